@@ -107,6 +107,7 @@ class HydraClient:
         hold_s: float | None = None,
         priority: int = 0,
         service: ServiceClass = ServiceClass.SHARED,
+        purpose: str = "",
         wait_s: int = 0,
     ) -> resources.Reservation:
         """Ask for bandwidth; with ``wait_s``, up to a minute, wait until it is there.
@@ -124,6 +125,7 @@ class HydraClient:
             hold_s=hold_s,
             priority=priority,
             service=service,
+            purpose=purpose,
         )
         return self._make("/v1/reservations", body, resources.Reservation, wait_s)
 

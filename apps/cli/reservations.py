@@ -91,6 +91,12 @@ _PREVIEW: Final = f"{_RESERVATIONS}/preview"
     "best-effort: what the others leave.",
 )
 @click.option(
+    "--purpose",
+    metavar="TEXT",
+    default="",
+    help="What it is for, in a line of your own words: a job's number, a name.",
+)
+@click.option(
     "--every",
     metavar="SECONDS",
     callback=read_positive,
@@ -116,6 +122,7 @@ def reserve(
     hold: float | None,
     priority: int,
     service: str,
+    purpose: str,
     every: float | None,
     times: int | None,
     dry_run: bool,
@@ -142,6 +149,8 @@ def reserve(
         span["priority"] = priority
     if service != ServiceClass.SHARED.value:
         span["service"] = service
+    if purpose:
+        span["purpose"] = purpose
     entry: JsonObject = {"src": src, "dst": dst, "bandwidth_mbps": rate}
     if minimum is not None:
         entry["minimum_mbps"] = minimum
@@ -343,6 +352,7 @@ def _print_reservation(document: JsonObject, as_json: bool) -> None:
             ("between", f"{document['src']} and {document['dst']}"),
             ("bandwidth", _describe_bandwidth(document)),
             ("service", document["service"]),
+            *([("purpose", document["purpose"])] if document["purpose"] else ()),
             ("start", moment(document["start_unix_s"])),
             ("end", _end(document)),
             ("path", _describe_own_path(document)),

@@ -75,6 +75,8 @@ class Wish:
     should it need another path, None: what it has."""
     priority: int = 0
     service: ServiceClass = ServiceClass.SHARED
+    purpose: str = ""
+    """Words of whoever asked; nothing follows from them."""
 
     @property
     def rank(self) -> int:

@@ -107,6 +107,12 @@ class Wish(Span):
         description="guaranteed: circuits of its own; shared: its bandwidth, on circuits that "
         "others may use, too; best-effort: a path while there is one to spare.",
     )
+    purpose: str = Field(
+        default="",
+        max_length=200,
+        pattern=r"^[^\x00-\x1f\x7f-\x9f]*$",
+        description="What it is for, in a line of your own words: a job's number, a name.",
+    )
 
 
 class ReservationBody(Wish):
@@ -188,6 +194,7 @@ class Reservation(_Placed):
     minimum_mbps: float | None
     priority: int
     service: ServiceClass
+    purpose: str
     duration_s: float | None
     created_unix_s: float
     start_unix_s: float

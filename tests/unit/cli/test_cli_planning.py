@@ -295,6 +295,14 @@ def test_priority_makes_others_give_way(call, service):
     assert "gives way" in call("reservations", "v0").stdout
 
 
+def test_a_purpose_is_shown_where_there_is_one(call, service):
+    call("reserve", "r1", "r2", "--mbps", "1", "--purpose", "job 42")
+    call("reserve", "r1", "r2", "--mbps", "1")
+    shown, without = (call("reservations", one).stdout for one in ("v0", "v1"))
+    assert "job 42" in shown
+    assert "purpose" not in without
+
+
 def test_a_class_of_service_and_what_it_gets(call, service):
     result = call("reserve", "r1", "r2", "--mbps", "30", "--service", "guaranteed", "--json")
     assert json.loads(result.stdout)["service"] == "guaranteed"

@@ -64,6 +64,11 @@ def test_bandwidth_for_a_block(client, service):
     assert client.reservation("v0").state is State.RELEASING
 
 
+def test_a_purpose_is_kept(client):
+    made = client.reserve("r1", "r2", 1, purpose="job 42")
+    assert client.reservation(made.id).purpose == "job 42"
+
+
 def test_a_block_that_fails_gives_it_back(client, service):
     thread = settle_soon(service, State.ACTIVE)
     with pytest.raises(ZeroDivisionError), client.bandwidth("r1", "r2", 40):

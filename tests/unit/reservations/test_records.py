@@ -70,9 +70,10 @@ def test_it_holds_no_position():
 def test_another_field_is_another_schema():
     """Earlier releases refuse a record with a field that they don't know, and so do not start."""
     fields = (
-        "owner retry minimum_mbps priority service id state src dst bandwidth_mbps duration_s "
-        "src_rack dst_rack created_unix_s expires_unix_s starts_unix_s booked held_until_unix_s "
-        "group bundle path vlan wanted_mbps preempted_by reason since_unix_s leaves_path"
+        "owner retry minimum_mbps priority service purpose id state src dst bandwidth_mbps "
+        "duration_s src_rack dst_rack created_unix_s expires_unix_s starts_unix_s booked "
+        "held_until_unix_s group bundle path vlan wanted_mbps preempted_by reason "
+        "since_unix_s leaves_path"
     )
     assert (SCHEMA_VERSION, list(written(reservation()))) == (1, fields.split())
 

@@ -55,6 +55,7 @@ def test_post_creates_and_tells_where(client):
         "minimum_mbps": None,
         "priority": 0,
         "service": "shared",
+        "purpose": "",
         "duration_s": 60.0,
         "created_unix_s": 1_700_000_000.0,
         "start_unix_s": 1_700_000_000.0,
@@ -68,6 +69,22 @@ def test_post_creates_and_tells_where(client):
         "reason": "",
         "since_unix_s": 1_700_000_000.0,
     }
+
+
+def test_a_purpose_comes_back_with_a_reservation_and_with_each_of_a_group(client):
+    made = client.post("/v1/reservations", json={**BODY, "purpose": "job 42: ☃ shuffle"}).json()
+    assert made["purpose"] == "job 42: ☃ shuffle"
+    changed = client.patch(f"/v1/reservations/{made['id']}", json={"bandwidth_mbps": 5}).json()
+    assert changed["purpose"] == "job 42: ☃ shuffle"
+    entries = [ENTRY, {**ENTRY, "dst": "r3"}]
+    group = client.post("/v1/groups", json={"entries": entries, "purpose": "job 43"}).json()
+    assert [one["purpose"] for one in group["reservations"]] == ["job 43", "job 43"]
+
+
+@pytest.mark.parametrize("purpose", ["two\nlines", "\x1b[2J", "\x9b2J", "x" * 201])
+def test_a_purpose_is_one_line_of_text(client, purpose):
+    refused = client.post("/v1/reservations", json={**BODY, "purpose": purpose})
+    assert (refused.status_code, refused.json()["errors"][0]["pointer"]) == (422, "/purpose")
 
 
 def test_the_path_runs_from_src_to_dst(client, service):
