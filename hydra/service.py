@@ -361,12 +361,11 @@ class ReservationService(Protocol):
         """Let go. Raises UnknownName, LifecycleError, Changed if it is not as it was ``seen``."""
 
 
-class ControllerService(ReservationService, Protocol):
-    @property
-    def policy(self) -> Policy: ...
+class PlanningService(Protocol):
+    """The network as it is and as it could be: demand, plans, changes, decisions."""
 
     @property
-    def agents(self) -> AgentService: ...
+    def policy(self) -> Policy: ...
 
     def state(self) -> NetworkState: ...
 
@@ -405,6 +404,16 @@ class ControllerService(ReservationService, Protocol):
     def decisions(self) -> Sequence[Decision]:
         """Decisions to change or to keep, as far as they are remembered; newest first."""
 
+    def schedule(self) -> Schedule:
+        """The schedule of the slotted mode, and its present slot."""
+
+
+class OperationsService(Protocol):
+    """What operators see and do: devices, what is wrong, the policy, ports left out."""
+
+    @property
+    def agents(self) -> AgentService: ...
+
     def history(
         self,
         since_unix_s: float,
@@ -417,10 +426,16 @@ class ControllerService(ReservationService, Protocol):
     def note_login(self, operator: str, address: str) -> None:
         """Note in the history that an operator came, and from where."""
 
-    def explain(self, a: RackId, b: RackId) -> Explanation:
-        """The reasons why two racks are joined as they are."""
-
     def devices(self) -> Collection[DeviceStatus]: ...
+
+    def not_ready(self) -> Sequence[str]:
+        """Reasons why no requests are taken; empty when ready, whatever devices are away."""
+
+    def missing(self) -> Sequence[str]:
+        """Parts of the network that are away or behind, in words; empty when all are there."""
+
+    def conditions(self) -> Sequence[Condition]:
+        """All that is wrong, the most urgent first; empty when healthy."""
 
     def drift(self) -> DriftReport:
         """Read all devices and compare; changes nothing. Waits for the change under way.
@@ -443,9 +458,6 @@ class ControllerService(ReservationService, Protocol):
 
         Raises DeviceUnavailable if changes under way take too long.
         """
-
-    def schedule(self) -> Schedule:
-        """The schedule of the slotted mode, and its present slot."""
 
     def reload(self, *, dry_run: bool = False) -> Reload:
         """Read the configuration file again and apply keys that touch no traffic, or say which.
@@ -471,11 +483,9 @@ class ControllerService(ReservationService, Protocol):
     def clear_quarantine(self, rack: str, tor_port: str) -> QuarantinedPort:
         """Free a port; returns its former entry. Raises UnknownName, JournalError."""
 
-    def not_ready(self) -> Sequence[str]:
-        """Reasons why no requests are taken; empty when ready, whatever devices are away."""
 
-    def missing(self) -> Sequence[str]:
-        """Parts of the network that are away or behind, in words; empty when all are there."""
+class ControllerService(ReservationService, PlanningService, OperationsService, Protocol):
+    """All of the controller that REST may ask."""
 
-    def conditions(self) -> Sequence[Condition]:
-        """All that is wrong, the most urgent first; empty when healthy."""
+    def explain(self, a: RackId, b: RackId) -> Explanation:
+        """The reasons why two racks are joined as they are."""

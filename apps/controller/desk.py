@@ -1,9 +1,14 @@
-"""The desk: takes what REST asks of the controller to the room that answers it."""
+"""The desk: takes what REST asks of the controller to the room that answers it.
+
+It has a part for each part of :class:`hydra.service.ControllerService`, which says what each method
+does and raises. All of it is for any thread.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 
 from apps.controller.auditor import Auditor
 from apps.controller.conductor import Conductor
@@ -19,6 +24,8 @@ from apps.controller.reach import Reach
 from apps.controller.record.ledger import Ledger
 from apps.controller.slots import Slots
 from apps.demand.load_recorder import LoadRecorder
+from hydra.config.reload import Reload
+from hydra.decisions.decision import Decision
 from hydra.decisions.explanation import (
     MOST_HAPPENINGS,
     Evidence,
@@ -26,99 +33,226 @@ from hydra.decisions.explanation import (
     explain,
 )
 from hydra.demand.agent_protocol import AgentService
+from hydra.demand.load import Load
+from hydra.events import EventLog
+from hydra.faults.conditions import Condition
 from hydra.faults.quarantine import Quarantined
-from hydra.history import HappeningKind
-from hydra.model import Fabric, NetworkState, RackId
-from hydra.policy import CurrentPolicy, Policy
+from hydra.history import Happening, HappeningKind
+from hydra.model import Fabric, NetworkState, PortId, RackId
+from hydra.policy import CurrentPolicy, Policy, Sharing
 from hydra.reservations.bundle import Bundle
-from hydra.reservations.reservation import rack_pair
+from hydra.reservations.modification import Modification
+from hydra.reservations.quotas import Usage
+from hydra.reservations.reservation import Reservation, ReservationRequest, rack_pair
 from hydra.roles import Task, TaskState
-from hydra.service import Delivery, DemandSource, DriftReport, QuarantinedPort, Reconciliation
+from hydra.service import (
+    Delivery,
+    DemandReport,
+    DemandSource,
+    DeviceStatus,
+    DriftReport,
+    GroupOutcome,
+    PlanReport,
+    PlanRequest,
+    QuarantinedPort,
+    Reconciliation,
+    Reconfiguration,
+    ReservationPreview,
+)
+from hydra.sharing.slots import Schedule
 
 
-class Desk:
-    """Implements :class:`hydra.service.ControllerService`, for any thread.
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class ReservationDesk:
+    """Implements :class:`hydra.service.ReservationService`."""
 
-    A question that one room answers goes straight there; questions that take several are methods.
-    """
+    fabric: Fabric
+    ledger: Ledger
+    admission: Admission
+    policing: Policing
 
-    def __init__(
-        self,
-        fabric: Fabric,
-        policy: CurrentPolicy,
-        conductor: Conductor,
-        ledger: Ledger,
-        loop: Loop,
-        load_recorder: LoadRecorder,
-        admission: Admission,
-        placement: Placement,
-        policing: Policing,
-        policies: PolicyDesk,
-        slots: Slots,
-        auditor: Auditor,
-        quarantine: Quarantine,
-        panels: PatchPanels,
-        reach: Reach,
-        health: Health,
-        agents: AgentService,
-        hear_people: Callable[[], None],
-    ) -> None:
-        self._policy = policy
-        self._conductor = conductor
-        self._network = ledger.network
-        self._log = ledger.log
-        self._bookings = ledger.bookings
-        self._placement = placement
-        self._policing = policing
-        self._auditor = auditor
-        self._quarantine = quarantine
-        self._panels = panels
-        self._reach = reach
-        self._hear_people = hear_people
-        self.fabric = fabric
-        self.agents = agents
-        self.events = ledger.events
+    @property
+    def events(self) -> EventLog:
+        return self.ledger.events
 
-        self.demand = loop.demand
-        self.port_rates_mbps = loop.port_rates_mbps
-        self.load = load_recorder.load
-        self.plan = loop.plan
-        self.reconfigure = loop.reconfigure
-        self.pause = loop.pause
-        self._changes_of = loop.changes_of
-        self.reconfigurations = ledger.log.reconfigurations
-        self.reconfiguration = ledger.log.reconfiguration
-        self.stop = loop.stop
-        self.decisions = ledger.log.decisions
-        self.history = ledger.log.history
+    def reserve(self, request: ReservationRequest) -> Reservation:
+        return self.admission.reserve(request)
 
-        self.reserve = admission.reserve
-        self.reserve_all = admission.reserve_all
-        self.preview = admission.preview
-        self.commit = admission.commit
-        self.modify = admission.modify
-        self.release = admission.release
-        self.group = ledger.bookings.group
-        self.reservations = ledger.bookings.all
-        self.reservation = admission.reservation
-        self.usage = ledger.bookings.usage
+    def reserve_all(
+        self, requests: Sequence[ReservationRequest], *, all_or_nothing: bool
+    ) -> GroupOutcome:
+        return self.admission.reserve_all(requests, all_or_nothing=all_or_nothing)
 
-        self.share = policies.share
-        self.amend = policies.amend
-        self.reload = policies.reload
-        self.schedule = slots.schedule
-        self.devices = reach.devices
-        self.not_ready = reach.not_ready
-        self.missing = reach.missing
-        self.conditions = health.conditions
-        self.tasks = panels.tasks
+    def preview(self, request: ReservationRequest) -> ReservationPreview:
+        return self.admission.preview(request)
+
+    def commit(self, reservation_id: str, seen: Reservation | None = None) -> Reservation:
+        return self.admission.commit(reservation_id, seen)
+
+    def modify(
+        self, reservation_id: str, change: Modification, seen: Reservation | None = None
+    ) -> Reservation:
+        return self.admission.modify(reservation_id, change, seen)
+
+    def release(self, reservation_id: str, seen: Reservation | None = None) -> Reservation:
+        return self.admission.release(reservation_id, seen)
+
+    def reservation(self, reservation_id: str) -> Reservation:
+        return self.admission.reservation(reservation_id)
+
+    def reservations(self) -> Sequence[Reservation]:
+        return self.ledger.bookings.all()
+
+    def group(self, group: str) -> Sequence[Reservation]:
+        return self.ledger.bookings.group(group)
+
+    def usage(self, owner: str) -> Usage:
+        return self.ledger.bookings.usage(owner)
+
+    def delivery(self, reservation_id: str) -> Delivery:
+        one = self.reservation(reservation_id)
+        if isinstance(one, Bundle):
+            return delivery_of(one, self.policing.deliveries(one.parts))
+        return self.policing.delivery(one)
+
+    def deliveries(self) -> Sequence[Delivery]:
+        return self.policing.deliveries(self.ledger.bookings.active())
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class PlanningDesk:
+    """Implements :class:`hydra.service.PlanningService`."""
+
+    current_policy: CurrentPolicy
+    ledger: Ledger
+    loop: Loop
+    load_recorder: LoadRecorder
+    slots: Slots
 
     @property
     def policy(self) -> Policy:
-        return self._policy.now
+        return self.current_policy.now
 
     def state(self) -> NetworkState:
-        return self._network.state
+        return self.ledger.network.state
+
+    def demand(self) -> DemandReport:
+        return self.loop.demand()
+
+    def port_rates_mbps(self) -> Mapping[PortId, float]:
+        return self.loop.port_rates_mbps()
+
+    def load(self, racks: Collection[RackId], most: int) -> Load:
+        return self.load_recorder.load(racks, most)
+
+    def plan(self, request: PlanRequest) -> PlanReport:
+        return self.loop.plan(request)
+
+    def reconfigure(self, request: PlanRequest, trigger: str) -> Reconfiguration:
+        return self.loop.reconfigure(request, trigger)
+
+    def reconfigurations(self) -> Sequence[Reconfiguration]:
+        return self.ledger.log.reconfigurations()
+
+    def reconfiguration(self, reconfiguration_id: str) -> Reconfiguration:
+        return self.ledger.log.reconfiguration(reconfiguration_id)
+
+    def stop(self, reconfiguration_id: str, by: str) -> Reconfiguration:
+        return self.loop.stop(reconfiguration_id, by)
+
+    def pause(self, reconfiguration_id: str, paused: bool) -> Reconfiguration:
+        return self.loop.pause(reconfiguration_id, paused)
+
+    def decisions(self) -> Sequence[Decision]:
+        return self.ledger.log.decisions()
+
+    def schedule(self) -> Schedule:
+        return self.slots.schedule()
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class OperationsDesk:
+    """Implements :class:`hydra.service.OperationsService`."""
+
+    agents: AgentService
+    auditor: Auditor
+    conductor: Conductor
+    health: Health
+    hear_people: Callable[[], None]
+    """Notes in the conductor's thread what people said of tasks."""
+    ledger: Ledger
+    panels: PatchPanels
+    placement: Placement
+    policies: PolicyDesk
+    quarantined: Quarantine
+    reach: Reach
+
+    def history(
+        self,
+        since_unix_s: float,
+        before_unix_s: float,
+        kinds: Collection[HappeningKind],
+        most: int,
+    ) -> Sequence[Happening]:
+        return self.ledger.log.history(since_unix_s, before_unix_s, kinds, most)
+
+    def note_login(self, operator: str, address: str) -> None:
+        self.ledger.log.note(HappeningKind.LOGIN, f"{operator} (operator) came, from {address}")
+
+    def devices(self) -> Collection[DeviceStatus]:
+        return self.reach.devices()
+
+    def not_ready(self) -> Sequence[str]:
+        return self.reach.not_ready()
+
+    def missing(self) -> Sequence[str]:
+        return self.reach.missing()
+
+    def conditions(self) -> Sequence[Condition]:
+        return self.health.conditions()
+
+    def drift(self) -> DriftReport:
+        return self.conductor.ask(self.auditor.look)
+
+    def reconcile(self) -> Reconciliation:
+        return self.conductor.ask(self._mend)
+
+    def _mend(self) -> Reconciliation:
+        done = self.auditor.mend()
+        if done.reconfigurations:
+            self.placement.restore()
+        return done
+
+    def share(self, sharing: Sharing) -> None:
+        self.policies.share(sharing)
+
+    def amend(self, changes: Mapping[str, object]) -> None:
+        self.policies.amend(changes)
+
+    def reload(self, *, dry_run: bool = False) -> Reload:
+        return self.policies.reload(dry_run=dry_run)
+
+    def tasks(self, device: str) -> Sequence[Task]:
+        return self.panels.tasks(device)
+
+    def settle_task(self, device: str, task_id: int, state: TaskState, note: str) -> Task:
+        settled = self.panels.settle(device, task_id, state, note)
+        self.conductor.put(self.hear_people)
+        return settled
+
+    def quarantine(self) -> Sequence[QuarantinedPort]:
+        return [_seen_now(entry) for entry in self.quarantined.entries()]
+
+    def set_aside(self, rack: str, tor_port: str, reason: str) -> QuarantinedPort:
+        return _seen_now(self.quarantined.set_aside(rack, tor_port, reason))
+
+    def clear_quarantine(self, rack: str, tor_port: str) -> QuarantinedPort:
+        return _seen_now(self.quarantined.clear(rack, tor_port))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Desk(ReservationDesk, PlanningDesk, OperationsDesk):
+    """Implements :class:`hydra.service.ControllerService`."""
 
     def explain(self, a: RackId, b: RackId) -> Explanation:
         seen = self.demand()
@@ -130,57 +264,19 @@ class Desk:
             seen.estimated_mbps,
             self.reservations(),
             self.decisions(),
-            self._network.builders(),
+            self.ledger.network.builders(),
             seen.constrained,
             seen.predicted_mbps,
             seen.spilled,
             seen.expected_mbps,
-            self._changes_of(a, b),
-            self._log.history_of(a, b, MOST_HAPPENINGS),
-            self._quarantine.entries(),
+            self.loop.changes_of(a, b),
+            self.ledger.log.history_of(a, b, MOST_HAPPENINGS),
+            self.quarantined.entries(),
             time.time(),
             seen.source is DemandSource.MEASURED,
-            self._reach.at_risk([rack_pair(a, b)], None, {a, b}),
+            self.reach.at_risk([rack_pair(a, b)], None, {a, b}),
         )
         return explain(evidence, a, b)
-
-    def note_login(self, operator: str, address: str) -> None:
-        self._log.note(HappeningKind.LOGIN, f"{operator} (operator) came, from {address}")
-
-    def delivery(self, reservation_id: str) -> Delivery:
-        one = self.reservation(reservation_id)
-        if isinstance(one, Bundle):
-            return delivery_of(one, self._policing.deliveries(one.parts))
-        return self._policing.delivery(one)
-
-    def deliveries(self) -> Sequence[Delivery]:
-        return self._policing.deliveries(self._bookings.active())
-
-    def drift(self) -> DriftReport:
-        return self._conductor.ask(self._auditor.look)
-
-    def reconcile(self) -> Reconciliation:
-        return self._conductor.ask(self._mend)
-
-    def _mend(self) -> Reconciliation:
-        done = self._auditor.mend()
-        if done.reconfigurations:
-            self._placement.restore()
-        return done
-
-    def settle_task(self, device: str, task_id: int, state: TaskState, note: str) -> Task:
-        settled = self._panels.settle(device, task_id, state, note)
-        self._conductor.put(self._hear_people)
-        return settled
-
-    def quarantine(self) -> Sequence[QuarantinedPort]:
-        return [_seen_now(entry) for entry in self._quarantine.entries()]
-
-    def set_aside(self, rack: str, tor_port: str, reason: str) -> QuarantinedPort:
-        return _seen_now(self._quarantine.set_aside(rack, tor_port, reason))
-
-    def clear_quarantine(self, rack: str, tor_port: str) -> QuarantinedPort:
-        return _seen_now(self._quarantine.clear(rack, tor_port))
 
 
 def delivery_of(bundle: Bundle, deliveries: Sequence[Delivery]) -> Delivery:

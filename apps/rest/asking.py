@@ -19,7 +19,7 @@ from apps.process.term import Term
 from apps.process.worker_list import Workers
 from apps.rest.reply import Reply, WaitingReply, parse_wait
 from apps.rest.scope import STANDING, STORED, caller_of
-from apps.rest.tenant import TenantService
+from apps.rest.tenant import TenantView
 from apps.rest.tokens import TokenFile
 from apps.rest.webhook_delivery import Webhooks
 from hydra.access import Caller, Role
@@ -105,7 +105,7 @@ async def _reservation_service(request: Request) -> ReservationService:
     caller = caller_of(request.scope)
     if caller.tenant is None:
         return service
-    return TenantService(service, caller.tenant, caller.quota)
+    return TenantView(service, caller)
 
 
 def _of_app(name: str) -> object:

@@ -1,38 +1,35 @@
-"""The controller as one tenant sees it: nobody's reservations but its own."""
+"""A filter in front of the controller: nobody's reservations but one tenant's pass."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
+from hydra.access import Caller
 from hydra.errors import AdmissionError, UnknownName
 from hydra.events import EventLog
 from hydra.model import Fabric
 from hydra.reservations.modification import Modification
-from hydra.reservations.quotas import Quota, Usage
+from hydra.reservations.quotas import Usage
 from hydra.reservations.reservation import Reservation, ReservationRequest
-from hydra.service import (
-    ControllerService,
-    Delivery,
-    GroupOutcome,
-    Refusal,
-    ReservationPreview,
-    ReservationService,
-)
+from hydra.service import Delivery, GroupOutcome, Refusal, ReservationPreview, ReservationService
 
 _UNNAMED: Final = ("a device that it needs does not answer now",)
 """Names of devices are for operators and viewers."""
 
 
-class TenantService:
-    """Desk of a tenant: what it makes is the tenant's; others' reservations do not exist for it."""
+@dataclass(frozen=True, eq=False, repr=False)
+class TenantView:
+    """Implements :class:`hydra.service.ReservationService` for a tenant.
 
-    def __init__(self, service: ControllerService, tenant: str, quota: Quota) -> None:
-        self._service: ReservationService = service
-        self._tenant = tenant
-        self._quota = quota
+    What it makes is the tenant's. Others' reservations do not exist for it, and no refusal names
+    them.
+    """
+
+    _service: ReservationService
+    _tenant: Caller
 
     @property
     def fabric(self) -> Fabric:
@@ -42,11 +39,14 @@ class TenantService:
     def events(self) -> EventLog:
         return self._service.events
 
-    def _own(self, request: ReservationRequest) -> ReservationRequest:
-        return replace(request, owner=self._tenant, quota=self._quota)
+    # -- what passes ------------------------------------------------------------------------------
 
-    def _check(self, reservation_id: str) -> None:
-        self.reservation(reservation_id)
+    def _own(self, request: ReservationRequest) -> ReservationRequest:
+        return replace(request, owner=self._tenant.name, quota=self._tenant.quota)
+
+    def _mine(self, reservation_id: str) -> str:
+        """The id, if it is of a reservation of the tenant's. Raises UnknownName."""
+        return self.reservation(reservation_id).id
 
     @contextmanager
     def _discreet(self) -> Iterator[None]:
@@ -55,6 +55,8 @@ class TenantService:
             yield
         except AdmissionError as error:
             raise error.discreet() from None
+
+    # -- reservations -----------------------------------------------------------------------------
 
     def reserve(self, request: ReservationRequest) -> Reservation:
         with self._discreet():
@@ -65,7 +67,7 @@ class TenantService:
     ) -> GroupOutcome:
         with self._discreet():
             outcome = self._service.reserve_all(
-                [self._own(request) for request in requests], all_or_nothing=all_or_nothing
+                list(map(self._own, requests)), all_or_nothing=all_or_nothing
             )
         refused = tuple(Refusal(one.request, one.error.discreet()) for one in outcome.refused)
         return replace(outcome, refused=refused)
@@ -76,45 +78,40 @@ class TenantService:
         return replace(seen, at_risk=_UNNAMED if seen.at_risk else ())
 
     def commit(self, reservation_id: str, seen: Reservation | None = None) -> Reservation:
-        self._check(reservation_id)
-        return self._service.commit(reservation_id, seen)
+        return self._service.commit(self._mine(reservation_id), seen)
 
     def modify(
         self, reservation_id: str, change: Modification, seen: Reservation | None = None
     ) -> Reservation:
-        self._check(reservation_id)
+        own = replace(change, quota=self._tenant.quota)
         with self._discreet():
-            own = replace(change, quota=self._quota)
-            return self._service.modify(reservation_id, own, seen)
+            return self._service.modify(self._mine(reservation_id), own, seen)
 
     def release(self, reservation_id: str, seen: Reservation | None = None) -> Reservation:
-        self._check(reservation_id)
-        return self._service.release(reservation_id, seen)
-
-    def delivery(self, reservation_id: str) -> Delivery:
-        self._check(reservation_id)
-        return self._service.delivery(reservation_id)
-
-    def deliveries(self) -> Sequence[Delivery]:
-        everybody = self._service.deliveries()
-        return [one for one in everybody if one.reservation.owner == self._tenant]
-
-    def usage(self, owner: str) -> Usage:
-        if owner != self._tenant:
-            raise UnknownName(f"no tenant {owner!r}")
-        return self._service.usage(owner)
-
-    def reservations(self) -> Sequence[Reservation]:
-        return [one for one in self._service.reservations() if one.owner == self._tenant]
+        return self._service.release(self._mine(reservation_id), seen)
 
     def reservation(self, reservation_id: str) -> Reservation:
         found = self._service.reservation(reservation_id)
-        if found.owner != self._tenant:
+        if not self._tenant.sees(found):
             raise UnknownName(f"no reservation {reservation_id!r}")
         return found
 
+    def reservations(self) -> Sequence[Reservation]:
+        return list(filter(self._tenant.sees, self._service.reservations()))
+
     def group(self, group: str) -> Sequence[Reservation]:
         members = self._service.group(group)
-        if any(one.owner != self._tenant for one in members):
+        if not all(map(self._tenant.sees, members)):
             raise UnknownName(f"no group {group!r}")
         return members
+
+    def delivery(self, reservation_id: str) -> Delivery:
+        return self._service.delivery(self._mine(reservation_id))
+
+    def deliveries(self) -> Sequence[Delivery]:
+        return [one for one in self._service.deliveries() if self._tenant.sees(one.reservation)]
+
+    def usage(self, owner: str) -> Usage:
+        if owner != self._tenant.name:
+            raise UnknownName(f"no tenant {owner!r}")
+        return self._service.usage(owner)
