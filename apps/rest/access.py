@@ -1,69 +1,35 @@
-"""Parts of the API that each role may use."""
+"""Who may use a route."""
 
 from __future__ import annotations
 
-from typing import Final
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
 from hydra.access import Role
 
-PUBLIC: Final = frozenset(
-    {
-        ("GET", "/healthz"),
-        ("GET", "/readyz"),
-        ("GET", "/problems/{slug}"),
-        ("GET", "/openapi.json"),
-        ("GET", "/docs"),
-        ("GET", "/docs/start.js"),
-        ("GET", "/docs/{name}"),
-        ("GET", "/"),
-        ("GET", "/dashboard/{name}"),
-    }
-)
-"""Routes without a token: probes of a supervisor, and texts that everybody can read elsewhere."""
+if TYPE_CHECKING:
+    from starlette.routing import BaseRoute
 
-_TENANTS: Final = frozenset(
-    {
-        ("GET", "/v1/reservations"),
-        ("POST", "/v1/reservations"),
-        ("POST", "/v1/reservations/preview"),
-        ("GET", "/v1/reservations/{reservation_id}"),
-        ("GET", "/v1/reservations/{reservation_id}/delivery"),
-        ("GET", "/v1/deliveries"),
-        ("POST", "/v1/reservations/{reservation_id}/commit"),
-        ("PATCH", "/v1/reservations/{reservation_id}"),
-        ("DELETE", "/v1/reservations/{reservation_id}"),
-        ("POST", "/v1/groups"),
-        ("GET", "/v1/groups/{group_id}"),
-        ("DELETE", "/v1/groups/{group_id}"),
-        ("GET", "/v1/events"),
-        ("GET", "/v1/quotas"),
-        ("GET", "/v1/servers"),
-    }
-)
-
-_AGENTS: Final = frozenset(
-    {
-        ("GET", "/v1/agents/{server_name}"),
-        ("GET", "/v1/agents/{server_name}/circuits"),
-        ("PUT", "/v1/agents/{server_name}/backlog"),
-    }
-)
-UNRECORDED: Final = frozenset({("PUT", "/v1/agents/{server_name}/backlog")})
-"""Routes that the audit log leaves out unless turned away: they come several times a second."""
+TENANTS: Final = frozenset({Role.TENANT})
+_ATTRIBUTE: Final = "hydra_access"
+_DESCRIPTION: Final = "/openapi.json"
 
 
-def roles(method: str, path: str) -> frozenset[Role]:
-    """Roles that may send ``method`` to the route ``path``; a new route is for operators first.
+@dataclass(frozen=True, slots=True)
+class Access:
+    roles: frozenset[Role] = frozenset({Role.OPERATOR})
+    public: bool = False
+    """True: without a token, as a supervisor's probes, and texts that can be read elsewhere."""
+    recorded: bool = True
+    """False: the audit log has only what was turned away."""
 
-    Viewers may read everything.
-    """
-    allowed = {Role.OPERATOR}
-    if method == "GET":
-        allowed.add(Role.VIEWER)
-    if (method, path) in _TENANTS:
-        allowed.add(Role.TENANT)
-    if (method, path) in _AGENTS:
-        allowed.add(Role.AGENT)
-    if (method, path) == ("GET", "/v1/whoami"):
-        allowed |= set(Role)
-    return frozenset(allowed)
+
+def give(route: BaseRoute, access: Access) -> None:
+    setattr(route, _ATTRIBUTE, access)
+
+
+def access_to(route: BaseRoute) -> Access:
+    """What was given; the description of the API, which FastAPI makes, is public."""
+    described = getattr(route, "path", None) == _DESCRIPTION
+    access: Access = getattr(route, _ATTRIBUTE, Access(public=described))
+    return access

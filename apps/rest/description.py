@@ -13,7 +13,6 @@ from fastapi import FastAPI
 from starlette.routing import BaseRoute
 
 from apps.rest import problems
-from apps.rest.access import PUBLIC
 
 TITLE: Final = "HydRA"
 VERSION: Final = "1.0"
@@ -72,11 +71,9 @@ def _corrected(description: dict[str, Any], asks_for_tokens: bool) -> dict[str, 
     schemas = description["components"]["schemas"]
     for unused in ("HTTPValidationError", "ValidationError"):
         schemas.pop(unused, None)
-    for path, method, operation in _operations(description):
+    for operation in _operations(description):
         _correct_errors(operation["responses"])
         _correct_streams(operation["responses"])
-        if (method.upper(), path) in PUBLIC:
-            operation["security"] = []
     description["components"]["securitySchemes"] = {
         _SECURITY: {
             "type": "http",
@@ -91,10 +88,9 @@ def _corrected(description: dict[str, Any], asks_for_tokens: bool) -> dict[str, 
     return description
 
 
-def _operations(description: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    for path, methods in description["paths"].items():
-        for method, operation in methods.items():
-            yield path, method, operation
+def _operations(description: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    for methods in description["paths"].values():
+        yield from methods.values()
 
 
 def _objects(node: object) -> Iterator[dict[str, Any]]:

@@ -19,7 +19,7 @@ from starlette.routing import BaseRoute, Match, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from apps.process.sinks import MOST_HELD_BYTES, Sink, write_whole
-from apps.rest.access import PUBLIC, UNRECORDED, roles
+from apps.rest.access import access_to
 from apps.rest.errors import problem_response
 from apps.rest.problems import (
     FORBIDDEN,
@@ -225,8 +225,9 @@ class Guard:
         objection = self._sites.objection(scope)
         if objection is not None:
             return FOREIGN_SITE, objection, {}
-        path = self._route(scope)
-        if (scope["method"], path) in PUBLIC:
+        route = self._route(scope)
+        access = None if route is None else access_to(route)
+        if access is not None and access.public:
             return None
         address = (scope.get("client") or ("", 0))[0]
         key = f"address {address}" if caller is None else f"caller {caller.name}"
@@ -237,25 +238,26 @@ class Guard:
         if caller is None:
             given = "authorization" in Headers(scope=scope)
             return UNAUTHENTICATED, _WRONG if given else _MISSING, {"WWW-Authenticate": "Bearer"}
-        if path is not None and caller.role not in (may := roles(scope["method"], path)):
-            wanted = " or ".join(sorted(role.value for role in may))
+        if route is not None and access is not None and caller.role not in access.roles:
+            wanted = " or ".join(sorted(role.value for role in access.roles))
             detail = (
                 f"{caller.name} has the role {caller.role.value} and may not "
-                f"{scope['method']} {path}: that takes a token of the role {wanted}"
+                f"{scope['method']} {route.path}: that takes a token of the role {wanted}"
             )
             return FORBIDDEN, detail, {}
         return None
 
     def _changes(self, scope: Scope) -> bool:
-        method = scope["method"]
-        reads = method in {"GET", "HEAD", "OPTIONS"}
-        return not reads and (method, self._route(scope)) not in UNRECORDED
+        if scope["method"] in {"GET", "HEAD", "OPTIONS"}:
+            return False
+        route = self._route(scope)
+        return route is None or access_to(route).recorded
 
-    def _route(self, scope: Scope) -> str | None:
-        """The template of the route that will be taken; None: there is none."""
+    def _route(self, scope: Scope) -> Route | None:
+        """The route that will be taken; None: there is none."""
         for route in self._routes:
             if isinstance(route, Route) and route.matches(scope)[0] is Match.FULL:
-                return route.path
+                return route
         return None
 
 

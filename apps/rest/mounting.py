@@ -9,6 +9,7 @@ from fastapi import APIRouter
 from starlette.routing import BaseRoute
 
 from apps.rest import asking
+from apps.rest.access import give
 from apps.rest.errors import responses
 from apps.rest.reading import BodyRoute
 from apps.rest.routing import Route, Routes
@@ -36,5 +37,7 @@ def _mount(router: APIRouter, route: Route) -> None:
         tags=None if route.tag is None else [route.tag],
         operation_id=function.__name__,
         responses=answers,
+        openapi_extra={"security": []} if route.access.public else None,
         **settings,
     )
+    give(router.routes[-1], route.access)

@@ -10,12 +10,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+from apps.rest.access import Access
 from apps.rest.problems import ProblemType
+from hydra.access import Role
 
 _FunctionT = TypeVar("_FunctionT", bound=Callable[..., Any])
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
     """A method of a path, and the function that answers it."""
 
@@ -24,6 +26,7 @@ class Route:
     function: Callable[..., Any]
     tag: str | None
     """Section of the API's description."""
+    access: Access
     problems: tuple[ProblemType, ...]
     """What it may answer besides success."""
     settings: Mapping[str, Any]
@@ -40,7 +43,9 @@ class Routes:
 
     prefix: str = ""
     tag: str | None = None
-    """Section of the API's description, unless a route has another one."""
+    """Section of the API's description."""
+    also: frozenset[Role] = frozenset()
+    """Roles that may use them besides operators, and viewers where nothing changes."""
     declared: list[Route] = field(default_factory=list)
 
     def on(
@@ -48,15 +53,30 @@ class Routes:
         method: str,
         path: str = "",
         *problems: ProblemType,
-        tag: str | None = None,
+        also: frozenset[Role] = frozenset(),
+        public: bool = False,
+        recorded: bool = True,
         **settings: Any,
     ) -> Callable[[_FunctionT], _FunctionT]:
-        """Declare the decorated function as the route of ``method`` and ``path``."""
+        """Declare the decorated function as the route of ``method`` and ``path``.
+
+        ``also``: more roles that may use it; ``public`` and ``recorded``: see :class:`Access`.
+        """
+        readers = {Role.VIEWER} if method == "GET" else set()
+        access = Access(self.also | also | readers | {Role.OPERATOR}, public, recorded)
 
         def declare(function: _FunctionT) -> _FunctionT:
-            whole = self.prefix + path
-            route = Route(method, whole, function, tag or self.tag, problems, settings)
-            self.declared.append(route)
+            self.declared.append(
+                Route(
+                    method=method,
+                    path=self.prefix + path,
+                    function=function,
+                    tag=self.tag,
+                    access=access,
+                    problems=problems,
+                    settings=settings,
+                )
+            )
             return function
 
         return declare

@@ -163,6 +163,7 @@ def _check_owner(request: Request) -> None:
 
 
 _IDENTITY_PROBLEMS: Final = (FORBIDDEN, UNKNOWN_NAME)
+_AGENTS: Final = frozenset({Role.AGENT})
 routes = Routes("/v1/agents", "agents")
 
 
@@ -172,7 +173,13 @@ def list_agents(service: Service) -> Agents:
     return Agents.of(None, agents=service.agents.agents())
 
 
-@routes.on("GET", "/{server_name}", *_IDENTITY_PROBLEMS, route_class_override=_CountingRoute)
+@routes.on(
+    "GET",
+    "/{server_name}",
+    *_IDENTITY_PROBLEMS,
+    also=_AGENTS,
+    route_class_override=_CountingRoute,
+)
 def get_setup(server_name: str, service: Service) -> AgentSetup:
     """How to tell racks apart, and when to report."""
     return AgentSetup.of(None, service.agents.setup(server_name))
@@ -184,6 +191,8 @@ def get_setup(server_name: str, service: Service) -> AgentSetup:
     *BODY_PROBLEMS,
     *_IDENTITY_PROBLEMS,
     TOO_MANY_REQUESTS,
+    also=_AGENTS,
+    recorded=False,  # they come several times a second
     route_class_override=_CountingRoute,
 )
 def put_backlog(server_name: str, body: BacklogBody, service: Service) -> AgentAnswer:
@@ -214,6 +223,7 @@ async def _news(
     "/{server_name}/circuits",
     *_IDENTITY_PROBLEMS,
     TOO_MANY_SUBSCRIBERS,
+    also=_AGENTS,
     response_class=EventSourceResponse,
     responses={200: {"model": AgentCircuits}},
     route_class_override=_CountingRoute,

@@ -31,13 +31,13 @@ def _file(name: str) -> Response:
     return FileResponse(path, media_type=_MEDIA_TYPES[path.suffix], headers=_HEADERS)
 
 
-@routes.on("GET", "/", include_in_schema=False)
+@routes.on("GET", "/", public=True, include_in_schema=False)
 def page() -> Response:
     """Holds nothing of the network: that is read with the caller's own token."""
     return _file("index.html")
 
 
-@routes.on("GET", "/dashboard/{name}", include_in_schema=False)
+@routes.on("GET", "/dashboard/{name}", public=True, include_in_schema=False)
 def asset(name: str) -> Response:
     """A style sheet or a module of the page."""
     if name not in {path.name for path in _FOLDER.iterdir() if path.suffix in _MEDIA_TYPES}:

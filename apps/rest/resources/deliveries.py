@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field, model_validator
 
+from apps.rest.access import TENANTS
 from apps.rest.document import Document
 from apps.rest.routing import Routes
 from hydra.lifecycle import ReservationState
@@ -14,7 +15,7 @@ from hydra.reservations import reservation as core
 if TYPE_CHECKING:
     from apps.rest.asking import Reserving
 
-routes = Routes("/v1/deliveries", "reservations")
+routes = Routes("/v1/deliveries", "reservations", TENANTS)
 
 
 class Delivery(Document):

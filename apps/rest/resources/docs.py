@@ -56,17 +56,17 @@ _HEADERS: Final = {
 routes = Routes("/docs")
 
 
-@routes.on("GET", include_in_schema=False)
+@routes.on("GET", public=True, include_in_schema=False)
 def page() -> HTMLResponse:
     return HTMLResponse(_PAGE, headers=_HEADERS)
 
 
-@routes.on("GET", "/start.js", include_in_schema=False)
+@routes.on("GET", "/start.js", public=True, include_in_schema=False)
 def start() -> Response:
     return Response(_START, media_type="text/javascript", headers=_HEADERS)
 
 
-@routes.on("GET", "/{name}", include_in_schema=False)
+@routes.on("GET", "/{name}", public=True, include_in_schema=False)
 def asset(name: str) -> FileResponse:
     if name not in _MEDIA_TYPES:
         raise HTTPException(status.HTTP_404_NOT_FOUND)

@@ -13,6 +13,7 @@ from fastapi import Depends, Header, Query, Request
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 from pydantic import Field
 
+from apps.rest.access import TENANTS
 from apps.rest.document import Document
 from apps.rest.problems import INVALID_REQUEST, TOO_MANY_SUBSCRIBERS, ApiError
 from apps.rest.resources.devices import DeviceAlarm
@@ -29,7 +30,7 @@ from hydra.model import Fabric
 if TYPE_CHECKING:
     from apps.rest.asking import Asking, Closing, Reserving, Standing
 
-routes = Routes("/v1/events", "events")
+routes = Routes("/v1/events", "events", TENANTS)
 MOST_SUBSCRIBERS: Final = 200
 MOST_PER_CALLER: Final = 20
 """Limit per caller, where callers are told apart."""

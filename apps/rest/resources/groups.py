@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
+from apps.rest.access import TENANTS
 from apps.rest.conditional import retry_key
 from apps.rest.document import MOST_ENTRIES, Body, Document, Name
 from apps.rest.problems import JOURNAL_FAILED, LIFECYCLE_CONFLICT, UNKNOWN_NAME
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from apps.rest.asking import IdempotencyKey, LateAnswer, Reserving
     from hydra.service import ReservationService
 
-routes = Routes("/v1/groups", "reservations")
+routes = Routes("/v1/groups", "reservations", TENANTS)
 
 
 class MatrixEntry(Body):

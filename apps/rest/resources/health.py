@@ -30,7 +30,7 @@ class Readiness(Document):
     )
 
 
-@routes.on("GET", "/healthz")
+@routes.on("GET", "/healthz", public=True)
 async def health() -> Health:
     """The process lives and answers. Does not touch the controller, so never waits for it."""
     return Health(status="ok")
@@ -43,6 +43,7 @@ async def health() -> Health:
     NOT_READY,
     STANDING_BY,
     STORE_UNAVAILABLE,
+    public=True,
     response_model=Readiness,
 )
 def readiness(

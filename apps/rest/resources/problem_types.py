@@ -57,7 +57,7 @@ class ProblemDescription(Document):
     meaning: str
 
 
-@routes.on("GET", "/{slug}", UNKNOWN_NAME)
+@routes.on("GET", "/{slug}", UNKNOWN_NAME, public=True)
 async def describe_problem(slug: str) -> ProblemDescription:
     """Description that the ``type`` of a problem document points to."""
     problem = _PROBLEM_BY_SLUG.get(slug)

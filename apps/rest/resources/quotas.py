@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
+from apps.rest.access import TENANTS
 from apps.rest.document import Document
 from apps.rest.routing import Routes
 from hydra.access import Role
@@ -13,7 +14,7 @@ from hydra.access import Role
 if TYPE_CHECKING:
     from apps.rest.asking import Asking, Reserving, Tokens
 
-routes = Routes("/v1/quotas", "reservations")
+routes = Routes("/v1/quotas", "reservations", TENANTS)
 
 
 class Quota(Document):

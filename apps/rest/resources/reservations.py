@@ -11,6 +11,7 @@ from pydantic import ConfigDict, Field, model_validator
 from pydantic.config import JsonDict
 from pydantic_core import PydanticCustomError
 
+from apps.rest.access import TENANTS
 from apps.rest.conditional import require, retry_key
 from apps.rest.document import Body, Document, Filter, Name, RackName
 from apps.rest.problems import (
@@ -56,7 +57,7 @@ if TYPE_CHECKING:
     )
     from hydra.service import ReservationService
 
-routes = Routes("/v1/reservations", "reservations")
+routes = Routes("/v1/reservations", "reservations", TENANTS)
 
 LONGEST_HOLD_S: Final = 3600.0
 _ONE_END: Final[JsonDict] = {

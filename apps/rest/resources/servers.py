@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from apps.rest.access import TENANTS
 from apps.rest.document import Document
 from apps.rest.routing import Routes
 
 if TYPE_CHECKING:
     from apps.rest.asking import Reserving
 
-routes = Routes("/v1/servers", "network")
+routes = Routes("/v1/servers", "network", TENANTS)
 
 
 class Server(Document):

@@ -11,7 +11,7 @@ from hydra.access import Role
 if TYPE_CHECKING:
     from apps.rest.asking import Asking
 
-routes = Routes("/v1/whoami", "operations")
+routes = Routes("/v1/whoami", "operations", frozenset(Role))
 
 
 class Caller(Document):
