@@ -154,7 +154,7 @@ Standing = Annotated[Callable[[], bool], Depends(_standing)]
 Known = Annotated[bool, Depends(_known)]
 """Whether the one who asks may know of devices and their addresses."""
 Answer = Annotated[Reply, Depends(_reply)]
-"""Headers and status of the answer."""
+"""Headers and status of the answer; for coroutines, since others write theirs themselves."""
 LateAnswer = Annotated[WaitingReply, Depends(_waiting_reply)]
 """The same of an answer that waits for an outcome, as the client prefers."""
 Asked = Annotated[_T, Query()]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from types import NoneType
 from typing import Any, get_type_hints
 
 from fastapi import APIRouter
@@ -10,6 +11,7 @@ from starlette.routing import BaseRoute
 
 from apps.rest import asking
 from apps.rest.access import give
+from apps.rest.answering import written
 from apps.rest.errors import responses
 from apps.rest.reading import BodyRoute
 from apps.rest.routing import Route, Routes
@@ -29,10 +31,13 @@ def _mount(router: APIRouter, route: Route) -> None:
     answers = settings.pop("responses", {}) | responses(*route.problems)
     function = route.function
     names = {**vars(asking), **function.__globals__}
-    function.__annotations__ = get_type_hints(function, names, include_extras=True)
+    hints = get_type_hints(function, names, include_extras=True)
+    function.__annotations__ = {
+        name: None if hint is NoneType else hint for name, hint in hints.items()
+    }
     router.add_api_route(
         route.path,
-        function,
+        written(function, settings.get("status_code", 200)),
         methods=[route.method],
         tags=None if route.tag is None else [route.tag],
         operation_id=function.__name__,

@@ -15,9 +15,9 @@ from typing import Any, Final
 
 from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
 from pydantic import TypeAdapter, ValidationError
 
-from apps.rest.answering import AnsweringRoute
 from hydra import foreign_json
 
 MOST_KEYS: Final = 10_000
@@ -42,7 +42,7 @@ class InvalidBody(RequestValidationError):
         super().__init__(errors)
 
 
-class BodyRoute(AnsweringRoute):
+class BodyRoute(APIRoute):
     """A route that gets its body as a model already, from :func:`read`."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:

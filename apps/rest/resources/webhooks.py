@@ -99,9 +99,9 @@ class Webhooks(Document):
 
 
 @routes.on("POST", "", *BODY_PROBLEMS, TOO_MANY_WEBHOOKS, JOURNAL_FAILED, status_code=201)
-def create_webhook(body: WebhookBody, answer: Answer, hooks: Hooks) -> CreatedWebhook:
+async def create_webhook(body: WebhookBody, answer: Answer, hooks: Hooks) -> CreatedWebhook:
     """Have events posted to an address from now on. The secret is shown this one time."""
-    webhook = hooks.add(body.url, body.kinds, body.tenant)
+    webhook = await answer.made(lambda: hooks.add(body.url, body.kinds, body.tenant))
     answer.at(f"{routes.prefix}/{webhook.id}")
     return CreatedWebhook.of(None, hooks.one(webhook.id))
 

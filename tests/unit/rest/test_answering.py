@@ -3,14 +3,16 @@
 import threading
 
 import pytest
-from fastapi import APIRouter, FastAPI, Response
+from fastapi import FastAPI
 from pydantic import BaseModel, field_serializer
 
-from apps.rest.answering import AnsweringRoute
+from apps.rest.asking import Answer
+from apps.rest.mounting import mounted
+from apps.rest.routing import Routes
 from apps.rest.server import RestServer
 from mininet_scenarios import plain_http
 
-router = APIRouter(route_class=AnsweringRoute)
+routes = Routes()
 
 
 class Written(BaseModel):
@@ -21,31 +23,30 @@ class Written(BaseModel):
         return threading.current_thread().name
 
 
-@router.get("/loop")
+@routes.on("GET", "/loop")
 async def in_the_loop() -> Written:
     return Written()
 
 
-@router.get("/thread", status_code=203)
+@routes.on("GET", "/thread", status_code=203)
 def in_a_thread() -> Written:
     return Written()
 
 
-@router.get("/headers")
-def with_headers(response: Response) -> Written:
-    response.headers["ETag"] = '"1"'
+@routes.on("GET", "/headers")
+async def with_headers(answer: Answer) -> Written:
+    answer.at("/here")
     return Written()
 
 
-@router.delete("/nothing", status_code=204)
+@routes.on("DELETE", "/nothing", status_code=204)
 def nothing() -> None:
     return None
 
 
 @pytest.fixture(scope="module")
 def client():
-    app = FastAPI()
-    app.include_router(router)
+    app = FastAPI(routes=list(mounted([routes])))
     app.state.closing = threading.Event()
     server = RestServer(app, "127.0.0.1", 0)
     server.start()
@@ -62,7 +63,7 @@ def test_an_answer_is_written_where_it_is_made(client):
 
 
 def test_headers_and_answers_without_a_body_stay(client):
-    assert client.get("/headers").headers["ETag"] == '"1"'
+    assert client.get("/headers").headers["Location"] == "/here"
     assert client.delete("/nothing").status_code == 204
 
 
