@@ -3,7 +3,7 @@
     with HydraClient("http://127.0.0.1:8080") as hydra, hydra.bandwidth("r1", "r2", 40):
         transfer()  # 40 Mb/s are there; they are given back whatever happens
 
-Answers are the documents of :mod:`apps.rest.models`: what the server sends is what it validates.
+Answers are the documents of :mod:`apps.rest.resources`: what the server sends is what it validates.
 """
 
 from __future__ import annotations
