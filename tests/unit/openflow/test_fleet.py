@@ -233,6 +233,7 @@ def test_a_switch_whose_table_takes_long_to_read_is_waited_for_from_its_first_an
     Switch(fleet, V2, replies_with(b""))
 
     def look():
+        # timed: looks of half a second each
         tables = fleet.rule_tables([V1, V2], timeout_s=10.0, hurries=True)
         return [datapath for datapath, *_ in tables]
 
