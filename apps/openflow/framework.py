@@ -1,70 +1,91 @@
-"""OpenFlow's side of the controller, whichever package and hub it runs on."""
+"""OpenFlow's side of the controller: applications of Ryu's or os-ken's, from launch to end."""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import logging
+import os
+import socket
 import threading
 from collections import deque
-from typing import Any
+from types import FrameType
+from typing import Any, Final
 
 from apps.openflow import package, seam
-from apps.openflow.messages import have_read, parsers, port_info
-from apps.openflow.package import (
-    CONFIG_DISPATCHER,
-    DEAD_DISPATCHER,
-    MAIN_DISPATCHER,
-    ofp_event,
-    ofproto_v1_3,
-    set_ev_cls,
-)
-from apps.openflow.seam import Application, Hub, Post
+from apps.openflow.connection import Datapath
+from apps.openflow.lines import Lines
+from apps.openflow.listener import Listener
+from apps.openflow.mailbox import Mailbox
+from apps.openflow.messages import Reader, port_info
+from apps.openflow.package import HOST, handler, ofp_event, ofproto_v1_3
+from apps.openflow.seam import Application, OpenFlowTls, Peer, Post
+from apps.openflow.tls import TlsThread
 from apps.process.doors import Door, Sparing
+from hydra.errors import HydraError
 
 LOG = logging.getLogger("hydra.framework")
 LOG.addFilter(Sparing(lambda record: "switch" in str(record.msg)))
-
-
-def _hub() -> Hub:
-    if package.NAME == package.OS_KEN:
-        from apps.openflow.looped import LoopHub  # noqa: PLC0415  (the other one is not imported)
-
-        return LoopHub()
-    from apps.openflow.green import GreenHub  # noqa: PLC0415
-
-    return GreenHub()
-
-
-def hubs() -> Any:
-    """The module that runs the package's hub; its first use imports much of the package."""
-    if package.NAME == package.OS_KEN:
-        from apps.openflow import looped  # noqa: PLC0415  (the chosen package alone is there)
-
-        return looped
-    from apps.openflow import green  # noqa: PLC0415  (see above)
-
-    return green
+_STOPPING_LOOK_S: Final = 0.01
 
 
 def run_manager(arguments: list[str]) -> None:
     """Run the applications whose files or modules these are, until SIGINT or SIGTERM.
 
     Takes the flags of ``ryu-manager``, or with os-ken those of its OpenFlow. Raises
-    KeyboardInterrupt if a signal comes before the hub runs, the HydraError that was given to
+    KeyboardInterrupt if a signal comes before the loop runs, the HydraError that was given to
     :func:`~apps.openflow.seam.give_up`, and HydraError if it ends by itself.
     """
     try:
-        hubs().run_manager(arguments, _stopping)
-    finally:  # also where that came before the hub ran
+        signals = _end_at_signals()
+        HOST.run(arguments)
+        if not signals:
+            raise HydraError("OpenFlow has ended by itself, the log says why: start it again")
+    finally:  # also where that came before the loop ran
         seam.raise_what_was_given_up()
 
 
-def _stopping() -> list[threading.Thread]:
-    applications = package.app_manager.AppManager.get_instance().applications.values()
-    return [app.stopping() for app in applications if isinstance(app, OpenFlowApp)]
+def _end_at_signals() -> list[int]:
+    """The first signal stops the applications while the loop goes on; the second does not wait.
+
+    Returns a list of the signals that came.
+    """
+    loop, signals = HOST.loop(), list[int]()
+    ends: list[asyncio.Task[None]] = []
+
+    def interrupt(number: int, _frame: FrameType | None) -> None:
+        impatient = bool(signals)
+        signals.append(number)
+        if not impatient:
+            seam.end_in_time()
+        loop.call_soon_threadsafe(HOST.leave if impatient else end)
+        if HOST.is_outside_loop():
+            raise KeyboardInterrupt  # swallowed if it meets a destructor: then the loop sees to it
+
+    def end() -> None:
+        ends.append(loop.create_task(wind_up()))
+
+    async def wind_up() -> None:
+        """The package closes applications when it serves no switch any more: first they end what
+        is under way, which needs them.
+        """
+        applications = package.app_manager.AppManager.get_instance().applications.values()
+        for thread in [app.stopping() for app in applications if isinstance(app, OpenFlowApp)]:
+            await _ended(thread)
+        HOST.leave()
+
+    reader = seam.at_signals(interrupt)
+    loop.add_reader(reader, lambda: os.read(reader, 4096))
+    return signals
+
+
+async def _ended(thread: threading.Thread) -> None:
+    while thread.is_alive():
+        await asyncio.sleep(_STOPPING_LOOK_S)
 
 
 class OpenFlowApp(package.App):
-    """Unpacks OpenFlow's events and hands them to the application; decides nothing."""
+    """Lets switches in, unpacks what they say for the application, and decides nothing."""
 
     OFP_VERSIONS = [ofproto_v1_3.OFP_VERSION]  # noqa: RUF012  (the package's interface)
 
@@ -74,23 +95,64 @@ class OpenFlowApp(package.App):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._hub = _hub()
+        self._loop: asyncio.AbstractEventLoop = HOST.loop()
+        self._mailbox = Mailbox(self._loop)
         self._due: deque[tuple[Any, Any]] = deque()
         self._handles = False
         self._stopping: threading.Thread | None = None
-        self._application = self.compose(self._hub.post)
+        self._application = self.compose(self._mailbox.post)
         self._events = self._application.events
-        address, tls = self._application.openflow_address, self._application.openflow_tls
-        if address is None:
-            self._hub.listen_nowhere()
-        else:
-            most = self._application.openflow_connections
-            door = Door("OpenFlow", most, most, "the switches of the fabric")
-            self._hub.listen_at(address, tls, door, self._refused)
-        have_read(parsers(self._events), self._events)
+        HOST.open_no_port()
+        self._listener: Listener | None = None
+        if self._application.openflow_address is not None:
+            self._listen_at(self._application.openflow_address, self._application.openflow_tls)
+
+    def _listen_at(self, address: tuple[str, int], tls: OpenFlowTls | None) -> None:
+        self._tls = None if tls is None else TlsThread(tls)
+        self._lines = Lines(Reader(self._events).read)
+        most = self._application.openflow_connections
+        door = Door("OpenFlow", most, most, "the switches of the fabric")
+        self._listener = Listener(self._loop, door, address, self._serve, self._refused)
 
     def _refused(self, address: str, why: str) -> None:
         self._events.switch_refused(None, address, why)
+
+    async def _serve(self, connection: socket.socket, peer: Peer) -> None:
+        if self._tls is None:
+            await self._carry(connection, peer)
+            return
+        async with self._tls.inside(connection) as plain:
+            await self._carry(plain, peer)
+
+    async def _carry(self, connection: socket.socket, peer: Peer) -> None:
+        """Hear one switch, or who might be one, until the connection ends.
+
+        Raises what its messages raised.
+        """
+        with contextlib.closing(Datapath(connection, peer, self._lines, self._loop)) as datapath:
+            over = self._loop.create_future()
+
+            def ended(raised: BaseException | None) -> None:
+                if raised is None:
+                    over.set_result(None)
+                else:
+                    over.set_exception(raised)
+
+            self._lines.begin(datapath, ended)
+            try:
+                await over
+            finally:
+                self._lines.release(datapath)
+
+    def _take(self) -> None:
+        """Read some of what came; the descriptor can be read as long as there is more."""
+        try:
+            self._lines.take()
+        except Exception as error:
+            # The thread of C would have echoes answered, and nobody would hear the switches.
+            self._loop.remove_reader(self._lines.fileno())
+            seam.give_up(HydraError(seam.unread(error)))
+            raise
 
     def _send_event(self, event: Any, state: Any) -> None:
         """Stands in for the package's, which has a queue of 128 events.
@@ -109,67 +171,68 @@ class OpenFlowApp(package.App):
             self._handles = False
 
     def _handle(self, event: Any, state: Any) -> None:
-        for handler in self.get_handlers(event, state):
+        for told in self.get_handlers(event, state):
             try:
-                handler(event)
+                told(event)
             except Exception:  # of one switch, or of nobody: others go on
                 LOG.exception("%s is not handled", type(event).__name__)
 
     def start(self) -> None:
         """Not the package's: nothing is in its queue of events."""
-        self._hub.start(self)
+        self._mailbox.run()
+        if self._listener is not None:
+            self._listener.start()
+            self._loop.add_reader(self._lines.fileno(), self._take)
+            self._loop.call_soon(self._take)  # if it can't be done, better before a switch connects
         self._application.start()
 
-    def stop(self) -> None:
-        self._hub.close()  # first: this app's green threads are waited for before it is closed
-        super().stop()
-
     def stopping(self) -> threading.Thread:
-        """Thread that stops the application, for which the hub has to go on."""
+        """Thread that stops the application, for which the loop has to go on."""
         if self._stopping is None:
             self._stopping = threading.Thread(target=self._application.stop, name="stopping")
             self._stopping.start()
         return self._stopping
 
     def close(self) -> None:
-        self._hub.wait_for(self.stopping())
+        HOST.wait_for(_ended(self.stopping()))
 
-    @set_ev_cls(ofp_event.EventOFPSwitchFeatures, CONFIG_DISPATCHER)
+    @handler.set_ev_cls(ofp_event.EventOFPSwitchFeatures, handler.CONFIG_DISPATCHER)
     def _features(self, event: Any) -> None:
-        datapath = event.msg.datapath
-        datapath.hydra_connection = self._hub.connection_of(datapath)
-        datapath.hydra_auxiliary = event.msg.auxiliary_id
+        event.msg.datapath.is_auxiliary = bool(event.msg.auxiliary_id)
 
-    @set_ev_cls(ofp_event.EventOFPStateChange, [MAIN_DISPATCHER, DEAD_DISPATCHER])
+    @handler.set_ev_cls(
+        ofp_event.EventOFPStateChange, [handler.MAIN_DISPATCHER, handler.DEAD_DISPATCHER]
+    )
     def _state_changed(self, event: Any) -> None:
         datapath = event.datapath
         if datapath.id is None:
-            refused_for = getattr(datapath, "hydra_refused_for", None)
-            if refused_for is not None:  # it did not tell its datapath id
-                self._refused(seam.address_in_words(datapath.address), refused_for)
-            return
-        connection = datapath.hydra_connection
-        if event.state == DEAD_DISPATCHER:
-            connection.close()  # its reader may be waiting for a dead peer
-            self._events.switch_disconnected(datapath.id, connection)
-        elif datapath.hydra_auxiliary:
-            connection.close()  # everything is said on the main connection
+            if datapath.refused_for is not None:  # it did not tell its datapath id
+                self._refused(seam.address_in_words(datapath.address), datapath.refused_for)
+        elif event.state == handler.DEAD_DISPATCHER:
+            datapath.connection.close()  # its reader may be waiting for a dead peer
+            self._events.switch_disconnected(datapath.id, datapath.connection)
+        elif datapath.is_auxiliary:
+            datapath.connection.close()  # everything is said on the main connection
         else:
-            self._hub.settle(datapath)
-            if not self._events.knows(datapath.id):
-                datapath.hydra_ignored = True
-                self._hub.ignore(datapath)
-            ports = {number: port_info(port) for number, port in datapath.ports.items()}
-            self._events.switch_connected(datapath.id, connection, ports)
+            self._let_in(datapath)
 
-    @set_ev_cls(ofp_event.EventOFPEchoReply, MAIN_DISPATCHER)
+    def _let_in(self, datapath: Any) -> None:
+        if self._listener is not None:
+            self._listener.settle(datapath.address)
+        if not self._events.knows(datapath.id):
+            datapath.is_stranger = True
+            self._lines.ignore(datapath)
+        ports = {number: port_info(port) for number, port in datapath.ports.items()}
+        self._events.switch_connected(datapath.id, datapath.connection, ports)
+
+    @handler.set_ev_cls(ofp_event.EventOFPEchoReply, handler.MAIN_DISPATCHER)
     def _echo_reply(self, event: Any) -> None:
-        event.msg.datapath.hydra_connection.answered(event.msg.xid)
+        event.msg.datapath.connection.answered(event.msg.xid)
 
-    @set_ev_cls(ofp_event.EventOFPPortStatus, MAIN_DISPATCHER)
+    @handler.set_ev_cls(ofp_event.EventOFPPortStatus, handler.MAIN_DISPATCHER)
     def _port_status(self, event: Any) -> None:
         message = event.msg
         datapath, deleted = message.datapath, message.reason == ofproto_v1_3.OFPPR_DELETE
         self._events.port_changed(
-            datapath.id, datapath.hydra_connection, port_info(message.desc), deleted=deleted
+            datapath.id, datapath.connection, port_info(message.desc), deleted=deleted
         )

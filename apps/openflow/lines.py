@@ -1,4 +1,4 @@
-"""Switches without TLS: a thread of C reads and writes their connections (docs/decisions/0026)."""
+"""Switches' connections: a thread of C reads and writes them (docs/decisions/0026)."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class _Served:
 
 
 class Lines:
-    """Connections of all switches; used in the hub's thread only.
+    """Connections of all switches; used in the loop only.
 
     The thread answers echoes and asks for them, also while the interpreter is busy with something
     else. Other messages come in batches, each to be handled before the next is taken: a switch that
@@ -78,22 +78,22 @@ class Lines:
         datapath.set_xid(hello)
         hello.serialize()
         line = self._native.adopt(datapath.socket.fileno(), hello.buf)
-        datapath.hydra_line = line
+        datapath.line = line
         self._served[line] = _Served(datapath, ended)
 
     def release(self, datapath: Any) -> None:
         """Forget a connection; then its socket may be closed."""
-        del self._served[datapath.hydra_line]
-        self._native.release(datapath.hydra_line)
+        del self._served[datapath.line]
+        self._native.release(datapath.line)
         datapath.is_active = False
 
     def ignore(self, datapath: Any) -> None:
         """Hear no more of a switch than its echoes."""
-        self._native.ignore(datapath.hydra_line)
+        self._native.ignore(datapath.line)
 
-    def send(self, datapath: Any, message: bytes, close_socket: bool = False) -> bool:
-        """Stands in for ``Datapath.send``: nobody waits for a switch to read it."""
-        return self._native.send(datapath.hydra_line, message, close_socket)
+    def send(self, line: int, message: bytes, last: bool) -> bool:
+        """Send, after what was sent before; nobody waits for the switch to read it."""
+        return self._native.send(line, message, last)
 
     def read(self) -> None:
         """Hand on what has come in until now, of each switch as many messages as is its turn."""
@@ -136,6 +136,6 @@ _all: list[Lines] = []
 
 
 def read_what_came() -> None:
-    """Hand on what switches without TLS have sent until now; in the hub's thread only."""
+    """Hand on what switches have sent until now; in the loop only."""
     for lines in _all:
         lines.read()

@@ -6,7 +6,6 @@ import faulthandler
 import os
 import signal
 import ssl
-import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import FrameType
@@ -15,7 +14,6 @@ from typing import Any, Final, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from apps.process.doors import Door
 from hydra.errors import HydraError
 from hydra.failures import FailureKind
 
@@ -47,7 +45,6 @@ connection is read no further until then: it takes neither memory nor other swit
 Polls, probes and barriers of a switch are a tenth of that."""
 BURST: Final = 8192.0
 """Messages that a switch may send at once: as many as it refuses rules of a large table."""
-REST_S: Final = 0.25
 STOP_S = 75.0
 """From SIGINT or SIGTERM on: then the process ends anyhow, with the traceback of each thread."""
 TRACEBACK_S = 5.0
@@ -212,29 +209,16 @@ class Application(Protocol):
     def stop(self) -> None: ...
 
 
-Refused = Callable[[str, str], None]
-"""Told the address, with its port, of who did not become a switch, and why, with the remedy."""
 Post = Callable[[Callable[[], None]], None]
 """Run a function in the hub's thread, soon; callable from any thread."""
 
 
-class Pace:
-    """How fast one connection on TLS may be read; of others, the thread of C sees to that."""
-
-    def __init__(self, now_s: float) -> None:
-        self._credit = BURST
-        self._at_s = now_s
-        self.is_stranger = False
-
-    def rest_s(self, messages: int, now_s: float) -> float:
-        """Seconds to wait before more is read, after so many messages."""
-        self._credit = min(BURST, self._credit + (now_s - self._at_s) * MESSAGES_PER_S) - messages
-        self._at_s = now_s
-        return REST_S if messages and (self.is_stranger or self._credit < 0) else 0.0
+Peer = tuple[Any, ...]
+"""What a socket says of its other end: address, port, and more where that is IPv6."""
 
 
-def address_in_words(peer: Any) -> str:
-    """``192.0.2.1:6653`` or ``[2001:db8::1]:6653``, of what a socket says of its other end."""
+def address_in_words(peer: Peer) -> str:
+    """``192.0.2.1:6653`` or ``[2001:db8::1]:6653``."""
     host, port = peer[:2]
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
@@ -242,39 +226,6 @@ def address_in_words(peer: Any) -> str:
 def unread(error: Exception) -> str:
     """What a controller says that ends since it would hear no switch any more."""
     return f"what switches say is read no more: {error!r}; start it again"
-
-
-class Hub(Protocol):
-    """One thread in which OpenFlow's side runs: eventlet's, or a loop of our own."""
-
-    @property
-    def post(self) -> Post: ...
-
-    def listen_at(
-        self, address: tuple[str, int], tls: OpenFlowTls | None, door: Door, refused: Refused
-    ) -> None:
-        """Have switches let in there, from :meth:`start` on; tell ``refused`` of all others."""
-
-    def listen_nowhere(self) -> None:
-        """Let no switch in."""
-
-    def start(self, app: Any) -> None:
-        """Begin to carry out what is posted, and to read what comes in."""
-
-    def close(self) -> None:
-        """Carry out what has been posted, and no more."""
-
-    def connection_of(self, datapath: Any) -> Any:
-        """Its :class:`SwitchConnection`, new, which is told of answers by ``answered(xid)``."""
-
-    def ignore(self, datapath: Any) -> None:
-        """Read nothing more of a switch but its echoes, and these a few times a second."""
-
-    def settle(self, datapath: Any) -> None:
-        """Note that a switch has completed its handshake."""
-
-    def wait_for(self, thread: threading.Thread) -> None:
-        """Return once it has ended; what is under way goes on meanwhile."""
 
 
 def at_signals(handler: Callable[[int, FrameType | None], None]) -> int:
@@ -298,7 +249,6 @@ def end_in_time() -> None:
     signal.setitimer(signal.ITIMER_REAL, STOP_S + TRACEBACK_S)
 
 
-Stopping = Callable[[], list[threading.Thread]]
 _given_up: list[HydraError] = []
 
 

@@ -11,7 +11,6 @@ each ends, with all that it has forked, when the other end of the socket FD is c
 
 from __future__ import annotations
 
-import asyncio
 import ctypes
 import gc
 import json
@@ -32,7 +31,7 @@ from pathlib import Path
 from typing import BinaryIO, NoReturn
 
 import apps
-from apps.openflow.package import NAME, RYU, VARIABLE
+from apps.openflow.package import NAME, VARIABLE
 from mininet_scenarios.testbed.shell import MEMBER_VARIABLE, member_environment
 from tests.waiting import PATIENCE_S
 
@@ -251,16 +250,7 @@ def _write_to(log: int) -> None:
     os.close(log)
 
 
-def _watch_alone() -> None:
-    """Make anew what watches descriptors: it is there once it is imported, for all children."""
-    if NAME == RYU:
-        import_module("eventlet.hubs").use_hub()
-    else:
-        import_module("apps.openflow.looped").LOOP = asyncio.new_event_loop()
-
-
 def _become_controller(_words: Sequence[str], asking: socket.socket) -> None:
-    _watch_alone()
     sys.argv = ["ryu-manager", str(Path(apps.__file__).with_name("main.py"))]
     planner._spawn = partial(_forked_planner, asking)
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -299,12 +289,11 @@ if __name__ == "__main__" and sys.argv[2] == _EMULATORS:
     _Server(socket.socket(fileno=int(sys.argv[1])), _become_emulator).serve()()
 elif __name__ == "__main__":
     from apps.launcher import ryu_manager
-    from apps.openflow import framework, package
+    from apps.openflow import framework  # noqa: F401  (imported late by the launcher)
+    from apps.openflow.package import HOST
 
     import_module("apps.main")  # which the launcher imports for the controller alone
-    framework.hubs()  # and what it imports, if it is run
-    if package.NAME == package.RYU:
-        package.ryu_manager()
+    HOST.manager()
     import_module("numpy.ma")  # numpy imports it once something is counted
     from apps.planning import planner, planner_process
     from apps.process.garbage import spare_what_stays

@@ -46,96 +46,12 @@ class App(framework.OpenFlowApp):
     def compose(self, post):
         return Application(post)
 """
-READER = """
-import socket
-from apps.openflow import green
-import eventlet
-
-here, there = socket.socketpair()
-hub, added, seen = eventlet.hubs.get_hub(), [], []
-add = hub.add
-
-def counted(evtype, descriptor, *rest):
-    if evtype == hub.READ and descriptor == there.fileno():
-        added.append(descriptor)
-    return add(evtype, descriptor, *rest)
-
-hub.add = counted
-
-def read():
-    readable = green._Readable(there.fileno())
-    while True:
-        readable.wait()
-        some = there.recv(100)
-        if not some:
-            break
-        seen.append(some)
-        if some == b"sleep":
-            eventlet.sleep(0.3)
-    readable.close()
-    seen.append(b"")
-
-eventlet.spawn(read)
-eventlet.sleep(0)
-for one in (b"one", b"two", b"three"):
-    here.send(one)
-    eventlet.sleep(0.01)
-assert seen == [b"one", b"two", b"three"] and len(added) == 1, (seen, added)
-here.send(b"sleep")
-eventlet.sleep(0.01)
-here.send(b"four")
-turns = hub.wait
-waits = []
-hub.wait = lambda seconds=None: (waits.append(seconds), turns(seconds))
-eventlet.sleep(0.1)
-assert len(waits) < 10, "the hub goes round while nobody reads what is there"
-eventlet.sleep(0.4)
-assert seen[-1] == b"four", seen
-here.close()
-eventlet.sleep(0.01)
-assert seen[-1] == b"" and not hub.listeners[hub.READ], (seen, hub.listeners)
-"""
-GREEN_MAILBOX = """
-import os, threading
-from apps.openflow import green
-import eventlet
-
-mailbox, done, turns, written = green.HubMailbox(), [], [], []
-write = os.write
-green.os.write = lambda descriptor, data: written.append(data) or write(descriptor, data)
-
-def other():
-    while len(done) < 1000:
-        turns.append(len(done))
-        eventlet.sleep(0)
-
-def post():
-    for number in range(1000):
-        mailbox.post(lambda number=number: done.append(number))
-
-thread = threading.Thread(target=post)
-thread.start()
-thread.join()
-eventlet.spawn(mailbox.run)
-eventlet.spawn(other)
-while len(done) < 1000:
-    eventlet.sleep(0.001)
-assert done == list(range(1000)), "in another order"
-assert len(written) == 1, f"woken {len(written)} times before it could look"
-assert len(turns) > 10, "others do not have their turn"
-threads = [threading.Thread(target=post) for _ in range(4)]
-for thread in threads:
-    thread.start()
-with eventlet.Timeout(20):
-    while len(done) < 5000:
-        eventlet.sleep(0.001)
-"""
-LOOP_MAILBOX = """
+MAILBOX = """
 import asyncio, threading
-from apps.openflow import looped
+from apps.openflow.mailbox import Mailbox
 
-loop, done, turns, woken = looped.LOOP, [], [], []
-mailbox = looped.LoopMailbox(loop)
+loop, done, turns, woken = asyncio.new_event_loop(), [], [], []
+mailbox = Mailbox(loop)
 wake = loop.call_soon_threadsafe
 loop.call_soon_threadsafe = lambda function: woken.append(function) or wake(function)
 
@@ -249,13 +165,8 @@ def test_modules_of_the_system_stay_its_own(package):
     subprocess.run([sys.executable, "-c", program], check=True, cwd=ROOT)
 
 
-def test_with_ryu_a_descriptor_stays_with_the_hub_while_its_reader_waits_or_does_something_else():
-    subprocess.run([sys.executable, "-c", READER], check=True, cwd=ROOT)
-
-
-def test_posts_wake_the_hub_once_and_leave_others_their_turn(package):
-    program = GREEN_MAILBOX if package == RYU else LOOP_MAILBOX
-    subprocess.run([sys.executable, "-c", program], check=True, cwd=ROOT)
+def test_posts_wake_the_loop_once_and_leave_others_their_turn():
+    subprocess.run([sys.executable, "-c", MAILBOX], check=True, cwd=ROOT)
 
 
 def test_os_ken_runs_without_eventlet(package):

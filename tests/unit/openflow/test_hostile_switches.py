@@ -16,7 +16,6 @@ from pathlib import Path
 
 import pytest
 
-from apps.openflow.package import RYU
 from mininet_scenarios.emulators.ports import free_port
 from tests.waiting import PATIENCE_S, remains, wait_until
 
@@ -309,42 +308,10 @@ def test_ports_are_counted(listening):
 
 
 MANY = """
-import time
-from apps.openflow import green
-from apps.openflow.package import hub
-from apps.process.doors import Door
-
-inside, most, done = set(), 0, 0
-
-def handshake(connection, peer):
-    # The controller's part of one takes a few milliseconds of the processor.
-    global most, done
-    inside.add(peer)
-    most = max(most, len(inside))
-    for _ in range(3):
-        until_s = time.thread_time() + 0.002
-        while time.thread_time() < until_s:
-            pass
-        hub.sleep(0)
-    inside.discard(peer)
-    server.settle(peer)
-    done += 1
-
-server = green._SwitchServer(
-    Door("OpenFlow", 1000, 1000, ""), None, ("127.0.0.1", 0), handshake, print
-)
-hub.spawn(server.serve_forever)
-print(server.server.getsockname()[1], flush=True)
-while done < 400:
-    hub.sleep(0.05)
-print(most)
-"""
-
-
-MANY_ON_A_LOOP = """
 import asyncio
 import time
-from apps.openflow import looped
+from apps.openflow.listener import Listener
+from apps.openflow.package import HOST
 from apps.process.doors import Door
 
 inside, most, done = set(), 0, 0
@@ -367,17 +334,18 @@ async def all_are_done():
     while done < 400:
         await asyncio.sleep(0.05)
 
-listener = looped._Listener(Door("OpenFlow", 1000, 1000, ""), ("127.0.0.1", 0), handshake, print)
+door = Door("OpenFlow", 1000, 1000, "")
+listener = Listener(HOST.loop(), door, ("127.0.0.1", 0), handshake, print)
 listener.start()
 print(listener.server.getsockname()[1], flush=True)
-looped.LOOP.run_until_complete(all_are_done())
+HOST.wait_for(all_are_done())
 print(most)
 """
 
 
 def test_of_many_that_come_at_once_each_is_soon_done(tmp_path, package):
     app = tmp_path / "many.py"
-    app.write_text(MANY if package == RYU else MANY_ON_A_LOOP)
+    app.write_text(MANY)
     with contextlib.ExitStack() as opened:
         process = opened.enter_context(
             subprocess.Popen([sys.executable, app], stdout=subprocess.PIPE, text=True)

@@ -1,0 +1,93 @@
+"""A switch's connection: as the package's handshake sees it, and as the controller does."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Callable
+
+from apps.openflow import seam
+from apps.openflow.lines import Lines
+from apps.openflow.package import controller, handler, ofproto_v1_3_parser
+from apps.openflow.seam import ECHO_LOOKS, ECHO_S, Peer
+
+
+class _NoSocket:
+    """A socket whose options the package may set: it has set those of others by then."""
+
+    def setsockopt(self, *_option: int) -> None:
+        pass
+
+    def settimeout(self, _seconds: float) -> None:
+        pass
+
+
+class Datapath(controller.Datapath):
+    """A switch as the package's handshake and parsers see it; it has no thread of its own."""
+
+    def __init__(
+        self,
+        connection: socket.socket,
+        peer: Peer,
+        lines: Lines,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self.line = 0
+        """Its name in ``lines``, once it was greeted."""
+        self.connection = Connection(self, loop)
+        self.is_auxiliary = False
+        self.is_stranger = False
+        """True if it is none of the fabric's switches: nothing but its echoes is read."""
+        self.refused_for: str | None = None
+        """Why it is refused, while it is asked who it is."""
+        super().__init__(_NoSocket(), peer)
+        self.socket = connection
+        self._lines = lines
+
+    def send(self, buf: bytes, close_socket: bool = False) -> bool:
+        """Stands in for the package's: nobody waits for a switch to read it."""
+        return self._lines.send(self.line, buf, close_socket)
+
+
+class Connection:
+    """A :class:`~apps.openflow.seam.SwitchConnection`."""
+
+    __slots__ = ("_datapath", "_loop", "_unanswered")
+
+    def __init__(self, datapath: Datapath, loop: asyncio.AbstractEventLoop) -> None:
+        self._datapath = datapath
+        self._loop = loop
+        self._unanswered: set[int] = set()
+
+    @property
+    def address(self) -> str:
+        return seam.address_in_words(self._datapath.address)
+
+    def send(self, message: bytes) -> None:
+        self._datapath.send(message)
+
+    def ask(self, tell: Callable[[bool], None]) -> None:
+        request = ofproto_v1_3_parser.OFPEchoRequest(self._datapath)
+        xid = self._datapath.set_xid(request)
+        self._unanswered.add(xid)
+        self._datapath.send_msg(request)
+        self._look(xid, tell, ECHO_LOOKS)
+
+    def _look(self, xid: int, tell: Callable[[bool], None], looks: int) -> None:
+        """Many short waits: the loop reads between them, so that a pause of its counts as one."""
+        if xid in self._unanswered and looks:
+            self._loop.call_later(ECHO_S / ECHO_LOOKS, self._look, xid, tell, looks - 1)
+            return
+        answered = xid not in self._unanswered
+        self._unanswered.discard(xid)
+        tell(answered)
+
+    def answered(self, xid: int) -> None:
+        """Note the answer to an echo request."""
+        self._unanswered.discard(xid)
+
+    def close(self) -> None:
+        self._datapath.set_state(handler.DEAD_DISPATCHER)
+        with contextlib.suppress(OSError):
+            self._datapath.socket.shutdown(socket.SHUT_RDWR)

@@ -1,0 +1,127 @@
+"""Where switches connect to, and who is let in."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import socket
+import time
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from apps.openflow import refusals, seam
+from apps.openflow.seam import BACKLOG, HANDSHAKES, HANDSHAKES_LOOK_S, Peer
+from apps.process.doors import RETRY_S, Door
+from hydra.errors import HydraError
+
+LOG = logging.getLogger("hydra.framework")
+Serve = Callable[[socket.socket, Peer], Coroutine[Any, Any, None]]
+"""Serve one connection, whose other end is given: ends with it, and raises what came of it."""
+Refused = Callable[[str, str], None]
+"""Told the address, with its port, of who did not become a switch, and why, with the remedy."""
+
+
+class Listener:
+    """Lets switches in, as many at a time as are soon done, and tells of all others."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        door: Door,
+        address: tuple[str, int],
+        serve: Serve,
+        refused: Refused,
+    ) -> None:
+        """``serve`` closes what it is given. Raises HydraError if nobody can listen there."""
+        family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+        try:
+            self.server = socket.create_server(
+                address, family=family, backlog=BACKLOG, dualstack_ipv6=family == socket.AF_INET6
+            )
+        except OSError as error:
+            place = seam.address_in_words(address)
+            raise HydraError(
+                f"controller.openflow: can't listen at {place}: {error.strerror}"
+            ) from error
+        self.server.setblocking(False)
+        self._loop = loop
+        self._door = door
+        self._serve = serve
+        self._refused = refused
+        self._arrived: asyncio.Queue[tuple[socket.socket, Peer]] = asyncio.Queue()
+        self._unsettled: dict[Peer, socket.socket] = {}
+        """Connections whose handshake has begun and is not completed, by their other end."""
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def start(self) -> None:
+        self._loop.add_reader(self.server, self._accept)
+        self._spawn(self._let_in())
+
+    def _spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        task = self._loop.create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _accept(self) -> None:
+        try:
+            connection, peer = self.server.accept()
+        except BlockingIOError:
+            return
+        except OSError as error:
+            self._door.failed(error)
+            self._loop.remove_reader(self.server)
+            self._loop.call_later(RETRY_S, self._loop.add_reader, self.server, self._accept)
+            return
+        if self._door.enter(peer[0]):
+            self._arrived.put_nowait((connection, peer))
+        else:
+            connection.close()
+
+    async def _let_in(self) -> None:
+        """Serve those who arrive, each once the loop is done with most of those before.
+
+        Who says nothing gives the loop nothing to do: others do not wait for them.
+        """
+        while True:
+            connection, peer = await self._arrived.get()
+            self._unsettled[peer] = connection
+            self._spawn(self._serve_one(connection, peer))
+            busy = True
+            while busy and len(self._unsettled) >= HANDSHAKES:
+                before_s = time.thread_time()
+                await asyncio.sleep(HANDSHAKES_LOOK_S)
+                busy = time.thread_time() - before_s > HANDSHAKES_LOOK_S / 4
+
+    def settle(self, peer: Peer) -> None:
+        """Note that a switch has completed its handshake."""
+        self._unsettled.pop(peer, None)
+
+    async def _serve_one(self, connection: socket.socket, peer: Peer) -> None:
+        timer = self._loop.call_later(seam.HANDSHAKE_S, self._look, peer)
+        try:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            await self._serve(connection, peer)
+        except Exception as error:  # also whatever the package raises at a message
+            self._tell(peer, error)
+        finally:
+            timer.cancel()
+            connection.close()
+            self._unsettled.pop(peer, None)
+            self._door.leave(peer[0])
+
+    def _tell(self, peer: Peer, error: BaseException) -> None:
+        """Tell why a connection ended that is no switch's."""
+        if (why := refusals.of_mismatch(error)) is not None:
+            self._refused(seam.address_in_words(peer), why)
+        elif isinstance(error, OSError):
+            LOG.warning("%s is not let in as a switch: %s", peer[0], error)
+        else:
+            LOG.warning("%s is cut off: no switch sends that: %r", peer[0], error)
+
+    def _look(self, peer: Peer) -> None:
+        connection = self._unsettled.get(peer)
+        if connection is not None:
+            LOG.warning("%s has not become a switch within %s s", peer[0], seam.HANDSHAKE_S)
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)

@@ -1,0 +1,106 @@
+"""Ryu: its preparation, its ``ryu-manager``, and its green threads on the process's loop.
+
+Ryu 4.34 asks for ``eventlet.wsgi.ALREADY_HANDLED``, which eventlet dropped in 0.30.3, and its
+launcher would monkey-patch the process, while device drivers, REST and the journal run in native
+threads with native sockets: both are seen to here, before the rest of Ryu is imported
+(docs/decisions/0002). Eventlet's hub runs on the loop that serves switches, so that applications of
+Ryu's may run beside ours.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import http.server
+import os
+import sys
+import warnings
+from collections.abc import Coroutine
+from contextlib import suppress
+from functools import cache
+from importlib import import_module
+from typing import Any, Final
+
+with warnings.catch_warnings():
+    # eventlet announces on import that it is in maintenance, and Ryu still uses distutils and cgi;
+    # docs/decisions/0002 knows.
+    warnings.simplefilter("ignore")
+    os.environ.setdefault("EVENTLET_NO_GREENDNS", "yes")  # nobody asks the hub for names
+    import eventlet.wsgi
+
+    # It leaves a green copy of http.server in its package, for everybody from now on.
+    http.server = sys.modules["http.server"]
+    if not hasattr(eventlet.wsgi, "ALREADY_HANDLED"):
+        eventlet.wsgi.ALREADY_HANDLED = object()
+    if sys.version_info < (3, 12):
+        # Ryu wants LooseVersion: the standard library's own, without all of setuptools.
+        with suppress(ImportError):
+            import_module("_distutils_hack").remove_shim()
+    from ryu.base import app_manager
+    from ryu.controller import ofp_handler
+    from ryu.lib import hub
+
+App: Final[Any] = app_manager.RyuApp
+
+
+def _no_patch(**_modules: bool) -> None:
+    """Stands in for ``hub.patch``: sockets, threads and select stay the system's own."""
+
+
+hub.patch = _no_patch  # before ryu.cmd.manager is imported, which calls it
+
+
+@cache
+def loop() -> asyncio.AbstractEventLoop:
+    """The loop of the process's first thread, in which this is called for the first time."""
+    eventlet.hubs.use_hub("asyncio")
+    made: asyncio.AbstractEventLoop = eventlet.hubs.get_hub().loop
+    return made
+
+
+def manager() -> Any:
+    """The module of Ryu's ``ryu-manager``, whose import defines its flags, and takes a while."""
+    return import_module("ryu.cmd.manager")
+
+
+def run(arguments: list[str]) -> None:
+    """Run Ryu's own ``ryu-manager`` until :func:`leave`, or until its applications have ended."""
+    manager().main(args=arguments, prog="ryu-manager")
+
+
+def leave() -> None:
+    """End :func:`run`; in the loop."""
+    loop().call_soon(eventlet.hubs.get_hub().greenlet.parent.throw, KeyboardInterrupt)
+
+
+def wait_for(coroutine: Coroutine[Any, Any, None]) -> None:
+    """Return once it has ended; the loop goes on meanwhile. Not in the loop."""
+    over = eventlet.event.Event()
+    loop().create_task(coroutine).add_done_callback(lambda _task: over.send())
+    over.wait()
+
+
+def is_outside_loop() -> bool:
+    """False in what the loop or a green thread does.
+
+    An exception would be swallowed there, and the hub would lose what it does.
+    """
+    return eventlet.getcurrent().parent is None
+
+
+def open_no_port() -> None:
+    """Leave listening for switches to others."""
+    ofp_handler.OFPHandler.start = lambda _handler: hub.spawn(eventlet.event.Event().wait)
+
+
+_send_event: Final = App._send_event
+
+
+def _send_in_turn(app: Any, event: Any, state: Any) -> None:
+    """Stands in for ``RyuApp._send_event``: where that would wait, a green thread does."""
+    if app._events_sem.locked() and not is_outside_loop():
+        hub.spawn(_send_event, app, event, state)
+    else:
+        _send_event(app, event, state)
+
+
+App._send_event = _send_in_turn
