@@ -3,31 +3,21 @@
 from __future__ import annotations
 
 import logging
-import math
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
 from typing import NamedTuple
 
+from apps.openflow.asking import Sending
 from apps.openflow.replies import Reply
-from apps.openflow.requests import Answer, Asked, CatchUp, Counted, Pending, read_first
-from apps.openflow.seam import PortInfo, Post, SumRequest, SwitchConnection
-from apps.openflow.switchboard import (
-    ConnectedSwitch,
-    Rounds,
-    Sending,
-    Staged,
-    Switchboard,
-)
+from apps.openflow.requests import Answer, Counted, Pending
+from apps.openflow.seam import PortInfo, SumRequest, SwitchConnection
+from apps.openflow.tables import Tables, failures
 from drivers.codecs.openflow.messages import (
-    BUNDLE_COMMIT,
-    BUNDLE_DISCARD,
     TABLE_ALL,
     OpenFlowError,
     decode_port_descriptions,
     encode_barrier,
-    encode_bundle_control,
     encode_flow_stats_request,
     encode_port_descriptions_request,
 )
@@ -39,34 +29,22 @@ from drivers.codecs.openflow.meters import (
     encode_meter_stats_request,
 )
 from drivers.codecs.openflow.rules import (
-    NO_BUNDLES,
     NO_GENERATION,
     ROLE_MASTER,
     ROLE_NO_CHANGE,
     ROLE_SLAVE,
-    EncodedOnce,
     SwitchPorts,
-    encode_changes,
-    encode_open_bundle,
     encode_port_stats_request,
     encode_role_request,
 )
 from drivers.codecs.openflow.statistics import MalformedReplyError, PortPackets, decode_port_stats
 from hydra.failures import Failure, FailureKind
-from hydra.forwarding.rules import RuleChange
-from hydra.model import DatapathId, Fabric
+from hydra.model import DatapathId
 
 LOG = logging.getLogger("hydra.fleet")
-_RULES_IN_TIME = 5000
-_GAP_S = 0.5
-"""Time without a switch's table, after which those that have not come are late."""
-_ROUNDS = 3
 _MOST_TRIES = 5
 """Times that a switch is asked to have this controller as its slave. Another time is for a master
 that it got meanwhile."""
-_BUNDLE, _STAGED_BUNDLE = 1, 2
-"""Ids of bundles. A connection has at most one that is sent from open to commit in one piece, and
-one that waits, so all of a kind may share an id, and the encoding that was compiled for it."""
 
 
 class Question(NamedTuple):
@@ -77,26 +55,12 @@ class Question(NamedTuple):
     """None for its ports."""
 
 
-class Fleet(Switchboard):
+class Fleet(Tables):
     """Rules, meters, roles and counters of the switches that are connected.
 
     While this controller does not lead, it becomes the slave of each switch that connects, and
     sends nothing else.
     """
-
-    def __init__(
-        self,
-        fabric: Fabric,
-        post: Post,
-        over: Callable[[], bool] = lambda: False,
-        catch_up: CatchUp = read_first,
-    ) -> None:
-        """``over`` and ``catch_up``: as of :class:`Switchboard`."""
-        super().__init__(fabric, post, over, catch_up)
-        self._owing: set[DatapathId] = set()
-        """Switches whose table somebody has asked for who no longer waits."""
-        self._slow_readers: set[DatapathId] = set()
-        """Switches whose table has come in late."""
 
     def switch_connected(
         self, datapath: int, connection: SwitchConnection, ports: Mapping[int, PortInfo]
@@ -168,186 +132,6 @@ class Fleet(Switchboard):
                 "%s does not have this controller as its slave: %s", failure.subject, failure
             )
 
-    def apply(
-        self,
-        changes: Mapping[DatapathId, Sequence[RuleChange]],
-        timeout_s: float,
-        *,
-        hurries: bool = False,
-        slow: Collection[DatapathId] = (),
-        only_slow_left: Callable[[], None] = lambda: None,
-    ) -> dict[DatapathId, Failure | None]:
-        """Change tables on many switches at once, one atomic bundle each.
-
-        A refused change may have taken effect in part (:class:`~hydra.failures.FailureKind`).
-        Of changes that were staged (:meth:`stage`), only the commit is sent. A switch that knows no
-        bundles changes rule by rule. Returns, by switch, None once an error-free barrier confirmed
-        the change, else the failure. ``timeout_s`` is for changes of up to 5000 rules; larger ones
-        have as many times that. With ``hurries``, few that are far later than all others are not
-        waited for so long. ``only_slow_left`` is called, in whatever thread, when all have answered
-        but those that are known to be ``slow``, if any.
-        """
-        timeout_s *= max(1.0, max(map(len, changes.values()), default=0) / _RULES_IN_TIME)
-
-        bundled, one_by_one = (EncodedOnce(partial(_confirmed, how)) for how in (_BUNDLE, None))
-
-        def encode(datapath: DatapathId, ports: SwitchPorts, xid: int) -> bytes:
-            encoded = bundled if self._takes_bundles(datapath) else one_by_one
-            return encoded(changes[datapath], ports, xid)
-
-        prompt = changes.keys() - slow
-
-        def over(datapath: DatapathId) -> None:
-            if datapath in prompt:
-                prompt.discard(datapath)
-                if not prompt:
-                    only_slow_left()
-
-        def committed_is_over(datapath: DatapathId, reply: Reply[Answer]) -> None:
-            if not _was_refused(reply.result()):
-                over(datapath)
-
-        committed = self._commit_staged(changes)
-        if slow:
-            if not prompt:
-                only_slow_left()
-            for datapath, one in committed.items():
-                one.reply.add_done_callback(partial(committed_is_over, datapath))
-        others = [datapath for datapath in changes if datapath not in committed]
-        results: dict[DatapathId, Answer] = {}
-
-        def in_turn(datapaths: Iterable[DatapathId], *, hurries: bool = False) -> None:
-            answers = self._in_turn(
-                datapaths, encode, timeout_s, hurries=hurries, give_up=self._answer_or_set_aside
-            )
-            for datapath, answer in answers:
-                results[datapath] = answer
-                if slow and not _knows_no_bundles(answer):
-                    over(datapath)
-
-        in_turn(others, hurries=hurries)
-        self._await([one.reply for one in committed.values()], timeout_s)
-        for datapath, one in committed.items():
-            results[datapath] = self._answer_or_set_aside(datapath, one, timeout_s)
-        # A bundle that was refused may have waited too long. One of which a member was refused when
-        # it was added has changed the rest: whoever is told of a failure has to doubt the switch.
-        refused = [datapath for datapath in committed if _was_refused(results[datapath])]
-        in_turn(refused)
-        without = [datapath for datapath, result in results.items() if _knows_no_bundles(result)]
-        self._remember_without_bundles(without)
-        in_turn(without)
-        return _failures(results)
-
-    def await_rounds(
-        self, datapaths: Collection[DatapathId], timeout_s: float
-    ) -> frozenset[DatapathId]:
-        """Wait until these switches have looked at all their cached flows since now; returns those
-        that have not told so in time.
-
-        Of :data:`_ROUNDS` looks whose ends a switch tells, the last one or two began after now: one
-        may have been under way, and another begun, before it heard of the first.
-        """
-        waiting: dict[DatapathId, Reply[None]] = {}
-        self._send_all(self._first_looks(datapaths, waiting))
-        self._await(waiting.values(), timeout_s)
-        return frozenset(d for d in datapaths if d not in waiting or not waiting[d].done())
-
-    def _first_looks(
-        self, datapaths: Iterable[DatapathId], waiting: dict[DatapathId, Reply[None]]
-    ) -> Iterator[Sending]:
-        for datapath in datapaths:
-            with self._lock:
-                switch = self._switches.get(datapath)
-                if switch is None or switch.is_mute:
-                    continue
-                switch.rounds = Rounds(switch.rounds.number, _ROUNDS)
-                waiting[datapath] = switch.rounds.reply
-                message = self._next_round(switch)
-            yield switch.connection, message
-
-    def stage(self, changes: Mapping[DatapathId, Sequence[RuleChange]]) -> None:
-        """Send the changes that :meth:`apply`, given the same sequences, is to make.
-
-        Tables stay as they are. Returns at once; changes that were staged before are thrown away.
-        """
-        self._send_all(self._bundles(changes))
-
-    def _bundles(self, changes: Mapping[DatapathId, Sequence[RuleChange]]) -> Iterator[Sending]:
-        """Bundles that wait for their commit, each noted at its switch."""
-        encoded = EncodedOnce(
-            lambda some, ports, xid: encode_open_bundle(some, ports, xid, _STAGED_BUNDLE)
-        )
-        for datapath, some in changes.items():
-            with self._lock:
-                switch = self._switches.get(datapath)
-            if switch is None or switch.is_mute or not switch.takes_bundles:
-                continue
-            if (discard := self._discard_staged(switch)) is not None:
-                yield switch.connection, discard
-            staged = Staged(some, switch.ports, self._next_xid(), Reply())
-            bundle = encoded(some, staged.ports, staged.xid)
-            with self._lock:
-                if self._switches.get(datapath) is not switch:
-                    continue
-                switch.staged = staged
-                self._pending[staged.xid] = Pending(datapath, switch.connection, staged.reply)
-            yield switch.connection, bundle
-
-    def _takes_bundles(self, datapath: DatapathId) -> bool:
-        with self._lock:
-            switch = self._switches.get(datapath)
-            return switch is None or switch.takes_bundles
-
-    def _remember_without_bundles(self, datapaths: Iterable[DatapathId]) -> None:
-        """Remember it until they connect again: they may come back with other software."""
-        for datapath in datapaths:
-            with self._lock:
-                switch = self._switches.get(datapath)
-                if switch is not None:
-                    switch.takes_bundles = False
-            LOG.warning(
-                "%s: a change takes effect rule by rule there, not at once: %s",
-                self._name(datapath),
-                NO_BUNDLES,
-            )
-
-    def _discard_staged(self, switch: ConnectedSwitch) -> bytes | None:
-        """Forget what a switch was staged; the message that it is to be sent, if any."""
-        staged, switch.staged = switch.staged, None
-        if staged is None:
-            return None
-        with self._lock:
-            self._pending.pop(staged.xid, None)
-        return encode_bundle_control(_STAGED_BUNDLE, BUNDLE_DISCARD, self._next_xid())
-
-    def _commit_staged(
-        self, changes: Mapping[DatapathId, Sequence[RuleChange]]
-    ) -> dict[DatapathId, Asked]:
-        """Commit the ones among these changes that were staged."""
-        committed: dict[DatapathId, Asked] = {}
-        self._send_all(self._commits(changes, committed))
-        return committed
-
-    def _commits(
-        self,
-        changes: Mapping[DatapathId, Sequence[RuleChange]],
-        committed: dict[DatapathId, Asked],
-    ) -> Iterator[Sending]:
-        """Commits of what was staged, each noted in ``committed`` before."""
-        for datapath, some in changes.items():
-            with self._lock:
-                switch = self._switches.get(datapath)
-                staged = None if switch is None or switch.is_mute else switch.staged
-                if switch is None or staged is None or staged.changes is not some:
-                    continue
-                if staged.ports != switch.ports:
-                    continue  # its rules name ports by numbers that are others by now
-                switch.staged = None
-            xid = staged.xid
-            commit = encode_bundle_control(_STAGED_BUNDLE, BUNDLE_COMMIT, xid)
-            committed[datapath] = Asked(xid, staged.reply)
-            yield switch.connection, commit + encode_barrier(xid)
-
     def change_meters(
         self, changes: Mapping[DatapathId, Sequence[MeterChange]], timeout_s: float
     ) -> dict[DatapathId, Failure | None]:
@@ -355,7 +139,7 @@ class Fleet(Switchboard):
 
         Changes before one that a switch refuses stay made.
         """
-        return _failures(
+        return failures(
             self._request(
                 changes,
                 lambda dp, _ports, xid: (
@@ -398,7 +182,7 @@ class Fleet(Switchboard):
         A switch's earlier master can't change its rules any more. Returns failures as
         :meth:`apply` does.
         """
-        return _failures(
+        return failures(
             self._request(
                 generations,
                 lambda datapath, _ports, xid: _role_request(
@@ -456,48 +240,22 @@ class Fleet(Switchboard):
                 del self._pending[xid]
 
     def rule_tables(
-        self, datapaths: Collection[DatapathId], timeout_s: float, *, hurries: bool = False
+        self, datapaths: Collection[DatapathId], timeout_s: float
     ) -> Iterator[tuple[DatapathId, SwitchPorts, bytes]]:
         """Every rule of these switches, with their ports, as OFPMP_FLOW reply bodies.
 
         Each as it comes in, so that not all are in memory at a time; none of a switch that does
-        not answer. With ``hurries``, once no switch has answered for half a second, the others are
-        late. A late switch is not asked again before it has answered; once it has, ``timeout_s``
-        are waited for it: reading its tables takes long.
+        not answer.
         """
-        some = [one for one in datapaths if one not in self._owing] if hurries else datapaths
         answers = self._in_turn(
-            some,
+            datapaths,
             lambda _datapath, _ports, xid: encode_flow_stats_request(TABLE_ALL, 0, 0, xid),
             timeout_s,
-            gap_s=_GAP_S if hurries else math.inf,
-            slow=frozenset(self._slow_readers) if hurries else (),
-            give_up=self._table_or_owed if hurries else None,
         )
         for datapath, answer in answers:
-            with self._lock:
-                switch = self._switches.get(datapath)
+            switch = self._switch(datapath)
             if switch is not None and isinstance(answer, bytes):
                 yield datapath, switch.ports, answer
-
-    def _table_or_owed(
-        self, datapath: DatapathId, one: Asked, timeout_s: float, *, is_late: bool
-    ) -> Answer:
-        """The table of a switch; a late one goes on being expected, with nobody who waits."""
-        if one.reply.done():
-            return one.reply.result()
-        if not is_late:
-            self._slow_readers.discard(datapath)
-            return self._answer(datapath, one, timeout_s)
-
-        def heard(reply: Reply[Answer]) -> None:
-            self._owing.discard(datapath)
-            if not isinstance(reply.result(), Failure):
-                self._slow_readers.add(datapath)
-
-        self._owing.add(datapath)
-        one.reply.add_done_callback(heard)
-        return self._failure(datapath, FailureKind.LATE, "its table is late")
 
     def rule_counters(
         self, datapaths: Collection[DatapathId], cookie: int, mask: int, timeout_s: float
@@ -603,25 +361,6 @@ class Fleet(Switchboard):
         }
 
 
-def _confirmed(
-    bundle_id: int | None, changes: Sequence[RuleChange], ports: SwitchPorts, xid: int
-) -> bytes:
-    """Messages that make changes, and a barrier."""
-    return encode_changes(changes, ports, xid, bundle_id) + encode_barrier(xid)
-
-
 def _role_request(role: int, generation: int, xid: int) -> bytes:
     """A request with a barrier: a switch that refuses it says no more than that."""
     return encode_role_request(role, generation, xid) + encode_barrier(xid)
-
-
-def _knows_no_bundles(answer: Answer) -> bool:
-    return isinstance(answer, Failure) and answer.kind is FailureKind.NO_BUNDLES
-
-
-def _was_refused(answer: Answer) -> bool:
-    return isinstance(answer, Failure) and answer.kind is not FailureKind.UNKNOWN
-
-
-def _failures(answers: Mapping[DatapathId, Answer]) -> dict[DatapathId, Failure | None]:
-    return {dp: one if isinstance(one, Failure) else None for dp, one in answers.items()}

@@ -172,8 +172,8 @@ def test_each_switch_has_its_own_outcome(fleet):
 
 @pytest.mark.quiet("tells one time-out from two")
 def test_a_silent_switch_keeps_others_waiting_as_little_as_a_limit_on_requests(monkeypatch):
-    monkeypatch.setattr("apps.openflow.switchboard._UNDER_WAY", 2)
-    monkeypatch.setattr("apps.openflow.switchboard._SENT_TOGETHER", 1)
+    monkeypatch.setattr("apps.openflow.asking._UNDER_WAY", 2)
+    monkeypatch.setattr("apps.openflow.asking._SENT_TOGETHER", 1)
     fabric = small_fabric(racks=5, planes=1, servers=1)
     fleet = Fleet(fabric, lambda function: function())
     silent, *others = [server.vswitch.datapath_id for server in fabric.servers]
@@ -616,8 +616,8 @@ def test_one_of_very_many_is_not_waited_for_by_who_hurries(late):
 
 def test_many_late_ones_keep_nobody_from_being_asked(monkeypatch):
     """They are more than may be asked at a time, and come first."""
-    monkeypatch.setattr("apps.openflow.switchboard._UNDER_WAY", 4)
-    monkeypatch.setattr("apps.openflow.switchboard._SENT_TOGETHER", 1)
+    monkeypatch.setattr("apps.openflow.asking._UNDER_WAY", 4)
+    monkeypatch.setattr("apps.openflow.asking._SENT_TOGETHER", 1)
     fabric = small_fabric(racks=2, planes=1, servers=60)
     fleet = Fleet(fabric, lambda job: job())
     datapaths = [server.vswitch.datapath_id for server in fabric.servers]

@@ -1,0 +1,269 @@
+"""Sending and asking: from native threads, in the loop, and back.
+
+Who calls hands bytes to the loop and waits for replies.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from functools import partial
+from itertools import islice
+from queue import Empty, SimpleQueue
+
+from apps.openflow.replies import Replies, Reply
+from apps.openflow.requests import LOOKS, Answer, Asked, Pending
+from apps.openflow.seam import Post, SwitchConnection
+from apps.openflow.switch import ConnectedSwitch
+from apps.openflow.switchboard import Switchboard
+from drivers.codecs.openflow.messages import TYPE_MULTIPART_REQUEST, encode_barrier
+from drivers.codecs.openflow.rules import SwitchPorts, encode_packet_out
+from hydra.failures import Failure, FailureKind
+from hydra.forwarding.frames import parse_probe
+from hydra.model import DatapathId
+
+LOG = logging.getLogger("hydra.switchboard")
+_UNDER_WAY = 256
+"""Requests under way at a time, where switches are asked in turn. A whole table takes 0.1 MB where
+racks are many."""
+_ALMOST_ALL = 0.95
+"""Part of the switches whose answers tell how long an answer takes, for who hurries."""
+_LEAST_PATIENCE_S = 0.5
+_ABOUT_TO_S = 1.0
+"""Time between an answer's coming and its being told, at most."""
+_SENT_TOGETHER = 16
+"""Messages that the hub is handed at a time: with each, it may have to wait for the interpreter."""
+_STATISTICS = bytes([TYPE_MULTIPART_REQUEST])
+Encode = Callable[[DatapathId, SwitchPorts, int], bytes]
+Sending = tuple[SwitchConnection, bytes]
+"""A message, and where it goes."""
+
+
+class Asking(Switchboard):
+    """Messages and requests to switches that are connected, and the wait for their answers."""
+
+    def packet_received(self, datapath: int, connection: SwitchConnection, frame: bytes) -> None:
+        probe = parse_probe(frame)
+        if probe is None:
+            return
+        if self._used(datapath, connection) is not None:
+            self._hear_probe(probe.nonce)
+
+    def send_frames(self, frames: Mapping[DatapathId, Iterable[tuple[int, bytes]]]) -> None:
+        """Packet-out; switches that are not connected are passed over."""
+        self._send_all(self._packets_out(frames))
+
+    def _packets_out(
+        self, frames: Mapping[DatapathId, Iterable[tuple[int, bytes]]]
+    ) -> Iterator[Sending]:
+        for datapath, items in frames.items():
+            switch = self._switch(datapath)
+            if switch is None:
+                continue
+            message = b"".join(
+                encode_packet_out(frame, number, self._next_xid())
+                for port, frame in items
+                if (number := switch.present.number(port))
+            )
+            if message:
+                yield switch.connection, message
+
+    def ask_barriers(self, datapaths: Collection[DatapathId]) -> dict[DatapathId, Reply[Answer]]:
+        """Ask switches for a barrier, without waiting; replies of those that are connected. Each
+        comes with the switch's answer, or as a failure when its connection ends.
+        """
+        asked = self._ask(datapaths, lambda _datapath, _ports, xid: encode_barrier(xid))
+        return {
+            datapath: one.reply for datapath, one in asked.items() if not isinstance(one, Failure)
+        }
+
+    def silent(
+        self, datapaths: Iterable[DatapathId], timeout_s: float
+    ) -> dict[DatapathId, Failure]:
+        """Switches that do not answer a barrier. What others heard before has come in by then."""
+        answers = self._request(datapaths, lambda _dp, _ports, xid: encode_barrier(xid), timeout_s)
+        return {dp: answer for dp, answer in answers.items() if isinstance(answer, Failure)}
+
+    def send_messages(self, messages: Mapping[DatapathId, bytes | bytearray]) -> None:
+        """OpenFlow messages that nobody answers, all in one visit to the hub."""
+        with self._lock:
+            known = {datapath: self._switches.get(datapath) for datapath in messages}
+        sending = [
+            (switch.connection, bytes(messages[datapath]))
+            for datapath, switch in known.items()
+            if switch is not None
+        ]
+        self._post(lambda: self._deliver(sending))
+
+    @property
+    def post(self) -> Post:
+        """Run a function in the hub's thread, after what was handed to it before."""
+        return self._post
+
+    def _send_all(self, messages: Iterable[Sending]) -> None:
+        """Have the hub send messages while others are made, a few at a time."""
+        each = iter(messages)
+        while some := tuple(islice(each, _SENT_TOGETHER)):
+            self._post(partial(self._deliver, some))
+
+    def _deliver(self, messages: Iterable[Sending]) -> None:
+        """Send, in the hub's thread, unless this controller does not lead: what waited there while
+        the process was stopped is not sent after its lease. Then nobody answers.
+        """
+        if not self._over():
+            for connection, message in messages:
+                connection.send(message)
+
+    def _request(
+        self, datapaths: Iterable[DatapathId], encode: Encode, timeout_s: float
+    ) -> dict[DatapathId, Answer]:
+        """Ask all switches at once; a reply body each, or what stood in the way."""
+        return self._answers(self._ask(datapaths, encode), timeout_s)
+
+    def _in_turn(
+        self,
+        datapaths: Iterable[DatapathId],
+        encode: Encode,
+        timeout_s: float,
+        *,
+        hurries: bool = False,
+        sets_aside: bool = False,
+    ) -> Iterator[tuple[DatapathId, Answer]]:
+        """Ask switches as :meth:`_request` does, with a limited number of requests under way.
+
+        So neither all requests nor all answers are in memory at a time. Each switch has
+        ``timeout_s`` from when it is asked, which count while the hub sends and reads; others do
+        not wait for it. With ``hurries``, once almost all have answered, the rest have as long
+        again as those took, and no less than half a second. With ``sets_aside``, who does not
+        answer in time is asked nothing more for now.
+        """
+        now_s, cut_s = 0.0, math.inf
+        asked_n = answered_n = 0
+        window, caught_up_s = _UNDER_WAY, 0.0
+        waiting = iter(datapaths)
+        done: SimpleQueue[Reply[Answer]] = SimpleQueue()
+        under_way: dict[Reply[Answer], tuple[DatapathId, Asked, float]] = {}
+        while True:
+            while len(under_way) <= window - _SENT_TOGETHER:
+                some = self._ask(islice(waiting, window - len(under_way)), encode)
+                asked_n += len(some)
+                for datapath, one in some.items():
+                    if isinstance(one, Failure):
+                        answered_n += 1
+                        yield datapath, one
+                        continue
+                    under_way[one.reply] = datapath, one, now_s + timeout_s
+                    one.reply.add_done_callback(done.put)
+                if not some:
+                    if hurries and answered_n >= _ALMOST_ALL * asked_n:
+                        cut_s = min(cut_s, now_s + max(now_s, _LEAST_PATIENCE_S))
+                    break
+            if not under_way:
+                return
+            # They were asked in this order, and have the same time each: the first is due first.
+            reply, (_, _, due_s) = next(iter(under_way.items()))
+            due_s = min(due_s, cut_s)
+            look_s, began_s = min(timeout_s / LOOKS, due_s - now_s), time.monotonic()
+            try:
+                reply = done.get(timeout=look_s)
+                now_s += min(look_s, time.monotonic() - began_s)
+            except Empty:
+                now_s += look_s
+                if now_s > caught_up_s:
+                    caught_up_s = now_s
+                    self._let_hub_catch_up()
+                    # Those who are late are not to keep others from being asked.
+                    window += _UNDER_WAY if hurries else 0
+                if now_s < due_s and not reply.done():
+                    continue
+            if reply in under_way:  # else it was answered when its time was just up
+                datapath, one, _ = under_way.pop(reply)
+                answered_n += 1
+                give_up = self._answer_or_set_aside if sets_aside else self._answer
+                yield datapath, give_up(datapath, one, timeout_s, is_late=now_s >= cut_s)
+
+    def _ask(
+        self, datapaths: Iterable[DatapathId], encode: Encode
+    ) -> dict[DatapathId, Asked | Failure]:
+        """Send each switch a request; or say what stands in the way."""
+        asked: dict[DatapathId, Asked | Failure] = {}
+        self._send_all(self._asking(datapaths, encode, asked))
+        return asked
+
+    def _asking(
+        self,
+        datapaths: Iterable[DatapathId],
+        encode: Encode,
+        asked: dict[DatapathId, Asked | Failure],
+    ) -> Iterator[Sending]:
+        """Requests to be sent, each noted in ``asked`` before."""
+        away = FailureKind.NOT_CONNECTED
+        for datapath in datapaths:
+            switch = self._switch(datapath)
+            if switch is None:
+                asked[datapath] = self._failure(datapath, away, "not connected")
+                continue
+            if switch.is_mute:
+                asked[datapath] = self._failure(datapath, FailureKind.LATE, "does not answer")
+                continue
+            xid = self._next_xid()
+            message = encode(datapath, switch.ports, xid)
+            reply: Reply[Answer] = Reply()
+            with self._lock:
+                if self._switches.get(datapath) is not switch:
+                    asked[datapath] = self._failure(datapath, away, "disconnected")
+                    continue
+                self._pending[xid] = Pending(
+                    datapath,
+                    switch.connection,
+                    reply,
+                    ends_in_error=message[1:2] == _STATISTICS,
+                )
+            asked[datapath] = Asked(xid, reply)
+            yield switch.connection, message
+
+    def _answer_or_set_aside(
+        self, datapath: DatapathId, one: Asked, timeout_s: float, *, is_late: bool = False
+    ) -> Answer:
+        """The same; a switch that has not answered is asked nothing more until it does."""
+        if not one.reply.done():
+            with self._lock:
+                pending = self._pending.pop(one.xid, None)
+            if pending is not None:
+                self._set_aside(pending)
+            else:  # it is just about to be told
+                Replies([one.reply]).wait(_ABOUT_TO_S)
+        return self._answer(datapath, one, timeout_s, is_late=is_late)
+
+    def _set_aside(self, unanswered: Pending) -> None:
+        """Ask a switch nothing more until it has answered a barrier."""
+        datapath, heard = unanswered.datapath, Reply[Answer]()
+        with self._lock:
+            switch = self._switches.get(datapath)
+            if switch is None or switch.connection is not unanswered.connection or switch.is_mute:
+                return
+            switch.is_mute, self._connected = True, None
+            self._gone_s[datapath] = time.monotonic()
+            xid = self._next_xid()
+            self._pending[xid] = Pending(datapath, switch.connection, heard)
+        LOG.warning("%s does not answer in time: left alone until it does", self._name(datapath))
+        heard.add_done_callback(lambda _answered: self._hear_again(datapath, switch))
+        self._post(partial(self._deliver, [(switch.connection, encode_barrier(xid))]))
+
+    def _hear_again(self, datapath: DatapathId, switch: ConnectedSwitch) -> None:
+        """Ask a switch again from now on, as it answers: in the hub's thread, where connections are
+        taken and end, too.
+        """
+        with self._lock:
+            if self._switches.get(datapath) is not switch:
+                return  # its connection has ended
+        for watcher in self._watchers_of_late:
+            watcher(datapath)
+        with self._changed:
+            switch.is_mute, self._connected = False, None
+            self._changed.notify_all()
+        LOG.info("%s answers again", self._name(datapath))
+        for watcher in self._watchers_of_mute:
+            watcher(datapath)

@@ -1,0 +1,267 @@
+"""Changes of the rules in switches' tables: in bundles, at once or staged, and when they hold."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+
+from apps.openflow.asking import Asking, Sending
+from apps.openflow.replies import Reply
+from apps.openflow.requests import Answer, Asked, Pending
+from apps.openflow.seam import SwitchConnection
+from apps.openflow.switch import ConnectedSwitch, Rounds, Staged
+from drivers.codecs.openflow.messages import (
+    BUNDLE_COMMIT,
+    BUNDLE_DISCARD,
+    encode_barrier,
+    encode_bundle_control,
+)
+from drivers.codecs.openflow.rules import (
+    NO_BUNDLES,
+    EncodedOnce,
+    SwitchPorts,
+    encode_changes,
+    encode_end_of_round,
+    encode_open_bundle,
+    encode_round_again,
+)
+from hydra.failures import Failure, FailureKind
+from hydra.forwarding.rules import ROUND_RULES, RuleChange, round_number, round_rule
+from hydra.model import DatapathId
+
+LOG = logging.getLogger("hydra.fleet")
+_RULES_IN_TIME = 5000
+_ROUNDS = 3
+_BUNDLE, _STAGED_BUNDLE = 1, 2
+"""Ids of bundles. A connection has at most one that is sent from open to commit in one piece, and
+one that waits, so all of a kind may share an id, and the encoding that was compiled for it."""
+
+
+class Tables(Asking):
+    """Rules of the switches that are connected."""
+
+    def apply(
+        self,
+        changes: Mapping[DatapathId, Sequence[RuleChange]],
+        timeout_s: float,
+        *,
+        hurries: bool = False,
+        slow: Collection[DatapathId] = (),
+        only_slow_left: Callable[[], None] = lambda: None,
+    ) -> dict[DatapathId, Failure | None]:
+        """Change tables on many switches at once, one atomic bundle each.
+
+        A refused change may have taken effect in part (:class:`~hydra.failures.FailureKind`).
+        Of changes that were staged (:meth:`stage`), only the commit is sent. A switch that knows no
+        bundles changes rule by rule. Returns, by switch, None once an error-free barrier confirmed
+        the change, else the failure. ``timeout_s`` is for changes of up to 5000 rules; larger ones
+        have as many times that. With ``hurries``, few that are far later than all others are not
+        waited for so long. ``only_slow_left`` is called, in whatever thread, when all have answered
+        but those that are known to be ``slow``, if any.
+        """
+        timeout_s *= max(1.0, max(map(len, changes.values()), default=0) / _RULES_IN_TIME)
+
+        bundled, one_by_one = (EncodedOnce(partial(_confirmed, how)) for how in (_BUNDLE, None))
+
+        def encode(datapath: DatapathId, ports: SwitchPorts, xid: int) -> bytes:
+            encoded = bundled if self._takes_bundles(datapath) else one_by_one
+            return encoded(changes[datapath], ports, xid)
+
+        prompt = changes.keys() - slow
+
+        def over(datapath: DatapathId) -> None:
+            if datapath in prompt:
+                prompt.discard(datapath)
+                if not prompt:
+                    only_slow_left()
+
+        def committed_is_over(datapath: DatapathId, reply: Reply[Answer]) -> None:
+            if not _was_refused(reply.result()):
+                over(datapath)
+
+        committed = self._commit_staged(changes)
+        if slow:
+            if not prompt:
+                only_slow_left()
+            for datapath, one in committed.items():
+                one.reply.add_done_callback(partial(committed_is_over, datapath))
+        others = [datapath for datapath in changes if datapath not in committed]
+        results: dict[DatapathId, Answer] = {}
+
+        def in_turn(datapaths: Iterable[DatapathId], *, hurries: bool = False) -> None:
+            answers = self._in_turn(datapaths, encode, timeout_s, hurries=hurries, sets_aside=True)
+            for datapath, answer in answers:
+                results[datapath] = answer
+                if slow and not _knows_no_bundles(answer):
+                    over(datapath)
+
+        in_turn(others, hurries=hurries)
+        self._await([one.reply for one in committed.values()], timeout_s)
+        for datapath, one in committed.items():
+            results[datapath] = self._answer_or_set_aside(datapath, one, timeout_s)
+        # A bundle that was refused may have waited too long. One of which a member was refused when
+        # it was added has changed the rest: whoever is told of a failure has to doubt the switch.
+        refused = [datapath for datapath in committed if _was_refused(results[datapath])]
+        in_turn(refused)
+        without = [datapath for datapath, result in results.items() if _knows_no_bundles(result)]
+        self._remember_without_bundles(without)
+        in_turn(without)
+        return failures(results)
+
+    def stage(self, changes: Mapping[DatapathId, Sequence[RuleChange]]) -> None:
+        """Send the changes that :meth:`apply`, given the same sequences, is to make.
+
+        Tables stay as they are. Returns at once; changes that were staged before are thrown away.
+        """
+        self._send_all(self._bundles(changes))
+
+    def _bundles(self, changes: Mapping[DatapathId, Sequence[RuleChange]]) -> Iterator[Sending]:
+        """Bundles that wait for their commit, each noted at its switch."""
+        encoded = EncodedOnce(
+            lambda some, ports, xid: encode_open_bundle(some, ports, xid, _STAGED_BUNDLE)
+        )
+        for datapath, some in changes.items():
+            switch = self._switch(datapath)
+            if switch is None or switch.is_mute or not switch.takes_bundles:
+                continue
+            if (discard := self._discard_staged(switch)) is not None:
+                yield switch.connection, discard
+            staged = Staged(some, switch.ports, self._next_xid(), Reply())
+            bundle = encoded(some, staged.ports, staged.xid)
+            with self._lock:
+                if self._switches.get(datapath) is not switch:
+                    continue
+                switch.staged = staged
+                self._pending[staged.xid] = Pending(datapath, switch.connection, staged.reply)
+            yield switch.connection, bundle
+
+    def _takes_bundles(self, datapath: DatapathId) -> bool:
+        switch = self._switch(datapath)
+        return switch is None or switch.takes_bundles
+
+    def _remember_without_bundles(self, datapaths: Iterable[DatapathId]) -> None:
+        """Remember it until they connect again: they may come back with other software."""
+        for datapath in datapaths:
+            switch = self._switch(datapath)
+            if switch is not None:
+                switch.takes_bundles = False
+            LOG.warning(
+                "%s: a change takes effect rule by rule there, not at once: %s",
+                self._name(datapath),
+                NO_BUNDLES,
+            )
+
+    def _discard_staged(self, switch: ConnectedSwitch) -> bytes | None:
+        """Forget what a switch was staged; the message that it is to be sent, if any."""
+        staged, switch.staged = switch.staged, None
+        if staged is None:
+            return None
+        with self._lock:
+            self._pending.pop(staged.xid, None)
+        return encode_bundle_control(_STAGED_BUNDLE, BUNDLE_DISCARD, self._next_xid())
+
+    def _commit_staged(
+        self, changes: Mapping[DatapathId, Sequence[RuleChange]]
+    ) -> dict[DatapathId, Asked]:
+        """Commit the ones among these changes that were staged."""
+        committed: dict[DatapathId, Asked] = {}
+        self._send_all(self._commits(changes, committed))
+        return committed
+
+    def _commits(
+        self,
+        changes: Mapping[DatapathId, Sequence[RuleChange]],
+        committed: dict[DatapathId, Asked],
+    ) -> Iterator[Sending]:
+        """Commits of what was staged, each noted in ``committed`` before."""
+        for datapath, some in changes.items():
+            with self._lock:
+                switch = self._switches.get(datapath)
+                staged = None if switch is None or switch.is_mute else switch.staged
+                if switch is None or staged is None or staged.changes is not some:
+                    continue
+                if staged.ports != switch.ports:
+                    continue  # its rules name ports by numbers that are others by now
+                switch.staged = None
+            xid = staged.xid
+            commit = encode_bundle_control(_STAGED_BUNDLE, BUNDLE_COMMIT, xid)
+            committed[datapath] = Asked(xid, staged.reply)
+            yield switch.connection, commit + encode_barrier(xid)
+
+    def await_rounds(
+        self, datapaths: Collection[DatapathId], timeout_s: float
+    ) -> frozenset[DatapathId]:
+        """Wait until these switches have looked at all their cached flows since now; returns those
+        that have not told so in time.
+
+        Of :data:`_ROUNDS` looks whose ends a switch tells, the last one or two began after now: one
+        may have been under way, and another begun, before it heard of the first.
+        """
+        waiting: dict[DatapathId, Reply[None]] = {}
+        self._send_all(self._first_looks(datapaths, waiting))
+        self._await(waiting.values(), timeout_s)
+        return frozenset(d for d in datapaths if d not in waiting or not waiting[d].done())
+
+    def _first_looks(
+        self, datapaths: Iterable[DatapathId], waiting: dict[DatapathId, Reply[None]]
+    ) -> Iterator[Sending]:
+        for datapath in datapaths:
+            with self._lock:
+                switch = self._switches.get(datapath)
+                if switch is None or switch.is_mute:
+                    continue
+                switch.rounds = Rounds(switch.rounds.number, _ROUNDS)
+                waiting[datapath] = switch.rounds.reply
+                message = self._next_round(switch)
+            yield switch.connection, message
+
+    def rule_ended(self, datapath: int, connection: SwitchConnection, cookie: int) -> None:
+        """Put the rule back; if it was waited for, go on to the next look. Rules of others that end
+        are left alone.
+        """
+        number = round_number(cookie)
+        if number is None or datapath not in self._owned:
+            return
+        switch = self._used(datapath, connection)
+        if switch is None:
+            return
+        with self._lock:
+            rounds = switch.rounds
+            waited_for = rounds.left > 0 and cookie == round_rule(rounds.number).cookie
+            if waited_for:
+                rounds.left -= 1
+            goes_on = waited_for and rounds.left > 0
+            message = self._next_round(switch) if goes_on else self._round_again(number)
+        self._deliver([(connection, message)])
+        if waited_for and not goes_on:
+            rounds.reply.set_result(None)
+
+    def _round_again(self, number: int) -> bytes:
+        return encode_round_again(number, self._next_xid())
+
+    def _next_round(self, switch: ConnectedSwitch) -> bytes:
+        """Messages that have a switch look at all its flows (any change does), and tell the end."""
+        rounds = switch.rounds
+        again = self._round_again(rounds.number)
+        rounds.number = (rounds.number + 1) % len(ROUND_RULES.rules)
+        return again + encode_end_of_round(rounds.number, self._next_xid())
+
+
+def _confirmed(
+    bundle_id: int | None, changes: Sequence[RuleChange], ports: SwitchPorts, xid: int
+) -> bytes:
+    """Messages that make changes, and a barrier."""
+    return encode_changes(changes, ports, xid, bundle_id) + encode_barrier(xid)
+
+
+def _knows_no_bundles(answer: Answer) -> bool:
+    return isinstance(answer, Failure) and answer.kind is FailureKind.NO_BUNDLES
+
+
+def _was_refused(answer: Answer) -> bool:
+    return isinstance(answer, Failure) and answer.kind is not FailureKind.UNKNOWN
+
+
+def failures(answers: Mapping[DatapathId, Answer]) -> dict[DatapathId, Failure | None]:
+    return {dp: one if isinstance(one, Failure) else None for dp, one in answers.items()}
