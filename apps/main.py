@@ -23,10 +23,11 @@ from apps.journal.opening import needs_etcd
 from apps.journal.sqlite import SqliteJournal
 from apps.openflow.framework import OpenFlowApp
 from apps.openflow.requests import read_first
-from apps.openflow.seam import Application, OpenFlowTls, Post, SwitchEvents, give_up
+from apps.openflow.seam import Application, OpenFlowTls, Post, SwitchEvents
 from apps.process import logs
 from apps.process.configuration import configuration_at_start, digest_of, load_configuration
 from apps.process.doors import reserve_descriptors
+from apps.process.ending import give_up
 from apps.process.garbage import spare_what_stays
 from apps.process.single_instance import check_port, check_private, journal_held
 from apps.process.supervision import Heart

@@ -21,6 +21,7 @@ from apps.openflow.messages import Reader, port_info
 from apps.openflow.package import HOST, handler, ofp_event, ofproto_v1_3
 from apps.openflow.seam import Application, OpenFlowTls, Peer, Post
 from apps.openflow.tls import TlsThread
+from apps.process import ending
 from apps.process.doors import Door, Sparing
 from hydra.errors import HydraError
 
@@ -34,7 +35,7 @@ def run_manager(arguments: list[str]) -> None:
 
     Takes the flags of ``ryu-manager``, or with os-ken those of its OpenFlow. Raises
     KeyboardInterrupt if a signal comes before the loop runs, the HydraError that was given to
-    :func:`~apps.openflow.seam.give_up`, and HydraError if it ends by itself.
+    :func:`~apps.process.ending.give_up`, and HydraError if it ends by itself.
     """
     try:
         signals = _end_at_signals()
@@ -42,7 +43,7 @@ def run_manager(arguments: list[str]) -> None:
         if not signals:
             raise HydraError("OpenFlow has ended by itself, the log says why: start it again")
     finally:  # also where that came before the loop ran
-        seam.raise_what_was_given_up()
+        ending.raise_what_was_given_up()
 
 
 def _end_at_signals() -> list[int]:
@@ -57,7 +58,7 @@ def _end_at_signals() -> list[int]:
         impatient = bool(signals)
         signals.append(number)
         if not impatient:
-            seam.end_in_time()
+            ending.end_in_time()
         loop.call_soon_threadsafe(HOST.leave if impatient else end)
         if HOST.is_outside_loop():
             raise KeyboardInterrupt  # swallowed if it meets a destructor: then the loop sees to it
@@ -74,7 +75,7 @@ def _end_at_signals() -> list[int]:
             await _ended(thread)
         HOST.leave()
 
-    reader = seam.at_signals(interrupt)
+    reader = ending.at_signals(interrupt)
     loop.add_reader(reader, lambda: os.read(reader, 4096))
     return signals
 
@@ -151,7 +152,7 @@ class OpenFlowApp(package.App):
         except Exception as error:
             # The thread of C would have echoes answered, and nobody would hear the switches.
             self._loop.remove_reader(self._lines.fileno())
-            seam.give_up(HydraError(seam.unread(error)))
+            ending.give_up(HydraError(seam.unread(error)))
             raise
 
     def _send_event(self, event: Any, state: Any) -> None:

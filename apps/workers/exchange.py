@@ -22,8 +22,9 @@ import zmq
 import zmq.auth
 from zmq.auth.thread import ThreadAuthenticator
 
-from apps.openflow.seam import IN_A_ROW, give_up, unread
+from apps.openflow.seam import IN_A_ROW, unread
 from apps.process.doors import Sparing
+from apps.process.ending import give_up
 from apps.process.worker_list import SessionEnd, WorkerKnown, WorkerSeen
 from apps.workers import wire
 from apps.workers.switches import TOLD_IN_VAIN, ExchangeEvents, Switches, Worker

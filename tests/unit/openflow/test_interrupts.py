@@ -19,10 +19,11 @@ pytestmark = pytest.mark.takes(10)
 
 APPLICATION = """
 import threading, time
-from apps.openflow import framework, seam
+from apps.openflow import framework
+from apps.process import ending
 
-seam.STOP_S = STOP_S
-seam.TRACEBACK_S = 1.0
+ending.STOP_S = STOP_S
+ending.TRACEBACK_S = 1.0
 
 class Application:
     openflow_address = ("127.0.0.1", PORT)
@@ -55,11 +56,12 @@ BUSY = APPLICATION.replace("STOP_S = STOP_S", "STOP_S = 80.0").replace("SPINS", 
 STUCK = APPLICATION.replace("STOP_S = STOP_S", "STOP_S = 1.0").replace("SPINS", "False")
 
 GIVES_UP = """
-from apps.openflow import framework, seam
+from apps.openflow import framework
+from apps.process import ending
 from hydra.errors import HydraError
 
 def give_up():
-    seam.give_up(HydraError("nothing can be done here"))
+    ending.give_up(HydraError("nothing can be done here"))
 
 class Application:
     openflow_address = ("127.0.0.1", PORT)
