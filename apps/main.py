@@ -90,8 +90,10 @@ class HydraApplication:
         switches = len(fabric.servers) + len(fabric.racks)
         self.openflow_connections = switches + switches // 2 + _SPARE_CONNECTIONS
         connections = settings.connections or MOST_CONNECTIONS + 2 * len(fabric.servers)
+        self.openflow_tls = _openflow_tls(settings)
         reserve_descriptors(
             self.openflow_connections
+            * (1 if self.openflow_tls is None else OpenFlowTls.DESCRIPTORS)
             + connections
             + 2 * (len(fabric.racks) + len(fabric.planes))
             + _OTHER_DESCRIPTORS,
@@ -101,7 +103,6 @@ class HydraApplication:
         self.openflow_address: tuple[str, int] | None = None
         if settings.workers is None:
             self.openflow_address = (settings.openflow_host, settings.openflow_port)
-        self.openflow_tls = _openflow_tls(settings)
         self._alone = ExitStack()
         if settings.etcd is None:
             self._alone.enter_context(journal_held(settings.journal))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, ClassVar, Final, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -156,6 +156,11 @@ class OpenFlowTls:
     @property
     def paths(self) -> tuple[str, str, str]:
         return self.certificate, self.key, self.authority
+
+    DESCRIPTORS: ClassVar[int] = 4
+    """Of each connection, which has one without TLS: the socket twice, and a pair that carries what
+    is inside.
+    """
 
     def load_into(self, context: ssl.SSLContext) -> None:
         """Have a server's context use them. Raises HydraError if they can't be used together."""

@@ -34,15 +34,16 @@ class WorkerApplication:
         switches = len(fabric.servers) + len(fabric.racks)
         # Switches that come back may do so before their old connections have ended.
         self.openflow_connections = switches + switches // 2 + _SPARE_CONNECTIONS
-        reserve_descriptors(
-            self.openflow_connections + _OTHER_DESCRIPTORS, f"for {switches} switches"
-        )
         self.openflow_address: tuple[str, int] | None = options.listen
         self.openflow_tls: OpenFlowTls | None = None
         certificate, key = settings.openflow_certificate, settings.openflow_key
         if certificate and key and settings.openflow_authority:
             self.openflow_tls = OpenFlowTls(certificate, key, settings.openflow_authority)
             self.openflow_tls.check()
+        each = 1 if self.openflow_tls is None else OpenFlowTls.DESCRIPTORS
+        reserve_descriptors(
+            self.openflow_connections * each + _OTHER_DESCRIPTORS, f"for {switches} switches"
+        )
         check_port("--listen", *options.listen)
         self._options = options
         known = {*fabric.tor_names, *substrate_of(fabric).owned()}
