@@ -14,6 +14,7 @@ import http.server
 import os
 import sys
 import warnings
+from collections import deque
 from collections.abc import Coroutine
 from contextlib import suppress
 from functools import cache
@@ -96,11 +97,20 @@ _send_event: Final = App._send_event
 
 
 def _send_in_turn(app: Any, event: Any, state: Any) -> None:
-    """Stands in for ``RyuApp._send_event``: where that would wait, a green thread does."""
-    if app._events_sem.locked() and not is_outside_loop():
-        hub.spawn(_send_event, app, event, state)
-    else:
+    """Stands in for ``RyuApp._send_event``, which may wait: for the loop, a green thread does."""
+    if eventlet.getcurrent() is not eventlet.hubs.get_hub().greenlet:
         _send_event(app, event, state)
+        return
+    waiting = vars(app).setdefault("waiting_events", deque())
+    waiting.append((event, state))
+    if len(waiting) == 1:
+        hub.spawn(_send_waiting, app, waiting)
+
+
+def _send_waiting(app: Any, waiting: deque[tuple[Any, Any]]) -> None:
+    while waiting:
+        _send_event(app, *waiting[0])
+        waiting.popleft()
 
 
 App._send_event = _send_in_turn

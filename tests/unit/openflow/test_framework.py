@@ -24,9 +24,16 @@ from tests.waiting import PATIENCE_S, wait_until
 pytestmark = pytest.mark.takes(15)
 
 APP = """
+import threading
+from pathlib import Path
 from apps.openflow import framework, seam
 from apps.openflow.fleet import Fleet
 from tests.unit.core.fabrics import small_fabric
+
+class Held(Fleet):
+    def port_changed(self, *_port, deleted):
+        while not Path("GO ON").exists():
+            threading.Event().wait(0.01)
 
 class Application:
     openflow_address = ("127.0.0.1", PORT)
@@ -34,7 +41,7 @@ class Application:
     openflow_connections = 100
 
     def __init__(self, post):
-        self.events = Fleet(small_fabric(racks=2, planes=1, servers=1), post)
+        self.events = Held(small_fabric(racks=2, planes=1, servers=1), post)
 
     def start(self):
         pass
@@ -91,6 +98,25 @@ for thread in threads:
     thread.start()
 loop.run_until_complete(until(5001))
 """
+BESIDE = """
+import asyncio
+from apps.openflow.package import HOST, App
+
+beside, heard = App(), []
+beside.get_handlers = lambda _event, _state: [heard.append]
+beside.start()
+
+async def tell():
+    for number in range(1000):
+        beside._send_event(number, None)
+        if number % 300 == 0:
+            await asyncio.sleep(0)
+    while len(heard) < 1000:
+        await asyncio.sleep(0.001)
+
+HOST.wait_for(asyncio.wait_for(tell(), 100))
+assert heard == list(range(1000)), heard
+"""
 DATAPATH = 77
 ROOT = Path(__file__).parents[3]
 """The application above imports from `tests`."""
@@ -124,7 +150,8 @@ def connect(trust, tmp_path, package):
     files = [str(tmp_path / name) for name in ("controller.pem", "controller.key", "ca.pem")]
     tls = "None" if trust is None else f"seam.OpenFlowTls(*{files})"
     app = tmp_path / "app.py"
-    app.write_text(APP.replace("PORT", str(address[1])).replace("TLS\n", f"{tls}\n"))
+    text = APP.replace("PORT", str(address[1])).replace("TLS\n", f"{tls}\n")
+    app.write_text(text.replace("GO ON", str(tmp_path / "go on")))
     log = tmp_path / "log"
     made = []
 
@@ -184,6 +211,20 @@ def test_messages_may_come_in_any_pieces(connect):
     switch.send(b"".join(echoes * 100))
     wait_until(lambda: len(switch.echoed) >= 303)
     assert switch.echoed == [0, 1, 900] * 101
+
+
+def test_echoes_are_answered_while_what_a_switch_said_is_being_handled(connect, tmp_path):
+    switch = connect()
+    switch.send(struct.pack("!BBHIB7xI60x", 4, 12, 80, 4, 2, 1))  # a port has changed
+    switch.send(struct.pack("!BBHI", 4, 2, 8, 7))
+    wait_until(lambda: switch.echoed)
+    (tmp_path / "go on").touch()
+    assert switch.echoed == [7]
+
+
+def test_with_ryu_an_application_beside_ours_hears_more_events_than_its_queue_holds(monkeypatch):
+    monkeypatch.setenv(VARIABLE, RYU)
+    subprocess.run([sys.executable, "-c", BESIDE], check=True, cwd=ROOT)
 
 
 def test_one_that_answers_stays_and_the_newcomer_is_closed(connect):
