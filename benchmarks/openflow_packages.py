@@ -1,4 +1,4 @@
-"""OpenFlow by os-ken on a loop of ours beside Ryu on eventlet.
+"""OpenFlow by os-ken beside Ryu, both on one loop of ours.
 
 ``python -m benchmarks.openflow_packages``. A process of each in turn, with SWITCHES switches played
 over TCP without TLS: processor time of a handshake and of a barrier's reply, and memory. A
@@ -100,7 +100,7 @@ def main() -> int:
     ):
         ours, ryus = (median(one[package][place] for one in rounds) for package in (OS_KEN, RYU))
         case = f"{SWITCHES} switches"
-        results.append(Result(case, metric, unit, "lower", ours, ryus, "Ryu on eventlet"))
+        results.append(Result(case, metric, unit, "lower", ours, ryus, "Ryu"))
     report("openflow_packages", results)
     return 0
 

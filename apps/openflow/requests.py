@@ -59,7 +59,7 @@ CatchUp = Callable[[Callable[[], None]], None]
 
 
 def read_first(tell: Callable[[], None]) -> None:
-    """Read what has come in from switches without TLS, then ``tell``."""
+    """Read what has come in from switches, then ``tell``."""
     read_what_came()
     tell()
 

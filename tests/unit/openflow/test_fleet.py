@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from apps.openflow import fleet as fleet_module
+from apps.openflow import tables
 from apps.openflow.fleet import Fleet, Question
 from apps.openflow.seam import MOST_PORTS, PortInfo
 from drivers.codecs.openflow.messages import (
@@ -139,7 +139,7 @@ def test_time_counts_from_sending_and_while_answers_are_read(hub):
 
 
 def test_large_changes_have_more_time(fleet, monkeypatch):
-    monkeypatch.setattr(fleet_module, "_RULES_IN_TIME", 2)
+    monkeypatch.setattr(tables, "_RULES_IN_TIME", 2)
 
     def agrees_late(switch, xid):
         threading.Timer(0.5, agrees, (switch, xid)).start()
