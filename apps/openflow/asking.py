@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import islice
 from queue import Empty, SimpleQueue
+from typing import Protocol
 
 from apps.openflow.replies import Replies, Reply
 from apps.openflow.requests import LOOKS, Answer, Asked, Pending
@@ -39,6 +40,12 @@ _STATISTICS = bytes([TYPE_MULTIPART_REQUEST])
 Encode = Callable[[DatapathId, SwitchPorts, int], bytes]
 Sending = tuple[SwitchConnection, bytes]
 """A message, and where it goes."""
+
+
+class GiveUp(Protocol):
+    def __call__(
+        self, datapath: DatapathId, one: Asked, timeout_s: float, *, is_late: bool
+    ) -> Answer: ...
 
 
 class Asking(Switchboard):
@@ -129,20 +136,24 @@ class Asking(Switchboard):
         timeout_s: float,
         *,
         hurries: bool = False,
-        sets_aside: bool = False,
+        gap_s: float = math.inf,
+        slow: Collection[DatapathId] = (),
+        give_up: GiveUp | None = None,
     ) -> Iterator[tuple[DatapathId, Answer]]:
         """Ask switches as :meth:`_request` does, with a limited number of requests under way.
 
         So neither all requests nor all answers are in memory at a time. Each switch has
         ``timeout_s`` from when it is asked, which count while the hub sends and reads; others do
         not wait for it. With ``hurries``, once almost all have answered, the rest have as long
-        again as those took, and no less than half a second. With ``sets_aside``, who does not
-        answer in time is asked nothing more for now.
+        again as those took, and no less than half a second. Once no switch has answered for
+        ``gap_s``, the rest are late, but for the ``slow`` ones, which are asked last. ``give_up``
+        is called for each request that is over, and returns the answer, or what stands for it.
         """
-        now_s, cut_s = 0.0, math.inf
+        give_up = give_up or self._answer
+        now_s, heard_s, cut_s = 0.0, 0.0, math.inf
         asked_n = answered_n = 0
         window, caught_up_s = _UNDER_WAY, 0.0
-        waiting = iter(datapaths)
+        waiting = iter(sorted(datapaths, key=slow.__contains__) if slow else datapaths)
         done: SimpleQueue[Reply[Answer]] = SimpleQueue()
         under_way: dict[Reply[Answer], tuple[DatapathId, Asked, float]] = {}
         while True:
@@ -163,8 +174,10 @@ class Asking(Switchboard):
             if not under_way:
                 return
             # They were asked in this order, and have the same time each: the first is due first.
-            reply, (_, _, due_s) = next(iter(under_way.items()))
-            due_s = min(due_s, cut_s)
+            reply, (datapath, _, due_s) = next(iter(under_way.items()))
+            gap_ends_s = max(heard_s, due_s - timeout_s) + gap_s
+            silent_s = math.inf if datapath in slow else gap_ends_s
+            due_s = min(due_s, cut_s, silent_s)
             look_s, began_s = min(timeout_s / LOOKS, due_s - now_s), time.monotonic()
             try:
                 reply = done.get(timeout=look_s)
@@ -181,8 +194,10 @@ class Asking(Switchboard):
             if reply in under_way:  # else it was answered when its time was just up
                 datapath, one, _ = under_way.pop(reply)
                 answered_n += 1
-                give_up = self._answer_or_set_aside if sets_aside else self._answer
-                yield datapath, give_up(datapath, one, timeout_s, is_late=now_s >= cut_s)
+                if one.reply.done():
+                    heard_s = now_s
+                late = now_s >= min(cut_s, silent_s)
+                yield datapath, give_up(datapath, one, timeout_s, is_late=late)
 
     def _ask(
         self, datapaths: Iterable[DatapathId], encode: Encode

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
 from apps.openflow.asking import Sending
 from apps.openflow.replies import Reply
-from apps.openflow.requests import Answer, Counted, Pending
-from apps.openflow.seam import PortInfo, SumRequest, SwitchConnection
+from apps.openflow.requests import Answer, Asked, CatchUp, Counted, Pending, read_first
+from apps.openflow.seam import PortInfo, Post, SumRequest, SwitchConnection
 from apps.openflow.tables import Tables, failures
 from drivers.codecs.openflow.messages import (
     TABLE_ALL,
@@ -39,9 +40,11 @@ from drivers.codecs.openflow.rules import (
 )
 from drivers.codecs.openflow.statistics import MalformedReplyError, PortPackets, decode_port_stats
 from hydra.failures import Failure, FailureKind
-from hydra.model import DatapathId
+from hydra.model import DatapathId, Fabric
 
 LOG = logging.getLogger("hydra.fleet")
+_GAP_S = 0.5
+"""Time without a switch's table, after which those that have not come are late."""
 _MOST_TRIES = 5
 """Times that a switch is asked to have this controller as its slave. Another time is for a master
 that it got meanwhile."""
@@ -61,6 +64,20 @@ class Fleet(Tables):
     While this controller does not lead, it becomes the slave of each switch that connects, and
     sends nothing else.
     """
+
+    def __init__(
+        self,
+        fabric: Fabric,
+        post: Post,
+        over: Callable[[], bool] = lambda: False,
+        catch_up: CatchUp = read_first,
+    ) -> None:
+        """``over`` and ``catch_up``: as of :class:`Switchboard`."""
+        super().__init__(fabric, post, over, catch_up)
+        self._owing: set[DatapathId] = set()
+        """Switches whose table somebody has asked for who no longer waits."""
+        self._slow_readers: set[DatapathId] = set()
+        """Switches whose table has come in late."""
 
     def switch_connected(
         self, datapath: int, connection: SwitchConnection, ports: Mapping[int, PortInfo]
@@ -240,22 +257,47 @@ class Fleet(Tables):
                 del self._pending[xid]
 
     def rule_tables(
-        self, datapaths: Collection[DatapathId], timeout_s: float
+        self, datapaths: Collection[DatapathId], timeout_s: float, *, hurries: bool = False
     ) -> Iterator[tuple[DatapathId, SwitchPorts, bytes]]:
         """Every rule of these switches, with their ports, as OFPMP_FLOW reply bodies.
 
         Each as it comes in, so that not all are in memory at a time; none of a switch that does
-        not answer.
+        not answer. With ``hurries``, once no switch has answered for half a second, the others are
+        late. A late switch is not asked again before it has answered; once it has, ``timeout_s``
+        are waited for it: reading its tables takes long.
         """
+        some = [one for one in datapaths if one not in self._owing] if hurries else datapaths
         answers = self._in_turn(
-            datapaths,
+            some,
             lambda _datapath, _ports, xid: encode_flow_stats_request(TABLE_ALL, 0, 0, xid),
             timeout_s,
+            gap_s=_GAP_S if hurries else math.inf,
+            slow=frozenset(self._slow_readers) if hurries else (),
+            give_up=self._table_or_owed if hurries else None,
         )
         for datapath, answer in answers:
             switch = self._switch(datapath)
             if switch is not None and isinstance(answer, bytes):
                 yield datapath, switch.ports, answer
+
+    def _table_or_owed(
+        self, datapath: DatapathId, one: Asked, timeout_s: float, *, is_late: bool
+    ) -> Answer:
+        """The table of a switch; a late one goes on being expected, with nobody who waits."""
+        if one.reply.done():
+            return one.reply.result()
+        if not is_late:
+            self._slow_readers.discard(datapath)
+            return self._answer(datapath, one, timeout_s)
+
+        def heard(reply: Reply[Answer]) -> None:
+            self._owing.discard(datapath)
+            if not isinstance(reply.result(), Failure):
+                self._slow_readers.add(datapath)
+
+        self._owing.add(datapath)
+        one.reply.add_done_callback(heard)
+        return self._failure(datapath, FailureKind.LATE, "its table is late")
 
     def rule_counters(
         self, datapaths: Collection[DatapathId], cookie: int, mask: int, timeout_s: float

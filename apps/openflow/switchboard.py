@@ -57,6 +57,8 @@ class Switchboard(Requests):
         """Since when switches find this controller, by the monotonic clock; None: not known."""
         self._gone_s: dict[DatapathId, float] = {}
         """When switches were lost last, or fell silent, by the monotonic clock."""
+        self._last_numbers: dict[DatapathId, Mapping[str, int]] = {}
+        """Numbers by which rules named the ports of a switch of the fabric, when it was lost."""
         self._newcomers: dict[DatapathId, list[ConnectedSwitch]] = {}
         """Connections that wait until the one in use has answered an echo, or has not."""
         self._watchers: list[Callable[[DatapathId], None]] = []
@@ -153,6 +155,7 @@ class Switchboard(Requests):
             if older is None:
                 self._switches[datapath] = newcomer
                 self._connected = None
+                earlier = self._numbered_before(datapath, newcomer)
                 self._changed.notify_all()
             else:
                 waiting = self._newcomers.setdefault(datapath, [])
@@ -160,8 +163,25 @@ class Switchboard(Requests):
         if older is None:
             for watcher in self._watchers:
                 watcher(datapath)
+            self._tell_of_numbers(datapath, earlier)
         elif len(waiting) == 1:
             older.connection.ask(lambda alive: self._settle(datapath, older, alive))
+
+    def _numbered_before(self, datapath: DatapathId, switch: ConnectedSwitch) -> dict[str, int]:
+        """Ports that have other numbers than before the switch was lost, or whose number another
+        port has, with these earlier numbers: rules in its tables may name them still.
+        """
+        last, taken = (
+            self._last_numbers.pop(datapath, {}),
+            {p.number for p in switch.names.values()},
+        )
+        return {
+            name: before
+            for name, before in last.items()
+            if before
+            and (now := switch.numbers.get(name, 0)) != before
+            and (now or before in taken)
+        }
 
     def _settle(self, datapath: DatapathId, older: ConnectedSwitch, alive: bool) -> None:
         """End the wait of the newcomers for the older connection's answer."""
@@ -214,7 +234,10 @@ class Switchboard(Requests):
     def _remove(self, datapath: DatapathId) -> None:
         """Drop the connection in use; a newcomer that waits for its end takes its place."""
         with self._changed:
-            lost = self._forgotten(self._switches.pop(datapath).connection)
+            switch = self._switches.pop(datapath)
+            if datapath in self._names:
+                self._last_numbers[datapath] = switch.numbers
+            lost = self._forgotten(switch.connection)
             self._gone_s[datapath] = time.monotonic()
             self._connected = None
             newcomers = self._newcomers.pop(datapath, ())

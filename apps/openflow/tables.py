@@ -90,7 +90,9 @@ class Tables(Asking):
         results: dict[DatapathId, Answer] = {}
 
         def in_turn(datapaths: Iterable[DatapathId], *, hurries: bool = False) -> None:
-            answers = self._in_turn(datapaths, encode, timeout_s, hurries=hurries, sets_aside=True)
+            answers = self._in_turn(
+                datapaths, encode, timeout_s, hurries=hurries, give_up=self._answer_or_set_aside
+            )
             for datapath, answer in answers:
                 results[datapath] = answer
                 if slow and not _knows_no_bundles(answer):
