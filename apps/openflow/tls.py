@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import socket
 import ssl
 import threading
@@ -18,8 +19,11 @@ from apps.openflow.seam import SOCKET_S, OpenFlowTls
 from apps.process.certificates import Renewable
 
 _READ_BYTES: Final = 65536
+"""More than TLS holds back of what it has read: nothing stays there that nobody is woken for."""
 _OTHER_WAY_S: Final = 0.1
 """Until a direction goes on that waits for the other one, as at a renewal of keys."""
+_NICE: Final = -10
+"""As the thread of C, whose echoes go this way."""
 
 
 def _context(tls: OpenFlowTls) -> ssl.SSLContext:
@@ -36,7 +40,12 @@ class TlsThread:
         """Raises HydraError if the files can't be used."""
         self._files = Renewable(tls.paths, lambda: _context(tls))
         self._loop = asyncio.new_event_loop()
-        threading.Thread(target=self._loop.run_forever, name="openflow-tls", daemon=True).start()
+        threading.Thread(target=self._run, name="openflow-tls", daemon=True).start()
+
+    def _run(self) -> None:
+        with contextlib.suppress(OSError):  # where that is not allowed, echoes wait for their turn
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
+        self._loop.run_forever()
 
     @contextlib.asynccontextmanager
     async def inside(self, connection: socket.socket) -> AsyncIterator[socket.socket]:
@@ -46,12 +55,11 @@ class TlsThread:
         what was sent is sent on, for as long as the other end reads. Raises OSError.
         """
         connection.setblocking(False)
-        carried = _Carried(
-            self._loop,
-            self._files.context().wrap_socket(
-                connection.dup(), server_side=True, do_handshake_on_connect=False
-            ),
+        context = self._files.context()
+        outer = context.wrap_socket(
+            connection.dup(), server_side=True, do_handshake_on_connect=False
         )
+        carried = _Carried(self._loop, outer)
         await self._there(carried.shake_hands())
         try:
             yield carried.plain
@@ -71,7 +79,7 @@ class _Carried:
         self._outer = outer
         self.plain, self._inner = socket.socketpair()
         self._inner.setblocking(False)
-        self._directions: tuple[asyncio.Task[None], ...] = ()
+        self._over = [loop.create_future(), loop.create_future()]
 
     async def shake_hands(self) -> None:
         """Return once what comes in is carried over. Raises OSError."""
@@ -81,67 +89,15 @@ class _Carried:
                     self._outer.do_handshake()
                     break
                 except ssl.SSLWantReadError:
-                    await self._readable()
+                    await self._happens(self._loop.add_reader, self._loop.remove_reader)
                 except ssl.SSLWantWriteError:
-                    await self._writable()
+                    await self._happens(self._loop.add_writer, self._loop.remove_writer)
         except BaseException:
             self.plain.close()
             self._close()
             raise
-        create = self._loop.create_task
-        self._directions = create(self._inwards()), create(self._outwards())
-
-    async def ended(self) -> None:
-        """Return once both directions have ended."""
-        await asyncio.gather(*self._directions)
-        self._close()
-
-    def _close(self) -> None:
-        self._outer.close()
-        self._inner.close()
-
-    async def _inwards(self) -> None:
-        with contextlib.suppress(OSError):
-            while data := await self._read():
-                await self._loop.sock_sendall(self._inner, data)
-                await asyncio.sleep(0)  # other switches have their turn
-        with contextlib.suppress(OSError):
-            self._inner.shutdown(socket.SHUT_WR)
-
-    async def _outwards(self) -> None:
-        with contextlib.suppress(OSError):
-            while data := await self._loop.sock_recv(self._inner, _READ_BYTES):
-                await self._write(data)
-                await asyncio.sleep(0)
-            self._outer.unwrap()  # says that nothing more comes; what follows is not waited for
-        with contextlib.suppress(OSError):
-            socket.socket.shutdown(self._outer, socket.SHUT_RDWR)  # its own would forget its TLS
-
-    async def _read(self) -> bytes:
-        while True:
-            try:
-                return self._outer.recv(_READ_BYTES)
-            except ssl.SSLWantReadError:
-                await self._readable()
-            except ssl.SSLWantWriteError:
-                await asyncio.sleep(_OTHER_WAY_S)
-
-    async def _write(self, data: bytes) -> None:
-        """Raises TimeoutError, an OSError, if the switch reads nothing for too long."""
-        left = memoryview(data)
-        while left:
-            try:
-                left = left[self._outer.send(left) :]
-            except ssl.SSLWantWriteError:
-                await asyncio.wait_for(self._writable(), SOCKET_S)
-            except ssl.SSLWantReadError:
-                await asyncio.sleep(_OTHER_WAY_S)
-
-    async def _readable(self) -> None:
-        await self._happens(self._loop.add_reader, self._loop.remove_reader)
-
-    async def _writable(self) -> None:
-        await self._happens(self._loop.add_writer, self._loop.remove_writer)
+        _Direction(self._loop, self._outer, self._inner, self._inwards_over).go_on()
+        _Direction(self._loop, self._inner, self._outer, self._outwards_over).go_on()
 
     async def _happens(
         self, add: Callable[..., object], remove: Callable[[ssl.SSLSocket], object]
@@ -152,3 +108,102 @@ class _Carried:
             await happened
         finally:
             remove(self._outer)
+
+    def _inwards_over(self) -> None:
+        with contextlib.suppress(OSError):
+            self._inner.shutdown(socket.SHUT_WR)
+        self._over[0].set_result(None)
+
+    def _outwards_over(self) -> None:
+        with contextlib.suppress(OSError):
+            self._outer.unwrap()  # tells the end, and would wait for the switch to tell its own
+        self._cut()
+        self._over[1].set_result(None)
+
+    def _cut(self) -> None:
+        with contextlib.suppress(OSError):
+            socket.socket.shutdown(self._outer, socket.SHUT_RDWR)  # its own would forget its TLS
+
+    async def ended(self) -> None:
+        """Return once both directions have ended, since nobody has the plain connection now."""
+        impatient = self._loop.call_later(SOCKET_S, self._cut)
+        await asyncio.gather(*self._over)
+        impatient.cancel()
+        self._close()
+
+    def _close(self) -> None:
+        self._outer.close()
+        self._inner.close()
+
+
+class _Direction:
+    """Carries bytes one way, no faster than they are taken, until its source or target ends."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        source: socket.socket,
+        target: socket.socket,
+        over: Callable[[], None],
+    ) -> None:
+        self._loop = loop
+        self._source = source
+        self._target = target
+        self._over = over
+        self._left = memoryview(b"")
+        """What was read, and is not sent yet."""
+        self._waits = self._is_over = False
+
+    def go_on(self) -> None:
+        """Read what comes in."""
+        self._waits = False
+        if not self._is_over:
+            self._loop.add_reader(self._source, self._read)
+
+    def _wait(self) -> None:
+        """Read nothing until :meth:`go_on`."""
+        self._waits = True
+        self._loop.remove_reader(self._source)
+
+    def _read(self) -> None:
+        try:
+            self._left = memoryview(self._source.recv(_READ_BYTES))
+        except (BlockingIOError, ssl.SSLWantReadError):
+            return
+        except ssl.SSLWantWriteError:
+            self._wait()
+            self._loop.call_later(_OTHER_WAY_S, self.go_on)
+            return
+        except OSError:
+            self._left = memoryview(b"")
+        if self._left:
+            self._send()
+        else:
+            self._end()
+
+    def _send(self) -> None:
+        """Send what was read, and go on reading once all of it is sent."""
+        try:
+            while self._left:
+                self._left = self._left[self._target.send(self._left) :]
+        except (BlockingIOError, ssl.SSLWantWriteError):
+            self._wait()
+            self._loop.add_writer(self._target, self._send)
+        except ssl.SSLWantReadError:
+            self._wait()
+            self._loop.remove_writer(self._target)
+            self._loop.call_later(_OTHER_WAY_S, self._send)
+        except OSError:
+            self._end()
+        else:
+            if self._waits:
+                self._loop.remove_writer(self._target)
+                self.go_on()
+
+    def _end(self) -> None:
+        if self._is_over:
+            return
+        self._is_over = True
+        self._loop.remove_reader(self._source)
+        self._loop.remove_writer(self._target)
+        self._over()
