@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -72,7 +72,7 @@ class Fleet(Tables):
         over: Callable[[], bool] = lambda: False,
         catch_up: CatchUp = read_first,
     ) -> None:
-        """``over`` and ``catch_up``: as of :class:`Switchboard`."""
+        """``over`` and ``catch_up``: as of :class:`~apps.openflow.switchboard.Switchboard`."""
         super().__init__(fabric, post, over, catch_up)
         self._owing: set[DatapathId] = set()
         """Switches whose table somebody has asked for who no longer waits."""
@@ -152,7 +152,7 @@ class Fleet(Tables):
     def change_meters(
         self, changes: Mapping[DatapathId, Sequence[MeterChange]], timeout_s: float
     ) -> dict[DatapathId, Failure | None]:
-        """Change meters on many switches at once; returns failures as :meth:`apply` does.
+        """Change meters on many switches at once; returns failures as :meth:`~apps.openflow.tables.Tables.apply` does.
 
         Changes before one that a switch refuses stay made.
         """
@@ -197,7 +197,7 @@ class Fleet(Tables):
         """Fence off a controller that had these switches before, by a generation beyond its own.
 
         A switch's earlier master can't change its rules any more. Returns failures as
-        :meth:`apply` does.
+        :meth:`~apps.openflow.tables.Tables.apply` does.
         """
         return failures(
             self._request(
@@ -353,6 +353,25 @@ class Fleet(Tables):
                 return ()
             self.note_ports(datapath, now.values())
 
+    def await_told_up(
+        self, datapath: DatapathId, names: Collection[str], timeout_s: float
+    ) -> tuple[str, ...]:
+        """Wait until a switch has told of carrier at these ports; returns those of which it has not
+        by the end, or has told otherwise since.
+        """
+
+        def missing() -> tuple[str, ...]:
+            switch = self._switches.get(datapath)
+            if switch is None:
+                return tuple(names)
+            return tuple(
+                name for name in names if (port := switch.names.get(name)) is None or not port.up
+            )
+
+        with self._changed:
+            self._changed.wait_for(lambda: not missing(), timeout_s)
+            return missing()
+
     def _described(self, datapath: DatapathId, timeout_s: float) -> dict[str, PortInfo] | None:
         """A switch's ports by name, as they are now; None: it does not answer properly.
 
@@ -374,6 +393,17 @@ class Fleet(Tables):
         except OpenFlowError:
             return None
         return {p.name: PortInfo(p.number, p.name, p.carrier and not p.down) for p in ports}
+
+    def note_ports(self, datapath: DatapathId, ports: Iterable[PortInfo]) -> None:
+        """Note how ports of a switch are, ahead of what it told before and is yet to be read."""
+        with self._changed:
+            switch = self._switches.get(datapath)
+            if switch is None:
+                return
+            switch.names |= {port.name: port for port in ports if port.name in switch.names}
+            earlier = switch.number_anew(self._substrate.ports(datapath))
+            self._changed.notify_all()
+        self._tell_of_numbers(datapath, earlier)
 
     def port_packets(
         self, datapaths: Collection[DatapathId], timeout_s: float

@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
 from apps.openflow.refusals import Refusal, Refusals, refused_second, replaced_by_second
@@ -360,36 +360,6 @@ class Switchboard(Requests):
         with self._lock:
             switch = self._switches.get(datapath)
             return tuple(n for n in wanted if n not in switch.names) if switch else ()
-
-    def await_told_up(
-        self, datapath: DatapathId, names: Collection[str], timeout_s: float
-    ) -> tuple[str, ...]:
-        """Wait until a switch has told of carrier at these ports; returns those of which it has not
-        by the end, or has told otherwise since.
-        """
-
-        def missing() -> tuple[str, ...]:
-            switch = self._switches.get(datapath)
-            if switch is None:
-                return tuple(names)
-            return tuple(
-                name for name in names if (port := switch.names.get(name)) is None or not port.up
-            )
-
-        with self._changed:
-            self._changed.wait_for(lambda: not missing(), timeout_s)
-            return missing()
-
-    def note_ports(self, datapath: DatapathId, ports: Iterable[PortInfo]) -> None:
-        """Note how ports of a switch are, ahead of what it told before and is yet to be read."""
-        with self._changed:
-            switch = self._switches.get(datapath)
-            if switch is None:
-                return
-            switch.names |= {port.name: port for port in ports if port.name in switch.names}
-            earlier = switch.number_anew(self._substrate.ports(datapath))
-            self._changed.notify_all()
-        self._tell_of_numbers(datapath, earlier)
 
     def port_number(self, datapath: DatapathId, port: int) -> int:
         """The number of a symbolic port; 0 while the switch is not connected or has none such."""
