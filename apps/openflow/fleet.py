@@ -152,7 +152,8 @@ class Fleet(Tables):
     def change_meters(
         self, changes: Mapping[DatapathId, Sequence[MeterChange]], timeout_s: float
     ) -> dict[DatapathId, Failure | None]:
-        """Change meters on many switches at once; returns failures as :meth:`~apps.openflow.tables.Tables.apply` does.
+        """Change meters on many switches at once; returns failures as
+        :meth:`~apps.openflow.tables.Tables.apply` does.
 
         Changes before one that a switch refuses stay made.
         """

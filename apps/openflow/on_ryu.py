@@ -48,12 +48,12 @@ def _no_patch(**_modules: bool) -> None:
 
 
 hub.patch = _no_patch  # before ryu.cmd.manager is imported, which calls it
+eventlet.hubs.use_hub("asyncio")  # before any green thread begins: it would be another hub's
 
 
 @cache
 def loop() -> asyncio.AbstractEventLoop:
     """The loop of the process's first thread, in which this is called for the first time."""
-    eventlet.hubs.use_hub("asyncio")
     made: asyncio.AbstractEventLoop = eventlet.hubs.get_hub().loop
     return made
 
