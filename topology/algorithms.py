@@ -14,6 +14,7 @@ from topology.anytime import plan_anytime
 from topology.bipartite import plan_b_matching, plan_helios
 from topology.duplex import plan_tms_duplex
 from topology.eclipse import plan_eclipse
+from topology.lanes import plan_by_plane
 from topology.multihop import keep_current, plan_hydra_bfs, plan_hydra_bfs_plus
 from topology.pairing import plan_edmonds, plan_edmonds_perfect
 from topology.problem import Algorithm, FabricArrays
@@ -191,6 +192,12 @@ ENTRIES: Final[Mapping[str, Entry]] = Entries(
             plan_eclipse,
             "slot after slot what carries most per second, switching time included",
             "Eclipse, SIGMETRICS 2016, section 4",
+            Product.SCHEDULE,
+        ),
+        "by-plane": Entry(
+            plan_by_plane,
+            "a schedule for each plane, which switches while the others go on",
+            "after Spectra, arXiv 2603.07373",
             Product.SCHEDULE,
         ),
         "round-robin": Entry(

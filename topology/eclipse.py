@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from hydra.model import Topology
 from topology.assignment import heaviest_assignment
 from topology.oneway import Configuration, OneWayProblem, configuration_of
-from topology.problem import Budget, FabricArrays, PlanResult, Reserved
+from topology.problem import Budget, FabricArrays, PlanResult, Reserved, Timing
 
 _GRID = 1.25
 """Ratio between neighbouring slot lengths that are tried."""
@@ -40,22 +40,22 @@ def plan_eclipse(
     """
     problem = OneWayProblem.of(fabric, demand, current, reserved, budget)
     timing = budget.timing
-    search = _Search(problem)
+    search = Search(problem)
     slots: list[Configuration] = []
     left_s = timing.window_s
     while search.open and not budget.expired():
         left_s -= timing.switching_s
-        lengths = _lengths(timing.switching_s, timing.window_s, left_s)
+        lengths = slot_lengths(timing, left_s)
         if not lengths.size:
             break
-        slots.append(search.next_slot(lengths, timing.switching_s))
+        slots.append(search.next_slot(lengths))
         left_s -= slots[-1].duration_s
     return problem.result(slots or [configuration_of(timing.window_s, [])])
 
 
-def _lengths(switching_s: float, window_s: float, left_s: float) -> NDArray[np.float64]:
+def slot_lengths(timing: Timing, left_s: float) -> NDArray[np.float64]:
     """Slot lengths to choose from, ascending: a grid up to ``left_s``, and ``left_s``."""
-    shortest = max(_SHORTEST * switching_s, window_s / 1000)
+    shortest = max(_SHORTEST * timing.switching_s, timing.window_s / 1000)
     if left_s <= shortest:
         return np.array([left_s] if left_s > 0 else [])
     steps = int(np.log(left_s / shortest) / np.log(_GRID))
@@ -63,7 +63,7 @@ def _lengths(switching_s: float, window_s: float, left_s: float) -> NDArray[np.f
     return np.append(grid[grid < left_s], left_s)
 
 
-class _Search:
+class Search:
     """Search for slots; holds the demand left, and the length at which the last search ended."""
 
     def __init__(self, problem: OneWayProblem) -> None:
@@ -72,6 +72,7 @@ class _Search:
         for capacity in self._capacity_mbps:
             reachable |= capacity > 0
         self._left_mbit = np.where(reachable, problem.open_mbps, 0) * problem.budget.timing.window_s
+        self._switching_s = problem.budget.timing.switching_s
         self._length_s = np.inf
 
     @property
@@ -79,26 +80,12 @@ class _Search:
         """True if any light path would carry anything."""
         return bool(self._left_mbit.any())
 
-    def next_slot(self, lengths_s: NDArray[np.float64], switching_s: float) -> Configuration:
-        """The best slot of these lengths; its traffic is taken from the demand left.
+    def next_slot(self, lengths_s: NDArray[np.float64]) -> Configuration:
+        """The best slot of these lengths on all layers; its traffic is taken from the demand left.
 
-        It is found uphill from the length nearest to the last slot's.
+        The length is chosen for the first layer.
         """
-        tried: dict[int, tuple[float, _Matched]] = {}
-
-        def worth(index: int) -> float:
-            if index not in tried:
-                matched = self._match(self._capacity_mbps[0], float(lengths_s[index]))
-                tried[index] = matched.mbit / (lengths_s[index] + switching_s), matched
-            return tried[index][0]
-
-        here = int(np.argmin(np.abs(lengths_s - min(self._length_s, lengths_s[-1]))))
-        for step in (-1, 1):
-            while 0 <= here + step < len(lengths_s) and worth(here + step) > worth(here):
-                here += step
-        worth(here)
-        self._length_s = float(lengths_s[here])
-        chosen = [self._take(tried[here][1])]
+        chosen = [self._take(self._uphill(0, lengths_s))]
         chosen += [
             self._take(self._match(capacity, self._length_s))
             for capacity in self._capacity_mbps[1:]
@@ -107,6 +94,43 @@ class _Search:
             self._length_s,
             [(number, matched.sender, matched.receiver) for number, matched in enumerate(chosen)],
         )
+
+    def next_of_lane(
+        self, layer: int, lengths_s: NDArray[np.float64], whole_s: float
+    ) -> Configuration:
+        """The best slot of one layer alone; its traffic is taken from the demand left.
+
+        If ``whole_s`` is above zero, it may also stand for that time without switching.
+        """
+        best = self._uphill(layer, lengths_s) if lengths_s.size else None
+        length_s = self._length_s
+        if whole_s > 0:
+            standing = self._match(self._capacity_mbps[layer], whole_s)
+            lasts_s = length_s + self._switching_s
+            if best is None or standing.mbit / whole_s >= best.mbit / lasts_s:
+                best, length_s = standing, whole_s
+        if best is None:
+            raise ValueError("no length to choose from")
+        taken = self._take(best)
+        return configuration_of(length_s, [(layer, taken.sender, taken.receiver)], lane=layer)
+
+    def _uphill(self, layer: int, lengths_s: NDArray[np.float64]) -> _Matched:
+        """Light paths of the best length on one layer, found uphill from the last slot's length."""
+        tried: dict[int, tuple[float, _Matched]] = {}
+
+        def worth(index: int) -> float:
+            if index not in tried:
+                matched = self._match(self._capacity_mbps[layer], float(lengths_s[index]))
+                tried[index] = matched.mbit / (lengths_s[index] + self._switching_s), matched
+            return tried[index][0]
+
+        here = int(np.argmin(np.abs(lengths_s - min(self._length_s, lengths_s[-1]))))
+        for step in (-1, 1):
+            while 0 <= here + step < len(lengths_s) and worth(here + step) > worth(here):
+                here += step
+        worth(here)
+        self._length_s = float(lengths_s[here])
+        return tried[here][1]
 
     def _match(self, capacity_mbps: NDArray[np.float64], length_s: float) -> _Matched:
         """Light paths that carry most on one layer."""

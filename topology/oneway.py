@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -33,6 +34,8 @@ class Configuration:
     sender: NDArray[np.int32]
     """Racks that send."""
     receiver: NDArray[np.int32]
+    lane: int | None = None
+    """As in :class:`topology.problem.Slot`."""
 
     def lasting(self, duration_s: float) -> Configuration:
         """The same light paths for another duration."""
@@ -132,10 +135,13 @@ class OneWayProblem:
         return offered
 
     def _offered(self, configurations: Sequence[Configuration]) -> NDArray[np.float64]:
-        """Sum of :meth:`offered_mbit`; a single configuration stands for the whole window."""
-        if len(configurations) == 1:
-            configurations = [configurations[0].lasting(self.budget.timing.window_s)]
-        return sum(map(self.offered_mbit, configurations), np.zeros_like(self.wanted_mbps))
+        """Sum of :meth:`offered_mbit`; the only configuration of a lane stands all the time."""
+        count = Counter(configuration.lane for configuration in configurations)
+        offered = np.zeros_like(self.wanted_mbps)
+        for one in configurations:
+            alone = count[one.lane] == 1
+            offered += self.offered_mbit(one.lasting(self.budget.timing.window_s) if alone else one)
+        return offered
 
     def _carried_mbps(self, offered_mbit: NDArray[np.float64]) -> DemandMatrix:
         offered_mbps = offered_mbit / self.budget.timing.window_s
@@ -158,11 +164,13 @@ class OneWayProblem:
                     PortId(int(layer.port[receiver])),
                 )
             )
-        return Slot(configuration.duration_s, frozenset(lightpaths))
+        return Slot(configuration.duration_s, frozenset(lightpaths), configuration.lane)
 
 
 def configuration_of(
-    duration_s: float, taken: Sequence[tuple[int, NDArray[np.int32], NDArray[np.int32]]]
+    duration_s: float,
+    taken: Sequence[tuple[int, NDArray[np.int32], NDArray[np.int32]]],
+    lane: int | None = None,
 ) -> Configuration:
     """A configuration from any number of (layer, senders, receivers)."""
     empty = np.zeros(0, dtype=np.int32)
@@ -173,4 +181,5 @@ def configuration_of(
         ),
         np.concatenate([empty, *(sender for _, sender, _ in taken)]),
         np.concatenate([empty, *(receiver for _, _, receiver in taken)]),
+        lane,
     )

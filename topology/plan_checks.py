@@ -271,20 +271,32 @@ def _rate(fabric: FabricArrays, circuit: Circuit) -> float:
 def check_slots(fabric: FabricArrays, slots: Sequence[Slot], timing: Timing) -> list[str]:
     """Check that each slot is a matching on every plane, and that all fit into the window.
 
-    A port sends to one port and hears one, on the plane it is wired to, and of another rack. A
-    single slot may stand for any time; each of several costs its switching time.
+    A port sends to one port and hears one, on the plane it is wired to, and of another rack. The
+    only slot of a lane may stand for any time; each of several costs its switching time. No two
+    lanes use the same port.
     """
     problems = []
+    lanes: dict[int | None, list[Slot]] = {}
+    lane_of: dict[int, int | None] = {}
     for number, slot in enumerate(slots):
+        lanes.setdefault(slot.lane, []).append(slot)
         if not slot.duration_s > 0:
             problems.append(f"slot {number} lasts {slot.duration_s} s")
         problems += [f"slot {number}: {problem}" for problem in check_matching(fabric, slot)]
-    taken_s = sum(slot.duration_s + timing.switching_s for slot in slots)
-    if len(slots) > 1 and taken_s > timing.window_s * (1 + _TIME_TOLERANCE):
-        problems.append(
-            f"{len(slots)} slots take {taken_s:g} s with switching: more than the window of "
-            f"{timing.window_s:g} s"
-        )
+        for light in sorted(slot.lightpaths):
+            for port in (light.sender, light.receiver):
+                if lane_of.setdefault(port, slot.lane) != slot.lane:
+                    problems.append(f"slot {number}: port {port} is also of another lane")
+    if None in lanes and len(lanes) > 1:
+        problems.append("some slots are of a lane, and others of all planes")
+    for lane, own in lanes.items():
+        taken_s = sum(slot.duration_s + timing.switching_s for slot in own)
+        if len(own) > 1 and taken_s > timing.window_s * (1 + _TIME_TOLERANCE):
+            where = "" if lane is None else f" of lane {lane}"
+            problems.append(
+                f"{len(own)} slots{where} take {taken_s:g} s with switching: more than the window "
+                f"of {timing.window_s:g} s"
+            )
     return problems
 
 
@@ -319,14 +331,15 @@ def slots_share(
 ) -> float:
     """Part of the demand that the slots carry; ``demand`` is the mean over the window, in Mbps.
 
-    A single slot carries all the time. ``kept_mbps``, by (from, to), is the traffic of circuits
-    that stay.
+    The only slot of a lane carries all the time. ``kept_mbps``, by (from, to), is the traffic of
+    circuits that stay.
     """
+    several = Counter(slot.lane for slot in slots)
     carried = np.zeros_like(demand)
     for ends, mbps in kept_mbps.items():
         carried[ends] = mbps
     for slot in slots:
-        part = 1.0 if len(slots) == 1 else slot.duration_s / timing.window_s
+        part = 1.0 if several[slot.lane] == 1 else slot.duration_s / timing.window_s
         for light in slot.lightpaths:
             ports = [light.sender, light.receiver]
             src, dst = fabric.port_rack[ports].tolist()

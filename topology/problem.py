@@ -246,11 +246,14 @@ class Lightpath:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A configuration of all planes, and the time that it stands in each window."""
+    """A configuration of all planes, or of a lane, and the time that it stands in each window."""
 
     duration_s: float
     """Time with light, without the switching time before it."""
     lightpaths: frozenset[Lightpath]
+    lane: int | None = None
+    """Number of the lane: a plane (with one port of each rack) whose slots follow each other
+    whatever the slots of other lanes do. None: all planes switch together."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from topology.decomposition import (
 )
 from topology.oneway import Configuration, OneWayProblem
 from topology.problem import Budget, FabricArrays, PlanResult, Reserved
+from topology.spreading import Piece, planes_are_alike, slots_of_lane, spread
 
 _QUANTA = 1 << 30
 """Number of parts of a window in which times are counted."""
@@ -132,11 +133,12 @@ def plan_solstice(
     the window is full. Before that, demands of racks whose ports could not carry them in a window
     are scaled down.
 
-    With K planes, K permutations stand together: for the time that carries most per second,
-    switching included, after which the rest of longer ones waits for its next turn; or for the
-    mean of their lengths, whichever carries more. The former carries everything if the window is
-    long enough. Planes, uneven racks, the meaning of the budget, ties and errors are as in
-    :func:`plan_tms`.
+    The paper has one plane. On K planes that are alike, each switches by itself, and permutations
+    go to planes by :func:`~topology.spreading.spread`. If racks miss planes, K permutations stand
+    together: for the time that carries most per second, switching included, after which the rest of
+    longer ones waits for its next turn; or for the mean of their lengths, whichever carries more.
+    In each case all is carried if the window is long enough. Uneven racks, the meaning of the
+    budget, ties and errors are as in :func:`plan_tms`.
     """
     problem = OneWayProblem.of(fabric, demand, current, reserved, budget)
     seconds, racks = seconds_of_light(problem)
@@ -144,13 +146,35 @@ def plan_solstice(
     feasible = admissible(seconds[np.ix_(racks, racks)], most_s)
     matrix = stuffed(np.rint(feasible * (_QUANTA / budget.timing.window_s)).astype(np.int64))
     total = int(matrix[:1].sum())
-    pieces = list(_split(big_slices(matrix), total, problem))
+    slices = big_slices(matrix)
+    if len(problem.layers) > 1 and planes_are_alike(problem):
+        return problem.result(_on_lanes(problem, slices, racks, seconds) or [_dark(problem)])
+    pieces = list(_split(slices, total, problem))
     orders = [pieces, _by_yield(pieces, problem)] if len(problem.layers) > 1 else [pieces]
     plans = [
         _within_the_window(problem, _in_parallel(problem, order, racks, seconds))
         for order in orders
     ]
     return problem.result(max(plans, key=problem.share) or [_dark(problem)])
+
+
+def _on_lanes(
+    problem: OneWayProblem,
+    slices: Iterable[tuple[int, Permutation]],
+    racks: NDArray[np.int64],
+    seconds: NDArray[np.float64],
+) -> list[Configuration]:
+    """Slots of planes that switch by themselves; light paths that nobody wants are left out."""
+    timing = problem.budget.timing
+    pieces = []
+    for length, column_of in takewhile(lambda _: not problem.budget.expired(), slices):
+        lit = seconds[racks, racks[column_of]] > 0
+        if lit.any():
+            ends = racks[lit].astype(np.int32), racks[column_of[lit]].astype(np.int32)
+            pieces.append(Piece(length * timing.window_s / _QUANTA, *ends))
+    lanes = spread(pieces, len(problem.layers), timing.switching_s)
+    slots = [slots_of_lane(timing, number, lane.pieces) for number, lane in enumerate(lanes)]
+    return [slot for own in slots for slot in own]
 
 
 def _within_the_window(

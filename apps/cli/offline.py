@@ -59,6 +59,7 @@ class Job:
     weighted: bool
     budget_ms: float | None
     window_ms: float
+    makespan: bool
     as_json: bool
 
 
@@ -164,6 +165,8 @@ def _attempt(study: Study, name: str, job: Job) -> Outcome:
     """Plan with one algorithm; in a comparison its refusal does not stop the others."""
     try:
         outcome = study.run(name, check=job.check)
+        if job.makespan:
+            outcome = study.with_makespan(outcome)
     except PlanError as error:
         if not job.compare:
             raise

@@ -60,8 +60,32 @@ def document_of(study: Study, outcome: Outcome, bounds: Bounds) -> JsonObject:
             for src, dst in result.unserved
         ],
         "slots": [_slot(fabric, slot) for slot in result.slots],
+        "makespan": _makespan_document(outcome),
         "problems": None if outcome.problems is None else list(outcome.problems),
     }
+
+
+def _makespan_document(outcome: Outcome) -> JsonObject | None:
+    found = outcome.makespan
+    if found is None:
+        return None
+    window_ms = None if found.window_s is None else found.window_s * 1000
+    return {"window_ms": window_ms, "least_ms": found.least_s * 1000}
+
+
+def _least_window(outcome: Outcome) -> str:
+    found = outcome.makespan
+    return "" if found is None else f"{found.least_s * 1000:,.1f} ms"
+
+
+def _makespan(outcome: Outcome) -> str:
+    """The shortest window in words; empty if it was not looked for."""
+    found = outcome.makespan
+    if found is None:
+        return ""
+    if found.window_s is None:
+        return "no window that was tried"
+    return f"{found.window_s * 1000:,.1f} ms"
 
 
 def _slot(fabric: Fabric, slot: Slot) -> JsonObject:
@@ -70,6 +94,7 @@ def _slot(fabric: Fabric, slot: Slot) -> JsonObject:
         return {"rack": fabric.racks[port.rack].name, "port": port.tor_port}
 
     return {
+        "lane": slot.lane,
         "duration_ms": slot.duration_s * 1000,
         "lightpaths": [
             {
@@ -85,6 +110,7 @@ def _slot(fabric: Fabric, slot: Slot) -> JsonObject:
 def print_comparison(study: Study, outcomes: Sequence[Outcome], bounds: Bounds) -> None:
     columns = ["algorithm", "ms>", "served>", "of any>", "pairs>", "hops>", "circuits>", "slots>"]
     columns += [
+        "all in>",
         "VLANs>",
         "checks" if any(o.problems is not None for o in outcomes) else "",
         "remark",
@@ -106,6 +132,7 @@ def print_comparison(study: Study, outcomes: Sequence[Outcome], bounds: Bounds) 
                 f"{result.mean_hops:.2f}" if result.topology.paths else "",
                 f"{len(result.topology.circuits)}{_changes(study, result)}",
                 len(result.slots) or "",
+                _makespan(outcome),
                 vlans,
                 _verdict(outcome),
                 outcome.vlan_problem or _gap(result),
@@ -134,6 +161,8 @@ def print_plan(study: Study, outcome: Outcome, bounds: Bounds) -> None:
         ("closing rings", _closing(study, result)),
         ("several paths", _several(result)),
         ("slots", len(result.slots) or None),
+        ("all of it in", _makespan(outcome)),
+        ("no schedule in less than", _least_window(outcome)),
         ("paths by hops", _hops(result)),
         ("VLANs", outcome.vlan_problem or _vlans(outcome)),
         ("proven", _gap(result)),

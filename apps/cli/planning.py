@@ -55,6 +55,7 @@ _OFFLINE: Final = frozenset(
         "weighted",
         "budget_ms",
         "window_ms",
+        "makespan",
     }
 )
 _ENDINGS: Final = (".csv", ".tsv", ".txt", ".json", ".npz", ".npy")
@@ -197,6 +198,12 @@ _offline_options: Options = (
         default="1000",
         show_default=True,
         help="Of schedules: the slots repeat after this long.",
+    ),
+    click.option(
+        "--makespan",
+        is_flag=True,
+        help="Of schedules: find the shortest window that carries all that is wanted in "
+        "--window-ms, beside one that no schedule is shorter than.",
     ),
 )
 

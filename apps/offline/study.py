@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Final, Literal
@@ -36,6 +36,7 @@ from topology.bounds import plan_bound
 from topology.carried import carried_mbps, rack_pairs
 from topology.checks import check_topology
 from topology.lightpaths import ring_topology
+from topology.makespan import least_window_s, shortest_window_s
 from topology.marks import marks_of
 from topology.plan_checks import check_result, count_load
 from topology.problem import Budget, FabricArrays, PlanResult, Reserved, Timing
@@ -127,6 +128,16 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
+class Makespan:
+    """Shortest window for a volume."""
+
+    window_s: float | None
+    """Shortest window in which the algorithm's schedule carries everything; None: none found."""
+    least_s: float
+    """Window that no schedule is shorter than."""
+
+
+@dataclass(frozen=True, slots=True)
 class Outcome:
     """Result of one algorithm for a demand."""
 
@@ -144,6 +155,8 @@ class Outcome:
     """Reason why the paths can't be told apart in this fabric's range of VLANs."""
     problems: tuple[str, ...] | None = None
     """Problems found by the independent checks; None: not checked."""
+    makespan: Makespan | None = None
+    """Times that the demand of a window takes; None: not computed."""
 
     @property
     def plan(self) -> PlanResult:
@@ -218,6 +231,22 @@ class Study:
             served_share=float(carried.sum()) / total_mbps if total_mbps else 1.0,
             mean_hops=1.0 if topology.paths else 0.0,
             gap=planned.gap,
+        )
+
+    def with_makespan(self, outcome: Outcome) -> Outcome:
+        """The outcome, if it is a schedule, with the shortest window for the window's demand."""
+        if outcome.result is None or outcome.entry.product is not Product.SCHEDULE:
+            return outcome
+        budget = self._budget()
+        volume_mbit = self.demand * self.limits.window_s
+        return replace(
+            outcome,
+            makespan=Makespan(
+                shortest_window_s(
+                    outcome.entry.plan, self.arrays, volume_mbit, budget, budget.expired
+                ),
+                least_window_s(self.arrays, volume_mbit, budget.timing.switching_s),
+            ),
         )
 
     def bound(self, product: Product) -> float | None:

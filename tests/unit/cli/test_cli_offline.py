@@ -51,6 +51,22 @@ def test_json_has_everything(run, tmp_path):
     assert document["slots"] == []
 
 
+def test_the_shortest_window_of_a_schedule(run):
+    """Two pairs in turn on one plane: 400 ms of light, and two nights of 25 ms."""
+    wants = ("--demand", "r1:r2=20", "--demand", "r1:r3=20")
+    arguments = ("plan", "--fabric", "3x1@100", *wants, "--makespan")
+    document = json.loads(run(*arguments, "--algorithm", "by-plane", "--json").stdout)
+    assert document["makespan"]["least_ms"] == pytest.approx(450.0)
+    assert document["makespan"]["window_ms"] == pytest.approx(450.0, rel=0.003)
+    assert {slot["lane"] for slot in document["slots"]} == {0}
+    shown = run(*arguments, "--algorithm", "by-plane").stdout
+    assert "no schedule in less than  450.0 ms" in shown
+    compared = json.loads(run(*arguments, "--compare", "--json").stdout)["plans"]
+    found = {plan["algorithm"]: plan["makespan"] for plan in compared}
+    assert found["anytime"] is None
+    assert found["solstice"]["window_ms"] >= 450.0
+
+
 def test_demand_adds_up_and_limits_hold(run):
     arguments = ("plan", "--fabric", "4x2@100", "--json", "--demand", "r1:r2=5")
     document = json.loads(run(*arguments, "--demand", "r1:r2=6", "--use-plane", "p2").stdout)
