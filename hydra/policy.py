@@ -9,7 +9,7 @@ in docs/configuration.md, by ``scripts/policy_table.py``.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from typing import Annotated, Any, Final, Literal, get_args, get_type_hints
 
@@ -68,6 +68,8 @@ class Sharing(StrEnum):
     """All pairs with elephants in turn, an epoch each; only elephants."""
     ON_DEMAND = "on-demand"
     """A pair with an elephant, until that ends; only elephants."""
+    AUTO = "auto"
+    """``BY_DEMAND`` or ``SLOTTED``, as is expected to carry more; all of their traffic."""
     SLOTTED = "slotted"
     """By a schedule that is computed ahead and repeats (Mordia, 2013); all of their traffic."""
 
@@ -334,11 +336,38 @@ class Policy:
         return self.slots.week_s if self.slotted else self.gain_horizon_s
 
 
+@dataclass(frozen=True, slots=True)
+class SharingChoice:
+    """The way of sharing that :attr:`Sharing.AUTO` has chosen, and why."""
+
+    sharing: Sharing
+    reason: str
+    """A sentence for operators."""
+
+
+UNWEIGHED: Final = SharingChoice(Sharing.BY_DEMAND, "no demand has been weighed yet")
+
+
 class CurrentPolicy:
     """The policy in force. Rooms read :attr:`now` each time they act, so a reload reaches all."""
 
     def __init__(self, policy: Policy) -> None:
         self.now = policy
+        self.choice = UNWEIGHED
+        """The last choice of :attr:`Sharing.AUTO`."""
+
+    @property
+    def sharing(self) -> SharingChoice:
+        """The way of sharing that is in force, and why."""
+        if self.now.sharing is Sharing.AUTO:
+            return self.choice
+        return SharingChoice(self.now.sharing, "policy.sharing says so")
+
+    @property
+    def in_force(self) -> Policy:
+        """:attr:`now` with the way of sharing that is chosen, if the policy leaves that open."""
+        now = self.now
+        return replace(now, sharing=self.choice.sharing) if now.sharing is Sharing.AUTO else now
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from hydra.faults.quarantine import Quarantined
 from hydra.history import Happening, HappeningKind
 from hydra.lifecycle import RECONFIGURATION_TRANSITIONS, ReconfigurationState
 from hydra.model import Circuit, DemandMatrix, Fabric, NetworkState, PlaneId, PortId, RackId
-from hydra.policy import DemandBasis, Policy, Sharing
+from hydra.policy import DemandBasis, Policy, Sharing, SharingChoice
 from hydra.reconfiguration.drift import Drift
 from hydra.reconfiguration.plan import Plan
 from hydra.reconfiguration.stages import Stage
@@ -403,6 +403,9 @@ class PlanningService(Protocol):
 
     def decisions(self) -> Sequence[Decision]:
         """Decisions to change or to keep, as far as they are remembered; newest first."""
+
+    def sharing(self) -> SharingChoice:
+        """The way of sharing that is in force, and why."""
 
     def schedule(self) -> Schedule:
         """The schedule of the slotted mode, and its present slot."""

@@ -12,7 +12,7 @@ import numpy as np
 
 from hydra.decisions.decision import Action, Decision, Proposal, SeenDemand, Verdict
 from hydra.model import Circuit, Fabric
-from hydra.policy import Policy
+from hydra.policy import Policy, Sharing, SharingChoice
 from hydra.service import DemandReport, PlanReport
 from hydra.sharing.slots import Week
 
@@ -121,6 +121,53 @@ def decide_week(
     return Decision(
         unix_s, trigger, Action.CHANGE, reason, standing, week.demand_mbps, demand, proposal
     )
+
+
+def choose_sharing(
+    policy: Policy,
+    before: SharingChoice,
+    decision: Decision,
+    report: PlanReport | None,
+    week: Week | None,
+    no_week: str = "nobody wants a circuit",
+) -> SharingChoice:
+    """The way of sharing that carries more until ``policy.gain_horizon_s``.
+
+    ``decision`` and ``report`` are of a round that looks for a standing topology, made for the same
+    demand as ``week``. Both networks count on both sides, and so does what is lost while circuits
+    move: the cost of the change to the standing topology, and all nights of the week. The way that
+    is in force stays if the other carries less than ``policy.minimum_gain_mbps`` more.
+
+    ``no_week`` is the reason why there is no week.
+    """
+    if report is None:
+        return before if week is not None else SharingChoice(Sharing.BY_DEMAND, no_week)
+    if week is None:
+        return SharingChoice(Sharing.BY_DEMAND, f"slots are out of the question: {no_week}")
+    standing_mbps = _standing_mbps(policy, decision, report)
+    if len(week.slots) < 2:
+        return SharingChoice(Sharing.BY_DEMAND, "no two pairs need a circuit in turn")
+    gain_mbps = week.delivered_mbps - standing_mbps
+    if before.sharing is Sharing.SLOTTED:
+        slotted = gain_mbps > -policy.minimum_gain_mbps
+    else:
+        slotted = gain_mbps >= policy.minimum_gain_mbps
+    slots = (
+        f"{len(week.slots)} slots in {week.period_s:g} s, with nights of "
+        f"{week.night_s * 1000:.0f} ms, would carry {week.delivered_mbps:,.1f}"
+    )
+    wanted = f"of {week.demand_mbps:,.1f} Mb/s wanted in the next {policy.gain_horizon_s:g} s"
+    standing = f"a standing topology {standing_mbps:,.1f}"
+    chosen = Sharing.SLOTTED if slotted else Sharing.BY_DEMAND
+    return SharingChoice(chosen, f"{wanted}, {slots}, and {standing}")
+
+
+def _standing_mbps(policy: Policy, decision: Decision, report: PlanReport) -> float:
+    """Mean that is carried until the horizon if the decision is carried out."""
+    verdict = report.verdict
+    if decision.action is Action.CHANGE:
+        return report.served_mbps - verdict.cost_mbit / policy.gain_horizon_s
+    return report.served_mbps - verdict.gain_mbps
 
 
 def keep(

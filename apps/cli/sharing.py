@@ -22,9 +22,13 @@ def sharing(policy: str | None, url: str, as_json: bool) -> None:
     by-demand: pairs where circuits gain most, all of their traffic. undifferentiated: all pairs in
     turn, all of their traffic. differentiated: pairs with elephants in turn, only those. on-demand:
     a pair with an elephant, until that ends, only elephants. slotted: by a schedule that is
-    computed ahead and repeats, all of their traffic; `hydra schedule` shows it. It holds until the
-    next start or reload of the configuration.
+    computed ahead and repeats, all of their traffic; `hydra schedule` shows it. auto: by-demand or
+    slotted, as is expected to carry more; this command says which, and why. It holds until the next
+    start or reload of the configuration.
     """
     with ControllerClient(url) as client:
         document = client.get(_PATH) if policy is None else client.put(_PATH, {"sharing": policy})
-    print_outcome(document, document["sharing"], as_json)
+    words = document["sharing"]
+    if words == Sharing.AUTO.value:
+        words = f"{words}: {document['in_force']}, since {document['reason']}"
+    print_outcome(document, words, as_json)

@@ -173,7 +173,7 @@ class Controller:
         return _UPKEEP_S if self.rooms.loop.resuming and not self.rooms.reach.starting else None
 
     def _epoch_s(self) -> float | None:
-        now = self.rooms.policy.now
+        now = self.rooms.policy.in_force
         return now.epoch_s if now.mode is Mode.PERIODIC and not now.slotted else None
 
     def _audit_while_waiting(self) -> None:

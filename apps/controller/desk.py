@@ -39,7 +39,7 @@ from hydra.faults.conditions import Condition
 from hydra.faults.quarantine import Quarantined
 from hydra.history import Happening, HappeningKind
 from hydra.model import Fabric, NetworkState, PortId, RackId
-from hydra.policy import CurrentPolicy, Policy, Sharing
+from hydra.policy import CurrentPolicy, Policy, Sharing, SharingChoice
 from hydra.reservations.bundle import Bundle
 from hydra.reservations.modification import Modification
 from hydra.reservations.quotas import Usage
@@ -166,6 +166,9 @@ class PlanningDesk:
     def decisions(self) -> Sequence[Decision]:
         return self.ledger.log.decisions()
 
+    def sharing(self) -> SharingChoice:
+        return self.current_policy.sharing
+
     def schedule(self) -> Schedule:
         return self.slots.schedule()
 
@@ -258,7 +261,7 @@ class Desk(ReservationDesk, PlanningDesk, OperationsDesk):
         seen = self.demand()
         evidence = Evidence(
             self.fabric,
-            self.policy,
+            self.current_policy.in_force,
             self.state(),
             seen.rate_mbps,
             seen.estimated_mbps,

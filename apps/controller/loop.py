@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -26,7 +27,7 @@ from apps.demand.poller import StatsPoller
 from apps.demand.tor_counters import TorCounters
 from apps.planning.engine import PlannedChange
 from apps.planning.planner import Planner
-from apps.planning.rounds import Rounds, Standing
+from apps.planning.rounds import Round, Rounds, Standing
 from apps.process.metrics import Metrics
 from hydra.decisions.decision import Action, Decision, seen_demand
 from hydra.demand.prediction import Forecast
@@ -135,6 +136,7 @@ class Loop:
     _patient_until_s: float = field(default=0.0, init=False)
 
     def __post_init__(self, ledger: Ledger) -> None:
+        self._shares_by_slots: Callable[[Round], bool] = lambda _done: False
         self._network = ledger.network
         self._log = ledger.log
         self._bookings = ledger.bookings
@@ -142,6 +144,10 @@ class Loop:
         self._substrate = substrate_of(self._fabric)
         self._forecast = Forecast(self._policy)
         self._rounds = Rounds(self._fabric, self._policy)
+
+    def let_choose(self, shares_by_slots: Callable[[Round], bool]) -> None:
+        """``shares_by_slots`` is True if slots take the place of the round's decision."""
+        self._shares_by_slots = shares_by_slots
 
     def take_over(self, unfinished: Sequence[Unfinished]) -> None:
         """Changes to :meth:`resume`, from the journal."""
@@ -295,10 +301,12 @@ class Loop:
         return found
 
     def _standing(self) -> Standing:
+        """The network now; circuits of slots may all go, whatever their age."""
+        slotted = self._policy.in_force.slotted
         return Standing(
             self._network.state,
             self._mover.outage_s,
-            self._network.age_s,
+            (lambda _circuit: math.inf) if slotted else self._network.age_s,
             self._bookings.pins(),
             self._reach.blocked_ports(),
         )
@@ -318,25 +326,34 @@ class Loop:
                 self._reach.blocked_ports(),
                 self._policy.now.slots,
                 night_s,
+                self._policy.now.gain_horizon_s,
             )
         largest = seen_demand(seen.rate_mbps, seen.planned_mbps, seen.counted_on_mbps)
         return WeekDraft(week, largest)
 
     # -- decide and reconfigure -------------------------------------------------------------------
 
-    def periodic(self) -> None:
-        """A round of monitor, plan, and reconfigure if it pays; none between a change's stages."""
-        if self._staging.under_way or self._cut_off:
-            return
-        seen = self.demand()
-        done = self._rounds.periodic(
+    def round(self) -> Round:
+        """A round of monitor and plan, which changes nothing."""
+        return self._rounds.periodic(
             self._standing(),
-            seen,
+            self.demand(),
             lambda request: self.plan(request, urgent=True),
             _PERIODIC,
             time.time(),
         )
-        if done.request is None:
+
+    def periodic(self) -> None:
+        """A round of monitor, plan, and reconfigure if it pays; none between a change's stages."""
+        if self._staging.under_way or self._cut_off:
+            return
+        done = self.round()
+        if not self._shares_by_slots(done):  # else slots begin when the conductor looks at them
+            self.act(done)
+
+    def act(self, done: Round) -> None:
+        """Record the decision of a round, and carry it out; not between a change's stages."""
+        if self._staging.under_way or self._cut_off or done.request is None:
             return
         if done.report is None or done.decision.action is not Action.CHANGE:
             self._log.decide(done.decision)

@@ -14,7 +14,7 @@ from hydra.config.checks import objection_to
 from hydra.config.reload import Reload, amended, reload
 from hydra.errors import PlanError
 from hydra.model import DatapathId
-from hydra.policy import CurrentPolicy, Policy, Sharing
+from hydra.policy import UNWEIGHED, CurrentPolicy, Policy, Sharing
 from hydra.reconfiguration.switches import Switches
 
 LOG = logging.getLogger("hydra.controller")
@@ -106,6 +106,7 @@ class PolicyDesk:
         if policy.sharing is not before.sharing:
             LOG.info("circuits are shared %s, were %s", policy.sharing.value, before.sharing.value)
             self._tell(f"circuits are shared {policy.sharing.value}, were {before.sharing.value}")
+            self._policy.choice = UNWEIGHED
             self.classify()
 
     def classify(self, datapaths: Iterable[DatapathId] | None = None) -> None:

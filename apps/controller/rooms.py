@@ -10,6 +10,7 @@ from functools import partial
 
 from apps.controller.announcer import Announcer
 from apps.controller.auditor import Auditor
+from apps.controller.choosing import slots_of
 from apps.controller.classifier import Classifier
 from apps.controller.conductor import Conductor
 from apps.controller.desk import Desk
@@ -31,7 +32,6 @@ from apps.controller.reach import Reach
 from apps.controller.record.ledger import Ledger
 from apps.controller.rejoining import Rejoining
 from apps.controller.runner import Runner
-from apps.controller.slots import Slots
 from apps.controller.spiller import Spiller
 from apps.controller.stages.beside import StagesBeside
 from apps.controller.stages.staging import Staging
@@ -285,7 +285,8 @@ class Rooms:
             loop.port_rates_mbps,
             lambda: ledger.network.state.topology.circuits,
         )
-        self.slots = Slots(fabric, policy, mover, ledger, loop.draft_week)
+        told = partial(ledger.log.note, HappeningKind.POLICY)
+        self.slots = slots_of(fabric, policy, mover, ledger, loop, told)
         for come_in in (self.withdrawals.beside, self.placement.beside, loop.beside):
             self.conductor.beside(come_in)  # the most urgent first
 

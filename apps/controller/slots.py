@@ -23,7 +23,7 @@ from hydra.decisions.decision import SeenDemand
 from hydra.errors import HydraError, PlanError
 from hydra.events import EventKind
 from hydra.model import Fabric
-from hydra.policy import CurrentPolicy
+from hydra.policy import CurrentPolicy, Sharing
 from hydra.reconfiguration.executor import Execution
 from hydra.sharing.slots import DUPLEX_ALONE, DutyCycle, Night, Schedule, Week, too_short
 from hydra.worth import decide_week, no_plan
@@ -110,7 +110,7 @@ class Slots:
 
     def _follow(self) -> None:
         """Begin or end slots, as the policy says; the circuits of the last slot stay."""
-        wanted = self._policy.now.slotted
+        wanted = self._policy.in_force.slotted
         if wanted == self._active:
             return
         self._active = wanted
@@ -118,6 +118,7 @@ class Slots:
         self._forget()
         with self._lock:
             self._duty.forget()
+            self._nights_s.clear()
 
     def patience_s(self, most_s: float) -> float:
         """Seconds until the next slot is due, at most ``most_s``."""
@@ -164,7 +165,7 @@ class Slots:
         ahead = self._ahead
         known = self._looked_ahead and (ahead is None or self._keeps_reserved(ahead.week))
         try:
-            draft = ahead if known else self._draft()
+            draft = ahead if known else self.draft()
         except PlanError as error:
             LOG.error("no week: %s", error)
             standing = self._network.state.topology.circuits
@@ -174,6 +175,8 @@ class Slots:
                 self._nights_s.clear()
             self._wait(self._policy.now.slots.week_s)
             return
+        if not self._policy.in_force.slotted:
+            return  # a standing topology was chosen
         if draft is None and week is None:
             self._wait(_LOOK_S)
         elif week is not None and self._goes_on(week, draft):
@@ -184,7 +187,13 @@ class Slots:
     def _goes_on(self, week: Week, draft: WeekDraft | None) -> bool:
         return draft is None or draft.week.much_like(week, self._policy.now.slots.slot_s)
 
-    def _draft(self) -> WeekDraft | None:
+    def draft(self) -> WeekDraft | None:
+        """A week for the demand of now; None if there is no demand.
+
+        Raises PlanError, also if slots leave no day.
+        """
+        if self._fabric.one_way:
+            raise PlanError(DUPLEX_ALONE)
         night_s = self._expected_night_s
         self._check(night_s)
         return self._plan(night_s)
@@ -194,6 +203,8 @@ class Slots:
         """Median length of the last nights, so that a long one makes the next no longer."""
         if len(self._nights_s) >= _FEW:
             return median(self._nights_s)
+        if self._policy.now.sharing is Sharing.AUTO:
+            return self._mover.outage_s
         return min(self._mover.outage_s, FIRST_OUTAGE_S)
 
     def _adopt(self, draft: WeekDraft) -> None:
@@ -244,7 +255,7 @@ class Slots:
     def _look_ahead(self) -> None:
         """Plan the next week in time, by the day."""
         try:
-            draft = self._draft()
+            draft = self.draft()
         except PlanError as error:
             LOG.debug("no week yet: %s", error)  # it is tried again when it is needed
             return

@@ -281,7 +281,7 @@ class DemandEstimator:
 
         By slots, whoever is held back in one of them is so in the week.
         """
-        policy = self._policy.now
+        policy = self._policy.in_force
         return self._settled_s + (policy.slots.week_s if policy.slotted else 0.0)
 
     def _ways_of(self, topology: Topology, now_s: float) -> _Ways:

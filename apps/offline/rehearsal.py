@@ -13,17 +13,17 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from apps.planning.engine import SCHEDULER, PlannedChange, Planning
-from apps.planning.rounds import Rounds, Standing
+from apps.planning.rounds import Round, Rounds, Standing
 from hydra.decisions.decision import Action, Decision, SeenDemand, seen_demand
 from hydra.demand.elephants import ElephantWatch
 from hydra.demand.prediction import Forecast
 from hydra.errors import PlanError
-from hydra.model import Circuit, DemandMatrix, Fabric, NetworkState, PortId, Topology
-from hydra.policy import CurrentPolicy, DemandBasis, Mode, Policy
+from hydra.model import Circuit, DemandMatrix, Fabric, NetworkState, PortId
+from hydra.policy import CurrentPolicy, DemandBasis, Mode, Policy, Sharing, SharingChoice
 from hydra.reservations.reservation import Pin
 from hydra.service import DemandReport, DemandSource, PlanRequest
-from hydra.sharing.slots import Week
-from hydra.worth import decide_week, keep, no_plan
+from hydra.sharing.slots import Week, too_short
+from hydra.worth import choose_sharing, decide_week, keep, no_plan
 from topology.estimator import surety
 
 TRIGGER: Final = "rehearsal"
@@ -43,6 +43,7 @@ class Rehearsal:
     planning: Planning = field(init=False)
     week: Week | None = field(init=False, default=None)
     """Schedule that is carried out if circuits are shared by slots."""
+    _current: CurrentPolicy = field(init=False)
     _elephants: ElephantWatch = field(init=False)
     _rounds: Rounds = field(init=False)
     _forecast: Forecast = field(init=False)
@@ -55,13 +56,18 @@ class Rehearsal:
         self.policy = replace(self.policy, mode=Mode.PERIODIC)
         self.planning = Planning(self.fabric, self.policy)
         self._elephants = self.planning.elephant_watch()
-        policy = CurrentPolicy(self.policy)
+        policy = self._current = CurrentPolicy(self.policy)
         self._rounds, self._forecast = Rounds(self.fabric, policy), Forecast(policy)
 
     @property
     def period_s(self) -> float:
         """Time between rounds."""
         return self.policy.slots.week_s if self.policy.slotted else self.policy.epoch_s
+
+    @property
+    def choice(self) -> SharingChoice:
+        """The last choice of ``sharing: auto``."""
+        return self._current.choice
 
     @property
     def prediction_error(self) -> float | None:
@@ -112,10 +118,11 @@ class Rehearsal:
         if self.policy.slotted:
             largest = seen_demand(self._rates_mbps, demand, seen.counted_on_mbps)
             return self._slotted(now_s, demand, largest)
+        slots_on = self.week is not None
         standing = Standing(
             self.state,
             self.outage_s,
-            lambda circuit: now_s - self._born_s.get(circuit, -math.inf),
+            lambda circuit: math.inf if slots_on else now_s - self._born_s.get(circuit, -math.inf),
         )
         done = self._rounds.periodic(
             standing,
@@ -127,6 +134,11 @@ class Rehearsal:
             TRIGGER,
             now_s,
         )  # fmt: skip
+        if self.policy.sharing is Sharing.AUTO:
+            largest = seen_demand(self._rates_mbps, demand, seen.counted_on_mbps)
+            slotted = self._choose(done, demand, largest, now_s)
+            if slotted is not None:
+                return slotted
         if done.report is not None and done.decision.action is Action.CHANGE:
             plan = done.report.plan
             self.state = plan.target
@@ -151,22 +163,31 @@ class Rehearsal:
 
     def served_mbps(self, judge_by: Planning, wanted: DemandMatrix) -> float:
         """Mbps served until the next round; of a week the mean, nights included."""
-
-        def served(topology: Topology) -> float:
-            return float(judge_by.served(topology, wanted).sum())
-
         week = self.week
         if week is None or len(week.slots) < 2:
-            return served(self.state.topology)
-        topologies = [slot.state.topology for slot in week.slots]
-        served_mbit = 0.0
-        for slot, before in zip(week.slots, (topologies[-1], *topologies), strict=False):
-            by_day = slot.state.topology
-            both = tuple(path for path in by_day.paths if path in before.paths)
-            by_night = Topology(by_day.circuits & before.circuits, both)
-            served_mbit += week.night_s * served(by_night)
-            served_mbit += (slot.length_s - week.night_s) * served(by_day)
-        return served_mbit / week.period_s
+            return float(judge_by.served(self.state.topology, wanted).sum())
+        return float(judge_by.delivered(week.slots, week.night_s, wanted).sum())
+
+    def _choose(
+        self,
+        done: Round,
+        demand: DemandMatrix,
+        largest: tuple[SeenDemand, ...],
+        now_s: float,
+    ) -> Decision | None:
+        """Choose between the round's standing topology and a week; None: the topology."""
+        week, why = None, "nobody wants a circuit"
+        if demand.any():
+            try:
+                week = self._plan_week(demand)
+            except PlanError as error:
+                why = str(error)
+        policy, before = self._current.now, self._current.choice
+        self._current.choice = choose_sharing(policy, before, done.decision, done.report, week, why)
+        if self._current.choice.sharing is Sharing.SLOTTED and week is not None:
+            return self._follow(week, largest, now_s)
+        self.week = None
+        return None
 
     def _slotted(
         self, now_s: float, demand: DemandMatrix, largest: tuple[SeenDemand, ...]
@@ -175,15 +196,26 @@ class Rehearsal:
         standing = self.state.topology.circuits
         if not demand.any():
             return keep("nobody wants a circuit", standing, largest, TRIGGER, now_s)
-        slots = self.policy.slots
         try:
-            week = self.planning.week(
-                self.state, PlanRequest(), demand, (), (), slots, self.outage_s,
-                expired=self._deadline(),
-            )  # fmt: skip
+            week = self._plan_week(demand)
         except PlanError as error:
             return no_plan(str(error), standing, largest, TRIGGER, now_s, float(demand.sum()))
-        if self.week is not None and week.much_like(self.week, slots.slot_s):
+        return self._follow(week, largest, now_s)
+
+    def _plan_week(self, demand: DemandMatrix) -> Week:
+        """Raises PlanError, also where slots leave no day."""
+        problem = too_short(self.fabric, self.policy, self.outage_s)
+        if problem is not None:
+            raise PlanError(problem)
+        return self.planning.week(
+            self.state, PlanRequest(), demand, (), (), self.policy.slots, self.outage_s,
+            self.policy.gain_horizon_s, expired=self._deadline(),
+        )  # fmt: skip
+
+    def _follow(self, week: Week, largest: tuple[SeenDemand, ...], now_s: float) -> Decision:
+        """The decision to go on with this week, or with the one that is on if it is much alike."""
+        standing = self.state.topology.circuits
+        if self.week is not None and week.much_like(self.week, self.policy.slots.slot_s):
             return keep("the week goes on", standing, largest, TRIGGER, now_s, week.demand_mbps)
         self.week, self.state = week, week.slots[0].state
         return decide_week(week, SCHEDULER, standing, largest, TRIGGER, now_s)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hydra.demand.elephants import ElephantWatch
 from hydra.errors import PlanError
@@ -125,11 +127,7 @@ class Planning:
         served = served_mbps(self._arrays, topology, demand, electrical, electrical)
         if not mice_apart:
             return served
-        joined = np.zeros(served.shape, dtype=bool)
-        for path in topology.paths:
-            for direction in path.directions:
-                joined[direction] = True
-        on_circuits = np.where(joined, served, 0.0)
+        on_circuits = np.where(_joined(served.shape, topology), served, 0.0)
         left = np.maximum(0.0, demand - on_circuits)
         by_packets = served_mbps(self._arrays, EMPTY_TOPOLOGY, left, electrical, electrical)
         return on_circuits + by_packets
@@ -234,13 +232,15 @@ class Planning:
         blocked: Collection[PortId],
         slots: SlotPolicy,
         night_s: float,
+        horizon_s: float = math.inf,
         *,
         expired: Callable[[], bool] = _never,
     ) -> Week:
         """A schedule by which pairs with a demand share circuits, with the plan of every change.
 
-        Reserved paths stand in all of its slots. Each plan is checked as :meth:`diff` says. Raises
-        PlanError, also if a week can't hold a night.
+        Reserved paths stand in all of its slots. Each plan is checked as :meth:`diff` says. What
+        the week delivers is the mean until ``horizon_s``. Raises PlanError, also if a week can't
+        hold a night.
         """
         if self._fabric.one_way:
             raise PlanError(DUPLEX_ALONE)
@@ -256,17 +256,57 @@ class Planning:
         before = carried_mbps(self._arrays, demand, current.topology, standing)
         nights_s = night_s if len(states) > 1 else 0.0
         changes = zip(states, (*states[1:], states[0]), strict=True)
+        planned = tuple(
+            WeekSlot(state, nights_s + slot.duration_s)
+            for state, slot in zip(states, result.slots, strict=True)
+        )
+        delivered = self.delivered(planned, night_s, demand, horizon_s)
         return Week(
-            slots=tuple(
-                WeekSlot(state, nights_s + slot.duration_s)
-                for state, slot in zip(states, result.slots, strict=True)
-            ),
+            slots=planned,
             changes=tuple(self.diff(old, new) for old, new in changes),
             night_s=night_s,
             served_mbps=result.served_share * float(demand.sum()),
             served_before_mbps=float(np.minimum(demand, before).sum()),
             demand_mbps=float(demand.sum()),
+            delivered_mbps=float(delivered.sum()),
         )
+
+    def delivered(
+        self,
+        slots: Sequence[WeekSlot],
+        night_s: float,
+        demand: DemandMatrix,
+        horizon_s: float = math.inf,
+    ) -> DemandMatrix:
+        """Mbps, shape (N, N): mean that slots and the electrical network carry until the horizon.
+
+        A pair that has light for a part of the time catches up by day what it could not send
+        otherwise, as fast as circuits and its servers' links are. If a week is longer than the
+        horizon, its first slots alone count.
+        """
+        topologies = [slot.state.topology for slot in slots]
+        parts: list[tuple[float, Topology]] = []
+        for slot, before in zip(slots, (topologies[-1], *topologies), strict=False):
+            by_day = slot.state.topology
+            both = tuple(path for path in by_day.paths if path in before.paths)
+            by_night = Topology(by_day.circuits & before.circuits, both)
+            dark_s = night_s if len(slots) > 1 else 0.0
+            parts += [(dark_s, by_night), (slot.length_s - dark_s, by_day)]
+        parts = _until(parts, horizon_s)
+        period_s = sum(lasts_s for lasts_s, _ in parts)
+        light_s = sum(
+            (lasts_s * _joined(demand.shape, topology) for lasts_s, topology in parts),
+            np.zeros_like(demand),
+        )
+        fastest = np.minimum(self._rack_mbps[:, None], self._rack_mbps)
+        hurried = np.divide(demand * period_s, light_s, out=demand.copy(), where=light_s > 0)
+        hurried = np.maximum(demand, np.minimum(hurried, fastest))
+        carried_mbit = np.zeros_like(demand)
+        for lasts_s, topology in parts:
+            wanted = np.where(_joined(demand.shape, topology), hurried, demand)
+            carried_mbit += lasts_s * self.served(topology, wanted)
+        delivered: DemandMatrix = np.minimum(demand, carried_mbit / period_s)
+        return delivered
 
     def _budget(
         self,
@@ -564,3 +604,24 @@ def _ends(reserved: Reserved) -> frozenset[PortId]:
     return frozenset(
         end for path, _ in reserved.pinned for circuit in path.circuits for end in circuit.ends
     )
+
+
+def _until(
+    parts: Sequence[tuple[float, Topology]], horizon_s: float
+) -> list[tuple[float, Topology]]:
+    """The first parts, cut where the horizon is."""
+    first = []
+    for lasts_s, topology in parts:
+        if horizon_s > 0:
+            first.append((min(lasts_s, horizon_s), topology))
+        horizon_s -= lasts_s
+    return first
+
+
+def _joined(shape: tuple[int, ...], topology: Topology) -> NDArray[np.bool_]:
+    """True for each direction of each path."""
+    joined = np.zeros(shape, dtype=bool)
+    for path in topology.paths:
+        for direction in path.directions:
+            joined[direction] = True
+    return joined

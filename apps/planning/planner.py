@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import math
 import os
 import pickle
 import queue
@@ -225,12 +226,14 @@ class Planner:
         blocked: Collection[PortId],
         slots: SlotPolicy,
         night_s: float,
+        horizon_s: float = math.inf,
     ) -> Week:
         """Week, as :meth:`apps.planning.engine.Planning.week`, before requests that are not urgent.
 
         Raises PlanError.
         """
-        arguments = (current, request, demand, tuple(pins), frozenset(blocked), slots, night_s)
+        fixed = tuple(pins), frozenset(blocked)
+        arguments = (current, request, demand, *fixed, slots, night_s, horizon_s)
         return self._ask(Week, "week", arguments, urgent=True)
 
     def for_pins(

@@ -69,7 +69,7 @@ class Rounds:
         unix_s: float,
     ) -> Round:
         """A round of the periodic mode; :meth:`begun` once its decision is carried out."""
-        sharing = self._policy.now.sharing
+        sharing = self._policy.in_force.sharing
         largest = seen_demand(seen.rate_mbps, seen.planned_mbps, seen.counted_on_mbps)
         circuits = standing.state.topology.circuits
         request = self._requests.request(sharing, seen)
@@ -93,7 +93,7 @@ class Rounds:
 
     def begun(self, state: NetworkState) -> None:
         """Note that a round is over: the circuits of ``state`` stand until the next."""
-        self._requests.begun(self._policy.now.sharing, state)
+        self._requests.begun(self._policy.in_force.sharing, state)
 
     def plan(
         self, standing: Standing, request: PlanRequest, demand: DemandMatrix, propose: Propose

@@ -228,7 +228,7 @@ class Forecast:
 
     def see(self, wanted_mbps: DemandMatrix, now_s: float) -> None:
         """Take in the demand of now, Mbps of shape (N, N); times rise."""
-        horizon_s = self._policy.now.foretold_s
+        horizon_s = self._policy.in_force.foretold_s
         chosen = self._policy.now.prediction, horizon_s, self._policy.now.season_s
         if chosen != self._chosen:
             self._chosen, self._errors = chosen, ErrorWatch()

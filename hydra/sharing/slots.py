@@ -94,6 +94,8 @@ class Week:
     served_before_mbps: float
     """Expected demand that the circuits standing at the time of planning would carry."""
     demand_mbps: float
+    delivered_mbps: float
+    """Expected average that circuits and the electrical network carry together, nights included."""
 
     def change_to(self, index: int, current: NetworkState) -> Plan:
         """The plan, computed ahead, that leads to slot ``index`` from the slot before it."""
@@ -108,6 +110,7 @@ class Week:
             served_mbps=other.served_mbps,
             served_before_mbps=other.served_before_mbps,
             demand_mbps=other.demand_mbps,
+            delivered_mbps=other.delivered_mbps,
         )
 
     @property

@@ -23,16 +23,27 @@ class SharingBody(Body):
 
 class SharingState(Document):
     sharing: Sharing
+    in_force: Sharing
+    """The same, or what `auto` has chosen."""
+    reason: str
+    """Why this way of sharing is in force, in a sentence."""
 
 
 @routes.on("GET")
 def get_sharing(service: Service) -> SharingState:
     """Who gets circuits in periodic mode, and which traffic takes them."""
-    return SharingState(sharing=service.policy.sharing)
+    return _state(service)
 
 
 @routes.on("PUT", "", *BODY_PROBLEMS, NO_PLAN, DEVICE_UNAVAILABLE)
 def set_sharing(body: SharingBody, service: Service) -> SharingState:
     """Until the next start or reload; answers once the vswitches know which traffic is meant."""
     service.share(body.sharing)
-    return SharingState(sharing=body.sharing)
+    return _state(service)
+
+
+def _state(service: Service) -> SharingState:
+    choice = service.sharing()
+    return SharingState(
+        sharing=service.policy.sharing, in_force=choice.sharing, reason=choice.reason
+    )

@@ -11,7 +11,7 @@ from tests.unit.core.fabrics import path_of, state_of
 
 def week_of(fabric):
     states = [state_of(fabric, NetworkState(), path_of(fabric, 0, other)) for other in (1, 2)]
-    return Week(tuple(WeekSlot(state, 2.5) for state in states), (), 0.125, 80.0, 0.0, 120.0)
+    return Week(tuple(WeekSlot(state, 2.5) for state in states), (), 0.125, 80.0, 0.0, 120.0, 100.0)
 
 
 def test_there_is_no_schedule(call):

@@ -13,7 +13,11 @@ def test_it_shows_and_sets(call, service):
     assert call("sharing").stdout == "by-demand\n"
     assert call("sharing", "on-demand").stdout == "on-demand\n"
     assert service.shared is Sharing.ON_DEMAND
-    assert json.loads(call("sharing", "--json").stdout) == {"sharing": "on-demand"}
+    assert json.loads(call("sharing", "--json").stdout) == {
+        "sharing": "on-demand",
+        "in_force": "on-demand",
+        "reason": "policy.sharing says so",
+    }
 
 
 @pytest.mark.parametrize("body", [{}, {"sharing": "fairly"}, {"sharing": 3}, {"sharing": None}])

@@ -35,7 +35,7 @@ from hydra.model import (
     Topology,
     VlanId,
 )
-from hydra.policy import CurrentPolicy, DemandBasis, Policy, Sharing
+from hydra.policy import CurrentPolicy, DemandBasis, Policy, Sharing, SharingChoice
 from hydra.reconfiguration.drift import Drift, DriftKind
 from hydra.reconfiguration.plan import Plan
 from hydra.reconfiguration.stages import Stage
@@ -168,6 +168,9 @@ class FakeService:
     def share(self, sharing: Sharing) -> None:
         self._may_fail()
         self.shared = sharing
+
+    def sharing(self) -> SharingChoice:
+        return CurrentPolicy(self.policy).sharing
 
     def schedule(self) -> Schedule:
         return Schedule(Night.of(self.fabric, self.policy, 0.125), self.week, None, 1, 1e9, 0.8)

@@ -17,7 +17,7 @@ def week_of(*lengths_s, night_s=0.1):
     """r1 with r2 and with r3 in turn."""
     states = [state_of(FABRIC, NetworkState(), path_of(FABRIC, 0, 1 + i % 2)) for i in range(2)]
     slots = tuple(WeekSlot(states[i % 2], length_s) for i, length_s in enumerate(lengths_s))
-    return Week(slots, (), night_s, 80.0, 10.0, 100.0)
+    return Week(slots, (), night_s, 80.0, 10.0, 100.0, 90.0)
 
 
 def test_a_night_is_mirrors_and_drain_and_what_was_measured_beyond():

@@ -1,0 +1,91 @@
+"""``sharing: auto``: a standing topology or slots, as is expected to carry more.
+
+While a topology stands, every periodic round is weighed against a week of slots. While slots are
+on, each new week is weighed against a standing topology, in the day of the last slot of a week.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from apps.controller.loop import Loop
+from apps.controller.mover import Mover
+from apps.controller.record.ledger import Ledger
+from apps.controller.slots import Slots, WeekDraft
+from apps.planning.rounds import Round
+from hydra.errors import PlanError
+from hydra.model import Fabric
+from hydra.policy import CurrentPolicy, Sharing
+from hydra.worth import choose_sharing
+
+LOG = logging.getLogger("hydra.slots")
+
+
+_NOBODY: Final = "nobody wants a circuit"
+
+
+def slots_of(
+    fabric: Fabric,
+    policy: CurrentPolicy,
+    mover: Mover,
+    ledger: Ledger,
+    loop: Loop,
+    tell: Callable[[str], None],
+) -> Slots:
+    """The slots of a controller, joined with its loop by the choice between the two."""
+    choosing = Choosing(policy, loop, tell)
+    slots = Slots(fabric, policy, mover, ledger, choosing.draft_week)
+    loop.let_choose(lambda done: choosing.shares_by_slots(done, slots))
+    return slots
+
+
+@dataclass(eq=False, repr=False)
+class Choosing:
+    """Methods are for the conductor's thread."""
+
+    _policy: CurrentPolicy
+    _loop: Loop
+    _tell: Callable[[str], None]
+
+    def shares_by_slots(self, done: Round, slots: Slots) -> bool:
+        """Weigh slots against the round's decision, if the policy leaves the choice open."""
+        if self._policy.now.sharing is not Sharing.AUTO:
+            return False
+        try:
+            draft, why = slots.draft(), _NOBODY
+        except PlanError as error:
+            draft, why = None, str(error)
+        self._weigh(done, draft, why)
+        return self._policy.choice.sharing is Sharing.SLOTTED
+
+    def draft_week(self, night_s: float) -> WeekDraft | None:
+        """The next week for slots that are on; None if there is no demand, or slots are to end.
+
+        Raises PlanError.
+        """
+        chosen_slots = self._policy.in_force.slotted
+        if self._policy.now.sharing is not Sharing.AUTO or not chosen_slots:
+            return self._loop.draft_week(night_s)
+        try:
+            draft, why = self._loop.draft_week(night_s), _NOBODY
+        except PlanError as error:
+            draft, why = None, str(error)
+        done = self._loop.round()
+        self._weigh(done, draft, why)
+        if self._policy.choice.sharing is Sharing.SLOTTED:
+            return draft
+        self._loop.act(done)
+        return None
+
+    def _weigh(self, done: Round, draft: WeekDraft | None, why: str) -> None:
+        before = self._policy.choice
+        week = None if draft is None else draft.week
+        choice = choose_sharing(self._policy.now, before, done.decision, done.report, week, why)
+        self._policy.choice = choice
+        if choice.sharing is not before.sharing:
+            words = f"circuits are shared {choice.sharing.value}: {choice.reason}"
+            LOG.info("%s", words)
+            self._tell(words)
