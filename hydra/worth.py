@@ -5,12 +5,14 @@ The decision follows from it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
 import numpy as np
 
 from hydra.decisions.decision import Action, Decision, Proposal, SeenDemand, Verdict
+from hydra.errors import PlanError
 from hydra.model import Circuit, Fabric
 from hydra.policy import Policy, Sharing, SharingChoice
 from hydra.service import DemandReport, PlanReport
@@ -128,25 +130,35 @@ def choose_sharing(
     before: SharingChoice,
     decision: Decision,
     report: PlanReport | None,
-    week: Week | None,
-    no_week: str = "nobody wants a circuit",
+    draft: Callable[[], Week | None],
 ) -> SharingChoice:
     """The way of sharing that carries more until ``policy.gain_horizon_s``.
 
-    ``decision`` and ``report`` are of a round that looks for a standing topology, made for the same
-    demand as ``week``. Both networks count on both sides, and so does what is lost while circuits
-    move: the cost of the change to the standing topology, and all nights of the week. The way that
-    is in force stays if the other carries less than ``policy.minimum_gain_mbps`` more.
+    ``decision`` and ``report`` are of a round that looks for a standing topology. ``draft`` plans a
+    week for the same demand, or says None if there is no demand; it may raise PlanError. It is
+    called unless a standing topology carries all but ``policy.minimum_gain_mbps``.
 
-    ``no_week`` is the reason why there is no week.
+    Both networks count on both sides, and so does what is lost while circuits move: the cost of the
+    change to the standing topology, and all nights of the week. The way that is in force stays if
+    the other carries less than ``policy.minimum_gain_mbps`` more.
     """
     if report is None:
-        return before if week is not None else SharingChoice(Sharing.BY_DEMAND, no_week)
-    if week is None:
-        return SharingChoice(Sharing.BY_DEMAND, f"slots are out of the question: {no_week}")
+        return SharingChoice(
+            Sharing.BY_DEMAND, f"no plan to weigh slots against: {decision.reason}"
+        )
     standing_mbps = _standing_mbps(policy, decision, report)
-    if len(week.slots) < 2:
-        return SharingChoice(Sharing.BY_DEMAND, "no two pairs need a circuit in turn")
+    standing = (
+        f"a standing topology would carry {standing_mbps:,.1f} of {report.demand_mbps:,.1f} Mb/s "
+        f"wanted in the next {policy.gain_horizon_s:g} s"
+    )
+    if standing_mbps > report.demand_mbps - policy.minimum_gain_mbps:
+        return SharingChoice(Sharing.BY_DEMAND, standing)
+    try:
+        week = draft()
+    except PlanError as error:
+        return SharingChoice(Sharing.BY_DEMAND, f"{standing}, and slots can't be: {error}")
+    if week is None or len(week.slots) < 2:
+        return SharingChoice(Sharing.BY_DEMAND, f"{standing}, and no slots would carry more")
     gain_mbps = week.delivered_mbps - standing_mbps
     if before.sharing is Sharing.SLOTTED:
         slotted = gain_mbps > -policy.minimum_gain_mbps
@@ -154,12 +166,10 @@ def choose_sharing(
         slotted = gain_mbps >= policy.minimum_gain_mbps
     slots = (
         f"{len(week.slots)} slots in {week.period_s:g} s, with nights of "
-        f"{week.night_s * 1000:.0f} ms, would carry {week.delivered_mbps:,.1f}"
+        f"{week.night_s * 1000:.0f} ms, {week.delivered_mbps:,.1f}"
     )
-    wanted = f"of {week.demand_mbps:,.1f} Mb/s wanted in the next {policy.gain_horizon_s:g} s"
-    standing = f"a standing topology {standing_mbps:,.1f}"
     chosen = Sharing.SLOTTED if slotted else Sharing.BY_DEMAND
-    return SharingChoice(chosen, f"{wanted}, {slots}, and {standing}")
+    return SharingChoice(chosen, f"{standing}, and {slots}")
 
 
 def _standing_mbps(policy: Policy, decision: Decision, report: PlanReport) -> float:

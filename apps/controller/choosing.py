@@ -9,22 +9,18 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
 
 from apps.controller.loop import Loop
 from apps.controller.mover import Mover
 from apps.controller.record.ledger import Ledger
 from apps.controller.slots import Slots, WeekDraft
 from apps.planning.rounds import Round
-from hydra.errors import PlanError
 from hydra.model import Fabric
 from hydra.policy import CurrentPolicy, Sharing
+from hydra.sharing.slots import Week
 from hydra.worth import choose_sharing
 
 LOG = logging.getLogger("hydra.slots")
-
-
-_NOBODY: Final = "nobody wants a circuit"
 
 
 def slots_of(
@@ -54,38 +50,37 @@ class Choosing:
         """Weigh slots against the round's decision, if the policy leaves the choice open."""
         if self._policy.now.sharing is not Sharing.AUTO:
             return False
-        try:
-            draft, why = slots.draft(), _NOBODY
-        except PlanError as error:
-            draft, why = None, str(error)
-        self._weigh(done, draft, why)
+        self._weigh(done, slots.draft)
         return self._policy.choice.sharing is Sharing.SLOTTED
 
     def draft_week(self, night_s: float) -> WeekDraft | None:
-        """The next week for slots that are on; None if there is no demand, or slots are to end.
+        """A week for slots; None if there is no demand, or if slots that are on are to end.
 
         Raises PlanError.
         """
-        chosen_slots = self._policy.in_force.slotted
-        if self._policy.now.sharing is not Sharing.AUTO or not chosen_slots:
+        policy = self._policy
+        if policy.now.sharing is not Sharing.AUTO or not policy.in_force.slotted:
             return self._loop.draft_week(night_s)
-        try:
-            draft, why = self._loop.draft_week(night_s), _NOBODY
-        except PlanError as error:
-            draft, why = None, str(error)
         done = self._loop.round()
-        self._weigh(done, draft, why)
-        if self._policy.choice.sharing is Sharing.SLOTTED:
-            return draft
-        self._loop.act(done)
-        return None
+        draft = self._weigh(done, lambda: self._loop.draft_week(night_s))
+        if policy.choice.sharing is Sharing.BY_DEMAND:
+            self._loop.act(done)
+        return draft
 
-    def _weigh(self, done: Round, draft: WeekDraft | None, why: str) -> None:
+    def _weigh(self, done: Round, draft: Callable[[], WeekDraft | None]) -> WeekDraft | None:
+        """Choose, and tell of a choice that changes; the draft if slots are chosen."""
+        drafted: WeekDraft | None = None
+
+        def week() -> Week | None:
+            nonlocal drafted
+            drafted = draft()
+            return None if drafted is None else drafted.week
+
         before = self._policy.choice
-        week = None if draft is None else draft.week
-        choice = choose_sharing(self._policy.now, before, done.decision, done.report, week, why)
+        choice = choose_sharing(self._policy.now, before, done.decision, done.report, week)
         self._policy.choice = choice
         if choice.sharing is not before.sharing:
             words = f"circuits are shared {choice.sharing.value}: {choice.reason}"
             LOG.info("%s", words)
             self._tell(words)
+        return drafted if choice.sharing is Sharing.SLOTTED else None

@@ -176,14 +176,15 @@ class Rehearsal:
         now_s: float,
     ) -> Decision | None:
         """Choose between the round's standing topology and a week; None: the topology."""
-        week, why = None, "nobody wants a circuit"
-        if demand.any():
-            try:
-                week = self._plan_week(demand)
-            except PlanError as error:
-                why = str(error)
+        week: Week | None = None
+
+        def draft() -> Week | None:
+            nonlocal week
+            week = self._plan_week(demand) if demand.any() else None
+            return week
+
         policy, before = self._current.now, self._current.choice
-        self._current.choice = choose_sharing(policy, before, done.decision, done.report, week, why)
+        self._current.choice = choose_sharing(policy, before, done.decision, done.report, draft)
         if self._current.choice.sharing is Sharing.SLOTTED and week is not None:
             return self._follow(week, largest, now_s)
         self.week = None

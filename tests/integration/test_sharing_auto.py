@@ -57,7 +57,7 @@ def test_slots_begin_and_end_with_the_demand_and_nothing_is_lost(demo_testbed, t
         assert all(connection.intact for connection in arrived)
         assert network.dark_frames() == 0
         told = [one["text"] for one in network.get("/v1/history")["happenings"]]
-        assert any("circuits are shared slotted: of " in words for words in told)
+        assert any("circuits are shared slotted: a standing" in words for words in told)
         assert any("circuits are shared by-demand: " in words for words in told)
 
 

@@ -2,10 +2,11 @@ import numpy as np
 import pytest
 
 from apps.offline.recording import Reading, Trace
+from apps.offline.rehearsal import Rehearsal
 from apps.offline.replay import Variant, document_of, read_variant, replay
 from apps.offline.study import plain_fabric
 from hydra.errors import PlanError, UnknownName
-from hydra.policy import Mode, Policy, SlotPolicy
+from hydra.policy import Mode, Policy, Sharing, SlotPolicy
 from tests.unit.core.fabrics import small_fabric
 
 pytestmark = pytest.mark.takes(5)
@@ -70,10 +71,45 @@ def test_ways_of_sharing_side_by_side():
     slotted = runs["slotted"]
     assert slotted.changes == 1, "a week that goes on is no change"
     assert slotted.moments[0].decision.reason.startswith("a week of 3 slots in 6 s")
-    # A circuit of 100 Mbps all the time, in one case less three nights in 6 s; 10 electrically.
     assert runs["by-demand"].served_share == pytest.approx(runs["on-demand"].served_share)
-    assert slotted.served_share < runs["by-demand"].served_share
+    # Each wants a third of 200 Mb/s. A circuit that stays carries one third; by day, pairs catch up
+    # at the circuit's 100 Mb/s, for all but three nights in 6 s. 20 Mb/s go electrically.
+    assert runs["by-demand"].served_share == pytest.approx((200 / 3 + 20) / 200, abs=0.02)
+    assert slotted.served_share == pytest.approx((0.95 * 100 + 20) / 200, abs=0.02)
     assert document_of(slotted)["policy"]["sharing"] == "slotted"
+
+
+def test_auto_is_as_good_as_the_better_of_slots_and_a_standing_topology():
+    one_plane = small_fabric(racks=4, planes=1, servers=2)
+    base = Policy(epoch_s=2.0, slots=SlotPolicy(slot_s=1.0, week_s=6.0))
+    many, few = [(0, 1), (0, 2), (0, 3)], [(0, 1), (2, 3)]
+    for pairs, better in ((many, "slotted"), (few, "by-demand")):
+        wanted = trace(pairs, lasts_s=60)
+        shares = {
+            sharing: replay(
+                one_plane, base, wanted, read_variant(f"sharing={sharing}", base), 0.1
+            ).served_share
+            for sharing in ("by-demand", "slotted", "auto")
+        }
+        assert shares["auto"] >= shares[better] - 0.01
+        assert shares[better] == pytest.approx(max(shares.values()), abs=0.01)
+
+
+def test_auto_begins_and_ends_slots_as_the_demand_changes():
+    one_plane = small_fabric(racks=4, planes=1, servers=2)
+    policy = Policy(sharing=Sharing.AUTO, epoch_s=2.0, slots=SlotPolicy(slot_s=1.0, week_s=6.0))
+    loop = Rehearsal(one_plane, policy, 0.1)
+    chosen = []
+    for step, pairs in enumerate([[(0, 1)]] * 2 + [[(0, 1), (0, 2), (0, 3)]] * 2 + [[(0, 1)]] * 2):
+        demand = np.zeros((4, 4))
+        for pair in pairs:
+            demand[pair] = 60.0
+        loop.see(2.0 * step, demand, demand)
+        loop.step(2.0 * step)
+        chosen.append(loop.choice.sharing)
+        assert (loop.week is not None) == (chosen[-1] is Sharing.SLOTTED)
+    both = [Sharing.BY_DEMAND] * 2, [Sharing.SLOTTED] * 2
+    assert chosen == [*both[0], *both[1], *both[0]]
 
 
 def test_slots_are_foretold_for_their_week_whatever_the_mode():
