@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import sys
 from time import process_time
 from typing import Final
 
@@ -98,4 +97,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

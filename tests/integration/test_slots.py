@@ -29,7 +29,7 @@ def test_they_share_and_all_their_traffic_arrives(demo_testbed, tmp_path):
         refused = network.api("PUT", "/v1/sharing", json=SLOTTED)
         assert refused.status_code == 409
         assert "100 ms leaves no day after its night of 300 ms" in refused.json()["detail"]
-        assert network.get("/v1/sharing") == {"sharing": "by-demand"}
+        assert network.get("/v1/sharing")["in_force"] == "by-demand"
 
         lengthen_slots(tmp_path / "fabric.yaml")
         assert network.api("POST", "/v1/reload", json={}).is_success

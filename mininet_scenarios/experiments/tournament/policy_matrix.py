@@ -106,14 +106,14 @@ def courses(
 ) -> Iterator[Course]:
     """Every policy on a workload, whose demands last ``window_s`` each."""
     base = base_policy(network.planes[0].rate_mbps)
-    trace = _trace(network, cut, window_s)
+    trace = trace_of(network, cut, window_s)
     for variant in variants(network):
         run = replay(network, base, trace, variant, OUTAGE_S)
         lasts_s = len(cut) * window_s
         yield Course(workload, variant.name, run.served_share, run.changes, lasts_s)
 
 
-def _trace(network: Fabric, cut: Sequence[Window], window_s: float) -> Trace:
+def trace_of(network: Fabric, cut: Sequence[Window], window_s: float) -> Trace:
     """A reading for each decision; the last one ends the last window."""
     times_s = np.arange(0.0, len(cut) * window_s, EPOCH_S).tolist()
     readings = [_reading(at_s, cut[int(at_s // window_s)]) for at_s in times_s]
