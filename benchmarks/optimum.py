@@ -36,7 +36,7 @@ INSTANCES = 240
 DEFAULT = "anytime"
 MEAN_TARGET, WORST_TARGET, TIME_TARGET = 0.97, 0.90, 0.1
 ALL_TO_ALLS = ((8, 2), (32, 4), (64, 8), (128, 8))
-MANY_JOBS = ((64, 8), (128, 16))
+MANY_JOBS = ((64, 8), (128, 16), (320, 32))
 LARGE_KINDS = ("sparse", "dense", "gravity")
 _GAP = 1e-6
 """Distance from the optimum, relative, at which HiGHS stops."""

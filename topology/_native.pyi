@@ -25,6 +25,7 @@ def plan_paths(
     partial: bool,
     widest: bool,
     direct_cap: NDArray[int32],
+    may_relay: NDArray[uint8],
     link_a: NDArray[int32],
     link_b: NDArray[int32],
     residual_mbps: NDArray[float64],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Final
 
 import numpy as np
@@ -26,8 +27,6 @@ _LONGEST: Final = 3
 """Hops of the longest paths that the local search finds."""
 _RUNGS: Final = (1, 2, 3, 4, 6, 8, 12, 16)
 """Numbers of paths of a pair that are planned for, the smaller ones first."""
-_FEW_RUNGS: Final = (1, 4, 16)
-"""The same where no topology is improved, since routing one takes long."""
 _LEAST_STEPS: Final = 150_000
 _STEPS_PER_PAIR: Final = 300
 """Circuits that the local search may look at for each of its limits: the least, and more for each
@@ -40,11 +39,13 @@ _CONSTRUCTIONS: Final = (
     Rule(whole=False, partial=True, widest=True, direct_share=0.5, order=1),
 )
 """Rules of the rounds that begin each search."""
-_MORE_CONSTRUCTIONS: Final = (
-    Rule(whole=False, partial=True),
-    Rule(whole=True, partial=True, widest=True),
+_LARGE_CONSTRUCTIONS: Final = (
+    Rule(whole=False, partial=True, widest=True, direct_share=0.5, spare=0.75),
+    Rule(whole=False, partial=True, widest=True, direct_share=0.625, spare=0.75),
 )
-"""Further rules where no topology is improved."""
+"""Rules where no topology is improved, since routing one takes long."""
+_FURTHER: Final = 2
+"""How often more paths are booked there on what earlier ones leave."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -78,7 +79,9 @@ def plan_anytime(
     more of it. Then pairs that miss something are routed before others that are in their way, two
     at a time, while that serves more in all. Longer paths are those of the rounds. The time spent
     is counted in circuits looked at, by the size of fabric and demand, so the same input gives the
-    same result; when ``budget.expired()``, the best plan so far is returned.
+    same result; when ``budget.expired()``, the best plan so far is returned. Where routing one
+    topology takes long, none is improved: the plan is that of rounds that spare racks in need of
+    their ports, and of more paths on what is left then.
 
     Each circuit in use that a plan gives up has to serve ``budget.disturbance_mbps`` more. Reserved
     paths and what lies outside the budget stay (see :mod:`topology.standing`).
@@ -126,8 +129,9 @@ class _Search:
         ground = self._ground
         ports = int(ground.fabric.ports_per_rack.max(initial=1))
         most = min(int(ground.open_paths.max(initial=1)), ports)
-        rungs = _RUNGS if self._improves else _FEW_RUNGS
-        return [paths for paths in rungs if paths <= max(1, most)]
+        if not self._improves:
+            return [max(1, most)]
+        return [paths for paths in _RUNGS if paths <= max(1, most)]
 
     def plan(self, hops: int, paths: int, before: Sequence[_Plan]) -> _Plan:
         """The best plan for pairs of at most ``paths`` paths of at most ``hops`` circuits.
@@ -139,7 +143,12 @@ class _Search:
             budget=replace(self._ground.budget, max_hops=hops),
             open_paths=np.minimum(self._ground.open_paths, paths),
         )
-        best = max([*before, *self._constructed(ground)], key=lambda plan: plan.worth_mbps)
+        plans = chain(before, self._constructed(ground))
+        best = next(plans)
+        for plan in plans:
+            if best.worth_mbps >= self.all_mbps:
+                break
+            best = max(best, plan, key=lambda plan: plan.worth_mbps)
         if best.worth_mbps >= self.all_mbps or not self._improves:
             return best
         improved = self._improved(ground, best.draft)
@@ -147,24 +156,19 @@ class _Search:
 
     def _constructed(self, ground: Ground) -> Iterator[_Plan]:
         weighted = not ground.budget.boolean
-        rules = _CONSTRUCTIONS if self._improves else (*_CONSTRUCTIONS, *_MORE_CONSTRUCTIONS)
+        rules = _CONSTRUCTIONS if self._improves else _LARGE_CONSTRUCTIONS
+        further = 0 if self._improves else _FURTHER
         for rule in rules:
-            yield self._judged(
-                ground, ground.draft(replace(rule, whole=True, partial=False) if weighted else rule)
-            )
+            rule_of_kind = replace(rule, whole=True, partial=False) if weighted else rule
+            yield self._judged(ground, ground.draft(rule_of_kind, further=further))
         if self._in_use:
             yield self._judged(ground, ground.draft(_CONSTRUCTIONS[0], self._in_use))
 
     def _judged(self, ground: Ground, draft: Draft) -> _Plan:
         given_up = len(self._in_use) - draft.count_of(self._in_use) if self._in_use else 0
         # In the order of the result's paths: equally long paths of a pair take turns in it.
-        pairs = ground.pairs
-        ends = pairs.src[draft.pair] * ground.fabric.n_racks + pairs.dst[draft.pair]
-        order = draft.in_order(ends, ground.fabric)
-        draft = replace(
-            draft, pair=draft.pair[order], hops=draft.hops[order], links=draft.links[order]
-        )
-        served = draft.served_mbps(ground.open_mbps, pairs)
+        draft = draft.ordered(ground.pairs, ground.fabric)
+        served = draft.served_mbps(ground.open_mbps, ground.pairs)
         return _Plan(draft, served - self._disturbance_mbps * given_up)
 
     def _improved(self, ground: Ground, draft: Draft) -> _Plan:

@@ -68,11 +68,27 @@ class Draft:
 
     def served_mbps(self, wanted_mbps: NDArray[np.float64], pairs: PairDemands) -> float:
         """The part of ``wanted_mbps``, shape (F,), that ``pairs`` get on the new paths in turn."""
+        return float(self.given_mbps(wanted_mbps, pairs, self.capacity_mbps.copy()).sum())
+
+    def given_mbps(
+        self,
+        wanted_mbps: NDArray[np.float64],
+        pairs: PairDemands,
+        residual_mbps: NDArray[np.float64],
+    ) -> NDArray[np.float64]:
+        """Shape (F,): what each path carries, which is taken from ``residual_mbps``, shape (L,)."""
         table = self.table(pairs, slice(None))
         links = self._hop_links(slice(None))
-        return float(
-            serve(table, links, self.capacity_mbps.copy(), self.pair, wanted_mbps.copy()).sum()
-        )
+        return serve(table, links, residual_mbps, self.pair, wanted_mbps.copy())
+
+    def ordered(self, pairs: PairDemands, fabric: FabricArrays) -> Draft:
+        """The same draft, its paths in the order of :class:`~hydra.model.Path`, each once."""
+        order = self.in_order(pairs.src[self.pair] * fabric.n_racks + pairs.dst[self.pair], fabric)
+        pair, links = self.pair[order], self.links[order]
+        again = np.zeros(len(order), dtype=np.bool_)
+        again[1:] = (pair[1:] == pair[:-1]) & (links[1:] == links[:-1]).all(axis=1)
+        order = order[~again]
+        return replace(self, pair=self.pair[order], hops=self.hops[order], links=self.links[order])
 
     def in_order(self, ends: IntArray, fabric: FabricArrays) -> IntArray:
         """New paths in the order of :class:`~hydra.model.Path`; ``ends`` is the rank of pairs."""
@@ -179,10 +195,12 @@ class Ground:
             if carrying[circuit.a] and self.is_free[circuit.a] and self.is_free[circuit.b]
         ]
 
-    def draft(self, rule: Rule, kept: Sequence[Circuit] = ()) -> Draft:
+    def draft(self, rule: Rule, kept: Sequence[Circuit] = (), further: int = 0) -> Draft:
         """Run the rounds; ``kept`` circuits of ``current`` are there from the start.
 
-        If pairs may have several paths, the rounds are run again for each further one.
+        If pairs may have several paths, the rounds are run again for each further one. The result
+        counts a pair's equally long paths in another order than that in which they were booked, and
+        then some capacity is left. ``further`` is how often more paths are booked on what is left.
         """
         given = [*self.shared, *kept]
         given_mbps = [self.standing.residual_mbps[circuit] for circuit in self.shared]
@@ -198,13 +216,29 @@ class Ground:
         )
         found = [rounds.run(rule, self._in_order(rule.order, self.waits), self.open_mbps)]
         more = replace(rule, whole=False, partial=True, direct_share=1.0)
+        anywhere = replace(more, spare=float("inf"))
         beside = self.open_paths - (self.n_standing == 0)  # the rounds above were for a first path
         for _ in range(beside.max(initial=0)):
             circuits = rounds.n_links
             found.append(self._one_more(rounds, more, FoundPaths.joined(found)))
             if not len(found[-1].pair) and rounds.n_links == circuits:
-                break  # every further round would begin, and end, as this one did
+                if more == anywhere:
+                    break  # every further round would begin, and end, as this one did
+                more = anywhere
         paths = FoundPaths.joined(found)
+        for _ in range(further if beside.any() else 0):
+            paths = self._as_counted(rounds, self._as_draft(rounds, paths, given, given_mbps))
+            for one_more in (replace(more, spare=rule.spare), anywhere):
+                paths = FoundPaths.joined([paths, self._one_more(rounds, one_more, paths)])
+        return self._as_draft(rounds, paths, given, given_mbps)
+
+    def _as_draft(
+        self,
+        rounds: Rounds,
+        paths: FoundPaths,
+        given: Sequence[Circuit],
+        given_mbps: Sequence[float],
+    ) -> Draft:
         capacity = rounds.rates_mbps()
         capacity[: len(given)] = given_mbps
         made = slice(rounds.n_links)
@@ -217,6 +251,17 @@ class Ground:
             paths.hops,
             paths.links,
         )
+
+    def _as_counted(self, rounds: Rounds, draft: Draft) -> FoundPaths:
+        """The draft's paths with what each carries in the order of the result.
+
+        ``rounds`` gets the capacity that is left then.
+        """
+        draft = draft.ordered(self.pairs, self.fabric)
+        residual = draft.capacity_mbps.copy()
+        given_mbps = draft.given_mbps(self.open_mbps, self.pairs, residual)
+        rounds.residual_mbps[: rounds.n_links] = residual
+        return FoundPaths(draft.pair, draft.hops, draft.links, given_mbps)
 
     def _in_order(self, order: int, which: IntArray) -> IntArray:
         """``which``, positions of pairs, largest demand first, with ties by the salt ``order``."""
@@ -234,8 +279,10 @@ class Ground:
             found.pair, weights=found.given_mbps, minlength=count
         )
         wants = (n_paths > 0) & (n_new < self.open_paths) & (left_mbps > RATE_TOLERANCE_MBPS)
-        by_rest = largest_first(left_mbps, self.pairs.src, self.pairs.dst, rule.order)
-        more = rounds.run(rule, by_rest[wants[by_rest]].astype(np.int32), left_mbps)
+        which = np.flatnonzero(wants)
+        pairs = self.pairs.chosen(which)
+        by_rest = which[largest_first(left_mbps[which], pairs.src, pairs.dst, rule.order)]
+        more = rounds.run(rule, by_rest.astype(np.int32), left_mbps)
         wanted = self.pairs.mbps[more.pair]
         better = carries_more(
             wanted, wanted - left_mbps[more.pair], n_paths[more.pair], rounds.width_mbps(more)

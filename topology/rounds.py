@@ -27,6 +27,9 @@ class Rule:
     """True for relays with the most capacity left, False for those with the lowest numbers."""
     direct_share: float = 1.0
     """Part of a rack's ports that round 1 may use."""
+    spare: float = float("inf")
+    """Racks that want at least this part of their ports' rate for themselves are scarce: they relay
+    nothing, and two of them get a circuit of their own only if they fill it."""
     order: int = 0
     """Order of pairs with equal demands: the salt of :func:`~topology.problem.tie_break`."""
 
@@ -34,6 +37,17 @@ class Rule:
         """Shape (N,): the number of each rack's ports that round 1 may use."""
         ports: IntArray = np.ceil(fabric.ports_per_rack * self.direct_share).astype(np.int32)
         return ports
+
+    def relays(self, fabric: FabricArrays, pairs: PairDemands) -> NDArray[np.uint8]:
+        """Shape (N,): 1 for racks that paths may lead through."""
+        if self.spare == float("inf"):
+            return np.ones(fabric.n_racks, dtype=np.uint8)
+        wanted = np.bincount(pairs.src, weights=pairs.mbps, minlength=fabric.n_racks)
+        wanted += np.bincount(pairs.dst, weights=pairs.mbps, minlength=fabric.n_racks)
+        ports = np.bincount(
+            fabric.port_rack, weights=fabric.port_rate_mbps, minlength=fabric.n_racks
+        )
+        return (wanted < self.spare * ports).astype(np.uint8)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -150,6 +164,7 @@ class Rounds:
             rule.partial,
             rule.widest,
             rule.direct_ports(fabric),
+            rule.relays(fabric, self.pairs),
             self.link_a,
             self.link_b,
             self.residual_mbps,

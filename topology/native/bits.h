@@ -27,6 +27,18 @@ static inline void add_all(word *set, const word *others, int32_t words)
         set[w] |= others[w];
 }
 
+static inline void keep_all(word *set, const word *others, int32_t words)
+{
+    for (int32_t w = 0; w < words; w++)
+        set[w] &= others[w];
+}
+
+static inline void drop_all(word *set, const word *others, int32_t words)
+{
+    for (int32_t w = 0; w < words; w++)
+        set[w] &= ~others[w];
+}
+
 static inline bool meet(const word *one, const word *other, int32_t words)
 {
     for (int32_t w = 0; w < words; w++)

@@ -37,6 +37,7 @@ static PyObject *py_plan_paths(PyObject *self, PyObject *args)
     rules.partial = integer(&a, 0);
     rules.widest = integer(&a, 0);
     rules.direct_cap = indices(&a, &w.n_racks, INT32_MAX);
+    rules.may_relay = next_array(&a, sizeof(uint8_t), &w.n_racks, 0);
     int32_t n_links = -1, n_hops = -1;
     Plan plan = {.link_a = integers_out(&a, &n_links)};
     plan.link_b = integers_out(&a, &n_links);

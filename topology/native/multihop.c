@@ -9,6 +9,7 @@
 typedef struct {
     double mbps; /* 0: anything above zero will do */
     int32_t port_class;
+    bool detour; /* the pair may have no new circuit of its own */
 } Need;
 
 /* The auxiliary graph: racks are joined by free ports on a plane of both, and by what links have
@@ -30,6 +31,7 @@ typedef struct {
     int32_t *preferred_next; /* the next of the same lower rack, or -1 */
     int32_t *preferred_first;
     int32_t *direct_left; /* per rack: ports that round 1 may still take */
+    word *relays;          /* racks that a path may lead through */
     word *near, *near_dst; /* scratch: sets of racks */
     word *level;           /* scratch: a set of racks per hop */
     word *level_planes;
@@ -53,7 +55,7 @@ static void release(Graph *g)
     void *all[] = {
         g->is_free,         g->port_start,   g->port_order, g->racks_on,  g->planes_of,
         g->slot_start,      g->slot_count,   g->slot_link,  g->slot_peer, g->live,
-        g->preferred_next,  g->direct_left,  g->near,       g->near_dst,  g->level,
+        g->preferred_next,  g->direct_left,  g->relays,     g->near,      g->near_dst,  g->level,
         g->preferred_first, g->level_planes, g->width_src,  g->width_dst, g->racks,
     };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
@@ -80,6 +82,7 @@ static bool acquire(Graph *g, const Wiring *w, int32_t n_preferred, int32_t max_
     ZEROED(&failed, g->preferred_next, n_preferred);
     ZEROED(&failed, g->preferred_first, racks);
     ZEROED(&failed, g->direct_left, racks);
+    ZEROED(&failed, g->relays, g->rack_words);
     ZEROED(&failed, g->near, g->rack_words);
     ZEROED(&failed, g->near_dst, g->rack_words);
     ZEROED(&failed, g->level, (size_t)max_hops * g->rack_words);
@@ -112,6 +115,16 @@ static int32_t first_free(const Graph *g, int32_t rack, int32_t plane, int32_t c
             return port;
     }
     return -1;
+}
+
+static int32_t count_free(const Graph *g, int32_t rack, int32_t plane, int32_t class)
+{
+    size_t at = (size_t)rack * g->wiring->n_planes + plane;
+    int32_t count = 0;
+    for (int32_t i = g->port_start[at]; i < g->port_start[at + 1]; i++)
+        count += g->is_free[g->port_order[i]] &&
+                 g->wiring->port_class[g->port_order[i]] >= class;
+    return count;
 }
 
 static void free_port(Graph *g, int32_t port)
@@ -310,17 +323,40 @@ static bool joinable(const Graph *g, int32_t src, int32_t dst, int32_t class)
     return meet(planes_of(g, class, src), planes_of(g, class, dst), g->plane_words);
 }
 
-/* Both ends' neighbours, into g->near and g->near_dst, without the ends themselves. */
+/* Both ends' neighbours that may relay, into g->near and g->near_dst, without the ends. */
 static void look_around(Graph *g, int32_t src, int32_t dst, Need need)
 {
     memset(g->near, 0, g->rack_words * sizeof *g->near);
     memset(g->near_dst, 0, g->rack_words * sizeof *g->near_dst);
     add_neighbours(g, src, need, g->near);
     add_neighbours(g, dst, need, g->near_dst);
+    keep_all(g->near, g->relays, g->rack_words);
+    keep_all(g->near_dst, g->relays, g->rack_words);
     drop(g->near, src);
     drop(g->near, dst);
     drop(g->near_dst, src);
     drop(g->near_dst, dst);
+}
+
+/* Whether every hop of the path in g->racks can be had, when each one may take a port of a relay that
+   the next one needs. Only between racks kept apart can it be otherwise. */
+static bool bookable(const Graph *g, int32_t hops, Need need)
+{
+    for (int32_t i = 1; i < hops; i++) {
+        int32_t before = g->racks[i - 1], relay = g->racks[i], after = g->racks[i + 1];
+        if (joined_by_link(g, relay, after, need))
+            continue;
+        int32_t ports = 0;
+        bool contested = true;
+        FOR_EACH(plane, planes_of(g, need.port_class, relay), g->plane_words)
+            if (has(planes_of(g, need.port_class, after), plane)) {
+                ports += count_free(g, relay, plane, need.port_class);
+                contested &= has(planes_of(g, need.port_class, before), plane);
+            }
+        if (contested && ports < 2)
+            return false;
+    }
+    return true;
 }
 
 static word *level(const Graph *g, int32_t distance)
@@ -337,11 +373,11 @@ static void grow_levels(Graph *g, int32_t src, int32_t dst, int32_t distance, Ne
         memset(level(g, d), 0, size);
         FOR_EACH(rack, level(g, d - 1), g->rack_words)
             add_neighbours(g, rack, need, level(g, d));
+        keep_all(level(g, d), g->relays, g->rack_words);
         drop(level(g, d), src);
         drop(level(g, d), dst);
         for (int32_t seen = 1; seen < d; seen++)
-            for (int32_t w = 0; w < g->rack_words; w++)
-                level(g, d)[w] &= ~level(g, seen)[w];
+            drop_all(level(g, d), level(g, seen), g->rack_words);
     }
 }
 
@@ -357,6 +393,9 @@ static void find_planes(Graph *g, const word *set, int32_t class)
 static bool find_far(Graph *g, int32_t src, int32_t dst, int32_t hops, Need need)
 {
     grow_levels(g, src, dst, hops - 2, need);
+    if (need.detour) /* fewer hops may join these, over a relay whose last port both would want */
+        for (int32_t d = 1; d <= hops - 2; d++)
+            drop_all(g->near, level(g, d), g->rack_words);
     for (int32_t step = 1; step < hops - 1; step++) {
         const word *goal = level(g, hops - 1 - step);
         find_planes(g, goal, need.port_class);
@@ -371,6 +410,7 @@ static bool find_far(Graph *g, int32_t src, int32_t dst, int32_t hops, Need need
         g->racks[step] = next;
         memset(g->near, 0, g->rack_words * sizeof *g->near);
         add_neighbours(g, next, need, g->near);
+        keep_all(g->near, g->relays, g->rack_words);
     }
     g->racks[hops - 1] = first_common(g->near, level(g, 1), g->rack_words);
     return true;
@@ -387,6 +427,7 @@ static void measure_widths(const Graph *g, int32_t rack, double enough, double *
         if (residual >= enough)
             put(wide, g->slot_peer[s]);
     }
+    keep_all(wide, g->relays, g->rack_words);
 }
 
 static void forget_widths(const Graph *g, int32_t rack, double *width)
@@ -430,6 +471,8 @@ static void widest_of_three(Graph *g, Widest *widest)
         int32_t end = g->slot_start[relay] + g->slot_count[relay];
         for (int32_t s = g->slot_start[relay]; s < end; s++) {
             int32_t second = g->slot_peer[s];
+            if (!has(g->near_dst, second))
+                continue;
             double last = lesser(g->plan->residual_mbps[g->slot_link[s]], g->width_dst[second]);
             if (widens(widest, lesser(first, last))) {
                 *widest = (Widest){true, widest->enough, lesser(first, last)};
@@ -510,14 +553,20 @@ static bool find(Graph *g, int32_t src, int32_t dst, int32_t hops, Need need, do
     g->racks[0] = src;
     g->racks[hops] = dst;
     if (hops == 1)
-        return joinable(g, src, dst, need.port_class) || joined_by_link(g, src, dst, need);
+        return (!need.detour && joinable(g, src, dst, need.port_class)) ||
+               joined_by_link(g, src, dst, need);
     if (widest && hops <= 3 && find_widest(g, src, dst, hops, wanted_mbps))
         return true;
     look_around(g, src, dst, need);
     if (hops > 2)
-        return find_far(g, src, dst, hops, need);
-    g->racks[1] = first_common(g->near, g->near_dst, g->rack_words);
-    return g->racks[1] >= 0;
+        return find_far(g, src, dst, hops, need) && (!need.detour || bookable(g, hops, need));
+    keep_all(g->near, g->near_dst, g->rack_words);
+    FOR_EACH(relay, g->near, g->rack_words) {
+        g->racks[1] = relay;
+        if (!need.detour || bookable(g, 2, need))
+            return true;
+    }
+    return false;
 }
 
 /* Round 1 leaves ports for later rounds where the rules say so. */
@@ -557,7 +606,10 @@ static bool run_rounds(Graph *g, PairList pairs, int32_t *waiting, int32_t *coun
         int32_t left_over = 0;
         for (int32_t i = 0; i < *count; i++) {
             int32_t pair = waiting[i];
-            Need need = {whole ? pairs.mbps[pair] : 0, whole ? pairs.port_class[pair] : 0};
+            bool scarce = !has(g->relays, pairs.src[pair]) && !has(g->relays, pairs.dst[pair]);
+            bool fills = pairs.port_class[pair] == g->wiring->n_classes - 1;
+            Need need = {whole ? pairs.mbps[pair] : 0, whole ? pairs.port_class[pair] : 0,
+                         scarce && !fills};
             Fate fate = serve(g, pairs, pair, round, need, rules);
             if (fate == BROKEN)
                 return false;
@@ -575,6 +627,9 @@ static bool set_up(Graph *g, const uint8_t *is_free, CircuitList standing, Circu
     Plan *plan = g->plan;
     order_ports(g, is_free);
     chain_preferred(g, preferred);
+    for (int32_t rack = 0; rack < g->wiring->n_racks; rack++)
+        if (rules->may_relay[rack])
+            put(g->relays, rack);
     memcpy(g->direct_left, rules->direct_cap, g->wiring->n_racks * sizeof *rules->direct_cap);
     plan->n_paths = 0;
     plan->n_links = standing.count;

@@ -36,6 +36,7 @@ typedef struct {
     bool partial;              /* (then) rounds in which anything above zero serves */
     bool widest;               /* relays with the most left, not those with the lowest numbers */
     const int32_t *direct_cap; /* ports per rack that round 1 may take */
+    const uint8_t *may_relay;  /* per rack; two that may not get a new circuit only if they fill it */
 } Rules;
 
 /* What was planned. Room for n_ports / 2 links, and for a path per pair. */

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from topology_fabrics import (
+    arrays,
     budgets,
     circuit,
     demand_of,
@@ -26,9 +27,11 @@ from hydra.errors import PlanError
 from hydra.model import EMPTY_TOPOLOGY, Topology
 from topology.anytime import plan_anytime
 from topology.bounds import served_share_bound
+from topology.drafts import Ground
 from topology.multihop import plan_hydra_bfs, plan_hydra_bfs_plus
 from topology.plan_checks import check_result
 from topology.problem import Budget, FabricArrays, PlanResult, Reserved
+from topology.rounds import Rule
 
 NOTHING_RESERVED = Reserved()
 CRUMB = 1e-9
@@ -80,6 +83,30 @@ def test_pairs_take_detours_over_racks_that_want_nothing() -> None:
     assert result.served_share > 0.72
 
 
+def test_racks_that_need_their_ports_for_themselves_relay_nothing() -> None:
+    """A quarter of 320 racks send to a quarter each, and want about all that their ports carry."""
+    fabric = full(320, 32, rate_mbps=10_000.0)
+    random = np.random.default_rng(1)
+    demand = np.zeros((320, 320))
+    for rack in random.choice(320, 80, replace=False):
+        demand[rack, random.choice(320, 80, replace=False)] = random.uniform(1_000, 5_500, 80)
+    np.fill_diagonal(demand, 0.0)
+    bound = served_share_bound(fabric, demand, max_hops=3)
+    assert bound is not None
+    assert plan(fabric, demand, Budget(3)).served_share > bound - 0.02
+
+
+def test_two_racks_in_need_meet_at_a_relay_with_a_port_for_each() -> None:
+    """Rack 2 has one port for both of the racks 0 and 1, rack 3 has two: the path leads over 3."""
+    fabric = arrays(4, 2, [(0, 0), (1, 0), (2, 0), (3, 0), (3, 0), (2, 1)])
+    demand = demand_of(4, {(0, 1): 90.0})
+    ground = Ground.of(fabric, demand, EMPTY_TOPOLOGY, NOTHING_RESERVED, Budget(3))
+    apart = Rule(whole=False, partial=True, spare=0.75)
+    draft = ground.draft(apart)
+    assert draft.hops.tolist() == [2]
+    assert fabric.port_rack[draft.link_b].tolist() == [3, 3]
+
+
 def random_case(seed: int) -> tuple[FabricArrays, NDArray[np.float64]]:
     random = np.random.default_rng(seed)
     n, planes = int(random.integers(3, 7)), int(random.integers(1, 4))
@@ -111,6 +138,20 @@ def test_more_hops_and_more_paths_never_serve_less(seed: int) -> None:
     assert ascend(
         shares(fabric, demand, (Budget(2, paths_per_pair=paths) for paths in (1, 2, 3, 5, None)))
     )
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_larger_limits_never_serve_less_where_no_topology_is_improved(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("topology.anytime._MOST_STEPS", 0)
+    fabric, demand = random_case(seed)
+    for paths in (1, 3, None):
+        by_hops = [Budget(hops, paths_per_pair=paths) for hops in (1, 2, 3, 4)]
+        assert ascend(shares(fabric, demand, by_hops)), paths
+    for hops in (1, 2, 3):
+        by_paths = [Budget(hops, paths_per_pair=paths) for paths in (1, 2, 3, 5, None)]
+        assert ascend(shares(fabric, demand, by_paths)), hops
 
 
 @pytest.mark.parametrize("seed", range(16))

@@ -25,6 +25,7 @@ def search_arguments():
         *(ints(0), ints(1), ints(0), np.array([60.0])),
         *(3, False, True, False),
         ints(1, 1),
+        np.ones(2, dtype=np.uint8),
         *(np.zeros(1, INTS), np.zeros(1, INTS), np.zeros(1)),
         *(np.zeros(1, INTS), np.zeros(1, INTS), np.zeros(3, INTS)),
     ]
@@ -52,8 +53,9 @@ def test_a_search():
         (15, np.array([60.0, 60.0]), "argument 16 has the wrong length"),
         (16, 0, "argument 17 is out of range"),
         (20, ints(1), "argument 21 has the wrong length"),
-        (24, np.zeros(2, INTS), "argument 25 has the wrong length"),
-        (26, np.zeros(2, INTS), "leaves too little room for hops"),
+        (21, np.ones(1, dtype=np.uint8), "argument 22 has the wrong length"),
+        (25, np.zeros(2, INTS), "argument 26 has the wrong length"),
+        (27, np.zeros(2, INTS), "leaves too little room for hops"),
     ],
 )
 def test_a_search_refuses(position, value, message):
@@ -73,7 +75,7 @@ def test_a_search_refuses_what_is_no_contiguous_array(value):
 
 def test_results_are_not_written_to_read_only_arrays():
     arguments = search_arguments()
-    arguments[21].setflags(write=False)
+    arguments[22].setflags(write=False)
     with pytest.raises((ValueError, BufferError)):
         _native.plan_paths(*arguments)
 
@@ -86,7 +88,7 @@ def test_arguments_are_counted():
 def test_standing_circuits_that_share_a_port_are_refused():
     arguments = search_arguments()
     arguments[8:10] = ints(0, 0), ints(1, 1)
-    arguments[21:24] = np.zeros(3, INTS), np.zeros(3, INTS), np.zeros(3)
+    arguments[22:25] = np.zeros(3, INTS), np.zeros(3, INTS), np.zeros(3)
     with pytest.raises(RuntimeError, match="share a port"):
         _native.plan_paths(*arguments)
 
