@@ -61,8 +61,9 @@ def check_vlans(fabric: Fabric | FabricArrays, state: NetworkState, vlans: VlanR
     """
     problems = _assignment_problems(state, vlans)
     racks = _racks(fabric)
+    circuits = sorted(state.topology.circuits)
     for vlan, ports in sorted(_ports_by_vlan([state]).items()):
-        domain = _domain(sorted(state.topology.circuits), ports)
+        domain = _domain(circuits, ports)
         problems += [f"VLAN {vlan}: {circuit} closes a loop" for circuit in _extra(domain, racks)]
     return problems
 
