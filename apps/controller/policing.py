@@ -30,6 +30,7 @@ from drivers.codecs.openflow.meters import (
     RemoveEveryMeter,
     RemoveMeter,
     SetMeter,
+    rate_kbps,
 )
 from drivers.codecs.openflow.statistics import (
     NOT_COUNTED,
@@ -66,6 +67,8 @@ _WORTH_TELLING: Final = 0.02
 """Relative change of a rate below which a meter is left as it is."""
 _HELD_BACK: Final = 0.002
 """Part of an aggregate's bytes: one that loses less would hardly send more."""
+_LOOK_AT_RATES: Final = 10
+"""Turns of the pacer between two looks whether meters have the rates that they were given."""
 _PATIENCE_S: Final = 1.0
 _NO_ANSWER: Final = frozenset({FailureKind.UNKNOWN, FailureKind.LATE})
 
@@ -184,6 +187,9 @@ class Policing:
         """Of these, those that gave no answer in time."""
         self.refused: Mapping[DatapathId, Failure] = {}
         """Of these, those that refuse their meters; a new object with each change."""
+        self._turns = 0
+        self._odd_kbps: dict[tuple[DatapathId, int], int] = {}
+        """Rates that meters had at the last look, by vswitch and number, where they were others."""
         self._refills = Refills(lambda link: fabric.rate_of(link[0]))
         self._rates = _Rates()
         self._rest_s = _INTERVAL_S
@@ -414,6 +420,9 @@ class Policing:
         if tables:
             self._tally(tables)
             self._pace(tables, before, self._read_meters(metering))
+            self._turns += 1
+            if self._turns % _LOOK_AT_RATES == 0:
+                self._look_at_rates(tables)
         self._rest_s = max(_INTERVAL_S, _REST * (self._work_clock() - began_s))
         return True
 
@@ -493,6 +502,41 @@ class Policing:
                     if (mbps < old[aggregate]) is less
                 ]
                 self._fleet.set_meters(self._by_switch(some))
+
+    def _look_at_rates(self, tables: Mapping[DatapathId, _Table]) -> None:
+        """Have meters told again that have other rates than they were given: others may have
+        changed them, or their switch has not carried out what it confirmed.
+
+        A switch that has the same other rate after that can't do better: that is told in the log
+        alone.
+        """
+        with self._lock:
+            before = self._allowed_mbps
+            out = self._unmetered | self._unsettled
+            some = [dp for dp, table in tables.items() if table.meters and dp not in out]
+        found = self._fleet.meter_rates(some, self._patience_s) if some else {}
+        odd: dict[tuple[DatapathId, int], int] = {}
+        with self._lock:
+            now = self._allowed_mbps
+            for datapath, rates in found.items():
+                if datapath in self._busy or self._tables.get(datapath) is not tables[datapath]:
+                    continue
+                for aggregate, number in tables[datapath].meters.items():
+                    given = {rate_kbps(one[aggregate]) for one in (before, now)}
+                    rate = rates.get(number)
+                    if rate is None or any(not _is_news(kbps, rate) for kbps in given):
+                        continue
+                    odd[datapath, number] = rate
+                    if self._odd_kbps.get((datapath, number)) == rate:
+                        continue
+                    LOG.warning(
+                        "the meter of %s lets %g Mb/s pass, and was given %g: told again",
+                        aggregate.sender,
+                        rate / 1000,
+                        now[aggregate],
+                    )
+                    self._unsettled.add(datapath)
+            self._odd_kbps = odd
 
     def _charge(self, changed: Iterable[Aggregate]) -> None:
         """Note the bursts that changes of these meters let pass again; the lock is held."""

@@ -25,8 +25,10 @@ from drivers.codecs.openflow.messages import (
 from drivers.codecs.openflow.meters import (
     MeterChange,
     MeterCounters,
+    decode_meter_rates,
     decode_meter_stats,
     encode_meter_changes,
+    encode_meter_config_request,
     encode_meter_stats_request,
 )
 from drivers.codecs.openflow.rules import (
@@ -331,6 +333,22 @@ class Fleet(Tables):
                 if isinstance(result, bytes):
                     counters[datapath] = decode_meter_stats(result)
         return counters
+
+    def meter_rates(
+        self, datapaths: Collection[DatapathId], timeout_s: float
+    ) -> dict[DatapathId, dict[int, int]]:
+        """Rates of all meters, in kb/s, by number; switches that do not answer properly are left
+        out.
+        """
+        results = self._request(
+            datapaths, lambda _dp, _ports, xid: encode_meter_config_request(xid), timeout_s
+        )
+        rates: dict[DatapathId, dict[int, int]] = {}
+        for datapath, result in results.items():
+            with suppress(MalformedReplyError):
+                if isinstance(result, bytes):
+                    rates[datapath] = decode_meter_rates(result)
+        return rates
 
     def await_ports_up(
         self, datapath: DatapathId, names: Collection[str], timeout_s: float

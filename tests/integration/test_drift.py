@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 
 import pytest
@@ -81,6 +82,28 @@ def test_rules_are_compared_and_mended_in_one_bundle(network):
     done = reconcile(network)
     assert done["left"]["items"] == done["reconfigurations"] == []
     assert network.everyone_reaches_everyone()
+
+
+def test_a_rule_that_others_have_replaced_is_mended_and_stays(network):
+    """Theirs has another cookie: it is not removed by that after ours has taken its place. Nor does
+    a rule of theirs under a cookie of ours take ours along.
+    """
+    bridge = network.fabric.server_by_name["h11"].vswitch.bridge
+    held = ["ovs-ofctl", "-O", "OpenFlow13", "dump-flows", bridge, "table=5,metadata=2"]
+    (line,) = subprocess.run(held, check=True, capture_output=True, text=True).stdout.split("\n")[
+        1:-1
+    ]
+    ours = re.search(r"cookie=\w+", line)[0]
+    for other in (
+        "cookie=0x123,table=5,priority=100,metadata=2,actions=drop",
+        f"{ours},table=5,priority=777,metadata=0x77,actions=drop",
+        "table=5,priority=500,metadata=0x2/0xff,actions=drop",
+    ):
+        flows(bridge, "add-flow", other)
+        assert len(drift(network)) == 1, other
+        assert reconcile(network)["left"]["items"] == []
+        assert drift(network) == []
+        assert network.reaches("h11", "h21")
 
 
 def test_a_learning_tor_that_lost_its_rule_learns_again(network):

@@ -12,6 +12,7 @@ import socket
 import subprocess
 import time
 from contextlib import ExitStack, closing
+from pathlib import Path
 
 import pytest
 
@@ -27,6 +28,7 @@ from tests.waiting import HANGS_S, PATIENCE_S, SHORT_S, wait_until
 
 pytestmark = pytest.mark.ovs
 
+SCHEMA = "/usr/share/openvswitch/vswitch.ovsschema"
 ADDRESS = "unix:/var/run/openvswitch/db.sock"
 BRIDGE = "hyTtor"
 PORTS = [f"hyTp{number}" for number in range(32)]
@@ -286,8 +288,7 @@ class Database:
         self.address = f"unix:{self.socket}"
         self._file = directory / "conf.db"
         self._log = directory / "log"
-        schema = "/usr/share/openvswitch/vswitch.ovsschema"
-        run("ovsdb-tool", "create", str(self._file), schema)
+        run("ovsdb-tool", "create", str(self._file), SCHEMA)
         self.start()
         bridge = ["--", "add-br", BRIDGE, "--", "add-port", BRIDGE, "p1"]
         self.vsctl("--no-wait", "init", *bridge)
@@ -387,6 +388,22 @@ def test_a_server_that_ends_is_unavailable_and_found_again(detached, database):
         detached.set_vlans(WANTED)
     database.start()
     assert "p1" in detached.vlans(["p1"])  # the lost session is no error of this call
+
+
+def test_what_others_write_is_read_after_the_database_was_converted_to_another_schema(
+    detached, database, tmp_path
+):
+    """As an update of Open vSwitch does. Whoever follows a database is told nothing more then."""
+    detached.open()
+    schema = json.loads(Path(SCHEMA).read_text())
+    major, _, rest = schema["version"].partition(".")
+    schema["version"] = f"{int(major) + 1}.{rest}"
+    schema["tables"]["Port"]["columns"]["of_another_release"] = {"type": "integer"}
+    converted = tmp_path / "schema"
+    converted.write_text(json.dumps(schema))
+    run("ovsdb-client", "convert", database.address, str(converted))
+    database.vsctl("--no-wait", "set", "Port", "p1", "trunks=777", "vlan_mode=trunk")
+    assert detached.vlans(["p1"]) == {"p1": PortVlans(frozenset({777}))}
 
 
 def test_over_tls_with_a_certificate_of_an_authority_of_the_machine(

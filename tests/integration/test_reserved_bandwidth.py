@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 
 import pytest
@@ -54,6 +55,18 @@ def test_what_is_held_outlives_the_controller_and_ends_with_the_reservation(netw
     release(network, reservation)
     wait_until(lambda: "rate=" not in ofctl("dump-meters", "hyv-h12"))
     assert "meter:" not in ofctl("dump-flows", "hyv-h12")
+
+
+def test_a_meter_that_somebody_changed_gets_its_rate_again(network, reserve):
+    """Its switch tells nobody; what it meters would be slow, or in the way of others, for good."""
+    reserve()
+    wait_until(lambda: "rate=" in ofctl("dump-meters", "hyv-h12"))
+    (number,) = re.findall(r"meter=(\d+)", ofctl("dump-meters", "hyv-h12"))
+    other = f"meter={number},kbps,band=type=drop,rate=100"
+    subprocess.run(["ovs-ofctl", "-O", "OpenFlow13", "mod-meter", "hyv-h12", other], check=True)
+    assert "rate=100\n" in ofctl("dump-meters", "hyv-h12")
+    wait_until(lambda: "rate=100\n" not in ofctl("dump-meters", "hyv-h12"))
+    wait_until(lambda: "lets 0.1 Mb/s pass" in network.process.log.read_text())
 
 
 def test_a_guaranteed_circuit_is_for_nobody_else(network, reserve):

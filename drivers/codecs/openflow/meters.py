@@ -17,6 +17,7 @@ from drivers.codecs.openflow.statistics import NOT_COUNTED, MalformedReplyError
 
 TYPE_METER_MOD: Final = 29
 MULTIPART_METER: Final = 9
+MULTIPART_METER_CONFIG: Final = 10
 _ALL: Final = 0xFFFFFFFF
 _KBPS_WITH_BURST: Final = 0b101
 _DROP: Final = 1
@@ -24,6 +25,10 @@ _HEAD: Final = struct.Struct("!HHI")
 _DROP_BAND: Final = struct.Struct("!HHIIxxxx")
 _STATS: Final = struct.Struct("!IHxxxxxxIQQII")
 """Number, length, rules, packets and bytes in, seconds and nanoseconds."""
+_CONFIG: Final = struct.Struct("!HxxI")
+"""Length and number; bands follow."""
+_BAND: Final = struct.Struct("!HHIxxxx")
+"""Type, length and rate."""
 _BAND_STATS: Final = struct.Struct("!QQ")
 """Packets and bytes."""
 _MOST_KBPS: Final = 2**32 - 1
@@ -39,7 +44,7 @@ class Burst:
 
     def kbit(self, mbps: float) -> int:
         """Size of the bucket of a meter of this rate."""
-        return max(self.least_kbit, int(_kbps(mbps) * self.time_ms / 1000))
+        return max(self.least_kbit, int(rate_kbps(mbps) * self.time_ms / 1000))
 
 
 STRICT: Final = Burst(8.0, 640)
@@ -113,10 +118,11 @@ def _meter_mod(command: _Command, number: int, xid: int, band: bytes = b"") -> b
 
 
 def _band(mbps: float, burst: Burst) -> bytes:
-    return _DROP_BAND.pack(_DROP, _DROP_BAND.size, _kbps(mbps), burst.kbit(mbps))
+    return _DROP_BAND.pack(_DROP, _DROP_BAND.size, rate_kbps(mbps), burst.kbit(mbps))
 
 
-def _kbps(mbps: float) -> int:
+def rate_kbps(mbps: float) -> int:
+    """The rate that a meter is given."""
     return int(min(max(1.0, mbps * 1000), _MOST_KBPS))
 
 
@@ -152,3 +158,34 @@ def decode_meter_stats(body: bytes) -> dict[int, MeterCounters]:
             counters[number] = MeterCounters(bytes_in, sum(dropped))
         offset += length
     return counters
+
+
+def encode_meter_config_request(xid: int) -> bytes:
+    """A request for the rates of all meters of a switch."""
+    return encode_multipart_request(MULTIPART_METER_CONFIG, xid, struct.pack("!Ixxxx", _ALL))
+
+
+def decode_meter_rates(body: bytes) -> dict[int, int]:
+    """Meter number to the rate of its drop band, in kb/s, from an OFPMP_METER_CONFIG reply body;
+    without meters that have none. Raises MalformedReplyError.
+    """
+    rates: dict[int, int] = {}
+    offset = 0
+    while offset < len(body):
+        if len(body) - offset < _CONFIG.size:
+            raise MalformedReplyError(f"meter configurations end inside an entry at byte {offset}")
+        length, number = _CONFIG.unpack_from(body, offset)
+        if length < _CONFIG.size or offset + length > len(body):
+            raise MalformedReplyError(
+                f"the meter configuration at byte {offset} has length {length}"
+            )
+        bands = body[offset + _CONFIG.size : offset + length]
+        while bands:
+            kind, size, rate = _BAND.unpack_from(bands) if len(bands) >= _BAND.size else (0, 0, 0)
+            if not _BAND.size <= size <= len(bands):
+                raise MalformedReplyError(f"a band of the meter at byte {offset} has length {size}")
+            if kind == _DROP:
+                rates[number] = rate
+            bands = bands[size:]
+        offset += length
+    return rates

@@ -18,7 +18,12 @@ from drivers.codecs.openflow.messages import (
     TYPE_EXPERIMENTER,
     TYPE_MULTIPART_REQUEST,
 )
-from drivers.codecs.openflow.meters import LENIENT, STRICT, TYPE_METER_MOD
+from drivers.codecs.openflow.meters import (
+    LENIENT,
+    MULTIPART_METER_CONFIG,
+    STRICT,
+    TYPE_METER_MOD,
+)
 from hydra.failures import FailureKind
 from hydra.forwarding.pipeline import (
     DELIVERY_COUNTERS,
@@ -98,7 +103,12 @@ class Vswitch:
             self.refilled_kbit += command * burst_kbit
 
     def answer(self, xid, kind):
-        if kind == MULTIPART_FLOW:
+        if kind == MULTIPART_METER_CONFIG:
+            body = b"".join(
+                struct.pack("!HHIHHIIxxxx", 24, 5, n, 1, 16, one.kbps, 640)
+                for n, one in self.meters.items()
+            )
+        elif kind == MULTIPART_FLOW:
             body = b"".join(map(flow_entry, self.delivered, self.delivered.values()))
         else:
             body = b"".join(
@@ -236,6 +246,45 @@ def test_one_that_has_lost_its_meters_has_to_be_synchronised(policing, vswitches
     vswitches["h12"].meters.clear()
     a_second(policing, clock)
     assert hold(policing, reserved("h11", "h21")) == {SERVERS["h12"]}
+
+
+def test_a_meter_with_another_rate_than_it_was_given_is_told_again(
+    policing, vswitches, clock, caplog
+):
+    """Somebody has changed it, or its switch has not done what it confirmed."""
+    one = reserved("h11", "h21", 30.0)
+    hold(policing, one)
+    given = mbps(vswitches["h12"])
+    (meter,) = vswitches["h12"].meters.values()
+    meter.kbps = 100
+    vswitches["h12"].log.clear()
+    for _ in range(10):
+        a_second(policing, clock)
+    assert "the meter of h12 lets 0.1 Mb/s pass, and was given" in caplog.text
+    hold(policing, one)
+    assert "set" in vswitches["h12"].log
+    assert mbps(vswitches["h12"]) == given
+
+
+def test_a_switch_that_rounds_rates_is_not_told_again_and_again(policing, vswitches, clock):
+    """Each change of a meter fills its bucket anew."""
+    one = reserved("h11", "h21", 30.0)
+    hold(policing, one)
+    told = 0
+    for factor in (1.01, 1.1, 1.1, 1.1):
+        for _ in range(10):
+            a_second(policing, clock)
+            (meter,) = vswitches["h12"].meters.values()
+            meter.kbps = int(policing._allowed_mbps[_rest_of(policing, "h12")] * 1000 * factor)
+            vswitches["h12"].log.clear()
+        hold(policing, one)
+        told += vswitches["h12"].log.count("set")
+    assert told == 1
+
+
+def _rest_of(policing, name):
+    (found,) = (one for one in policing._allowed_mbps if one.sender == name)
+    return found
 
 
 def test_reservations_that_come_and_go_elsewhere_keep_nobody_from_the_rest(

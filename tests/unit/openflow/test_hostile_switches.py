@@ -290,6 +290,30 @@ def test_entries_without_a_length_are_not_read_for_ever(listening):
     end(process)
 
 
+PACKET_INS = {
+    "cut off before its match": bytes(12),
+    "with a match that is longer than it": bytes(18) + b"\xff\xff" + bytes(12),
+    "without a frame": bytes(16) + struct.pack("!HH", 1, 4) + bytes(6),
+    "with nothing": b"",
+}
+
+
+@pytest.mark.parametrize("body", PACKET_INS.values(), ids=PACKET_INS)
+def test_a_packet_that_can_not_be_read_stops_no_answer_behind_it(port, body):
+    features = struct.pack("!BBHIQIBBxxII", 4, 6, 32, 2, 7, 0, 254, 0, 0, 0)
+    no_ports = struct.pack("!BBHIHH4x", 4, 19, 16, 3, 13, 0)
+    packet_in = struct.pack("!BBHI", 4, 10, 8 + len(body), 4) + body
+    with connect(port) as connection:
+        connection.sendall(HELLO + features + no_ports + packet_in)
+        connection.sendall(struct.pack("!BBHI", 4, ECHO_REQUEST, 8, 0xECC0))
+        stream = connection.makefile("rb")
+        while True:
+            _, kind, length, xid = struct.unpack("!BBHI", stream.read(8))
+            stream.read(length - 8)
+            if (kind, xid) == (ECHO_REPLY, 0xECC0):
+                return
+
+
 def test_ports_are_counted(listening):
     port, process = listening(100, 1000)
     threading.Thread(target=process.stdout.read, daemon=True).start()

@@ -14,8 +14,10 @@ from drivers.codecs.openflow.meters import (
     RemoveEveryMeter,
     RemoveMeter,
     SetMeter,
+    decode_meter_rates,
     decode_meter_stats,
     encode_meter_changes,
+    encode_meter_config_request,
     encode_meter_stats_request,
 )
 from drivers.codecs.openflow.statistics import MalformedReplyError
@@ -89,3 +91,31 @@ def test_a_length_of_nothing_is_no_endless_loop():
 def test_all_meters_are_asked_for():
     request = ofproto_v1_3_parser.OFPMeterStatsRequest(DATAPATH, 0, ofproto_v1_3.OFPM_ALL)
     assert encode_meter_stats_request(XID) == serialised(request, XID)
+
+
+def config(number, *bands):
+    """A meter's entry of an OFPMP_METER_CONFIG reply; bands by kind and rate."""
+    packed = b"".join(struct.pack("!HHIIxxxx", kind, 16, rate, 640) for kind, rate in bands)
+    return struct.pack("!HHI", 8 + len(packed), 5, number) + packed
+
+
+def test_rates_are_asked_for_as_ryu_does():
+    theirs = ofproto_v1_3_parser.OFPMeterConfigStatsRequest(DATAPATH, 0, ofproto_v1_3.OFPM_ALL)
+    assert encode_meter_config_request(XID) == serialised(theirs, XID)
+
+
+def test_rates_are_those_of_bands_that_drop():
+    body = config(7, (1, 40_000)) + config(8, (2, 1), (1, 5)) + config(9, (2, 1)) + config(10)
+    assert decode_meter_rates(body) == {7: 40_000, 8: 5}
+
+
+@pytest.mark.parametrize("cut", [1, 4, 17, 20])
+def test_configurations_that_are_cut_short_are_refused(cut):
+    with pytest.raises(MalformedReplyError):
+        decode_meter_rates((config(7, (1, 40_000)) * 2)[:-cut])
+
+
+def test_a_band_that_is_longer_than_its_meter_is_refused():
+    body = config(7, (1, 40_000))
+    with pytest.raises(MalformedReplyError):
+        decode_meter_rates(body[:10] + struct.pack("!H", 0) + body[12:])
