@@ -318,8 +318,7 @@ class Runner:
     def _confirm_rules(self, command: ConfirmRules) -> HeldRules:
         intended, timeout_s = command.intended, self._policy.now.timeouts.vswitch_s
         exact, rounds = set[DatapathId](), dict[DatapathId, frozenset[int]]()
-        tables = self._fleet.rule_tables(intended, timeout_s, hurries=command.hurries)
-        for datapath, ports, body in tables:
+        for datapath, ports, body in self._fleet.rule_tables(intended, timeout_s):
             if is_exact(intended[datapath], ports, body):
                 exact.add(datapath)
             else:

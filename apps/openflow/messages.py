@@ -39,6 +39,7 @@ _RAW_STATISTICS = (
     ofproto_v1_3.OFPMP_PORT_STATS,
     ofproto_v1_3.OFPMP_PORT_DESC,
     ofproto_v1_3.OFPMP_METER,
+    ofproto_v1_3.OFPMP_METER_CONFIG,
 )
 _ECHOES = (ofproto_v1_3.OFPT_ECHO_REQUEST, ofproto_v1_3.OFPT_ECHO_REPLY)
 """Messages that are read of a stranger."""

@@ -196,12 +196,9 @@ class HeldRules:
 class ConfirmRules:
     """Read the tables of switches, and find those that hold exactly the rules of these
     installations, as they would be given them now; value: :class:`HeldRules`.
-
-    With ``hurries``, switches that are far later than all others are not waited for.
     """
 
     intended: Mapping[DatapathId, Sequence[Installation]]
-    hurries: bool = False
 
 
 Command = (

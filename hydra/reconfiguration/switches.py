@@ -556,7 +556,7 @@ class Switches:
     def _write(self, datapaths: Collection[DatapathId]) -> Course[dict[DatapathId, Failure | None]]:
         """Give switches whole tables, where they hold others; by switch, the failure or None."""
         tables = dict(self._whole_tables(datapaths))
-        (read,) = yield Batch("confirm", (ConfirmRules(tables, hurries=True),), alone=True)
+        (read,) = yield Batch("confirm", (ConfirmRules(tables),), alone=True)
         held: HeldRules = read.value or HeldRules()
         changes = {
             dp: self._anew(dp, table, held) for dp, table in tables.items() if dp not in held.exact

@@ -248,6 +248,16 @@ def test_one_that_has_lost_its_meters_has_to_be_synchronised(policing, vswitches
     assert hold(policing, reserved("h11", "h21")) == {SERVERS["h12"]}
 
 
+def test_numbers_of_meters_are_used_again(policing, vswitches):
+    """A switch has a few dozen to a few thousand of them."""
+    ends = [("h11", "h21"), ("h12", "h22"), ("h11", "h22"), ("h12", "h21")]
+    most = 0
+    for turn in range(40):
+        hold(policing, reserved(*ends[turn % 4], 10.0), reserved(*ends[(turn + 1) % 4], 10.0))
+        most = max(most, *(number for one in vswitches.values() for number in one.meters))
+    assert most <= 4
+
+
 def test_a_meter_with_another_rate_than_it_was_given_is_told_again(
     policing, vswitches, clock, caplog
 ):
