@@ -19,9 +19,10 @@ from hydra.forwarding.substrate import substrate_of
 from hydra.model import DatapathId, Fabric, PlaneId, PortId, RackId
 from hydra.reconfiguration.device_care import DeviceCare
 from hydra.reconfiguration.plan import Pair, pair_of, without
+from hydra.reconfiguration.readiness import MovedPort
 from hydra.reconfiguration.recovery import Recovery
 from hydra.reconfiguration.run import Conditions
-from hydra.reconfiguration.switches import Announced, MovedPort, Switches, reachable_on
+from hydra.reconfiguration.switches import Announced, Switches, reachable_on
 from hydra.roles import Alarm
 from hydra.service import DeviceStatus, PlanRequest
 

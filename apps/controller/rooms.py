@@ -62,8 +62,9 @@ from hydra.model import DatapathId, Server
 from hydra.policy import MOST_PATHS_PER_PAIR, CurrentPolicy
 from hydra.reconfiguration.audit import Audit
 from hydra.reconfiguration.device_care import DeviceCare
+from hydra.reconfiguration.readiness import MovedPort
 from hydra.reconfiguration.recovery import Recovery
-from hydra.reconfiguration.switches import MovedPort, Switches
+from hydra.reconfiguration.switches import Switches
 from hydra.sharing.spill import Spills
 
 

@@ -31,8 +31,9 @@ from hydra.reconfiguration.commands import Steps
 from hydra.reconfiguration.device_care import DeviceCare
 from hydra.reconfiguration.executor import Execution
 from hydra.reconfiguration.plan import Plan, pair_of
+from hydra.reconfiguration.readiness import MovedPort
 from hydra.reconfiguration.recovery import CONNECT_S, Recovery
-from hydra.reconfiguration.switches import MovedPort, Switches
+from hydra.reconfiguration.switches import Switches
 from hydra.reservations.reservation import Reservation
 
 LOG = logging.getLogger("hydra.upkeep")

@@ -22,7 +22,7 @@ from hydra.model import Fabric, NetworkState, Path, PlaneId, PortId, RackId
 from hydra.names import rack_of
 from hydra.reconfiguration.drift import Drift
 from hydra.reconfiguration.plan import Pair, pair_of
-from hydra.reconfiguration.switches import MovedPort
+from hydra.reconfiguration.readiness import MovedPort
 from hydra.reservations.admission import moment
 from hydra.reservations.reservation import GONE, Reservation, ServiceClass
 from hydra.roles import Alarm

@@ -17,7 +17,8 @@ from hydra.reconfiguration.device_care import DeviceCare
 from hydra.reconfiguration.drift import Drift, RuleDrift, broken_circuits, device_drift
 from hydra.reconfiguration.reconcile import Actual, stray_mirrors, wrong_vlans
 from hydra.reconfiguration.recovery import Recovery
-from hydra.reconfiguration.switches import Memory, Switches
+from hydra.reconfiguration.switches import Switches
+from hydra.reconfiguration.whole_tables import Memory
 
 LOG: Final = logging.getLogger("hydra.audit")
 _AT_ONCE: Final = 1024

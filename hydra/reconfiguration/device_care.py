@@ -32,7 +32,8 @@ from hydra.reconfiguration.draining import Draining
 from hydra.reconfiguration.executor import Execution
 from hydra.reconfiguration.plan import MirrorMove, PortsToTag
 from hydra.reconfiguration.reconcile import Actual, stray_mirrors, wanted_vlans, wrong_vlans
-from hydra.reconfiguration.switches import Memory, Switches, reachable_on
+from hydra.reconfiguration.switches import Switches, reachable_on
+from hydra.reconfiguration.whole_tables import Memory
 
 LOG: Final = logging.getLogger("hydra.device_care")
 _BRIEF_S: Final = 0.01

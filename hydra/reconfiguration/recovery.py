@@ -28,7 +28,8 @@ from hydra.reconfiguration.device_care import DeviceCare
 from hydra.reconfiguration.executor import Execution
 from hydra.reconfiguration.plan import SETTLED, Unsettled, resting_beside
 from hydra.reconfiguration.reconcile import reconcile, servers_closed
-from hydra.reconfiguration.switches import Memory, Switches, reachable_on
+from hydra.reconfiguration.switches import Switches, reachable_on
+from hydra.reconfiguration.whole_tables import Memory
 
 LOG: Final = logging.getLogger("hydra.recovery")
 CONNECT_S: Final = 5.0

@@ -7,17 +7,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 from hydra.failures import Failure, FailureKind
 from hydra.forwarding.resteering import diverting, steering_of
 from hydra.forwarding.rules import (
-    ROUND_RULES,
     FlowRule,
     Install,
-    InstallAll,
-    Installation,
     Modify,
     Remove,
     RemoveByPort,
@@ -28,18 +24,7 @@ from hydra.forwarding.rules import (
     matches_port,
     ports_named,
 )
-from hydra.forwarding.substrate import Steering, substrate_of
-from hydra.model import (
-    Circuit,
-    DatapathId,
-    Fabric,
-    NetworkState,
-    Path,
-    PortId,
-    RackId,
-    Server,
-    VlanId,
-)
+from hydra.model import Circuit, DatapathId, Fabric, NetworkState, Path, Server, VlanId
 from hydra.policy import CurrentPolicy, OnSilence
 from hydra.reconfiguration.commands import (
     Announce,
@@ -53,76 +38,14 @@ from hydra.reconfiguration.commands import (
     TakeSwitches,
 )
 from hydra.reconfiguration.executor import Execution
-from hydra.reconfiguration.plan import (
-    Pair,
-    Unsettled,
-    moving_pairs,
-    pair_named,
-    pair_of,
-    without,
-)
-from hydra.reconfiguration.relaying import only, relays_as_in, wipe
+from hydra.reconfiguration.plan import moving_pairs, pair_named, pair_of, without
+from hydra.reconfiguration.readiness import Connections, MovedPort
+from hydra.reconfiguration.relaying import only, relays_as_in
+from hydra.reconfiguration.whole_tables import Memory, WholeTables
 from hydra.rings import rings_of
 
 LOG: Final = logging.getLogger("hydra.switches")
 Announced = Sequence[tuple[Server, tuple[VlanId, ...]]]
-
-
-class Memory(Protocol):
-    """The state that the network is in, as the controller remembers it."""
-
-    @property
-    def state(self) -> NetworkState: ...
-
-    @property
-    def unsettled(self) -> Unsettled:
-        """What a change that broke off leaves open."""
-
-    def settle(self, state: NetworkState) -> None:
-        """Note that the network is in ``state`` from now on."""
-
-    def unsettle(self, more: Unsettled) -> None:
-        """Note that a change broke off, which leaves this open."""
-
-
-class SeenPort(Protocol):
-    @property
-    def up(self) -> bool: ...
-
-    @property
-    def number(self) -> int:
-        """OpenFlow number."""
-
-
-@dataclass(frozen=True, slots=True)
-class MovedPort:
-    """A port that has another OpenFlow number than rules in its switch's tables name."""
-
-    switch: str
-    port: str
-    old: tuple[int, ...]
-    """Numbers that rules may name; 0: it had none."""
-    now: int
-    """0: it has none."""
-    rack: RackId
-
-    @property
-    def what(self) -> str:
-        """A clause that tells the change."""
-        old = " or ".join(str(one) if one else "none" for one in self.old)
-        return f"port {self.port} of switch {self.switch} has OpenFlow number {self.now}, was {old}"
-
-
-class Connections(Protocol):
-    """OpenFlow connections and ports, as last heard of; asking costs nothing."""
-
-    def connected(self) -> frozenset[DatapathId]: ...
-
-    def mute(self) -> frozenset[DatapathId]:
-        """Switches whose connection stands, and that do not answer: none of those connected."""
-
-    def port(self, datapath: DatapathId, name: str) -> SeenPort | None:
-        """A port by name, down if the switch has none such; None while nothing is heard of it."""
 
 
 def _is_refusal(failure: Failure) -> bool:
@@ -140,24 +63,10 @@ def reachable_on(fabric: Fabric, state: NetworkState) -> Announced:
     return [(server, ordered[server.rack]) for server in fabric.servers]
 
 
-class Switches:
+class Switches(WholeTables):
     """Courses run one at a time, but for those of :meth:`bring_beside`, beside which others do.
-    :meth:`renewed`, :meth:`answers_again` and methods that only ask are for any thread.
-
-    Single operations of sets are atomic, which is all that is asked of them here.
+    What :class:`~hydra.reconfiguration.readiness.Readiness` has is for any thread.
     """
-
-    _electrical: frozenset[DatapathId] = frozenset()
-    """Refusing switches whose traffic is electrical: they hold no rules of circuits."""
-    being_brought: frozenset[DatapathId] = frozenset()
-    """Switches that :meth:`bring_beside` is at work on."""
-    _dead: frozenset[Pair] = frozenset()
-    closed: frozenset[str] = frozenset()
-    """Servers whose port at the ToR is closed to circuits, until their switch answers."""
-    closed_meanwhile: frozenset[str] = frozenset()
-    """Servers whose port changes under way have closed to circuits, and count on."""
-    one_way_uplinks: frozenset[str] = frozenset()
-    """Servers whose uplink is dead in one direction, as probes show; replaced by whoever knows."""
 
     def __init__(
         self,
@@ -171,296 +80,14 @@ class Switches:
         """``added_rules``: rules that a switch holds beside the substrate's. ``followed``: called
         in a course's thread with renumbered ports, once all rules have the new numbers.
         """
-        self._fabric = fabric
-        self._substrate = substrate_of(fabric)
-        self._policy = policy
-        self._memory = memory
-        self._connections = connections
-        self._added_rules = added_rules
+        super().__init__(fabric, policy, memory, connections, added_rules)
         self._tell_followed = followed
-        self.owned: Final = self._substrate.owned()
-        self.known: Final[Mapping[DatapathId, str]] = {**fabric.tor_names, **self.owned}
-        """Names of the switches that hold rules of ours: those, and learning ToRs."""
-        self.steering: Final[Mapping[DatapathId, Steering]] = {
-            switch.datapath: switch
-            for rack in fabric.racks
-            for switch in self._substrate.steering(rack.id)
-        }
-        self.switch_of: Final[Mapping[str, DatapathId]] = {
-            server.name: switch.datapath
-            for switch in self.steering.values()
-            for server in switch.servers
-        }
         self.settled = False
         """True if the present state is known: switches may be brought to it."""
-        self.spares_relays = False
-        """True from a start on, as long as a switch may count on relays of an earlier state."""
-        self.dead_uplinks: frozenset[str] = frozenset()
-        """Servers whose uplink to the ToR is down, closed, or dead in one direction."""
-        self._uplinks = frozenset(
-            end for server in fabric.servers for end in self._ends_of_uplink(server)
-        )
-        uplinks_at: dict[DatapathId, list[Server]] = {}
-        for server in fabric.servers:
-            for datapath, _ in self._ends_of_uplink(server):
-                uplinks_at.setdefault(datapath, []).append(server)
-        self._uplinks_at: Final[Mapping[DatapathId, Sequence[Server]]] = uplinks_at
-        self._unseen_uplinks = True
-        """True if ports may have changed since uplinks were looked at."""
-        self._synchronised: set[DatapathId] = set()
-        self._changes_of_synchronised = 0
-        """Counted after each change; those of two threads may count as one."""
-        self._ready: tuple[int, frozenset[DatapathId], frozenset[DatapathId]] | None = None
-        """Switches that are ready, after which changes and of which connected ones."""
-        self._renewed: set[DatapathId] = set()
-        self._untaken: set[DatapathId] = set()
-        """Switches that this controller has not become the master of since they connected."""
-        self._slow: set[DatapathId] = set()
-        """Switches that were given up, and have answered after all."""
-        self._untried: set[DatapathId] = set()
-        """Slow switches that have not been tried since they answered, or are being tried."""
-        self._missed: set[DatapathId] = set()
-        """Slow switches that an attempt to bring them has failed at, since they were ready last."""
-        self._moved: dict[DatapathId, Mapping[str, frozenset[int]]] = {}
-        """Ports with other OpenFlow numbers than rules in the tables may name, by name, and these
-        numbers. Values are replaced, never changed.
-        """
-        self._only_moved: set[DatapathId] = set()
-        """Switches among them that hold the present state's rules but for these numbers."""
         self.refused: Mapping[DatapathId, Failure] = {}
         """Steering switches that have refused rules of their circuits, until they take them; a new
         object with each change.
         """
-        self._common: dict[RackId, InstallAll] = {}
-        """Rules that racks' switches have in common, and their encodings with them, while some of
-        the switches are yet to come: after a start, they come a few at a time.
-        """
-        self._common_in: NetworkState | None = None
-        """State of those."""
-
-    # -- what there is ----------------------------------------------------------------------------
-
-    def ready(self) -> frozenset[DatapathId]:
-        """Switches that are connected and hold exactly the rules that they should.
-
-        The same object, as long as they stay the same.
-        """
-        connected, changes = self._connections.connected(), self._changes_of_synchronised
-        known = self._ready
-        if known is None or known[0] != changes or known[1] is not connected:
-            ready = frozenset(self._synchronised) & connected
-            self._ready = known = changes, connected, ready
-        return known[2]
-
-    def late(self) -> frozenset[DatapathId]:
-        """Switches that are connected, known, and yet to be brought to the present state."""
-        return frozenset(
-            datapath
-            for datapath in self._connections.connected() - frozenset(self._synchronised)
-            if self._is_known(datapath)
-        )
-
-    def fresh(self) -> frozenset[DatapathId]:
-        """Late switches that have connected since they were last tried, and are not slow."""
-        return (self.late() & frozenset(self._renewed)) - self.slow()
-
-    def slow(self) -> frozenset[DatapathId]:
-        """Late switches that others do not wait for: they are brought by :meth:`bring_beside`."""
-        some = frozenset(self._slow) | self.being_brought
-        return some & self.late() if some else some
-
-    def awaited(self) -> frozenset[DatapathId]:
-        """Late switches that no attempt to bring to the present state has failed at: the next job
-        of the conductor brings them.
-        """
-        return self.late() & (frozenset(self._renewed) | frozenset(self._untried))
-
-    def soon_ready(self) -> frozenset[DatapathId]:
-        """Slow switches that are about to be brought to the present state. Those that an attempt
-        has failed at may fail again, however often they answer: nobody is to wait for them.
-        """
-        return self.slow() & frozenset(self._untried)
-
-    def mute(self) -> frozenset[DatapathId]:
-        """Switches whose connection stands, and that may yet do what they were told on it."""
-        return self._connections.mute()
-
-    @property
-    def all_ready(self) -> bool:
-        return self.ready() >= self.owned.keys()
-
-    def _is_known(self, datapath: DatapathId) -> bool:
-        return datapath in self.known
-
-    @property
-    def diverted(self) -> frozenset[Pair]:
-        """Pairs that are electrical since their circuits or paths have died; until these are
-        withdrawn, or the pairs moved to others.
-        """
-        return self._dead.intersection(map(pair_of, self._memory.state.topology.paths))
-
-    def tables(
-        self, datapaths: Iterable[DatapathId], common: dict[RackId, InstallAll] | None = None
-    ) -> Iterator[tuple[DatapathId, tuple[Installation, ...]]]:
-        """All rules that each of these known switches is to hold from us; an owned one no others.
-
-        An object holds what a rack's switches have in common; those in ``common`` are taken from
-        there, and others put there. A switch that refuses rules of its circuits has none of them.
-        """
-        substrate, state = self._substrate, self._memory.state
-        diverts = diverting(substrate, steering_of(substrate, self.diverted), state.epoch)
-        common = {} if common is None else common
-        tor_rules = tuple(map(Install, substrate.tor_rules()))
-        rounds = (ROUND_RULES,) if substrate.tells_rounds else ()
-        for datapath in datapaths:
-            if datapath not in self.owned:
-                yield datapath, tor_rules
-                continue
-            rack = self._rack_of(datapath)
-            if datapath in self._electrical:
-                shared = InstallAll(tuple(substrate.common_rules(datapath, self._off(rack))))
-            else:
-                if rack not in common:
-                    common[rack] = InstallAll(tuple(substrate.common_rules(datapath, state)))
-                shared = common[rack]
-            own = substrate.own_rules(datapath, self.dead_uplinks, self._policy.now.source_check)
-            added = self._added_rules(datapath)
-            yield (
-                datapath,
-                (
-                    *map(Install, own),
-                    shared,
-                    *rounds,
-                    *diverts.get(datapath, ()),
-                    *map(Install, added),
-                ),
-            )
-
-    def _off(self, rack: RackId) -> NetworkState:
-        """The present state without paths that begin or end at a rack."""
-        state = self._memory.state
-        paths = [path for path in state.topology.paths if rack in (path.src, path.dst)]
-        return without(state, (), paths)
-
-    def _rack_of(self, datapath: DatapathId) -> RackId:
-        server = self._fabric.server_by_datapath.get(datapath)
-        return self._fabric.rack_by_tor_datapath[datapath].id if server is None else server.rack
-
-    def _ends_of_uplink(self, server: Server) -> Iterator[tuple[DatapathId, str]]:
-        """Ports at both ends of a server's uplink, as far as switches tell of them."""
-        vswitch, tor = server.vswitch, self._fabric.racks[server.rack].tor.datapath_id
-        if vswitch is not None:
-            yield vswitch.datapath_id, vswitch.optical_port
-        if tor is not None:
-            yield tor, server.tor_port
-
-    def is_of_uplink(self, datapath: DatapathId, port: str) -> bool:
-        """True for a port between a server and its ToR."""
-        return (datapath, port) in self._uplinks
-
-    def _uplink_down(self, server: Server) -> bool:
-        """True if an uplink is known to be down at either end, or to pass nothing in one direction;
-        a silent switch says nothing.
-        """
-        if server.name in self.one_way_uplinks:
-            return True
-        return self._carrier_lost(server)
-
-    def linked(self) -> frozenset[DatapathId]:
-        """Ready switches whose uplink has carrier, and whose ToR, if OpenFlow controls the ToR, has
-        its rules. Whether the uplink passes frames does not matter here.
-        """
-        down = {self.switch_of[name] for name in self.dead_uplinks - self.one_way_uplinks}
-        blank = {
-            rack.id
-            for rack in self._fabric.racks
-            if rack.tor.datapath_id is not None and rack.tor.datapath_id not in self._synchronised
-        }
-        if blank:
-            down |= {dp for dp, switch in self.steering.items() if switch.rack in blank}
-        ready = self.ready()
-        return ready - down if down else ready
-
-    def _carrier_lost(self, server: Server) -> bool:
-        seen = (self._connections.port(*end) for end in self._ends_of_uplink(server))
-        return any(port is not None and not port.up for port in seen)
-
-    def is_dark(self, end: PortId) -> bool:
-        """True if a port is known to have no carrier; a silent ToR says nothing."""
-        port = self._fabric.ports[end]
-        tor = self._fabric.racks[port.rack].tor.datapath_id
-        seen = None if tor is None else self._connections.port(tor, port.tor_port)
-        return seen is not None and not seen.up
-
-    # -- what is heard ----------------------------------------------------------------------------
-
-    def renewed(self, datapath: DatapathId) -> None:
-        """Note that a switch has connected anew, with whatever rules it holds.
-
-        Nothing is kept of strangers, of whom there may be any number.
-        """
-        if not self._is_known(datapath):
-            return
-        self._slow.discard(datapath)
-        self._untried.discard(datapath)
-        self._missed.discard(datapath)
-        self._only_moved.discard(datapath)
-        self._renewed.add(datapath)  # it is brought to whatever numbers its ports have now
-        self._untaken.add(datapath)
-        self._synchronised.discard(datapath)
-        self._changes_of_synchronised += 1
-
-    def answers_again(self, datapath: DatapathId) -> None:
-        """Note that a switch has answered that was given up: it is slow."""
-        self._slow.add(datapath)
-        if datapath not in self._missed:
-            self._untried.add(datapath)
-        self.doubt([datapath])
-
-    def doubt(self, datapaths: Iterable[DatapathId]) -> None:
-        """Have switches that did not confirm something synchronised."""
-        datapaths = tuple(datapaths)
-        self._synchronised.difference_update(datapaths)
-        self._only_moved.difference_update(datapaths)
-        self._changes_of_synchronised += 1
-
-    def renumbered(self, datapath: DatapathId, earlier: Mapping[str, int]) -> None:
-        """Note that ports of a connected switch have other OpenFlow numbers from now on;
-        ``earlier`` has the number that rules name so far, by port name; 0: none.
-        """
-        if datapath not in self.owned:
-            return  # rules of a learning ToR name no ports
-        known = self._moved.get(datapath, {})
-        added = {name: known.get(name, frozenset()) | {old} for name, old in earlier.items()}
-        self._moved[datapath] = {**known, **added}
-        if datapath in self._synchronised:
-            self._only_moved.add(datapath)
-        elif datapath not in self._only_moved:
-            self._renewed.add(datapath)  # what it is just being sent may name the old numbers
-        self._synchronised.discard(datapath)
-        self._changes_of_synchronised += 1
-
-    def moved_ports(self) -> Sequence[MovedPort]:
-        """Ports of connected switches whose rules may name other OpenFlow numbers."""
-        return [
-            port
-            for datapath in sorted(self._moved.copy())
-            if datapath in self._connections.connected()
-            for port in self._moved_at(datapath)
-        ]
-
-    def _moved_at(self, datapath: DatapathId) -> list[MovedPort]:
-        return [
-            MovedPort(
-                self.owned[datapath],
-                name,
-                tuple(sorted(old)),
-                0 if port is None else port.number,
-                self._rack_of(datapath),
-            )
-            for name, old in self._moved.get(datapath, {}).items()
-            if (port := self._connections.port(datapath, name)) is None or old != {port.number}
-        ]
 
     def learn(self, execution: Execution) -> None:
         """Take over what a reconfiguration could not confirm."""
@@ -592,19 +219,10 @@ class Switches:
     def _note_brought(
         self, datapaths: Collection[DatapathId], moved: Mapping[DatapathId, object]
     ) -> None:
-        """Note that switches hold the present state's rules, and name the ports that had ``moved``
-        before these were sent by their present numbers.
+        """Note that switches hold the present state's rules, and tell of the ports that had
+        ``moved`` before these were sent.
         """
-        followed: list[MovedPort] = []
-        for datapath in sorted(datapaths):
-            if self._moved.get(datapath) is moved.get(datapath):
-                followed += self._moved_at(datapath)
-                self._moved.pop(datapath, None)
-        self._only_moved.difference_update(datapaths)
-        self._slow.difference_update(datapaths)
-        self._missed.difference_update(datapaths)
-        self._synchronised.update(datapaths)
-        self._changes_of_synchronised += 1
+        followed = self._note_ready(datapaths, moved)
         if self.all_ready:
             self._common_in, self._common = None, {}
         if followed:
@@ -667,49 +285,6 @@ class Switches:
                 else:
                     left.discard(datapath)
         return frozenset()
-
-    def _whole_tables(
-        self, datapaths: Iterable[DatapathId]
-    ) -> Iterator[tuple[DatapathId, tuple[Installation, ...]]]:
-        if self._common_in is not self._memory.state:
-            self._common_in, self._common = self._memory.state, {}
-        yield from self.tables(datapaths, self._common)
-
-    def _anew(
-        self, datapath: DatapathId, table: Sequence[Installation], held: HeldRules
-    ) -> tuple[RuleChange, ...]:
-        """Changes that leave a switch with this table, whatever it holds.
-
-        Rules that tell of rounds stay where it has them, since new ones can't tell for a second.
-        """
-        if datapath not in self.owned:
-            return tuple(table)
-        rounds = held.rounds.get(datapath)
-        if rounds:
-            table = [one for one in table if one is not ROUND_RULES]
-            table += [Install(one) for one in ROUND_RULES.rules if one.cookie not in rounds]
-        return (*wipe(spare_relays=self.spares_relays), *table)
-
-    def _note_uplinks(self, connected: Iterable[DatapathId] | None = None) -> bool:
-        """Note the uplinks that are down or closed; True if they are others than before.
-
-        Those are looked at that were down, and those of switches that ``connected`` since; None,
-        or after a change of ports that was passed over: all.
-        """
-        if connected is None or self._unseen_uplinks:
-            servers = list(self._fabric.servers)
-            self._unseen_uplinks = False
-        else:
-            servers = [one for at in connected for one in self._uplinks_at.get(at, ())]
-            if self.dead_uplinks:
-                servers += [one for one in self._fabric.servers if one.name in self.dead_uplinks]
-        down = (server.name for server in servers if self._uplink_down(server))
-        dead = self.closed.union(self.closed_meanwhile, down)
-        if dead == self.dead_uplinks:
-            return False
-        self.dead_uplinks = dead
-        LOG.warning("uplinks to ToRs down or closed: %s", ", ".join(sorted(dead)) or "none")
-        return True
 
     def follow_uplinks(self) -> Steps:
         """Go around servers whose uplink to the ToR went down, and back where it returned.

@@ -9,7 +9,7 @@ from hydra.faults.conditions import ConditionKind, MissingSwitch, RefusedWorker,
 from hydra.history import HappeningKind
 from hydra.model import NetworkState, PlaneId, RackId
 from hydra.reconfiguration.drift import Drift, DriftKind
-from hydra.reconfiguration.switches import MovedPort
+from hydra.reconfiguration.readiness import MovedPort
 from hydra.roles import Alarm, Severity
 from tests.unit.core.fabrics import path_of, small_fabric, state_of
 

@@ -222,7 +222,7 @@ def test_rules_are_tested_with_series_that_begin_as_the_controllers_do(fresh, fr
 
 def test_triggers_are_those_that_the_controller_names():
     """Other words would be series that begin late, and are counted as one."""
-    rooms = (ROOT / "apps" / "controller").glob("*.py")
+    rooms = (ROOT / "apps" / "controller").rglob("*.py")
     text = "".join(path.read_text() for path in rooms)
     named = set(re.findall(r'\.enter\(\s*f?"(\w+)', text))
     named |= set(re.findall(r'\.go\(\w+, f?"(\w+)', text))

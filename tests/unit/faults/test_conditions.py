@@ -20,7 +20,7 @@ from hydra.journal import JournalError, JournalTaken
 from hydra.lifecycle import ReservationState
 from hydra.model import NetworkState, PlaneId, RackId
 from hydra.reconfiguration.drift import Drift, DriftKind
-from hydra.reconfiguration.switches import MovedPort
+from hydra.reconfiguration.readiness import MovedPort
 from hydra.reservations.book import ReservationBook
 from hydra.reservations.reservation import GONE, ReservationRequest, ServiceClass
 from hydra.roles import Alarm, Severity

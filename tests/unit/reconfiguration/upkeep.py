@@ -28,9 +28,10 @@ from hydra.reconfiguration.device_care import DeviceCare
 from hydra.reconfiguration.executor import STEPS, Execution
 from hydra.reconfiguration.gating import GATE
 from hydra.reconfiguration.plan import SETTLED, Unsettled
+from hydra.reconfiguration.readiness import MovedPort, SeenPort
 from hydra.reconfiguration.recovery import Recovery
 from hydra.reconfiguration.run import Conditions
-from hydra.reconfiguration.switches import MovedPort, SeenPort, Switches
+from hydra.reconfiguration.switches import Switches
 from tests.unit.reconfiguration.simulation import LONGEST_DELAY_S, LONGEST_LAG_S, Doing, Network
 
 _ResultT = TypeVar("_ResultT")
