@@ -76,10 +76,12 @@ def test_a_containers_sockets_count_with_the_machines(proc):
         assert TO not in sockets.waiting()
         proc.add("77", process)
         clock.now_s += 6
+        # Nobody writes any more: what waits gets less, as the receiver's buffer grows.
+        sending = sum(one.waiting for one in sockets.sending().values())
         of_container = sockets.waiting()[TO]
         assert of_container.octets > 100_000
         assert of_container.connections == 1
-        assert sum(one.waiting for one in sockets.sending().values()) >= of_container.octets
+        assert sending >= of_container.octets
         with stuffed("127.0.0.9"):
             both = sockets.waiting()[TO]
         assert both.connections == 2
