@@ -1,6 +1,6 @@
 # Everything runs from the virtual environment in .venv, which `bootstrap` makes and keeps current.
 PYTHON := .venv/bin/python
-PACKAGES := hydra topology drivers apps mininet_scenarios
+PACKAGES := hydra topology drivers apps mininet_scenarios hydra_hybrid_network_client
 
 # Tests start processes by the hundred, which else would each compile the sources anew.
 unexport PYTHONDONTWRITEBYTECODE

@@ -77,9 +77,12 @@ setup(
             "apps.*",
             "mininet_scenarios",
             "mininet_scenarios.*",
+            "hydra_hybrid_network_client",
+            "hydra_hybrid_network_client.*",
         ]
     ),
     package_data={
+        "hydra_hybrid_network_client": ["py.typed"],
         "apps.prices": ["data/*.yaml"],
         "apps.rest": ["static/*"],
         "apps.traces": ["data/*.txt"],
@@ -118,13 +121,14 @@ setup(
             "lib/systemd/system/hydra-agent.service.d",
             ["deploy/systemd/hydra-agent.service.d/containers.conf"],
         ),
+        ("share/hydra/configs", sorted(f"configs/{file.name}" for file in HERE.glob("configs/*"))),
         ("share/hydra/prometheus", ["deploy/prometheus/hydra.rules.yml"]),
         ("share/hydra/grafana", ["deploy/grafana/hydra.json"]),
     ],
     entry_points={
         "console_scripts": [
-            "hydra = apps.cli:main",
-            "ryu-manager = apps.launcher:ryu_manager",
+            "hydra = apps.start:hydra",
+            "ryu-manager = apps.start:ryu_manager",
         ],
         "hydra.commands": ["experiment = mininet_scenarios.cli:experiment"],
     },

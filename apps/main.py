@@ -1,4 +1,4 @@
-"""The Ryu application: ``HYDRA_CONFIG=fabric.yaml ryu-manager apps/main.py``.
+"""The Ryu application: ``HYDRA_CONFIG=fabric.yaml ryu-manager apps.main``.
 
 The composition root: reads the configuration named by the environment and puts the parts together.
 """
@@ -25,8 +25,12 @@ from apps.openflow.framework import OpenFlowApp
 from apps.openflow.requests import read_first
 from apps.openflow.seam import Application, OpenFlowTls, Post, SwitchEvents
 from apps.process import logs
-from apps.process.configuration import configuration_at_start, digest_of, load_configuration
-from apps.process.doors import reserve_descriptors
+from apps.process.configuration import (
+    configuration_at_start,
+    configuration_path,
+    digest_of,
+    load_configuration,
+)
 from apps.process.ending import give_up
 from apps.process.garbage import spare_what_stays
 from apps.process.single_instance import check_port, check_private, journal_held
@@ -34,9 +38,10 @@ from apps.process.supervision import Heart
 from apps.process.term import Alone, Term
 from apps.process.tracing import traces
 from apps.rest.app import create_app
+from apps.rest.connections import room_for_connections
 from apps.rest.guard import AuditLog
 from apps.rest.rate import Limiter
-from apps.rest.server import MOST_CONNECTIONS, RestServer
+from apps.rest.server import RestServer
 from apps.rest.tokens import TokenFile
 from apps.rest.trust import Tls, trust_in
 from apps.rest.webhook_addresses import Reach
@@ -47,15 +52,12 @@ from hydra.config import Loaded
 from hydra.errors import HydraError
 from hydra.journal import Journal
 from hydra.policy import ControllerSettings
+from hydra.reconfiguration.cycle import OWN_CYCLE, Cycle
 
 if TYPE_CHECKING:
     from apps.workers.leases import WorkerLeases
 
-CONFIG_VARIABLE = "HYDRA_CONFIG"
 LOG = logging.getLogger("hydra")
-_SPARE_CONNECTIONS: Final = 64
-_OTHER_DESCRIPTORS: Final = 256
-"""The journal, logs, pipes, webhooks."""
 LOST_LEASE: Final = 75
 """Exit status of a leader that could not renew its lease in time: EX_TEMPFAIL of sysexits.h. It is
 to be started again, and stands by then."""
@@ -68,38 +70,15 @@ an audit, or a change of all circuits.
 _LAST_WORDS_S: Final = 0.05
 
 
-def configuration_path() -> Path:
-    """The file that the environment names; raises HydraError if it names none."""
-    value = os.environ.get(CONFIG_VARIABLE)
-    if not value:
-        raise HydraError(
-            f"{CONFIG_VARIABLE} is not set: say which fabric to control, for example "
-            f"{CONFIG_VARIABLE}=configs/demo.yaml ryu-manager apps/main.py"
-        )
-    return Path(value)
-
-
 class HydraApplication:
     """A controller with its REST server."""
 
-    def __init__(self, loaded: Loaded, post: Post) -> None:
+    def __init__(self, loaded: Loaded, post: Post, cycle: Cycle = OWN_CYCLE) -> None:
         settings = loaded.controller
         fabric = loaded.fabric
-        # Switches that come back may do so before their old connections have ended. Half of them
-        # at a time: the others are let in once those have been settled, within seconds.
-        switches = len(fabric.servers) + len(fabric.racks)
-        self.openflow_connections = switches + switches // 2 + _SPARE_CONNECTIONS
-        connections = settings.connections or MOST_CONNECTIONS + 2 * len(fabric.servers)
+        connections = room_for_connections(loaded)
+        self.openflow_connections = connections.openflow
         self.openflow_tls = _openflow_tls(settings)
-        reserve_descriptors(
-            self.openflow_connections
-            * (1 if self.openflow_tls is None else OpenFlowTls.DESCRIPTORS)
-            + connections
-            + 2 * (len(fabric.racks) + len(fabric.planes))
-            + _OTHER_DESCRIPTORS,
-            f"for {switches} switches, {len(fabric.racks) + len(fabric.planes)} devices and "
-            f"{connections} connections to REST",
-        )
         self.openflow_address: tuple[str, int] | None = None
         if settings.workers is None:
             self.openflow_address = (settings.openflow_host, settings.openflow_port)
@@ -121,20 +100,28 @@ class HydraApplication:
         if exchange is not None:
             post = exchange.post
         self._controller = Controller(
-            loaded,
-            journal,
-            post,
-            lambda: load_configuration(Path(loaded.source)),
-            self._traces,
-            give_up,
-            self._term,
-            read_first if exchange is None else exchange.catch_up,
-            (lambda: ()) if exchange is None else exchange.refused,
+            loaded=loaded,
+            journal=journal,
+            post=post,
+            read_file=lambda: load_configuration(Path(loaded.source)),
+            traces=self._traces,
+            give_up=give_up,
+            term=self._term,
+            catch_up=read_first if exchange is None else exchange.catch_up,
+            workers_refused=(lambda: ()) if exchange is None else exchange.refused,
+            cycle=cycle,
         )
         desk = self._controller.desk
         self._webhooks = Webhooks(
             loaded.fabric, desk.events, journal, Reach(settings.webhook_networks)
         )
+        self._began = self._stopping = False
+        self._beginning = threading.Lock()
+        self._heart = Heart(post, lambda: not self._began or self._controller.alive())
+        self._rest = self._rest_server(loaded, connections.rest)
+
+    def _rest_server(self, loaded: Loaded, connections: int) -> RestServer:
+        settings, exchange, desk = loaded.controller, self._exchange, self._controller.desk
         app = create_app(
             desk,
             None if settings.tokens is None else TokenFile(Path(settings.tokens)),
@@ -151,10 +138,7 @@ class HydraApplication:
         tls = None
         if settings.tls_certificate is not None and settings.tls_key is not None:
             tls = Tls(settings.tls_certificate, settings.tls_key)
-        self._began = self._stopping = False
-        self._beginning = threading.Lock()
-        self._heart = Heart(post, lambda: not self._began or self._controller.alive())
-        self._rest = RestServer(
+        return RestServer(
             app,
             settings.rest_host,
             settings.rest_port,
@@ -326,8 +310,11 @@ def _openflow_tls(settings: ControllerSettings) -> OpenFlowTls | None:
 class HydRA(OpenFlowApp):
     """The application that ryu-manager finds in this file."""
 
+    cycle: Cycle = OWN_CYCLE
+
     def compose(self, post: Post) -> Application:
         # Here, since Ryu sets its own log up before it loads its applications.
         log_format = os.environ.get(logs.FORMAT_VARIABLE, "text")
         logs.set_up(log_format, os.environ.get(logs.LEVEL_VARIABLE, "info"))
-        return HydraApplication(configuration_at_start(configuration_path()), post)
+        loaded = configuration_at_start(configuration_path())
+        return HydraApplication(loaded, post, self.cycle)

@@ -29,7 +29,7 @@ class _Polling:
     def __init__(self, fabric: Fabric, interval_s: float, post: Post) -> None:
         policy = Policy(poll_interval_s=interval_s, timeouts=Timeouts(vswitch_s=10.0))
         self._fleet = Fleet(fabric, post)
-        self._poller = StatsPoller(fabric, policy, self._fleet)
+        self._poller = StatsPoller(fabric=fabric, policy=policy, fleet=self._fleet)
         self._wanted = len(fabric.servers) + len(fabric.racks)
         self._stop = threading.Event()
 

@@ -27,12 +27,12 @@ class _Probing:
         state = standing_state(fabric)
         first = {rack.servers[0].vswitch.datapath_id for rack in fabric.racks}
         self._prober = Prober(
-            fabric,
-            Policy(probe_interval_s=interval_s),
-            self._fleet,
-            lambda: (state, ()),
-            lambda: first & self._fleet.connected(),
-            self._lost,
+            fabric=fabric,
+            policy=Policy(probe_interval_s=interval_s),
+            fleet=self._fleet,
+            standing=lambda: (state, ()),
+            able=lambda: first & self._fleet.connected(),
+            report=self._lost,
         )
 
     @property

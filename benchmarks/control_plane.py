@@ -47,7 +47,6 @@ POLICY = {
     "mode": "on-request",
     "algorithm": "hydra-bfs+",
     "paths_per_pair": 8,
-    "emulated_rules": RULES,
 }
 PAIRINGS = ((("r1", "r2"), ("r3", "r4")), (("r1", "r3"), ("r2", "r4")))
 SUBSTEPS = ("divert", "retag", "push", "mirrors", "gate", "activate")
@@ -65,7 +64,10 @@ def changes(client: ControllerClient, number: int) -> list[ReconfigurationRecord
 
 def main(argv: Sequence[str] = ()) -> int:
     number = int(argv[0]) if argv else CHANGES
-    with demo_stage(changes={"wiring": WIRING}) as stage, stage.controller(POLICY) as client:
+    with (
+        demo_stage(changes={"wiring": WIRING}) as stage,
+        stage.controller(POLICY, rules=RULES) as client,
+    ):
         switching_ms = stage.fabric.planes[0].switching_ms
         with tcp_transfer(stage, "h11", "h21", 5201, (number + 4) * PERIOD_S):
             time.sleep(PERIOD_S)

@@ -4,12 +4,20 @@ Baselines: networkx (a graph kept up to date, and a search per demand) where tha
 numpy (the same on a Boolean matrix), and first fit on arrays for the VLANs. All follow the same
 rounds; numpy breaks ties as we do, and must find as many paths of each length. Times are the
 processor's: all this is one thread that waits for nothing.
+
+``python -m benchmarks.multihop --whole`` times all that a decision of a controller computes: plan,
+VLANs, checks, and the steps from the standing state, for an empty network and for a change of
+everything. Beside it stands the time in which Python makes an object of each path, and a dict of
+their VLAN-IDs.
 """
 
 from __future__ import annotations
 
+import copy
+import pickle
+import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import combinations, pairwise
 from time import process_time
 
@@ -17,10 +25,14 @@ import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
+from apps.offline.study import plain_fabric
+from apps.planning.engine import Planning
 from benchmarks._demands import KINDS, RATE_MBPS, full_fabric, scaled
 from benchmarks._report import Result, report
 from benchmarks._timing import median_ms
 from hydra.model import EMPTY_TOPOLOGY, NetworkState, Path, VlanId, VlanRange
+from hydra.policy import Policy
+from hydra.service import PlanRequest
 from topology.bounds import served_share_bound
 from topology.drafts import Ground
 from topology.multihop import plan_hydra_bfs, plan_hydra_bfs_plus
@@ -45,6 +57,7 @@ VLAN_TARGET = 0.65
 LARGE = 320
 """Number of racks for which there is a target for the number of VLANs."""
 VLAN_TARGET_MS = 100.0
+WHOLE_TARGET_MS = {320: 60.0, 1000: 600.0}
 NETWORKX = {(kind, racks) for kind in KINDS for racks in (64, 320)}
 NETWORKX_BFS = NETWORKX | {("sparse", 1000)}
 """Cases with networkx; 1000 racks take two minutes here, half an hour and more in others."""
@@ -282,7 +295,41 @@ def vlan_rows(kind: str, fabric: FabricArrays) -> list[Result]:
     ]
 
 
+def whole_rows(racks: int) -> Iterator[Result]:
+    """Results of all that a decision computes, with ``hydra-bfs`` and gravity demand."""
+    fabric = plain_fabric(racks, PLANES, RATE_MBPS)
+    planning = Planning(fabric, Policy())
+    request = PlanRequest(algorithm="hydra-bfs")
+    demand = scaled("gravity", FabricArrays.of(fabric))
+    other = demand[::-1, ::-1].copy()
+    empty = NetworkState()
+    standing = planning.for_demand(empty, request, demand, (), ())
+    for words, current, wanted in (
+        ("of an empty network", empty, demand),
+        ("of everything", standing, other),
+    ):
+        target = planning.for_demand(current, request, wanted, (), ())
+        ways: dict[str, Callable[[int], object]] = {
+            "plan, VLANs, checks, diff": lambda _, at=current, of=wanted: planning.diff(
+                at, planning.for_demand(at, request, of, (), ())
+            ),
+            "objects": lambda _, of=target: dict(copy.copy(of.vlans)),
+            "to another process and back": lambda _, of=target: pickle.loads(pickle.dumps(of)),  # noqa: S301 - our own
+        }
+        times = median_ms(ways, RUNS, process_time)
+        case = f"{racks} racks, gravity, {len(target.vlans)} paths, a change {words}"
+        for metric, target_ms in (
+            ("plan, VLANs, checks, diff", WHOLE_TARGET_MS[racks]),
+            ("to another process and back", None),
+        ):
+            ours, objects = times[metric], times["objects"]
+            yield Result(case, metric, "ms", "lower", ours, objects, "objects", target_ms)
+
+
 def main() -> None:
+    if "--whole" in sys.argv:
+        report("multihop_whole", [row for racks in WHOLE_TARGET_MS for row in whole_rows(racks)])
+        return
     results = []
     for racks in (64, 320, 1000):
         fabric = full_fabric(racks, PLANES)

@@ -4,12 +4,17 @@ Every instance is a fabric of 8 racks on 4 planes and a demand of one of five ki
 loads. HiGHS (``scipy.optimize.milp``) finds the most that any circuits could serve over at most 3
 hops if a pair's demand could be split at will. Larger fabrics are held against the
 bound of :func:`topology.bounds.served_share_bound`. Times are the processor's, in the same run.
+
+``python -m benchmarks.optimum --by-rules [INSTANCES]`` holds plans against the most that the data
+plane's own rules allow, on 6 racks and 3 planes: a pair has one path, or several over which its
+flows are spread evenly.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import combinations, pairwise, permutations
 from statistics import mean, median
@@ -17,15 +22,15 @@ from time import process_time
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import Bounds, LinearConstraint, milp
+from scipy.optimize import Bounds, LinearConstraint, linprog, milp
 from scipy.sparse import coo_array
 
 from benchmarks._demands import RATE_MBPS, full_fabric, scaled
 from benchmarks._report import Result, report
-from hydra.model import EMPTY_TOPOLOGY
+from hydra.model import EMPTY_TOPOLOGY, Topology
 from topology.algorithms import ENTRIES, Product
 from topology.bounds import served_share_bound
-from topology.problem import Budget, PlanResult, Reserved, pair_demands
+from topology.problem import Budget, FabricArrays, PlanResult, Reserved, pair_demands
 
 RACKS = 8
 PLANES = 4
@@ -38,44 +43,50 @@ MEAN_TARGET, WORST_TARGET, TIME_TARGET = 0.97, 0.90, 0.1
 ALL_TO_ALLS = ((8, 2), (32, 4), (64, 8), (128, 8))
 MANY_JOBS = ((64, 8), (128, 16), (320, 32))
 LARGE_KINDS = ("sparse", "dense", "gravity")
+RULED_RACKS, RULED_PLANES = 6, 3
+RULED_INSTANCES = 100
+RULED_MEAN_TARGET, RULED_WORST_TARGET = 0.99, 0.95
+RULED_TIME_S = 20.0
+"""Time after which HiGHS gives the bound that it has."""
+RULED_GAP = 1e-4
 _GAP = 1e-6
 """Distance from the optimum, relative, at which HiGHS stops."""
 
 Matrix = NDArray[np.float64]
 
 
-def _sparse(random: np.random.Generator) -> Matrix:
-    return random.uniform(1, 10, (RACKS, RACKS)) * (random.random((RACKS, RACKS)) < 0.3)
+def _sparse(random: np.random.Generator, racks: int) -> Matrix:
+    return random.uniform(1, 10, (racks, racks)) * (random.random((racks, racks)) < 0.3)
 
 
-def _dense(random: np.random.Generator) -> Matrix:
-    return random.uniform(0.5, 1.5, (RACKS, RACKS))
+def _dense(random: np.random.Generator, racks: int) -> Matrix:
+    return random.uniform(0.5, 1.5, (racks, racks))
 
 
-def _gravity(random: np.random.Generator) -> Matrix:
-    out, into = random.lognormal(0, 1, (2, RACKS))
+def _gravity(random: np.random.Generator, racks: int) -> Matrix:
+    out, into = random.lognormal(0, 1, (2, racks))
     return np.outer(out, into)
 
 
-def _elephants(random: np.random.Generator) -> Matrix:
-    demand = random.uniform(0, 0.2, (RACKS, RACKS))
-    demand[np.arange(RACKS), random.permutation(RACKS)] += 5
+def _elephants(random: np.random.Generator, racks: int) -> Matrix:
+    demand = random.uniform(0, 0.2, (racks, racks))
+    demand[np.arange(racks), random.permutation(racks)] += 5
     return demand
 
 
-def _jobs(random: np.random.Generator) -> Matrix:
+def _jobs(random: np.random.Generator, racks: int) -> Matrix:
     """Rings and all-to-alls of equal rates."""
-    demand = np.zeros((RACKS, RACKS))
+    demand = np.zeros((racks, racks))
     for _ in range(3):
-        racks = random.choice(RACKS, random.integers(3, 7), replace=False)
+        job = random.choice(racks, random.integers(3, min(7, racks + 1)), replace=False)
         if random.random() < 0.5:
-            demand[racks, np.roll(racks, 1)] += 4
+            demand[job, np.roll(job, 1)] += 4
         else:
-            demand[np.ix_(racks, racks)] += 1
+            demand[np.ix_(job, job)] += 1
     return demand
 
 
-KINDS: dict[str, Callable[[np.random.Generator], Matrix]] = {
+KINDS: dict[str, Callable[[np.random.Generator, int], Matrix]] = {
     "sparse": _sparse,
     "dense": _dense,
     "gravity": _gravity,
@@ -90,19 +101,19 @@ class Instance:
     demand: Matrix
 
 
-def instances(count: int) -> Iterator[Instance]:
+def instances(count: int, racks: int = RACKS, planes: int = PLANES) -> Iterator[Instance]:
     cases = [(kind, load) for kind in KINDS for load in LOADS]
     for number in range(count):
         kind, load = cases[number % len(cases)]
-        demand = KINDS[kind](np.random.default_rng(number))
+        demand = KINDS[kind](np.random.default_rng(number), racks)
         np.fill_diagonal(demand, 0.0)
         busiest = max(demand.sum(axis=0).max(), demand.sum(axis=1).max())
         yield Instance(
-            f"{kind}, load {load}", demand * (load * PLANES * RATE_MBPS / max(busiest, 1e-9))
+            f"{kind}, load {load}", demand * (load * planes * RATE_MBPS / max(busiest, 1e-9))
         )
 
 
-def optimum(demand: Matrix) -> float:
+def optimum(demand: Matrix, planes: int) -> float:
     """The share that the best circuits serve, each pair split at will over paths of 3 hops.
 
     Whole numbers of circuits between racks, as many as the planes allow: a rack has one a plane,
@@ -112,27 +123,22 @@ def optimum(demand: Matrix) -> float:
     pairs = pair_demands(demand)
     if not len(pairs):
         return 1.0
-    edges = list(combinations(range(RACKS), 2))
+    racks = len(demand)
+    edges = list(combinations(range(racks), 2))
     place = {edge: number for number, edge in enumerate(edges)}
-    ways = list(_ways(pairs.src.tolist(), pairs.dst.tolist()))
+    ways = list(_ways(pairs.src.tolist(), pairs.dst.tolist(), racks))
     n_ways, n_edges, n_pairs = len(ways), len(edges), len(pairs)
     entries = [(way, pair, 1.0) for way, (pair, _) in enumerate(ways)]
-    for way, (_, racks) in enumerate(ways):
-        entries += [(way, n_pairs + place[min(hop), max(hop)], 1.0) for hop in pairwise(racks)]
+    for way, (_, along) in enumerate(ways):
+        entries += [(way, n_pairs + place[hop], 1.0) for hop in _hops(along)]
     entries += [(n_ways + edge, n_pairs + edge, -RATE_MBPS) for edge in range(n_edges)]
     limits = [*pairs.mbps.tolist(), *[0.0] * n_edges]
-    for size in (1, *range(3, RACKS + 1, 2)):
-        for group in combinations(range(RACKS), size):
-            inside = [
-                edge
-                for edge, (a, b) in enumerate(edges)
-                if (a in group or b in group if size == 1 else a in group and b in group)
-            ]
-            entries += [(n_ways + edge, len(limits), 1.0) for edge in inside]
-            limits.append(float(PLANES * max(1, size // 2)))
+    for inside, most in _circuit_limits(edges, racks, planes):
+        entries += [(n_ways + edge, len(limits), 1.0) for edge in inside]
+        limits.append(float(most))
     columns, rows, values = zip(*entries, strict=True)
     matrix = coo_array((values, (rows, columns)), shape=(len(limits), n_ways + n_edges)).tocsr()
-    upper = np.concatenate([np.full(n_ways, np.inf), np.full(n_edges, float(PLANES))])
+    upper = np.concatenate([np.full(n_ways, np.inf), np.full(n_edges, float(planes))])
     solved = milp(
         np.concatenate([-np.ones(n_ways), np.zeros(n_edges)]),
         constraints=LinearConstraint(matrix, ub=np.array(limits)),
@@ -145,10 +151,158 @@ def optimum(demand: Matrix) -> float:
     return float(-solved.fun / pairs.mbps.sum())
 
 
-def _ways(src: list[int], dst: list[int]) -> Iterator[tuple[int, tuple[int, ...]]]:
+def _circuit_limits(
+    edges: list[tuple[int, int]], racks: int, planes: int
+) -> Iterator[tuple[list[int], int]]:
+    """Groups of edges, by position, and the most circuits that all planes have on them."""
+    for size in (1, *range(3, racks + 1, 2)):
+        for group in combinations(range(racks), size):
+            inside = [
+                edge
+                for edge, (a, b) in enumerate(edges)
+                if (a in group or b in group if size == 1 else a in group and b in group)
+            ]
+            yield inside, planes * max(1, size // 2)
+
+
+def optimum_by_rules(demand: Matrix, most_paths: int) -> tuple[float, bool]:
+    """(A bound of the share that any plan serves by the data plane's rules, whether it is reached).
+
+    A pair with k paths, ``most_paths`` at most, has a k-th of its demand on each. Each path is
+    served as well as its circuits allow. No two paths of a pair have the same circuits. Circuits
+    are counted as in :func:`optimum`, and the paths over several circuits between the same racks
+    share these as one, so the bound may be a little above the optimum. If time is up, it is what
+    HiGHS has proven until then.
+    """
+    pairs = pair_demands(demand)
+    if not len(pairs):
+        return 1.0, True
+    racks = len(demand)
+    edges = list(combinations(range(racks), 2))
+    place = {edge: number for number, edge in enumerate(edges)}
+    ways = list(_ways(pairs.src.tolist(), pairs.dst.tolist(), racks))
+    n_ways, n_pairs = len(ways), len(pairs)
+    numbers = range(1, most_paths + 1)
+    number_of = {
+        (way, k): n_ways + way * most_paths + k - 1 for way in range(n_ways) for k in numbers
+    }
+    first_choice = n_ways * (1 + most_paths)
+    first_edge = first_choice + n_pairs * most_paths
+    entries: list[tuple[int, int, float]] = []
+    limits: list[float] = []
+
+    def limit(terms: Iterable[tuple[int, float]], most: float) -> None:
+        entries.extend((column, len(limits), value) for column, value in terms)
+        limits.append(most)
+
+    for pair, mbps in enumerate(pairs.mbps.tolist()):
+        mine = [way for way, (its, _) in enumerate(ways) if its == pair]
+        choices = [first_choice + pair * most_paths + k - 1 for k in numbers]
+        limit(((choice, 1.0) for choice in choices), 1.0)
+        for k, choice in zip(numbers, choices, strict=True):
+            limit([*((number_of[way, k], 1.0) for way in mine), (choice, -float(k))], 0.0)
+        for way in mine:
+            by_number = ((number_of[way, k], -min(mbps / k, RATE_MBPS)) for k in numbers)
+            limit([(way, 1.0), *by_number], 0.0)
+    for way, (_, along) in enumerate(ways):
+        joins = [first_edge + place[hop] for hop in _hops(along)]
+        paths = [number_of[way, k] for k in numbers]
+        for edge in joins:
+            limit([*((path, 1.0) for path in paths), (edge, -float(most_paths))], 0.0)
+        # n paths along the same racks have n - 1 circuits more than one path has, at least.
+        per_path = float(len(joins) + most_paths - 1)
+        circuits = ((edge, -float(most_paths)) for edge in joins)
+        limit([*((path, per_path) for path in paths), *circuits], 0.0)
+    for edge, ends in enumerate(edges):
+        over = [way for way, (_, along) in enumerate(ways) if ends in _hops(along)]
+        limit([*((way, 1.0) for way in over), (first_edge + edge, -RATE_MBPS)], 0.0)
+    for inside, most in _circuit_limits(edges, racks, RULED_PLANES):
+        limit(((first_edge + edge, 1.0) for edge in inside), float(most))
+    columns, rows, values = zip(*entries, strict=True)
+    width = first_edge + len(place)
+    matrix = coo_array((values, (rows, columns)), shape=(len(limits), width)).tocsr()
+    upper = np.full(width, float(RULED_PLANES))
+    upper[:n_ways] = np.inf
+    upper[first_choice:first_edge] = 1.0
+    gain = np.zeros(width)
+    gain[:n_ways] = -1.0
+    solved = milp(
+        gain,
+        constraints=LinearConstraint(matrix, ub=np.array(limits)),
+        integrality=(np.arange(width) >= n_ways).astype(int),
+        bounds=Bounds(0, upper),
+        options={"mip_rel_gap": RULED_GAP, "time_limit": RULED_TIME_S},
+    )
+    if solved.mip_dual_bound is None:
+        raise SystemExit(f"HiGHS has no bound: {solved.message}")
+    return float(-solved.mip_dual_bound / pairs.mbps.sum()), solved.status == 0
+
+
+def served_by_rules(fabric: FabricArrays, demand: Matrix, topology: Topology) -> float:
+    """The share that the paths of a plan serve if each pair's flows are spread evenly over them."""
+    pairs = pair_demands(demand)
+    wanted = {(pair.src, pair.dst): pair.mbps for pair in pairs}
+    paths = [path for path in topology.paths if (path.src, path.dst) in wanted]
+    if not paths:
+        return 0.0 if len(pairs) else 1.0
+    number = Counter((path.src, path.dst) for path in paths)
+    place = {circuit: row for row, circuit in enumerate(sorted(topology.circuits))}
+    entries = [(place[c], column) for column, path in enumerate(paths) for c in path.circuits]
+    rows, columns = zip(*entries, strict=True)
+    uses = coo_array((np.ones(len(rows)), (rows, columns)), shape=(len(place), len(paths)))
+    most = [wanted[path.src, path.dst] / number[path.src, path.dst] for path in paths]
+    solved = linprog(
+        -np.ones(len(paths)),
+        A_ub=uses.tocsr(),
+        b_ub=[fabric.rate_of(circuit) for circuit in place],
+        bounds=[(0.0, share) for share in most],
+    )
+    return float(-solved.fun / pairs.mbps.sum())
+
+
+def _hops(racks: tuple[int, ...]) -> list[tuple[int, int]]:
+    return [(min(hop), max(hop)) for hop in pairwise(racks)]
+
+
+def by_rules_rows(count: int) -> Iterator[Result]:
+    """Results for the default, beside the most that the data plane's rules allow."""
+    fabric = full_fabric(RULED_RACKS, RULED_PLANES)
+    for most_paths, allowed in ((1, 1), (RULED_PLANES, None)):
+        parts, of_free, times, exact_s, proven = [], [], [], [], 0
+        for instance in instances(count, RULED_RACKS, RULED_PLANES):
+            began = process_time()
+            best, reached = optimum_by_rules(instance.demand, most_paths)
+            exact_s.append(process_time() - began)
+            proven += reached
+            free = optimum(instance.demand, RULED_PLANES)
+            best = min(best, free)
+            began = process_time()
+            plan = ENTRIES[DEFAULT].plan(
+                fabric,
+                instance.demand,
+                EMPTY_TOPOLOGY,
+                Reserved(),
+                Budget(MAX_HOPS, paths_per_pair=allowed),
+            )
+            times.append(process_time() - began)
+            served = served_by_rules(fabric, instance.demand, plan.topology)
+            parts.append(served / best if best else 1.0)
+            of_free.append(served / free if free else 1.0)
+            print(f"{instance.name}, {most_paths}: {served:.4f} of {best:.4f}", flush=True)
+        case = f"{DEFAULT}, {'one path a pair' if allowed == 1 else 'paths as wanted'}"
+        worst, ms = "optimum by the rules, or a bound of it", mean(exact_s) * 1000
+        yield Result(case, "mean part", "", "higher", mean(parts), 1.0, worst, RULED_MEAN_TARGET)
+        yield Result(case, "worst part", "", "higher", min(parts), 1.0, worst, RULED_WORST_TARGET)
+        rest = mean(of_free), min(of_free), "worst"
+        yield Result(case, "mean part of the optimum without rules", "", "higher", *rest)
+        yield Result(case, "mean time", "ms", "lower", mean(times) * 1000, ms, "HiGHS")
+        yield Result(case, "optima that HiGHS reached", "", "higher", proven, count, "instances")
+
+
+def _ways(src: list[int], dst: list[int], racks: int) -> Iterator[tuple[int, tuple[int, ...]]]:
     """Each pair's position and racks along a path, for all paths of at most 3 hops."""
     for pair, (a, b) in enumerate(zip(src, dst, strict=True)):
-        others = [rack for rack in range(RACKS) if rack not in (a, b)]
+        others = [rack for rack in range(racks) if rack not in (a, b)]
         for relays in range(MAX_HOPS):
             for between in permutations(others, relays):
                 yield pair, (a, *between, b)
@@ -198,6 +352,10 @@ def large_rows() -> Iterator[Result]:
 
 
 def main() -> None:
+    if "--by-rules" in sys.argv:
+        count = int(sys.argv[2]) if len(sys.argv) > 2 else RULED_INSTANCES
+        report("optimum_by_rules", list(by_rules_rows(count)))
+        return
     count = int(sys.argv[1]) if len(sys.argv) > 1 else INSTANCES
     fabric = full_fabric(RACKS, PLANES)
     variants = [
@@ -213,7 +371,7 @@ def main() -> None:
     by_kind: dict[str, list[float]] = {}
     for instance in instances(count):
         began = process_time()
-        best = optimum(instance.demand)
+        best = optimum(instance.demand, PLANES)
         exact_s.append(process_time() - began)
         bounds.append(best / (served_share_bound(fabric, instance.demand) or 1.0))
         for name, paths in variants:

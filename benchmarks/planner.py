@@ -15,8 +15,9 @@ import numpy as np
 
 from apps.process.configuration import load_configuration
 from drivers.codecs.openflow.rules import SwitchPorts, encode_changes
-from hydra.forwarding.rules import Install, emulated_rules
+from hydra.forwarding.rules import Install
 from hydra.model import EMPTY_TOPOLOGY, Fabric, NetworkState, VlanId
+from mininet_scenarios.cycles.orders import emulated_rules
 from topology.algorithms import algorithm
 from topology.problem import Budget, FabricArrays, Reserved
 from topology.vlan import allocate

@@ -78,12 +78,14 @@ def measure(fabric: Fabric, number: int) -> list[Result]:
     steering = substrate_of(fabric).steering
     ready = frozenset(one.datapath for rack in fabric.racks for one in steering(rack.id))
     everybody, few = Nobody(), Nobody()
-    standing = Policing(fabric, cast(Fleet, few), 1.0)
+    standing = Policing(fabric=fabric, fleet=cast(Fleet, few), timeout_s=1.0)
     standing.hold(state, some, ready)
     few.told.clear()
     took_ms = median_ms(
         {
-            "all": lambda _: Policing(fabric, cast(Fleet, everybody), 1.0).hold(state, some, ready),
+            "all": lambda _: Policing(
+                fabric=fabric, fleet=cast(Fleet, everybody), timeout_s=1.0
+            ).hold(state, some, ready),
             "one": lambda run: standing.hold(state, some if run % 2 else some[:-1], ready),
         },
         RUNS,

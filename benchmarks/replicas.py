@@ -45,7 +45,6 @@ from typing import Final
 
 import httpx
 
-from apps.client import ClientError, HydraClient, Refusal
 from apps.etcd.gateway import Etcd, get, put
 from benchmarks._demo import demo_stage
 from benchmarks._report import Result, report
@@ -54,6 +53,8 @@ from benchmarks.recovery import PHASES
 from hydra.errors import HydraError
 from hydra.lifecycle import ReconfigurationState
 from hydra.reservations.reservation import FINAL_STATES
+from hydra_hybrid_network_client import ClientError, HydraClient
+from hydra_hybrid_network_client.errors import Refusal
 from mininet_scenarios import plain_http
 from mininet_scenarios.emulators.ports import free_port
 from mininet_scenarios.replicas import ReplicaSet, replicas

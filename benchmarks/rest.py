@@ -96,7 +96,7 @@ def fill(
 
 def filled_ledger(fabric: Fabric, journal: str, span_s: float) -> Ledger:
     """A ledger and journal with ``RESERVATIONS`` that begin within ``span_s``."""
-    ledger = Ledger(fabric, SqliteJournal(journal))
+    ledger = Ledger(fabric=fabric, journal=SqliteJournal(journal))
     ledger.load()
     held: list[Reservation] = []
     fill(

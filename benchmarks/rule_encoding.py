@@ -24,9 +24,10 @@ from benchmarks._ryu import encode_circuit_rules
 from benchmarks._timing import median_ms
 from drivers.codecs.openflow.rules import SwitchPorts, encode_changes
 from hydra.forwarding.pipeline import SHAPES
-from hydra.forwarding.rules import FlowRule, Install, emulated_rules
+from hydra.forwarding.rules import FlowRule, Install
 from hydra.forwarding.substrate.vlan import vswitch_of
 from hydra.model import VlanId
+from mininet_scenarios.cycles.orders import emulated_rules
 from mininet_scenarios.stage.controller_client import PairDemand
 from mininet_scenarios.stage.stage import Stage, tcp_transfer
 from mininet_scenarios.testbed import open_vswitch

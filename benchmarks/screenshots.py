@@ -20,7 +20,8 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from benchmarks._demo import demo_stage
 from benchmarks.dashboard import BusyService, serving
-from hydra.faults.conditions import Condition, Facts, MissingSwitch
+from hydra.faults.condition import Condition
+from hydra.faults.facts import Facts, MissingSwitch
 from hydra.faults.quarantine import Quarantined
 from hydra.history import HappeningKind, History
 from hydra.model import Fabric, NetworkState, Topology

@@ -1,9 +1,10 @@
 """``sharing: auto`` beside the fixed ways of sharing, on the tournament's workloads.
 
-``python -m benchmarks.sharing [--algorithm NAME] [--racks N] [--planes N] [--trace FILE]``. Each
-figure is the part of the demand that circuits and the electrical network carry, less what changes
-cost, as ``hydra replay`` counts it. With ``--trace``, windows of a trace are played instead, each
-for one decision.
+``python -m benchmarks.sharing [--algorithm NAME] [--racks N] [--planes N] [--seed N]
+[--no-catch-up] [--trace FILE]``. Each figure is the part of the demand that circuits and the
+electrical network carry, less what changes cost, as ``hydra replay`` counts it. With
+``--no-catch-up``, traffic that misses its slot is not sent later. With ``--trace``, windows of a
+trace are played instead, each for one decision.
 """
 
 from __future__ import annotations
@@ -35,8 +36,10 @@ _FIXED: Final = tuple(one for one in Sharing if one is not Sharing.AUTO)
 _POINT: Final = 1.0
 
 
-def _of_tournament(fabric: Fabric, base: Policy, size: Size) -> Iterator[Result]:
-    for name, make in workloads(size, SEED).items():
+def _of_tournament(
+    fabric: Fabric, base: Policy, size: Size, seed: int, *, catches_up: bool
+) -> Iterator[Result]:
+    for name, make in workloads(size, seed).items():
         trace = policy_matrix.trace_of(fabric, make(), size.window_s)
         served = {
             sharing: 100
@@ -46,6 +49,7 @@ def _of_tournament(fabric: Fabric, base: Policy, size: Size) -> Iterator[Result]
                 trace,
                 Variant(sharing.value, replace(base, sharing=sharing)),
                 policy_matrix.OUTAGE_S,
+                catches_up=catches_up,
             ).served_share
             for sharing in Sharing
         }
@@ -86,6 +90,8 @@ def main(argv: Sequence[str] = ()) -> int:
     parser.add_argument("--algorithm", default="hydra-bfs+")
     parser.add_argument("--racks", type=int, default=16)
     parser.add_argument("--planes", type=int, default=4)
+    parser.add_argument("--seed", type=int, default=SEED)
+    parser.add_argument("--no-catch-up", action="store_true", help="traffic of constant rates")
     parser.add_argument("--trace", type=Path)
     parser.add_argument("--window-s", type=float, default=300.0)
     given = parser.parse_args(argv)
@@ -93,7 +99,8 @@ def main(argv: Sequence[str] = ()) -> int:
     base = replace(policy_matrix.base_policy(RATE_MBPS), algorithm=given.algorithm)
     if given.trace is None:
         size = Size(given.racks, given.planes, PERIODS, PERIOD_S)
-        results = list(_of_tournament(fabric, base, size))
+        catches_up = not given.no_catch_up
+        results = list(_of_tournament(fabric, base, size, given.seed, catches_up=catches_up))
     else:
         numbers: Mapping[str, int] = rack_numbers(
             summarise(given.trace).racks, given.racks, fold=False

@@ -91,7 +91,8 @@ def beside(seeds: range) -> Played:
 def _beside(course: test_beside_simulated.Course) -> Sequence[str]:
     seen = [f"{course.most} changes under way at a time"]
     seen += ["one gave way"] * course.left
-    seen += [f"one made in the {step} of another" for step in course.meanwhile]
+    seen += [f"one begun in the {step} of another" for step in course.amid]
+    seen += ["the first over before one that began later"] * course.outlived
     seen += ["a death among two or three"] * (course.died_among > 1)
     return seen
 
@@ -109,7 +110,7 @@ CASES: Final = {
     "recovery": ("a crash and two recoveries", recovery, 1),
     "leases": ("a lease that ends, and those that lead next", leases, 1),
     "meanwhile": ("what dies or spills meanwhile, and two withdrawals", meanwhile, 3),
-    "beside": ("a change, and others between its steps", beside, 1),
+    "beside": ("a change, and others beside it", beside, 1),
     "stages": ("a change in stages, with deaths within and between them", in_stages, 1),
     "slow": ("changes while slow switches are brought", slow, test_slow_simulated.CHANGES),
 }

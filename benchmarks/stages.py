@@ -217,7 +217,13 @@ def measure(
     after = planning.propose(before, request, other, (), ()).target
     moved = moving_pairs(before, after)
     budget = _Budget(budget_ms)
-    detours = Detours(fabric, policy.max_hops, frozenset(), planning.toward, budget.expired)
+    detours = Detours(
+        fabric=fabric,
+        max_hops=policy.max_hops,
+        closed=frozenset(),
+        toward=planning.toward,
+        expired=budget.expired,
+    )
     found = []
     for load in loads:
         sent = filled(fabric, before, load)
@@ -228,7 +234,7 @@ def measure(
         cutting_s = time.process_time() - started
         plain = list(stages(before, after, traffic))
         times = max(len(cut), len(plain))
-        at_once = [Stage(after, moved, 0.0, {}, last=True)]
+        at_once = [Stage(target=after, pairs=moved, diverted_mbps=0.0, beyond={}, last=True)]
         ours = course(fabric, fluid, before, after, cut, times)
         once = course(fabric, fluid, before, after, at_once, times)
         electrical = course(fabric, fluid, before, after, plain, times)

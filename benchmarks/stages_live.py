@@ -38,7 +38,6 @@ from benchmarks._demo import CONFIG, demo_stage
 from benchmarks._paced import HEADERS_BYTES, Counted, Ends
 from benchmarks._report import Result, report
 from mininet_scenarios import plain_http
-from mininet_scenarios.stage.controller_client import PairDemand
 from mininet_scenarios.stage.stage import Stage
 from mininet_scenarios.stage.transfers import Wish, transfer_all
 from mininet_scenarios.testbed import testbed_lock
@@ -117,13 +116,10 @@ PAIRS: Final = tuple(pair for number in TURNS[0] for pair in matching(number))
 UNJOINED: Final = tuple(pair for number in (4, 5, 6) for pair in matching(number))
 
 
-def demand(turn: int) -> list[PairDemand]:
-    """Each plane in turn gets a heaviest matching, so weights fall from plane to plane.
-
-    Their sizes compare, and are of no other use.
-    """
+def circuits(turn: int) -> list[dict[str, str]]:
+    """All circuits that are to stand: a matching a plane."""
     return [
-        PairDemand(f"r{a + 1}", f"r{b + 1}", 1 - 0.05 * place)
+        {"plane": f"p{place + 1}", "a": f"r{a + 1}", "b": f"r{b + 1}"}
         for place, number in enumerate(TURNS[turn % 2])
         for a, b in matching(number)
     ]
@@ -218,8 +214,9 @@ def change(http: httpx.Client, turn: int) -> Changed:
 
 
 def ask(http: httpx.Client, turn: int) -> str:
-    entries = [entry for pair in demand(turn) for entry in pair.entries()]
-    answer = http.post("/v1/reconfigurations", json={"demand": entries}).raise_for_status()
+    """Ask for every circuit to move: listed, since a planner leaves what serves as much."""
+    wanted = {"topology": {"circuits": circuits(turn)}}
+    answer = http.post("/v1/reconfigurations", json=wanted).raise_for_status()
     return str(answer.json()["id"])
 
 
@@ -231,6 +228,8 @@ def ended(http: httpx.Client, number: str, asked_s: float) -> Changed:
         time.sleep(0.02)
     if found["state"] not in ("done", "partial"):
         raise SystemExit(f"the change of every circuit is {found['state']}: {found['reason']}")
+    if not found["connected"]:
+        raise SystemExit("the change moved no circuit")
     # A change that fits is one, without a count of stages.
     stages, took_s = max(1, found["stages_done"]), time.monotonic() - asked_s
     return Changed(stages, took_s, found["reason"] if found["state"] == "partial" else "")

@@ -56,7 +56,12 @@ def held_kb(make) -> float:
 def measure(fabric: Fabric) -> list[Result]:
     substrate, state = substrate_of(fabric), NetworkState()
     memory = SimpleNamespace(state=state)
-    switches = Switches(fabric, CurrentPolicy(load_configuration(CONFIG).policy), memory, None)
+    switches = Switches(
+        fabric=fabric,
+        policy=CurrentPolicy(load_configuration(CONFIG).policy),
+        memory=memory,
+        connections=None,
+    )
     rack = [one.datapath for one in substrate.steering(fabric.racks[0].id)]
 
     def ours() -> Tables:

@@ -1,20 +1,21 @@
 """Driver names of the configuration file, and the modules that they stand for.
 
-A new driver is a file and an entry here: a module, or ``module:Class``. ``hydra`` does not import
-drivers: callers that load a configuration pass it :func:`plane_checks` and :func:`rack_checks`.
+A new driver is a file and an entry here: a module, or ``module:Class``. Other packages contribute
+theirs by entry points. ``hydra`` does not import drivers: callers that load a configuration pass it
+:func:`plane_checks` and :func:`rack_checks`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
-from importlib import import_module
-from typing import Final, Protocol, TypeVar, cast
+from typing import Final, NoReturn, Protocol, TypeVar
 
 from hydra.config.devices import PlaneCheck, RackCheck
-from hydra.errors import Problem, UnknownName
+from hydra.contributed import Contributions, Derived, Places
+from hydra.errors import DeviceError, Problem, UnknownName
 from hydra.model import Plane, Rack
-from hydra.roles import OpticalSwitch, TorSwitch
+from hydra.roles import OpticalCapabilities, OpticalSwitch, TorCapabilities, TorSwitch
 
 _EntryT = TypeVar("_EntryT")
 
@@ -36,62 +37,82 @@ class TorDriver(Protocol):
     def check(self, rack: Rack) -> Iterable[Problem]: ...
 
 
-class _Entries(Mapping[str, _EntryT]):
-    """Drivers by name. Each is loaded when it is asked for: some bring large packages along."""
-
-    def __init__(self, places: Mapping[str, str]) -> None:
-        self._places = places
-
-    def __getitem__(self, name: str) -> _EntryT:
-        module, _, inside = self._places[name].partition(":")
-        loaded = import_module(module)
-        return cast(_EntryT, getattr(loaded, inside) if inside else loaded)
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._places
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._places)
-
-    def __len__(self) -> int:
-        return len(self._places)
+CONTRIBUTED: Final = "hydra.drivers"
+"""The group of entry points by which other packages contribute drivers, of either kind."""
+_WANTED: Final = ("CAPABILITIES", "build", "check")
 
 
-OPTICAL: Final[Mapping[str, OpticalDriver]] = _Entries(
-    {
-        "calient-tl1": "drivers.optical.calient_tl1",
-        "glimmerglass-tl1": "drivers.optical.glimmerglass_tl1",
-        "manual": "drivers.optical.manual",
-        "openflow-xc": "drivers.optical.openflow_xc",
-        "polatis-netconf": "drivers.optical.polatis_netconf",
-        "polatis-restconf": "drivers.optical.polatis_restconf",
-        "polatis-scpi": "drivers.optical.polatis_scpi",
-        "polatis-tl1": "drivers.optical.polatis_tl1",
-        "sonic-ocs": "drivers.optical.sonic_ocs",
-        "template": "drivers.optical.template",
-    }
+class _Refused:
+    """Takes the place of a contributed driver that can't be used."""
+
+    def __init__(self, _name: str, why: str) -> None:
+        self._why = why
+
+    def build(self, device: Plane | Rack, timeout_s: float) -> NoReturn:  # noqa: ARG002
+        raise DeviceError(device.name, self._why)
+
+    def check(self, _device: Plane | Rack) -> Iterable[Problem]:
+        yield Problem("driver", self._why)
+
+
+def _flaw(capabilities: type, _name: str, found: object) -> str | None:
+    """The reason why ``found`` is no driver with such capabilities, in words; None if it is."""
+    missing = [name for name in _WANTED if not hasattr(found, name)]
+    if missing:
+        return f"it has no {' and no '.join(missing)}"
+    its = type(getattr(found, _WANTED[0]))
+    if its is capabilities:
+        return None
+    return f"its CAPABILITIES are {its.__name__}, not {capabilities.__name__}"
+
+
+OPTICAL: Final[Mapping[str, OpticalDriver]] = Contributions(
+    "optical driver",
+    CONTRIBUTED,
+    Places[OpticalDriver](
+        {
+            "calient-tl1": "drivers.optical.calient_tl1",
+            "glimmerglass-tl1": "drivers.optical.glimmerglass_tl1",
+            "manual": "drivers.optical.manual",
+            "openflow-xc": "drivers.optical.openflow_xc",
+            "polatis-netconf": "drivers.optical.polatis_netconf",
+            "polatis-restconf": "drivers.optical.polatis_restconf",
+            "polatis-scpi": "drivers.optical.polatis_scpi",
+            "polatis-tl1": "drivers.optical.polatis_tl1",
+            "sonic-ocs": "drivers.optical.sonic_ocs",
+            "template": "drivers.optical.template",
+        }
+    ),
+    flaw=partial(_flaw, OpticalCapabilities),
+    refused=_Refused,
 )
-TOR: Final[Mapping[str, TorDriver]] = _Entries(
-    {
-        "ibm-g8264": "drivers.tor.ibm_g8264",
-        "ibm-g8264-netconf": "drivers.tor.ibm_g8264_netconf",
-        "openconfig-vlan": "drivers.tor.openconfig_vlan",
-        "openconfig-vlan-gnmi": "drivers.tor.openconfig_vlan_gnmi",
-        "openflow": "drivers.tor.openflow",
-        "ovs-ovsdb": "drivers.tor.ovs_ovsdb",
-        "sonic-vlan": "drivers.tor.sonic_vlan",
-    }
+TOR: Final[Mapping[str, TorDriver]] = Contributions(
+    "ToR driver",
+    CONTRIBUTED,
+    Places[TorDriver](
+        {
+            "ibm-g8264": "drivers.tor.ibm_g8264",
+            "ibm-g8264-netconf": "drivers.tor.ibm_g8264_netconf",
+            "openconfig-vlan": "drivers.tor.openconfig_vlan",
+            "openconfig-vlan-gnmi": "drivers.tor.openconfig_vlan_gnmi",
+            "openflow": "drivers.tor.openflow",
+            "ovs-ovsdb": "drivers.tor.ovs_ovsdb",
+            "sonic-vlan": "drivers.tor.sonic_vlan",
+        }
+    ),
+    flaw=partial(_flaw, TorCapabilities),
+    refused=_Refused,
 )
 
 
-def plane_checks() -> dict[str, PlaneCheck]:
+def plane_checks() -> Mapping[str, PlaneCheck]:
     """Checks of a configuration's planes, by driver name."""
-    return {name: partial(_check_plane, name) for name in OPTICAL}
+    return Derived(OPTICAL, lambda name: partial(_check_plane, name))
 
 
-def rack_checks() -> dict[str, RackCheck]:
+def rack_checks() -> Mapping[str, RackCheck]:
     """Checks of a configuration's ToR switches, by driver name."""
-    return {name: partial(_check_rack, name) for name in TOR}
+    return Derived(TOR, lambda name: partial(_check_rack, name))
 
 
 def optical_switch(plane: Plane, timeout_s: float) -> OpticalSwitch:

@@ -4,14 +4,12 @@ import os
 import sys
 from itertools import islice
 
-from apps.client import HydraClient
-from apps.rest.resources import Gap
-from hydra.events import EventKind
+from hydra_hybrid_network_client import EventKind, HydraClient
+from hydra_hybrid_network_client.documents import Gap
 
-URL = os.environ.get("HYDRA_URL", "http://127.0.0.1:8080")
 count = int(sys.argv[1]) if len(sys.argv) > 1 else None
 
-with HydraClient(URL) as hydra:
+with HydraClient() as hydra:
     # Whoever starts again gives the last id that was seen, and misses nothing.
     last_seen = os.environ.get("LAST_EVENT_ID")
     for number, event in islice(hydra.events(EventKind.RESERVATION, last_id=last_seen), count):

@@ -1,11 +1,8 @@
 """Reserve 20 Mb/s between two racks for as long as a transfer takes."""
 
-import os
 import sys
 
-from apps.client import ClientError, HydraClient, NotActive, Refused
-
-URL = os.environ.get("HYDRA_URL", "http://127.0.0.1:8080")
+from hydra_hybrid_network_client import ClientError, HydraClient, NotActive, Refused
 
 
 def transfer() -> None:
@@ -13,7 +10,7 @@ def transfer() -> None:
 
 
 try:
-    with HydraClient(URL) as hydra, hydra.bandwidth("r3", "r4", 20, duration_s=600) as granted:
+    with HydraClient() as hydra, hydra.bandwidth("r3", "r4", 20, duration_s=600) as granted:
         planes = " then ".join(hop.plane for hop in granted.path.hops) if granted.path else "?"
         print(f"{granted.bandwidth_mbps:g} Mb/s from r3 to r4, by plane {planes}")
         transfer()

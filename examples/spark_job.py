@@ -6,17 +6,16 @@ Spark needs ``spark.eventLog.enabled=true``, ``spark.eventLog.compress=false`` a
 ``spark.eventLog.rolling.enabled=false``. Hosts have the names of the fabric's servers.
 """
 
-import os
 import sys
 
-from apps.client import ClientError, HydraClient
 from apps.jobs.spark import shuffles
 from hydra.errors import HydraError
+from hydra_hybrid_network_client import ClientError, HydraClient
 
 mbps, reserved = float(sys.argv[1]), dict[int, str]()
 
 try:
-    with HydraClient(os.environ.get("HYDRA_URL", "http://127.0.0.1:8080")) as hydra:
+    with HydraClient() as hydra:
         for shuffle in shuffles(sys.stdin.buffer):
             try:
                 if shuffle.begins:  # an hour at most, should this be killed
@@ -26,5 +25,5 @@ try:
                     hydra.release_group(reserved.pop(shuffle.stage))
             except ClientError as error:
                 print(f"stage {shuffle.stage}: {error}", file=sys.stderr)
-except HydraError as error:
+except (ClientError, HydraError) as error:
     sys.exit(f"{error}")

@@ -1,7 +1,7 @@
-"""HydRA's core: the model of a hybrid network and the decisions about it.
+"""HydRA's core: the model of a hybrid network, and decisions about the network.
 
-Nothing here opens a socket, reads a clock or draws a random number; the outermost package,
-``apps``, hands those in.
+The core opens no socket, reads no clock and draws no random numbers; the outermost package,
+``apps``, supplies all three.
 """
 
 __version__ = "0.1.0"

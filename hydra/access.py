@@ -1,7 +1,7 @@
-"""Access: roles and what they may do, tokens as they are stored, who sees a reservation.
+"""Access control: roles, stored tokens, visibility of reservations.
 
 A token is ``hydra_NAME_SECRET``; only the SHA-256 of the secret is stored. The secret has 256
-random bits, so that a slow hash would protect nothing that a fast one does not.
+random bits, so a slow hash would add no protection.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,62}")
 
 class Role(StrEnum):
     VIEWER = "viewer"
-    """Sees everything, changes nothing."""
+    """Reads everything, changes nothing."""
     TENANT = "tenant"
-    """Makes reservations, and sees nothing but its own."""
+    """Makes reservations, and sees only its own."""
     AGENT = "agent"
-    """Reports for the server that its token is named after, and sees nothing else."""
+    """Reports for the server named in the token, and sees nothing else."""
     OPERATOR = "operator"
-    """May do everything."""
+    """Full access."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,9 @@ class Caller:
 
     @property
     def tenant(self) -> str | None:
-        """The owner of what it makes, and the only one whose things it sees; None: no tenant."""
+        """Owner of the caller's reservations, and limit of the caller's view; None for other
+        roles.
+        """
         return self.name if self.role is Role.TENANT else None
 
     def sees(self, reservation: Reservation) -> bool:
@@ -52,11 +54,11 @@ class Caller:
 
 
 LOCAL: Final = Caller("local", Role.OPERATOR)
-"""Whoever reaches a controller without tokens: it listens on loopback only."""
+"""Caller without a token at a controller without tokens, which listens on loopback only."""
 
 
 NOBODY: Final = Caller("", Role.AGENT)
-"""Whoever sends no valid token: only what is public is answered."""
+"""Caller without a valid token: only public resources are answered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +82,7 @@ class StoredToken:
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> StoredToken:
-        """Raises HydraError, which repeats nothing but the name."""
+        """Read a record. Raises HydraError, with no content except the name."""
         try:
             name = check_name(str(record["name"]))
             token = cls(
@@ -98,7 +100,7 @@ class StoredToken:
 
 
 def _quota(name: str, record: Mapping[str, Any]) -> Quota:
-    """Raises HydraError for limits that are none: no limit at all would be worse."""
+    """Read the limits. Raises HydraError for invalid limits, which must not count as unlimited."""
     count, mbps = record.get("max_reservations"), record.get("max_mbps")
     if count is not None and not (isinstance(count, int) and count >= 0):
         raise HydraError(f"token {name}: max_reservations is not a whole number from 0")
@@ -111,7 +113,7 @@ def _quota(name: str, record: Mapping[str, Any]) -> Quota:
 
 
 def check_name(name: str) -> str:
-    """Raises HydraError unless ``name`` can be a token's."""
+    """Raise HydraError unless ``name`` is a valid token name."""
     if not _NAME.fullmatch(name):
         raise HydraError(
             f"{name!r} can't name a token: use letters, digits, dots and hyphens, 63 at most"
@@ -122,14 +124,14 @@ def check_name(name: str) -> str:
 def make_token(
     name: str, role: Role, secret: str, created_unix_s: float, quota: Quota = NO_QUOTA
 ) -> tuple[str, StoredToken]:
-    """The token to hand out, and what to store of it; ``secret`` has to be random."""
+    """Return the token for the client, and the record to store; ``secret`` must be random."""
     return f"{_PREFIX}_{check_name(name)}_{secret}", StoredToken(
         name, role, _hash(secret), created_unix_s, quota
     )
 
 
 def identify(text: str, known: Mapping[str, StoredToken]) -> Caller | None:
-    """Owner of the token ``text``; None if it is nobody's."""
+    """Owner of the token ``text``; None for an unknown token."""
     prefix, _, rest = text.partition("_")
     name, _, secret = rest.partition("_")
     stored = known.get(name)

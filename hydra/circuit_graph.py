@@ -1,6 +1,6 @@
-"""Circuits as a graph of networkx, and as text that other tools read.
+"""Circuits as a networkx graph, and as text for other tools.
 
-networkx takes a tenth of a second to load: only import this where a graph is wanted.
+networkx takes a tenth of a second to load: import this module only where needed.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ import networkx as nx
 def circuit_graph(
     racks: Iterable[Any], circuits: Iterable[Mapping[str, Any]], *, one_way: bool, **about: Any
 ) -> nx.MultiGraph:
-    """A graph of racks (names, or names with attributes) and of circuits as the REST API has them.
+    """Build a graph of racks (names, or names with attributes) and circuits in the form of the REST
+    API.
 
-    Keys of edges are unique; ``about`` is of the whole. Directed if ``one_way``.
+    Edge keys are unique; ``about`` holds graph attributes. Directed if ``one_way``.
     """
     graph = nx.MultiDiGraph(**about) if one_way else nx.MultiGraph(**about)
     graph.add_nodes_from(racks)
@@ -47,4 +48,4 @@ FORMATS: Final[Mapping[str, Callable[[nx.MultiGraph], str]]] = {
     "graphml": _graphml,
     "node-link": _node_link,
 }
-"""The text of a graph, by the format's name: GraphML, or the JSON of networkx."""
+"""Serializers by format name: GraphML, or node-link JSON of networkx."""

@@ -1,4 +1,4 @@
-"""The one error tree. Every error an operator sees names the thing, the value and the remedy."""
+"""The error tree. Every error message for operators names the thing, the value and the remedy."""
 
 from __future__ import annotations
 
@@ -10,35 +10,37 @@ from hydra.failures import Failure, FailureKind
 
 
 class HydraError(Exception):
-    """Root of everything this project raises on purpose."""
+    """Root of all errors that the project raises on purpose."""
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
     """A problem of a configuration file.
 
-    ``path`` locates it inside the file, e.g. ``racks[2].prefixes[0]``; it is empty for the file as
-    a whole. ``line`` counts from 1 and is None where unknown.
+    ``path`` is the location inside the file, e.g. ``racks[2].prefixes[0]``; empty for the whole
+    file. ``line`` counts from 1; None if unknown.
     """
 
     path: str
     message: str
     line: int | None = None
     count: int = 1
-    """Number of problems that this one stands for, itself among them; the message tells it."""
+    """Number of problems that the entry stands for, including itself; the message states the
+    number.
+    """
 
     def __str__(self) -> str:
         return ": ".join(part for part in (str(self.line or ""), self.path, self.message) if part)
 
 
 class ConfigError(HydraError):
-    """A configuration file that can't be used; carries *all* of its problems."""
+    """An unusable configuration file, with *all* problems."""
 
     def __init__(self, source: str, problems: Sequence[Problem]) -> None:
         self.source = source
         self.problems = tuple(problems)
         self.count = sum(problem.count for problem in problems)
-        """Number of problems, those without a line of their own among them."""
+        """Number of problems, including problems without an entry."""
         super().__init__(
             "\n".join(
                 f"{source}:{problem}" if problem.line else f"{source}: {problem}"
@@ -48,7 +50,7 @@ class ConfigError(HydraError):
 
 
 class PlanError(HydraError):
-    """No topology meets the request; the message says which limit stands in the way."""
+    """No topology meets the request; the message names the limit."""
 
 
 class UnknownName(HydraError):
@@ -57,17 +59,17 @@ class UnknownName(HydraError):
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """An alternative to a reservation that was refused."""
+    """An alternative to a refused reservation."""
 
     bandwidth_mbps: float
     start_unix_s: float | None
-    """None: from the time that was asked for."""
+    """None: the requested start."""
     end_unix_s: float | None = None
-    """None: as asked for, or, where it starts later, as long after that."""
+    """None: the requested end, or the requested duration from a later start."""
 
 
 class AdmissionError(HydraError):
-    """A reservation that would exceed what the fabric can carry."""
+    """A reservation beyond the capacity of the fabric."""
 
     def __init__(
         self,
@@ -77,28 +79,28 @@ class AdmissionError(HydraError):
     ) -> None:
         self.alternatives = tuple(alternatives)
         self.in_public = message if in_public is None else in_public
-        """The message without anything about others' reservations."""
+        """The message without details of other reservations."""
         super().__init__(message)
 
     def discreet(self) -> AdmissionError:
-        """The same refusal, for those who may not know of others' reservations."""
+        """The same refusal for clients without access to other reservations."""
         return type(self)(self.in_public, self.alternatives)
 
 
 class NoRoom(AdmissionError):
-    """A reservation that does not fit beside others and what is out of use."""
+    """A reservation without room beside other reservations and blocked ports."""
 
 
 class DeviceMissing(AdmissionError):
-    """A reservation that is refused because devices can't be reached."""
+    """A refusal because devices are unreachable."""
 
 
 class QuotaExceeded(AdmissionError):
-    """A reservation that would exceed what its tenant may have."""
+    """A reservation beyond the quota of its tenant."""
 
 
 class NotHitless(AdmissionError):
-    """A change that can't be made without an interruption."""
+    """A change that needs an interruption."""
 
 
 class LifecycleError(HydraError):
@@ -106,15 +108,15 @@ class LifecycleError(HydraError):
 
 
 class KeyReused(HydraError):
-    """An idempotency key that came again with another request."""
+    """An idempotency key repeated with a different request."""
 
 
 class Changed(HydraError):
-    """A resource is no longer what the client saw."""
+    """A resource has changed since the client read it."""
 
 
 class DeviceError(HydraError):
-    """A device refused, or answered something its protocol does not allow."""
+    """A device refused, or violated its protocol."""
 
     kind: ClassVar[FailureKind] = FailureKind.REFUSED
 
@@ -123,18 +125,18 @@ class DeviceError(HydraError):
         super().__init__(f"{device}: {message}")
 
     def failure(self, step: str) -> Failure:
-        """The failure of a step that this error is."""
+        """The error as the failure of ``step``."""
         return Failure(step, self.device, self.kind, str(self))
 
 
 class DeviceUnavailable(DeviceError):
-    """The device can't be reached; nothing was written."""
+    """The device is unreachable; nothing was written."""
 
     kind = FailureKind.NOT_CONNECTED
 
 
 class PortsMissing(DeviceError):
-    """The device has some of these ports no more, or never had them; nothing was written."""
+    """The device lacks some of the ports; nothing was written."""
 
     def __init__(self, device: str, message: str, ports: Collection[str]) -> None:
         self.ports = frozenset(ports)
@@ -148,32 +150,32 @@ class HeldElsewhere(DeviceError):
 
     def __init__(self, device: str, message: str, generation: int | None = None) -> None:
         self.generation = generation
-        """Generation of the leader that holds the device; None: the device tells none."""
+        """Generation of the leader that holds the device; None if the device reports none."""
         super().__init__(device, message)
 
 
 class ProtocolError(DeviceError):
-    """Bytes from the device that its grammar does not contain."""
+    """Bytes from the device outside its grammar."""
 
     kind = FailureKind.MALFORMED
 
 
 class NotProbed(DeviceError):
-    """The switch that should send or hear a probe answers nothing: the path may be good."""
+    """The switch at an end of a probe does not answer; the path may be good."""
 
     kind = FailureKind.NOT_PROBED
 
 
 class OutcomeUnknown(DeviceError):
-    """A write was sent and its reply lost: it may or may not have taken effect.
+    """A write was sent and the reply was lost: the write may or may not have taken effect.
 
-    Never treat this as failure; read the device back.
+    Never treat the error as a failure; read the device back.
     """
 
     kind = FailureKind.UNKNOWN
 
 
 class AwaitsPeople(OutcomeUnknown):
-    """People were asked to make the change, and have not said yet what became of it."""
+    """People were asked to make the change, and have not reported the outcome."""
 
     kind = FailureKind.AWAITS_PEOPLE

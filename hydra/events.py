@@ -1,10 +1,10 @@
 """Events: a bounded history of changes in the controller, for any number of readers.
 
-Each reader keeps its own place. One that is slow or gone holds up nobody and misses old events: the
-history keeps the latest ones, read or not.
+Each reader keeps a position. The history keeps the latest events, read or not: a slow or absent
+reader blocks nothing and misses old events.
 
-Where controllers share a store, an event is told once it is in there. Whoever leads next goes on
-with the numbers, so that a reader which comes to it misses nothing.
+If controllers share a store, an event is published after the write to the store. The next leader
+continues the numbers, so a reader that moves to the next leader misses nothing.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ from hydra.roles import Alarm, Severity
 
 class EventKind(StrEnum):
     RESERVATION = "reservation"
-    """A reservation was admitted, changed its state, or moved to another path."""
+    """A reservation was admitted, changed state, or moved to a different path."""
     CIRCUIT_UP = "circuit-up"
     CIRCUIT_DOWN = "circuit-down"
     CIRCUIT_MOVING = "circuit-moving"
-    """A circuit is about to be taken down on purpose: its traffic goes another way from now on."""
+    """A circuit is about to be taken down on purpose: traffic leaves the circuit from now on."""
     RECONFIGURATION = "reconfiguration"
-    """A reconfiguration was queued, entered its next substep, or ended."""
+    """A reconfiguration was queued, entered the next substep, or ended."""
     SCHEDULE = "schedule"
-    """A week of slots begins; when each of its circuits stands is known ahead."""
+    """A week of slots begins; the times of each circuit are known in advance."""
     ALARM = "alarm"
-    """An alarm of a device began, ended, or came and went; or of a switch's second connection."""
+    """An alarm of a device or of a switch's second connection began, ended, or came and went."""
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """The state that a reconfiguration has reached."""
+    """The present state of a reconfiguration."""
 
     id: str
     state: ReconfigurationState
@@ -53,37 +53,38 @@ class Progress:
 class DeviceAlarm:
     device: str
     alarm: Alarm
-    """An alarm that is over has severity CLEARED."""
+    """An ended alarm has severity CLEARED."""
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
     number: int
-    """Counts from 1 in each run of the controller; of those that share a store, from one to the
-    next. 0: it is not told yet."""
+    """Counts from 1 in each run of the controller; controllers with a shared store continue the
+    count. 0: not published.
+    """
     kind: EventKind
     unix_s: float
     reservation: Reservation | None = None
     circuit: Circuit | None = None
     served: tuple[Reservation, ...] = ()
-    """The reservations that were promised this circuit."""
+    """Reservations that the circuit was promised to."""
     reason: str = ""
     progress: Progress | None = None
     alarm: DeviceAlarm | None = None
 
 
 class EventLog:
-    """Thread-safe; keeps the last ``capacity`` events."""
+    """The last ``capacity`` events. Thread-safe."""
 
     def __init__(self, run: str, capacity: int = 10_000, *, stored: bool = False) -> None:
-        """``stored``: events wait until :meth:`writing` has had them written."""
+        """``stored``: events wait until :meth:`writing` has stored them."""
         self.run = run
-        """Tells the numbers of this run from those of others."""
+        """Identifies the run that the event numbers belong to."""
         self.stored = stored
         self._events: deque[Event] = deque(maxlen=capacity)
         self._waiting: deque[Event] = deque(maxlen=capacity)
         self._dropped = 0
-        """Events that waited to be written, and had to give way to later ones."""
+        """Number of unwritten events displaced by later events."""
         self._lock = threading.Lock()
         self._writing = threading.Lock()
         self._last = 0
@@ -91,18 +92,20 @@ class EventLog:
 
     @property
     def last(self) -> int:
-        """The number of the newest event that is told; 0 before the first."""
+        """Number of the newest published event; 0 before the first."""
         with self._lock:
             return self._last
 
     @property
     def waiting(self) -> bool:
-        """True if there are events to be written."""
+        """True if events wait for a write."""
         return bool(self._waiting)
 
     @property
     def can_wait(self) -> bool:
-        """True if all events to be written tell of changes that go on, which write soon."""
+        """True if all waiting events belong to unfinished reconfigurations, which write soon
+        anyway.
+        """
         with self._lock:
             waiting = tuple(self._waiting)
         return bool(waiting) and all(
@@ -111,14 +114,14 @@ class EventLog:
         )
 
     def resume(self, run: str, events: Iterable[Event], last: int) -> None:
-        """Go on after the events of a controller that led before, up to number ``last``; before the
-        first of one's own.
+        """Continue after the events of the former leader, up to number ``last``; call before the
+        first own event.
         """
         with self._lock:
             self.run = run
             for event in events:
                 if event.number != self._last + 1:
-                    self._events.clear()  # those that stay have no gap
+                    self._events.clear()  # keep a gapless tail
                 self._events.append(event)
                 self._last = event.number
             if last != self._last:
@@ -137,13 +140,13 @@ class EventLog:
         progress: Progress | None = None,
         alarm: DeviceAlarm | None = None,
     ) -> None:
-        """Tell of an event, or have it wait until it is written."""
+        """Publish an event, or queue the event for the next write."""
         self.put(
             [Event(0, kind, unix_s, reservation, circuit, tuple(served), reason, progress, alarm)]
         )
 
     def put(self, events: Iterable[Event]) -> None:
-        """:meth:`publish` what is there already."""
+        """:meth:`publish` existing events."""
         with self._lock:
             if self.stored:
                 for event in events:
@@ -155,11 +158,11 @@ class EventLog:
 
     @contextmanager
     def writing(self, more: Sequence[Event] = ()) -> Iterator[Sequence[Event]]:
-        """Events that a write has to have with it, numbered: those that wait, and ``more``.
+        """Yield the numbered events for a write: the waiting events, and ``more``.
 
-        They are told at the end of the block. If that raises, the former go on waiting, and
-        ``more`` did not happen. Where too many have waited, the numbers of those that are lost are
-        left out, so that readers are told of a gap.
+        The events are published at the end of the block. If the block raises, the waiting events
+        stay queued, and ``more`` is dropped. If the queue overflowed, the numbers of lost events
+        are skipped, so that readers see a gap.
         """
         if not self.stored:
             yield ()
@@ -172,7 +175,7 @@ class EventLog:
                 numbered = self._numbered((*waiting, *more), lost)
             yield numbered
             with self._lock:
-                given_way = min(self._dropped - lost, len(waiting))  # meanwhile: these are written
+                given_way = min(self._dropped - lost, len(waiting))  # displaced, but written
                 self._dropped -= lost + given_way
                 for _ in range(len(waiting) - given_way):
                     self._waiting.popleft()
@@ -186,7 +189,7 @@ class EventLog:
 
     def _tell(self, numbered: Sequence[Event], lost: int = 0) -> None:
         if lost:
-            self._events.clear()  # those that stay have no gap
+            self._events.clear()  # keep a gapless tail
         self._events.extend(numbered)
         self._last += lost + len(numbered)
 
@@ -197,7 +200,9 @@ class EventLog:
             listener()
 
     def after(self, number: int, most: int = 100) -> tuple[list[Event], int]:
-        """Up to ``most`` events that follow ``number``, and how many before those are forgotten."""
+        """Up to ``most`` events after ``number``, and the number of forgotten events before
+        them.
+        """
         with self._lock:
             first = self._last - len(self._events) + 1
             start = max(number + 1, first)
@@ -206,9 +211,9 @@ class EventLog:
         return events, start - number - 1
 
     def listen(self, listener: Callable[[], None]) -> None:
-        """Call ``listener`` after each event, in the thread that published it: it must be quick.
+        """Call ``listener`` after each event, in the publishing thread: the listener must be quick.
 
-        Where events wait to be written, it is called before and after that.
+        For stored events, the listener is called when they are queued, and after the write.
         """
         with self._lock:
             self._listeners.append(listener)
@@ -247,7 +252,7 @@ def event_record(fabric: Fabric, run: str, event: Event) -> dict[str, Any]:
 
 
 def read_event(fabric: Fabric, record: Mapping[str, Any]) -> Event:
-    """The event that :func:`event_record` wrote. Raises HydraError for one of another release."""
+    """Read a record of :func:`event_record`. Raises HydraError for a record of another release."""
     try:
         one, circuit, progress, told = (
             record[key] for key in ("reservation", "circuit", "progress", "alarm")

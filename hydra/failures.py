@@ -1,4 +1,4 @@
-"""Failures as values: the step, its subject, the kind, and the reason in words."""
+"""Failures as values: the step, the subject, the kind, and the reason in words."""
 
 from __future__ import annotations
 
@@ -7,32 +7,34 @@ from enum import StrEnum
 
 
 class FailureKind(StrEnum):
-    """Labels of metrics and words of the API; code decides by them and never by a sentence."""
+    """Labels of metrics and words of the API; code tests the kind, never the text."""
 
     NOT_CONNECTED = "not-connected"
     """Not reached; nothing was written."""
     REFUSED = "refused"
-    """A device's answer that a write has not taken effect. A switch's answer that part of a change
-    has not: of a bundle, Open vSwitch may leave out a refused member and carry out the rest."""
+    """A device answered that a write has not taken effect. A switch answered that a part of a
+    change has not: Open vSwitch may leave out a refused member of a bundle and carry out the rest.
+    """
     MALFORMED = "malformed"
-    """Answered in a way that the protocol does not know."""
+    """An answer outside the protocol."""
     UNKNOWN = "unknown"
-    """Sent, and no answer: may or may not have taken effect."""
+    """Sent without an answer: may or may not have taken effect."""
     LATE = "late"
-    """Not waited for, so that others go on: it owes an answer, or theirs took far less time. What
-    it was sent, if anything, may or may not have taken effect."""
+    """Not waited for, so that the rest continues: an answer is overdue, or took far longer than the
+    answers of other switches. A command sent before may or may not have taken effect.
+    """
     AWAITS_PEOPLE = "awaits-people"
-    """People were asked to do it, and have not said yet what became of it."""
+    """People were asked to make the change, and have not reported the outcome."""
     TAKEN_OVER = "taken-over"
-    """Another controller commands it."""
+    """Another controller commands the device."""
     NO_BUNDLES = "no-bundles"
-    """A switch that can't change its tables at once."""
+    """The switch cannot change its tables atomically."""
     NOT_READY = "not-ready"
-    """A switch that was given no rules, since those that it holds are not known."""
+    """The switch got no rules, since its present rules are unknown."""
     BUSY = "busy"
-    """Frames were still seen when the time to drain was up."""
+    """Frames were still seen at the end of the drain time."""
     HELD_UP = "held-up"
-    """Not tried, because something before it failed."""
+    """Not tried, because an earlier step failed."""
     NO_CARRIER = "no-carrier"
     PROBE_LOST = "probe-lost"
     NOT_PROBED = "not-probed"
@@ -41,12 +43,12 @@ class FailureKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A failure of a step; its text is the reason."""
+    """A failure of a step; the text is the reason."""
 
     step: str
     """A step of a reconfiguration, or another activity."""
     subject: str
-    """The name of a switch, device, port, circuit or path."""
+    """Name of a switch, device, port, circuit or path."""
     kind: FailureKind
     reason: str
 

@@ -1,7 +1,7 @@
-"""JSON that others wrote: values nested deeper than any that is meant are refused.
+"""JSON from foreign sources: deeply nested values are refused.
 
-How deep they may be depends on the version of Python otherwise. From 3.14 on a text of 60,000
-levels is read, and writing its value again, into a message say, takes more than the stack has.
+Otherwise the limit depends on the Python version. From Python 3.14 on, a text of 60,000 levels is
+read, but serializing the value, for example into a message, overflows the stack.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 
 MOST_LEVELS: Final = 64
-"""Most arrays and objects around a value."""
+"""Largest number of arrays and objects around a value."""
 TOO_DEEP: Final = f"values are nested more than {MOST_LEVELS} levels deep"
 Json: TypeAlias = Any
 _Hook: TypeAlias = Callable[[list[tuple[str, Json]]], object]
@@ -28,7 +28,7 @@ class TooDeep(ValueError):
 
 
 def loads(text: str | bytes, object_pairs_hook: _Hook | None = None) -> Json:
-    """As ``json.loads``. Raises ValueError, TooDeep also where the text has no end."""
+    """Like ``json.loads``. Raises ValueError; TooDeep even for a text that is incomplete."""
     if isinstance(text, bytes):
         text = text.decode(json.detect_encoding(text), "surrogatepass")
     if _is_too_deep(text):

@@ -1,4 +1,4 @@
-"""The history: what happened, in words, for people; nothing is decided by it."""
+"""The history of events in words for people; no decision depends on the history."""
 
 from __future__ import annotations
 
@@ -13,30 +13,32 @@ from hydra.journal import KEPT, Change, Kind
 
 _TICK_S: Final = 1e-6
 _AT_ONCE: Final = 500
-"""Most lines that are written together: whoever writes has others wait for so long."""
+"""Largest number of lines per write: other writers wait for the duration."""
 _SAME_S: Final = 1e-3
-"""Lines that come closer than this are told apart by ticks, so that times can be paged by."""
+"""Minimum distance of the times of two lines, in s; closer lines get ticks, so that pages can be
+cut by time.
+"""
 
 
 class HappeningKind(StrEnum):
     CONTROLLER = "controller"
-    """It was started or stopped."""
+    """The controller started or stopped."""
     RECONFIGURATION = "reconfiguration"
     """A reconfiguration ended."""
     RESERVATION = "reservation"
-    """A reservation was admitted, has another state or another path."""
+    """A reservation was admitted, changed state or changed path."""
     QUARANTINE = "quarantine"
-    """Ports were put out of use, or freed: circuits were lost, or failed."""
+    """Ports were quarantined or freed: circuits were lost, or failed."""
     CONDITION = "condition"
-    """Something is wrong with a device or a switch from now on, or not any more."""
+    """A fault of a device or switch began or ended."""
     DECISION = "decision"
-    """The periodic mode decided to change, or, after a change, to keep what stands."""
+    """The periodic mode decided to change, or, after a change, to keep the topology."""
     POLICY = "policy"
-    """The policy was changed, by a reload or a request."""
+    """The policy was changed by a reload or a request."""
     LOGIN = "login"
-    """An operator came, by a token, after an hour or more."""
+    """An operator logged in with a token, after an hour or more."""
     JOURNAL = "journal"
-    """The journal can't be written, or can be again."""
+    """The journal became unwritable, or writable again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +47,7 @@ class Happening:
     kind: HappeningKind
     text: str
     pairs: tuple[tuple[str, str], ...] = ()
-    """Rack pairs that it concerns, by name."""
+    """Rack pairs concerned, by name."""
 
     def to_record(self) -> dict[str, Any]:
         pairs = [list(pair) for pair in self.pairs]
@@ -66,14 +68,14 @@ class Happening:
 
 
 class History:
-    """The newest lines, and which of them the journal has yet to get. Not thread-safe."""
+    """The newest lines, and the lines not in the journal yet. Not thread-safe."""
 
     def __init__(self, past: Iterable[Happening] = ()) -> None:
         self._lines: deque[Happening] = deque(past, maxlen=KEPT[Kind.HISTORY])
         self._unwritten: deque[Happening] = deque(maxlen=KEPT[Kind.HISTORY])
 
     def load(self, past: Iterable[Happening]) -> None:
-        """Put lines of the journal before those that are there."""
+        """Put lines from the journal before the present lines."""
         self._lines = deque([*past, *self._lines], maxlen=KEPT[Kind.HISTORY])
 
     def add(
@@ -92,7 +94,7 @@ class History:
 
     @property
     def unwritten(self) -> Sequence[Change]:
-        """Changes that bring the journal up to date, or nearer to it."""
+        """The next changes to write to the journal, at most ``_AT_ONCE``."""
         some = islice(self._unwritten, _AT_ONCE)
         return [Change(Kind.HISTORY, None, line.to_record()) for line in some]
 
@@ -108,10 +110,10 @@ class History:
         kinds: Collection[HappeningKind] = (),
         most: int = 100,
     ) -> tuple[Happening, ...]:
-        """The newest lines of a time, newest first by the clock; ``kinds``: none for all.
+        """The newest lines of a time interval, newest first by the clock; empty ``kinds``: all.
 
-        After a clock was set back that is not the order in which they happened, but a page that
-        begins before the last line of another one leaves out none.
+        After the clock was set back, the order differs from the order of entry. A page that begins
+        before the last line of the previous page still omits no line.
         """
         found = (
             line

@@ -1,4 +1,4 @@
-"""Hours of the day at which something may be done, as ``02:00-04:30``."""
+"""Permitted hours of the day, such as ``02:00-04:30``."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ _FORM: Final = re.compile(r"([01]\d|2[0-3]):([0-5]\d)-([01]\d|2[0-3]):([0-5]\d)"
 
 @dataclass(frozen=True, slots=True)
 class Hours:
-    """Time of each day from one minute to another, counted from midnight; it may pass midnight."""
+    """A time range of each day, in minutes from midnight; may cross midnight."""
 
     begin: int
     end: int
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Raises ValueError for what has not the form of ``02:00-04:30``, and for no time."""
+        """Raises ValueError for a text in another form than ``02:00-04:30``, and for an empty
+        range.
+        """
         found = _FORM.fullmatch(text)
         if found is None:
             raise ValueError(f"{text!r} has not the form of 02:00-04:30")
@@ -29,7 +31,7 @@ class Hours:
         return cls(begin, end)
 
     def has(self, minute: int) -> bool:
-        """True if that minute of the day is in it; the last one is not."""
+        """True if the range contains the minute of the day; the end is excluded."""
         if self.begin < self.end:
             return self.begin <= minute < self.end
         return minute >= self.begin or minute < self.end

@@ -1,8 +1,7 @@
-"""The journal: intents and what came of them, and all promises, before they count.
+"""The journal: intents and their outcomes, and all promises, written before they take effect.
 
-A protocol, since the core opens no files. :mod:`apps.journal.sqlite` and
-:mod:`apps.journal.etcd` implement it;
-``tests/conformance/test_journal.py`` holds every implementation to the same contract.
+A protocol, since the core opens no files. :mod:`apps.journal.sqlite` and :mod:`apps.journal.etcd`
+implement the protocol; ``tests/conformance/test_journal.py`` tests every implementation.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ Record = Mapping[str, Any]
 
 
 class Kind(StrEnum):
-    """Kinds of records; the values are on disk."""
+    """Kinds of records; the values are stored on disk."""
 
     ENTRY = "entry"
     """Appended, see :func:`entry`."""
@@ -30,18 +29,17 @@ class Kind(StrEnum):
     STATE = "state"
     RESERVATION = "reservation"
     CHANGE = "change"
-    """A change in stages that is not over, by its id: see
-    :func:`hydra.journal_format.unfinished_record`."""
+    """An unfinished staged change, by id: see :func:`hydra.journal_format.unfinished_record`."""
     RECONFIGURATION = "reconfiguration"
-    """One of the latest reconfigurations, by its id: what became of it."""
+    """Outcome of a recent reconfiguration, by id."""
     QUARANTINE = "quarantine"
     BUILDER = "builder"
     """See :mod:`hydra.decisions.builders`."""
     WEBHOOK = "webhook"
     DELIVERY = "delivery"
-    """How far a webhook has been told of the events that are kept, by its id."""
+    """Delivery position of a webhook in the stored events, by id."""
     EVENT = "event"
-    """Appended, where controllers share a store, see :func:`hydra.events.event_record`."""
+    """Appended, if controllers share a store; see :func:`hydra.events.event_record`."""
 
 
 KEPT: Final[Mapping[Kind, int]] = {
@@ -50,101 +48,102 @@ KEPT: Final[Mapping[Kind, int]] = {
     Kind.HISTORY: 10_000,
     Kind.EVENT: 2_000,
 }
-"""Number of the appended records that stay: the newest of each kind."""
+"""Number of appended records to keep: the newest of each kind."""
 AGEING: Final = frozenset({Kind.ENTRY, Kind.HISTORY})
-"""Kinds whose records go with age, too. Age is counted back from the newest record that is at least
-:data:`TRUSTED_S` old, not from now: a clock that jumps ahead, and is set right within that time,
-makes nothing old, however far it jumps.
+"""Kinds whose records also expire by age. The reference time is the newest record that is at least
+:data:`TRUSTED_S` old, not the present time. So a clock that jumps ahead, and is corrected within
+that time, expires nothing, however far the jump.
 """
 TRUSTED_S: Final = 86_400.0
-"""Seconds until what the clock said when a record came counts as true."""
+"""Seconds after which the recorded time of a record counts as correct."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A record to be written, in the place of the one that has its key already."""
+    """A record to be written; replaces the record with the same key."""
 
     kind: Kind
     key: str | None
-    """None: it is appended, after all others of its kind, which has to be in ``KEPT``."""
+    """None: append after all records of the kind, which must be in ``KEPT``."""
     record: Record | None
-    """None: the record with this key is deleted, if there is one."""
+    """None: delete the record with the key, if present."""
 
 
 def entry(unix_s: float, what: str, details: Record) -> Change:
-    """A step of a change of the network, for recovery: what was done, or is about to be."""
+    """A completed or intended step of a network change, for recovery."""
     return Change(Kind.ENTRY, None, {"unix_s": unix_s, "what": what, "details": details})
 
 
 class JournalCopy(Protocol):
-    """A journal that another controller owns, as it was at a moment."""
+    """A snapshot of a journal that another controller owns."""
 
     @property
     def as_of_unix_s(self) -> float:
-        """The last moment at which it is known to have been like this."""
+        """Latest time at which the snapshot was known to be current."""
         ...
 
     def records(self, kind: Kind) -> Mapping[int, Record]:
-        """Records of a kind, by their places, in the order of their first writing.
+        """Records of a kind by position, in the order of the first write.
 
-        The same mapping as in an earlier copy if none has changed since, and of the others the same
-        objects. Whoever owns the journal later and has changed nothing yet reads the same ones.
+        If no record of the kind has changed since an earlier snapshot, the mapping is the same
+        object; otherwise, unchanged records are the same objects. A later owner reads the same
+        objects until its first change.
         """
         ...
 
 
 class JournalError(HydraError):
-    """The journal can't be read or written; nothing that depends on it may go ahead."""
+    """The journal cannot be read or written; dependent actions must not proceed."""
 
     to_do: ClassVar[str] = "free the disk; what has happened is written then"
-    """The next step for people, in words."""
+    """Remedy, in words."""
     command: ClassVar[str] = "df -h"
-    """The command for that, or the one that shows more."""
+    """Command for the remedy, or for more information."""
 
 
 class JournalTaken(JournalError):
-    """Another controller has opened the journal for writing since, and owns it now."""
+    """Another controller has opened the journal for writing, and owns the journal now."""
 
     to_do = "end this controller, or the other one and start this one again"
     command = "pgrep -af hydra"
 
 
 class JournalOfAnotherFormat(JournalError):
-    """A release that writes the journal otherwise holds it, and only that may lead beside it."""
+    """A release with a different format wrote the journal; only the same release may lead."""
 
     to_do = "start the release that wrote the journal, or name another place for one"
     command = "hydra replicas"
 
 
 class Journal(Protocol):
-    """Usable from any thread. Who opens it for writing owns it, until somebody else does."""
+    """Usable from any thread. Opening for writing takes the ownership from the former owner."""
 
     @property
     def name(self) -> str:
-        """The journal's place, for messages."""
+        """The location of the journal, for messages."""
         ...
 
     def write(self, changes: Iterable[Change]) -> None:
-        """Make all changes, in this order, or none; those made survive a power cut.
+        """Make all changes in the given order, or none; completed changes survive a power cut.
 
-        Raises JournalTaken if another one owns it by now, and JournalError.
+        Raises JournalTaken if another controller owns the journal, and JournalError.
         """
         ...
 
     def records(self, kind: Kind, newest: int | None = None) -> list[dict[str, Any]]:
-        """All records of a kind, or the ``newest`` of them, in the order of their first writing.
+        """All records of a kind, or the ``newest``, in the order of the first write.
 
         Raises JournalError.
         """
         ...
 
     def changes(self, kind: Kind) -> list[Change]:
-        """Changes that make all records of a kind again, with their keys, in an empty journal.
+        """Changes that recreate all records of a kind, with keys, in an empty journal.
 
         Raises JournalError.
         """
         ...
 
     def close(self) -> None:
-        """Close; optional, and repeatable. The other methods raise JournalError afterwards."""
+        """Close; optional and repeatable. The other methods raise JournalError afterwards."""
         ...

@@ -1,7 +1,7 @@
-"""Network states and paths as JSON-able records, by names rather than positions.
+"""Network states and paths as JSON-able records with names instead of positions.
 
-Names survive a configuration that was reordered or shrunk; parts that no longer exist are left out
-on reading, together with everything that relied on them.
+Names survive a reordered or reduced configuration. Reading leaves out missing parts and everything
+that depends on them.
 """
 
 from __future__ import annotations
@@ -13,16 +13,17 @@ from typing import Any, Final
 from hydra.journal import Change, Journal, JournalError, Kind, entry
 from hydra.model import Circuit, Fabric, NetworkState, Path, Topology, VlanId
 from hydra.rings import whole_rings
+from hydra.vlan_pool import VlanPool
 
 INTENDED: Final = "reconfiguration intended"
-"""Entry with the records of the ``current`` and the ``target`` state, before anything moves."""
+"""Entry with the ``current`` and the ``target`` state, written before the first change."""
 
 _NETWORK: Final = "network"
-"""Key of the only record of its kind."""
+"""Key of the only record of the kind."""
 
 
 def save_state(fabric: Fabric, state: NetworkState, unix_s: float, what: str) -> list[Change]:
-    """Changes that make ``state`` the network's from now on; ``what`` says why."""
+    """Changes that save ``state`` as the present state of the network; ``what`` is the reason."""
     record = state_record(fabric, state)
     return [
         Change(Kind.STATE, _NETWORK, {"fabric": fabric.name, "state": record}),
@@ -31,7 +32,7 @@ def save_state(fabric: Fabric, state: NetworkState, unix_s: float, what: str) ->
 
 
 def saved_state(fabric: Fabric, journal: Journal) -> NetworkState | None:
-    """The state that was saved last; None if there is none.
+    """Read the last saved state; None if there is none.
 
     Raises JournalError, also for the journal of another fabric.
     """
@@ -49,8 +50,8 @@ def state_record(fabric: Fabric, state: NetworkState) -> dict[str, Any]:
     """``state`` as nested dicts and lists of names and numbers."""
     return {
         "epoch": state.epoch,
-        "resting": sorted(state.resting),
-        "freed": list(state.freed),
+        "resting": sorted(state.pool.resting),
+        "freed": list(state.pool.freed),
         "circuits": [
             circuit_record(fabric, circuit) for circuit in sorted(state.topology.circuits)
         ],
@@ -63,14 +64,14 @@ def state_record(fabric: Fabric, state: NetworkState) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Unfinished:
-    """A change in stages that was not over when the controller ended."""
+    """A staged change that was unfinished when the controller ended."""
 
     id: str
     trigger: str
     goal: Topology
-    """What it leads to, as far as the fabric still has it."""
+    """Target topology, without parts that the fabric has lost."""
     whole: bool
-    """False if the fabric has a part of the goal no more."""
+    """False if the fabric has lost a part of the goal."""
     stages_done: int
     paused: bool
 
@@ -88,7 +89,7 @@ def unfinished_record(fabric: Fabric, change: Unfinished) -> dict[str, Any]:
 
 
 def read_unfinished(fabric: Fabric, record: Mapping[str, Any]) -> Unfinished:
-    """The change that :func:`unfinished_record` wrote."""
+    """Read a record of :func:`unfinished_record`."""
     circuits = whole_rings(read_circuits(fabric, record["circuits"]))
     read = [read_path(fabric, one) for one in record["paths"]]
     paths = [path for path in read if path is not None and circuits.issuperset(path.circuits)]
@@ -103,7 +104,7 @@ def read_unfinished(fabric: Fabric, record: Mapping[str, Any]) -> Unfinished:
 
 
 def path_record(fabric: Fabric, path: Path) -> dict[str, Any]:
-    """A path's two racks and its circuits, in hop order."""
+    """The two racks of a path and its circuits, in hop order."""
     return {
         "src": fabric.racks[path.src].name,
         "dst": fabric.racks[path.dst].name,
@@ -112,13 +113,15 @@ def path_record(fabric: Fabric, path: Path) -> dict[str, Any]:
 
 
 def circuit_record(fabric: Fabric, circuit: Circuit) -> list[list[str]]:
-    """A circuit's ends, each a rack and a ToR port by name; if it is one-way, the sender first."""
+    """The ends of a circuit as names of rack and ToR port; the sender of a one-way circuit comes
+    first.
+    """
     ends = (fabric.ports[circuit.a], fabric.ports[circuit.b])
     return [[fabric.racks[end.rack].name, end.tor_port] for end in ends]
 
 
 def read_state(fabric: Fabric, record: Mapping[str, Any]) -> NetworkState:
-    """The state that :func:`state_record` wrote, as far as ``fabric`` still has its parts."""
+    """Read a record of :func:`state_record`, without parts that ``fabric`` has lost."""
     circuits = whole_rings(read_circuits(fabric, record["circuits"]))
     vlans: dict[Path, VlanId] = {}
     for path_entry in record["paths"]:
@@ -129,19 +132,21 @@ def read_state(fabric: Fabric, record: Mapping[str, Any]) -> NetworkState:
         epoch=record["epoch"],
         topology=Topology(circuits, tuple(sorted(vlans))),
         vlans=vlans,
-        resting=frozenset(VlanId(vlan) for vlan in record["resting"]),
-        freed=tuple(VlanId(vlan) for vlan in record["freed"]),
+        pool=VlanPool(
+            frozenset(VlanId(vlan) for vlan in record["resting"]),
+            tuple(VlanId(vlan) for vlan in record["freed"]),
+        ),
     )
 
 
 def read_circuits(fabric: Fabric, entries: Iterable[list[list[str]]]) -> frozenset[Circuit]:
-    """Circuits that :func:`circuit_record` wrote and that ``fabric`` still has the ports of."""
+    """Read records of :func:`circuit_record`, without circuits whose ports ``fabric`` has lost."""
     read = (read_circuit(fabric, entry) for entry in entries)
     return frozenset(circuit for circuit in read if circuit is not None)
 
 
 def read_circuit(fabric: Fabric, entry: list[list[str]]) -> Circuit | None:
-    """The circuit that :func:`circuit_record` wrote; None if ``fabric`` lacks one of its ports."""
+    """Read a record of :func:`circuit_record`; None if a port is missing or on another plane."""
     a, b = (fabric.port_by_name.get((rack, tor_port)) for rack, tor_port in entry)
     if a is None or b is None or a.plane != b.plane:
         return None
@@ -149,7 +154,7 @@ def read_circuit(fabric: Fabric, entry: list[list[str]]) -> Circuit | None:
 
 
 def read_path(fabric: Fabric, record: Mapping[str, Any]) -> Path | None:
-    """The path that :func:`path_record` wrote; None if ``fabric`` has a part of it no more."""
+    """Read a record of :func:`path_record`; None if ``fabric`` has lost a part of the path."""
     racks = fabric.rack_by_name
     hops = [read_circuit(fabric, hop) for hop in record["circuits"]]
     circuits = tuple(hop for hop in hops if hop is not None)

@@ -1,7 +1,6 @@
-"""The states of reconfigurations, of changes in stages, and of reservations; and all transitions.
+"""States and transitions of reconfigurations, staged changes and reservations.
 
-This file is the only place that says what may follow what; the diagrams in the docs are generated
-from these tables.
+The only definition of transitions; the diagrams in the docs are generated from these tables.
 """
 
 from __future__ import annotations
@@ -17,6 +16,16 @@ _StateT = TypeVar("_StateT", bound=StrEnum)
 
 class ReconfigurationState(StrEnum):
     QUEUED = "queued"
+    MAKING = "making"
+    """Make before break: new paths are set up and probed, while traffic uses the old paths."""
+    SHIFTING = "shifting"
+    """Traffic moves from the old paths to the new paths."""
+    EMPTYING = "emptying"
+    """The old paths drain."""
+    BREAKING = "breaking"
+    """The old paths are taken down. If more pairs are to be moved, the reconfiguration
+    continues.
+    """
     DIVERTING = "diverting"
     DRAINING = "draining"
     MOVING = "moving"
@@ -25,50 +34,58 @@ class ReconfigurationState(StrEnum):
     ACTIVATING = "activating"
     DONE = "done"
     PARTIAL = "partial"
-    """Finished; some circuits failed and their pairs stay electrical. Or ended between stages."""
+    """Finished, but some circuits failed and their pairs stay electrical; or ended between
+    stages.
+    """
     REFUSED = "refused"
-    """Nothing was touched: the change does not pay, or can't be made."""
+    """Nothing was touched: the change does not pay, or is impossible."""
     FAILED = "failed"
 
 
 class StagePhase(StrEnum):
-    """Phases of a change in stages that has stages ahead."""
+    """Phases of a staged change with stages ahead."""
 
     QUEUED = "queued"
-    """Its next stage has its turn among the conductor's jobs."""
+    """The next stage is queued among the conductor's jobs."""
     BEGUN_BESIDE = "begun-beside"
-    """Its first stage was made beside another change, before its turn: what is left has that turn,
-    and is planned anew then."""
+    """The first stage was made beside another change, before its turn. The rest is planned anew in
+    its turn.
+    """
     MOVING = "moving"
-    """A stage is made, or the next is being planned."""
+    """A stage is being made, or the next stage is being planned."""
     AWAITS_HOURS = "awaits-hours"
-    """The electrical network has no room for its next stage before ``policy.beyond_hours``. Others
-    may change the network meanwhile."""
+    """The electrical network has no room for the next stage before ``policy.beyond_hours``. Other
+    changes may alter the network in the meantime.
+    """
     OVER = "over"
-    """Done, or it has ended with what it has made."""
+    """Done, or ended early with some stages made."""
 
 
 class ReservationState(StrEnum):
     HELD = "held"
-    """Admitted, and gone again unless it is committed in time."""
+    """Admitted; cancelled unless committed in time."""
     COMMITTED = "committed"
     SCHEDULED = "scheduled"
-    """Admitted, to start later."""
+    """Admitted for a later start."""
     ACTIVATING = "activating"
     ACTIVE = "active"
     RELEASING = "releasing"
     RELEASED = "released"
     FAILED = "failed"
     CANCELLED = "cancelled"
-    """Given back before it began."""
+    """Released before the start."""
     EXPIRED = "expired"
     PREEMPTED = "preempted"
-    """Gave way to one of higher priority."""
+    """Gave way to a reservation of higher priority."""
 
 
 _R = ReconfigurationState
 RECONFIGURATION_TRANSITIONS: Final[Mapping[_R, frozenset[_R]]] = {
-    _R.QUEUED: frozenset({_R.DIVERTING, _R.MOVING, _R.REFUSED, _R.DONE, _R.PARTIAL, _R.FAILED}),
+    _R.QUEUED: frozenset({_R.MAKING, _R.DIVERTING, _R.REFUSED, _R.DONE, _R.PARTIAL, _R.FAILED}),
+    _R.MAKING: frozenset({_R.SHIFTING, _R.FAILED}),
+    _R.SHIFTING: frozenset({_R.EMPTYING, _R.FAILED}),
+    _R.EMPTYING: frozenset({_R.BREAKING, _R.FAILED}),
+    _R.BREAKING: frozenset({_R.MAKING, _R.DIVERTING, _R.DONE, _R.PARTIAL, _R.FAILED}),
     _R.DIVERTING: frozenset({_R.DRAINING, _R.FAILED}),
     _R.DRAINING: frozenset({_R.MOVING, _R.FAILED}),
     _R.MOVING: frozenset({_R.GATING, _R.FAILED}),
@@ -116,7 +133,9 @@ def check_transition(
 
 
 def can_become(table: Mapping[_StateT, frozenset[_StateT]], old: _StateT, new: _StateT) -> bool:
-    """Whether ``table`` leads from ``old`` to ``new``, in any number of transitions, or none."""
+    """True if ``table`` leads from ``old`` to ``new`` in any number of transitions, including
+    none.
+    """
     seen, ahead = set[_StateT](), [old]
     while ahead:
         state = ahead.pop()

@@ -1,17 +1,21 @@
-"""The network as data: racks, planes, ports, circuits, paths, and the state they are in.
+"""The network as data: racks, planes, ports, circuits, paths, and the network state.
 
-Everything is frozen. Racks, planes and optical ports are identified by their position in
+All objects are frozen. Racks, planes and optical ports are identified by position in
 :class:`Fabric`, so that the topology engine works on plain integer arrays; names are for people.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 from ipaddress import IPv4Interface, IPv4Network, IPv6Interface, IPv6Network
-from typing import TYPE_CHECKING, Literal, NamedTuple, NewType, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple, NewType, TypeAlias
+
+from hydra.vlan_pool import EMPTY_POOL, VlanPool
+from hydra.vlan_pool import VlanId as VlanId  # noqa: PLC0414 - all take the model's types here
+from hydra.vlan_pool import VlanRange as VlanRange  # noqa: PLC0414
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -21,26 +25,27 @@ if TYPE_CHECKING:
 RackId = NewType("RackId", int)
 PlaneId = NewType("PlaneId", int)
 PortId = NewType("PortId", int)
-VlanId = NewType("VlanId", int)
 DatapathId = NewType("DatapathId", int)
 MacAddress = NewType("MacAddress", str)
 """Lower case, colon separated."""
 
 
 class SubstrateKind(StrEnum):
-    """The way circuits are told apart and servers attached (:mod:`hydra.forwarding.substrate`)."""
+    """Attachment of servers, and distinction of circuits (:mod:`hydra.forwarding.substrate`)."""
 
     DUAL_HOMED_VLAN = "dual-homed-vlan"
-    """Servers tag; one uplink to the ToR, another to the electrical network."""
+    """Servers tag; an uplink to the ToR and an uplink to the electrical network."""
     SINGLE_HOMED_VLAN = "single-homed-vlan"
-    """Servers tag; one uplink to the ToR, which has the electrical network behind it."""
+    """Servers tag; a single uplink to the ToR, which leads to the electrical network."""
     SINGLE_HOMED_OPENFLOW = "single-homed-openflow"
-    """Plain servers with one uplink; OpenFlow ToRs steer, and label what goes on circuits."""
+    """Plain servers with a single uplink; OpenFlow ToRs steer traffic, and label traffic on
+    circuits.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class VSwitch:
-    """The software switch of one server, and the names of its ports."""
+    """The software switch of a server, with its port names."""
 
     datapath_id: DatapathId
     bridge: str
@@ -48,11 +53,13 @@ class VSwitch:
     optical_port: str
     """The port towards the ToR."""
     electrical_port: str
-    """The port towards the electrical network: the same one if the server has a single uplink."""
+    """The port towards the electrical network; ``optical_port`` if the server has a single
+    uplink.
+    """
 
     @property
     def ports(self) -> tuple[str, ...]:
-        """Each of its ports once."""
+        """All ports without duplicates."""
         return tuple(dict.fromkeys((self.host_port, self.optical_port, self.electrical_port)))
 
 
@@ -63,48 +70,48 @@ class Server:
     mac: MacAddress
     addresses: tuple[IPv4Interface | IPv6Interface, ...]
     tor_port: str
-    """The ToR port that this server's optical uplink is plugged into."""
+    """The ToR port of the server's optical uplink."""
     vswitch: VSwitch | None
-    """None where its ToR does all that a vswitch would."""
+    """None if the ToR does the work of a vswitch."""
     guests: tuple[MacAddress, ...] = ()
-    """MAC addresses of guests that it bridges to its port."""
+    """MAC addresses of guests bridged to the server's port."""
 
     @property
     def macs(self) -> tuple[MacAddress, ...]:
-        """All MAC addresses behind its port, its own first."""
+        """All MAC addresses behind the server's port, its own first."""
         return self.mac, *self.guests
 
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """A user of a device; the secret itself stays where it is kept until it is needed."""
+    """A device login; the secret stays in its store until needed."""
 
     username: str
     password_env: str | None = None
-    """The environment variable that holds the password."""
+    """Environment variable with the password."""
     password_file: str | None = None
-    """The file whose first line is the password."""
+    """File whose first line is the password."""
     key_file: str | None = None
-    """A private SSH key."""
+    """File with a private SSH key."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tor:
-    """A top-of-rack switch: driver and address to retag it, OpenFlow id to read its counters."""
+    """A top-of-rack switch: driver and address for retagging, OpenFlow id for counters."""
 
     driver: str
     address: str
     bridge: str
     datapath_id: DatapathId | None
     native_vlan: VlanId
-    """Carries the rack's own traffic, untagged at the servers; 0 where ports have no VLANs."""
+    """Carries rack-local traffic, untagged at the servers; 0 if ports have no VLANs."""
     login: Login | None = None
     options: Mapping[str, object] = field(default_factory=dict)
-    """Options that only its driver understands."""
+    """Options of the driver."""
     electrical_port: str | None = None
-    """The port towards the electrical network, where servers have no uplink of their own there."""
+    """Port towards the electrical network, if servers have no electrical uplink."""
     most_vlans: int = 4094
-    """Number of VLANs that it can hold."""
+    """Number of VLANs that the switch can hold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,12 +122,14 @@ class Rack:
     tor: Tor
     servers: tuple[Server, ...]
     spine: bool = False
-    """True for a switch that paths may run through, and none ends at: it has no servers."""
+    """True for a spine switch: paths may run through, but no path ends there, since there are no
+    servers.
+    """
 
     def families(self, server: Server | None = None) -> frozenset[int]:
-        """IP versions that ``server`` can send with, or any server of the rack: 4, 6, both.
+        """IP versions (4, 6 or both) of ``server``, or of any server of the rack.
 
-        Guests of a server may have any address in the rack's prefixes.
+        Guests of a server may have any address in the prefixes of the rack.
         """
         servers = self.servers if server is None else (server,)
         if any(one.guests for one in servers):
@@ -137,44 +146,42 @@ class Plane:
     driver: str
     address: str
     ports: int
-    """Size of one side: ingress ports are 1..ports, egress ports ports+1..2*ports (Polatis)."""
+    """Size of a side: ingress ports are 1..ports, egress ports ports+1..2*ports (Polatis)."""
     switching_ms: float
     rate_mbps: float
     login: Login | None = None
     options: Mapping[str, object] = field(default_factory=dict)
-    """Options that only its driver understands."""
+    """Options of the driver."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpticalPort:
-    """A ToR port and the pair of OCS ports it is wired to."""
+    """A ToR port, and the pair of OCS ports at the far end of its fibres."""
 
     id: PortId
     rack: RackId
     plane: PlaneId
     tor_port: str
     ingress: int
-    """OCS port that hears this ToR port's transmitter."""
+    """OCS port that receives from the ToR port."""
     egress: int
-    """OCS port that feeds this ToR port's receiver."""
+    """OCS port that sends to the ToR port."""
     rate_mbps: float
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Circuit:
-    """A bidirectional light path between two ToR ports on one plane; ``a < b``."""
+    """A bidirectional light path between two ToR ports on a plane; ``a < b``."""
 
     plane: PlaneId
     a: PortId
     b: PortId
 
+    one_way: ClassVar[bool] = False
+
     def __post_init__(self) -> None:
         if self.a >= self.b:
             raise ValueError(f"circuit ends must be ordered and distinct, got {self.a}, {self.b}")
-
-    @property
-    def one_way(self) -> bool:
-        return False
 
     @property
     def ends(self) -> tuple[PortId, PortId]:
@@ -182,7 +189,7 @@ class Circuit:
 
     @property
     def halves(self) -> tuple[tuple[PortId, bool], ...]:
-        """The transmitters (True) and receivers (False) that no other circuit may have."""
+        """The transmitters (True) and receivers (False) that the circuit occupies."""
         return (
             *((port, True) for port in self.senders),
             *((port, False) for port in self.receivers),
@@ -190,30 +197,28 @@ class Circuit:
 
     @property
     def senders(self) -> tuple[PortId, ...]:
-        """Ports whose transmitters it takes."""
+        """Ports with an occupied transmitter."""
         return self.a, self.b
 
     @property
     def receivers(self) -> tuple[PortId, ...]:
-        """Ports that it lights."""
+        """Ports that receive light."""
         return self.a, self.b
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class OneWayCircuit(Circuit):
-    """A light path from the transmitter of ToR port ``a`` to the receiver of ``b``, on one plane.
+    """A light path from the transmitter of ToR port ``a`` to the receiver of ``b``, on a plane.
 
-    The transmitter of ``b`` may feed a third port. Such circuits are only where ToRs don't learn,
-    and always in rings (:mod:`hydra.rings`).
+    The transmitter of ``b`` may feed a third port. One-way circuits need ToRs that do not learn,
+    and always form rings (:mod:`hydra.rings`).
     """
+
+    one_way: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         if self.a == self.b:
             raise ValueError(f"circuit ends must be distinct, got {self.a} twice")
-
-    @property
-    def one_way(self) -> bool:
-        return True
 
     @property
     def senders(self) -> tuple[PortId, ...]:
@@ -225,10 +230,10 @@ class OneWayCircuit(Circuit):
 
 
 class CrossConnect(NamedTuple):
-    """Light from an OCS ingress port to an egress port; a circuit is two of these.
+    """Light from an OCS ingress port to an egress port; a circuit has two cross-connects.
 
-    A tuple, since drivers compare hundreds of them in every change: made, hashed and compared
-    without running any Python.
+    A tuple for speed: drivers compare hundreds of cross-connects per change, and tuples are made,
+    hashed and compared without running Python code.
     """
 
     ingress: int
@@ -239,8 +244,8 @@ class CrossConnect(NamedTuple):
 class Path:
     """Circuits that join two racks, in hop order from ``src`` to ``dst``.
 
-    Used in both directions, with ``src < dst``: a learning ToR sends back where it heard from. A
-    path of one-way circuits leads from ``src`` to ``dst`` alone, whichever number is lower.
+    Used in both directions, with ``src < dst``: a learning ToR replies to the port of arrival. A
+    path of one-way circuits leads from ``src`` to ``dst`` only, in any order of the ids.
     """
 
     src: RackId
@@ -248,7 +253,7 @@ class Path:
     circuits: tuple[Circuit, ...]
 
     def __hash__(self) -> int:
-        """Hardly any two paths of a network share both ends: hashing the circuits gains nothing."""
+        """Hash the ends only: hardly any two paths of a network share both ends."""
         return hash((self.src, self.dst))
 
     @property
@@ -261,26 +266,26 @@ class Path:
 
     @property
     def directions(self) -> tuple[tuple[RackId, RackId], ...]:
-        """(from, to) of its traffic."""
+        """(from, to) pairs of the traffic."""
         there = (self.src, self.dst)
         return (there,) if self.one_way else (there, (self.dst, self.src))
 
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """A logical topology: which circuits exist and which paths each rack pair takes."""
+    """A logical topology: the circuits, and the paths of each rack pair."""
 
     circuits: frozenset[Circuit] = frozenset()
-    paths: tuple[Path, ...] = ()
-    """Sorted; several of a rack pair share its traffic (``policy.paths_per_pair``)."""
+    paths: Sequence[Path] = ()
+    """Sorted; several paths of a rack pair share its traffic (``policy.paths_per_pair``)."""
 
     def to_networkx(self, fabric: Fabric) -> nx.MultiGraph:
-        """The racks and circuits as a graph: a MultiGraph, or a MultiDiGraph of one-way circuits.
+        """The racks and circuits as a MultiGraph, or as a MultiDiGraph of one-way circuits.
 
-        Nodes are names of racks, with ``spine``. Edges have ``plane``, ``a_rack``, ``a_port``,
-        ``b_rack``, ``b_port`` (of a one-way circuit, a sends and b hears) and ``rate_mbps``. The
-        graph has ``fabric`` and ``electrical_rate_mbps``, the rate of an uplink to the electrical
-        network, which joins all racks and is no edge.
+        Nodes are rack names, with ``spine``. Edges have ``plane``, ``a_rack``, ``a_port``,
+        ``b_rack``, ``b_port`` (a one-way circuit leads from a to b) and ``rate_mbps``. The graph
+        has ``fabric`` and ``electrical_rate_mbps``, the rate of an uplink to the electrical
+        network. The electrical network joins all racks and is no edge.
         """
         from hydra.circuit_graph import circuit_graph  # noqa: PLC0415 - loads networkx
 
@@ -309,55 +314,18 @@ EMPTY_TOPOLOGY = Topology()
 
 @dataclass(frozen=True, slots=True)
 class NetworkState:
-    """A topology as it stands in the network: with VLANs, in a numbered epoch."""
+    """A topology in the network: with VLANs and an epoch number."""
 
     epoch: int = 0
     topology: Topology = EMPTY_TOPOLOGY
     vlans: Mapping[Path, VlanId] = field(default_factory=dict)
-    resting: frozenset[VlanId] = frozenset()
-    """VLAN-IDs freed by the last change: handed out before the next only if need be."""
-    freed: tuple[VlanId, ...] = ()
-    """VLAN-IDs that a path has lost, the longest ago first: others are handed out before them."""
-    closed: frozenset[VlanId] = frozenset()
-    """Those at rest that no new path may take, however few there are: changes under way have them.
-    For planning alone: no change leads to any."""
-
-    def longest_free(self, vlans: VlanRange) -> list[VlanId]:
-        """The IDs of a range in the order to hand them out; some are in use or resting."""
-        last = len(self.freed) + 1
-        order = dict.fromkeys(self.resting, last)  # just now, if a change broke off that tried them
-        order |= {vlan: place for place, vlan in enumerate(self.freed, start=1)}
-        ids = [VlanId(vlan) for vlan in range(vlans.first, vlans.last + 1)]
-        waited = sorted((vlan for vlan in ids if vlan in order), key=order.__getitem__)
-        return [vlan for vlan in ids if vlan not in order] + waited
-
-    @property
-    def spare(self) -> frozenset[VlanId]:
-        """VLAN-IDs at rest that new paths may take once all others are taken."""
-        return self.resting.difference(self.closed, self.vlans.values())
-
-    def then_freed(self, lost: Collection[VlanId], taken: Collection[VlanId]) -> tuple[VlanId, ...]:
-        """:attr:`freed` after a change by which paths lose and take these IDs."""
-        now = {*lost, *self.resting.difference(self.freed)}.difference(taken)
-        before = (vlan for vlan in self.freed if vlan not in now and vlan not in taken)
-        return (*before, *sorted(now))
-
-
-@dataclass(frozen=True, slots=True)
-class VlanRange:
-    first: VlanId
-    last: VlanId
-
-    def __len__(self) -> int:
-        return self.last - self.first + 1
-
-    def __contains__(self, vlan: object) -> bool:
-        return isinstance(vlan, int) and self.first <= vlan <= self.last
+    pool: VlanPool = EMPTY_POOL
+    """State of the VLAN-IDs that no path uses."""
 
 
 @dataclass(frozen=True)
 class Fabric:
-    """Everything that is wired: the racks, the planes, and what joins them."""
+    """All wiring: the racks, the planes, and their connections."""
 
     name: str
     racks: tuple[Rack, ...]
@@ -365,14 +333,17 @@ class Fabric:
     ports: tuple[OpticalPort, ...]
     circuit_vlans: VlanRange
     parking_vlan: VlanId
-    """The only VLAN of an optical port without a circuit (an empty trunk would carry all); 0 where
-    ports have no VLANs."""
+    """The only VLAN of an optical port without a circuit (an empty trunk would carry all VLANs); 0
+    if ports have no VLANs.
+    """
     electrical_rate_mbps: float
-    """Rate of an uplink to the electrical network: a server's, or a rack's if its servers share."""
+    """Rate of an uplink to the electrical network, of a server or of a rack with a shared
+    uplink.
+    """
     server_rate_mbps: float
     substrate: SubstrateKind = SubstrateKind.DUAL_HOMED_VLAN
     one_way: bool = False
-    """True if its circuits are :class:`OneWayCircuit`; if not, they are duplex."""
+    """True if circuits are :class:`OneWayCircuit`; otherwise circuits are duplex."""
 
     @cached_property
     def servers(self) -> tuple[Server, ...]:
@@ -388,7 +359,7 @@ class Fabric:
 
     @cached_property
     def server_by_datapath(self) -> Mapping[DatapathId, Server]:
-        """Servers with a vswitch of ours, by its datapath id."""
+        """Servers with a vswitch under HydRA's control, by datapath id."""
         return {s.vswitch.datapath_id: s for s in self.servers if s.vswitch is not None}
 
     @cached_property
@@ -401,12 +372,12 @@ class Fabric:
 
     @cached_property
     def tor_names(self) -> Mapping[DatapathId, str]:
-        """Names of the racks whose ToR speaks OpenFlow, by its datapath id."""
+        """Names of racks with an OpenFlow ToR, by datapath id."""
         return {datapath: rack.name for datapath, rack in self.rack_by_tor_datapath.items()}
 
     @cached_property
     def vswitch_names(self) -> Mapping[DatapathId, str]:
-        """Names of the vswitches: their bridges', or where bridges share one, their servers'."""
+        """Names of the vswitches: the bridge names if unique, otherwise the server names."""
         servers = self.server_by_datapath
         bridges = {dp: one.vswitch.bridge for dp, one in servers.items() if one.vswitch is not None}
         if len(set(bridges.values())) == len(bridges):
@@ -431,7 +402,7 @@ class Fabric:
 
     @cached_property
     def place_of_port(self) -> Mapping[PortId, int]:
-        """Each optical port's place in :meth:`ports_of` its rack."""
+        """Index of each optical port in :meth:`ports_of` its rack."""
         return {port.id: place for ports in self._ports_by_rack for place, port in enumerate(ports)}
 
     @cached_property
@@ -442,7 +413,7 @@ class Fabric:
         return tuple(tuple(ports) for ports in by_rack)
 
     def circuit_name(self, circuit: Circuit) -> str:
-        """``r1 =p2= r4``, or ``r1 =p2> r4`` if it is one-way."""
+        """``r1 =p2= r4``, or ``r1 =p2> r4`` for a one-way circuit."""
         one, other = (self.racks[rack].name for rack in self.racks_of(circuit))
         return f"{one} ={self.planes[circuit.plane].name}{'>' if circuit.one_way else '='} {other}"
 
@@ -454,18 +425,18 @@ class Fabric:
         return min(self.ports[circuit.a].rate_mbps, self.ports[circuit.b].rate_mbps)
 
     def circuit(self, sender: PortId, receiver: PortId) -> Circuit:
-        """The circuit between two ports of one plane; where they are duplex, in either order."""
+        """The circuit between two ports of a plane; duplex ports may be in either order."""
         plane = self.ports[sender].plane
         if self.one_way:
             return OneWayCircuit(plane, sender, receiver)
         return Circuit(plane, min(sender, receiver), max(sender, receiver))
 
     def paths_per_pair(self, allowed: int | Literal["auto"]) -> int | None:
-        """The number of paths that a pair of racks may have where ``allowed`` is the policy's.
+        """Number of paths that a rack pair may have under the policy value ``allowed``.
 
-        None: as many as the algorithm finds a use for. A one-way circuit serves one pair: there may
-        be as many paths as there are circuits. OpenFlow ToRs spread flows only by an extension that
-        not all of them have, so they are given several paths by a number alone.
+        None: no limit except the use that the algorithm finds. A one-way circuit serves a single
+        pair, so the limit is the number of circuits. OpenFlow ToRs spread flows by an extension
+        that some switches lack, so several paths need an explicit number.
         """
         if self.one_way:
             return max(1, len(self.ports))
@@ -474,7 +445,7 @@ class Fabric:
         return allowed
 
     def cross_connects(self, circuit: Circuit) -> tuple[CrossConnect, ...]:
-        """The one-way cross-connects that make up a circuit: two, or one where it is one-way."""
+        """The cross-connects of a circuit: two, or a single cross-connect of a one-way circuit."""
         a, b = self.ports[circuit.a], self.ports[circuit.b]
         there = CrossConnect(a.ingress, b.egress)
         return (there,) if circuit.one_way else (there, CrossConnect(b.ingress, a.egress))

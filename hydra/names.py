@@ -1,4 +1,4 @@
-"""Names of racks and servers, as people give them."""
+"""Lookup of racks and servers by name."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hydra.model import Fabric, RackId
 
 
 def rack_of(fabric: Fabric, name: str) -> RackId:
-    """The rack called ``name``, or the rack of the server called so; raises UnknownName."""
+    """Id of the rack ``name``, or of the rack of the server ``name``. Raises UnknownName."""
     if (rack := fabric.rack_by_name.get(name)) is not None:
         return rack.id
     if (server := fabric.server_by_name.get(name)) is not None:
@@ -22,13 +22,13 @@ def rack_of(fabric: Fabric, name: str) -> RackId:
 
 
 def rack_named(fabric: Fabric, name: str) -> RackId:
-    """The rack called ``name``; raises UnknownName."""
+    """Id of the rack ``name``. Raises UnknownName."""
     if (rack := fabric.rack_by_name.get(name)) is not None:
         return rack.id
     raise UnknownName(f"no rack {name!r}{did_you_mean(name, fabric.rack_by_name)}")
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """A hint to append to "no such name": `` - did you mean 'r1'?``, or nothing."""
+    """Suffix for "no such name" messages: ``: did you mean 'r1'?``, or empty."""
     close = get_close_matches(name, list(known), n=3, cutoff=0.5) if len(name) <= 64 else []
     return f": did you mean {' or '.join(map(repr, close))}?" if close else ""

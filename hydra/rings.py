@@ -1,9 +1,9 @@
-"""Rings of one-way circuits: every port that sends on one is lit by another.
+"""Rings of one-way circuits: every sending port receives light from another circuit.
 
-Ethernet takes a port without light for dead, and a dead port sends nothing. If every sender is to
-have light, one-way circuits form rings: each port feeds the next, the last one the first. A change
-of one circuit concerns its whole ring: while one mirror moves, a port is dark, and so is the port
-that it feeds. A duplex circuit is a ring of its own.
+Ethernet treats a port without light as dead, and a dead port sends nothing. If every sender is to
+have light, one-way circuits form rings: each port feeds the next, the last port feeds the first. A
+change of a circuit affects the whole ring: while a mirror moves, a port is dark, and so is the next
+port. A duplex circuit is a ring by itself.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from hydra.model import Circuit, PortId
 
 
 def whole_rings(circuits: Iterable[Circuit]) -> frozenset[Circuit]:
-    """Circuits that remain once those with an unlit sender are removed until there are none."""
+    """Remaining circuits after repeatedly removing circuits with an unlit sender."""
     left = set(circuits)
     if not _one_way(left):
         return frozenset(left)
@@ -28,7 +28,7 @@ def whole_rings(circuits: Iterable[Circuit]) -> frozenset[Circuit]:
 
 
 def rings_of(some: Collection[Circuit], circuits: Iterable[Circuit]) -> frozenset[Circuit]:
-    """The rings among ``circuits`` that ``some`` of them are in."""
+    """The rings among ``circuits`` that contain circuits of ``some``."""
     found = set(some).intersection(circuits := frozenset(circuits))
     if not _one_way(found):
         return frozenset(found)
@@ -46,14 +46,15 @@ def rings_of(some: Collection[Circuit], circuits: Iterable[Circuit]) -> frozense
 
 
 def _one_way(circuits: Collection[Circuit]) -> bool:
-    """True if these are one-way: a fabric has circuits of one kind."""
+    """True for one-way circuits; all circuits of a fabric have the same direction type."""
     return any(circuit.one_way for circuit in islice(circuits, 1))
 
 
 def closing(edges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Pairs (sender, receiver) that close open chains to rings, from each one's end to its start.
+    """Pairs (sender, receiver) that close open chains to rings, from the end to the start of each
+    chain.
 
-    No port sends to two, and none receives from two.
+    Each port sends to at most one port, and receives from at most one port.
     """
     following = dict(edges)
     fed = set(following.values())

@@ -1,8 +1,8 @@
-"""Roles of devices: what the core asks of them. Drivers implement these, and nothing else talks to
-hardware.
+"""Roles of devices: the interfaces that the core uses. Drivers implement the roles, and only
+drivers access hardware.
 
-Methods block, are called from one thread at a time per device, and raise only
-:class:`~hydra.errors.DeviceError` and its kinds. A write whose reply was lost raises
+Methods block, are called from a single thread at a time per device, and raise only
+:class:`~hydra.errors.DeviceError` and its subclasses. A write whose reply was lost raises
 :class:`~hydra.errors.OutcomeUnknown`.
 """
 
@@ -28,7 +28,7 @@ class OpticalCapabilities:
     """Abilities of an optical switch beyond the mandatory role."""
 
     bulk: bool = False
-    """Any number of cross-connects change in one command."""
+    """A single command changes any number of cross-connects."""
     unidirectional: bool = False
     power_readings: bool = False
     alarms: bool = False
@@ -45,13 +45,13 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Alarm:
-    """A device's complaint, in its own words."""
+    """An alarm of a device, in the device's words."""
 
     severity: Severity
     port: int | None
-    """Port that the alarm is about; None: the device as a whole."""
+    """Port of the alarm; None: the whole device."""
     code: str
-    """The device's name for the condition, e.g. ``LOS``."""
+    """Device name of the condition, e.g. ``LOS``."""
     text: str
 
 
@@ -65,14 +65,15 @@ class DeviceIdentity:
 
 @dataclass(frozen=True, slots=True)
 class Mirrors:
-    """Cross-connects of an optical switch, as read at one time."""
+    """Cross-connects of an optical switch, from a single read."""
 
     present: frozenset[CrossConnect] = frozenset()
-    """All that exist: their ports are taken."""
+    """All existing cross-connects; their ports are occupied."""
     dark: frozenset[CrossConnect] = frozenset()
-    """Those among them that pass no light, by the device's word: half made, half removed, broken.
+    """Cross-connects in ``present`` that pass no light, as reported by the device: half made, half
+    removed, broken.
 
-    They are no circuits, and their ports are not free before they have been disconnected.
+    They are no circuits, and occupy their ports until disconnected.
     """
 
     @property
@@ -90,7 +91,7 @@ class OpticalSwitch(Protocol):
     def capabilities(self) -> OpticalCapabilities: ...
 
     def open(self) -> None:
-        """Connect and log in; a second call on an open device does nothing."""
+        """Connect and log in; no effect on an open device."""
 
     def close(self) -> None:
         """Drop the connection; safe to repeat."""
@@ -101,15 +102,15 @@ class OpticalSwitch(Protocol):
         """Numbers of (ingress, egress) ports."""
 
     def cross_connects(self) -> frozenset[CrossConnect]:
-        """All that exist, read from the device, never from memory."""
+        """All cross-connects, read from the device, never from memory."""
 
     def change(
         self, disconnect: Collection[CrossConnect], connect: Collection[CrossConnect]
     ) -> None:
-        """Tear down, then set up; return once the device says that it is done.
+        """Tear down, then set up; return once the device reports completion.
 
-        Repeating a change is harmless. A port that is taken by a cross-connect which is not in
-        ``disconnect`` raises ``DeviceError`` and moves nothing.
+        Repeating a change is harmless. If a port is occupied by a cross-connect outside
+        ``disconnect``, the call raises ``DeviceError`` and moves nothing.
         """
 
     def port_states(self, ports: Collection[int]) -> Mapping[int, PortState]: ...
@@ -117,13 +118,13 @@ class OpticalSwitch(Protocol):
 
 @runtime_checkable
 class LightTeller(Protocol):
-    """An optical switch on which a cross-connect may exist and, by its own word, not work.
+    """An optical switch that reports existing cross-connects without light.
 
-    Its ``change`` makes anew what it is asked to connect and is dark.
+    ``change`` makes requested cross-connects anew if they are dark.
     """
 
     def mirrors(self) -> Mirrors:
-        """Read from the device, in one go."""
+        """Read all mirrors from the device at once."""
 
 
 @runtime_checkable
@@ -131,7 +132,7 @@ class PowerMeter(Protocol):
     """An optical switch with ``capabilities.power_readings``."""
 
     def power_dbm(self, ports: Collection[int]) -> Mapping[int, float | None]:
-        """Optical power at these ports, in dBm; None where the device has no reading."""
+        """Optical power at the ports, in dBm; None without a reading."""
 
 
 @runtime_checkable
@@ -139,12 +140,12 @@ class AlarmSource(Protocol):
     """An optical switch with ``capabilities.alarms``."""
 
     def alarms(self) -> tuple[Alarm, ...]:
-        """Alarms that stand now, read from the device."""
+        """Present alarms, read from the device."""
 
     def reports(self) -> tuple[Alarm, ...]:
-        """Alarms that the device reported of its own accord since the last call, oldest first.
+        """Alarms reported by the device unasked since the last call, oldest first.
 
-        Never waits. Reports made while there was no connection are lost.
+        Never waits. Reports during a lost connection are lost.
         """
 
 
@@ -156,7 +157,7 @@ class TaskState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A device's request to the people who work it: first unplug, then plug."""
+    """A request of a device to its staff: first unplug, then plug."""
 
     id: int
     created_unix_s: float
@@ -165,36 +166,36 @@ class Task:
     state: TaskState = TaskState.PENDING
     settled_unix_s: float | None = None
     note: str = ""
-    """The person's remark on settling the task."""
+    """Remark of the person who settled the task."""
 
 
 @runtime_checkable
 class TaskBoard(Protocol):
-    """An optical switch whose changes people make. Usable from any thread, during a change too."""
+    """An optical switch operated by people. Usable from any thread, also during a change."""
 
     def tasks(self) -> tuple[Task, ...]:
-        """All pending tasks and the latest settled ones, oldest first."""
+        """All pending tasks and the latest settled tasks, oldest first."""
 
     def settle(self, task_id: int, state: TaskState, note: str) -> Task:
-        """Take a person's word that a task is done, or can't be done. Repeating it is harmless.
+        """Record a person's report that a task is done, or is impossible. Repeating is harmless.
 
-        Raises UnknownName for a task that does not exist, LifecycleError for one that ended the
-        other way.
+        Raises UnknownName for a task that does not exist, LifecycleError for a task settled
+        differently.
         """
 
     def ask(
         self, disconnect: Collection[CrossConnect], connect: Collection[CrossConnect]
     ) -> Task | None:
-        """Ask people for a change without waiting for them.
+        """Ask people for a change without waiting.
 
-        Returns the task that has to be settled first: a new one, a pending one that asks for the
-        same, or a pending one about its ports. None if the change is made already.
+        Returns the task to be settled first: a new task, a pending task with the same content, or a
+        pending task at the same ports. None if the change is already made.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class PortVlans:
-    """VLAN membership of one ToR port."""
+    """VLAN membership of a ToR port."""
 
     tagged: frozenset[VlanId]
     native: VlanId | None = None
@@ -204,15 +205,17 @@ class PortVlans:
 @dataclass(frozen=True, slots=True)
 class TorCapabilities:
     bulk: bool = False
-    """Any number of ports are retagged in one transaction."""
+    """A single transaction retags any number of ports."""
     counters: bool = False
     """Frames and octets per port can be read."""
     claims: bool = False
-    """True if it can be held against other controllers."""
+    """True if the switch can be held against other controllers."""
     labels: bool = False
-    """True if its rules tell paths apart by labels: its ports have no VLANs to read or set."""
+    """True if rules distinguish paths by labels: ports have no VLANs to read or set."""
     counters_age_s: float = 0.0
-    """Greatest age of counters; a port that stood still for less may be sending."""
+    """Greatest age of counters in s; a port with unchanged counters for a shorter time may be
+    sending.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +231,7 @@ class PortCounters:
 
 
 class TorSwitch(Protocol):
-    """A top-of-rack switch as the controller needs it: VLANs per port, and link state."""
+    """A top-of-rack switch: VLANs per port, and link state."""
 
     @property
     def name(self) -> str: ...
@@ -241,13 +244,13 @@ class TorSwitch(Protocol):
     def close(self) -> None: ...
 
     def ports(self) -> tuple[str, ...]:
-        """Names of all ports that the device has, in its own order."""
+        """Names of all ports of the device, in device order."""
 
     def vlans(self, ports: Collection[str]) -> Mapping[str, PortVlans]:
-        """VLAN membership of these ports, read from the device."""
+        """VLAN membership of the ports, read from the device."""
 
     def set_vlans(self, wanted: Mapping[str, PortVlans]) -> None:
-        """Replace the membership of these ports, apply it, and check by reading back."""
+        """Replace the membership of the ports, apply, and verify by reading back."""
 
     def link_up(self, ports: Collection[str]) -> Mapping[str, bool]: ...
 
@@ -257,15 +260,15 @@ class CounterReader(Protocol):
     """A ToR switch with ``capabilities.counters``."""
 
     def counters(self, ports: Collection[str]) -> Mapping[str, PortCounters]:
-        """Counters of these ports, read from the device."""
+        """Counters of the ports, read from the device."""
 
 
 @runtime_checkable
 class Askable(Protocol):
-    """A ToR switch with a question that costs less than any other."""
+    """A ToR switch with a cheap query for liveness."""
 
     def ask(self) -> None:
-        """Return once it has answered. Raises DeviceUnavailable."""
+        """Return after an answer. Raises DeviceUnavailable."""
 
 
 @runtime_checkable
@@ -273,18 +276,16 @@ class Claimable(Protocol):
     """A ToR switch with ``capabilities.claims``."""
 
     def claim(self, generation: int | None = None) -> None:
-        """Open the switch, and hold it against other controllers from now on, whenever it is open.
+        """Open the switch, and hold the switch against other controllers whenever the session is
+        open.
 
-        ``generation`` is that of a leader (:class:`apps.process.term.Term`), who takes the switch
-        from every controller of a lower one; a controller with a lower one is refused by the
-        switch from then on, whatever becomes of sessions. None: a controller that has no store; it
-        takes the switch from nobody, and the switch lets go when the session ends.
+        ``generation`` is the generation of a leader (:class:`apps.process.term.Term`). The leader
+        takes the switch from every controller with a lower generation; the switch refuses lower
+        generations from then on, independent of sessions. None: a controller without a store; the
+        claim takes the switch from no other controller, and ends with the session.
 
         Raises HeldElsewhere if another controller has the switch.
         """
 
     def keep(self) -> None:
-        """Keep an open session, and with it the claim, alive: call it every few seconds.
-
-        Never waits.
-        """
+        """Keep an open session, and so the claim, alive: call every few seconds. Never waits."""

@@ -1,7 +1,7 @@
-"""The controller's services to whoever asks: REST, the command line, tests.
+"""The services of the controller for REST, the command line and tests.
 
-The methods of :class:`ControllerService` are thread-safe. Apart from the reads they only *queue*
-work: reconfigurations are carried out one after the other, never interleaved.
+The methods of :class:`ControllerService` are thread-safe. Except for reads, methods only *queue*
+work: reconfigurations run in sequence, never interleaved.
 """
 
 from __future__ import annotations
@@ -21,15 +21,25 @@ from hydra.demand.load import Load
 from hydra.errors import AdmissionError
 from hydra.events import EventLog
 from hydra.failures import Failure
-from hydra.faults.conditions import Condition
+from hydra.faults.condition import Condition
 from hydra.faults.quarantine import Quarantined
 from hydra.history import Happening, HappeningKind
 from hydra.lifecycle import RECONFIGURATION_TRANSITIONS, ReconfigurationState
-from hydra.model import Circuit, DemandMatrix, Fabric, NetworkState, PlaneId, PortId, RackId
+from hydra.model import (
+    Circuit,
+    DemandMatrix,
+    Fabric,
+    NetworkState,
+    PlaneId,
+    PortId,
+    RackId,
+    Topology,
+)
 from hydra.policy import DemandBasis, Policy, Sharing, SharingChoice
 from hydra.reconfiguration.drift import Drift
 from hydra.reconfiguration.plan import Plan
 from hydra.reconfiguration.stages import Stage
+from hydra.reconfiguration.ways import Way
 from hydra.reservations.modification import Modification
 from hydra.reservations.quotas import Usage
 from hydra.reservations.reservation import Reservation, ReservationRequest
@@ -42,12 +52,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PlanRequest:
-    """The demand that a topology is wanted for, and the parts that may be touched to get it.
+    """The demand for a topology, and the parts of the network that may be touched.
 
-    ``demand`` is None for the measured one. ``racks`` and ``planes`` are None for all; otherwise
-    circuits outside them stay as they are (partial reconfiguration, HydRA section III.B).
-    ``use_planes`` is where circuits may be afterwards, None for everywhere: circuits that may be
-    touched and lie elsewhere are torn down (to empty a plane for maintenance, to force a change).
+    ``demand`` is None for the measured demand. ``racks`` and ``planes`` are None for all; otherwise
+    circuits outside stay in place (partial reconfiguration, HydRA section III.B). ``use_planes``
+    are the planes with circuits afterwards, None for all: touchable circuits on other planes are
+    torn down (to empty a plane for maintenance, or to force a change).
     """
 
     demand: DemandMatrix | None = None
@@ -57,27 +67,31 @@ class PlanRequest:
     algorithm: str | None = None
     only_if_it_pays: bool = False
     hold: frozenset[tuple[RackId, RackId]] = frozenset()
-    """Rack pairs, lower first, whose paths stay where they are."""
+    """Rack pairs, lower first, whose paths stay in place."""
     weights: DemandMatrix | None = None
-    """Weights to plan for in place of ``demand``, no unit; gain and cost are told of ``demand``."""
+    """Weights for planning in place of ``demand``, no unit; gain and cost refer to ``demand``."""
     mice_apart: bool = False
-    """Circuits are for elephants alone: a pair with a path has the electrical network besides."""
+    """Circuits are for elephants only: a pair with a path also uses the electrical network."""
+    topology: Topology | None = None
+    """Circuits and paths to make in place of planned circuits and paths; circuits out of reach, and
+    circuits of reservations, stay besides."""
 
 
 @dataclass(frozen=True, slots=True)
 class CircuitShares:
-    """Part of a demand on circuits, without the electrical network, beside the proven limit."""
+    """Share of a demand on circuits, without the electrical network, and the proven limit."""
 
     served_share: float
-    """Part of the pairs' demand that fits on the circuits of their paths; a pair joined both ways
-    wants the larger of its two directions."""
+    """Share of the pairs' demand that fits on the circuits of the paths; for a bidirectional pair,
+    the larger direction counts.
+    """
     served_share_bound: float | None
-    """The part that no plan for this fabric can exceed; None: not computed."""
+    """Upper bound of the share for any plan of the fabric; None: not computed."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlanReport:
-    """A dry run: the target and what it would take to get there."""
+    """A dry run: the target and the necessary changes."""
 
     plan: Plan
     rules: int
@@ -85,10 +99,12 @@ class PlanReport:
     demand_mbps: float
     verdict: Verdict
     planning_ms: float
+    way: Way
+    """The courses that the change would take without failures."""
     at_risk: tuple[str, ...] = ()
-    """Devices and switches that are missing for it, in words."""
+    """Missing devices and switches that the plan needs, in words."""
     stages: tuple[Stage, ...] = ()
-    """Stages in which it would be made with the traffic of now; empty where none is measured."""
+    """Stages under present traffic; empty if no traffic is measured."""
     on_circuits: CircuitShares | None = None
     """None: not computed."""
 
@@ -100,53 +116,55 @@ class DemandSource(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DemandReport:
-    """Rack-to-rack demand as the controller sees it now; matrices in Mbps."""
+    """Present rack-to-rack demand; matrices in Mbps."""
 
     source: DemandSource
     rate_mbps: DemandMatrix
     """Exponentially weighted counter rates."""
     estimated_mbps: DemandMatrix
-    """Mbps that elephants want, as :attr:`basis` has it: what they send and some head-room if
-    nothing on their way was full, else their max-min fair share of an ideal switch (after Hedera,
-    section 4.1); or what they send; or what waits. 0 for mice."""
+    """Mbps that elephants want, 0 for mice. By :attr:`basis`: the sent rate with some head-room if
+    the way was not full, otherwise the max-min fair share of an ideal switch (after Hedera, section
+    4.1); or the sent rate; or the backlog.
+    """
     age_s: float | None
     stale: tuple[str, ...]
-    """Servers whose counters are late: their last known rates stand in."""
+    """Servers with late counters; their last known rates are used."""
     troubles: Mapping[str, int] = field(default_factory=dict)
-    """Readings and reports that did not come or could not be used since the start, by cause."""
+    """Number of missing or unusable readings and reports since the start, by cause."""
     backlog_mbps: DemandMatrix | None = None
-    """Traffic that servers' agents have waiting, as a rate beside the counted one; None: nobody was
-    asked."""
+    """Backlog reported by agents, as a rate beside the counted rate; None: no agent was asked."""
     constrained: NDArray[np.bool_] | None = None
-    """Elephants that something full holds back, shape (N, N): they send less than they want, so
-    that their estimate is a guess. None: nothing is known of what was full."""
+    """Elephants limited by a full resource, shape (N, N): their demand exceeds the sent rate, so
+    the estimate is a guess. None: no information about full resources.
+    """
     unsure: NDArray[np.bool_] | None = None
-    """Pairs whose readings are late, or too few yet, shape (N, N). None: none are."""
+    """Pairs with late or too few readings, shape (N, N). None: no such pairs."""
     basis: DemandBasis = DemandBasis.ESTIMATE
-    """``policy.demand``, by which :attr:`estimated_mbps` was found."""
+    """``policy.demand``, the basis of :attr:`estimated_mbps`."""
     predicted_mbps: DemandMatrix | None = None
-    """Mean that is foretold for the time that a decision counts on; None: nothing is foretold."""
+    """Predicted mean for the duration that a decision counts on; None: no prediction."""
     error_mbps: DemandMatrix | None = None
-    """Mean absolute error of that, pair by pair; None: not known yet."""
+    """Mean absolute error of the prediction by pair; None: not known yet."""
     error_share: float | None = None
-    """Absolute errors of all pairs together, as a part of what they wanted; None: not known yet."""
+    """Sum of absolute errors of all pairs, as a share of the demand; None: not known yet."""
 
     spilled: DemandMatrix | None = None
-    """Part of the flows of pairs with full circuits that is electrical; None: nothing is."""
+    """Electrical share of the flows of pairs with full circuits; None: no spilled flows."""
     expected_mbps: DemandMatrix | None = None
-    """Mean of what elephants may want, at most :attr:`estimated_mbps`: by how much plans prefer
-    one guess to another. None: :attr:`estimated_mbps` is no guess."""
+    """Expected mean demand of elephants, at most :attr:`estimated_mbps`: the weight of guesses in
+    planning. None: :attr:`estimated_mbps` is no guess.
+    """
 
     @property
     def planned_mbps(self) -> DemandMatrix:
-        """Demand that is planned for, Mbps of shape (N, N)."""
+        """Demand for planning, Mbps of shape (N, N)."""
         return self.estimated_mbps if self.predicted_mbps is None else self.predicted_mbps
 
     @property
     def counted_on_mbps(self) -> DemandMatrix:
-        """Demand by which plans prefer one pair to another, Mbps of shape (N, N).
+        """Demand for comparing pairs in planning, Mbps of shape (N, N).
 
-        It is what is planned for, and of guesses that part of it which is expected.
+        The planned demand, with guesses reduced to the expected share.
         """
         planned, estimated = self.planned_mbps, self.estimated_mbps
         if self.expected_mbps is None:
@@ -157,12 +175,12 @@ class DemandReport:
 
     @property
     def doubted(self) -> NDArray[np.bool_]:
-        """:attr:`unsure`, with False everywhere if that is None."""
+        """:attr:`unsure`, with False everywhere in place of None."""
         return np.zeros(self.rate_mbps.shape, dtype=bool) if self.unsure is None else self.unsure
 
     @property
     def known_mbps(self) -> DemandMatrix:
-        """Traffic that is sent and that waits, Mbps of shape (N, N)."""
+        """Sent and queued traffic, Mbps of shape (N, N)."""
         if self.backlog_mbps is None:
             return self.rate_mbps
         return self.rate_mbps + self.backlog_mbps
@@ -170,7 +188,7 @@ class DemandReport:
 
 @dataclass(frozen=True, slots=True)
 class StepTiming:
-    """A step of a reconfiguration; times in ms from the reconfiguration's start."""
+    """A step of a reconfiguration; times in ms from the start of the reconfiguration."""
 
     step: str
     device: str | None
@@ -202,21 +220,21 @@ class Reconfiguration:
     connected: frozenset[Circuit] = frozenset()
     disconnected: frozenset[Circuit] = frozenset()
     failures: tuple[CircuitFailure, ...] = ()
-    """Circuits that it did not make."""
+    """Circuits that could not be made."""
     troubles: tuple[Failure, ...] = ()
-    """Everything that failed in it, once each."""
+    """All failures of the reconfiguration, without duplicates."""
     unconfirmed: tuple[str, ...] = ()
-    """Devices that did not confirm a step, by name."""
+    """Names of devices that did not confirm a step."""
     reason: str = ""
-    """The reason why it was refused or failed, or that of the decision."""
+    """The reason of the refusal or failure, or of the decision."""
     started_unix_s: float | None = None
-    """The moment at which it was planned and its first step began; the timeline counts from it."""
+    """Time of planning and of the first step; start of the timeline."""
     stages_done: int = 0
-    """Stages that have been made; each of them but the last is a reconfiguration of its own."""
+    """Number of completed stages; each stage except the last is a separate reconfiguration."""
     stages_expected: int | None = 1
-    """Stages in all, as foreseen; None: more than could be."""
+    """Expected number of stages; None: unforeseeable."""
     paused: bool = False
-    """True if no further stage begins until somebody says so."""
+    """True if the next stage waits for a resume."""
 
     @property
     def is_over(self) -> bool:
@@ -232,59 +250,61 @@ class DeviceStatus:
     connected: bool
     detail: str = ""
     alarms: tuple[Alarm, ...] = ()
-    """Alarms of the device when it was last asked."""
+    """Alarms at the last query of the device."""
     answers: bool = True
-    """False if its connection stands, and it owes an answer whose time is up."""
+    """False if the connection stands and an answer is overdue."""
 
 
 @dataclass(frozen=True, slots=True)
 class QuarantinedPort:
-    """A port in quarantine, as it is now."""
+    """A port in quarantine, with the present status."""
 
     entry: Quarantined
     on_trial: bool
-    """True if its time is up: it may be planned with, and the next circuit there decides."""
+    """True if the quarantine time is over: plans may use the port, and the next circuit there
+    decides.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class DriftReport:
-    """Differences of devices and vswitches from what the controller wants of them."""
+    """Differences between the wanted and the present state of devices and vswitches."""
 
     items: tuple[Drift, ...]
     silent: tuple[str, ...]
-    """Devices and vswitches that did not answer: nothing is known of them."""
+    """Devices and vswitches that did not answer: their state is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reconciliation:
     found: DriftReport
     left: DriftReport
-    """Differences that could not be mended."""
+    """Remaining differences."""
     reconfigurations: tuple[str, ...]
-    """Ids of the reconfigurations that it took."""
+    """Ids of the reconfigurations that were needed."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReservationPreview:
-    """A reservation as it would become, and the circuits that its start would change."""
+    """The reservation that a request would create, and the circuit changes at the start."""
 
     reservation: Reservation
     connect: frozenset[Circuit]
     disconnect: frozenset[Circuit]
     at_risk: tuple[str, ...] = ()
-    """Devices and switches that are missing for it, in words."""
+    """Missing devices and switches that the reservation needs, in words."""
 
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """Rates that a reservation gets, as counted at its ends."""
+    """Delivered rates of a reservation, counted at both ends."""
 
     reservation: Reservation
     there_mbps: float | None
-    """Rate from ``src`` to ``dst``; None: not known, or not yet."""
+    """Rate from ``src`` to ``dst``; None: unknown, or not known yet."""
     back_mbps: float | None
     unheld: tuple[str, ...]
-    """Servers that share its circuits, and whose vswitches can't hold them to their part."""
+    """Servers on the circuits whose vswitches cannot enforce the share."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,7 +315,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class GroupOutcome:
-    """The outcome of reservations that were asked for as one."""
+    """The outcome of a group of reservations."""
 
     group: str
     admitted: tuple[Reservation, ...]
@@ -303,7 +323,7 @@ class GroupOutcome:
 
 
 class ReservationService(Protocol):
-    """The part of the controller that tenants may use."""
+    """The services available to tenants."""
 
     @property
     def fabric(self) -> Fabric: ...
@@ -312,32 +332,32 @@ class ReservationService(Protocol):
     def events(self) -> EventLog: ...
 
     def reserve(self, request: ReservationRequest) -> Reservation:
-        """Admit and queue; a request whose retry key came before returns its reservation again.
+        """Admit and queue; a repeated retry key returns the same reservation again.
 
-        Raises AdmissionError (DeviceMissing among them), UnknownName, DeviceUnavailable, KeyReused.
+        Raises AdmissionError (including DeviceMissing), UnknownName, DeviceUnavailable, KeyReused.
         """
 
     def reserve_all(
         self, requests: Sequence[ReservationRequest], *, all_or_nothing: bool
     ) -> GroupOutcome:
-        """Admit many as one group. Raises what :meth:`reserve` raises."""
+        """Admit a group of reservations. Raises the errors of :meth:`reserve`."""
 
     def preview(self, request: ReservationRequest) -> ReservationPreview:
-        """Dry run of :meth:`reserve`; raises what it raises."""
+        """Dry run of :meth:`reserve`; raises the same errors."""
 
     def commit(self, reservation_id: str, seen: Reservation | None = None) -> Reservation:
-        """Make a held reservation one that stays.
+        """Commit a held reservation.
 
-        Raises UnknownName, LifecycleError, and Changed if it is not as it was ``seen``.
+        Raises UnknownName, LifecycleError, and Changed if the reservation differs from ``seen``.
         """
 
     def modify(
         self, reservation_id: str, change: Modification, seen: Reservation | None = None
     ) -> Reservation:
-        """Change a reservation without an interruption, if it is still as it was ``seen``.
+        """Change a reservation without an interruption, if the reservation equals ``seen``.
 
-        Raises UnknownName, LifecycleError, Changed, AdmissionError; NotHitless among them, where
-        its circuits would have to change.
+        Raises UnknownName, LifecycleError, Changed and AdmissionError, including NotHitless if the
+        circuits would have to change.
         """
 
     def group(self, group: str) -> Sequence[Reservation]:
@@ -346,23 +366,25 @@ class ReservationService(Protocol):
     def reservations(self) -> Sequence[Reservation]: ...
 
     def reservation(self, reservation_id: str) -> Reservation:
-        """A reservation by its id. Raises UnknownName."""
+        """A reservation by id. Raises UnknownName."""
 
     def delivery(self, reservation_id: str) -> Delivery:
-        """Rates that a reservation gets beside those it was promised. Raises UnknownName."""
+        """Delivered rates of a reservation, for comparison with the promise. Raises UnknownName."""
 
     def deliveries(self) -> Sequence[Delivery]:
-        """Deliveries of all that have, or are getting, circuits."""
+        """Deliveries of all reservations that have or are getting circuits."""
 
     def usage(self, owner: str) -> Usage:
-        """Usage of a tenant, to be held against its quota."""
+        """Usage of a tenant, for comparison with the quota."""
 
     def release(self, reservation_id: str, seen: Reservation | None = None) -> Reservation:
-        """Let go. Raises UnknownName, LifecycleError, Changed if it is not as it was ``seen``."""
+        """Release. Raises UnknownName, LifecycleError, Changed if the reservation differs from
+        ``seen``.
+        """
 
 
 class PlanningService(Protocol):
-    """The network as it is and as it could be: demand, plans, changes, decisions."""
+    """The present and possible network: demand, plans, changes, decisions."""
 
     @property
     def policy(self) -> Policy: ...
@@ -372,47 +394,47 @@ class PlanningService(Protocol):
     def demand(self) -> DemandReport: ...
 
     def port_rates_mbps(self) -> Mapping[PortId, float]:
-        """Mbps that each optical ToR port sends, as last polled; absent where unknown."""
+        """Mbps that each optical ToR port sends, by the last poll; absent if unknown."""
 
     def load(self, racks: Collection[RackId], most: int) -> Load:
-        """The last hour of ``most`` circuits and pairs with these racks, two at most, at their
-        ends; of two racks, of both directions, known or not.
+        """The last hour of the ``most`` busiest circuits and pairs whose ends include ``racks``,
+        two racks at most. For two racks: both directions, known or unknown.
         """
 
     def plan(self, request: PlanRequest) -> PlanReport:
         """Dry run; changes nothing. Raises PlanError, UnknownName."""
 
     def reconfigure(self, request: PlanRequest, trigger: str) -> Reconfiguration:
-        """Queue a reconfiguration; poll :meth:`reconfiguration` for its end."""
+        """Queue a reconfiguration; poll :meth:`reconfiguration` for the end."""
 
     def reconfigurations(self) -> Sequence[Reconfiguration]:
-        """Reconfigurations, as far as they are remembered; newest first."""
+        """Remembered reconfigurations, newest first."""
 
     def reconfiguration(self, reconfiguration_id: str) -> Reconfiguration:
-        """A reconfiguration by its id. Raises UnknownName."""
+        """A reconfiguration by id. Raises UnknownName."""
 
     def stop(self, reconfiguration_id: str, by: str) -> Reconfiguration:
-        """End a change after the stage under way. Raises UnknownName, LifecycleError if it is in
-        its last one, or over.
+        """End a change after the stage under way. Raises UnknownName; LifecycleError if the change
+        is over or in the last stage.
         """
 
     def pause(self, reconfiguration_id: str, paused: bool) -> Reconfiguration:
-        """Begin no further stage of a change, or go on. Raises UnknownName, LifecycleError if it is
-        in its last one, or over.
+        """Begin no further stage of a change, or resume. Raises UnknownName; LifecycleError if the
+        change is over or in the last stage.
         """
 
     def decisions(self) -> Sequence[Decision]:
-        """Decisions to change or to keep, as far as they are remembered; newest first."""
+        """Remembered decisions to change or to keep, newest first."""
 
     def sharing(self) -> SharingChoice:
-        """The way of sharing that is in force, and why."""
+        """The way of sharing in force, and the reason."""
 
     def schedule(self) -> Schedule:
-        """The schedule of the slotted mode, and its present slot."""
+        """The schedule of the slotted mode, and the present slot."""
 
 
 class OperationsService(Protocol):
-    """What operators see and do: devices, what is wrong, the policy, ports left out."""
+    """The services for operators: devices, faults, policy, quarantine."""
 
     @property
     def agents(self) -> AgentService: ...
@@ -424,71 +446,72 @@ class OperationsService(Protocol):
         kinds: Collection[HappeningKind],
         most: int,
     ) -> Sequence[Happening]:
-        """Lines of the history in that time, newest first; ``kinds``: none for all."""
+        """Lines of the history in a time interval, newest first; empty ``kinds``: all."""
 
     def note_login(self, operator: str, address: str) -> None:
-        """Note in the history that an operator came, and from where."""
+        """Note the login of an operator, and the address, in the history."""
 
     def devices(self) -> Collection[DeviceStatus]: ...
 
     def not_ready(self) -> Sequence[str]:
-        """Reasons why no requests are taken; empty when ready, whatever devices are away."""
+        """Reasons why no requests are accepted; empty when ready, even if devices are missing."""
 
     def missing(self) -> Sequence[str]:
-        """Parts of the network that are away or behind, in words; empty when all are there."""
+        """Missing or lagging parts of the network, in words; empty when complete."""
 
     def conditions(self) -> Sequence[Condition]:
-        """All that is wrong, the most urgent first; empty when healthy."""
+        """All faults, the most urgent first; empty when healthy."""
 
     def drift(self) -> DriftReport:
         """Read all devices and compare; changes nothing. Waits for the change under way.
 
-        Raises DeviceUnavailable if that takes too long.
+        Raises DeviceUnavailable if the change takes too long.
         """
 
     def reconcile(self) -> Reconciliation:
-        """Mend what :meth:`drift` finds. Raises DeviceUnavailable, JournalError."""
+        """Repair the differences of :meth:`drift`. Raises DeviceUnavailable, JournalError."""
 
     def share(self, sharing: Sharing) -> None:
-        """Share circuits like this from now on, until the next start or reload.
+        """Set the way of sharing circuits, until the next start or reload.
 
-        Raises PlanError for slots that leave no day, DeviceUnavailable if changes under way take
-        too long.
+        Raises PlanError for slots without a day, DeviceUnavailable if changes under way take too
+        long.
         """
 
     def amend(self, changes: Mapping[str, object]) -> None:
-        """Go on with these values of the policy, until the next start or reload.
+        """Set policy values, until the next start or reload.
 
         Raises DeviceUnavailable if changes under way take too long.
         """
 
     def reload(self, *, dry_run: bool = False) -> Reload:
-        """Read the configuration file again and apply keys that touch no traffic, or say which.
+        """Read the configuration file again, and apply keys that touch no traffic, or report the
+        others.
 
-        Raises ConfigError if it can't be used, and goes on with the present policy then;
-        DeviceUnavailable if changes under way take too long.
+        Raises ConfigError for an unusable file, and keeps the present policy; DeviceUnavailable if
+        changes under way take too long.
         """
 
     def tasks(self, device: str) -> Sequence[Task]:
-        """Tasks given to people at an optical switch, oldest first. Raises UnknownName."""
+        """Tasks for people at an optical switch, oldest first. Raises UnknownName."""
 
     def settle_task(self, device: str, task_id: int, state: TaskState, note: str) -> Task:
-        """Settle a task, as a person says. Raises UnknownName, LifecycleError."""
+        """Settle a task as reported by a person. Raises UnknownName, LifecycleError."""
 
     def quarantine(self) -> Sequence[QuarantinedPort]: ...
 
     def set_aside(self, rack: str, tor_port: str, reason: str) -> QuarantinedPort:
-        """Leave a port out of planning until it is cleared; a circuit there stays.
+        """Exclude a port from planning until cleared; a circuit there stays.
 
         Raises UnknownName, JournalError.
         """
 
     def clear_quarantine(self, rack: str, tor_port: str) -> QuarantinedPort:
-        """Free a port; returns its former entry. Raises UnknownName, JournalError."""
+        """Free a port; return its former entry. Raises UnknownName, JournalError."""
 
 
 class ControllerService(ReservationService, PlanningService, OperationsService, Protocol):
-    """All of the controller that REST may ask."""
+    """All services of the controller for REST."""
 
     def explain(self, a: RackId, b: RackId) -> Explanation:
-        """The reasons why two racks are joined as they are."""
+        """The reasons for the present connection of two racks."""

@@ -1,10 +1,10 @@
-"""Changes in stages: what each has ahead of it, and what it leaves to the others.
+"""Staged changes: the stages ahead of each change, and the parts left to other changes.
 
-Several may be on the way at a time, and meet between their stages. Of two changes that want the
-same pair or port, the later has it, and the earlier leaves it as it finds it. What a change has
-made stays: the others leave that as it is.
+Several changes may be under way, and interleave between stages. If two changes want the same pair
+or port, the later change gets the pair or port, and the earlier change leaves it alone. All changes
+leave the results of other changes alone.
 
-A change's phases are in :mod:`hydra.lifecycle`.
+The phases of a change are in :mod:`hydra.lifecycle`.
 """
 
 from __future__ import annotations
@@ -27,87 +27,91 @@ from hydra.model import (
     RackId,
     Topology,
 )
-from hydra.reconfiguration.beside import Touched, left_to
-from hydra.reconfiguration.executor import Execution
+from hydra.reconfiguration.moved import Moved
 from hydra.reconfiguration.plan import Pair, Plan, directions, moving_pairs, pair_of
+from hydra.reconfiguration.touched import Touched, left_to
 from hydra.reservations.reservation import Pin
 from hydra.service import Reconfiguration
 
 
 @dataclass(frozen=True, slots=True)
 class Asker:
-    """Whose change it is: what has to be asked between stages."""
+    """Callbacks to the client of a change between stages."""
 
     sent_mbps: Callable[[], DemandMatrix | None]
-    """Traffic of now from rack to rack; None: nobody measures it."""
+    """Present traffic from rack to rack; None if no traffic is measured."""
     plan: Callable[[], Plan | None] | None
-    """The change planned anew, for what there is to plan with now; None: it would not pay any more.
-    Raises HydraError. None after a restart, when what it was planned for is not known any more."""
+    """Plan the change anew for the present demand; None: the change would not pay any more. Raises
+    HydraError. The callback is None after a restart, when the basis of the plan is unknown.
+    """
     wanted_mbps: Callable[[], DemandMatrix | None]
-    """Demand of now that plans are made for; None: it does not move, since somebody gave it."""
+    """Present demand for planning; None: fixed demand from a request."""
     recurs: bool
-    """True if it is asked for again by itself, as periodic changes are."""
-    moved: Callable[[Execution, bool], None]
-    """Told of each stage's end; True with the first."""
+    """True if the client repeats the change by itself, as in periodic mode."""
+    moved: Callable[[Moved, bool], None]
+    """Notification of the end of each stage; True with the first."""
 
 
 @dataclass(slots=True, eq=False)
 class StagedChange:
-    """A change that is made a stage at a time."""
+    """A change made in stages."""
 
     entry: Reconfiguration
     asker: Asker
     goal: Topology
     sent_mbps: DemandMatrix
-    """Traffic before the change, by which those count who wait for their turn."""
+    """Traffic before the change; stands in for pairs that wait for their turn."""
     on_circuits: frozenset[tuple[RackId, RackId]]
-    """Traffic that was on circuits then, as (from, to)."""
+    """Directions (from, to) that were on circuits before the change."""
     pins: tuple[Pin, ...]
     blocked: frozenset[PortId]
     wanted_mbps: DemandMatrix | None
     """Demand that the goal was planned for."""
     expected: int | None
-    """Stages in all, as foreseen; None: more than that."""
+    """Expected number of stages; None: unforeseeable."""
     rank: int
-    """Place among all in which they were asked for: of two that want the same, the later has it."""
+    """Order of the request among all changes: of two conflicting changes, the later has
+    precedence.
+    """
     phase: StagePhase = StagePhase.MOVING
     turn_has_come: bool = False
-    """True if its next stage's turn has come, and could not be used: it was paused, or waits for
-    switches or hours."""
+    """True if the turn of the next stage has come unused: the change was paused, or waits for
+    switches or hours.
+    """
     paused: bool = False
     stopped_by: str | None = None
     done: int = 0
-    """Stages that have been made."""
+    """Number of completed stages."""
     put_off: frozenset[Pair] = frozenset()
-    """Pairs that a stage was to move and could not: they have their next turn in the last."""
+    """Pairs that a stage failed to move; the last stage tries again."""
     connected: frozenset[Circuit] = frozenset()
     disconnected: frozenset[Circuit] = frozenset()
     made: Touched = field(default_factory=Touched)
-    """What others have made since it was planned."""
+    """Results of other changes since the planning."""
     left_out: frozenset[DatapathId] = frozenset()
-    """Switches that its stages have not waited for."""
+    """Switches that the stages did not wait for."""
     late: frozenset[DatapathId] = frozenset()
-    """Switches that are waited for before it goes on, until ``late_until_s``, and at whose pace it
-    goes then.
-    """
+    """Switches to wait for, until ``late_until_s``; afterwards the change goes at their pace."""
     late_until_s: float = 0.0
     makes_up: bool = False
-    """True if it makes what another has left: it does not hurry."""
+    """True for a change that completes the rest of another change, without hurry."""
 
     def enter(self, phase: StagePhase) -> None:
-        """Go on to another phase. Raises LifecycleError where the table has no way there."""
+        """Change the phase. Raises LifecycleError for a step outside the transition table."""
         what = f"the stages of reconfiguration {self.entry.id}"
         check_transition(STAGE_TRANSITIONS, self.phase, phase, what)
         self.phase = phase
 
     @property
     def only_waits_for_turn(self) -> bool:
-        """True if nothing else keeps it from its next stage."""
+        """True if only the turn keeps the change from the next stage."""
         waits = self.phase in {StagePhase.QUEUED, StagePhase.BEGUN_BESIDE}
         return waits and not (self.turn_has_come or self.paused or self.stopped_by is not None)
 
     def sent_now(self, state: NetworkState) -> DemandMatrix:
-        """Traffic of now, but of pairs that wait for their turn: those send what they can."""
+        """Present traffic; for pairs that wait for their turn, at least the earlier traffic, since
+        the electrical network may limit them.
+        """
         sent_mbps = self.asker.sent_mbps()
         if sent_mbps is None:
             return self.sent_mbps
@@ -118,10 +122,11 @@ class StagedChange:
     def wanted_now(
         self, state: NetworkState, replan_share: float, least_gain_mbps: float
     ) -> tuple[DemandMatrix | None, float | None]:
-        """(demand to plan for now, part by which it has moved, or None if that is at most
-        ``replan_share`` of all demand, or ``least_gain_mbps``).
+        """Return (demand to plan for, moved share). The moved share is None if the move is at most
+        ``replan_share`` of all demand, or ``least_gain_mbps``.
 
-        Pairs that wait for their turn want what they did: electrically, they can't show it.
+        Pairs that wait for their turn keep at least the earlier demand: on the electrical network
+        they cannot show more.
         """
         planned = self.wanted_mbps
         now = None if planned is None else self.asker.wanted_mbps()
@@ -141,16 +146,17 @@ class StagedChange:
         reached: NetworkState,
         goal: NetworkState,
     ) -> None:
-        """Put off those of a stage's ``pairs`` that the stage has not moved, and was to.
+        """Put off the ``pairs`` that a stage failed to move.
 
-        ``state`` is the network's, ``reached`` what the stage led to, on the way to the ``goal``.
+        ``state`` is the state of the network, ``reached`` the end of the stage, on the way to
+        ``goal``.
         """
         missing = moving_pairs(state, goal) & pairs
         self.put_off |= missing - moving_pairs(reached, goal)
 
     def rest(self, entry: Reconfiguration, late_until_s: float) -> StagedChange:
-        """The change that makes what this one has left, once the switches that it has not waited
-        for are there, or ``late_until_s`` has come.
+        """The change that makes the rest, once the switches left out are there, or at
+        ``late_until_s``.
         """
         return replace(
             self,
@@ -170,19 +176,23 @@ class StagedChange:
 
 
 class Agenda:
-    """The changes with stages ahead. For one thread, but reading and :meth:`get` are for any."""
+    """The changes with stages ahead. For a single thread; reading and :meth:`get` are for any
+    thread.
+    """
 
     def __init__(
         self, fabric: Fabric, toward: Callable[[NetworkState, Topology], NetworkState]
     ) -> None:
-        """``toward``: the state with a goal's topology, from a state. Raises PlanError."""
+        """``toward``: function from a state and a goal to the state with the goal's topology.
+        Raises PlanError.
+        """
         self._vlans = fabric.circuit_vlans
         self._toward = toward
         self._changes: dict[str, StagedChange] = {}
         self._last_rank = -1
 
     def next_rank(self) -> int:
-        """The rank of a change that is asked for now."""
+        """Rank of a change requested now."""
         self._last_rank += 1
         return self._last_rank
 
@@ -193,7 +203,7 @@ class Agenda:
         return len(self._changes)
 
     def get(self, identifier: str) -> StagedChange | None:
-        """The change with this id; None if it has no stage ahead."""
+        """The change with the given id; None without a stage ahead."""
         return self._changes.get(identifier)
 
     def put(self, change: StagedChange) -> None:
@@ -205,21 +215,23 @@ class Agenda:
         self._changes.pop(change.entry.id, None)
 
     def others(self, than: StagedChange | None) -> list[StagedChange]:
-        """Changes with stages ahead, but for ``than``."""
+        """Changes with stages ahead, except ``than``."""
         return [one for one in self if than is None or one.entry.id != than.entry.id]
 
-    # -- who has what -----------------------------------------------------------------------------
+    # --- ownership -------------------------------------------------------------------------------
 
     def ahead(self, change: StagedChange, state: NetworkState) -> Touched:
-        """What a change has yet to alter: nothing is known of one that waits for hours, since it is
-        planned anew then. Pairs that wait on circuits of others are among those that it moves.
+        """Pairs and ports that a change has yet to alter; empty for a change that waits for hours
+        and is planned anew then. Pairs that wait for circuits of other pairs count as moving.
         """
         if change.phase is StagePhase.AWAITS_HOURS:
             return Touched()
         return altered(state.topology, change.goal)
 
     def theirs(self, change: StagedChange, state: NetworkState) -> Touched:
-        """What a change leaves to others: what they have made, and what later ones are to."""
+        """Pairs and ports that a change leaves to others: their results, and the goals of later
+        changes.
+        """
         theirs = change.made
         for other in self.others(change):
             if other.rank > change.rank:
@@ -227,36 +239,34 @@ class Agenda:
         return theirs
 
     def held_by_others(self, change: StagedChange, state: NetworkState) -> Touched:
-        """What all other changes have yet to alter."""
+        """Pairs and ports that all other changes have yet to alter."""
         held = Touched()
         for other in self.others(change):
             held |= self.ahead(other, state)
         return held
 
     def target_of(self, change: StagedChange, state: NetworkState) -> NetworkState:
-        """The state that a change leads to, if it leaves to others what is theirs. Raises
-        PlanError.
-        """
+        """The target state of a change, without the parts of other changes. Raises PlanError."""
         start = self._with_ids_of_its_own(state) if change.late else state
         return left_to(self.theirs(change, state), state, self._toward(start, change.goal))
 
     def _with_ids_of_its_own(self, state: NetworkState) -> NetworkState:
-        """``state`` to plan from where no new path is to join a VLAN, if at least half of the IDs
-        are free. Others may then leave VLANs meanwhile, and touch nothing of it by that.
+        """``state`` with all VLANs in use barred for new paths, if at least half of the IDs are
+        free. Other changes may then leave VLANs in the meantime without touching the change.
         """
         vlans, in_use = self._vlans, frozenset(state.vlans.values())
-        if 2 * len(in_use | state.resting) > vlans.last - vlans.first + 1:
+        if 2 * len(in_use | state.pool.resting) > vlans.last - vlans.first + 1:
             return state
-        return replace(state, resting=state.resting | in_use)
+        return replace(state, pool=state.pool.barred(in_use))
 
     def closed_to(
         self, goal: Topology, change: StagedChange | None, state: NetworkState
     ) -> frozenset[PortId]:
-        """Ports whose circuits are for no detour on the way to ``goal``, which is that of
-        ``change`` or, with None, of a change that is asked for now.
+        """Ports whose circuits are closed to detours on the way to ``goal``, the goal of ``change``
+        (None: of a new change).
 
-        Others are to take these circuits down, or the change leaves them, and all on them, as they
-        are.
+        Other changes take the circuits down, or the change must leave the circuits and their
+        traffic alone.
         """
         closed = frozenset[PortId]() if change is None else change.made.ports
         others = self.others(change)
@@ -270,10 +280,10 @@ class Agenda:
     def leave_as_it_is(
         self, by: StagedChange, before: NetworkState, after: NetworkState, state: NetworkState
     ) -> list[StagedChange]:
-        """Have other changes leave what ``by`` has made, from ``before`` to ``after``, as it is;
-        but for a change that is planned anew in its turn, and was asked for later.
+        """Let other changes leave the result of ``by`` alone, the step from ``before`` to
+        ``after``. A later change that is planned anew in its turn is exempt.
 
-        Returns the changes that have another goal by that.
+        Returns the changes with an altered goal.
         """
         made = altered(before.topology, after.topology)
         amended = []
@@ -281,7 +291,7 @@ class Agenda:
             if change.phase is StagePhase.BEGUN_BESIDE and change.rank > by.rank:
                 continue
             change.made |= made
-            with suppress(PlanError):  # of the other change, which meets it when it goes on
+            with suppress(PlanError):  # meets the other change later
                 toward = self._toward(state, change.goal)
                 left = left_to(change.made, state, toward).topology
                 if left != change.goal:
@@ -291,10 +301,10 @@ class Agenda:
 
 
 def altered(now: Topology, goal: Topology) -> Touched:
-    """Pairs that move on the way to a goal, and ports that it needs for that."""
+    """Pairs that move on the way to a goal, and the ports needed."""
     pairs = frozenset(pair_of(path) for path in set(now.paths).symmetric_difference(goal.paths))
     coming = {one for path in goal.paths if pair_of(path) in pairs for one in path.circuits}
-    return Touched(pairs, _ends(coming | (now.circuits ^ goal.circuits)))
+    return Touched(pairs=pairs, ports=_ends(coming | (now.circuits ^ goal.circuits)))
 
 
 def _ends(circuits: Iterable[Circuit]) -> frozenset[PortId]:

@@ -1,4 +1,4 @@
-"""Webhooks: where events are posted to, how they are signed, and when they are tried again.
+"""Webhooks: recipients of events, signatures, and retry pauses.
 
 Signatures follow the Standard Webhooks specification 1.0, for which receivers find libraries.
 """
@@ -24,16 +24,18 @@ _LONGEST_PAUSE_S: Final = 300.0
 
 @dataclass(frozen=True, slots=True)
 class Webhook:
-    """A subscriber to which events are posted."""
+    """A subscriber; events are posted to ``url``."""
 
     id: str
     url: str
     secret: str
-    """Key that signs its messages; only the journal and whoever made the subscriber have it."""
+    """Key that signs the messages; only the journal and the creator of the subscriber have the
+    key.
+    """
     kinds: frozenset[EventKind]
-    """Kinds of event that are posted; empty: all."""
+    """Kinds of events to post; empty: all."""
     tenant: str | None
-    """A tenant, of whose reservations alone it learns; None: of everything."""
+    """A tenant: only events about the tenant's reservations are posted; None: all events."""
     created_unix_s: float
 
     def __repr__(self) -> str:
@@ -51,7 +53,7 @@ class Webhook:
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Webhook:
-        """Raises HydraError, which does not repeat what the record holds."""
+        """Read a record. Raises HydraError without the content of the record."""
         try:
             fields = dict(record)
             fields["kinds"] = frozenset(map(EventKind, fields["kinds"]))
@@ -61,12 +63,12 @@ class Webhook:
 
 
 def make_secret(chance: bytes) -> str:
-    """``chance`` has to be :data:`SECRET_BYTES` random bytes."""
+    """Make a secret from :data:`SECRET_BYTES` random bytes."""
     return _MARK + base64.b64encode(chance).decode()
 
 
 def signed_headers(secret: str, message_id: str, unix_s: int, body: bytes) -> dict[str, str]:
-    """Headers that go with ``body``: HMAC-SHA-256 over identifier, time and body."""
+    """Headers for ``body``: HMAC-SHA-256 over identifier, time and body."""
     key = base64.b64decode(secret.removeprefix(_MARK))
     signed = b".".join([message_id.encode(), str(unix_s).encode(), body])
     digest = hmac.new(key, signed, hashlib.sha256).digest()
@@ -78,10 +80,11 @@ def signed_headers(secret: str, message_id: str, unix_s: int, body: bytes) -> di
 
 
 def pause_s(failures: int, chance: float) -> float:
-    """Pause before the next attempt, after ``failures`` (from 1) in a row; ``chance`` is in [0, 1).
+    """Pause before the next attempt in s, after ``failures`` (from 1) in a row; ``chance`` is in
+    [0, 1).
 
-    It doubles from a second to five minutes; half of it is chance, so that senders that failed at
-    once do not come back at once.
+    The pause doubles from 1 s to 5 min; half is random, so that senders that failed simultaneously
+    do not retry simultaneously.
     """
     full_s = min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2.0 ** min(failures - 1, 30))
     return full_s * (0.5 + chance / 2)

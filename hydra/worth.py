@@ -1,6 +1,6 @@
-"""Worth of a change of topology: its gain over the time it should last, against its cost.
+"""Worth of a topology change: the gain over the expected life, compared with the cost.
 
-The decision follows from it.
+The decision follows from the comparison.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from hydra.service import DemandReport, PlanReport
 from hydra.sharing.slots import Week
 
 _NAMED: Final = 5
-"""Racks in a reason."""
+"""Number of racks named in a reason."""
 
 
 def judge(
@@ -33,10 +33,10 @@ def judge(
 ) -> Verdict:
     """Weigh a change.
 
-    ``disturbed_mbps`` is what now flows over circuits that would move, and ``outage_s`` how long
-    a reconfiguration keeps such traffic off circuits (measured on the last ones).
-    ``young_circuits``: number of circuits around which the change was planned, since they have not
-    stood for ``policy.minimum_circuit_life_s``.
+    ``disturbed_mbps``: traffic that the change takes off circuits temporarily
+    (:meth:`hydra.reconfiguration.ways.Way.cost_mbps`). ``outage_s``: time that a course keeps
+    traffic off circuits (measured on recent courses). ``young_circuits``: number of circuits that
+    the plan left alone, since their age is below ``policy.minimum_circuit_life_s``.
     """
     gain_mbps = served_then_mbps - served_now_mbps
     gain_mbit = gain_mbps * policy.gain_horizon_s
@@ -64,7 +64,7 @@ def judge(
 def decide(
     report: PlanReport, algorithm: str, demand: tuple[SeenDemand, ...], trigger: str, unix_s: float
 ) -> Decision:
-    """Change if the plan differs from what stands, and pays."""
+    """Change if the plan differs from the present topology, and pays."""
     plan = report.plan
     if plan.target == plan.current:
         action, proposal = Action.KEEP, None
@@ -88,7 +88,7 @@ def decide(
 
 
 def doubting(decision: Decision, fabric: Fabric, seen: DemandReport) -> Decision:
-    """The decision, with the racks named whose demand it could not rest on."""
+    """The decision, with the names of racks with unreliable demand."""
     racks = [fabric.racks[rack].name for rack in np.flatnonzero(seen.doubted.any(axis=1))]
     if not racks:
         return decision
@@ -108,7 +108,7 @@ def decide_week(
     trigger: str,
     unix_s: float,
 ) -> Decision:
-    """The decision to share circuits by this schedule from now on."""
+    """The decision to share circuits by the schedule from now on."""
     circuits = frozenset.union(*(slot.state.topology.circuits for slot in week.slots))
     gain_mbps = week.served_mbps - week.served_before_mbps
     reason = (
@@ -132,15 +132,15 @@ def choose_sharing(
     report: PlanReport | None,
     draft: Callable[[], Week | None],
 ) -> SharingChoice:
-    """The way of sharing that carries more until ``policy.gain_horizon_s``.
+    """The sharing that carries more until ``policy.gain_horizon_s``.
 
-    ``decision`` and ``report`` are of a round that looks for a standing topology. ``draft`` plans a
-    week for the same demand, or says None if there is no demand; it may raise PlanError. It is
-    called unless a standing topology carries all but ``policy.minimum_gain_mbps``.
+    ``decision`` and ``report`` are from a planning round for a standing topology. ``draft`` plans a
+    week for the same demand; None without demand; may raise PlanError. ``draft`` is called unless a
+    standing topology carries all but ``policy.minimum_gain_mbps``.
 
-    Both networks count on both sides, and so does what is lost while circuits move: the cost of the
-    change to the standing topology, and all nights of the week. The way that is in force stays if
-    the other carries less than ``policy.minimum_gain_mbps`` more.
+    Both alternatives count both networks and the loss while circuits move: the cost of the change
+    to the standing topology, and all nights of the week. The present sharing stays if the
+    alternative carries less than ``policy.minimum_gain_mbps`` more.
     """
     if report is None:
         return SharingChoice(
@@ -173,7 +173,7 @@ def choose_sharing(
 
 
 def _standing_mbps(policy: Policy, decision: Decision, report: PlanReport) -> float:
-    """Mean that is carried until the horizon if the decision is carried out."""
+    """Mean Mbps carried until the horizon if the decision is carried out."""
     verdict = report.verdict
     if decision.action is Action.CHANGE:
         return report.served_mbps - verdict.cost_mbit / policy.gain_horizon_s
@@ -188,7 +188,7 @@ def keep(
     unix_s: float,
     demand_mbps: float = 0.0,
 ) -> Decision:
-    """The decision to leave everything as it is without weighing a change."""
+    """The decision to keep the topology without weighing a change."""
     return Decision(unix_s, trigger, Action.KEEP, reason, standing, demand_mbps, demand, None)
 
 
@@ -200,7 +200,7 @@ def no_plan(
     unix_s: float,
     demand_mbps: float = 0.0,
 ) -> Decision:
-    """The decision that follows where nothing could be planned."""
+    """The decision after a failed planning attempt."""
     return Decision(
         unix_s, trigger, Action.NO_PLAN, error, standing, demand_mbps, demand, proposal=None
     )

@@ -183,10 +183,17 @@ def conclude(names: tuple[str, ...], results: Path, as_json: bool) -> None:
 )
 @_json_option
 def report(results: Path, to: Path | None, as_json: bool) -> None:
-    """Make one HTML page of all results: the paper's figures, ours, ratios, plots."""
+    """Make one HTML page of all results: the paper's figures, ours, ratios, plots.
+
+    It begins with one table of all claims of the five papers, each with its band and whether ours
+    agrees, differs, or was not played.
+    """
     path = to or results / "report.html"
     found = _module("runner").read_results(results)
-    _module("page").write_page(found, results, path)
+    judgement = _module("judgement")
+    verdicts = judgement.verdicts(found)
+    counts = judgement.counts(verdicts)
+    _module("page").write_page(found, verdicts, results, path)
     missed = [
         f"{one['name']}: {row['figure']}"
         for one in found
@@ -194,8 +201,16 @@ def report(results: Path, to: Path | None, as_json: bool) -> None:
         if row["met"] is False
     ]
     if as_json:
-        click.echo(json.dumps({"written": str(path), "not_met": missed}, indent=2))
+        document = {"written": str(path), "not_met": missed, "papers": counts}
+        document["claims"] = judgement.as_json(verdicts)
+        click.echo(json.dumps(document, indent=2))
         return
+    columns = ("rows", "two_sided", "agrees", "differs", "not_played")
+    import_module("apps.cli.output").print_table(
+        "The papers' claims",
+        ("paper", *(f"{column.replace('_', ' ')}>" for column in columns)),
+        [(paper, *(str(count[column]) for column in columns)) for paper, count in counts.items()],
+    )
     click.echo(f"{path}: {len(found)} experiments")
     for line in missed:
         click.echo(f"not met: {line}")
@@ -206,8 +221,8 @@ def _module(name: str) -> ModuleType:
         return import_module(f"mininet_scenarios.experiments.{name}")
     except ModuleNotFoundError as error:
         raise click.ClickException(
-            f"{error.name} is needed: install this distribution's extra `experiments`; Mininet is "
-            "a package of the operating system"
+            f"{error.name} is needed: pip install 'hydra-hybrid-network[experiments]', or in a "
+            "clone pip install '.[experiments]'"
         ) from error
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -16,7 +15,7 @@ import httpx
 
 from mininet_scenarios import plain_http
 from mininet_scenarios.emulators.ports import free_port
-from mininet_scenarios.patience import PATIENCE_S
+from mininet_scenarios.patience import PATIENCE_S, looks
 from mininet_scenarios.stage.controller_process import ControllerProcess, Launched, launch
 from mininet_scenarios.stage.etcd_members import EtcdMembers
 from mininet_scenarios.stage.stage import ScenarioError, Stage
@@ -48,27 +47,23 @@ class ReplicaSet:
 
     def leader(self, but: str | None = None) -> str:
         """Wait until one is ready, which is not ``but``. Raises ScenarioError."""
-        until_s = time.monotonic() + PATIENCE_S
-        while time.monotonic() < until_s:
+        for _ in looks(_POLL_S):
             found = self.ready() - {but}
             if len(found) > 1:
                 raise ScenarioError(f"{' and '.join(sorted(found))} lead")
             if found:
                 return found.pop()
-            time.sleep(_POLL_S)
         raise ScenarioError(f"nobody leads after {PATIENCE_S:g} s")
 
     def standing_by(self, number: int) -> None:
         """Wait until so many stand by whom all switches have found. Raises ScenarioError."""
-        until_s = time.monotonic() + PATIENCE_S
-        while time.monotonic() < until_s:
+        for _ in looks(_POLL_S):
             url = self.processes[self.leader()].base_url
             found = self.http.get(f"{url}/v1/replicas").json()
             least = found["leader"] and found["leader"]["switches"]
             ready = [one for one in found["standing_by"] if one["switches"] == least]
             if len(ready) >= number:
                 return
-            time.sleep(_POLL_S)
         raise ScenarioError(f"fewer than {number} stand by after {PATIENCE_S:g} s")
 
     def kill(self, name: str) -> None:
@@ -92,12 +87,10 @@ class ReplicaSet:
     def await_end(self, name: str) -> int:
         """Wait for a process that ends by itself; its exit status. Raises ScenarioError."""
         process = self.processes[name]
-        until_s = time.monotonic() + PATIENCE_S
-        while process.running:
-            if time.monotonic() > until_s:
-                raise ScenarioError(f"{name} goes on:\n{process.log_tail()}")
-            time.sleep(_POLL_S)
-        return process.stop()
+        for _ in looks(_POLL_S):
+            if not process.running:
+                return process.stop()
+        raise ScenarioError(f"{name} goes on:\n{process.log_tail()}")
 
     def start(self, name: str) -> None:
         self.processes[name].start(ready=False)

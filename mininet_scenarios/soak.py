@@ -19,9 +19,7 @@ from typing import Final
 import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
-from apps.client import HydraClient
-from apps.rest import resources
-from hydra.lifecycle import ReservationState
+from hydra_hybrid_network_client import HydraClient, MatrixEntry, Repeat, ReservationState
 from mininet_scenarios import plain_http
 from mininet_scenarios.stage.controller_client import ControllerClient, PairDemand
 from mininet_scenarios.stage.controller_process import ALL_THERE, ControllerProcess
@@ -160,15 +158,13 @@ class Soak:
 
         They are cancelled before they begin: no circuit is made for them.
         """
-        entry = resources.MatrixEntry(
-            src=self._racks[0], dst=self._racks[-1], bandwidth_mbps=_DEMAND_MBPS
-        )
+        entry = MatrixEntry(src=self._racks[0], dst=self._racks[-1], bandwidth_mbps=_DEMAND_MBPS)
         with HydraClient(self._process.base_url) as client:
             made = client.reserve_matrix(
                 [entry],
                 start_unix_s=time.time() + _LATER_S,
                 duration_s=_LATER_S / 2,
-                repeat=resources.Repeat(every_s=_LATER_S, times=REMEMBERED),
+                repeat=Repeat(every_s=_LATER_S, times=REMEMBERED),
             )
             client.release_group(made.id)
 

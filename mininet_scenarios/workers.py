@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -16,7 +15,7 @@ from types import MappingProxyType
 from typing import Any, BinaryIO, Final
 
 from mininet_scenarios.emulators.ports import free_port
-from mininet_scenarios.patience import PATIENCE_S
+from mininet_scenarios.patience import PATIENCE_S, looks
 from mininet_scenarios.stage.controller_process import ControllerProcess, Launched, launch
 from mininet_scenarios.stage.stage import ScenarioError, Stage
 from mininet_scenarios.testbed import ovs
@@ -70,11 +69,12 @@ class WorkerProcess:
 
     def await_start(self, patience_s: float = 60.0) -> None:
         """Wait until it lets switches in. Raises ScenarioError."""
-        until_s = time.monotonic() + patience_s
-        while "OpenFlow on" not in self.log_tail():
-            if time.monotonic() > until_s or self._process is None or self._process.poll():
-                raise ScenarioError(f"worker {self.name} does not start:\n{self.log_tail()}")
-            time.sleep(0.05)
+        for _ in looks(0.05, patience_s):
+            if "OpenFlow on" in self.log_tail():
+                return
+            if self._process is None or self._process.poll():
+                break
+        raise ScenarioError(f"worker {self.name} does not start:\n{self.log_tail()}")
 
     def stop(self) -> int:
         """End it by SIGTERM as an operator does; returns its exit code, 0 if none ran."""
@@ -163,9 +163,7 @@ def await_workers(
     patience_s: float = PATIENCE_S,
 ) -> list[dict[str, Any]]:
     """Wait until the workers that the controller tells of are right. Raises ScenarioError."""
-    until_s = time.monotonic() + patience_s
-    while not right(found := seen()):
-        if time.monotonic() > until_s:
-            raise ScenarioError(f"the workers stay {found}")
-        time.sleep(0.05)
-    return found
+    for _ in looks(0.05, patience_s):
+        if right(found := seen()):
+            return found
+    raise ScenarioError(f"the workers stay {found}")

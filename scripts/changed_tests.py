@@ -13,7 +13,10 @@ from pathlib import Path, PurePosixPath
 
 import grimp
 
-PACKAGES = ("hydra", "topology", "drivers", "apps", "mininet_scenarios")
+PACKAGES = (
+    *("hydra", "topology", "drivers", "apps", "mininet_scenarios"),
+    "hydra_hybrid_network_client",
+)
 UNIT = "tests/unit"
 MOST_IMPORTERS = 30
 """A module that more tests import is everybody's: for those there is ``make test``."""

@@ -6,6 +6,8 @@ mutmut makes the mutants. Each runs in a process of its own, forked after pytest
 tests, with those that call the changed function, the quick ones first, until one test fails.
 ``build/mutants/ROOM/survivors.diff`` has the mutants on which no test fails, ``results.json`` the
 test that killed each of the others: a test that killed none could go, as far as the sample tells.
+With ``--resume``, a run goes on where an earlier one of the same sources ended; with a larger
+``--count``, it adds to the same sample.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 import pytest
 
@@ -48,7 +50,10 @@ LIMIT_S = 5
 WAITS_S = 100  # a test that waits longer has failed: what a mutant lets nobody answer
 FAILED = "failed"
 NOTES = "../notes-{}"
-PACKAGES = ("apps", "drivers", "hydra", "mininet_scenarios", "topology")
+PACKAGES = (
+    *("apps", "drivers", "hydra", "hydra_hybrid_network_client", "mininet_scenarios"),
+    "topology",
+)
 
 
 def main() -> None:
@@ -59,6 +64,7 @@ def main() -> None:
     parser.add_argument("--long", action="store_true", help="run tests marked `takes`, too")
     parser.add_argument("--tests", nargs="+", help="files or folders, instead of the room's")
     parser.add_argument("--mutants", nargs="+", help="these, instead of a sample")
+    parser.add_argument("--resume", action="store_true", help="keep what an earlier run has found")
     options = parser.parse_args()
     environment, folder = WORK / "venv", WORK / options.room.replace("/", "-")
     if Path(sys.prefix) == environment:
@@ -117,7 +123,10 @@ def measure(options: argparse.Namespace) -> None:
     made.touch()
     found, _ = mutmut.collect_source_file_mutation_data(mutant_names=())
     everything = sorted(name for _, name, _ in found)
-    plugin = Mutants(options.mutants or draw(everything, options.count, options.seed))
+    results = Path("results.json").absolute()
+    plugin = Mutants(options.mutants or draw(everything, options.count, options.seed), results)
+    if options.resume and results.exists():
+        plugin.take_over(json.loads(results.read_text()))
     sys.path.insert(0, str(Path("mutants").absolute()))
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     marker = "not ovs and not quiet" + ("" if options.long else " and not takes")
@@ -127,7 +136,6 @@ def measure(options: argparse.Namespace) -> None:
         pytest.main(
             [*arguments, "-m", marker, *(options.tests or TESTS[options.room])], plugins=[plugin]
         )
-    Path("results.json").write_text(json.dumps(vars(plugin), indent=1))
     texts = (f"# {name}\n{mutmut.get_diff_for_mutant(name)}\n" for name in plugin.living())
     Path("survivors.diff").write_text("\n".join(texts))
     outcomes = Counter(outcome for outcome, _ in plugin.results.values())
@@ -144,8 +152,9 @@ def draw(names: list[str], count: int, seed: int) -> list[str]:
 class Mutants:
     """Plugin of pytest that runs the tests once for each mutant, in processes of their own."""
 
-    def __init__(self, names: list[str]) -> None:
+    def __init__(self, names: list[str], file: Path) -> None:
         self.names = names
+        self.file = file
         self.results: dict[str, tuple[str, str | None]] = {}
         """Mutant -> outcome, and the test that failed or did not end."""
         self.calls: dict[str, list[str]] = {}
@@ -154,6 +163,18 @@ class Mutants:
         self.takes: list[str] = []
         """Tests marked `takes`."""
         self.failed = False
+
+    def take_over(self, earlier: Mapping[str, Any]) -> None:
+        """Go on with what an earlier run has found."""
+        found = {name: tuple(result) for name, result in earlier["results"].items()}
+        self.results = {name: found[name] for name in self.names if name in found}
+        self.calls, self.cpu_s = earlier["calls"], earlier["cpu_s"]
+
+    def save(self) -> None:
+        found = {"results": self.results, "calls": self.calls, "cpu_s": self.cpu_s}
+        whole = self.file.with_suffix(".part")
+        whole.write_text(json.dumps(found, indent=1))
+        whole.replace(self.file)
 
     def living(self) -> list[str]:
         return sorted(name for name, (_, killer) in self.results.items() if killer is None)
@@ -174,12 +195,14 @@ class Mutants:
 
         engine.MAX_SHRINKS = 1  # any example that fails will do
         self.takes = [item.nodeid for item in session.items if item.get_closest_marker("takes")]
-        fork(lambda notes: self.survey(session.items, notes))
-        for test, cpu_s, functions in map(json.loads, ended()[1]):
-            self.cpu_s[test], self.calls[test] = cpu_s, functions
+        if not self.calls:
+            fork(lambda notes: self.survey(session.items, notes))
+            for test, cpu_s, functions in map(json.loads, ended()[1]):
+                self.cpu_s[test], self.calls[test] = cpu_s, functions
+            self.save()
         seconds = {file: cpu_s for file, (cpu_s, _) in self.by_file().items()}
         running: dict[int, str] = {}
-        for name in self.names:
+        for name in [name for name in self.names if name not in self.results]:
             tests = self.tests_of(name, session.items, seconds)
             if len(running) == AT_A_TIME:
                 self.judge(running)
@@ -245,6 +268,7 @@ class Mutants:
             outcome = "killed by `takes` alone" if killer in self.takes else "killed"
             result = (outcome if killer else "survived", killer)
         self.results[running.pop(pid)] = result
+        self.save()
         print(f"\r{len(self.results)} of {len(self.names)}", end="", file=sys.stderr, flush=True)
 
 

@@ -50,7 +50,7 @@ COMPUTING = (
     "tests/unit/traces",
     "tests/unit/config/test_patterns.py",
     "tests/unit/controller/test_requested_beside.py",
-    "tests/unit/controller/test_stages_beside.py",
+    "tests/unit/controller/test_early_stages.py",
     "tests/unit/docs/test_references.py",
     "tests/unit/drivers/test_*codec*.py",
     "tests/unit/drivers/test_json_stream.py",

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
+from apps.etcd import gateway
 from mininet_scenarios.stage.etcd_members import EtcdMembers
 from mininet_scenarios.testbed import sysctl, testbed_lock
 from tests import surroundings
@@ -24,6 +25,7 @@ CHROMIUM = "/usr/bin/chromium-headless-shell"
 """Without the windows that nobody sees, half of the processor time."""
 PATIENCE_MS = 1000 * PATIENCE_S
 expect.set_options(timeout=PATIENCE_MS)
+gateway.PATIENCE_S = PATIENCE_S  # etcd writes to a disk, which a busy machine keeps waiting
 RARE_MARKERS = {"quiet": "mark.quiet", "ovs and not quiet and core": "mark.core"}
 """Selections of scripts/run_tests.py for which few files have tests: what such a file contains."""
 
@@ -96,6 +98,7 @@ def pytest_collection() -> Iterator[None]:
         return (yield)
     finally:
         gc.freeze()
+        gc.set_threshold(100_000, 20, 100)  # as it is, 4 % of the time of tests that compute
         gc.enable()
 
 

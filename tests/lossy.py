@@ -76,12 +76,18 @@ class LossyWay:
             return left != 0
 
 
+def _more(source: socket.socket) -> bytes:
+    """The next bytes. Raises OSError, also at the end."""
+    if not (some := source.recv(65536)):
+        raise ConnectionAbortedError("the other end left in the middle of a message")
+    return some
+
+
 def _message(source: socket.socket) -> bytes:
     """A message of HTTP, with its body by its length or in chunks; empty at the end."""
     held = b""
     while b"\r\n\r\n" not in held:
-        some = source.recv(65536)
-        if not some:
+        if not (some := source.recv(65536)):
             return b""
         held += some
     head, _, body = held.partition(b"\r\n\r\n")
@@ -89,8 +95,8 @@ def _message(source: socket.socket) -> bytes:
     headers = {name.strip(): value.strip() for name, _, value in lines}
     if headers.get(b"transfer-encoding") == b"chunked":
         while not body.endswith(b"0\r\n\r\n"):
-            body += source.recv(65536)
+            body += _more(source)
     else:
         while len(body) < int(headers.get(b"content-length", b"0")):
-            body += source.recv(65536)
+            body += _more(source)
     return head + b"\r\n\r\n" + body

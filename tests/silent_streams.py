@@ -49,8 +49,9 @@ class Network:
         self.service = service
         self._pings = pings
 
-    def await_followers(self) -> None:
-        wait_until(lambda: self.service.events._listeners)
+    def followed(self) -> bool:
+        """Whether somebody follows the events."""
+        return bool(self.service.events._listeners)
 
     def act(self) -> None:
         """Publish an event."""

@@ -77,11 +77,11 @@ def serve_paths(
     link: NDArray[int32],
     order: NDArray[int32],
     pair: NDArray[int32],
-    wanted_mbps: NDArray[float64],
+    share_mbps: NDArray[float64],
     given_mbps: NDArray[float64],
     /,
 ) -> None:
-    """Book paths in this order on their links; writes the first array and the last two."""
+    """Book paths in this order on their links; writes the first array and the last one."""
 
 def pack_paths(
     n_racks: int,
@@ -97,6 +97,42 @@ def pack_paths(
     /,
 ) -> int:
     """First fit in this order; writes ``bin_of`` and returns the number of bins."""
+
+def hold_circuits_back(
+    n_racks: int,
+    port_rack: NDArray[int32],
+    a: NDArray[int32],
+    b: NDArray[int32],
+    is_fixed: NDArray[uint8],
+    start: NDArray[int32],
+    circuit: NDArray[int32],
+    is_held: NDArray[uint8],
+    /,
+) -> None:
+    """VLAN by VLAN, hold circuits back that could close a loop; writes ``is_held``."""
+
+def find_loops(
+    n_racks: int,
+    port_rack: NDArray[int32],
+    start: NDArray[int32],
+    a: NDArray[int32],
+    b: NDArray[int32],
+    closes: NDArray[int32],
+    /,
+) -> None:
+    """Circuits that close a loop with earlier ones of their domain; writes ``closes``."""
+
+def book_turns(
+    left: NDArray[float64],
+    start: NDArray[int32],
+    circuit: NDArray[int32],
+    path: NDArray[int32],
+    part: NDArray[float64],
+    share: NDArray[float64],
+    given: NDArray[float64],
+    /,
+) -> None:
+    """Each turn's path takes a part of its share; lowers ``left``, raises ``given``."""
 
 def assign_rows(
     n: int, weight: NDArray[float64], price: NDArray[float64], column_of: NDArray[int32], /

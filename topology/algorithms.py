@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from functools import cache, cached_property
-from importlib.metadata import EntryPoint, entry_points
 from typing import Any, Final, NoReturn
 
+from hydra.contributed import Contributions
 from hydra.errors import PlanError, UnknownName
 from topology.anytime import plan_anytime
 from topology.bipartite import plan_b_matching, plan_helios
@@ -62,59 +61,30 @@ CONTRIBUTED: Final = "hydra.algorithms"
 """The group of entry points by which other packages contribute algorithms."""
 
 
-class Entries(Mapping[str, Entry]):
-    """Algorithms by name: ours, then those of other packages, which are loaded when they are asked
-    for, and can't replace ours.
+def contributions(ours: Mapping[str, Entry]) -> Contributions[Entry]:
+    """Our algorithms, then those of other packages; a name may be a place, ``module:object``.
 
-    One that can't be loaded objects to every fabric, with the reason, and stops nothing else.
+    An unusable algorithm objects to every fabric, with the reason.
     """
-
-    def __init__(self, ours: Mapping[str, Entry]) -> None:
-        self._ours = dict(ours)
-
-    @cached_property
-    def _contributed(self) -> Mapping[str, EntryPoint]:
-        points = {point.name: point for point in entry_points(group=CONTRIBUTED)}
-        return {name: points[name] for name in sorted(points.keys() - self._ours.keys())}
-
-    def __getitem__(self, name: str) -> Entry:
-        ours = self._ours.get(name)
-        return _loaded(self._contributed[name]) if ours is None else ours
-
-    def __iter__(self) -> Iterator[str]:
-        yield from self._ours
-        yield from self._contributed
-
-    def __len__(self) -> int:
-        return len(self._ours) + len(self._contributed)
-
-
-@cache
-def _loaded(point: EntryPoint) -> Entry:
-    """The entry of another package, or one that says why there is none."""
-    try:
-        found = point.load()
-    except Exception as error:  # an import may raise anything
-        return _broken(point, f"{type(error).__name__}: {error}")
-    if isinstance(found, Entry):
-        return found
-    return _broken(point, f"it is a {type(found).__name__}, not a topology.algorithms.Entry")
-
-
-def _broken(point: EntryPoint, problem: str) -> Entry:
-    package = "" if point.dist is None else f" of package {point.dist.name}"
-    why = (
-        f"algorithm {point.name} can't be loaded from {point.value}{package} ({problem}): mend or "
-        "uninstall that package, or choose another algorithm"
+    return Contributions(
+        "algorithm", CONTRIBUTED, ours, flaw=_flaw, refused=_refused, by_place=True
     )
 
+
+def _flaw(_name: str, found: object) -> str | None:
+    if isinstance(found, Entry):
+        return None
+    return f"it is a {type(found).__name__}, not a topology.algorithms.Entry"
+
+
+def _refused(name: str, why: str) -> Entry:
     def refuse(*_arguments: Any, **_named: Any) -> NoReturn:
         raise PlanError(why)
 
-    return Entry(refuse, "can't be loaded", point.value, objection=lambda _fabric: why)
+    return Entry(refuse, "can't be used", name, objection=lambda _fabric: why)
 
 
-ENTRIES: Final[Mapping[str, Entry]] = Entries(
+ENTRIES: Final[Mapping[str, Entry]] = contributions(
     {
         "hydra-bfs": Entry(
             plan_hydra_bfs,
@@ -214,7 +184,10 @@ ENTRIES: Final[Mapping[str, Entry]] = Entries(
 
 
 def entry(name: str) -> Entry:
-    """The algorithm called ``name``. Raises UnknownName, which lists the names that exist."""
+    """The algorithm called ``name``, or at the place ``name`` (``module:object``).
+
+    Raises UnknownName, which lists the names that exist.
+    """
     try:
         return ENTRIES[name]
     except KeyError:

@@ -168,7 +168,7 @@ class _Search:
         given_up = len(self._in_use) - draft.count_of(self._in_use) if self._in_use else 0
         # In the order of the result's paths: equally long paths of a pair take turns in it.
         draft = draft.ordered(ground.pairs, ground.fabric)
-        served = draft.served_mbps(ground.open_mbps, ground.pairs)
+        served = ground.served_mbps(draft)
         return _Plan(draft, served - self._disturbance_mbps * given_up)
 
     def _improved(self, ground: Ground, draft: Draft) -> _Plan:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import cast
 
@@ -9,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hydra.model import Circuit, DemandMatrix, Path, RackId, Topology
-from topology.problem import FabricArrays, PairDemands, Reserved, pair_demands
+from topology.problem import SLICES, FabricArrays, PairDemands, Reserved, pair_demands
 
 
 def pairs_on_paths(wanted_mbps: DemandMatrix, paths: Iterable[Path]) -> PairDemands:
@@ -26,8 +27,9 @@ def carried_mbps(
 ) -> NDArray[np.float64]:
     """Mbps that each pair gets, shape (N, N): symmetric, but one-way for one-way paths.
 
-    Reserved rates are set aside first and serve their own pairs; then each pair, the largest
-    demand first, takes what is left along its paths, as in :func:`~topology.problem.measure`.
+    Reserved rates are set aside first and serve their own pairs. What a pair wants beyond is spread
+    evenly over its paths, and each takes what is left along it, the largest demands first, as in
+    :func:`~topology.problem.measure`.
     """
     if any(path.one_way for path in topology.paths):
         return _carried_one_way(fabric, wanted_mbps, topology)
@@ -41,24 +43,29 @@ def carried_mbps(
         paths_of.setdefault((int(path.src), int(path.dst)), []).append(path)
     carried = np.zeros((fabric.n_racks, fabric.n_racks))
     pairs = list(pairs_on_paths(wanted_mbps, topology.paths))
-    for nth in range(max(map(len, paths_of.values()), default=0)):
-        for pair in pairs:
-            ends = (pair.src, pair.dst)
-            if nth < len(paths_of[ends]):
-                given = carried[ends] or min(pair.mbps, own.get(ends, 0.0))
-                given += _take(residual, paths_of[ends][nth], pair.mbps - given)
-                carried[ends] = carried[ends[::-1]] = given
-    return carried
+    for pair in pairs:
+        ends = (pair.src, pair.dst)
+        carried[ends] = min(pair.mbps, own.get(ends, 0.0))
+    beyond_mbps = [pair.mbps - carried[pair.src, pair.dst] for pair in pairs]
+    most = max(map(len, paths_of.values()), default=0)
+    for nth, part in [(0, 1.0), *((nth, 1 / SLICES) for nth in [*range(1, most)] * SLICES)]:
+        for pair, beyond in zip(pairs, beyond_mbps, strict=True):
+            paths = paths_of[pair.src, pair.dst]
+            if nth < len(paths):
+                share = part * beyond / len(paths)
+                carried[pair.src, pair.dst] += _take(residual, paths[nth], share)
+    return carried + carried.T
 
 
 def _carried_one_way(
     fabric: FabricArrays, wanted_mbps: DemandMatrix, topology: Topology
 ) -> NDArray[np.float64]:
     """Carried traffic on one-way paths: nothing is reserved, and no two share a circuit."""
-    offered = np.zeros((fabric.n_racks, fabric.n_racks))
+    number = Counter((path.src, path.dst) for path in topology.paths)
+    carried = np.zeros((fabric.n_racks, fabric.n_racks))
     for path in topology.paths:
-        offered[path.src, path.dst] += min(map(fabric.rate_of, path.circuits))
-    carried: NDArray[np.float64] = np.minimum(offered, wanted_mbps)
+        ends = (path.src, path.dst)
+        carried[ends] += min(wanted_mbps[ends] / number[ends], *map(fabric.rate_of, path.circuits))
     return carried
 
 

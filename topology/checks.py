@@ -7,8 +7,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from operator import attrgetter
+
+import numpy as np
+from numpy.typing import NDArray
 
 from hydra.model import Circuit, Fabric, NetworkState, Path, PortId, Topology, VlanId, VlanRange
+from hydra.path_arrays import Lanes, Paths
+from topology import _native
 from topology.problem import FabricArrays
 
 
@@ -28,28 +36,19 @@ def check_topology(
     visits no rack twice and has at most ``max_hops`` hops, unless it is among those ``standing``.
     """
     racks, planes = _racks(fabric), _planes(fabric)
-    problems = []
-    sends = Counter(port for c in topology.circuits for port in c.senders)
-    lit = Counter(port for c in topology.circuits for port in c.receivers)
-    for port in sorted(sends | lit):
-        if max(sends[port], lit[port]) > 1:
-            problems.append(f"port {port} serves {max(sends[port], lit[port])} circuits")
-        if port not in lit:
-            problems.append(f"port {port} sends and has no light")
-        if port in blocked:
-            problems.append(f"port {port} is blocked and serves a circuit")
-    for circuit in sorted(topology.circuits):
+    problems = _port_problems(topology.circuits, blocked)
+    for circuit in sorted(_misplaced(topology.circuits, racks, planes)):
         problems.extend(_circuit_problems(circuit, racks, planes))
-    for pair, count in sorted(Counter((p.src, p.dst) for p in topology.paths).items()):
-        if count > paths_per_pair:
-            problems.append(f"pair {pair[0]}-{pair[1]} has {count} paths")
-    if len(set(topology.paths)) < len(topology.paths):
-        problems.append("a path is listed twice")
-    if list(topology.paths) != sorted(topology.paths):
-        problems.append("the paths are not sorted")
-    for path in topology.paths:
+    paths = Paths.of(topology.paths)
+    problems.extend(_number_problems(paths, paths_per_pair))
+    if not _ascending(paths):
+        if len(set(paths)) < len(paths):
+            problems.append("a path is listed twice")
+        if list(paths) != sorted(paths):
+            problems.append("the paths are not sorted")
+    for path in paths.chosen(_suspects(paths, topology.circuits, racks, max_hops)):
         longest = len(path.circuits) if path in standing else max_hops
-        problems.extend(_path_problems(path, topology, racks, longest))
+        problems.extend(_path_problems(path, topology, racks.tolist(), longest))
     return problems
 
 
@@ -61,9 +60,9 @@ def check_vlans(fabric: Fabric | FabricArrays, state: NetworkState, vlans: VlanR
     """
     problems = _assignment_problems(state, vlans)
     racks = _racks(fabric)
-    circuits = sorted(state.topology.circuits)
-    for vlan, ports in sorted(_ports_by_vlan([state]).items()):
-        domain = _domain(circuits, ports)
+    circuits = _in_order(state.topology.circuits)
+    domains = _Domains.of(circuits, [state], len(racks))
+    for vlan, domain in domains.with_cycles(racks):
         problems += [f"VLAN {vlan}: {circuit} closes a loop" for circuit in _extra(domain, racks)]
     return problems
 
@@ -83,25 +82,25 @@ def check_labels(state: NetworkState, labels: VlanRange) -> list[str]:
 
 
 def _assignment_problems(state: NetworkState, vlans: VlanRange) -> list[str]:
-    paths = set(state.topology.paths)
+    paths, lanes = Paths.of(state.topology.paths), Lanes.of(state.vlans)
+    listed = paths is lanes.paths
+    without = () if listed else np.flatnonzero(paths.places_in(lanes.paths) < 0)
+    unknown = () if listed else np.flatnonzero(lanes.paths.places_in(paths) < 0)
+    outside = np.flatnonzero((lanes.vlan < vlans.first) | (lanes.vlan > vlans.last))
     problems = [
-        f"path {path.src}-{path.dst} has no VLAN"
-        for path in state.topology.paths
-        if path not in state.vlans
+        f"path {path.src}-{path.dst} has no VLAN" for path in paths.chosen(np.asarray(without, int))
     ]
     problems += [
-        f"VLAN {vlan} belongs to {path}, which does not exist"
-        for path, vlan in state.vlans.items()
-        if path not in paths
+        f"VLAN {state.vlans[path]} belongs to {path}, which does not exist"
+        for path in lanes.paths.chosen(np.asarray(unknown, int))
     ]
     problems += [
-        f"VLAN {vlan} of path {path.src}-{path.dst} is outside {vlans.first}-{vlans.last}"
-        for path, vlan in state.vlans.items()
-        if not vlans.first <= vlan <= vlans.last
+        f"VLAN {state.vlans[path]} of path {path.src}-{path.dst} is outside "
+        f"{vlans.first}-{vlans.last}"
+        for path in lanes.paths.chosen(outside)
     ]
     return problems + [
-        f"VLAN {vlan} is in use and resting"
-        for vlan in sorted(state.resting & set(state.vlans.values()))
+        f"VLAN {vlan} is in use and resting" for vlan in sorted(state.pool.resting & lanes.ids)
     ]
 
 
@@ -123,28 +122,136 @@ def check_transit(
     before = old.topology.circuits - set(disconnect_first)
     after = new.topology.circuits - set(connect_last)
     # A loop is found at its last circuit; new ones come last since they conflict only with others.
-    ordered = [*sorted(before & after), *sorted(before - after), *sorted(after - before)]
+    staying, going, coming = before & after, before - after, after - before
+    ordered = [*_in_order(staying), *_in_order(going), *_in_order(coming)]
+    domains = _Domains.of(ordered, [old, new], len(racks))
     return [
         f"VLAN {vlan}: {circuit} may close a loop during the change"
-        for vlan, ports in sorted(_ports_by_vlan([old, new]).items())
-        for circuit in _may_loop(_domain(ordered, ports), racks)
+        for vlan, circuit in domains.loops(racks)
     ]
 
 
-def _racks(fabric: Fabric | FabricArrays) -> Sequence[int]:
+def _racks(fabric: Fabric | FabricArrays) -> NDArray[np.int32]:
     if isinstance(fabric, Fabric):
-        return [port.rack for port in fabric.ports]
-    return [int(rack) for rack in fabric.port_rack]
+        return np.array([port.rack for port in fabric.ports], dtype=np.int32)
+    return fabric.port_rack
 
 
-def _planes(fabric: Fabric | FabricArrays) -> Sequence[int]:
+def _planes(fabric: Fabric | FabricArrays) -> NDArray[np.int32]:
     if isinstance(fabric, Fabric):
-        return [port.plane for port in fabric.ports]
-    return [int(plane) for plane in fabric.port_plane]
+        return np.array([port.plane for port in fabric.ports], dtype=np.int32)
+    return fabric.port_plane
+
+
+def _in_order(circuits: Collection[Circuit]) -> list[Circuit]:
+    listed = list(circuits)
+    plane, a, b = _columns(listed)
+    return [listed[place] for place in np.lexsort((b, a, plane)).tolist()]
+
+
+def _port_problems(circuits: Collection[Circuit], blocked: Collection[PortId]) -> list[str]:
+    ends = np.fromiter(chain.from_iterable(map(attrgetter("a", "b"), circuits)), np.int32)
+    if not blocked and not any(map(attrgetter("one_way"), circuits)):
+        ends.sort()
+        if (np.diff(ends) > 0).all():
+            return []
+    problems = []
+    sends = Counter(chain.from_iterable(map(attrgetter("senders"), circuits)))
+    lit = Counter(chain.from_iterable(map(attrgetter("receivers"), circuits)))
+    for port in sorted(sends | lit):
+        if max(sends[port], lit[port]) > 1:
+            problems.append(f"port {port} serves {max(sends[port], lit[port])} circuits")
+        if port not in lit:
+            problems.append(f"port {port} sends and has no light")
+        if port in blocked:
+            problems.append(f"port {port} is blocked and serves a circuit")
+    return problems
+
+
+def _misplaced(
+    circuits: Collection[Circuit], racks: NDArray[np.int32], planes: NDArray[np.int32]
+) -> list[Circuit]:
+    """Circuits that end at a port that does not exist, on another plane, or of the same rack."""
+    listed = list(circuits)
+    plane, a, b = _columns(listed)
+    wrong = (a < 0) | (b < 0) | (a >= len(racks)) | (b >= len(racks))
+    one, other = np.where(wrong, 0, a), np.where(wrong, 0, b)
+    if len(racks):
+        wrong |= (planes[one] != plane) | (planes[other] != plane) | (racks[one] == racks[other])
+    return [listed[place] for place in np.flatnonzero(wrong).tolist()]
+
+
+def _columns(circuits: Sequence[Circuit]) -> tuple[NDArray[np.int32], ...]:
+    return tuple(
+        np.fromiter(map(attrgetter(name), circuits), np.int32, len(circuits))
+        for name in ("plane", "a", "b")
+    )
+
+
+def _number_problems(paths: Paths, paths_per_pair: int) -> Iterator[str]:
+    table = paths.table
+    ends = table.src.astype(np.int64) << 32 | table.dst
+    _, first, count = np.unique(ends, return_index=True, return_counts=True)
+    many = count > paths_per_pair
+    for place, number in zip(first[many].tolist(), count[many].tolist(), strict=True):
+        yield f"pair {table.src[place]}-{table.dst[place]} has {number} paths"
+
+
+def _ascending(paths: Paths) -> bool:
+    """True if each path comes after the one before it, in the order of paths; no two are alike."""
+    table = paths.table
+    ends = table.src.astype(np.int64) << 32 | table.dst
+    step = np.diff(ends)
+    if (step < 0).any():
+        return False
+    equal = np.flatnonzero(step == 0)
+    plane, a, b = (values[paths.link] for values in _columns(paths.circuits))
+    hops = table.hops
+    for hop in range(int(hops.max(initial=0)) + 1):
+        if (hops[equal + 1] <= hop).any():
+            return False  # the later path is the same, or the same up to its end
+        equal = equal[hops[equal] > hop]
+        order = np.zeros(len(equal), dtype=np.int8)
+        for values in (plane, a, b):
+            before, after = values[table.start[equal] + hop], values[table.start[equal + 1] + hop]
+            order = np.where(order == 0, np.sign(after - before), order)
+        if (order < 0).any():
+            return False
+        equal = equal[order == 0]
+    return True
+
+
+def _suspects(
+    paths: Paths, circuits: Collection[Circuit], racks: NDArray[np.int32], max_hops: int
+) -> NDArray[np.intp]:
+    """Places of paths that something may be wrong with: the others are whole and short enough."""
+    table, hops = paths.table, paths.table.hops
+    exists = np.fromiter(map(circuits.__contains__, paths.circuits), bool, len(paths.circuits))
+    one_way = np.fromiter(map(attrgetter("one_way"), paths.circuits), bool, len(paths.circuits))
+    wrong = (hops > max_hops) | (hops == 0) | table.any_hop(~exists[paths.link])
+    if one_way.any():
+        wrong |= table.any_hop(one_way[paths.link])
+    wrong |= table.src >= table.dst
+    going = np.flatnonzero(~wrong)
+    here = table.src[going]
+    visited = [here]
+    for hop in range(int(hops[going].max(initial=0))):
+        on = hops[going] > hop
+        at = table.start[going[on]] + hop
+        one, other = racks[table.hop_a[at]], racks[table.hop_b[at]]
+        forward, back = one == here[on], other == here[on]
+        wrong[going[on][~(forward | back)]] = True
+        here = here.copy()
+        here[on] = np.where(forward, other, one)
+        for before in visited:
+            wrong[going[on][before[on] == here[on]]] = True
+        visited.append(here)
+    wrong[going[here != table.dst[going]]] = True
+    return np.flatnonzero(wrong)
 
 
 def _circuit_problems(
-    circuit: Circuit, racks: Sequence[int], planes: Sequence[int]
+    circuit: Circuit, racks: NDArray[np.int32], planes: NDArray[np.int32]
 ) -> Iterator[str]:
     for port in circuit.ends:
         if not 0 <= port < len(planes):
@@ -184,21 +291,72 @@ def _path_problems(
         yield f"{name} visits a rack twice"
 
 
-def _ports_by_vlan(states: Iterable[NetworkState]) -> dict[VlanId, set[PortId]]:
-    ports: dict[VlanId, set[PortId]] = {}
-    for state in states:
-        for path, vlan in state.vlans.items():
-            ports.setdefault(vlan, set()).update(
-                port for circuit in path.circuits for port in (circuit.a, circuit.b)
+@dataclass(frozen=True, slots=True)
+class _Domains:
+    """Circuits of each VLAN: those with both ends at ports that carry the VLAN."""
+
+    circuits: Sequence[Circuit]
+    vlans: NDArray[np.int32]
+    """The VLANs that ports carry, ascending."""
+    vlan: NDArray[np.intp]
+    """Place in ``vlans`` of a VLAN, once for each circuit that is in the VLAN; ascending."""
+    circuit: NDArray[np.intp]
+    """Place in ``circuits`` of the circuit that is in the VLAN."""
+
+    @classmethod
+    def of(
+        cls, circuits: Sequence[Circuit], states: Iterable[NetworkState], n_ports: int
+    ) -> _Domains:
+        marked = [Lanes.of(state.vlans) for state in states]
+        known = np.unique(np.concatenate([lanes.vlan for lanes in marked]))
+        carries = np.zeros((n_ports, len(known)), dtype=np.bool_)
+        for lanes in marked:
+            table = lanes.paths.table
+            place = np.repeat(np.searchsorted(known, lanes.vlan), table.hops)
+            for port in (table.hop_a, table.hop_b):
+                real = (port >= 0) & (port < n_ports)
+                carries[port[real], place[real]] = True
+        circuits = [each for each in circuits if 0 <= each.a < n_ports and 0 <= each.b < n_ports]
+        _, a, b = _columns(circuits)
+        circuit, vlan = np.divmod(np.flatnonzero(carries[a] & carries[b]), max(1, len(known)))
+        by_vlan = np.argsort(vlan.astype(np.int16), kind="stable")  # IDs are of 12 bits
+        return cls(circuits, known, vlan[by_vlan], circuit[by_vlan])
+
+    def loops(self, racks: NDArray[np.int32]) -> Iterator[tuple[int, Circuit]]:
+        """VLANs, each with a circuit that closes a loop with earlier ones which share no port."""
+        _, a, b = _columns(self.circuits)
+        start = np.searchsorted(self.vlan, np.arange(len(self.vlans) + 1)).astype(np.int32)
+        closes = np.zeros(len(self.circuit), dtype=np.int32)
+        ports = a[self.circuit], b[self.circuit]
+        _native.find_loops(int(racks.max(initial=-1)) + 1, racks, start, *ports, closes)
+        for place in np.flatnonzero(closes).tolist():
+            yield int(self.vlans[self.vlan[place]]), self.circuits[self.circuit[place]]
+
+    def with_cycles(self, racks: NDArray[np.int32]) -> Iterator[tuple[int, list[Circuit]]]:
+        """VLANs whose circuits contain a cycle, each with its circuits in order.
+
+        Circuits at whose end no other circuit ends are in no cycle. They are taken away until none
+        is left to take: of a forest nothing is left.
+        """
+        _, a, b = _columns(self.circuits)
+        n_racks = int(racks.max(initial=0)) + 1
+        one = self.vlan * n_racks + racks[a[self.circuit]]
+        other = self.vlan * n_racks + racks[b[self.circuit]]
+        left = np.arange(len(one))
+        while True:
+            ends = np.bincount(
+                np.concatenate([one[left], other[left]]), minlength=len(self.vlans) * n_racks
             )
-    return ports
+            stays = (ends[one[left]] > 1) & (ends[other[left]] > 1)
+            if stays.all():
+                break
+            left = left[stays]
+        for place in np.unique(self.vlan[left]).tolist():
+            within = self.circuit[self.vlan == place].tolist()
+            yield int(self.vlans[place]), [self.circuits[circuit] for circuit in within]
 
 
-def _domain(circuits: Sequence[Circuit], ports: set[PortId]) -> list[Circuit]:
-    return [c for c in circuits if c.a in ports and c.b in ports]
-
-
-def _extra(circuits: Iterable[Circuit], racks: Sequence[int]) -> Iterator[Circuit]:
+def _extra(circuits: Iterable[Circuit], racks: NDArray[np.int32]) -> Iterator[Circuit]:
     """Circuits that close a loop with those before them (union-find on the racks)."""
     parent: dict[int, int] = {}
 
@@ -213,21 +371,3 @@ def _extra(circuits: Iterable[Circuit], racks: Sequence[int]) -> Iterator[Circui
             yield circuit
         else:
             parent[one] = other
-
-
-def _may_loop(circuits: Sequence[Circuit], racks: Sequence[int]) -> Iterator[Circuit]:
-    """Circuits that close a loop with earlier ones that share no port with them."""
-    if not any(_extra(circuits, racks)):
-        return
-    for position, circuit in enumerate(circuits):
-        taken = {circuit.a, circuit.b}
-        earlier = (c for c in circuits[:position] if taken.isdisjoint((c.a, c.b)))
-        reached = {racks[circuit.a]}
-        edges = [{racks[c.a], racks[c.b]} for c in earlier]
-        grown = True
-        while grown and racks[circuit.b] not in reached:
-            touching = [edge for edge in edges if edge & reached]
-            grown = bool(set().union(*touching) - reached)
-            reached = reached.union(*touching)
-        if racks[circuit.b] in reached:
-            yield circuit

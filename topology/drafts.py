@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hydra.model import Circuit, Path, Topology
+from hydra.path_arrays import Paths
 from topology.problem import (
     RATE_TOLERANCE_MBPS,
     Budget,
@@ -22,16 +23,16 @@ from topology.problem import (
     members,
     pair_demands,
     serve,
+    shares,
     validate_demand,
 )
-from topology.rounds import FoundPaths, Rounds, Rule, carries_more
+from topology.rounds import FoundPaths, Rounds, Rule
 from topology.standing import Standing, standing_part
 from topology.tables import (
     IntArray,
     PathTable,
     in_order,
     make_circuits,
-    make_paths,
     ranked,
     starts,
 )
@@ -66,20 +67,18 @@ class Draft:
         ends = set(zip(self.link_a[used].tolist(), self.link_b[used].tolist(), strict=True))
         return sum((circuit.a, circuit.b) in ends for circuit in circuits)
 
-    def served_mbps(self, wanted_mbps: NDArray[np.float64], pairs: PairDemands) -> float:
-        """The part of ``wanted_mbps``, shape (F,), that ``pairs`` get on the new paths in turn."""
-        return float(self.given_mbps(wanted_mbps, pairs, self.capacity_mbps.copy()).sum())
-
     def given_mbps(
         self,
-        wanted_mbps: NDArray[np.float64],
+        share_mbps: NDArray[np.float64],
         pairs: PairDemands,
         residual_mbps: NDArray[np.float64],
     ) -> NDArray[np.float64]:
-        """Shape (F,): what each path carries, which is taken from ``residual_mbps``, shape (L,)."""
+        """Shape (F,): what each path carries of its pair's ``share_mbps``, shape (pairs,), which is
+        taken from ``residual_mbps``, shape (L,).
+        """
         table = self.table(pairs, slice(None))
-        links = self._hop_links(slice(None))
-        return serve(table, links, residual_mbps, self.pair, wanted_mbps.copy())
+        links = self.hop_links(slice(None))
+        return serve(table, links, residual_mbps, self.pair, share_mbps)
 
     def ordered(self, pairs: PairDemands, fabric: FabricArrays) -> Draft:
         """The same draft, its paths in the order of :class:`~hydra.model.Path`, each once."""
@@ -100,7 +99,7 @@ class Draft:
 
     def table(self, pairs: PairDemands, order: slice | IntArray) -> PathTable:
         """The table of the new paths in ``order``."""
-        links = self._hop_links(order)
+        links = self.hop_links(order)
         return PathTable(
             pairs.src[self.pair[order]],
             pairs.dst[self.pair[order]],
@@ -109,7 +108,8 @@ class Draft:
             self.link_b[links],
         )
 
-    def _hop_links(self, order: slice | IntArray) -> IntArray:
+    def hop_links(self, order: slice | IntArray) -> IntArray:
+        """Shape (all hops,): the circuits of new paths in ``order``, path after path."""
         links: IntArray = self.links[order].ravel()
         return links[links >= 0]
 
@@ -214,22 +214,21 @@ class Ground:
             given,
             given_mbps,
         )
-        found = [rounds.run(rule, self._in_order(rule.order, self.waits), self.open_mbps)]
+        paths = rounds.run(rule, self._in_order(rule.order, self.waits), self.open_mbps)
         more = replace(rule, whole=False, partial=True, direct_share=1.0)
         anywhere = replace(more, spare=float("inf"))
         beside = self.open_paths - (self.n_standing == 0)  # the rounds above were for a first path
         for _ in range(beside.max(initial=0)):
-            circuits = rounds.n_links
-            found.append(self._one_more(rounds, more, FoundPaths.joined(found)))
-            if not len(found[-1].pair) and rounds.n_links == circuits:
+            circuits, before = rounds.n_links, len(paths.pair)
+            paths = self._one_more(rounds, more, paths)
+            if len(paths.pair) == before and rounds.n_links == circuits:
                 if more == anywhere:
                     break  # every further round would begin, and end, as this one did
                 more = anywhere
-        paths = FoundPaths.joined(found)
         for _ in range(further if beside.any() else 0):
             paths = self._as_counted(rounds, self._as_draft(rounds, paths, given, given_mbps))
             for one_more in (replace(more, spare=rule.spare), anywhere):
-                paths = FoundPaths.joined([paths, self._one_more(rounds, one_more, paths)])
+                paths = self._one_more(rounds, one_more, paths)
         return self._as_draft(rounds, paths, given, given_mbps)
 
     def _as_draft(
@@ -259,7 +258,8 @@ class Ground:
         """
         draft = draft.ordered(self.pairs, self.fabric)
         residual = draft.capacity_mbps.copy()
-        given_mbps = draft.given_mbps(self.open_mbps, self.pairs, residual)
+        share = shares(self.pairs.mbps, self._n_paths(draft.pair))
+        given_mbps = draft.given_mbps(share, self.pairs, residual)
         rounds.residual_mbps[: rounds.n_links] = residual
         return FoundPaths(draft.pair, draft.hops, draft.links, given_mbps)
 
@@ -270,25 +270,52 @@ class Ground:
         pairs = self.pairs.chosen(which)
         return which[largest_first(pairs.mbps, pairs.src, pairs.dst, order)]
 
+    def _n_paths(self, pair: IntArray) -> NDArray[np.int64]:
+        """Shape (pairs,): number of paths of each pair; ``pair`` has those of new paths."""
+        return self.n_standing + np.bincount(pair, minlength=len(self.pairs))
+
+    def _lost_mbps(
+        self, share_mbps: NDArray[np.float64], beside: NDArray[np.bool_]
+    ) -> NDArray[np.float64]:
+        """Shape (pairs,): what the standing paths of pairs ``beside`` new ones carry less."""
+        lost = self.pairs.mbps - self.open_mbps - self.n_standing * share_mbps
+        return np.where(beside, np.maximum(lost, 0.0), 0.0)
+
+    def served_mbps(self, draft: Draft) -> float:
+        """Mbps that new paths add, if switches spread each pair's flows evenly over all of its."""
+        n_paths = self._n_paths(draft.pair)
+        share = shares(self.pairs.mbps, n_paths)
+        given = draft.given_mbps(share, self.pairs, draft.capacity_mbps.copy())
+        return float(given.sum() - self._lost_mbps(share, n_paths > self.n_standing).sum())
+
     def _one_more(self, rounds: Rounds, rule: Rule, found: FoundPaths) -> FoundPaths:
-        """A further path for pairs that have one and want more, the largest wants first."""
+        """``found``, and a further path for pairs that get more with it, the largest wants first.
+
+        A further path lowers the share of its pair's others, which give back what is above it.
+        """
         count = len(self.pairs)
         n_new = np.bincount(found.pair, minlength=count)
         n_paths = n_new + self.n_standing
-        left_mbps = self.open_mbps - np.bincount(
-            found.pair, weights=found.given_mbps, minlength=count
-        )
+        carried = np.bincount(found.pair, weights=found.given_mbps, minlength=count)
+        left_mbps = self.open_mbps - carried
         wants = (n_paths > 0) & (n_new < self.open_paths) & (left_mbps > RATE_TOLERANCE_MBPS)
         which = np.flatnonzero(wants)
         pairs = self.pairs.chosen(which)
         by_rest = which[largest_first(left_mbps[which], pairs.src, pairs.dst, rule.order)]
-        more = rounds.run(rule, by_rest.astype(np.int32), left_mbps)
-        wanted = self.pairs.mbps[more.pair]
-        better = carries_more(
-            wanted, wanted - left_mbps[more.pair], n_paths[more.pair], rounds.width_mbps(more)
-        )
+        share = shares(self.pairs.mbps, n_paths + 1)
+        spread = np.minimum(found.given_mbps, share[found.pair])
+        given_back = carried - np.bincount(found.pair, weights=spread, minlength=count)
+        lost = given_back + self._lost_mbps(share, wants)
+        more = rounds.run(rule, by_rest.astype(np.int32), share)
+        better = more.given_mbps > lost[more.pair] + RATE_TOLERANCE_MBPS
+        better &= ~more.among(found)
         rounds.withdraw(more.chosen(~better))
-        return more.chosen(better)
+        more = more.chosen(better)
+        has_more = np.zeros(count, dtype=np.bool_)
+        has_more[more.pair] = True
+        spread = np.where(has_more[found.pair], spread, found.given_mbps)
+        rounds.withdraw(replace(found, given_mbps=found.given_mbps - spread))
+        return FoundPaths.joined([replace(found, given_mbps=spread), more])
 
     def result(self, draft: Draft) -> PlanResult:
         """The plan: standing parts, the draft's paths and circuits, and the demand served."""
@@ -303,7 +330,7 @@ class Ground:
         if (np.diff(ends[order]) == 0).any():
             order = draft.in_order(ends, self.fabric)
         table = draft.table(self.pairs, order)
-        paths = make_paths(table.src, table.dst, draft.hops[order], draft.links[order], circuits)
+        paths = Paths(circuits, draft.hop_links(order), table)
         topology = Topology(
             self.standing.circuits.union(chosen), _merged(self.standing.paths, paths)
         )
@@ -314,9 +341,9 @@ class Ground:
         )
 
 
-def _merged(standing: Sequence[Path], new: Sequence[Path]) -> tuple[Path, ...]:
+def _merged(standing: Sequence[Path], new: Paths) -> Sequence[Path]:
     if not standing:
-        return tuple(new)
+        return new
     return tuple(sorted([*standing, *new], key=lambda path: (path.src, path.dst, path.circuits)))
 
 

@@ -35,10 +35,11 @@ def assign_labels(current: NetworkState, target: Topology, labels: VlanRange) ->
     }
     in_use = frozenset(current.vlans.values())
     lost = {label for path, label in current.vlans.items() if path not in kept}
-    order = current.longest_free(labels)
+    pool = current.pool
+    order = pool.in_turn(labels)
     place_of = {label: place for place, label in enumerate(order)}
-    closed = _mask(lost | current.resting - current.spare, place_of)
-    barred = closed | _mask(current.resting, place_of)
+    closed = _mask(lost | pool.resting - pool.spare(in_use), place_of)
+    barred = closed | _mask(pool.resting, place_of)
     taken = dict.fromkeys(target.circuits, 0)  # masks of labels, the first to take in bit 0
     for path, label in kept.items():
         _take(taken, path, 1 << place_of[label])
@@ -61,9 +62,11 @@ def assign_labels(current: NetworkState, target: Topology, labels: VlanRange) ->
         epoch=current.epoch + 1,
         topology=target,
         vlans={path: assigned[path] for path in target.paths},
-        resting=in_use.difference(assigned.values()),
-        freed=current.then_freed(
-            lost, {assigned[path] for path in target.paths if path not in kept}
+        pool=pool.after(
+            frozenset(assigned.values()),
+            rests=in_use,
+            lost=lost,
+            taken={assigned[path] for path in target.paths if path not in kept},
         ),
     )
 

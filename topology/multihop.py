@@ -155,7 +155,4 @@ def _drafts(ground: Ground) -> Iterator[tuple[Draft, float]]:
         for kept in ([], in_use) if in_use else ([],):
             draft = ground.draft(rule, kept)
             given_up = len(in_use) - draft.count_of(in_use)
-            yield (
-                draft,
-                draft.served_mbps(ground.open_mbps, ground.pairs) - disturbance_mbps * given_up,
-            )
+            yield draft, ground.served_mbps(draft) - disturbance_mbps * given_up

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from types import MappingProxyType
 from typing import Final
 
@@ -16,6 +17,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hydra.model import Circuit, Path, Topology
+from hydra.path_arrays import Paths, PathTable
+from topology import _native
 from topology.checks import check_topology
 from topology.problem import (
     Budget,
@@ -53,20 +56,20 @@ def check_result(
     """
     wanted = validate_demand(demand, fabric.n_racks)
     topology = result.topology
-    pinned = {path for path, _ in reserved.pinned}
-    standing = pinned | set(current.paths)
-    hops = [path.hops for path in topology.paths if path in standing]
-    beside = Counter((path.src, path.dst) for path in topology.paths if path in standing)
+    pinned = Paths.of(tuple(dict.fromkeys(path for path, _ in reserved.pinned)))
+    paths = Paths.of(topology.paths)
+    standing = (paths.places_in(Paths.of(current.paths)) >= 0) | (paths.places_in(pinned) >= 0)
+    hops = paths.table.hops
     problems = check_topology(
         fabric,
         topology,
-        max([budget.max_hops, *hops]),
-        paths_per_pair=max([budget.most_paths, *beside.values()]),
+        max(budget.max_hops, int(hops[standing].max(initial=0))),
+        paths_per_pair=max(budget.most_paths, _most_of_a_pair(paths.table, standing)),
     )
     if problems:
         return problems  # the checks that follow look racks and rates up by port
-    problems += _hop_problems(topology.paths, standing, budget.max_hops)
-    problems += _count_problems(topology.paths, standing, budget.most_paths)
+    problems += _hop_problems(paths, standing, budget.max_hops)
+    problems += _count_problems(paths, standing, budget.most_paths)
     problems += _change_problems(fabric, current, topology, pinned, budget)
     problems += _reserved_problems(fabric, topology, reserved)
     if result.slots:
@@ -81,15 +84,16 @@ def check_result(
     else:
         problems += _unserved_problems(wanted, result)
         if not budget.boolean:
-            problems += _weighted_problems(fabric, wanted, topology, standing, reserved)
+            new = paths.chosen(np.flatnonzero(~standing))
+            problems += _weighted_problems(fabric, wanted, topology, new, reserved)
         total = float(_both_ways(wanted).sum())
-        carried = count_load(fabric, wanted, topology, reserved).carried_mbps
-        share = sum(carried.values()) / total if total else 1.0
+        carried_mbps, _ = _counted(fabric, wanted, topology, reserved)
+        share = float(carried_mbps.sum()) / total if total else 1.0
     if abs(share - result.served_share) > _SHARE_TOLERANCE:
         problems.append(
             f"{result.served_share:.6f} of the demand is claimed served, not {share:.6f}"
         )
-    mean = sum(path.hops for path in topology.paths) / max(1, len(topology.paths))
+    mean = float(hops.sum()) / max(1, len(hops))
     if abs(mean - result.mean_hops) > _SHARE_TOLERANCE:
         problems.append(f"{result.mean_hops:g} hops are claimed on average, not {mean:g}")
     return problems
@@ -98,35 +102,49 @@ def check_result(
 # --- topologies -----------------------------------------------------------------------------
 
 
-def _hop_problems(
-    paths: Sequence[Path], standing: Collection[Path], max_hops: int
-) -> Iterator[str]:
-    for path in paths:
-        if path.hops > max_hops and path not in standing:
-            yield f"new path {path.src}-{path.dst} has {path.hops} hops, more than {max_hops}"
+def _most_of_a_pair(table: PathTable, which: NDArray[np.bool_]) -> int:
+    """The number of the chosen paths of the pair that has most."""
+    ends = table.src[which].astype(np.int64) << 32 | table.dst[which]
+    _, count = np.unique(ends, return_counts=True)
+    return int(count.max(initial=0))
+
+
+def _beside(paths: Paths) -> NDArray[np.intp]:
+    """Shape (F,): number of paths that each path's pair has; directions count by themselves."""
+    ends = paths.table.src.astype(np.int64) << 32 | paths.table.dst
+    _, pair, count = np.unique(ends, return_inverse=True, return_counts=True)
+    many: NDArray[np.intp] = count[pair.reshape(-1)]
+    return many
+
+
+def _hop_problems(paths: Paths, standing: NDArray[np.bool_], max_hops: int) -> Iterator[str]:
+    for path in paths.chosen(np.flatnonzero((paths.table.hops > max_hops) & ~standing)):
+        yield f"new path {path.src}-{path.dst} has {path.hops} hops, more than {max_hops}"
 
 
 def _count_problems(
-    paths: Sequence[Path], standing: Collection[Path], paths_per_pair: int
+    paths: Paths, standing: NDArray[np.bool_], paths_per_pair: int
 ) -> Iterator[str]:
-    count = Counter((path.src, path.dst) for path in paths)
-    for path in paths:
-        many = count[path.src, path.dst]
-        if many > paths_per_pair and path not in standing:
-            yield f"pair {path.src}-{path.dst} has a new path and {many} in all"
+    beside = _beside(paths)
+    many = np.flatnonzero((beside > paths_per_pair) & ~standing)
+    for path, number in zip(paths.chosen(many), beside[many].tolist(), strict=True):
+        yield f"pair {path.src}-{path.dst} has a new path and {number} in all"
 
 
 def _change_problems(
     fabric: FabricArrays,
     current: Topology,
     topology: Topology,
-    pinned: Collection[Path],
+    pinned: Paths,
     budget: Budget,
 ) -> Iterator[str]:
     """Changes that the budget or the reservations forbid."""
-    kept = {circuit for path in pinned for circuit in path.circuits}
-    for path in sorted(set(pinned) - set(topology.paths)):
+    gone = np.flatnonzero(pinned.places_in(Paths.of(topology.paths)) < 0)
+    for path in sorted(pinned.chosen(gone)):
         yield f"the reserved path {path.src}-{path.dst} is gone"
+    if budget.racks is None and budget.planes is None and not budget.blocked_ports:
+        return
+    kept = {circuit for path in pinned for circuit in path.circuits}
     for circuit in sorted(current.circuits - topology.circuits):
         if not _inside(fabric, circuit, budget):
             yield f"{circuit} lies outside the budget and is gone"
@@ -159,33 +177,35 @@ def _reserved_problems(
 
 
 def _unserved_problems(wanted: NDArray[np.float64], result: PlanResult) -> Iterator[str]:
-    joined = {(int(path.src), int(path.dst)) for path in result.topology.paths}
-    pairs = np.argwhere(_both_ways(wanted) > 0).tolist()
-    without = [(src, dst) for src, dst in pairs if (src, dst) not in joined]
-    told = [(int(src), int(dst)) for src, dst in result.unserved]
-    if told != sorted(told):
+    table = Paths.of(result.topology.paths).table
+    without = _both_ways(wanted) > 0
+    without[table.src, table.dst] = False
+    told = np.array(result.unserved, dtype=np.int64).reshape(-1, 2)
+    codes = told[:, 0] << 32 | told[:, 1]
+    if (np.diff(codes) < 0).any():
         yield "the unserved pairs are not sorted"
-    for pair in sorted(set(without) ^ set(told))[:_SHOWN]:
-        served = "not served, and not told" if pair in without else "told unserved, and is not"
-        yield f"pair {pair[0]}-{pair[1]} is {served}"
+    unserved = np.argwhere(without)
+    truly = unserved[:, 0] << 32 | unserved[:, 1]
+    for code in np.setxor1d(truly, codes)[:_SHOWN].tolist():
+        served = "told unserved, and is not" if code in codes else "not served, and not told"
+        yield f"pair {code >> 32}-{code & 0xFFFFFFFF} is {served}"
 
 
 def _weighted_problems(
     fabric: FabricArrays,
     wanted: NDArray[np.float64],
     topology: Topology,
-    standing: Collection[Path],
+    new: Collection[Path],
     reserved: Reserved,
 ) -> Iterator[str]:
-    """Weighted demands that are not served whole: new paths must fit with all that they want."""
+    """Weighted demands that are not served whole: ``new`` paths must fit with all they want."""
     load = dict.fromkeys(topology.circuits, 0.0)
     for path, mbps in reserved.pinned:
         for circuit in path.circuits:
             load[circuit] = load.get(circuit, 0.0) + mbps
-    for path in topology.paths:
-        if path not in standing:
-            for circuit in path.circuits:
-                load[circuit] += float(max(wanted[path.src, path.dst], wanted[path.dst, path.src]))
+    for path in new:
+        for circuit in path.circuits:
+            load[circuit] += float(max(wanted[path.src, path.dst], wanted[path.dst, path.src]))
     for circuit, mbps in sorted(load.items()):
         rate = _rate(fabric, circuit)
         if mbps > rate * (1 + _RATE_TOLERANCE):
@@ -207,52 +227,92 @@ def count_load(
 ) -> Load:
     """The load of a topology: reservations first, then each pair in turn, the largest first.
 
-    Each pair takes its shortest path, then its next ones in a further turn. Pairs with equal
-    demands take turns in the order of a hash of their racks.
+    What a pair wants is spread evenly over its paths. Each pair takes its shortest path; then its
+    next ones take turns, a quarter of their share each time. Pairs with equal demands take turns in
+    the order of a hash of their racks.
 
     Raises PlanError for a bad demand.
     """
-    wanted = validate_demand(demand, fabric.n_racks)
-    both = wanted if any(path.one_way for path in topology.paths) else _both_ways(wanted)
-    left = {circuit: _rate(fabric, circuit) for circuit in topology.circuits}
-    held: dict[tuple[int, int], float] = {}
+    carried, left = _counted(fabric, validate_demand(demand, fabric.n_racks), topology, reserved)
+    ends = {(int(path.src), int(path.dst)) for path in topology.paths}
+    return Load({pair: float(carried[pair]) for pair in ends}, left)
+
+
+def _counted(
+    fabric: FabricArrays, wanted: NDArray[np.float64], topology: Topology, reserved: Reserved
+) -> tuple[NDArray[np.float64], dict[Circuit, float]]:
+    """The load as (what each pair gets, Mbps of shape (N, N); what is left on each circuit)."""
+    paths = Paths.of(topology.paths)
+    one_way = any(circuit.one_way for circuit in paths.circuits)
+    both = wanted if one_way else _both_ways(wanted)
+    circuits = list(topology.circuits)
+    place_of = {circuit: place for place, circuit in enumerate(circuits)}
+    a, b = (np.fromiter(map(attrgetter(end), circuits), np.int32) for end in ("a", "b"))
+    left = np.append(np.minimum(fabric.port_rate_mbps[a], fabric.port_rate_mbps[b]), np.inf)
+    own = np.zeros_like(both)
     for path, mbps in reserved.pinned:
-        if all(circuit in left for circuit in path.circuits):
-            given = min([mbps, *(left[circuit] for circuit in path.circuits)])
-            held[path.src, path.dst] = held.get((path.src, path.dst), 0.0) + given
-            for circuit in path.circuits:
-                left[circuit] -= given
-    carried: dict[tuple[int, int], float] = {}
-    for path in _in_turn(topology.paths, both):
-        pair = (int(path.src), int(path.dst))
-        own = carried.get(pair, min(float(both[pair]), held.get(pair, 0.0)))
-        more = min([float(both[pair]) - own, *(left[circuit] for circuit in path.circuits)])
-        for circuit in path.circuits:
-            left[circuit] -= more
-        carried[pair] = own + more
-    return Load(carried, left)
+        if all(circuit in place_of for circuit in path.circuits):
+            along = [place_of[circuit] for circuit in path.circuits]
+            given = min([mbps, *left[along].tolist()])
+            own[path.src, path.dst] += given
+            left[along] -= given
+    table = paths.table
+    served = np.zeros_like(both)
+    served[table.src, table.dst] = np.minimum(both, own)[table.src, table.dst]
+    # Circuits of paths are numbered as in ``circuits``; all are there, or the checks before failed.
+    nowhere = len(circuits)  # the last place in ``left``, which carries anything
+    number = np.array([place_of.get(each, nowhere) for each in paths.circuits], dtype=np.int32)
+    _book(paths, number[paths.link], both, served, left)
+    return served, dict(zip(circuits, left[:-1].tolist(), strict=True))
 
 
-def _in_turn(paths: Sequence[Path], both: NDArray[np.float64]) -> list[Path]:
-    nth: dict[Path, int] = {}
-    seen: Counter[tuple[int, int]] = Counter()
-    for path in sorted(paths, key=lambda path: path.hops):
-        nth[path] = seen[path.src, path.dst]
-        seen[path.src, path.dst] += 1
+def _book(
+    paths: Paths,
+    circuit: NDArray[np.int32],
+    both: NDArray[np.float64],
+    served: NDArray[np.float64],
+    left: NDArray[np.float64],
+) -> None:
+    """Book the paths in turn, each with an equal part of its pair's demand: raises ``served``,
+    lowers ``left``.
 
-    def turn(path: Path) -> tuple[int, float, int]:
-        bits = round(float(both[path.src, path.dst]) * 1e6)
-        return nth[path], -bits, _hash_of_pair(path.src, path.dst)
+    ``circuit``, shape (all hops,), has the place in ``left`` of each hop's circuit.
+    """
+    table = paths.table
+    pair = table.src.astype(np.int64) * len(both) + table.dst
+    flat_served = served.reshape(-1)
+    share = (both.reshape(-1)[pair] - flat_served[pair]) / _beside(paths)
+    given = np.zeros(len(paths))
+    order, part = _turns(paths, both)
+    _native.book_turns(left, table.start, circuit, order.astype(np.int32), part, share, given)
+    np.add.at(flat_served, pair, given)
 
-    return sorted(paths, key=turn)
+
+def _turns(paths: Paths, both: NDArray[np.float64]) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
+    """(Places of paths in the order in which they are booked; the part of its share that each is
+    booked with): first paths of all pairs with all, then further ones four times with a quarter.
+    """
+    table = paths.table
+    ends = table.src.astype(np.int64) << 32 | table.dst
+    by_pair = np.lexsort((table.hops, ends))
+    begins = np.diff(ends[by_pair], prepend=-1) != 0
+    position = np.arange(len(by_pair))
+    nth = np.empty_like(position)
+    nth[by_pair] = position - np.maximum.accumulate(np.where(begins, position, 0))
+    bits = np.rint(both[table.src, table.dst] * 1e6)
+    order = np.lexsort((_hash_of_pair(ends), -bits, nth))
+    first, further = order[nth[order] == 0], order[nth[order] > 0]
+    part = np.repeat([1.0, 0.25], [len(first), 4 * len(further)])
+    return np.concatenate([first, *[further] * 4]), part
 
 
-def _hash_of_pair(src: int, dst: int) -> int:
-    """The order of pairs with equal demands: SplitMix64's finaliser, in Python's integers."""
-    word, mask = (src << 32 | dst) + 0x9E3779B97F4A7C15, 2**64 - 1
+def _hash_of_pair(ends: NDArray[np.int64]) -> NDArray[np.uint64]:
+    """The order of pairs with equal demands: SplitMix64's finaliser."""
+    word = ends.astype(np.uint64) + np.uint64(0x9E3779B97F4A7C15)
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        word = ((word & mask) ^ (word & mask) >> shift) * factor
-    return (word & mask) ^ (word & mask) >> 31
+        word = (word ^ word >> np.uint64(shift)) * np.uint64(factor)
+    hashed: NDArray[np.uint64] = word ^ word >> np.uint64(31)
+    return hashed
 
 
 def _both_ways(wanted: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -305,7 +365,7 @@ def check_matching(fabric: FabricArrays, slot: Slot) -> list[str]:
     problems = []
     senders: dict[int, Lightpath] = {}
     receivers: dict[int, Lightpath] = {}
-    for light in sorted(slot.lightpaths):
+    for light in sorted(slot.lightpaths, key=attrgetter("plane", "sender", "receiver")):
         ends = (light.sender, light.receiver)
         if not all(0 <= port < len(fabric.port_rack) for port in ends):
             problems.append(f"{light} ends at a port that does not exist")
@@ -336,13 +396,13 @@ def slots_share(
     """
     several = Counter(slot.lane for slot in slots)
     carried = np.zeros_like(demand)
-    for ends, mbps in kept_mbps.items():
-        carried[ends] = mbps
+    for racks, mbps in kept_mbps.items():
+        carried[racks] = mbps
     for slot in slots:
         part = 1.0 if several[slot.lane] == 1 else slot.duration_s / timing.window_s
-        for light in slot.lightpaths:
-            ports = [light.sender, light.receiver]
-            src, dst = fabric.port_rack[ports].tolist()
-            carried[src, dst] += part * float(fabric.port_rate_mbps[ports].min())
+        ends = [(light.sender, light.receiver) for light in slot.lightpaths]
+        ports = np.array(ends, dtype=np.intp).reshape(-1, 2)
+        rate_mbps = fabric.port_rate_mbps[ports].min(axis=1)
+        np.add.at(carried, tuple(fabric.port_rack[ports].T), part * rate_mbps)
     total = float(demand.sum())
     return float(np.minimum(carried, demand).sum()) / total if total else 1.0

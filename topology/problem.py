@@ -26,6 +26,8 @@ from topology.tables import IntArray, PathTable, end_ports, ranked
 
 RATE_TOLERANCE_MBPS = 1e-6
 """Largest difference of equal rates (1 bit/s): sums of floats leave such crumbs behind."""
+SLICES = 4
+"""Parts in which a pair's further paths take their share (:func:`serve`)."""
 LARGEST_DEMAND_MBPS = 1e9
 """Limit for a pair of racks (1 Pbit/s): more is a slip of units, and would overflow bit/s."""
 
@@ -417,31 +419,49 @@ def serve(
     links: IntArray,
     residual_mbps: NDArray[np.float64],
     place: IntArray,
-    wanted_mbps: NDArray[np.float64],
+    share_mbps: NDArray[np.float64],
 ) -> NDArray[np.float64]:
-    """Give each path in turn what its pair still wants, up to what its scarcest link has left.
+    """Give each path in turn its pair's share, up to what its scarcest link has left.
 
-    ``links`` names the link of each hop, ``place`` the pair of each path, or -1. Earlier pairs come
-    first, each with its shortest path (among equals the one listed first), then all with their next
-    ones. Returns the rate of each path, shape (F,), which is taken from ``residual_mbps`` (per
-    link) and ``wanted_mbps`` (per pair).
+    ``links`` names the link of each hop, ``place`` the pair of each path, or -1. ``share_mbps``,
+    shape (pairs,), is what switches send over each path of a pair (:func:`shares`). Earlier pairs
+    come first, each with its shortest path (among equals the one listed first). Further paths have
+    what is left, in turns of a quarter of their share: on a link that many want, all get some.
+    Returns the rate of each path, shape (F,), which is taken from ``residual_mbps`` (per link).
     """
     given = np.zeros(len(place))
-    order = _turns(place, table.hops, len(wanted_mbps))
-    _native.serve_paths(residual_mbps, table.start, links, order, place, wanted_mbps, given)
+    first, further = _turns(place, table.hops, len(share_mbps))
+    turns = [(first, share_mbps)]
+    if len(further):
+        turns += [(further, share_mbps / SLICES)] * SLICES
+    for order, part_mbps in turns:
+        _native.serve_paths(residual_mbps, table.start, links, order, place, part_mbps, given)
     return given
 
 
-def _turns(place: IntArray, hops: IntArray, n_pairs: int) -> IntArray:
-    """Paths in turn: the shortest of each pair, then the next ones; without those of no pair."""
+def shares(wanted_mbps: NDArray[np.float64], n_paths: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Mbps that each path of a pair is offered, shape (pairs,): switches spread flows evenly."""
+    share: NDArray[np.float64] = wanted_mbps / np.maximum(n_paths, 1)
+    return share
+
+
+def count_paths(place: IntArray, n_pairs: int) -> NDArray[np.int64]:
+    """Number of paths of each pair, shape (pairs,); ``place`` is the pair of each path, or -1."""
+    return np.bincount(place[place >= 0], minlength=n_pairs)
+
+
+def _turns(place: IntArray, hops: IntArray, n_pairs: int) -> tuple[IntArray, IntArray]:
+    """(The shortest path of each pair; further ones, in turn), without those of no pair."""
     order = ranked(place, n_pairs)
     if (np.diff(place[order]) > 0).all():
-        return order
+        return order, order[:0]
     order = order[np.lexsort((hops[order], place[order]))]
     position = np.arange(len(order))
     begins = np.diff(place[order], prepend=-1) > 0
     nth = position - np.maximum.accumulate(np.where(begins, position, 0))
-    return order[np.argsort(nth, kind="stable")]
+    in_turn = order[np.argsort(nth, kind="stable")]
+    n_first = int(np.count_nonzero(begins))
+    return in_turn[:n_first], in_turn[n_first:]
 
 
 def measure(
@@ -449,8 +469,9 @@ def measure(
 ) -> PlanResult:
     """The result for any ``topology``: how much of ``pairs`` (largest first) it serves.
 
-    Reserved rates are set aside first and serve their own pairs. Then each pair in turn takes the
-    capacity left along its shortest path, and after that along its other ones.
+    Reserved rates are set aside first and serve their own pairs. What a pair wants beyond is spread
+    evenly over its paths. Each pair in turn takes the capacity left along its shortest path, up to
+    the path's share, and after that along its other ones (:func:`serve`).
     """
     table = PathTable.of(topology.paths)
     place = pairs.places(table.src, table.dst, fabric.n_racks)
@@ -468,7 +489,7 @@ def measure_table(
     """:func:`measure` with the given table of the topology's paths, and the pair of each path."""
     served_mbps = _served_mbps(fabric, pairs, topology, table, place, reserved)
     wanted_mbps = float(pairs.mbps.sum())
-    without = pairs.chosen(np.bincount(place[place >= 0], minlength=len(pairs)) == 0)
+    without = pairs.chosen(count_paths(place, len(pairs)) == 0)
     order = np.lexsort((without.dst, without.src))
     unserved = zip(without.src[order].tolist(), without.dst[order].tolist(), strict=True)
     return PlanResult(
@@ -502,4 +523,5 @@ def _served_mbps(
                 if pair >= 0:
                     wanted[pair] -= min(held, wanted[pair])
     covered = pairs.mbps - wanted
-    return float(covered.sum() + serve(table, table.hop_a, residual, place, wanted).sum())
+    share = shares(wanted, count_paths(place, len(pairs)))
+    return float(covered.sum() + serve(table, table.hop_a, residual, place, share).sum())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,6 +66,17 @@ class FoundPaths:
         return FoundPaths(
             self.pair[which], self.hops[which], self.links[which], self.given_mbps[which]
         )
+
+    def among(self, others: FoundPaths) -> NDArray[np.bool_]:
+        """Shape (F,): True for paths that ``others`` have, too: same pair, same circuits."""
+        theirs = others.chosen(np.isin(others.pair, self.pair))
+        rows = np.concatenate(
+            [np.column_stack([paths.pair, paths.links]) for paths in (theirs, self)]
+        )
+        order = np.lexsort(rows.T)  # stable: theirs first
+        again = np.zeros(len(rows), dtype=np.bool_)
+        again[order[1:]] = (rows[order[1:]] == rows[order[:-1]]).all(axis=1)
+        return again[len(theirs.pair) :]
 
     @classmethod
     def joined(cls, runs: Sequence[FoundPaths]) -> FoundPaths:
@@ -191,12 +201,6 @@ class Rounds:
         taken = np.repeat(paths.given_mbps, paths.hops)
         np.add.at(self.residual_mbps, paths.links[paths.links >= 0], taken)
 
-    def width_mbps(self, paths: FoundPaths) -> NDArray[np.float64]:
-        """Shape (F,): Mbps that each path could carry with all that others leave."""
-        left = np.append(self.residual_mbps[: self.n_links], np.inf)  # the last is no circuit: -1
-        scarcest: NDArray[np.float64] = left[paths.links].min(axis=1)
-        return paths.given_mbps + scarcest
-
 
 def _given(
     hops: IntArray,
@@ -209,25 +213,5 @@ def _given(
     given = np.zeros(len(hops))
     order = np.arange(len(hops), dtype=np.int32)
     along = links[links >= 0]
-    _native.serve_paths(residual_mbps, starts(hops), along, order, turns, wanted_mbps.copy(), given)
+    _native.serve_paths(residual_mbps, starts(hops), along, order, turns, wanted_mbps, given)
     return given
-
-
-def carries_more(
-    wanted_mbps: NDArray[np.float64],
-    carried_mbps: NDArray[np.float64],
-    n_paths: NDArray[np.int64],
-    width_mbps: NDArray[np.float64],
-) -> NDArray[np.bool_]:
-    """True for pairs that are better off with one more path; arrays of shape (F,).
-
-    Switches spread a pair's flows evenly. So a thin path beside ``n_paths`` wide ones, which
-    together are full with ``carried_mbps``, takes more from them than it carries itself.
-    """
-    share = wanted_mbps / (n_paths + 1)
-    old = n_paths * np.minimum(share, carried_mbps / np.maximum(n_paths, 1))
-    better: NDArray[np.bool_] = old + np.minimum(share, width_mbps) > carried_mbps + _CRUMB_MBPS
-    return better
-
-
-_CRUMB_MBPS: Final = RATE_TOLERANCE_MBPS

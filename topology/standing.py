@@ -17,8 +17,10 @@ from topology.problem import (
     FabricArrays,
     PairDemands,
     Reserved,
+    count_paths,
     members,
     serve,
+    shares,
 )
 from topology.tables import PathTable, end_ports
 
@@ -193,5 +195,8 @@ def _book_demands(
     wanted = pairs.mbps.copy()
     np.subtract.at(wanted, place[place >= 0], reserved[place >= 0])
     np.maximum(wanted, 0.0, out=wanted)
-    serve(table, table.hop_a, left, place, wanted)
+    share = shares(wanted, count_paths(place, len(pairs)))
+    given = serve(table, table.hop_a, left, place, share)
+    np.subtract.at(wanted, place[place >= 0], given[place >= 0])
+    np.maximum(wanted, 0.0, out=wanted)
     return dict(zip(residual_mbps, left[lower].tolist(), strict=True)), wanted

@@ -13,12 +13,16 @@ that still carry a VLAN they are about to leave. These are avoided by order.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from hydra.model import Circuit, NetworkState, PortId, VlanId
+import numpy as np
+from numpy.typing import NDArray
+
+from hydra.model import Circuit, NetworkState
+from hydra.path_arrays import lanes_of, starts
+from topology import _native
 from topology.problem import FabricArrays
+from topology.tables import end_ports, in_order
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,17 +38,6 @@ class TransitOrder:
     """New circuits to set up after every port has been retagged."""
 
 
-def vlan_ports(*states: NetworkState) -> dict[VlanId, set[PortId]]:
-    """The ports that carry each VLAN in any of ``states``."""
-    ports: dict[VlanId, set[PortId]] = {}
-    for state in states:
-        for path, vlan in state.vlans.items():
-            at = ports.setdefault(vlan, set())
-            for circuit in path.circuits:
-                at.update((circuit.a, circuit.b))
-    return ports
-
-
 def transit_order(fabric: FabricArrays, old: NetworkState, new: NetworkState) -> TransitOrder:
     """Circuits that must change before or after the retagging from ``old`` to ``new``.
 
@@ -52,89 +45,38 @@ def transit_order(fabric: FabricArrays, old: NetworkState, new: NetworkState) ->
     circuit that could close a loop with those before it is held back. Circuits that stay never are:
     an allocation keeps them loop-free in every VLAN.
     """
-    ports_of = vlan_ports(old, new)
-    held: set[Circuit] = set()
-    phases = _Phases.of(old, new)
-    for vlan in sorted(ports_of):
-        domain = _Domain(fabric)
-        for circuit in phases.between(ports_of[vlan]):
-            if circuit in held:
-                continue
-            if circuit not in phases.staying and domain.closes_loop(circuit):
-                held.add(circuit)
-            else:
-                domain.add(circuit)
-    return TransitOrder(
-        disconnect_first=frozenset(held & phases.going),
-        connect_last=frozenset(held & phases.coming),
+    before, after = old.topology.circuits, new.topology.circuits
+    staying, going, coming = in_order(before & after), in_order(before - after), after - before
+    circuits = [*staying, *going, *in_order(coming)]
+    a, b = end_ports(circuits)
+    carries = _ports_carrying(fabric, old, new)
+    n_vlans = carries.shape[1]
+    circuit, vlan = np.divmod(np.flatnonzero(carries[a] & carries[b]), max(1, n_vlans))
+    by_vlan = np.argsort(vlan.astype(np.int16), kind="stable")  # IDs are of 12 bits
+    is_fixed = np.zeros(len(circuits), dtype=np.uint8)
+    is_fixed[: len(staying)] = 1
+    is_held = np.zeros(len(circuits), dtype=np.uint8)
+    _native.hold_circuits_back(
+        fabric.n_racks,
+        fabric.port_rack,
+        a,
+        b,
+        is_fixed,
+        starts(np.bincount(vlan, minlength=n_vlans).astype(np.int32)),
+        circuit[by_vlan].astype(np.int32),
+        is_held,
     )
+    held = frozenset(circuits[place] for place in np.flatnonzero(is_held).tolist())
+    return TransitOrder(disconnect_first=held.intersection(going), connect_last=held & coming)
 
 
-@dataclass(frozen=True, slots=True)
-class _Phases:
-    staying: frozenset[Circuit]
-    going: frozenset[Circuit]
-    coming: frozenset[Circuit]
-    at_port: Mapping[PortId, tuple[Circuit, ...]]
-
-    @classmethod
-    def of(cls, old: NetworkState, new: NetworkState) -> _Phases:
-        before, after = old.topology.circuits, new.topology.circuits
-        at_port: dict[PortId, tuple[Circuit, ...]] = {}
-        for circuit in before | after:
-            for port in (circuit.a, circuit.b):
-                at_port[port] = (*at_port.get(port, ()), circuit)
-        return cls(before & after, before - after, after - before, at_port)
-
-    def between(self, ports: set[PortId]) -> Iterator[Circuit]:
-        """Circuits with both ends among ``ports``: those that stay, then go, then come."""
-        found = {
-            circuit
-            for port in ports
-            for circuit in self.at_port.get(port, ())
-            if circuit.a in ports and circuit.b in ports
-        }
-        for phase in (self.staying, self.going, self.coming):
-            yield from sorted(found & phase)
-
-
-class _Domain:
-    """The circuits that may carry one VLAN, as a graph on racks."""
-
-    def __init__(self, fabric: FabricArrays) -> None:
-        self._fabric = fabric
-        self._component: dict[int, int] = {}
-        self._links: dict[int, list[tuple[int, Circuit]]] = {}
-
-    def add(self, circuit: Circuit) -> None:
-        a, b = self._fabric.racks_of(circuit)
-        self._links.setdefault(a, []).append((b, circuit))
-        self._links.setdefault(b, []).append((a, circuit))
-        self._component[self._root(a)] = self._root(b)
-
-    def closes_loop(self, circuit: Circuit) -> bool:
-        """True if circuits that don't share a port with ``circuit`` already join its two ends."""
-        a, b = self._fabric.racks_of(circuit)
-        if self._root(a) != self._root(b):
-            return False
-        seen: set[int] = {a}
-        queue: deque[int] = deque(seen)
-        while queue:
-            for rack in self._neighbours(queue.popleft(), avoid={circuit.a, circuit.b}):
-                if rack == b:
-                    return True
-                if rack not in seen:
-                    seen.add(rack)
-                    queue.append(rack)
-        return False
-
-    def _neighbours(self, rack: int, avoid: set[PortId]) -> Iterator[int]:
-        for other, circuit in self._links.get(rack, ()):
-            if avoid.isdisjoint((circuit.a, circuit.b)):
-                yield other
-
-    def _root(self, rack: int) -> int:
-        while (parent := self._component.get(rack, rack)) != rack:
-            self._component[rack] = self._component.get(parent, parent)
-            rack = parent
-        return rack
+def _ports_carrying(fabric: FabricArrays, *states: NetworkState) -> NDArray[np.bool_]:
+    """Shape (P, VLANs): True where a port carries a VLAN in any state; VLANs ascend."""
+    marked = [lanes_of(state) for state in states]
+    vlans = np.unique(np.concatenate([lanes.vlan for lanes in marked]))
+    carries = np.zeros((fabric.n_ports, len(vlans)), dtype=np.bool_)
+    for lanes in marked:
+        table = lanes.paths.table
+        of_hop = np.repeat(np.searchsorted(vlans, lanes.vlan), table.hops)
+        carries[table.hop_a, of_hop] = carries[table.hop_b, of_hop] = True
+    return carries

@@ -7,20 +7,23 @@ reach each other on its VLAN; that is intended.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 
 from hydra.errors import PlanError
-from hydra.model import Circuit, NetworkState, Path, Topology, VlanId, VlanRange
+from hydra.model import Circuit, NetworkState, Topology, VlanId, VlanRange
+from hydra.path_arrays import Lanes, Paths, column
 from topology import _native
 from topology.problem import FabricArrays
 from topology.tables import IntArray, PathTable, end_ports, starts
 
 _SPARE_PER_PORT: Final = 2
 """IDs for a change of everything, and for those at rest after one (docs/configuration.md)."""
+_NONE: Final = -1
+"""No VLAN-ID."""
 
 
 def allocate(
@@ -36,7 +39,7 @@ def allocate(
     loses no path in this change. (One that is in use *and* rests is another change's, which is
     under way: no path joins it.) IDs that go out of use rest for one epoch, and longer while others
     suffice: those come first that have been out of use for longest. Where these are too few, IDs at
-    rest come after them, in the same order, but for ``current.closed``: no change would ever end
+    rest come after them, in the same order, but for closed ones: no change would ever end
     their rest otherwise.
 
     In each VLAN the circuits of its paths form a forest on the racks, where parallel circuits
@@ -55,70 +58,67 @@ def allocate(
 
     Raises PlanError if the range has too few free IDs, or a path of ``target`` is broken.
     """
-    kept = {
-        path: vlan
-        for path in (target.paths if current.vlans else ())
-        if (vlan := current.vlans.get(path)) is not None and vlan in vlans
-    }
-    in_use = frozenset(current.vlans.values())
-    losing = {vlan for path, vlan in current.vlans.items() if path not in kept}
-    joinable = sorted(set(kept.values()) - losing - current.resting)
-    barred = in_use | current.resting
-    order = current.longest_free(vlans)
-    fresh = [vlan for vlan in order if vlan not in barred]
+    before, paths = Lanes.of(current.vlans), Paths.of(target.paths)
+    standing = before.paths.places_in(paths) >= 0
+    place = paths.places_in(before.paths)
+    kept = np.where(place >= 0, before.vlan[place], _NONE) if len(before) else place
+    outside = (kept < vlans.first) | (kept > vlans.last)
+    standing &= (before.vlan >= vlans.first) & (before.vlan <= vlans.last)
+    kept[outside] = _NONE
+    in_use = before.ids
+    pool = current.pool
+    losing = set(np.unique(before.vlan[~standing]).tolist())
+    joinable = sorted(set(np.unique(kept[kept != _NONE]).tolist()) - losing - pool.resting)
+    fresh = pool.free(vlans, in_use)
     removed = current.topology.circuits - target.circuits
-    bins, needed = _pack(fabric, removed, target.paths, kept, ())
+    bins, needed = _pack(fabric, removed, paths, kept, ())
     if needed > len(fresh) - _SPARE_PER_PORT * np.bincount(fabric.port_rack).max(initial=0):
-        bins, needed = _pack(fabric, removed, target.paths, kept, joinable)
+        bins, needed = _pack(fabric, removed, paths, kept, joinable)
     else:
         joinable = []
     if needed > len(fresh):
-        spare = current.spare
-        fresh += [vlan for vlan in order if vlan in spare]
+        fresh += pool.at_rest(vlans, in_use)
     if needed > len(fresh):
         raise PlanError(
             f"the VLAN range {vlans.first}-{vlans.last} does not suffice: new paths need {needed} "
             f"more IDs, {len(fresh)} are free ({len(in_use)} in use, "
-            f"{len(current.closed - in_use)} of changes under way); widen the range"
+            f"{len(pool.closed - in_use)} of changes under way); widen the range"
         )
-    ids = [*joinable, *fresh]
-    assigned = dict(zip(target.paths, map(ids.__getitem__, bins), strict=True)) | kept
-    then_in_use = frozenset(assigned.values())
+    ids = np.array([*joinable, *fresh, _NONE], dtype=np.int32)
+    # A path that is kept on a VLAN of no bin is in bin 0, which then means nothing.
+    assigned = Lanes(paths, np.where(kept == _NONE, ids[np.minimum(bins, len(ids) - 1)], kept))
+    then_in_use = assigned.ids
     return NetworkState(
         epoch=current.epoch + 1,
-        topology=target,
+        topology=replace(target, paths=paths),
         vlans=assigned,
-        resting=in_use - then_in_use,
-        freed=current.then_freed(in_use - then_in_use, then_in_use),
+        pool=pool.after(then_in_use, rests=in_use, lost=in_use - then_in_use, taken=then_in_use),
     )
 
 
 def _pack(
     fabric: FabricArrays,
     removed: Collection[Circuit],
-    paths: Sequence[Path],
-    kept: Mapping[Path, VlanId],
+    paths: Paths,
+    kept: IntArray,
     joinable: Sequence[VlanId],
-) -> tuple[list[int], int]:
+) -> tuple[IntArray, int]:
     """The bin of each path, and the number of bins beyond the first ones, which are ``joinable``.
 
-    A path kept on another VLAN is in no bin; its 0 means nothing.
+    ``kept``, shape (F,), has the VLAN-ID that a path keeps, or ``_NONE``. A path kept on another
+    VLAN than those of the bins is in no bin; its 0 means nothing.
     """
     walk = _Walk.of(fabric, paths)
     lower, higher = end_ports(removed)
     once_joined = np.full(fabric.n_ports, -1, dtype=np.int32)
     once_joined[lower], once_joined[higher] = higher, lower
-    is_new = np.ones(len(paths), dtype=np.bool_)
-    if kept:
-        is_new[:] = [path not in kept for path in paths]
-    place_of = {vlan: place for place, vlan in enumerate(joinable)}
+    is_new = kept == _NONE
+    bin_of_vlan = {vlan: place for place, vlan in enumerate(joinable)}
+    staying = np.flatnonzero(~is_new) if joinable else np.zeros(0, dtype=np.intp)
+    places = column((bin_of_vlan.get(VlanId(v), -1) for v in kept[staying].tolist()), len(staying))
+    residents = staying[places >= 0].astype(np.int32)
     start = np.zeros(len(paths), dtype=np.int32)
-    residents = []
-    for index in np.flatnonzero(~is_new).tolist():
-        place = place_of.get(kept[paths[index]])
-        if place is not None:
-            start[index] = place
-            residents.append(index)
+    start[residents] = places[places >= 0]
 
     def packing(order: IntArray) -> _Packing:
         order = order[is_new[order]]
@@ -130,7 +130,7 @@ def _pack(
             walk.table.hop_a,
             walk.table.hop_b,
             walk.rack,
-            np.array(residents, dtype=np.int32),
+            residents,
             len(joinable),
             order,
             bin_of,
@@ -140,7 +140,7 @@ def _pack(
     best = min(map(packing, walk.orders()), key=lambda attempt: attempt.n_bins)
     while (again := packing(best.last_bins_first())).n_bins < best.n_bins:
         best = again
-    return best.bin_of.tolist(), best.n_bins - len(joinable)
+    return best.bin_of, best.n_bins - len(joinable)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -168,9 +168,9 @@ class _Walk:
     """Shape (F,): start of each path's racks in ``rack``."""
 
     @classmethod
-    def of(cls, fabric: FabricArrays, paths: Sequence[Path]) -> _Walk:
+    def of(cls, fabric: FabricArrays, paths: Paths) -> _Walk:
         """Raises PlanError if a path is broken."""
-        table = PathTable.of(paths)
+        table = paths.table
         hops = table.hops
         one, other = fabric.port_rack[table.hop_a], fabric.port_rack[table.hop_b]
         first = starts(hops + np.int32(1))[:-1]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hydra.model import NetworkState, Path, Topology, VlanId
+from hydra.vlan_pool import VlanPool
 from topology.marks import Marks
 
 
@@ -32,26 +33,26 @@ def week_states(
     vlans = {
         path: current.vlans[path] for path in together.get(always, ()) if path in current.vlans
     }
-    closed = current.closed.union(current.vlans.values())
+    closed = current.pool.closed.union(current.vlans.values())
     for paths in together.values():
         fresh = tuple(path for path in paths if path not in vlans)
         if not fresh:
             continue
         circuits = frozenset(circuit for path in fresh for circuit in path.circuits)
-        before = NetworkState(resting=current.resting | closed, freed=current.freed, closed=closed)
+        before = NetworkState(pool=current.pool.closed_to(closed))
         marked = marks.state(before, Topology(circuits, fresh))
         vlans |= marked.vlans
         closed = closed.union(marked.vlans.values())
-    resting = frozenset(vlans.values()).union(current.vlans.values())
-    return tuple(_state(current, topology, vlans, resting) for topology in slots)
+    rests = frozenset(vlans.values()).union(current.vlans.values())
+    return tuple(_state(current, topology, vlans, rests) for topology in slots)
 
 
 def _state(
     current: NetworkState,
     topology: Topology,
     vlans: dict[Path, VlanId],
-    resting: frozenset[VlanId],
+    rests: frozenset[VlanId],
 ) -> NetworkState:
     own = {path: vlans[path] for path in topology.paths}
-    at_rest = resting.difference(own.values())
-    return NetworkState(current.epoch + 1, topology, own, at_rest, current.freed)
+    pool = VlanPool(rests.difference(own.values()), current.pool.freed)
+    return NetworkState(current.epoch + 1, topology, own, pool)

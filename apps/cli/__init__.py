@@ -18,9 +18,12 @@ import click
 
 from apps.cli.command import write_section
 from hydra import __version__
+from hydra.contributed import Unusable, load_point
 
 _COMMANDS: Final = {
     "check": ("check", "Check a configuration file and say what it describes."),
+    "doctor": ("doctor", "Check configuration, devices, controller and machine, with remedies."),
+    "init": ("init", "Ask a few questions, and write a configuration file."),
     "run": ("run", "Run the controller in the foreground."),
     "status": (
         "network",
@@ -145,17 +148,19 @@ def _load(name: str) -> click.Command | None:
     if point is None:
         return None
     try:
-        command: click.Command = point.load()
-    except (ImportError, AttributeError) as error:
-        return _broken(name, f"{point.value}: {error}")
-    return command
+        command = load_point("command", point)
+    except Unusable as error:
+        return _broken(name, str(error))
+    if isinstance(command, click.Command):
+        return command
+    return _broken(name, f"command {name}: {point.value} is no click command")
 
 
 def _broken(name: str, why: str) -> click.Command:
     def refuse() -> None:
-        raise click.ClickException(f"the command {name} can't be loaded from {why}")
+        raise click.ClickException(why)
 
-    return click.Command(name, callback=refuse, help=f"Can't be loaded from {why}")
+    return click.Command(name, callback=refuse, help=why)
 
 
 @click.command(

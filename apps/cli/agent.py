@@ -18,9 +18,9 @@ from apps.cli.client import ControllerClient, url_option
 from apps.cli.command import Command
 from apps.cli.output import CommandError, UnreachableError
 from apps.cli.parameters import FiniteRange
-from apps.connection import resource
 from apps.process import logs
 from hydra.demand.backlog import BYTES_PER_MB
+from hydra_hybrid_network_client.requests import resource
 
 LOG = logging.getLogger("hydra.agent")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import Any, Final
 
 import click
@@ -20,8 +21,10 @@ from apps.cli.planning import (
     print_plan,
     print_stages,
 )
-from apps.connection import WAIT_S, JsonObject, resource
+from apps.cli.wanted_topology import read_topology
 from hydra.lifecycle import ReconfigurationState
+from hydra_hybrid_network_client.errors import JsonObject
+from hydra_hybrid_network_client.requests import WAIT_S, resource
 
 _PATH: Final = "/v1/reconfigurations"
 _DRY_RUN: Final = "/v1/plan"
@@ -31,12 +34,26 @@ _COURSE: Final = [state for state in ReconfigurationState if state not in OVER]
 
 
 @click.command(
-    cls=Command, examples=["hydra apply --demand r1:r2=80", "hydra apply --yes --json | jq .state"]
+    cls=Command,
+    examples=[
+        "hydra apply --demand r1:r2=80",
+        "hydra apply --topology circuits.yaml",
+        "hydra apply --yes --json | jq .state",
+    ],
 )
 @with_options(planning_options)
+@click.option(
+    "--topology",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    callback=read_topology,
+    help="Make the circuits in this file (YAML or JSON), whatever the demand.",
+)
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def apply(url: str, as_json: bool, yes: bool, **options: Any) -> None:
     """Show what would change, ask, and carry it out.
+
+    Circuits are planned for a demand, or listed in a file (--topology).
 
     The dry run's demand counts, whatever is measured later. If the network and the plan have
     changed before your answer, it shows the new plan and asks again. It waits for the end. Exit
@@ -45,11 +62,13 @@ def apply(url: str, as_json: bool, yes: bool, **options: Any) -> None:
     """
     with ControllerClient(url) as client:
         body = body_with_demand(client, options)
-        if not options["demand"]:
+        if options["topology"] is not None:
+            body["topology"] = options["topology"]
+        elif not options["demand"]:
             body |= demand_as_measured(client)
         dry_run = client.post(_DRY_RUN, body)
         if _is_nothing(dry_run):
-            told = "nothing to do: the network is as this demand wants it"
+            told = "nothing to do: the network is as wanted"
             print_outcome({"state": "nothing-to-do", "plan": dry_run}, told, as_json)
             return
         _shown(dry_run, as_json, yes)

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import click
-from pydantic import ValidationError
 
 from apps.cli.client import url_option
 from apps.cli.command import Command
 from apps.cli.job import connected, duration_option, run_with
-from apps.rest.resources import MatrixEntry
+from hydra_hybrid_network_client.documents import MatrixEntry
 
 
 def _entry(text: str) -> MatrixEntry:
     pair, _, rate = text.partition("=")
     src, _, dst = pair.partition(":")
     try:
-        return MatrixEntry(src=src, dst=dst, bandwidth_mbps=float(rate))
-    except (ValueError, ValidationError):
-        raise click.BadParameter(f"{text!r} is not SRC:DST=MBPS, such as r1:r2=50") from None
+        mbps = float(rate)
+    except ValueError:
+        mbps = 0
+    if not (src and dst and 0 < mbps < math.inf):
+        raise click.BadParameter(f"{text!r} is not SRC:DST=MBPS, such as r1:r2=50")
+    return MatrixEntry(src=src, dst=dst, bandwidth_mbps=mbps)
 
 
 def _read_entry(_ctx: click.Context, _param: click.Parameter, value: str) -> MatrixEntry:

@@ -21,9 +21,9 @@ from apps.cli.output import (
 )
 from apps.cli.parameters import config_option
 from apps.cli.wording import moment
-from apps.connection import JsonObject
 from apps.process.configuration import load_configuration
 from apps.tools import archive
+from hydra_hybrid_network_client.errors import JsonObject
 
 _RESOURCES: Final = (
     "readyz",

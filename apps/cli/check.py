@@ -29,6 +29,13 @@ from hydra.forwarding.frames import TAGGED_HEADER_BYTES
 from hydra.model import Fabric, Login
 from hydra.policy import ControllerSettings, EtcdSettings
 
+file_argument = click.argument("file", type=click.Path(path_type=Path))
+directory_option = click.option(
+    "--directory",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Where the controller runs (as a service: /var/lib/hydra), from which relative paths in "
+    "FILE start; here, if left out.",
+)
 _NAMED: Final = 5
 """Most devices that a problem names; others are counted."""
 
@@ -41,13 +48,8 @@ _NAMED: Final = 5
         "hydra check --json fabric.yaml | jq '.problems[].path'",
     ],
 )
-@click.argument("file", type=click.Path(path_type=Path))
-@click.option(
-    "--directory",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="Where the controller runs (as a service: /var/lib/hydra), from which relative paths in "
-    "FILE start; here, if left out.",
-)
+@file_argument
+@directory_option
 @json_option
 @click.pass_context
 def check(ctx: click.Context, file: Path, directory: Path | None, as_json: bool) -> None:
@@ -58,12 +60,7 @@ def check(ctx: click.Context, file: Path, directory: Path | None, as_json: bool)
     reads and writes have to be there for the user who asks.
     """
     try:
-        if directory is None:
-            loaded = _checked(file)
-        else:
-            file = file.absolute()
-            with chdir(directory):
-                loaded = _checked(file)
+        loaded = checked(file, directory)
     except ConfigError as error:
         _report_problems(error, as_json)
         ctx.exit(ExitCode.PROBLEM)
@@ -76,8 +73,19 @@ def check(ctx: click.Context, file: Path, directory: Path | None, as_json: bool)
     print_facts(_facts(loaded))
 
 
+def checked(file: Path, directory: Path | None) -> Loaded:
+    """The file as a start in ``directory`` (None: here) would read it.
+
+    Raises ConfigError with all that a start would refuse.
+    """
+    if directory is not None:
+        file = file.absolute()
+        with chdir(directory):
+            return _checked(file)
+    return _checked(file)
+
+
 def _checked(file: Path) -> Loaded:
-    """The file as a start would read it. Raises ConfigError with all that a start would refuse."""
     loaded = load_configuration(file)
     problems = [*_problems_of_files(loaded.controller), *_problems_of_devices(loaded.fabric)]
     if problems:

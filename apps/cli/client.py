@@ -3,35 +3,31 @@
 from __future__ import annotations
 
 import os
-import ssl
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from pathlib import Path
 from typing import Any, Final, Self
 
 import click
 
 from apps.cli.output import CommandError, UnreachableError, warn
 from apps.cli.patience import Progress
-from apps.connection import (
-    SILENCE_S,
-    TIMEOUT_S,
-    WAIT_S,
+from hydra_hybrid_network_client.environment import DEFAULT_URL
+from hydra_hybrid_network_client.errors import (
+    BadSetting,
     BadUrl,
     ClientError,
-    Connection,
     JsonObject,
     NoAnswer,
     NoTls,
     NotReached,
-    Place,
     Refusal,
     TooLate,
     Untrusted,
     document_of,
 )
+from hydra_hybrid_network_client.requests import SILENCE_S, TIMEOUT_S, WAIT_S, Place
+from hydra_hybrid_network_client.synchronous.connection import Connection
 
-DEFAULT_URL: Final = "http://127.0.0.1:8080"
 _OLD_S: Final = 5
 """Age of an answer, in seconds, from which on people are told of it."""
 
@@ -53,47 +49,6 @@ url_option = click.option(
 )
 
 
-def bearer_token() -> str | None:
-    """The token in HYDRA_TOKEN, or in the file that HYDRA_TOKEN_FILE names.
-
-    There is no option for it: command lines are seen by everybody on the machine.
-    """
-    token = os.environ.get("HYDRA_TOKEN", "")
-    path = os.environ.get("HYDRA_TOKEN_FILE")
-    if not token and path:
-        try:
-            token = Path(path).read_text(encoding="utf-8-sig")
-        except (OSError, ValueError) as error:
-            why = error.strerror if isinstance(error, OSError) else "no UTF-8 text"
-            raise click.UsageError(
-                f"HYDRA_TOKEN_FILE {path} can't be read ({why}): name the file of a token that "
-                "`hydra token create` printed, or unset it"
-            ) from error
-    token = token.strip()
-    if not (token.isascii() and token.isprintable()):
-        raise click.UsageError(
-            "the token in HYDRA_TOKEN or HYDRA_TOKEN_FILE has other characters than those of a "
-            "line of ASCII: give it as `hydra token create` printed it"
-        )
-    return token or None
-
-
-def trusted() -> ssl.SSLContext | None:
-    """The system's authorities and those in the file that HYDRA_CA names; None if it names none."""
-    path = os.environ.get("HYDRA_CA")
-    if not path:
-        return None
-    context = ssl.create_default_context()
-    try:
-        context.load_verify_locations(path)
-    except (OSError, ssl.SSLError) as error:
-        raise click.UsageError(
-            f"HYDRA_CA {path} can't be read ({error.strerror or error}): name the file of the "
-            "controller's authority (ca.pem of `hydra ca`), or unset it"
-        ) from error
-    return context
-
-
 class ControllerClient:
     """A connection to one controller; use as a context manager.
 
@@ -104,7 +59,7 @@ class ControllerClient:
     def __init__(self, url: str) -> None:
         self._url = url
         with self._in_words():
-            self._connection = Connection(url, bearer_token(), trusted())
+            self._connection = Connection(url)
 
     def __enter__(self) -> Self:
         return self
@@ -186,6 +141,8 @@ class ControllerClient:
         """Errors of the connection become ends of the command, in words."""
         try:
             yield
+        except BadSetting as error:
+            raise click.UsageError(str(error)) from error
         except BadUrl as error:
             raise click.UsageError(f"--url {error}") from error
         except TooLate as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,8 +24,10 @@ class Command(click.Command):
         _take_from_group(ctx)
         try:
             return super().invoke(ctx)
-        except HydraError as error:
-            raise click.ClickException(str(error)) from error
+        except Exception as error:
+            if isinstance(error, HydraError) or _is_of_client(error):
+                raise click.ClickException(str(error)) from error
+            raise
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         super().format_epilog(ctx, formatter)
@@ -33,6 +36,12 @@ class Command(click.Command):
 
 class Group(Command, click.Group):
     """A group of commands with ``examples``."""
+
+
+def _is_of_client(error: Exception) -> bool:
+    """True for an error of the client, which is loaded by then: help does without the client."""
+    errors = sys.modules.get("hydra_hybrid_network_client.errors")
+    return errors is not None and isinstance(error, errors.ClientError)
 
 
 def _take_from_group(ctx: click.Context) -> None:

@@ -14,7 +14,7 @@ from typing import Final
 from xml.etree import ElementTree as Xml
 
 from apps.cli.wording import describe_circuit
-from apps.connection import JsonObject
+from hydra_hybrid_network_client.errors import JsonObject
 
 _COLOURS: Final = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _DASHES: Final = ("", "8 3", "2 3", "10 3 2 3", "5 5")

@@ -8,7 +8,7 @@ from apps.cli.client import ControllerClient, url_option
 from apps.cli.command import Command, Group
 from apps.cli.output import json_option, print_json
 from apps.cli.wording import local
-from apps.connection import resource
+from hydra_hybrid_network_client.requests import resource
 
 
 @click.group(cls=Group, examples=["hydra explain circuit r1 r2"])

@@ -15,8 +15,9 @@ from apps.cli.network import print_circuits
 from apps.cli.output import json_option, print_facts, print_json, print_table
 from apps.cli.parameters import read_past_moment
 from apps.cli.wording import local, moment
-from apps.connection import JsonObject, resource
 from hydra.lifecycle import ReconfigurationState
+from hydra_hybrid_network_client.errors import JsonObject
+from hydra_hybrid_network_client.requests import resource
 
 _PATH: Final = "/v1/reconfigurations"
 _WIDTH: Final = 60

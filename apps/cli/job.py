@@ -12,13 +12,13 @@ from typing import Final, TypeVar
 
 import click
 
-from apps.cli.client import bearer_token, trusted
 from apps.cli.output import CommandError, ExitCode, warn
 from apps.cli.parameters import Duration, Option
-from apps.client import ClientError, HydraClient, NoAnswer, Refused
 from apps.jobs.mpi import HostPair, between_racks
-from apps.rest.resources import MOST_ENTRIES, Group, MatrixEntry
-from hydra.lifecycle import ReservationState
+from apps.rest.document import MOST_ENTRIES
+from hydra_hybrid_network_client.documents import CreatedGroup, Group, MatrixEntry, ReservationState
+from hydra_hybrid_network_client.errors import BadSetting, ClientError, NoAnswer, Refused
+from hydra_hybrid_network_client.synchronous.client import HydraClient
 
 _T = TypeVar("_T")
 
@@ -58,9 +58,16 @@ def duration_option(even_if: str) -> Option:
     )
 
 
-def connected(url: str) -> HydraClient:
-    """A client that has the caller's token; use as a context manager."""
-    return HydraClient(url, bearer_token(), trusted())
+@contextmanager
+def connected(url: str) -> Iterator[HydraClient]:
+    """A client that has the caller's token. Its errors end the command in words."""
+    try:
+        with HydraClient(url) as client:
+            yield client
+    except BadSetting as error:
+        raise click.UsageError(str(error)) from error
+    except ClientError as error:
+        raise CommandError(str(error)) from error
 
 
 def entries_of(client: HydraClient, traffic: Mapping[HostPair, float]) -> list[MatrixEntry]:
@@ -221,7 +228,7 @@ def patiently(
 
 def await_active(
     client: HydraClient,
-    group: Group,
+    group: Group | CreatedGroup,
     patience_s: float = PATIENCE_S,
     signals: _Signals | None = None,
 ) -> None:
@@ -230,7 +237,7 @@ def await_active(
     def look() -> Group:
         return client.group(group.id)
 
-    now = group
+    now: Group | CreatedGroup = group
     while signals is None or signals.received is None:
         if all(one.state is not ReservationState.ACTIVATING for one in now.reservations):
             _check_active(now)
@@ -239,7 +246,7 @@ def await_active(
         now = patiently(look, "wait for circuits", patience_s, signals)
 
 
-def _check_active(group: Group) -> None:
+def _check_active(group: Group | CreatedGroup) -> None:
     """Raise CommandError unless all of a group is active."""
     bad = [one for one in group.reservations if one.state is not ReservationState.ACTIVE]
     if bad:

@@ -13,7 +13,7 @@ from apps.cli.client import ControllerClient, url_option
 from apps.cli.command import Command
 from apps.cli.output import json_option, mbps, print_json, print_table
 from apps.cli.wording import describe_circuit, moment
-from apps.connection import JsonObject
+from hydra_hybrid_network_client.errors import JsonObject
 
 _BARS: Final = "▁▂▃▄▅▆▇█"
 _UNKNOWN: Final = "·"

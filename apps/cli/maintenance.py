@@ -8,7 +8,8 @@ from apps.cli.client import ControllerClient, url_option
 from apps.cli.command import Command, Group
 from apps.cli.output import ExitCode, json_option, print_json, print_outcome, print_table, warn
 from apps.cli.wording import moment
-from apps.connection import JsonObject, resource
+from hydra_hybrid_network_client.errors import JsonObject
+from hydra_hybrid_network_client.requests import resource
 
 _QUARANTINE = "/v1/quarantine"
 

@@ -23,8 +23,9 @@ from apps.cli.output import (
 )
 from apps.cli.parameters import wait_option
 from apps.cli.wording import describe_circuit, describe_condition, describe_path, health, moment
-from apps.connection import STORE_LOST, JsonObject, resource
 from hydra.lifecycle import RECONFIGURATION_TRANSITIONS, ReconfigurationState
+from hydra_hybrid_network_client.errors import STORE_LOST, JsonObject
+from hydra_hybrid_network_client.requests import resource
 
 _POLL_S: Final = 0.2
 OVER: Final = frozenset(s for s, after in RECONFIGURATION_TRANSITIONS.items() if not after)

@@ -15,7 +15,6 @@ from apps.cli.offline_report import Bounds, document_of, print_comparison, print
 from apps.cli.output import CommandError, drawn_by, print_json
 from apps.cli.parameters import GRAPH_ENDINGS
 from apps.cli.patience import Progress, ended_by_ctrl_c
-from apps.connection import JsonObject
 from apps.offline.demand_files import read_demand
 from apps.offline.explanation import explain
 from apps.offline.study import Limits, Outcome, Study, read_fabric
@@ -24,6 +23,7 @@ from apps.process.files import is_there
 from hydra.errors import PlanError, UnknownName
 from hydra.model import DemandMatrix, Fabric, NetworkState, PlaneId, RackId
 from hydra.names import did_you_mean
+from hydra_hybrid_network_client.errors import JsonObject
 from topology.algorithms import ENTRIES
 from topology.problem import validate_demand
 from topology.synthetic import KINDS, synthetic_demand

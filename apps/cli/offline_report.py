@@ -10,10 +10,10 @@ import numpy as np
 
 from apps.cli.network import print_circuits, print_paths
 from apps.cli.output import print_facts, print_table
-from apps.connection import JsonObject
 from apps.offline.study import Outcome, Study
 from apps.rest.resources.topology import Along, Circuit, Path
 from hydra.model import Fabric
+from hydra_hybrid_network_client.errors import JsonObject
 from topology.algorithms import Product
 from topology.problem import PlanResult, Slot
 

@@ -33,9 +33,9 @@ from apps.cli.parameters import (
     with_options,
 )
 from apps.cli.patience import ended_by_ctrl_c
-from apps.connection import JsonObject
 from apps.process.files import is_there
 from hydra.policy import MOST_PATHS_PER_PAIR
+from hydra_hybrid_network_client.errors import JsonObject
 
 _DEMAND = re.compile(r"(?P<src>[^:=]+):(?P<dst>[^:=]+)=(?P<mbps>[^:=]+)")
 _ONLINE: Final = frozenset({"url", "only_if_it_pays"})
@@ -110,7 +110,10 @@ planning_options: Options = (
         multiple=True,
         help="Circuits that may change end up on these planes only; repeatable.",
     ),
-    click.option("--algorithm", help="Plan with this algorithm, instead of the configured one."),
+    click.option(
+        "--algorithm",
+        help="Plan with this algorithm (a name, or MODULE:OBJECT), instead of the configured one.",
+    ),
     click.option(
         "--only-if-it-pays", is_flag=True, help="Change nothing if the change does not pay."
     ),
@@ -276,6 +279,7 @@ def print_plan(document: JsonObject) -> None:
                 else []
             ),
             ("affected pairs", pairs or "none"),
+            *([("diverted", _diverted(document))] if pairs else []),
             ("retagged ports", document["retagged_ports"]),
             ("rules", document["rules"]),
             *([("stages", _stages(stages))] if (stages := document["stages"]) else []),
@@ -287,6 +291,17 @@ def print_plan(document: JsonObject) -> None:
     print_circuits("To connect", document["connect"])
     print_circuits("To disconnect", document["disconnect"])
     print_paths("Paths afterwards", document["paths"])
+
+
+def _diverted(document: JsonObject) -> str:
+    """Which of the affected pairs leave circuits, in words."""
+    pairs, number = document["diverted_pairs"], document["courses"]
+    courses = f"in {number} course{'s' * (number != 1)}"
+    if not pairs:
+        return f"none: no traffic leaves circuits, {courses}"
+    if len(pairs) == len(document["affected_pairs"]):
+        return f"all of them, {courses}"
+    return ", ".join(f"{p['src']}-{p['dst']}" for p in pairs) + f", and no others, {courses}"
 
 
 def _on_circuits(shares: JsonObject) -> str:

@@ -11,7 +11,6 @@ import click
 from apps.cli.command import Command
 from apps.cli.output import drawn_by, json_option, print_json, print_table
 from apps.cli.parameters import FiniteRange
-from apps.connection import JsonObject
 from apps.prices import networks, pods
 from apps.prices.files import (
     SHIPPED,
@@ -20,6 +19,7 @@ from apps.prices.files import (
     read_prices,
     shipped_text,
 )
+from hydra_hybrid_network_client.errors import JsonObject
 
 _MILLION: Final = 1e6
 

@@ -23,11 +23,11 @@ from apps.cli.output import (
 )
 from apps.cli.parameters import Duration, FiniteRange
 from apps.cli.patience import Progress, ended_by_ctrl_c, progress_bar
-from apps.connection import JsonObject
 from apps.offline.recording import Entry, TraceFull, TraceWriter, read_trace
 from apps.offline.replay import KEYS, Run, Variant, document_of, read_variant
 from apps.offline.replay import replay as run_replay
 from apps.offline.study import read_fabric
+from hydra_hybrid_network_client.errors import JsonObject
 
 _MIB: Final = 1 << 20
 _OUTAGE_MS: Final = 300.0

@@ -22,7 +22,7 @@ from apps.cli.output import (
 from apps.cli.parameters import wait_option
 from apps.cli.patience import Progress
 from apps.cli.wording import moment
-from apps.connection import JsonObject, Refusal
+from hydra_hybrid_network_client.errors import JsonObject, Refusal
 
 _POLL_S: Final = 0.5
 

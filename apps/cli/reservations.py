@@ -14,9 +14,10 @@ from apps.cli.output import CommandError, json_option, mbps, print_facts, print_
 from apps.cli.parameters import Duration, read_coming_moment, read_positive
 from apps.cli.planning import warn_of_risks
 from apps.cli.wording import describe_path, local, moment
-from apps.connection import WAIT_S, JsonObject, resource
 from hydra.lifecycle import ReservationState
 from hydra.reservations.reservation import FINAL_STATES, ServiceClass
+from hydra_hybrid_network_client.errors import JsonObject
+from hydra_hybrid_network_client.requests import WAIT_S, resource
 
 _OVER: Final = {one.value for one in FINAL_STATES - {ReservationState.FAILED}}
 """States of reservations that nobody waits for; a failed one is somebody's trouble."""

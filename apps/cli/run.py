@@ -26,7 +26,7 @@ def run(ctx: click.Context, config: Path, log_format: str, log_level: str) -> No
     """Run the controller in the foreground.
 
     Ctrl-C and SIGTERM end it; the switches go on forwarding as they were told last. The same as
-    HYDRA_CONFIG=FILE ryu-manager apps/main.py.
+    HYDRA_CONFIG=FILE ryu-manager apps.main.
     """
     os.environ.update(HYDRA_LOG_FORMAT=log_format, HYDRA_LOG_LEVEL=log_level)
     # Not at the top: it changes Ryu's hub before anything else may import Ryu.

@@ -7,7 +7,7 @@ import click
 from apps.cli.client import ControllerClient, url_option
 from apps.cli.command import Command
 from apps.cli.output import json_option, mbps, print_facts, print_json, print_table
-from apps.connection import JsonObject
+from hydra_hybrid_network_client.errors import JsonObject
 
 
 @click.command(cls=Command, examples=["hydra schedule", "hydra schedule --json | jq .week.slots"])

@@ -14,12 +14,12 @@ from apps.cli.client import url_option
 from apps.cli.command import Command, Group
 from apps.cli.job import await_active, connected, duration_option, entries_of, patiently
 from apps.cli.output import CommandError
-from apps.client import HydraClient, Refused
 from apps.jobs.mpi import host_traffic, placement
 from apps.jobs.slurm import Job, job_number
 from apps.process.files import replacing
-from apps.rest.resources import CreatedGroup, MatrixEntry
-from hydra.errors import HydraError
+from hydra_hybrid_network_client.documents import CreatedGroup, MatrixEntry
+from hydra_hybrid_network_client.errors import ClientError, Refused
+from hydra_hybrid_network_client.synchronous.client import HydraClient
 
 _WAIT_S = 60
 _PATIENCE_S = 60.0
@@ -102,7 +102,7 @@ def _reserve(client: HydraClient, note: _Note, path: Path) -> None:
         note.group = group.id
         note.write(path)
         await_active(client, group, _PATIENCE_S)
-    except (HydraError, CommandError, OSError):
+    except (ClientError, CommandError, OSError):
         _give_back(client, path)
         raise
 

@@ -21,7 +21,7 @@ from apps.cli.output import UnreachableError, mbps
 from apps.cli.parameters import FiniteRange
 from apps.cli.patience import until_ctrl_c
 from apps.cli.wording import describe_circuit, health, local, moment
-from apps.connection import JsonObject
+from hydra_hybrid_network_client.errors import JsonObject
 
 _SHOWN: Final = 15
 _RECONFIGURATIONS: Final = 6

@@ -26,7 +26,6 @@ from apps.cli.output import (
 )
 from apps.cli.parameters import FiniteRange
 from apps.cli.patience import Progress, ended_by_ctrl_c
-from apps.connection import JsonObject
 from apps.offline.study import Limits, read_fabric
 from apps.process.files import replacing
 from apps.traces.comparing import Contestant, compare
@@ -34,6 +33,7 @@ from apps.traces.reading import Flow, Summary, read_trace, seconds, summarise
 from apps.traces.synthetic import SAMPLE, SAMPLE_COFLOWS, SAMPLE_RACKS, SAMPLE_SEED, coflow_lines
 from apps.traces.windows import Window, rack_numbers, windows
 from hydra.model import Fabric
+from hydra_hybrid_network_client.errors import JsonObject
 from topology.algorithms import ENTRIES, Product
 
 _LISTED: Final = 20
@@ -161,7 +161,12 @@ def convert(
 )
 @_trace_argument
 @click.option("--fabric", metavar="FILE|RxP[@MBPS]", required=True, help="What to plan for.")
-@click.option("--algorithm", "algorithms", multiple=True, help="Only this; repeatable.")
+@click.option(
+    "--algorithm",
+    "algorithms",
+    multiple=True,
+    help="Only this (a name, or MODULE:OBJECT); repeatable.",
+)
 @click.option("--windows", "n_windows", type=click.IntRange(1), help="Only so many, the first.")
 @click.option("--weighted", is_flag=True, help="Pairs count as served only with all they want.")
 @click.option(

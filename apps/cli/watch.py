@@ -14,8 +14,9 @@ from apps.cli.command import Command
 from apps.cli.output import CommandError, mbps, warn
 from apps.cli.patience import until_ctrl_c
 from apps.cli.wording import describe_circuit, describe_path, local, moment
-from apps.connection import JsonObject, Place, Refusal
 from hydra.events import EventKind
+from hydra_hybrid_network_client.errors import JsonObject, Refusal
+from hydra_hybrid_network_client.requests import Place
 
 _RECONNECT_S: Final = 1.0
 

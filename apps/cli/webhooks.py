@@ -10,8 +10,9 @@ from apps.cli.client import ControllerClient, url_option
 from apps.cli.command import Command, Group
 from apps.cli.output import json_option, print_json, print_outcome, print_table
 from apps.cli.wording import moment
-from apps.connection import JsonObject, resource
 from hydra.events import EventKind
+from hydra_hybrid_network_client.errors import JsonObject
+from hydra_hybrid_network_client.requests import resource
 
 _WEBHOOKS = "/v1/webhooks"
 

@@ -6,7 +6,7 @@ import re
 from datetime import datetime
 from typing import Final
 
-from apps.connection import JsonObject
+from hydra_hybrid_network_client.errors import JsonObject
 
 _UTC: Final = re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 """A moment as the controller's sentences have it."""

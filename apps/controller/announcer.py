@@ -21,6 +21,7 @@ class Announcer:
 
     def __init__(
         self,
+        *,
         fleet: Fleet,
         substrate: Substrate,
         current: Callable[[], Announced],

@@ -4,56 +4,57 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import InitVar, dataclass, field
 from typing import Final
 
 from apps.controller.mover import Mover
 from apps.controller.reach import Reach
 from apps.controller.record.ledger import Ledger
-from apps.controller.runner import Runner
 from apps.planning.engine import Planning
 from hydra.model import Circuit, NetworkState
 from hydra.policy import CurrentPolicy, OnDrift
 from hydra.reconfiguration.audit import Audit, Seen
 from hydra.reconfiguration.drift import Drift
+from hydra.reconfiguration.scheduler import carried_out
 from hydra.service import DriftReport, Reconciliation
 
 LOG = logging.getLogger("hydra.auditor")
 TRIGGER: Final = "reconcile"
 
 
-@dataclass(eq=False, repr=False)
 class Auditor:
     """Methods run in the conductor's thread: no reconfiguration is under way meanwhile."""
 
-    _policy: CurrentPolicy
-    ledger: InitVar[Ledger]
-    _reach: Reach
-    _mover: Mover
-    _planning: Planning
-    _runner: Runner
-    _audit: Audit
-    _reported: tuple[Drift, ...] = field(default=(), init=False)
-    found: tuple[Drift, ...] = field(default=(), init=False)
-    """Differences that were there when somebody looked last, and have not been mended."""
-    sending_foreign: frozenset[str] = field(default=frozenset(), init=False)
-    """Servers of which the source check has dropped frames between the last two looks."""
-    _refused: dict[str, int] = field(default_factory=dict, init=False)
-    """Frames that the source check had dropped at the last look, by server."""
-    _lost: frozenset[Circuit] = field(default=frozenset(), init=False)
-    """Circuits that were broken, and are to be withdrawn: their pairs are diverted."""
-
-    def __post_init__(self, ledger: Ledger) -> None:
+    def __init__(
+        self,
+        *,
+        policy: CurrentPolicy,
+        ledger: Ledger,
+        reach: Reach,
+        mover: Mover,
+        planning: Planning,
+        audit: Audit,
+    ) -> None:
+        self._policy, self._reach, self._mover = policy, reach, mover
+        self._planning, self._audit = planning, audit
         self._network = ledger.network
         self._log = ledger.log
         self._reservations = ledger.reservations
+        self._reported: tuple[Drift, ...] = ()
+        self.found: tuple[Drift, ...] = ()
+        """Differences that were there when somebody looked last, and have not been mended."""
+        self.sending_foreign: frozenset[str] = frozenset()
+        """Servers of which the source check has dropped frames between the last two looks."""
+        self._refused: dict[str, int] = {}
+        """Frames that the source check had dropped at the last look, by server."""
+        self._lost: frozenset[Circuit] = frozenset()
+        """Circuits that were broken, and are to be withdrawn: their pairs are diverted."""
 
-    def look(self) -> DriftReport:
+    async def look(self) -> DriftReport:
         """Differences on all devices and switches, read now; changes nothing."""
-        return self._report(self._look(everywhere=True))
+        return self._report(await self._look(everywhere=True))
 
-    def _look(self, *, everywhere: bool) -> Seen:
-        seen = self._runner.run(self._audit.look(everywhere=everywhere))
+    async def _look(self, *, everywhere: bool) -> Seen:
+        seen = await carried_out(self._audit.look(everywhere=everywhere))
         self._note_refused(seen.refused)
         return seen
 
@@ -77,68 +78,68 @@ class Auditor:
             else:
                 self.sending_foreign -= {server}
 
-    def audit(self) -> None:
+    async def audit(self) -> None:
         """Look, then mend or report as the policy says; unchanged findings are not logged again.
 
         Devices that were silent are left to whoever tries them: an attempt may take a time-out.
         """
-        seen = self._look(everywhere=False)
+        seen = await self._look(everywhere=False)
         found = self._report(seen)
         if found.items and found.items != self._reported:
             for item in found.items:
                 LOG.warning("changed behind our back: %s", item)
         self._reported = found.items
         if (found.items or self._lost) and self._policy.now.on_drift is OnDrift.MEND:
-            self._reported = self._mend(seen, everywhere=False).left.items
+            self._reported = (await self._mend(seen, everywhere=False)).left.items
 
-    def audit_rules(self) -> None:
+    async def audit_rules(self) -> None:
         """As :meth:`audit`, but for devices and circuits, which are left to it; for while a change
         that is yet to begin waits: it was planned from the present state.
         """
-        seen = self._runner.run(self._audit.look(everywhere=False))
+        seen = await carried_out(self._audit.look(everywhere=False))
         of_rules = [item for drift in seen.rules.values() for item in drift.items]
         if of_rules and self._policy.now.on_drift is OnDrift.MEND:
             for item in of_rules:
                 LOG.warning("changed behind our back: %s", item)
             self._lost |= seen.broken
-            self._runner.run(self._audit.mend_rules(seen))
+            await carried_out(self._audit.mend_rules(seen))
 
-    def mend(self) -> Reconciliation:
+    async def mend(self) -> Reconciliation:
         """Mend what differs.
 
         Rules at once. A circuit that is not as it should be is withdrawn, so that its pairs go
         electrical; what stands in its place is cleared away; then it is set up again, by the same
         steps and through the same gate as any other.
         """
-        return self._mend(self._look(everywhere=True), everywhere=True)
+        return await self._mend(await self._look(everywhere=True), everywhere=True)
 
-    def _mend(self, seen: Seen, *, everywhere: bool) -> Reconciliation:
+    async def _mend(self, seen: Seen, *, everywhere: bool) -> Reconciliation:
         found = self._report(seen)
         before = self._network.state
         broken = self._lost = seen.broken | (self._lost & before.topology.circuits)
         if not (found.items or broken):
             return Reconciliation(found, found, ())
-        self._runner.run(self._audit.mend_rules(seen))
+        await carried_out(self._audit.mend_rules(seen))
         entries: list[str] = []
         if broken:
             self._log.note_loss(broken)
             reason = "; ".join(str(item) for item in seen.on_devices)
             target = self._planning.without_circuits(before, broken)
-            entries += self._move(target, f"withdrawn: {reason or 'broken before'}")
+            entries += await self._move(target, f"withdrawn: {reason or 'broken before'}")
             self._lost &= self._network.state.topology.circuits
-        self._runner.run(self._audit.clear_away())
+        await carried_out(self._audit.clear_away())
         if broken and entries:
             restored = self._planning.restored(
                 self._network.state, before.topology, self._reach.blocked_ports()
             )
-            entries += self._move(restored, "set up again")
+            entries += await self._move(restored, "set up again")
             self._reservations.keep_standing()
-        left = self._report(self._look(everywhere=everywhere))
+        left = self._report(await self._look(everywhere=everywhere))
         return Reconciliation(found, left, tuple(entries))
 
-    def _move(self, target: NetworkState, reason: str) -> list[str]:
+    async def _move(self, target: NetworkState, reason: str) -> list[str]:
         """Go to ``target``; the id of the reconfiguration, if one ran."""
-        entry = self._mover.go(target, TRIGGER, reason)
+        entry = await self._mover.go(target, TRIGGER, reason)
         return [] if entry is None else [entry.id]
 
     def _report(self, seen: Seen) -> DriftReport:

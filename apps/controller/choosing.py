@@ -1,21 +1,18 @@
 """``sharing: auto``: a standing topology or slots, as is expected to carry more.
 
-While a topology stands, every periodic round is weighed against a week of slots. While slots are
-on, each new week is weighed against a standing topology, in the day of the last slot of a week.
+Weeks are planned in a process of their own, and nothing waits for them. While a topology stands,
+every periodic round is weighed against a week of slots, which an earlier round has asked for. While
+slots are on, a standing topology is weighed against each new week as soon as the week is planned.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from apps.controller.loop import Loop
-from apps.controller.mover import Mover
-from apps.controller.record.ledger import Ledger
-from apps.controller.slots import Slots, WeekDraft
+from apps.controller.slots import Slots, WeekDraft, WeekUnderWay
 from apps.planning.rounds import Round
-from hydra.model import Fabric
 from hydra.policy import CurrentPolicy, Sharing
 from hydra.sharing.slots import Week
 from hydra.worth import choose_sharing
@@ -23,48 +20,77 @@ from hydra.worth import choose_sharing
 LOG = logging.getLogger("hydra.slots")
 
 
-def slots_of(
-    fabric: Fabric,
-    policy: CurrentPolicy,
-    mover: Mover,
-    ledger: Ledger,
-    loop: Loop,
-    tell: Callable[[str], None],
-) -> Slots:
-    """The slots of a controller, joined with its loop by the choice between the two."""
-    choosing = Choosing(policy, loop, tell)
-    slots = Slots(fabric, policy, mover, ledger, choosing.draft_week)
-    loop.let_choose(lambda done: choosing.shares_by_slots(done, slots))
-    return slots
+class _NotYet(Exception):
+    """The week to weigh is still being planned."""
 
 
-@dataclass(eq=False, repr=False)
 class Choosing:
-    """Methods are for the conductor's thread."""
+    """Knows the loop and the slots, which do not know each other. For the conductor's thread."""
 
-    _policy: CurrentPolicy
-    _loop: Loop
-    _tell: Callable[[str], None]
+    def __init__(
+        self, *, policy: CurrentPolicy, loop: Loop, slots: Slots, tell: Callable[[str], None]
+    ) -> None:
+        """``tell`` is told in words when the choice changes."""
+        self._policy, self._loop, self._slots, self._tell = policy, loop, slots, tell
+        self._asked_for: WeekUnderWay | None = None
+        """The week that the last round has left to be planned."""
 
-    def shares_by_slots(self, done: Round, slots: Slots) -> bool:
-        """Weigh slots against the round's decision, if the policy leaves the choice open."""
+    async def periodic(self) -> None:
+        """A round of monitor and plan. Reconfigure if it pays, or leave it to slots to begin when
+        the conductor looks at them. No round between a change's stages.
+        """
+        if self._loop.between_stages:
+            return
+        done = self._loop.round()
+        draft = self._weigh_against_week(done)
+        if draft is None:
+            await self._loop.act(done)
+        else:
+            self._slots.offer(draft)
+
+    async def keep_time(self) -> None:
+        """Begin the next slot if it is due. Raises what :meth:`Slots.keep_time` does."""
+        await self._slots.keep_time(self._loop.begin_week, self._take_week)
+
+    def _weigh_against_week(self, done: Round) -> WeekDraft | None:
+        """Weigh slots against the round's decision, if the policy leaves the choice open.
+
+        Return the week if slots are chosen. The choice stays as it is while the week is planned.
+        """
         if self._policy.now.sharing is not Sharing.AUTO:
-            return False
-        self._weigh(done, slots.draft)
-        return self._policy.choice.sharing is Sharing.SLOTTED
+            self._asked_for = None
+            return None
+        try:
+            draft = self._weigh(done, self._week_of_earlier)
+        except _NotYet:
+            LOG.debug("a week to weigh is still being planned")
+            return None
+        self._asked_for = None  # the next choice is made with a new one
+        return draft
 
-    def draft_week(self, night_s: float) -> WeekDraft | None:
-        """A week for slots; None if there is no demand, or if slots that are on are to end.
+    def _week_of_earlier(self) -> WeekDraft | None:
+        """The week that an earlier round asked for; None if there is no demand.
+
+        Raises PlanError, and _NotYet if the week is being planned, from now on or still.
+        """
+        if self._asked_for is None:
+            self._asked_for = self._slots.ask(self._loop.begin_week)
+        if not self._asked_for.week.done():
+            raise _NotYet
+        return self._asked_for.draft()
+
+    async def _take_week(self, asked: WeekUnderWay) -> WeekDraft | None:
+        """The draft of a week for slots; None if there is no demand, or if slots are to end.
 
         Raises PlanError.
         """
         policy = self._policy
         if policy.now.sharing is not Sharing.AUTO or not policy.in_force.slotted:
-            return self._loop.draft_week(night_s)
+            return asked.draft()
         done = self._loop.round()
-        draft = self._weigh(done, lambda: self._loop.draft_week(night_s))
+        draft = self._weigh(done, asked.draft)
         if policy.choice.sharing is Sharing.BY_DEMAND:
-            self._loop.act(done)
+            await self._loop.act(done)
         return draft
 
     def _weigh(self, done: Round, draft: Callable[[], WeekDraft | None]) -> WeekDraft | None:

@@ -25,6 +25,7 @@ class Classifier:
 
     def __init__(
         self,
+        *,
         fabric: Fabric,
         fleet: Fleet,
         elephants: Callable[[Server], Collection[TcpConnection]],

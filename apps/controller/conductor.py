@@ -1,12 +1,12 @@
 """The thread that decides and acts: jobs in the order in which they come, and duties when due.
 
-What keeps traffic from its destination comes before what somebody has asked for. Part of it does
-not even wait for the job under way, but is done while that waits for devices.
+What keeps traffic from its destination comes before what somebody has asked for. A part of such a
+job does not even wait for the job under way: the part is done while that job waits for devices.
 
-Reconfigurations, reservations, start-up and switch synchronisation are jobs of one queue. None
-begins before another has ended, but for changes that come in beside a change under way, between two
-of its steps or while that waits: :meth:`Conductor.beside` has their order. Of slow switches,
-synchronisation is a job for each of their answers.
+Reconfigurations, reservations, start-up and switch synchronisation are jobs of one queue. While the
+job under way waits for devices, changes begin beside its change: :meth:`Conductor.beside` has the
+order in which they come in. The next job begins once all of these have ended. All courses
+go on in this thread alone (:mod:`hydra.reconfiguration.scheduler`), so they need no locks.
 """
 
 from __future__ import annotations
@@ -15,27 +15,33 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Callable, Collection
-from concurrent.futures import Future
+from collections import deque
+from collections.abc import Callable, Coroutine, Sequence
+from concurrent.futures import Future, wait
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from apps.process.metrics import Metrics
 from hydra.errors import DeviceUnavailable, HydraError
+from hydra.reconfiguration.commands import Batch, Outcome
+from hydra.reconfiguration.scheduler import Job, Running, Scheduler, Work
 
 LOG = logging.getLogger("hydra.controller")
 _LONGEST_NAP_S: Final = 0.25
 _PATIENCE_S: Final = 60.0
 _AnswerT = TypeVar("_AnswerT")
-Job = Callable[[], None]
+Part = Callable[[], None]
+"""A part of a job, done when called."""
+Source = Callable[[], Work[None] | None]
+"""Returns the next change that may begin beside those under way; None if there is none."""
 
 
 def _look_first() -> None:
     """Queued to wake the conductor, which then looks for jobs that come first."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class Duty:
     """Something that is done again and again."""
 
@@ -55,12 +61,16 @@ class Conductor:
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._first: queue.SimpleQueue[Job] = queue.SimpleQueue()
         self._waiting_once: set[Job] = set()
-        self._meanwhile: dict[Job, None] = {}
-        self._beside: list[Callable[[], bool]] = []
-        self._look_beside: Job = _look_first
-        self._woken = threading.Event()
-        """Set once there is something to do meanwhile, or nothing more to wait for."""
+        self._meanwhile: dict[Part, None] = {}
         self._lock = threading.Lock()
+        self._woken = threading.Event()
+        """Set once there is something to do while a job waits, or nothing more to wait for."""
+        self._scheduler = Scheduler()
+        self._submit: Callable[[Batch], Sequence[Future[Outcome]]] = lambda _batch: ()
+        self._landed: deque[tuple[Running, Sequence[Future[Outcome]]]] = deque()
+        """Courses whose batches are over, with what these came to."""
+        self._may_begin_beside: Callable[[], bool] = lambda: False
+        self._sources: Sequence[Source] = ()
         self._duties: list[Duty] = []
         self._thread = threading.Thread(target=self._conduct, name="conductor", daemon=True)
         self._nap_s: Callable[[float], float] = lambda most_s: most_s
@@ -70,41 +80,29 @@ class Conductor:
     def duty(
         self, stage: str, action: Job, every_s: Callable[[], float | None], *, at_once: bool = False
     ) -> Duty:
-        """Do ``action`` every ``every_s()`` seconds, and not while that is None.
+        """Do ``action`` every ``every_s()`` seconds; not at all while ``every_s()`` is None.
 
-        Duties that are due at the same time run in the order in which they were given. A turn that
-        falls due while the last one still runs is left out, and the interval begins anew.
+        Duties due at the same time run in the order in which they were given. A turn that falls
+        due while the duty still runs is left out, and the interval begins anew.
         """
         first_s = float("-inf") if at_once else time.monotonic()
-        self._duties.append(Duty(stage, action, every_s, first_s))
+        self._duties.append(Duty(stage=stage, action=action, every_s=every_s, last_s=first_s))
         return self._duties[-1]
 
-    def beside(self, come_in: Callable[[], bool]) -> None:
-        """Have ``come_in`` called where a change may be made beside those under way: it makes one,
-        and returns whether it has. Who is given first is asked first.
-        """
-        self._beside.append(come_in)
+    def carry_out_by(self, submit: Callable[[Batch], Sequence[Future[Outcome]]]) -> None:
+        """Have ``submit`` begin the commands of batches, a future for each."""
+        self._submit = submit
 
-    def come_in(self) -> bool:
-        """Have a change made beside those under way, if there is one to be made: the most urgent.
-        True if one was made. For the conductor's thread.
+    def beside(self, may_begin: Callable[[], bool], sources: Sequence[Source]) -> None:
+        """Have changes begin beside the job under way while it waits, whenever ``may_begin()``.
+        The first source is the first asked.
         """
-        return any(come_in() for come_in in self._beside)
+        self._may_begin_beside, self._sources = may_begin, sources
 
-    def start(
-        self,
-        nap_s: Callable[[float], float] | None = None,
-        look_beside: Job | None = None,
-    ) -> None:
-        """``nap_s``: seconds until something needs an exact moment, at most its argument.
-
-        ``look_beside`` is called while a job waits, after each :meth:`put` and :meth:`wake`: it may
-        have changes :meth:`come_in`.
-        """
+    def start(self, nap_s: Callable[[float], float] | None = None) -> None:
+        """``nap_s``: seconds until something needs an exact moment, at most its argument."""
         if nap_s is not None:
             self._nap_s = nap_s
-        if look_beside is not None:
-            self._look_beside = look_beside
         self._thread.start()
 
     def end_soon(self) -> None:
@@ -122,12 +120,11 @@ class Conductor:
         """True if the conductor's thread runs."""
         return self._thread.is_alive()
 
-    def put(self, job: Job, *, first: bool = False, meanwhile: Job | None = None) -> None:
+    def put(self, job: Job, *, first: bool = False, meanwhile: Part | None = None) -> None:
         """Queue a job; with ``first``, before all that others ask for.
 
-        ``meanwhile``, with ``first``: the part of the job that can't wait for the job under way. It
-        is done while that waits; not at all if no job does. While it waits by :meth:`wait_for`
-        itself, others are done.
+        ``meanwhile``, with ``first``: the part of the job that can't wait for the job under way.
+        The part is done while the job under way waits, and left out if no job is.
         """
         if first:
             self._first.put(job)
@@ -137,17 +134,17 @@ class Conductor:
         if meanwhile is not None:
             with self._lock:
                 self._meanwhile[meanwhile] = None
-        self.wake()
+        self._woken.set()
 
-    def put_once(self, job: Job, *, first: bool = False, meanwhile: Job | None = None) -> None:
+    def put_once(self, job: Job, *, first: bool = False, meanwhile: Part | None = None) -> None:
         """:meth:`put` a job that sees to everything there is when it begins, unless it waits
         already.
         """
 
-        def begin() -> None:
+        def begin() -> Work[None] | None:
             with self._lock:
                 self._waiting_once.remove(job)
-            job()
+            return job()
 
         with self._lock:
             waits = job in self._waiting_once
@@ -155,59 +152,11 @@ class Conductor:
             if waits and meanwhile is not None:
                 self._meanwhile[meanwhile] = None
         if waits:
-            self.wake()
+            self._woken.set()
         else:
             self.put(begin, first=first, meanwhile=meanwhile)
 
-    def wake(self) -> None:
-        """Have a job that waits look around: changes may come in beside it."""
-        self._woken.set()
-
-    def wait_for(self, futures: Collection[Future[Any]]) -> None:
-        """Return once these are done, in the conductor's thread; do meanwhile what can't wait."""
-        left = len(futures)
-
-        def one_done(_future: Future[Any]) -> None:
-            nonlocal left
-            with self._lock:
-                left -= 1
-            if not left:
-                self._woken.set()
-
-        for future in futures:
-            future.add_done_callback(one_done)
-        while left:
-            self._woken.wait()
-            self._woken.clear()
-            while (job := self._next_meanwhile()) is not None:
-                self._safely(job, "job")
-            if left:
-                self._safely(self._look_beside, "job")
-
-    def in_part(self, duty: Duty, action: Job) -> None:
-        """Do ``action``, a part of a duty that is due, while the job under way waits.
-
-        That is done once in the duty's interval. The duty itself is due as before. For the
-        conductor's thread.
-        """
-        every_s = duty.every_s()
-        if every_s is None or self._ends:
-            return
-        if time.monotonic() >= max(duty.last_s, duty.in_part_s) + every_s:
-            self._safely(action, duty.stage)
-            duty.in_part_s = time.monotonic()
-
-    def _next_meanwhile(self) -> Job | None:
-        """One at a time: while it waits for devices, the next is done."""
-        with self._lock:
-            job = next(iter(self._meanwhile), None)
-            if job is not None:
-                del self._meanwhile[job]
-            if self._meanwhile:
-                self._woken.set()
-        return job
-
-    def ask(self, question: Callable[[], _AnswerT]) -> _AnswerT:
+    def ask(self, question: Callable[[], Work[_AnswerT]]) -> _AnswerT:
         """Have the conductor answer between two jobs, for another thread that waits.
 
         Raises DeviceUnavailable if changes under way take too long: it is not done then, unless it
@@ -215,15 +164,16 @@ class Conductor:
         """
         answer: Future[_AnswerT] = Future()
 
-        def job() -> None:
+        async def job() -> None:
             if not answer.set_running_or_notify_cancel():
                 return  # who asked was told to ask again
             try:
-                answer.set_result(question())
+                answer.set_result(await question())
             except Exception as error:
                 answer.set_exception(error)
 
         self._jobs.put(job)
+        self._woken.set()
         try:
             return answer.result(_PATIENCE_S)
         except TimeoutError:
@@ -231,6 +181,24 @@ class Conductor:
             if not answer.cancel():
                 why = "has begun it, and is not through: look later what came of it"
             raise DeviceUnavailable("controller", why) from None
+
+    # -- for what runs in the conductor's thread --------------------------------------------------
+
+    async def in_part(self, duty: Duty, action: Callable[[], Work[None]]) -> None:
+        """Do ``action``, a part of a duty that is due, while the job under way waits.
+
+        That is done once in the duty's interval. The duty itself is due as before.
+        """
+        every_s = duty.every_s()
+        if every_s is None or self._ends:
+            return
+        if time.monotonic() >= max(duty.last_s, duty.in_part_s) + every_s:
+            try:
+                with self._metrics.stage(duty.stage):
+                    await action()
+            except Exception as error:
+                self._tell_failed(error)
+            duty.in_part_s = time.monotonic()
 
     # -- the conductor's thread -------------------------------------------------------------------
 
@@ -248,12 +216,12 @@ class Conductor:
             if job is None:
                 return
             if job is not _look_first:
-                self._safely(job, "job")
+                self._do(job, "job")
 
     def _do_first(self) -> None:
         with suppress(queue.Empty):
             while True:
-                self._safely(self._first.get_nowait(), "job")
+                self._do(self._first.get_nowait(), "job")
         # Of what could have been done meanwhile, all has been seen to by now.
         if self._first.empty():
             with self._lock:
@@ -267,18 +235,122 @@ class Conductor:
         due_s = duty.last_s + every_s
         if now_s < due_s:
             return
-        self._safely(duty.action, duty.stage)
+        self._do(duty.action, duty.stage)
         ended_s = time.monotonic()
         duty.last_s = due_s if ended_s - due_s < every_s else ended_s
 
-    def _safely(self, job: Job, stage: str) -> None:
-        """Do a job; its errors are logged, so that none ends the conductor."""
+    def _do(self, job: Job, stage: str) -> None:
+        """Do a job to its end, and to the end of all changes that begin beside it.
+
+        Errors are logged, so that none ends the conductor.
+        """
         try:
             with self._metrics.stage(stage):
-                job()
-        except HydraError as error:
-            self._metrics.job_failed()
+                work = job()
+                if isinstance(work, Coroutine):
+                    self._see_through(self._begin(work))
+        except Exception as error:
+            self._tell_failed(error)
+
+    def _see_through(self, running: Running) -> None:
+        while not running.over or self._scheduler.others:
+            if not self._go_on():
+                self._woken.wait()
+            self._woken.clear()
+        if running.error is not None:
+            raise running.error
+
+    def _begin(self, work: Work[None], *, beside: bool = False) -> Running:
+        running = self._scheduler.begin(work, beside=beside)
+        self._carry_out()
+        return running
+
+    def _go_on(self) -> bool:
+        """Do what there is to do while courses wait for devices; True if one of them went on.
+
+        Parts that were put before the end of a batch are done before the course goes on: the
+        news of a switch come before its answer, and the job under way has to know the news.
+        """
+        landed = [self._landed.popleft() for _ in range(len(self._landed))]
+        while (part := self._next_part()) is not None:
+            self._safely(part)
+        for running, futures in landed:
+            self._tell(running, futures)
+            self._carry_out()
+        self._safely(self._begin_beside)
+        return bool(landed)
+
+    def _carry_out(self) -> None:
+        """Begin the batches of courses that have gone on. Nothing comes in between a batch that is
+        ``alone`` and what follows.
+        """
+        while moved := self._scheduler.moved():
+            for running in moved:
+                if running.over and running.beside and running.error is not None:
+                    self._tell_failed(running.error)
+                if running.batch is None:
+                    continue
+                futures = running.context.run(self._begun, running.batch)
+                if running.batch.alone or not futures:
+                    wait(futures)
+                    self._tell(running, futures)
+                else:
+                    self._await(running, futures)
+
+    def _begun(self, batch: Batch) -> Sequence[Future[Outcome]]:
+        """Begin a batch. What keeps a batch from its begin is told to the course."""
+        try:
+            return self._submit(batch)
+        except Exception as error:
+            failed = Future[Outcome]()
+            failed.set_exception(error)
+            return [failed]
+
+    def _tell(self, running: Running, futures: Sequence[Future[Outcome]]) -> None:
+        self._scheduler.outcome(running, lambda: [future.result() for future in futures])
+
+    def _await(self, running: Running, futures: Sequence[Future[Outcome]]) -> None:
+        """Have a course go on once these are done."""
+        left = len(futures)
+
+        def one_done(_future: Future[Outcome]) -> None:
+            nonlocal left
+            with self._lock:
+                left -= 1
+                over = not left
+            if over:
+                self._landed.append((running, futures))
+                self._woken.set()
+
+        for future in futures:
+            future.add_done_callback(one_done)
+
+    def _begin_beside(self) -> None:
+        """Begin changes beside those under way, the most urgent first, as long as there are any."""
+        while self._may_begin_beside():
+            work = next(filter(None, (source() for source in self._sources)), None)
+            if work is None:
+                return
+            self._begin(work, beside=True)
+
+    def _next_part(self) -> Part | None:
+        with self._lock:
+            part = next(iter(self._meanwhile), None)
+            if part is not None:
+                del self._meanwhile[part]
+        return part
+
+    def _safely(self, part: Part) -> None:
+        try:
+            with self._metrics.stage("job"):
+                part()
+        except Exception as error:
+            self._tell_failed(error)
+
+    def _tell_failed(self, error: BaseException) -> None:
+        """Note that a job, or what began beside one, has failed; the conductor goes on."""
+        self._metrics.job_failed()
+        if isinstance(error, HydraError):
             LOG.error("%s", error)
-        except Exception:
-            self._metrics.job_failed()
-            LOG.exception("a job failed unexpectedly; the controller goes on")
+        else:
+            LOG.error("a job failed unexpectedly; the controller goes on", exc_info=error)

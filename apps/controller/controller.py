@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from apps.controller.desk import Desk
 from apps.controller.rooms import Rooms
 from apps.openflow.requests import CatchUp, read_first
 from apps.openflow.seam import Post
@@ -18,9 +19,11 @@ from apps.process.term import Alone, Term
 from apps.process.tracing import Traces
 from hydra.config import Loaded
 from hydra.errors import HydraError
-from hydra.faults.conditions import RefusedWorker
+from hydra.faults.facts import RefusedWorker
 from hydra.journal import Journal, JournalCopy
 from hydra.policy import Mode
+from hydra.reconfiguration.cycle import OWN_CYCLE, Cycle
+from hydra.reconfiguration.scheduler import Job
 
 LOG = logging.getLogger("hydra.controller")
 _UPKEEP_S: Final = 2.0
@@ -33,6 +36,7 @@ class Controller:
 
     def __init__(
         self,
+        *,
         loaded: Loaded,
         journal: Journal,
         post: Post,
@@ -42,10 +46,12 @@ class Controller:
         term: Term | None = None,
         catch_up: CatchUp = read_first,
         workers_refused: Callable[[], Sequence[RefusedWorker]] = lambda: (),
+        cycle: Cycle = OWN_CYCLE,
     ) -> None:
         """``read_file`` reads the configuration file again; ``give_up`` ends the process, where
         another controller is at work. ``term``: when this one leads; None: always. ``catch_up``:
         see :class:`~apps.openflow.switchboard.Switchboard`. ``workers_refused``: as of now.
+        ``cycle``: the order of a change's substeps; experiments have orders of their own.
         """
         rooms = self.rooms = Rooms(
             loaded=loaded,
@@ -57,8 +63,9 @@ class Controller:
             term=term or Alone(),
             catch_up=catch_up,
             workers_refused=workers_refused,
+            cycle=cycle,
         )
-        self.fleet, self.desk, self.policies = rooms.fleet, rooms.desk, rooms.policies
+        self.fleet, self.desk, self.policies = rooms.fleet, Desk.of(rooms), rooms.policies
         self.metrics = rooms.metrics
         rooms.mover.while_waiting(self._audit_while_waiting)
 
@@ -75,13 +82,14 @@ class Controller:
         self.rooms.loop.take_over(self.rooms.ledger.log.unfinished())
         self.rooms.quarantine.load()
         self.rooms.planner.start()
+        self.rooms.week_planner.start(ready=False)
         self._give_duties()
-        self.rooms.conductor.start(self.rooms.slots.patience_s, self.rooms.mover.let_in_meanwhile)
+        self.rooms.conductor.start(self.rooms.slots.patience_s)
         self.rooms.announcer.start()
-        self.rooms.poller.start()
-        self.rooms.tor_counters.start()
-        self.rooms.load_recorder.start()
-        self.rooms.prober.start()
+        self.rooms.monitor.poller.start()
+        self.rooms.monitor.tor_counters.start()
+        self.rooms.monitor.load_recorder.start()
+        self.rooms.events.prober.start()
         self.rooms.policing.start()
 
     def end_soon(self) -> None:
@@ -90,11 +98,11 @@ class Controller:
         """
         if self.rooms.term.is_shared:
             self.rooms.conductor.end_soon()
-            self.rooms.placement.end_soon()
+            self.rooms.promises.placement.end_soon()
         self.rooms.devices.end_soon()
         self.rooms.policing.stop()
-        self.rooms.prober.stop()
-        self.rooms.tor_counters.stop()
+        self.rooms.events.prober.stop()
+        self.rooms.monitor.tor_counters.stop()
         self.rooms.announcer.stop()
 
     def stop(self, nothing_follows: Callable[[], None] = lambda: None) -> None:
@@ -110,15 +118,16 @@ class Controller:
         self.rooms.devices.close()
         self.rooms.ledger.close()
         nothing_follows()
-        self.rooms.load_recorder.stop()
-        self.rooms.poller.stop()
+        self.rooms.monitor.load_recorder.stop()
+        self.rooms.monitor.poller.stop()
         self.rooms.planner.close()
+        self.rooms.week_planner.close()
 
     def alive(self) -> bool:
         """True if the conductor's thread runs."""
         return self.rooms.conductor.alive
 
-    def put(self, job: Callable[[], None]) -> None:
+    def put(self, job: Job) -> None:
         """Have the conductor do a job between two others."""
         self.rooms.conductor.put(job)
 
@@ -137,37 +146,39 @@ class Controller:
         )
         duty("spill", self.rooms.spiller.look, self.rooms.spiller.interval_s)
         duty("reservations", self._resume, lambda: 0.0 if reach.starting else None)
-        duty("prediction", self.rooms.loop.foretell, lambda: policy.now.poll_interval_s or None)
-        duty("periodic", self.rooms.loop.periodic, self._epoch_s)
+        duty("prediction", self.rooms.monitor.foretell, lambda: policy.now.poll_interval_s or None)
+        duty("periodic", self.rooms.choosing.periodic, self._epoch_s)
         duty("stages", self.rooms.staging.keep_time, lambda: _UPKEEP_S)
         duty("stages", self.rooms.loop.resume, self._resume_s)
         self._audit_duty = duty("audit", self._audit, lambda: policy.now.audit_interval_s or None)
         duty(
             "reservations",
-            self.rooms.reservation_care.keep_time,
+            self.rooms.promises.care.keep_time,
             lambda: None if reach.starting else 0.0,
         )
         duty("policing", self.rooms.upkeep.hold_reserved, lambda: 0.0)
-        duty("slots", self.rooms.slots.keep_time, lambda: 0.0)
+        duty("slots", self.rooms.choosing.keep_time, lambda: 0.0)
 
-    def _look_after(self) -> None:
-        recovered, before = self.rooms.recovery.done, self.rooms.ledger.network.state
-        if self.rooms.upkeep.look_after():
-            self.rooms.conductor.put_once(self.rooms.synchronise)
-        if self.rooms.recovery.done and not recovered:  # fibres may have been cut meanwhile
-            self.rooms.withdrawals.after_recovery(before)
+    async def _look_after(self) -> None:
+        recovered, before = self.rooms.courses.recovery.done, self.rooms.ledger.network.state
+        if await self.rooms.upkeep.look_after():
+            self.rooms.events.synchronise_soon()
+        if self.rooms.courses.recovery.done and not recovered:  # fibres may have been cut meanwhile
+            await self.rooms.withdrawals.after_recovery(before)
         elif self.rooms.withdrawals.due:
-            self.rooms.withdrawals.of_dead_circuits()
+            await self.rooms.withdrawals.of_dead_circuits()
 
-    def _resume(self) -> None:
+    async def _resume(self) -> None:
         """Resume reservations once everything is there, or ``_RESUME_S`` after the start.
 
         What has been away for as long before this controller began to lead is not waited for.
         """
-        awaited = not self.rooms.recovery.done or self.rooms.reach.awaits(_RESUME_S, self._began_s)
+        awaited = not self.rooms.courses.recovery.done or self.rooms.reach.awaits(
+            _RESUME_S, self._began_s
+        )
         if not awaited or time.monotonic() > self._began_s + _RESUME_S:
             self.rooms.reach.starting = False
-            self.rooms.reservation_care.resume()
+            await self.rooms.promises.care.resume()
 
     def _resume_s(self) -> float | None:
         return _UPKEEP_S if self.rooms.loop.resuming and not self.rooms.reach.starting else None
@@ -176,14 +187,14 @@ class Controller:
         now = self.rooms.policy.in_force
         return now.epoch_s if now.mode is Mode.PERIODIC and not now.slotted else None
 
-    def _audit_while_waiting(self) -> None:
+    async def _audit_while_waiting(self) -> None:
         if self.rooms.upkeep.in_command:
-            self.rooms.conductor.in_part(self._audit_duty, self.rooms.auditor.audit_rules)
+            await self.rooms.conductor.in_part(self._audit_duty, self.rooms.auditor.audit_rules)
 
-    def _audit(self) -> None:
+    async def _audit(self) -> None:
         if not self.rooms.upkeep.in_command:
             return
         before = self.rooms.ledger.network.state
-        self.rooms.auditor.audit()
+        await self.rooms.auditor.audit()
         if self.rooms.ledger.network.state != before:
-            self.rooms.placement.restore()
+            await self.rooms.promises.placement.restore()

@@ -7,13 +7,14 @@ does and raises. All of it is for any thread.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from apps.controller.auditor import Auditor
 from apps.controller.conductor import Conductor
 from apps.controller.health import Health
 from apps.controller.loop import Loop
+from apps.controller.monitor import Monitor
 from apps.controller.patch_panels import PatchPanels
 from apps.controller.policing import Policing
 from apps.controller.policy_desk import PolicyDesk
@@ -22,6 +23,7 @@ from apps.controller.promises.placement import Placement
 from apps.controller.quarantine import Quarantine
 from apps.controller.reach import Reach
 from apps.controller.record.ledger import Ledger
+from apps.controller.rooms import Rooms
 from apps.controller.slots import Slots
 from apps.demand.load_recorder import LoadRecorder
 from hydra.config.reload import Reload
@@ -35,11 +37,12 @@ from hydra.decisions.explanation import (
 from hydra.demand.agent_protocol import AgentService
 from hydra.demand.load import Load
 from hydra.events import EventLog
-from hydra.faults.conditions import Condition
+from hydra.faults.condition import Condition
 from hydra.faults.quarantine import Quarantined
 from hydra.history import Happening, HappeningKind
 from hydra.model import Fabric, NetworkState, PortId, RackId
 from hydra.policy import CurrentPolicy, Policy, Sharing, SharingChoice
+from hydra.reconfiguration.scheduler import Job
 from hydra.reservations.bundle import Bundle
 from hydra.reservations.modification import Modification
 from hydra.reservations.quotas import Usage
@@ -126,6 +129,7 @@ class PlanningDesk:
     current_policy: CurrentPolicy
     ledger: Ledger
     loop: Loop
+    monitor: Monitor
     load_recorder: LoadRecorder
     slots: Slots
 
@@ -137,10 +141,10 @@ class PlanningDesk:
         return self.ledger.network.state
 
     def demand(self) -> DemandReport:
-        return self.loop.demand()
+        return self.monitor.demand()
 
     def port_rates_mbps(self) -> Mapping[PortId, float]:
-        return self.loop.port_rates_mbps()
+        return self.monitor.port_rates_mbps()
 
     def load(self, racks: Collection[RackId], most: int) -> Load:
         return self.load_recorder.load(racks, most)
@@ -181,7 +185,7 @@ class OperationsDesk:
     auditor: Auditor
     conductor: Conductor
     health: Health
-    hear_people: Callable[[], None]
+    hear_people: Job
     """Notes in the conductor's thread what people said of tasks."""
     ledger: Ledger
     panels: PatchPanels
@@ -203,13 +207,13 @@ class OperationsDesk:
         self.ledger.log.note(HappeningKind.LOGIN, f"{operator} (operator) came, from {address}")
 
     def devices(self) -> Collection[DeviceStatus]:
-        return self.reach.devices()
+        return self.reach.absences.devices()
 
     def not_ready(self) -> Sequence[str]:
         return self.reach.not_ready()
 
     def missing(self) -> Sequence[str]:
-        return self.reach.missing()
+        return self.reach.absences.missing()
 
     def conditions(self) -> Sequence[Condition]:
         return self.health.conditions()
@@ -220,10 +224,10 @@ class OperationsDesk:
     def reconcile(self) -> Reconciliation:
         return self.conductor.ask(self._mend)
 
-    def _mend(self) -> Reconciliation:
-        done = self.auditor.mend()
+    async def _mend(self) -> Reconciliation:
+        done = await self.auditor.mend()
         if done.reconfigurations:
-            self.placement.restore()
+            await self.placement.restore()
         return done
 
     def share(self, sharing: Sharing) -> None:
@@ -257,6 +261,31 @@ class OperationsDesk:
 class Desk(ReservationDesk, PlanningDesk, OperationsDesk):
     """Implements :class:`hydra.service.ControllerService`."""
 
+    @classmethod
+    def of(cls, rooms: Rooms) -> Desk:
+        """The desk at which these rooms answer."""
+        return cls(
+            fabric=rooms.fabric,
+            current_policy=rooms.policy,
+            ledger=rooms.ledger,
+            admission=rooms.promises.admission,
+            policing=rooms.policing,
+            loop=rooms.loop,
+            monitor=rooms.monitor,
+            load_recorder=rooms.monitor.load_recorder,
+            slots=rooms.slots,
+            agents=rooms.agents,
+            auditor=rooms.auditor,
+            conductor=rooms.conductor,
+            health=rooms.health,
+            hear_people=rooms.withdrawals.hear_people,
+            panels=rooms.panels,
+            placement=rooms.promises.placement,
+            policies=rooms.policies,
+            quarantined=rooms.quarantine,
+            reach=rooms.reach,
+        )
+
     def explain(self, a: RackId, b: RackId) -> Explanation:
         seen = self.demand()
         evidence = Evidence(
@@ -277,7 +306,7 @@ class Desk(ReservationDesk, PlanningDesk, OperationsDesk):
             self.quarantined.entries(),
             time.time(),
             seen.source is DemandSource.MEASURED,
-            self.reach.at_risk([rack_pair(a, b)], None, {a, b}),
+            self.reach.absences.at_risk([rack_pair(a, b)], None, {a, b}),
         )
         return explain(evidence, a, b)
 

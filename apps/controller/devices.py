@@ -64,7 +64,7 @@ _DeviceT = TypeVar("_DeviceT", OpticalSwitch, TorSwitch)
 _ResultT = TypeVar("_ResultT")
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, kw_only=True)
 class _Slot(Generic[_DeviceT]):
     """A driver, used by one thread at a time, with the condition of its device."""
 
@@ -194,8 +194,11 @@ class _Slot(Generic[_DeviceT]):
             with self._noted():
                 self._open()
                 if isinstance(device, AlarmSource):
+                    # Reports first: a report of an alarm that begins after this look belongs to the
+                    # next look, which lists the alarm.
+                    reports = device.reports()
                     before, self.alarms = self.alarms, device.alarms()
-                    for alarm in news(before, device.reports(), self.alarms):
+                    for alarm in news(before, reports, self.alarms):
                         _log_alarm(device.name, alarm)
                         tell(DeviceAlarm(device.name, alarm))
                 elif time.monotonic() >= self.heard_s + _QUIET_S:
@@ -295,6 +298,7 @@ class Devices:
 
     def __init__(
         self,
+        *,
         fabric: Fabric,
         policy: Policy,
         metrics: Metrics | None = None,
@@ -316,22 +320,22 @@ class Devices:
         self._watchman = threading.Thread(target=self._watch, name="watchman", daemon=True)
         self._planes: dict[PlaneId, _Slot[OpticalSwitch]] = {
             plane.id: _Slot(
-                optical_switch(plane, policy.timeouts.ocs_s),
-                metrics,
-                self._ending,
-                term,
-                _identify,
-                partial(_check_size, plane.ports),
+                device=optical_switch(plane, policy.timeouts.ocs_s),
+                metrics=metrics,
+                ending=self._ending,
+                term=term,
+                ask=_identify,
+                check=partial(_check_size, plane.ports),
             )
             for plane in fabric.planes
         }
         self._tors: dict[RackId, _Slot[TorSwitch]] = {
             rack.id: _Slot(
-                tor_switch(rack, policy.timeouts.tor_s),
-                metrics,
-                self._ending,
-                term,
-                partial(_look_at, [port.tor_port for port in fabric.ports_of(rack.id)][:1]),
+                device=tor_switch(rack, policy.timeouts.tor_s),
+                metrics=metrics,
+                ending=self._ending,
+                term=term,
+                ask=partial(_look_at, [port.tor_port for port in fabric.ports_of(rack.id)][:1]),
             )
             for rack in fabric.racks
             if substrate_of(fabric).retags

@@ -1,11 +1,10 @@
-"""The facts of all rooms, from which follows what is wrong."""
+"""Conditions: collects facts from all rooms, and derives from the facts what is wrong."""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import InitVar, dataclass, field
 from typing import Final
 
 from apps.controller.auditor import Auditor
@@ -15,15 +14,9 @@ from apps.controller.quarantine import Quarantine
 from apps.controller.reach import Reach
 from apps.controller.record.ledger import Ledger
 from apps.demand.poller import StatsPoller
-from hydra.faults.conditions import (
-    Condition,
-    ConditionKind,
-    Facts,
-    RefusedWorker,
-    TakeoverRisk,
-    Watch,
-    over,
-)
+from hydra.faults.condition import Condition, ConditionKind, over
+from hydra.faults.conditions import Watch
+from hydra.faults.facts import Facts, RefusedWorker, TakeoverRisk
 from hydra.faults.server_links import Dead
 from hydra.history import HappeningKind
 from hydra.model import Fabric
@@ -43,41 +36,47 @@ _NOTED: Final = (
     ConditionKind.ALARM,
     ConditionKind.DRIFT,
 )
-"""Kinds that the history is told of here; of the others it hears where they arise."""
+"""Kinds of conditions that :meth:`Health.look` writes to the history. The rooms where other kinds
+arise write those themselves."""
 
 
-@dataclass(eq=False, repr=False)
 class Health:
     """Conditions, for any thread; it never waits for a device."""
 
-    _fabric: Fabric
-    ledger: InitVar[Ledger]
-    _reach: Reach
-    _quarantine: Quarantine
-    _poller: StatsPoller
-    _auditor: Auditor
-    _admission: Admission
-    _policing: Policing
-    _workers_refused: Callable[[], Sequence[RefusedWorker]]
-    _takeover_risks: Callable[[], Sequence[TakeoverRisk]]
-    _one_way_uplinks: Callable[[], Dead] = dict
-    _watch: Watch = field(default_factory=Watch, init=False)
-    _noted: dict[ConditionKind, Mapping[str, frozenset[Pair]]] = field(
-        default_factory=lambda: {kind: {} for kind in _NOTED}, init=False
-    )
-    """Whom each subject of a condition has affected, until it is over."""
-    _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
-
-    def __post_init__(self, ledger: Ledger) -> None:
+    def __init__(
+        self,
+        *,
+        fabric: Fabric,
+        ledger: Ledger,
+        reach: Reach,
+        quarantine: Quarantine,
+        poller: StatsPoller,
+        auditor: Auditor,
+        admission: Admission,
+        policing: Policing,
+        workers_refused: Callable[[], Sequence[RefusedWorker]],
+        takeover_risks: Callable[[], Sequence[TakeoverRisk]],
+        one_way_uplinks: Callable[[], Dead] = dict,
+    ) -> None:
+        self._fabric, self._reach, self._quarantine = fabric, reach, quarantine
+        self._poller, self._auditor, self._admission = poller, auditor, admission
+        self._policing, self._workers_refused = policing, workers_refused
+        self._takeover_risks, self._one_way_uplinks = takeover_risks, one_way_uplinks
         self._network = ledger.network
         self._log = ledger.log
         self._bookings = ledger.bookings
         self._writer = ledger.writer
+        self._watch = Watch()
+        self._noted: dict[ConditionKind, Mapping[str, frozenset[Pair]]] = {
+            kind: {} for kind in _NOTED
+        }
+        """Rack pairs that each condition has affected so far, by kind and subject."""
+        self._lock = threading.Lock()
 
     def look(self) -> None:
-        """Remember what is wrong now, so that later it is known since when; note what is new.
+        """Write conditions that begin or end to the history, and remember since when each holds.
 
-        For one thread.
+        Call it in one thread only.
         """
         now: dict[ConditionKind, dict[str, Condition]] = {kind: {} for kind in _NOTED}
         for one in self.conditions():
@@ -99,7 +98,7 @@ class Health:
         self._log.note(HappeningKind.CONDITION, text, names)
 
     def conditions(self) -> Sequence[Condition]:
-        """All that is wrong now."""
+        """Conditions that hold now."""
         with self._lock:
             return self._watch.conditions(self._facts())
 
@@ -112,22 +111,22 @@ class Health:
             time.time(),
             self._bookings.all(),
             self._quarantine.entries(),
-            reach.planes_down(),
-            reach.tors_down(),
-            reach.switches_away(),
-            reach.switches_mute(),
-            reach.rules_refused(),
-            reach.described(self._policing.refused),
-            reach.unconfirmed(),
+            reach.absences.planes_down(),
+            reach.absences.tors_down(),
+            reach.absences.switches_away(),
+            reach.absences.switches_mute(),
+            reach.absences.rules_refused(),
+            reach.absences.described(self._policing.refused),
+            reach.absences.unconfirmed(),
             reach.dead_uplinks(),
-            reach.alarms(),
+            reach.absences.alarms(),
             self._auditor.found,
             stale if measured else (),
             self._poller.stale_s,
             self._writer.failure,
             self._admission.fitting_mbps,
             self._workers_refused(),
-            reach.switches_refused(),
+            reach.absences.switches_refused(),
             self._takeover_risks(),
             reach.moved_ports(),
             self._one_way_uplinks(),

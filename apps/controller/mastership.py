@@ -40,11 +40,11 @@ class Mastership:
 
     def __init__(
         self,
+        *,
         fleet: Fleet,
         names: Mapping[DatapathId, str],
         timeout_s: float,
         term: Term,
-        *,
         counts: bool,
     ) -> None:
         self._fleet = fleet
@@ -96,20 +96,23 @@ class Mastership:
         self.forget(datapath)
         self._term.look_at_once()
 
-    def take(self, datapaths: Collection[DatapathId]) -> frozenset[DatapathId]:
+    def take(
+        self, datapaths: Collection[DatapathId], *, hurries: bool = False
+    ) -> frozenset[DatapathId]:
         """Become the master of the switches that don't know this controller yet; returns those of
         ``datapaths`` of which it is the master now.
 
         Where this controller counts, it first watches whether another one does: if so, it raises
         HeldElsewhere and changes nothing. A leader names its own generation, and a switch that has
-        a later leader's refuses it. Other failures are logged.
+        a later leader's refuses it. Other failures are logged. With ``hurries``, switches that are
+        far later than most are not waited for.
         """
         with self._lock:
             new = [datapath for datapath in datapaths if datapath not in self._generations]
-        following = self._following(new)
+        following = self._following(new, hurries=hurries)
         if self._closing.is_set():
             return frozenset()
-        failures = self._claim(following)
+        failures = self._claim(following, hurries=hurries)
         stale = [
             datapath
             for datapath, failure in failures.items()
@@ -124,22 +127,27 @@ class Mastership:
         with self._lock:
             return frozenset(datapaths) & self._generations.keys()
 
-    def _following(self, datapaths: Collection[DatapathId]) -> dict[DatapathId, int]:
+    def _following(
+        self, datapaths: Collection[DatapathId], *, hurries: bool = False
+    ) -> dict[DatapathId, int]:
         """The generation that is to be named at each of these switches next."""
         generation = self._term.generation
         if generation is None:
-            return self._beyond_the_last(datapaths)
+            return self._beyond_the_last(datapaths, hurries=hurries)
         # One more on each connection: the last one's requests may be under way still.
         with self._lock:
             last = {datapath: self._last.get(datapath, generation - 1) for datapath in datapaths}
         return {datapath: max(generation, last[datapath] + 1) for datapath in datapaths}
 
-    def _claim(self, following: Mapping[DatapathId, int]) -> dict[DatapathId, Failure]:
+    def _claim(
+        self, following: Mapping[DatapathId, int], *, hurries: bool = False
+    ) -> dict[DatapathId, Failure]:
         """Name these generations; returns what stood in the way."""
         failures = {}
         with self._lock:
             self._last |= following
-        for datapath, failure in self._fleet.become_master(following, self._timeout_s).items():
+        answers = self._fleet.become_master(following, self._timeout_s, hurries=hurries)
+        for datapath, failure in answers.items():
             if failure is not None:
                 failures[datapath] = failure
                 continue
@@ -154,8 +162,10 @@ class Mastership:
         highest = max((one for one in known if one != NO_GENERATION), default=None)
         return highest is not None and self._term.exceed(highest)
 
-    def _beyond_the_last(self, datapaths: Collection[DatapathId]) -> dict[DatapathId, int]:
-        known = self._ask(datapaths)
+    def _beyond_the_last(
+        self, datapaths: Collection[DatapathId], *, hurries: bool
+    ) -> dict[DatapathId, int]:
+        known = self._ask(datapaths, hurries=hurries)
         if self._counts:
             self._look(known)
         return {
@@ -163,9 +173,12 @@ class Mastership:
             for datapath, generation in known.items()
         }
 
-    def _ask(self, datapaths: Collection[DatapathId]) -> dict[DatapathId, int]:
+    def _ask(
+        self, datapaths: Collection[DatapathId], *, hurries: bool = False
+    ) -> dict[DatapathId, int]:
         known = {}
-        for datapath, answer in self._fleet.generations(datapaths, self._timeout_s).items():
+        answers = self._fleet.generations(datapaths, self._timeout_s, hurries=hurries)
+        for datapath, answer in answers.items():
             if isinstance(answer, int):
                 known[datapath] = answer
             else:

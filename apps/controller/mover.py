@@ -1,17 +1,18 @@
-"""Takes the network from one state to another; between two steps of a plan it may let others in."""
+"""Takes the network from one state to another, in several changes at a time where they fit."""
 
 from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 from apps.controller.announcer import Announcer
 from apps.controller.reach import Reach
 from apps.controller.record.ledger import Ledger
-from apps.controller.runner import Runner
 from apps.controller.upkeep import Upkeep
+from apps.controller.ways import PresentWays
 from apps.planning.engine import Planning
 from apps.process.logs import about
 from hydra.errors import HydraError, PlanError
@@ -19,11 +20,23 @@ from hydra.journal import JournalError
 from hydra.lifecycle import ReconfigurationState
 from hydra.model import DatapathId, Fabric, NetworkState
 from hydra.policy import CurrentPolicy
-from hydra.reconfiguration.beside import Touched
 from hydra.reconfiguration.commands import Batch
+from hydra.reconfiguration.cycle import OWN_CYCLE, Cycle
 from hydra.reconfiguration.executor import Execution, rest
-from hydra.reconfiguration.plan import Pair, Plan, pair_named, resting_beside
-from hydra.reconfiguration.side_by_side import SideBySide, Standstill
+from hydra.reconfiguration.moved import Moved
+from hydra.reconfiguration.plan import (
+    Pair,
+    Plan,
+    hold,
+    moving_pairs,
+    pair_named,
+    resting_beside,
+)
+from hydra.reconfiguration.scheduler import carried_out, others_ended, performed
+from hydra.reconfiguration.side_by_side import SideBySide
+from hydra.reconfiguration.touched import Touched, moved_on
+from hydra.reconfiguration.ways import MOST_COURSES, having, onward
+from hydra.reconfiguration.ways import Course as WayCourse
 from hydra.service import CircuitFailure, Reconfiguration, StepTiming
 
 LOG = logging.getLogger("hydra.mover")
@@ -40,21 +53,21 @@ class Mover:
 
     def __init__(
         self,
+        *,
         fabric: Fabric,
         policy: CurrentPolicy,
         planning: Planning,
-        runner: Runner,
         upkeep: Upkeep,
         reach: Reach,
         announcer: Announcer,
         ledger: Ledger,
-        come_in: Callable[[], bool],
+        ways: PresentWays,
+        cycle: Cycle = OWN_CYCLE,
     ) -> None:
-        """``come_in`` has a change made by :meth:`move_beside` if there is one; True if so."""
         self._fabric = fabric
         self._policy = policy
+        self._cycle = cycle
         self._planning = planning
-        self._runner = runner
         self._upkeep = upkeep
         self._reach = reach
         self._announcer = announcer
@@ -64,54 +77,33 @@ class Mover:
         self._reservations = ledger.reservations
         self._outage_s = FIRST_OUTAGE_S
         self._silence = _Silence(announcer)
-        self._come_in = come_in
-        self._look_around: Callable[[], None] = lambda: None
+        self._ways = ways
+        self._look_around: Callable[[], Awaitable[None]] | None = None
         self._broken_off_by: Exception | None = None
-        """What has broken off a change that was made while another waited."""
-        self._standstills: dict[Execution, Standstill] = {}
-        """Of the changes under way."""
+        """What has broken off one of the changes under way."""
+        self._in_turn = False
+        """True while a change is under way whose turn it is."""
+        self._begun = 0
+        """Courses that have begun."""
 
-    def while_waiting(self, look_around: Callable[[], None]) -> None:
+    def while_waiting(self, look_around: Callable[[], Awaitable[None]]) -> None:
         """Have this called every now and then while a change waits for its VLAN-IDs to have rested.
 
         The ledger has the same state afterwards: the change was planned from it.
         """
         self._look_around = look_around
 
-    def _let_in(self, execution: Execution, over_since_s: Callable[[], float | None]) -> None:
-        """Have others make what they can beside a change, as long as it has time;
-        ``over_since_s``: when it would have gone on, None if not yet.
-        """
-        standstill = self._standstills[execution]
-        while standstill.may_last(execution, time.monotonic()):
-            began_s = time.monotonic()
-            if not self._come_in():
-                return
-            if (since_s := over_since_s()) is not None:
-                standstill.for_others_s += time.monotonic() - max(began_s, since_s)
-
-    def let_in_meanwhile(self) -> None:
-        """Have others make what they can while a change does nothing but wait, as it does while
-        circuits drain, or are to have light, or slow switches to answer. For the conductor's
-        thread.
-        """
-        if not (self._network.under_way and self._runner.only_waits):
-            return
-        execution = self._network.under_way[-1]
-        if not execution.lets_others_in_meanwhile:
-            return
-        try:
-            self._let_in(execution, lambda: self._runner.over_since_s)
-        except Exception as error:
-            self._broken_off_by = error  # what breaks off one breaks off the others
-            raise
+    @property
+    def lets_others_in(self) -> bool:
+        """True if a change may begin beside the changes under way."""
+        return self._in_turn and self._side_by_side.let_others_in
 
     @property
     def outage_s(self) -> float:
         """Seconds that a reconfiguration keeps the pairs it moves off circuits, as measured."""
         return self._outage_s
 
-    def move(
+    async def move(
         self,
         entry: Reconfiguration,
         target: NetworkState,
@@ -120,10 +112,11 @@ class Mover:
         gives_way: bool = False,
         hurries: bool = False,
         slow: frozenset[DatapathId] = frozenset(),
-    ) -> Execution:
+    ) -> Moved:
         """Take the network to ``target``, by the plan that was ``prepared`` for it, if any.
 
-        With ``gives_way``, others may take over what it has not moved yet; with ``hurries``, few
+        With ``gives_way``, nobody waits for this change: others may take over what it has not moved
+        yet, and pairs may move aside for others, which takes more courses. With ``hurries``, few
         switches that are far later than all others are not waited for. Whoever asks for it sees to
         what is left then. Others do not wait for a change that keeps to the pace of ``slow``
         switches.
@@ -133,17 +126,24 @@ class Mover:
         with about(entry.id):
             try:
                 plan = prepared or self._planning.diff(self._network.state, target)
-                self._upkeep.make_certain(plan)
+                await self._upkeep.devices.make_certain(plan)
             except HydraError as error:
                 self._log.refuse(entry, str(error))
                 raise
-            self._upkeep.tidy_relays()
+            await self._upkeep.tidy_relays()
             rest_s = self._network.rest_s(plan.target, self._policy.now.vlan_rest_s)
             if rest_s:
                 told = "waits %.1f s for VLAN-IDs to have rested: a wider range has others"
                 LOG.info(told, rest_s)
-                self._rest(rest_s)
-            return self._carry_out(entry, plan, gives_way=gives_way, hurries=hurries, slow=slow)
+                await self._rest(rest_s)
+            self._in_turn = True
+            try:
+                return await self._carry_out(
+                    entry, plan, gives_way=gives_way, hurries=hurries, slow=slow
+                )
+            finally:
+                self._in_turn = False
+                await others_ended()
 
     @property
     def _side_by_side(self) -> SideBySide:
@@ -159,7 +159,7 @@ class Mover:
         return self._side_by_side.touched_beside(wanted)
 
     def why_not_beside(self, plan: Plan, *, takes_over: bool = False) -> str | None:
-        """The reason why a plan can't be carried out between two steps of what is under way.
+        """The reason why a plan can't be carried out beside what is under way.
 
         With ``takes_over``, these may leave it what they touch.
         """
@@ -171,7 +171,7 @@ class Mover:
             meets = touched.meets(beside.touched)
         if meets:
             return "changes under way touch what it does"
-        if unknown := beside.unknown(plan, self._reach.unconfirmed()):
+        if unknown := beside.unknown(plan, self._reach.absences.unconfirmed()):
             return f"what {', '.join(unknown)} has is not known yet"
         if self._network.rest_s(plan.target, self._policy.now.vlan_rest_s):
             return "its VLAN-IDs have to rest first"
@@ -193,14 +193,13 @@ class Mover:
             return None
         return plan
 
-    def move_beside(
+    async def moving_beside(
         self, entry: Reconfiguration, plan: Plan, *, hurries: bool = False
-    ) -> Execution:
-        """Carry out a plan of :meth:`plan_beside` between two steps of the changes under way, or
-        while they wait. They touch nothing of it, or leave to it what they do. With ``hurries``, as
-        :meth:`move`.
+    ) -> Moved:
+        """Carry out a plan of :meth:`plan_beside` beside the changes under way. They touch nothing
+        of it, or leave to it what they do. With ``hurries``, as :meth:`move`.
 
-        Called by what comes in. If it breaks off, so do they.
+        If it breaks off, so do they.
         """
         waiting = self._side_by_side.leave(Touched.by(self._fabric, plan))
         if waiting is None:
@@ -208,9 +207,10 @@ class Mover:
         for pairs in waiting:
             LOG.info("%d pairs wait: their ports were given to another reconfiguration", pairs)
         with about(entry.id):
-            return self._carry_out(entry, plan, hurries=hurries)
+            # Pairs that were left to it are diverted already.
+            return await self._carry_out(entry, plan, hurries=hurries, shifts=not waiting)
 
-    def go(self, target: NetworkState, trigger: str, reason: str) -> Reconfiguration | None:
+    async def go(self, target: NetworkState, trigger: str, reason: str) -> Reconfiguration | None:
         """Enter and :meth:`move`; returns the entry, or None if the network is there already.
 
         The entry and the log tell why a move fails. Raises JournalError.
@@ -219,7 +219,7 @@ class Mover:
             return None
         entry = self._log.enter(trigger, reason)
         try:
-            self.move(entry, target)
+            await self.move(entry, target)
         except JournalError:
             raise  # recorded where it happened
         except HydraError as error:
@@ -227,13 +227,14 @@ class Mover:
             LOG.error("%s", error)
         return entry
 
-    def _rest(self, rest_s: float) -> None:
+    async def _rest(self, rest_s: float) -> None:
         until_s = time.monotonic() + rest_s
         while (left_s := until_s - time.monotonic()) > 0:
-            self._runner.run(rest(min(left_s, _LOOK_S)))
-            self._look_around()
+            await carried_out(rest(min(left_s, _LOOK_S)))
+            if self._look_around is not None:
+                await self._look_around()
 
-    def _carry_out(
+    async def _carry_out(
         self,
         entry: Reconfiguration,
         plan: Plan,
@@ -241,42 +242,112 @@ class Mover:
         gives_way: bool = False,
         hurries: bool = False,
         slow: frozenset[DatapathId] = frozenset(),
-    ) -> Execution:
-        beside = self._network.under_way
-        execution = Execution(
-            self._fabric,
-            self._policy.now,
-            plan,
-            self._reach.conditions(),
-            self._planning.order_of,
-            beside,
-            gives_way,
-            hurries,
-            slow,
-        )
+        shifts: bool = True,
+    ) -> Moved:
+        """Carry out a plan course by course: in the light as far as that goes, if it ``shifts`` any
+        pair at all, and HydRA's order for the rest.
+        """
+        started_s = time.monotonic()
+        self._log.update(entry.id, started_unix_s=time.time())
+        courses: list[Execution] = []
+        undisturbed, cut_short = True, ""
+        had, until_s = having(plan.current), self._ways.until_s()
+
+        async def take(part: Plan, *, in_light: bool, last: bool) -> Execution:
+            nonlocal undisturbed
+            execution = Execution(
+                fabric=self._fabric,
+                policy=self._policy.now,
+                plan=part,
+                conditions=self._reach.conditions(),
+                order_of=self._planning.order_of,
+                beside=self._network.under_way,
+                gives_way=gives_way and (in_light or last),
+                hurries=hurries,
+                slow=slow,
+                in_light=in_light,
+                claims=Touched() if last else Touched.by(self._fabric, plan),
+                cycle=self._cycle,
+            )
+            earlier = _timeline(courses, started_s)
+            undisturbed &= await self._take_course(entry, execution, earlier, started_s)
+            courses.append(execution)
+            return execution
+
+        while shifts and len(courses) < MOST_COURSES - 1 and not plan.empty:
+            ways = self._ways.now(until_s, urgent=not gives_way)
+            first = ways.next(plan.current, plan.target, MOST_COURSES - len(courses), had)
+            part = self._part(plan, first)
+            if part is None:
+                break
+            course = await take(part, in_light=first.in_light, last=False)
+            try:
+                plan = self._left_by(course, plan)
+            except PlanError as error:
+                cut_short = str(error)
+                break
+            if course.reason:
+                break
+        if not cut_short and not (courses and plan.empty):
+            await take(plan, in_light=False, last=True)
+        moved = Moved(courses, cut_short)
+        self._finish(entry, moved, started_s, undisturbed=undisturbed)
+        return moved
+
+    def _part(self, plan: Plan, first: WayCourse) -> Plan | None:
+        """The plan of the first course of several; None if HydRA's order makes all that is left."""
+        if not first.in_light and first.target.topology == plan.target.topology:
+            return None
+        try:
+            return self._planning.diff(plan.current, first.target)
+        except PlanError as error:
+            LOG.debug("all pairs that are left are diverted: %s", error)
+            return None
+
+    def _left_by(self, course: Execution, plan: Plan) -> Plan:
+        """What a course has left to do of ``plan``: pairs that did not get where they were to stay
+        stay where they are. Raises PlanError.
+        """
+        state = self._network.state
+        target = moved_on(plan.target, plan.current, course.began)
+        missed = moving_pairs(course.result, course.wanted)
+        staying = missed - moving_pairs(course.wanted, target)
+        others = self._side_by_side.touched.vlans
+        target = onward(self._fabric, state, hold(state, target, staying, ()), others)
+        left = self._planning.diff(state, target)
+        if not left.empty:
+            self._network.note_unsaved("some pairs moved")
+        return left
+
+    async def _take_course(
+        self,
+        entry: Reconfiguration,
+        execution: Execution,
+        earlier: Sequence[StepTiming],
+        started_s: float,
+    ) -> bool:
+        """Take a course to its end; True if no other began meanwhile.
+
+        ``earlier``: the steps of those before it, of the change that began at ``started_s``.
+        """
+        plan = execution.plan
         LOG.info(
-            "begins%s: %d circuits down, %d up, %d pairs affected%s",
-            " beside another change" if beside else "",
+            "%s%s: %d circuits down, %d up, %d pairs affected%s",
+            "makes before it breaks" if execution.in_light else "begins",
+            " beside another change" if execution.beside else "",
             len(plan.disconnect),
             len(plan.connect),
             len(plan.affected),
             self._named(plan.affected),
         )
-        started_s = time.monotonic()
-        self._log.update(entry.id, started_unix_s=time.time())
         self._network.foretell(plan.disconnect, entry.trigger)
         self._network.begin(execution)
-        told = 0
-        self._standstills[execution] = Standstill(started_s)
+        self._begun += 1
+        begun, told = self._begun, 0
 
-        def break_off_with_others() -> None:
-            if (error := self._broken_off_by) is not None:
-                self._broken_off_by = None
-                raise error
-
-        def on_batch(batch: Batch) -> None:
+        def note(batch: Batch) -> None:
             nonlocal told
-            break_off_with_others()
+            self._break_off_with_others()
             LOG.debug(
                 "%s: %d commands", batch.step, len(batch.commands), extra={"step": batch.step}
             )
@@ -284,28 +355,35 @@ class Mover:
             changes: dict[str, Any] = {"state": execution.state}
             if len(execution.steps) != told:
                 told = len(execution.steps)
-                changes["timeline"] = _timeline(execution, started_s)
+                changes["timeline"] = (*earlier, *_timeline([execution], started_s))
             self._log.update(entry.id, **changes)
             if execution.closed:
                 self._upkeep.follow_closed_meanwhile(execution)
-            if execution.lets_others_in:
-                self._let_in(execution, lambda: 0.0)
 
         try:
-            self._runner.run(execution.run(), on_batch)
-            break_off_with_others()  # one that was made during its last step
+            steps = execution.run()
+            with suppress(StopIteration):
+                batch = next(steps)
+                while True:
+                    note(batch)
+                    batch = steps.send(await performed(batch))
+            self._break_off_with_others()
         except Exception as error:
+            self._broken_off_by = error
             self._abandon(entry, execution, error)
             raise
         finally:
-            undisturbed = not self._standstills.pop(execution).for_others_s
             self._silence.during(execution, drains=False)
             self._network.end(execution)
             if not self._network.under_way:
                 self._broken_off_by = None
             self._upkeep.take_over(execution)
-        self._finish(entry, execution, started_s, undisturbed=undisturbed)
-        return execution
+        return self._begun == begun
+
+    def _break_off_with_others(self) -> None:
+        """What breaks off one of the changes under way breaks off all."""
+        if self._broken_off_by is not None:
+            raise self._broken_off_by
 
     def _named(self, pairs: Collection[Pair]) -> str:
         """The first few, in words."""
@@ -325,52 +403,41 @@ class Mover:
             self._upkeep.start_over(execution)
 
     def _finish(
-        self, entry: Reconfiguration, execution: Execution, started_s: float, *, undisturbed: bool
+        self, entry: Reconfiguration, moved: Moved, started_s: float, *, undisturbed: bool
     ) -> None:
-        """``undisturbed``: no other change was made between its steps."""
-        outage_s = outage_of(execution) if undisturbed else None
-        if outage_s is not None and not execution.failures:
-            self._outage_s += _OUTAGE_WEIGHT * (outage_s - self._outage_s)
+        """``undisturbed``: no other change began meanwhile."""
+        failures = moved.failures
+        if undisturbed and moved.outage_s is not None and not failures:
+            self._outage_s += _OUTAGE_WEIGHT * (moved.outage_s - self._outage_s)
         self._reservations.finish(
             entry.id,
-            state=execution.state,
-            timeline=_timeline(execution, started_s),
-            epoch=execution.result.epoch,
-            rules_pushed=execution.rules_pushed,
-            ports_retagged=execution.ports_retagged,
-            connected=execution.plan.connect - execution.failures.keys(),
-            disconnected=execution.plan.disconnect,
+            state=moved.state,
+            timeline=_timeline(moved.courses, started_s),
+            epoch=moved.result.epoch,
+            rules_pushed=moved.rules_pushed,
+            ports_retagged=moved.ports_retagged,
+            connected=moved.connected,
+            disconnected=moved.disconnected,
             failures=tuple(
-                CircuitFailure(circuit, execution.failures[circuit])
-                for circuit in sorted(execution.failures)
+                CircuitFailure(circuit, failure) for circuit, failure in sorted(failures.items())
             ),
-            troubles=execution.troubles,
-            unconfirmed=tuple(sorted(execution.unconfirmed)),
-            reason=execution.reason or entry.reason,
+            troubles=moved.troubles,
+            unconfirmed=tuple(sorted(moved.unconfirmed)),
+            reason=moved.reason or entry.reason,
         )
         LOG.log(
-            logging.WARNING if execution.failures or execution.unconfirmed else logging.INFO,
+            logging.WARNING if failures or moved.unconfirmed else logging.INFO,
             "ends %s after %.0f ms: %d rules, %d ports%s",
-            execution.state.value,
+            moved.state.value,
             (time.monotonic() - started_s) * 1000,
-            execution.rules_pushed,
-            execution.ports_retagged,
-            "".join(
-                f"; {reason}"
-                for reason in sorted({str(failure) for failure in execution.failures.values()})
-            ),
-            extra={"state": execution.state.value, "epoch": execution.result.epoch},
+            moved.rules_pushed,
+            moved.ports_retagged,
+            "".join(f"; {reason}" for reason in sorted({str(one) for one in failures.values()})),
+            extra={"state": moved.state.value, "epoch": moved.result.epoch},
         )
 
 
-def outage_of(execution: Execution) -> float | None:
-    """Seconds for which it kept moved pairs off circuits; None if it moved none to the end."""
-    began = [s.started_s for s in execution.steps if s.name in ("divert", "move")]
-    ended = [s.finished_s for s in execution.steps if s.name == "activate"]
-    return ended[0] - min(began) if began and ended else None
-
-
-def _timeline(execution: Execution, started_s: float) -> tuple[StepTiming, ...]:
+def _timeline(courses: Iterable[Execution], started_s: float) -> tuple[StepTiming, ...]:
     return tuple(
         StepTiming(
             step.name,
@@ -379,7 +446,8 @@ def _timeline(execution: Execution, started_s: float) -> tuple[StepTiming, ...]:
             (step.finished_s - started_s) * 1000,
             step.note,
         )
-        for step in execution.steps
+        for course in courses
+        for step in course.steps
     )
 
 

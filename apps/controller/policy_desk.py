@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from apps.controller.classifier import Classifier
 from apps.controller.conductor import Conductor
@@ -15,26 +15,34 @@ from hydra.config.reload import Reload, amended, reload
 from hydra.errors import PlanError
 from hydra.model import DatapathId
 from hydra.policy import UNWEIGHED, CurrentPolicy, Policy, Sharing
+from hydra.reconfiguration.scheduler import Work
 from hydra.reconfiguration.switches import Switches
 
 LOG = logging.getLogger("hydra.controller")
 
 
-@dataclass(eq=False, repr=False)
 class PolicyDesk:
     """Changes the policy. Rooms read it when they act; switches alone are brought to it here."""
 
-    _loaded: Loaded
-    _read_file: Callable[[], Loaded]
-    """Reads the configuration file again."""
-    _policy: CurrentPolicy
-    _slots: Slots
-    _classifier: Classifier
-    _switches: Switches
-    _synchronise: Callable[[], None]
-    """Brings switches that are late to the state and the policy."""
-    _conductor: Conductor
-    _tell: Callable[[str], None] = lambda _text: None
+    def __init__(
+        self,
+        *,
+        loaded: Loaded,
+        read_file: Callable[[], Loaded],
+        policy: CurrentPolicy,
+        slots: Slots,
+        classifier: Classifier,
+        switches: Switches,
+        synchronise: Callable[[], Work[None]],
+        conductor: Conductor,
+        tell: Callable[[str], None] = lambda _text: None,
+    ) -> None:
+        """``read_file`` reads the configuration file again; ``synchronise`` brings late switches to
+        the state and the policy.
+        """
+        self._loaded, self._read_file, self._policy = loaded, read_file, policy
+        self._slots, self._classifier, self._switches = slots, classifier, switches
+        self._synchronise, self._conductor, self._tell = synchronise, conductor, tell
 
     # -- any thread -------------------------------------------------------------------------------
 
@@ -51,7 +59,11 @@ class PolicyDesk:
 
     def reload_soon(self) -> None:
         """Reload without waiting, for a signal handler: the log says what came of it."""
-        self._conductor.put(lambda: _log(self._take_over(self._read_file())))
+
+        async def take_over() -> None:
+            _log(await self._take_over(self._read_file()))
+
+        self._conductor.put(take_over)
 
     def amend(self, changes: Mapping[str, object]) -> None:
         """Go on with these values of the policy, until the next start or reload.
@@ -73,36 +85,36 @@ class PolicyDesk:
 
     # -- the conductor's thread -------------------------------------------------------------------
 
-    def _amend(self, changes: Mapping[str, object]) -> None:
+    async def _amend(self, changes: Mapping[str, object]) -> None:
         policy, done = amended(self._policy.now, changes)
         self._check(policy)
         for change in done:
             LOG.info("asked for: %s is %s, was %s", change.key, change.after, change.before)
             self._tell(f"asked for: {change.key} is {change.after}, was {change.before}")
-        self._follow(policy)
+        await self._follow(policy)
 
-    def _share(self, sharing: Sharing) -> None:
+    async def _share(self, sharing: Sharing) -> None:
         policy = replace(self._policy.now, sharing=sharing)
         self._check(policy)
-        self._follow(policy)
+        await self._follow(policy)
 
     def _check(self, policy: Policy) -> None:
         if (objection := objection_to(policy, self._loaded.fabric)) is not None:
             raise PlanError(objection)
 
-    def _take_over(self, file: Loaded) -> Reload:
+    async def _take_over(self, file: Loaded) -> Reload:
         policy, done = reload(self._loaded, self._policy.now, file)
-        self._follow(policy)
+        await self._follow(policy)
         for words in _told(done):
             self._tell(words)
         return done
 
-    def _follow(self, policy: Policy) -> None:
+    async def _follow(self, policy: Policy) -> None:
         before, self._policy.now = self._policy.now, policy
         if policy.source_check is not before.source_check:
             # Switches that are not ready get the rules of this policy once they are.
             self._switches.doubt(self._switches.owned)
-            self._synchronise()
+            await self._synchronise()
         if policy.sharing is not before.sharing:
             LOG.info("circuits are shared %s, were %s", policy.sharing.value, before.sharing.value)
             self._tell(f"circuits are shared {policy.sharing.value}, were {before.sharing.value}")

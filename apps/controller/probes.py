@@ -22,7 +22,7 @@ _PROBE_SHARES = (1 / 15, 2 / 15, 4 / 15, 8 / 15)
 """Parts of a path's time-out: the wait of each attempt before the next."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Sending:
     """A marker under way, and how to send it again."""
 
@@ -56,7 +56,9 @@ class Probes:
         """
         a, b = command.ends
         ends = ((a, b),) if command.path.one_way else ((a, b), (b, a))
-        probes = [Marker(command.path, command.vlan, src, dst) for src, dst in ends]
+        probes = [
+            Marker(path=command.path, vlan=command.vlan, src=src, dst=dst) for src, dst in ends
+        ]
         mtu = self._policy.now.server_mtu
         missing = self._pass(probes, command.timeout_s, mtu=mtu)
         small = self._pass(missing, command.timeout_s * _SMALL_SHARE) if missing else ()
@@ -126,4 +128,11 @@ class Probes:
         nonce = next(self._nonces) & 0xFFFF_FFFF_FFFF_FFFF
         datapath, port = self._substrate.launch(marker.src, marker.path)
         frame = probe(marker.src.mac, marker.dst.mac, marker.vlan, nonce, mtu)
-        return _Sending(marker, nonce, datapath, port, frame, self._fleet.expect_probe(nonce))
+        return _Sending(
+            marker=marker,
+            nonce=nonce,
+            datapath=datapath,
+            port=port,
+            frame=frame,
+            heard=self._fleet.expect_probe(nonce),
+        )

@@ -23,6 +23,7 @@ class Quarantine:
 
     def __init__(
         self,
+        *,
         fabric: Fabric,
         journal: Journal,
         policy: CurrentPolicy,
@@ -106,7 +107,7 @@ class Quarantine:
         with self._lock:
             over = [
                 port
-                for port in ports
+                for port in dict.fromkeys(ports)  # two one-way circuits share a port
                 if port in self._entries and not self._entries[port].blocks(now_s)
             ]
             for port in over:

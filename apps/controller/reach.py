@@ -3,56 +3,55 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import InitVar, dataclass, field, replace
-from typing import Final, TypeVar
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
+from typing import TypeVar
 
+from apps.controller.absences import BEING_BROUGHT, MUTE, Absences
 from apps.controller.devices import Devices
 from apps.controller.patch_panels import PatchPanels
 from apps.controller.quarantine import Quarantine
 from apps.controller.record.ledger import Ledger
 from apps.openflow.fleet import Fleet
 from hydra.errors import DeviceUnavailable
-from hydra.failures import Failure
-from hydra.faults.conditions import MissingSwitch, RefusedSwitch
 from hydra.forwarding.substrate import substrate_of
 from hydra.model import DatapathId, Fabric, PlaneId, PortId, RackId
-from hydra.reconfiguration.device_care import DeviceCare
-from hydra.reconfiguration.plan import Pair, pair_of, without
+from hydra.reconfiguration.courses import Courses
+from hydra.reconfiguration.plan import pair_of, without
 from hydra.reconfiguration.readiness import MovedPort
-from hydra.reconfiguration.recovery import Recovery
 from hydra.reconfiguration.run import Conditions
-from hydra.reconfiguration.switches import Announced, Switches, reachable_on
-from hydra.roles import Alarm
-from hydra.service import DeviceStatus, PlanRequest
+from hydra.reconfiguration.switches import Announced, reachable_on
+from hydra.service import PlanRequest
 
 _IdT = TypeVar("_IdT", bound=int)
-_NAMED: Final = 5
-"""Most switches or devices of one kind that are named; others are counted."""
-_ONE: Final = {"vswitch": "vswitch", "tor": "ToR", "optical-switch": "optical switch"}
-_MANY: Final = {"vswitch": "vswitches", "tor": "ToRs", "optical-switch": "optical switches"}
-_BEING_BROUGHT: Final = "being brought to the present state"
-_MUTE: Final = "connected, and not answering"
 
 
-@dataclass(eq=False, repr=False)
 class Reach:
-    _fabric: Fabric
-    _fleet: Fleet
-    _devices: Devices
-    ledger: InitVar[Ledger]
-    _quarantine: Quarantine
-    _panels: PatchPanels
-    _switches: Switches
-    _care: DeviceCare
-    _recovery: Recovery
-    starting: bool = field(default=True, init=False)
-    """True from the start until everything is there, or has had its time to come."""
-
-    def __post_init__(self, ledger: Ledger) -> None:
+    def __init__(
+        self,
+        *,
+        fabric: Fabric,
+        fleet: Fleet,
+        devices: Devices,
+        ledger: Ledger,
+        quarantine: Quarantine,
+        panels: PatchPanels,
+        courses: Courses,
+    ) -> None:
+        self._fabric, self._fleet, self._devices = fabric, fleet, devices
+        self._quarantine, self._panels = quarantine, panels
+        self._switches, self._care = courses.switches, courses.care
+        self._recovery = courses.recovery
         self._network = ledger.network
         self._writer = ledger.writer
-        self._substrate = substrate_of(self._fabric)
+        self._substrate = substrate_of(fabric)
+        planes = (plane.id for plane in fabric.planes)
+        self._by_hand = frozenset(filter(devices.worked_by_people, planes))
+        self.absences = Absences(
+            fabric=fabric, fleet=fleet, devices=devices, panels=panels, courses=courses
+        )
+        self.starting = True
+        """True from the start until everything is there, or has had its time to come."""
 
     # -- switches ---------------------------------------------------------------------------------
 
@@ -63,9 +62,9 @@ class Reach:
     def why_not_ready(self, datapath: DatapathId) -> str:
         name = self._switches.owned[datapath]
         if datapath in self._fleet.connected():
-            return f"switch {name} is {_BEING_BROUGHT}: ask again"
+            return f"switch {name} is {BEING_BROUGHT}: ask again"
         if datapath in self._fleet.mute():
-            return f"switch {name} is {_MUTE}: see what keeps it busy"
+            return f"switch {name} is {MUTE}: see what keeps it busy"
         return f"switch {name} is not connected: check its controller setting"
 
     def soon_ready(self) -> frozenset[DatapathId]:
@@ -86,11 +85,12 @@ class Reach:
         """The network's condition, as a reconfiguration has to know it."""
         switches = self._switches
         return Conditions(
-            switches.ready(),
-            switches.dead_uplinks,
-            self._switches.closed,
-            switches.diverted,
-            self._fleet.mute() | switches.late(),
+            connected=switches.ready(),
+            dead_uplinks=switches.dead_uplinks,
+            closed=self._switches.closed,
+            diverted=switches.diverted,
+            awaited=self._fleet.mute() | switches.late(),
+            by_hand=self._by_hand,
         )
 
     def announced(self) -> Announced:
@@ -186,66 +186,7 @@ class Reach:
             if (problem := self._devices.plane_problem(plane.id))
         ]
 
-    # -- for people -------------------------------------------------------------------------------
-
-    def planes_down(self) -> Mapping[PlaneId, str]:
-        """Optical switches that can't be commanded, with the reason; none before the first try."""
-        if not self._recovery.done:
-            return {}
-        problems = {
-            plane.id: self._devices.plane_problem(plane.id) for plane in self._fabric.planes
-        }
-        return {plane: str(problem) for plane, problem in problems.items() if problem}
-
-    def tors_down(self) -> Mapping[RackId, str]:
-        """ToRs that can't be commanded by their driver, as :meth:`planes_down`."""
-        if not self._recovery.done:
-            return {}
-        problems = {rack.id: self._devices.tor_problem(rack.id) for rack in self._fabric.racks}
-        return {rack: str(problem) for rack, problem in problems.items() if problem}
-
-    def switches_away(self) -> Sequence[MissingSwitch]:
-        """Switches of ours that are not connected."""
-        there = self._fleet.connected() | self._fleet.mute()
-        return self._missing(self._switches.owned.keys() - there)
-
-    def switches_mute(self) -> Sequence[MissingSwitch]:
-        """Switches of ours that are connected, and do not answer."""
-        return self._missing(self._switches.owned.keys() & self._fleet.mute())
-
-    def rules_refused(self) -> Mapping[MissingSwitch, str]:
-        """Switches of ours that refuse rules of their circuits, with the refusal in a sentence."""
-        return self.described(self._switches.refused)
-
-    def described(self, refused: Mapping[DatapathId, Failure]) -> Mapping[MissingSwitch, str]:
-        """Switches of ours and what they refuse, in words."""
-        return {
-            switch: str(refused[datapath])
-            for switch, datapath in zip(self._missing(refused), sorted(refused), strict=True)
-        }
-
-    def switches_refused(self) -> Sequence[RefusedSwitch]:
-        """Switches that try to connect and are kept out by a setting."""
-        return [RefusedSwitch(one.name, one.why) for one in self._fleet.refused()]
-
-    def _missing(self, datapaths: Iterable[DatapathId]) -> Sequence[MissingSwitch]:
-        owned, steering = self._switches.owned, self._switches.steering
-        return [
-            MissingSwitch(owned[dp], steering[dp].name, steering[dp].rack)
-            if dp in steering
-            else MissingSwitch(owned[dp], owned[dp], None)
-            for dp in sorted(datapaths)
-        ]
-
-    def unconfirmed(self) -> list[str]:
-        """Devices and switches that answer, and may differ from the present state."""
-        if not self._recovery.done:
-            return []  # nothing has been asked of them yet
-        planes, racks = self._care.uncertain_planes, self._care.uncertain_racks
-        names = [self._fabric.planes[p].name for p in sorted(planes - self.planes_down().keys())]
-        names += [self._fabric.racks[r].name for r in sorted(racks - self.tors_down().keys())]
-        late = sorted(self._switches.late() & self._switches.owned.keys())
-        return names + [self._switches.owned[datapath] for datapath in late]
+    # -- at the start and after -------------------------------------------------------------------
 
     def moved_ports(self) -> Sequence[MovedPort]:
         """Ports with other OpenFlow numbers than their switches' rules may name."""
@@ -255,44 +196,10 @@ class Reach:
         """Servers whose uplink to their ToR is down, or closed to circuits."""
         return self._switches.dead_uplinks | self._switches.closed
 
-    def alarms(self) -> Mapping[str, Sequence[Alarm]]:
-        """Alarms that stand, by optical switch that has any."""
-        return {one.name: one.alarms for one in self._devices.statuses() if one.alarms}
-
-    def devices(self) -> Sequence[DeviceStatus]:
-        connected, mute = self._fleet.connected(), self._fleet.mute()
-        switches = [
-            DeviceStatus(
-                name,
-                self._kind(dp),
-                "openflow",
-                dp in connected or dp in mute,
-                "; ".join(filter(None, (_MUTE if dp in mute else "", self._dead_uplinks(dp)))),
-                answers=dp not in mute,
-            )
-            for dp, name in self._switches.owned.items()
-        ]
-        return [*map(self._panels.described, self._devices.statuses()), *switches]
-
-    def _kind(self, owned: DatapathId) -> str:
-        return "tor" if owned in self._fabric.rack_by_tor_datapath else "vswitch"
-
-    def _dead_uplinks(self, owned: DatapathId) -> str:
-        """Uplinks of the switch's servers that are down or closed, in words."""
-        steering = self._switches.steering
-        servers = steering[owned].servers if owned in steering else ()
-        if any(server.name in self._switches.closed for server in servers):
-            return "silent: its ToR port is closed to circuits"
-        dead = [server.name for server in servers if server.name in self._switches.dead_uplinks]
-        if not dead:
-            return ""
-        what = self._substrate.dead_uplink
-        return what if self._kind(owned) == "vswitch" else f"{', '.join(dead)}: {what}"
-
     def not_ready(self) -> Sequence[str]:
         """Reasons why no requests are taken; empty when ready, whatever devices are away."""
         reasons = [] if self._recovery.done else ["devices have not been read yet"]
-        if self.starting and (missing := self.missing()):
+        if self.starting and (missing := self.absences.missing()):
             reasons += ["just started, and waits a moment for what is missing", *missing]
         if (failure := self._writer.failure) is not None:
             reasons.append(str(failure[1]))
@@ -314,72 +221,6 @@ class Reach:
         since_s = began_s if listening_s is None else min(began_s, listening_s)
         silent = any(not one.connected for one in self._devices.statuses())
         return silent and time.monotonic() < since_s + timeout_s
-
-    def missing(self) -> Sequence[str]:
-        """Parts of the network that are away or behind, in words; empty when all are there."""
-        missing = []
-        if self._switches.spares_relays:
-            missing.append("relays of an earlier state are still there")
-        missing += self._behind(self._switches.owned)
-        down: dict[str, list[DeviceStatus]] = {}
-        for status in self._devices.statuses():
-            if not status.connected:
-                down.setdefault(status.kind, []).append(status)
-        for kind, some in down.items():
-            missing += [f"{_ONE[kind]} {one.name}: {one.detail}" for one in some[:_NAMED]]
-            if (more := len(some) - _NAMED) > 0:
-                missing.append(f"{more:,} more {(_ONE if more == 1 else _MANY)[kind]}")
-        return missing
-
-    def _behind(self, datapaths: Iterable[DatapathId]) -> list[str]:
-        """Switches among these that are away or differ from the present state, in words."""
-        connected, ready = self._fleet.connected(), self.ready_switches()
-        mute = self._fleet.mute()
-        away = "not connected"
-        behind: dict[str, dict[str, list[str]]] = {away: {}, _MUTE: {}, _BEING_BROUGHT: {}}
-        for datapath in datapaths:
-            if datapath not in ready:
-                state = _MUTE if datapath in mute else away
-                of_kind = behind[_BEING_BROUGHT if datapath in connected else state]
-                name = self._switches.owned[datapath]
-                of_kind.setdefault(self._kind(datapath), []).append(name)
-        return [
-            _in_one(kind, names, state)
-            for state, some in behind.items()
-            for kind, names in some.items()
-        ]
-
-    def at_risk(
-        self,
-        pairs: Iterable[Pair],
-        planes: Collection[PlaneId] | None = (),
-        racks: Collection[RackId] = (),
-    ) -> tuple[str, ...]:
-        """Devices and switches that are missing for new paths of these pairs, in words.
-
-        Those of ``planes`` (None: of all) and ``racks`` that can't be commanded are left out.
-        """
-        ends = sorted({rack for pair in pairs for rack in pair})
-        needed = (switch.datapath for end in ends for switch in self._substrate.steering(end))
-        out = [
-            f"optical switch {self._fabric.planes[plane].name} is left out: {reason}"
-            for plane, reason in self.planes_down().items()
-            if planes is None or plane in planes
-        ]
-        out += [
-            f"rack {self._fabric.racks[rack].name} is left out, for its ToR: {reason}"
-            for rack, reason in self.tors_down().items()
-            if rack in racks
-        ]
-        return (*self._behind(needed), *out)
-
-
-def _in_one(kind: str, names: Sequence[str], state: str) -> str:
-    """A sentence that says of switches of one kind what state they are in."""
-    if len(names) == 1:
-        return f"{_ONE[kind]} {names[0]} is {state}"
-    others = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""
-    return f"{len(names):,} {_MANY[kind]} are {state}: {', '.join(names[:_NAMED])}{others}"
 
 
 def _all_unless(chosen: frozenset[_IdT] | None, every: Iterable[_IdT]) -> frozenset[_IdT]:

@@ -4,36 +4,38 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection
-from dataclasses import InitVar, dataclass
 
 from apps.controller.mover import Mover
 from apps.controller.reach import Reach
 from apps.controller.record.ledger import Ledger
 from apps.planning.engine import Planning
 from hydra.model import Fabric, NetworkState, Path, RackId
-from hydra.reconfiguration.beside import apart
 from hydra.reconfiguration.plan import directions, pair_named
+from hydra.reconfiguration.touched import apart
 from hydra.reservations.reservation import rack_pair
 
 LOG = logging.getLogger("hydra.reservations")
 
 
-@dataclass(eq=False, repr=False)
 class Rejoining:
     """For the conductor's thread."""
 
-    _fabric: Fabric
-    _planning: Planning
-    _mover: Mover
-    _reach: Reach
-    ledger: InitVar[Ledger]
-
-    def __post_init__(self, ledger: Ledger) -> None:
+    def __init__(
+        self,
+        *,
+        fabric: Fabric,
+        planning: Planning,
+        mover: Mover,
+        reach: Reach,
+        ledger: Ledger,
+    ) -> None:
+        self._fabric, self._planning, self._mover = fabric, planning, mover
+        self._reach = reach
         self._network = ledger.network
         self._bookings = ledger.bookings
         self._reservations = ledger.reservations
 
-    def rejoin(self, lost: Collection[tuple[RackId, RackId]]) -> None:
+    async def rejoin(self, lost: Collection[tuple[RackId, RackId]]) -> None:
         """Give rack pairs, as (from, to), other paths for unreserved ones that they lost, where
         there is room: all in one move.
         """
@@ -47,7 +49,7 @@ class Rejoining:
         if missing:
             if left := missing - directions(target):
                 LOG.warning("stay electrical, since there is no room: %s", self._named(left))
-            self._mover.go(target, "circuit lost", "planned around it")
+            await self._mover.go(target, "circuit lost", "planned around it")
         self._reservations.keep_standing()
 
     def rejoined_beside(self, lost: Collection[tuple[RackId, RackId]]) -> NetworkState:
@@ -65,10 +67,10 @@ class Rejoining:
         standing = [pin for pin in pins if pin.path in state.vlans]
         return self._planning.rejoined(apart(state, touched), pairs, standing, blocked)
 
-    def join(self, paths: Collection[Path], why: str) -> None:
+    async def join(self, paths: Collection[Path], why: str) -> None:
         """Bring up paths that were planned earlier and are not reserved, where they still fit."""
         target = self._planning.joined(self._network.state, paths, self._reach.blocked_ports())
-        if self._mover.go(target, "people", why) is not None:
+        if await self._mover.go(target, "people", why) is not None:
             self._reservations.keep_standing()
 
     def _named(self, ends: Collection[tuple[RackId, RackId]]) -> str:

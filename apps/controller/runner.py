@@ -1,12 +1,11 @@
-"""Runs the commands of courses: all of a batch at once, each device in a thread of its own."""
+"""Carries out commands: all of a batch at once, each device in a thread of its own."""
 
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
@@ -21,11 +20,16 @@ from apps.controller.record.journal_writer import JournalWriter
 from apps.controller.record.reservations import Reservations
 from apps.openflow.fleet import Fleet
 from apps.process.metrics import Metrics
-from drivers.codecs.openflow.rule_tables import cookies_among, is_exact, table_drift
+from drivers.codecs.openflow.rule_tables import (
+    cookies_among,
+    held_relays,
+    is_exact,
+    table_drift,
+)
 from drivers.codecs.openflow.statistics import MalformedReplyError
 from hydra.errors import DeviceError
 from hydra.failures import Failure, FailureKind
-from hydra.forwarding.rules import ROUND_RULES
+from hydra.forwarding.rules import ROUND_RULES, FlowRule
 from hydra.forwarding.substrate import substrate_of
 from hydra.model import DatapathId, Fabric, RackId
 from hydra.policy import CurrentPolicy
@@ -53,26 +57,23 @@ from hydra.reconfiguration.commands import (
     SaveState,
     SetVlans,
     StageRules,
-    Steps,
     TakeSwitches,
 )
 from hydra.reconfiguration.drift import RuleDrift
+from hydra.reconfiguration.scheduler import drive
 from hydra.roles import Mirrors, PortVlans
 
 LOG = logging.getLogger("hydra.runner")
 _ResultT = TypeVar("_ResultT")
 _ROUND_COOKIES = tuple(rule.cookie for rule in ROUND_RULES.rules)
-_WAITING = (AwaitPortsUp, AwaitRounds, PassMarkers, Pause, ReadPortPackets)
-"""Commands that change nothing, and mostly wait. Probes of new paths are none of them: what they
-find is to be acted upon at once.
-"""
 
 
 class Runner:
-    """Drives courses with real devices, switches and the journal."""
+    """Carries out commands with real devices, switches and the journal."""
 
     def __init__(
         self,
+        *,
         fabric: Fabric,
         policy: CurrentPolicy,
         fleet: Fleet,
@@ -83,12 +84,7 @@ class Runner:
         metrics: Metrics,
         mastership: Mastership,
         policing: Policing,
-        wait_for: Callable[[Collection[Future[Any]]], object] = wait,
-        wake: Callable[[], None] = lambda: None,
     ) -> None:
-        """``wait_for`` returns once these are done; what can't wait is done meanwhile. ``wake`` is
-        called, in any thread, when :attr:`only_waits` may have become true.
-        """
         self._fabric = fabric
         self._substrate = substrate_of(fabric)
         self._policy = policy
@@ -98,10 +94,6 @@ class Runner:
         self._metrics = metrics
         self._mastership = mastership
         self._policing = policing
-        self._wait_for = wait_for
-        self._wake = wake
-        self._only_slow: dict[int, threading.Event] = {}
-        """Commands under way, by ``id``: set once they wait for nobody but slow switches."""
         workers = min(128, len(fabric.racks) + len(fabric.planes) + 8)
         self._pool = ThreadPoolExecutor(workers, thread_name_prefix="device")
         probes = Probes(fabric, policy, fleet)
@@ -126,91 +118,21 @@ class Runner:
             CompareRules: self._compare_rules,
             ConfirmRules: self._confirm_rules,
         }
-        self._in_flight: tuple[tuple[Command, Future[Outcome]], ...] = ()
 
     def close(self) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def run(
-        self, course: Course[_ResultT], on_batch: Callable[[Batch], None] = lambda _batch: None
-    ) -> _ResultT:
-        """Carry out the batches that ``course`` yields; returns the course's result."""
-
-        def perform(batch: Batch) -> list[Outcome]:
-            on_batch(batch)
-            return self.perform(batch)
-
-        return _drive(course, perform)
-
-    def run_beside(
-        self,
-        course: Steps,
-        put: Callable[[Callable[[], None]], None],
-        alone_s: float = 0.0,
-    ) -> BesideOthers:
-        """Carry out a course for ``alone_s`` with nothing in between; after that time, the rest of
-        the course by jobs that are ``put``.
-        """
-        beside = BesideOthers(course, self._submit, self.perform, put)
-        if alone_s:
-            beside.wait(alone_s)
-        return beside
-
     def run_meanwhile(self, course: Course[_ResultT]) -> _ResultT:
         """Carry out a course of single commands while another waits; nothing comes in between."""
-        return _drive(
-            course, lambda batch: [self._timed(batch.step, one) for one in batch.commands]
-        )
+        return drive(course, lambda batch: [self._timed(batch.step, one) for one in batch.commands])
 
-    def perform(self, batch: Batch) -> list[Outcome]:
-        """Run commands in parallel; outcomes in the same order."""
-        before = self._in_flight
-        futures = self._submit(batch)
-        if batch.alone:
-            wait(futures)
-        else:
-            self._in_flight = tuple(zip(batch.commands, futures, strict=True))
-            try:
-                self._wait_for(futures)
-            finally:
-                self._in_flight = before
-        return [future.result() for future in futures]
-
-    def _submit(self, batch: Batch) -> list[Future[Outcome]]:
+    def submit(self, batch: Batch) -> Sequence[Future[Outcome]]:
+        """Begin all commands of a batch; outcomes in the same order."""
         timed = partial(self._timed, batch.step)
         return [
             self._pool.submit(copy_context().run, timed, command)  # the log says what it is about
             for command in batch.commands
         ]
-
-    @property
-    def only_waits(self) -> bool:
-        """True if all that is in flight changes nothing, or is for slow switches to do, everything
-        else being confirmed: for the thread that performs it.
-        """
-        some = self._in_flight
-        if any(map(self._waits_for_slow, (command for command, _ in some))):
-            return all(
-                future.result().confirmed if future.done() else self._waits_for_slow(command)
-                for command, future in some
-            )
-        return bool(some) and all(
-            isinstance(command, _WAITING) or (isinstance(command, StageRules) and future.done())
-            for command, future in some
-        )
-
-    def _waits_for_slow(self, command: Command) -> bool:
-        """True if only slow switches owe a command their answers."""
-        only_slow = self._only_slow.get(id(command))
-        return only_slow is not None and only_slow.is_set()
-
-    @property
-    def over_since_s(self) -> float | None:
-        """When all that is in flight was done, on the monotonic clock; None: it is not yet."""
-        some = [future for _, future in self._in_flight]
-        if not all(future.done() for future in some):
-            return None
-        return max((future.result().finished_s for future in some), default=0.0)
 
     def _timed(self, step: str, command: Command) -> Outcome:
         started = time.monotonic()
@@ -226,7 +148,7 @@ class Runner:
             LOG.exception("%s: %s ends in a defect", device, type(command).__name__)
             reason = f"{device}: a defect ({type(error).__name__}): what was done is not known"
             failure = Failure(step, device, FailureKind.UNKNOWN, reason)
-        outcome = Outcome(value, failure, started, time.monotonic())
+        outcome = Outcome(value, failure, started_s=started, finished_s=time.monotonic())
         self._metrics.command(command, outcome)
         self._log(command, outcome)
         return outcome
@@ -258,24 +180,8 @@ class Runner:
                 return None
 
     def _apply_rules(self, command: ApplyRules) -> dict[DatapathId, Failure | None]:
-        timeout_s, name = self._policy.now.timeouts.vswitch_s, id(command)
-
-        only_slow = self._only_slow[name] = threading.Event()
-
-        def only_slow_left() -> None:  # the last prompt one may answer once this is over
-            only_slow.set()
-            self._wake()
-
-        try:
-            failures = self._fleet.apply(
-                command.changes,
-                timeout_s,
-                hurries=command.hurries,
-                slow=command.slow,
-                only_slow_left=only_slow_left,
-            )
-        finally:
-            del self._only_slow[name]
+        timeout_s = self._policy.now.timeouts.vswitch_s
+        failures = self._fleet.apply(command.changes, timeout_s, hurries=command.hurries)
         for datapath, failure in failures.items():
             if failure is not None and failure.kind is FailureKind.TAKEN_OVER:
                 self._mastership.forget(datapath)
@@ -289,7 +195,7 @@ class Runner:
         return self._fleet.await_rounds(command.datapaths, command.timeout_s)
 
     def _take_switches(self, command: TakeSwitches) -> frozenset[DatapathId]:
-        taken = self._mastership.take(command.datapaths)
+        taken = self._mastership.take(command.datapaths, hurries=command.hurries)
         owned = self._substrate.owned()
         mine = [one for one in command.datapaths if one in taken and one in owned]
         for datapath in mine:
@@ -318,12 +224,15 @@ class Runner:
     def _confirm_rules(self, command: ConfirmRules) -> HeldRules:
         intended, timeout_s = command.intended, self._policy.now.timeouts.vswitch_s
         exact, rounds = set[DatapathId](), dict[DatapathId, frozenset[int]]()
+        relays: dict[DatapathId, Collection[FlowRule]] = {}
         for datapath, ports, body in self._fleet.rule_tables(intended, timeout_s):
             if is_exact(intended[datapath], ports, body):
                 exact.add(datapath)
-            else:
-                rounds[datapath] = frozenset(cookies_among(_ROUND_COOKIES, body))
-        return HeldRules(frozenset(exact), rounds)
+                continue
+            rounds[datapath] = frozenset(cookies_among(_ROUND_COOKIES, body))
+            with suppress(MalformedReplyError):
+                relays[datapath] = held_relays(ports, body)
+        return HeldRules(frozenset(exact), rounds, relays)
 
     def _stage_rules(self, command: StageRules) -> None:
         self._fleet.stage(command.changes)
@@ -378,71 +287,3 @@ class Runner:
             if not missing or time.monotonic() >= deadline:
                 return missing
             time.sleep(0.05)
-
-
-class BesideOthers:
-    """A course that lets other jobs in while its batches that may be beside them are carried out.
-
-    For the thread that does jobs; what such a batch came to is a job of its own.
-    """
-
-    def __init__(
-        self,
-        course: Steps,
-        submit: Callable[[Batch], Sequence[Future[Outcome]]],
-        perform: Callable[[Batch], Sequence[Outcome]],
-        put: Callable[[Callable[[], None]], None],
-    ) -> None:
-        self._course = course
-        self._submit = submit
-        self._perform = perform
-        self._put = put
-        self._in_flight: Sequence[Future[Outcome]] = ()
-        self.over = False
-        """True once it has ended, in whatever way."""
-        self._go_on()
-
-    def drop(self) -> None:
-        """End it here, once nothing of it is under way any more."""
-        self._course.close()
-        self.over = True
-        wait(self._in_flight)
-
-    def wait(self, seconds: float) -> None:
-        """Wait for the end of the course, at most ``seconds``."""
-        until_s = time.monotonic() + seconds
-        while not self.over:
-            if wait(self._in_flight, max(0.0, until_s - time.monotonic())).not_done:
-                return
-            self._go_on()
-
-    def _go_on(self) -> None:
-        """Carry out what follows, up to a batch that others may come beside."""
-        if self.over or not all(future.done() for future in self._in_flight):
-            return
-        try:
-            outcomes = [future.result() for future in self._in_flight]
-            batch = self._course.send(outcomes) if outcomes else next(self._course)
-            while not batch.beside:
-                batch = self._course.send(self._perform(batch))
-            self._in_flight = self._submit(batch)
-        except StopIteration:
-            self.over = True
-        except Exception:
-            self._course.close()
-            self.over = True
-            raise
-        else:
-            for future in self._in_flight:
-                future.add_done_callback(lambda _future: self._put(self._go_on))
-
-
-def _drive(course: Course[_ResultT], perform: Callable[[Batch], Sequence[Outcome]]) -> _ResultT:
-    """Have the batches performed that a course yields; its result."""
-    try:
-        batch = next(course)
-        while True:
-            batch = course.send(perform(batch))
-    except StopIteration as end:
-        result: _ResultT = end.value
-        return result

@@ -13,6 +13,7 @@ from typing import Final
 
 import numpy as np
 
+from hydra.model import RackId
 from hydra.sharing.policing import Aggregate, Flow, Holdings, Link
 from topology.demand import max_min_rates
 
@@ -109,3 +110,12 @@ def _even_parts(
         parts = np.maximum(left - taken, 0.0) / np.maximum(users, 1)
     result: np.ndarray[tuple[int], np.dtype[np.float64]] = parts[uses].min(axis=1)
     return result
+
+
+def held_back(offers: Mapping[Aggregate, Offer]) -> Mapping[tuple[str, RackId], bool]:
+    """By server and destination rack: whether meters drop some of what the one sends the other."""
+    found: dict[tuple[str, RackId], bool] = {}
+    for aggregate, offer in offers.items():
+        key = aggregate.sender, aggregate.to
+        found[key] = found.get(key, False) or offer.held_back
+    return found

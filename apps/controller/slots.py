@@ -1,8 +1,9 @@
 """Carries out schedules of days and nights: the slotted mode, in the conductor's thread.
 
-A week is planned while the last slot of the one before stands; it brings the plan of every change
-with it, so that a slot's beginning has nothing to compute. Whatever else changes the network ends
-the week: the next one is planned for what stands then.
+A planning process plans the next week while the last slot of a week stands; the conductor never
+waits for a plan. If the plan comes late, the week is repeated before the new week begins. A week
+brings the plan of every change with it, so that a slot's beginning has nothing to compute. Whatever
+else changes the network ends the week: the next one is planned for what stands then.
 """
 
 from __future__ import annotations
@@ -12,19 +13,21 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import InitVar, dataclass, field, replace
+from concurrent.futures import CancelledError, Future
+from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Final
 
-from apps.controller.mover import FIRST_OUTAGE_S, Mover, outage_of
+from apps.controller.mover import FIRST_OUTAGE_S, Mover
 from apps.controller.record.ledger import Ledger
 from apps.planning.engine import SCHEDULER
 from hydra.decisions.decision import SeenDemand
 from hydra.errors import HydraError, PlanError
 from hydra.events import EventKind
-from hydra.model import Fabric
+from hydra.model import Fabric, NetworkState
 from hydra.policy import CurrentPolicy, Sharing
-from hydra.reconfiguration.executor import Execution
+from hydra.reconfiguration.moved import Moved
+from hydra.reconfiguration.scheduler import Work
 from hydra.sharing.slots import DUPLEX_ALONE, DutyCycle, Night, Schedule, Week, too_short
 from hydra.worth import decide_week, no_plan
 
@@ -39,50 +42,100 @@ _LOOK_S: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class WeekDraft:
-    """A week, and the largest demands that it was planned for."""
+    """A week, the largest demands that it was planned for, and the state that it begins from."""
 
     week: Week
     demand: tuple[SeenDemand, ...]
+    current: NetworkState
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(frozen=True, slots=True)
+class WeekUnderWay:
+    """A week that is being planned, the largest demands that it is planned for, and the state."""
+
+    week: Future[Week] | Future[None]
+    """None: there is no demand."""
+    demand: tuple[SeenDemand, ...] = ()
+    current: NetworkState = field(default_factory=NetworkState)
+
+    @classmethod
+    def refused(cls, reason: PlanError) -> WeekUnderWay:
+        """A week that can't be planned."""
+        refusal: Future[None] = Future()
+        refusal.set_exception(reason)
+        return cls(refusal)
+
+    @classmethod
+    def not_wanted(cls) -> WeekUnderWay:
+        """No week, since there is no demand."""
+        nothing: Future[None] = Future()
+        nothing.set_result(None)
+        return cls(nothing)
+
+    def draft(self) -> WeekDraft | None:
+        """The week, once it is planned; None if there is no demand. Raises PlanError."""
+        try:
+            week = self.week.result()
+        except CancelledError:
+            raise PlanError("the controller is ending: nothing is planned any more") from None
+        return None if week is None else WeekDraft(week, self.demand, self.current)
+
+
+BeginWeek = Callable[[float], WeekUnderWay]
+"""Has a week planned for the demand of now, with nights of so many seconds."""
+TakeWeek = Callable[[WeekUnderWay], Work[WeekDraft | None]]
+"""Takes in a week that is planned; None if there is no demand, or if slots are to end.
+Raises PlanError.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Ahead:
+    """The outcome of planning a week: a draft, no week, or the reason why there is none."""
+
+    draft: WeekDraft | None = None
+    refusal: PlanError | None = None
+
+
 class Slots:
     """Methods are for the conductor's thread, unless they are said to be for any."""
 
-    _fabric: Fabric
-    _policy: CurrentPolicy
-    _mover: Mover
-    ledger: InitVar[Ledger]
-    _plan: Callable[[float], WeekDraft | None]
-    """Makes a week for the demand of now, with nights of so many seconds; None if there is no
-    demand. Raises PlanError.
-    """
-    _clock: Callable[[], float] = time.monotonic
-    _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
-    _active: bool = field(default=False, init=False)
-    _week: Week | None = field(default=None, init=False)
-    _ahead: WeekDraft | None = field(default=None, init=False)
-    _looked_ahead: bool = field(default=False, init=False)
-    _index: int = field(default=0, init=False)
-    _night_s: float = field(default=0.0, init=False)
-    """Night of the present slot, in s."""
-    _began_s: float = field(default=0.0, init=False)
-    _due_s: float = field(default=0.0, init=False)
-    _began_unix_s: float = field(default=0.0, init=False)
-    _duty: DutyCycle = field(default_factory=DutyCycle, init=False)
-    _nights_s: deque[float] = field(default_factory=lambda: deque(maxlen=_MANY), init=False)
-
-    def __post_init__(self, ledger: Ledger) -> None:
+    def __init__(
+        self,
+        *,
+        fabric: Fabric,
+        policy: CurrentPolicy,
+        mover: Mover,
+        ledger: Ledger,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._fabric, self._policy, self._mover = fabric, policy, mover
+        self._clock = clock
         self._network = ledger.network
         self._log = ledger.log
         self._bookings = ledger.bookings
         self._reservations = ledger.reservations
+        self._lock = threading.Lock()
+        self._active = False
+        self._week: Week | None = None
+        self._asked: WeekUnderWay | None = None
+        """The week that is being planned, if any."""
+        self._ahead: _Ahead | None = None
+        """The outcome for the next week, once it is known."""
+        self._index = 0
+        self._night_s = 0.0
+        """Night of the present slot, in s."""
+        self._began_s = 0.0
+        self._due_s = 0.0
+        self._began_unix_s = 0.0
+        self._duty = DutyCycle()
+        self._nights_s: deque[float] = deque(maxlen=_MANY)
 
     # -- from any thread --------------------------------------------------------------------------
 
     def schedule(self) -> Schedule:
         with self._lock:
-            week, draft = self._week, self._ahead
+            week, draft = self._week, None if self._ahead is None else self._ahead.draft
             ahead = None if week is None or self._goes_on(week, draft) else draft
             return Schedule(
                 Night.of(self._fabric, self._policy.now, self._expected_night_s),
@@ -115,22 +168,32 @@ class Slots:
             return
         self._active = wanted
         self._due_s = self._clock()
-        self._forget()
+        if not wanted:
+            self._forget()
         with self._lock:
             self._duty.forget()
             self._nights_s.clear()
 
     def patience_s(self, most_s: float) -> float:
         """Seconds until the next slot is due, at most ``most_s``."""
-        return max(0.0, min(most_s, self._due_s - self._clock())) if self._active else most_s
+        left_s = self._due_s - self._clock()
+        awaits_week = self._asked is not None and left_s <= 0
+        return max(0.0, min(most_s, left_s)) if self._active and not awaits_week else most_s
 
-    def keep_time(self) -> None:
-        """Begin the next slot if it is due.
+    def offer(self, draft: WeekDraft) -> None:
+        """Give slots that are about to begin their first week."""
+        self._know(_Ahead(draft))
+
+    async def keep_time(self, begin: BeginWeek, take: TakeWeek) -> None:
+        """Begin the next slot if it is due; ``begin`` and ``take`` get a week.
 
         Raises what :meth:`apps.controller.mover.Mover.move` does.
         """
         self._follow()
-        if not self._active or self._clock() < self._due_s:
+        if not self._active:
+            return
+        await self._take_in(take)
+        if self._clock() < self._due_s or not self._policy.in_force.slotted:
             return
         week = self._week
         ended = None if week is None else self._why_ended(week)
@@ -140,9 +203,9 @@ class Slots:
             self._forget()
         try:
             if week is None or self._index == len(week.slots) - 1:
-                self._next_week(week)
+                await self._next_week(week, begin, take)
             else:
-                self._turn(week, self._index + 1)
+                await self._turn(week, self._index + 1, begin)
         except HydraError:
             self._forget()
             self._wait(self._policy.now.slots.week_s)
@@ -161,42 +224,84 @@ class Slots:
         reserved = {pin.path for pin in self._bookings.pins()} & self._network.state.vlans.keys()
         return all(reserved <= slot.state.vlans.keys() for slot in week.slots)
 
-    def _next_week(self, week: Week | None) -> None:
+    async def _next_week(self, week: Week | None, begin: BeginWeek, take: TakeWeek) -> None:
+        if self._ahead is None or not self._still_fits(self._ahead.draft):
+            self._know(None)
+            if self._asked is None:
+                self._asked = self.ask(begin)
+            await self._take_in(take)
         ahead = self._ahead
-        known = self._looked_ahead and (ahead is None or self._keeps_reserved(ahead.week))
-        try:
-            draft = ahead if known else self.draft()
-        except PlanError as error:
-            LOG.error("no week: %s", error)
-            standing = self._network.state.topology.circuits
-            self._log.decide(no_plan(str(error), standing, (), TRIGGER, time.time()))
-            self._forget()
-            with self._lock:  # without changes nothing would ever be measured again
-                self._nights_s.clear()
-            self._wait(self._policy.now.slots.week_s)
-            return
         if not self._policy.in_force.slotted:
             return  # a standing topology was chosen
-        if draft is None and week is None:
+        self._know(None)
+        if ahead is None:
+            if week is not None and len(week.slots) > 1:
+                await self._turn(week, 0, begin)
+            # otherwise what stands goes on until the week is planned
+        elif ahead.refusal is not None:
+            self._do_without(ahead.refusal)
+        elif ahead.draft is None and week is None:
             self._wait(_LOOK_S)
-        elif week is not None and self._goes_on(week, draft):
-            self._turn(week if draft is None else week.judged_as(draft.week), 0)
-        elif draft is not None:
-            self._adopt(draft)
+        elif week is not None and self._goes_on(week, ahead.draft):
+            await self._turn(
+                week if ahead.draft is None else week.judged_as(ahead.draft.week), 0, begin
+            )
+        elif ahead.draft is not None:
+            await self._adopt(ahead.draft)
+
+    def _still_fits(self, draft: WeekDraft | None) -> bool:
+        """True unless the network, or what is reserved, has changed since ``draft`` was asked for.
+
+        None fits: there was no demand, or no week.
+        """
+        if draft is None:
+            return True
+        now, then = self._network.state, draft.current
+        same = now.topology == then.topology and now.vlans == then.vlans
+        return same and self._keeps_reserved(draft.week)
+
+    def _do_without(self, refusal: PlanError) -> None:
+        """Leave circuits where they are for the length of a week."""
+        LOG.error("no week: %s", refusal)
+        standing = self._network.state.topology.circuits
+        self._log.decide(no_plan(str(refusal), standing, (), TRIGGER, time.time()))
+        self._forget()
+        with self._lock:  # without changes nothing would ever be measured again
+            self._nights_s.clear()
+        self._wait(self._policy.now.slots.week_s)
 
     def _goes_on(self, week: Week, draft: WeekDraft | None) -> bool:
         return draft is None or draft.week.much_like(week, self._policy.now.slots.slot_s)
 
-    def draft(self) -> WeekDraft | None:
-        """A week for the demand of now; None if there is no demand.
+    def ask(self, begin: BeginWeek) -> WeekUnderWay:
+        """A week that ``begin`` has planned, for nights as long as the last ones.
 
-        Raises PlanError, also if slots leave no day.
+        It is refused if slots leave no day.
         """
-        if self._fabric.one_way:
-            raise PlanError(DUPLEX_ALONE)
         night_s = self._expected_night_s
-        self._check(night_s)
-        return self._plan(night_s)
+        try:
+            if self._fabric.one_way:
+                raise PlanError(DUPLEX_ALONE)
+            self._check(night_s)
+        except PlanError as refusal:
+            return WeekUnderWay.refused(refusal)
+        return begin(night_s)
+
+    async def _take_in(self, take: TakeWeek) -> None:
+        """Take in the week that was asked for, if it is planned."""
+        asked = self._asked
+        if asked is None or not asked.week.done():
+            return
+        self._asked = None
+        try:
+            self._know(_Ahead(await take(asked)))
+        except PlanError as refusal:
+            LOG.debug("no week: %s", refusal)
+            self._know(_Ahead(refusal=refusal))
+
+    def _know(self, ahead: _Ahead | None) -> None:
+        with self._lock:
+            self._ahead = ahead
 
     @property
     def _expected_night_s(self) -> float:
@@ -207,7 +312,7 @@ class Slots:
             return self._mover.outage_s
         return min(self._mover.outage_s, FIRST_OUTAGE_S)
 
-    def _adopt(self, draft: WeekDraft) -> None:
+    async def _adopt(self, draft: WeekDraft) -> None:
         """Begin another week with its first slot."""
         week, standing = draft.week, self._network.state.topology.circuits
         decision = decide_week(week, SCHEDULER, standing, draft.demand, TRIGGER, time.time())
@@ -217,19 +322,18 @@ class Slots:
         if self._week is not None:
             self._count()
         self._begin(week, 0)
-        self._stand(self._mover.move(entry, week.slots[0].state))
+        self._stand(await self._mover.move(entry, week.slots[0].state))
 
-    def _turn(self, week: Week, index: int) -> None:
+    async def _turn(self, week: Week, index: int, begin: BeginWeek) -> None:
         """Change to another slot of the same week."""
         plan = week.change_to(index, self._network.state)
         self._count()
         self._begin(week, index)
-        if plan.empty:
-            return
-        entry = self._log.enter(TRIGGER, f"slot {index + 1} of {len(week.slots)}")
-        self._stand(self._mover.move(entry, plan.target, plan))
-        if index == len(week.slots) - 1:
-            self._look_ahead()
+        if not plan.empty:
+            entry = self._log.enter(TRIGGER, f"slot {index + 1} of {len(week.slots)}")
+            self._stand(await self._mover.move(entry, plan.target, plan))
+        if 0 < index == len(week.slots) - 1 and self._asked is None:
+            self._asked = self.ask(begin)
 
     def _count(self) -> None:
         """Measure the slot that ends."""
@@ -238,35 +342,23 @@ class Slots:
 
     def _begin(self, week: Week, index: int) -> None:
         with self._lock:
-            self._week, self._ahead, self._index = week, None, index
+            self._week, self._index = week, index
             self._began_unix_s = time.time()
-        self._looked_ahead = False
         self._began_s, self._night_s = self._clock(), 0.0
         self._wait(week.slots[index].length_s)
 
-    def _stand(self, execution: Execution) -> None:
+    def _stand(self, done: Moved) -> None:
         """Note that the night is over, and how long it was."""
-        self._night_s = outage_of(execution) or 0.0
+        self._night_s = done.outage_s or 0.0
         if self._night_s:
             with self._lock:
                 self._nights_s.append(self._night_s)
         self._reservations.keep_standing(planned=lambda _pair: True)
 
-    def _look_ahead(self) -> None:
-        """Plan the next week in time, by the day."""
-        try:
-            draft = self.draft()
-        except PlanError as error:
-            LOG.debug("no week yet: %s", error)  # it is tried again when it is needed
-            return
-        self._looked_ahead = True
-        with self._lock:
-            self._ahead = draft
-
     def _forget(self) -> None:
         with self._lock:
             self._week = self._ahead = None
-        self._looked_ahead = False
+        self._asked = None
 
     def _wait(self, seconds: float) -> None:
         self._due_s = self._clock() + seconds

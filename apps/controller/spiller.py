@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Final
 
 from hydra.forwarding.substrate import substrate_of
@@ -18,16 +17,21 @@ _SETTLE_POLLS: Final = 3
 """Readings after a change, of which the last interval alone is surely after it."""
 
 
-@dataclass(eq=False, repr=False)
 class Spiller:
     """Its method runs in the conductor's thread, once a reading."""
 
-    _fabric: Fabric
-    _policy: CurrentPolicy
-    _spills: Spills
-    _measure: Callable[[], Room | None]
-    _classify: Callable[[Iterable[DatapathId]], None]
-    """Brings these switches to what spills now."""
+    def __init__(
+        self,
+        *,
+        fabric: Fabric,
+        policy: CurrentPolicy,
+        spills: Spills,
+        measure: Callable[[], Room | None],
+        classify: Callable[[Iterable[DatapathId]], None],
+    ) -> None:
+        """``classify`` brings these switches to what spills now."""
+        self._fabric, self._policy, self._spills = fabric, policy, spills
+        self._measure, self._classify = measure, classify
 
     def interval_s(self) -> float | None:
         """Time between two looks; None: there is nothing to look at."""

@@ -10,13 +10,13 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, Generic, Protocol, TypeVar
 
 from hydra.decisions.decision import Decision
 from hydra.decisions.records import read_decision
 from hydra.errors import HydraError, UnknownName
-from hydra.faults.conditions import Condition, store_unavailable
+from hydra.faults.condition import Condition
+from hydra.faults.conditions import store_unavailable
 from hydra.faults.quarantine import read_quarantine
 from hydra.history import Happening, HappeningKind, History
 from hydra.journal import JournalCopy, JournalError, JournalOfAnotherFormat, Kind, Record
@@ -168,27 +168,33 @@ class StoredView:
     def _stored(self, copy: JournalCopy) -> Stored:
         states = self._state.of(copy)
         return Stored(
-            self._fabric,
-            copy.as_of_unix_s,
-            states[-1] if states else NetworkState(),
-            tuple(self._reservations.of(copy)),
-            tuple(reversed(self._decisions.of(copy))),
-            self._history.of(copy),
-            [port for ports in self._ports.of(copy) for port in ports],
+            fabric=self._fabric,
+            as_of_unix_s=copy.as_of_unix_s,
+            state=states[-1] if states else NetworkState(),
+            reservations=tuple(self._reservations.of(copy)),
+            decisions=tuple(reversed(self._decisions.of(copy))),
+            history=self._history.of(copy),
+            ports=[port for ports in self._ports.of(copy) for port in ports],
         )
 
 
-@dataclass(eq=False, repr=False)
 class Stored:
     """What the store held at a moment."""
 
-    fabric: Fabric
-    as_of_unix_s: float
-    _state: NetworkState
-    _reservations: Sequence[Reservation]
-    _decisions: Sequence[Decision]
-    _history: Sequence[Happening]
-    _ports: Sequence[Mapping[str, Any]]
+    def __init__(
+        self,
+        *,
+        fabric: Fabric,
+        as_of_unix_s: float,
+        state: NetworkState,
+        reservations: Sequence[Reservation],
+        decisions: Sequence[Decision],
+        history: Sequence[Happening],
+        ports: Sequence[Mapping[str, Any]],
+    ) -> None:
+        self.fabric, self.as_of_unix_s, self._state = fabric, as_of_unix_s, state
+        self._reservations, self._decisions, self._history = reservations, decisions, history
+        self._ports = ports
 
     def state(self) -> NetworkState:
         return self._state

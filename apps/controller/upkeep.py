@@ -9,40 +9,36 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
-from collections.abc import Set as AbstractSet
-from dataclasses import InitVar, dataclass, field
-from typing import Final, TypeVar
+from typing import Final
 
+from apps.controller.between_jobs import BetweenJobs
+from apps.controller.dead_circuits import DeadCircuits
+from apps.controller.device_upkeep import DeviceUpkeep
 from apps.controller.devices import Devices
 from apps.controller.mastership import Mastership
 from apps.controller.patch_panels import PatchPanels
 from apps.controller.policing import Policing
 from apps.controller.quarantine import Quarantine
 from apps.controller.record.ledger import Ledger
-from apps.controller.runner import BesideOthers, Runner
+from apps.controller.retries import Retries
+from apps.controller.runner import Runner
 from apps.openflow.fleet import Fleet
-from hydra.errors import DeviceUnavailable, HeldElsewhere, HydraError
+from hydra.errors import HeldElsewhere, HydraError
 from hydra.failures import FailureKind
 from hydra.faults.server_links import Dead
 from hydra.forwarding.substrate import substrate_of
 from hydra.history import HappeningKind
-from hydra.model import Circuit, DatapathId, Fabric, NetworkState, Path, PlaneId, PortId, RackId
+from hydra.model import DatapathId, Fabric
 from hydra.reconfiguration.commands import Steps
-from hydra.reconfiguration.device_care import DeviceCare
+from hydra.reconfiguration.courses import Courses
 from hydra.reconfiguration.executor import Execution
-from hydra.reconfiguration.plan import Plan, pair_of
+from hydra.reconfiguration.plan import pair_of
 from hydra.reconfiguration.readiness import MovedPort
-from hydra.reconfiguration.recovery import CONNECT_S, Recovery
-from hydra.reconfiguration.switches import Switches
+from hydra.reconfiguration.recovery import CONNECT_S
+from hydra.reconfiguration.scheduler import Job, carried_out
 from hydra.reservations.reservation import Reservation
 
 LOG = logging.getLogger("hydra.upkeep")
-_KeyT = TypeVar("_KeyT")
-_Dark = tuple[Circuit, PortId]
-"""A circuit, and one of its ports, which has no carrier."""
-_LONGEST_WAIT_S: Final = 60.0
-_LONGEST_GAP_S: Final = 5.0
-"""The longest wait between looks for ports that a ToR lacks: it answers at once, unlike others."""
 _AT_ONCE: Final = 256
 """Switches that are synchronised together, which takes about a second where racks are many."""
 _PROMPT_S: Final = 1.0
@@ -51,98 +47,62 @@ _PROMPT_EACH_S: Final = 0.05
 """Additional wait for each further switch."""
 
 
-class Retries:
-    """Ever longer waits between attempts at devices and switches that stay away.
-
-    An attempt at a device that swallows packets takes its whole time-out, and the conductor waits.
-    """
-
-    def __init__(
-        self, clock: Callable[[], float] = time.monotonic, longest_s: float = _LONGEST_WAIT_S
-    ) -> None:
-        """``longest_s``: the longest wait."""
-        self._clock = clock
-        self._longest_s = longest_s
-        self._waits: dict[object, tuple[float, float]] = {}
-
-    def failing(self, some: Iterable[_KeyT]) -> list[_KeyT]:
-        """Items whose last attempt has failed."""
-        return [one for one in some if one in self._waits]
-
-    def due(self, some: Iterable[_KeyT]) -> list[_KeyT]:
-        """Items that may be tried now."""
-        now_s = self._clock()
-        return [one for one in some if now_s >= self._waits.get(one, (0.0, 0.0))[0]]
-
-    def forget(self, well: AbstractSet[object]) -> None:
-        """Note that these want no attempt, whoever has seen to it: the next one that they want is
-        followed by a short wait again.
-        """
-        for one in self._waits.keys() & well:
-            del self._waits[one]
-
-    def note(self, tried: Iterable[object], failed: Collection[object]) -> None:
-        """Remember how attempts ended."""
-        for one in tried:
-            if one not in failed:
-                self._waits.pop(one, None)
-                continue
-            wait_s = min(2 * self._waits.get(one, (0.0, 1.0))[1], self._longest_s)
-            self._waits[one] = (self._clock() + wait_s, wait_s)
-
-
-@dataclass(eq=False, repr=False)
 class Upkeep:
     """Methods run in the conductor's thread."""
 
-    _fabric: Fabric
-    _fleet: Fleet
-    _devices: Devices
-    ledger: InitVar[Ledger]
-    _quarantine: Quarantine
-    _panels: PatchPanels
-    _policing: Policing
-    _mastership: Mastership
-    _runner: Runner
-    _switches: Switches
-    _care: DeviceCare
-    _recovery: Recovery
-    _give_up: Callable[[HydraError], None]
-    """Ends the process, where another controller is at work."""
-    _put: Callable[[Callable[[], None]], None]
-    """Queues a job."""
-    _synchronise_again: Callable[[], None]
-    """Queues :meth:`synchronise`, and what waits for switches."""
-    _beside: list[BesideOthers] = field(default_factory=list, init=False)
-    """Courses that bring switches to the present state while others go on."""
-    in_command: bool = field(default=False, init=False)
-    """True once no other controller is at work: devices and switches may be touched."""
-    _spares_relays_until_s: float = field(default=0.0, init=False)
-    _retries: Retries = field(default_factory=Retries, init=False)
-    """By the name of a device, or a switch's datapath."""
-    _gap_retries: Retries = field(
-        default_factory=lambda: Retries(longest_s=_LONGEST_GAP_S), init=False
-    )
-    _port_retries: Retries = field(default_factory=Retries, init=False)
-    _meter_retries: Retries = field(default_factory=Retries, init=False)
-    dark: frozenset[_Dark] = field(default=frozenset(), init=False)
-    """Circuits that lost their light while a ToR was away, or while a change was under way."""
-    denied: frozenset[Circuit] = field(default=frozenset(), init=False)
-    """Circuits in use that an optical switch did not have when it answered again."""
-    one_way_uplinks: Dead = field(default_factory=dict, init=False)
-    """Directions of servers' uplinks that are dead, by lost probes."""
-
-    def __post_init__(self, ledger: Ledger) -> None:
+    def __init__(
+        self,
+        *,
+        fabric: Fabric,
+        fleet: Fleet,
+        devices: Devices,
+        ledger: Ledger,
+        quarantine: Quarantine,
+        panels: PatchPanels,
+        policing: Policing,
+        mastership: Mastership,
+        runner: Runner,
+        courses: Courses,
+        give_up: Callable[[HydraError], None],
+        put: Callable[[Job], None],
+        synchronise_again: Callable[[], None],
+    ) -> None:
+        """``give_up`` ends the process, where another controller is at work; ``put`` queues a job;
+        ``synchronise_again`` queues :meth:`synchronise`, and what waits for switches.
+        """
+        self._fabric, self._fleet, self._devices = fabric, fleet, devices
+        self._quarantine, self._panels, self._policing = quarantine, panels, policing
+        self._mastership, self._runner = mastership, runner
+        self._switches, self._care = courses.switches, courses.care
+        self._recovery = courses.recovery
+        self._give_up, self._put = give_up, put
+        self._synchronise_again = synchronise_again
         self._network = ledger.network
         self._log = ledger.log
         self._bookings = ledger.bookings
-        self._substrate = substrate_of(self._fabric)
-        names = [one.name for one in self._fabric.planes]
-        self._device_names = frozenset([*names, *(one.name for one in self._fabric.racks)])
+        self._substrate = substrate_of(fabric)
+        self._beside: list[BetweenJobs] = []
+        """Courses that bring switches to the present state while others go on."""
+        self.in_command = False
+        """True once no other controller is at work: devices and switches may be touched."""
+        self._spares_relays_until_s = 0.0
+        self._retries = Retries()
+        """By a switch's datapath."""
+        self._meter_retries = Retries()
+        self.dead = DeadCircuits(
+            fabric=fabric,
+            network=ledger.network,
+            quarantine=quarantine,
+            runner=runner,
+            courses=courses,
+        )
+        self.devices = DeviceUpkeep(fabric=fabric, devices=devices, courses=courses, dead=self.dead)
+        self.one_way_uplinks: Dead = {}
+        """Directions of servers' uplinks that are dead, by lost probes."""
 
     # -- the clock --------------------------------------------------------------------------------
 
-    def look_after(self) -> bool:
+    async def look_after(self) -> bool:
         """Recover once at the start; afterwards reopen devices that were lost, and tidy up.
 
         True if :meth:`synchronise` has more to do.
@@ -155,16 +115,18 @@ class Upkeep:
             for beside in self._beside:
                 beside.drop()  # the state that it goes by is in doubt
             self._spares_relays_until_s = time.monotonic() + CONNECT_S
-            self._runner.run(self._recovery.run())
+            await carried_out(self._recovery.run())
+            self.devices.hold()
             return False
-        self._mend_devices()
+        await self.devices.release()
+        await self.devices.mend()
         unmetered = self._meter_retries.due(self._policing.unanswered)
         self._switches.doubt(unmetered)
-        more = self.synchronise()
+        more = await self.synchronise()
         self._meter_retries.note(unmetered, self._policing.unanswered)
-        self._open_ports()
+        await self.devices.open_ports()
         if not self._awaits_switches():
-            self.tidy_relays()
+            await self.tidy_relays()
         return more
 
     def _awaits_switches(self) -> bool:
@@ -176,67 +138,6 @@ class Upkeep:
         behind = not connected & owned.keys() <= self._switches.ready()
         return behind or bool(self._fleet.expected(owned, CONNECT_S, began_s))
 
-    def _open_ports(self) -> None:
-        racks = self._port_retries.due(self._care.closed_racks)
-        self._port_retries.note(racks, self._runner.run(self._care.open_ports(racks)))
-
-    def _mend_devices(self) -> None:
-        care, devices, fabric = self._care, self._devices, self._fabric
-        planes = {one.id for one in fabric.planes if devices.plane_problem(one.id) is not None}
-        racks = {one.id for one in fabric.racks if devices.tor_problem(one.id) is not None}
-        care.uncertain_planes |= planes
-        care.uncertain_racks |= racks
-        names = [fabric.planes[one].name for one in sorted(care.uncertain_planes)]
-        names += [fabric.racks[one].name for one in sorted(care.uncertain_racks)]
-        self._retries.forget(self._device_names.difference(names))
-        due = self._retries.due(names)
-        lacking = self._gap_retries.due(self._lacking() - care.uncertain_racks)
-        self._mend(
-            [one for one in care.uncertain_planes if fabric.planes[one].name in due],
-            [*lacking, *(one for one in care.uncertain_racks if fabric.racks[one].name in due)],
-        )
-        failed = {fabric.planes[one].name for one in care.uncertain_planes}
-        self._retries.note(due, failed | {fabric.racks[one].name for one in care.uncertain_racks})
-        self._gap_retries.note(lacking, self._lacking())
-
-    def _lacking(self) -> set[RackId]:
-        """Racks whose ToR lacks ports: one that comes back has VLANs that nobody gave it."""
-        return {one.id for one in self._fabric.racks if self._devices.missing_ports(one.id)}
-
-    def _mend(self, planes: Collection[PlaneId], racks: Collection[RackId]) -> None:
-        if planes or racks:
-            self.denied |= self._runner.run(self._care.mend(planes, racks))
-            back = set(racks) - self._care.uncertain_racks
-            ends = self._runner.run(self._care.dark_ports(back))
-            self.dark |= self._at(ends)  # which may have become more meanwhile
-
-    def read_uncertain(self) -> None:
-        """Mend now, without a pause after earlier attempts, what is uncertain on devices that can
-        be commanded: until then plans leave out the ports of such racks.
-        """
-        care, devices = self._care, self._devices
-        self._mend(
-            [one for one in care.uncertain_planes if devices.plane_problem(one) is None],
-            [one for one in care.uncertain_racks if devices.tor_problem(one) is None],
-        )
-
-    def make_certain(self, plan: Plan) -> None:
-        """Mend what an earlier change left uncertain, before circuits are set up there.
-
-        Circuits that only go wait for nobody. Raises DeviceUnavailable if the state of a device
-        can't be read.
-        """
-        if not plan.connect:
-            return
-        self.read_uncertain()
-        care, fabric = self._care, self._fabric
-        planes = {circuit.plane for circuit in plan.connect} & care.uncertain_planes
-        racks = {fabric.ports[end].rack for circuit in plan.connect for end in circuit.ends}
-        names = [fabric.planes[one].name for one in sorted(planes)]
-        names += [fabric.racks[one].name for one in sorted(racks & care.uncertain_racks)]
-        if names:
-            raise DeviceUnavailable(", ".join(names), "what it has is not known yet: ask again")
-
     def _take_command(self) -> None:
         """Set :attr:`in_command` once nobody else commands the switches; touch nothing before."""
         if self._substrate.retags:
@@ -245,7 +146,7 @@ class Upkeep:
         self._fleet.await_connected(self._switches.owned, CONNECT_S)
         connected = self._fleet.connected() & self._switches.owned.keys()
         try:
-            taken = self._mastership.take(connected)
+            taken = self._mastership.take(connected, hurries=True)
         except HeldElsewhere as error:
             self._give_up(HydraError(f"a controller is at work on this fabric already: {error}"))
             return
@@ -255,7 +156,7 @@ class Upkeep:
 
     # -- switches ---------------------------------------------------------------------------------
 
-    def synchronise(self) -> bool:
+    async def synchronise(self) -> bool:
         """Bring switches to the present state that connected anew, or may be tried again.
 
         As many as go together; True if there are more. Those that do not answer promptly are
@@ -267,32 +168,34 @@ class Upkeep:
         self._retries.forget(switches.ready() - switches.refused.keys())
         self._beside = [one for one in self._beside if not one.over]
         if refusing := self._retries.due(sorted(switches.refused.keys() & switches.ready())):
-            self._runner.run(self._recovery.bring(refusing))
+            await carried_out(self._recovery.bring(refusing))
             self._note_tried(refusing)
         slow, fresh = switches.slow(), switches.fresh()
         failing = frozenset(self._retries.failing(switches.late() - slow))
         others = switches.late() - fresh - failing - slow
         some = [*sorted(fresh - failing), *self._retries.due(sorted(others))]
         prompt = self._fitting(some)
-        self._bring_beside(prompt, _PROMPT_S + _PROMPT_EACH_S * len(prompt))
+        await self._bring_beside(prompt, _PROMPT_S + _PROMPT_EACH_S * len(prompt))
         # Nobody waits for a switch whose last attempt failed, however often the switch connects.
         for one in self._fitting(
             [*sorted(fresh & failing), *self._retries.due(sorted(failing - fresh))]
         ):
-            self._bring_beside([one], 0.0)
+            await self._bring_beside([one], 0.0)
         waiting = switches.slow() - switches.being_brought
-        self._bring_beside(self._fitting(self._retries.due(sorted(waiting))), 0.0)
+        await self._bring_beside(self._fitting(self._retries.due(sorted(waiting))), 0.0)
         return 0 < len(prompt) < len(some)
 
     def _fitting(self, some: Sequence[DatapathId]) -> Sequence[DatapathId]:
         """As many of some switches as may be brought beside those that are being brought."""
         return some[: max(0, _AT_ONCE - len(self._switches.being_brought))]
 
-    def _bring_beside(self, some: Collection[DatapathId], alone_s: float) -> None:
+    async def _bring_beside(self, some: Collection[DatapathId], alone_s: float) -> None:
         """Begin to bring switches to the present state, for ``alone_s`` before anything else."""
         if some:
             course = self._brought_beside(some)
-            self._beside.append(self._runner.run_beside(course, self._put, alone_s))
+            beside = BetweenJobs(course, self._runner.submit, self._put)
+            self._beside.append(beside)
+            await beside.begin(alone_s)
 
     def _brought_beside(self, some: Collection[DatapathId]) -> Steps:
         yield from self._recovery.bring_beside(some)
@@ -308,7 +211,7 @@ class Upkeep:
         """True if a switch refuses rules of circuits."""
         return bool(self._switches.refused)
 
-    def refusal(self, reservation: Reservation) -> str:
+    async def refusal(self, reservation: Reservation) -> str:
         """Why traffic of a reservation can't take its circuits, in words: switches that refuse its
         rules, even when they are told again; else empty.
         """
@@ -321,16 +224,16 @@ class Upkeep:
         ]
         refusing = [one for one in steering if one in self._switches.refused]
         if late := self._switches.late().intersection(refusing) - self._switches.being_brought:
-            self._runner.run(self._recovery.bring(late))
+            await carried_out(self._recovery.bring(late))
         refused = self._switches.refused
         return "; ".join(str(refused[one]) for one in refusing if one in refused)
 
-    def follow_numbers(self) -> bool:
+    async def follow_numbers(self) -> bool:
         """Have rules name the ports by their new numbers that switches have given other ones; True
         if :meth:`synchronise` has to.
         """
         while moved := self._switches.moved_ports():
-            self._runner.run(self._switches.follow_numbers())
+            await carried_out(self._switches.follow_numbers())
             if self._switches.moved_ports() == moved:
                 return True
         return False
@@ -348,9 +251,9 @@ class Upkeep:
             LOG.warning("%s: its rules follow", one.what)
             self._log.note(HappeningKind.CONDITION, f"{one.what}: its rules follow", concerned)
 
-    def follow_uplinks(self) -> None:
+    async def follow_uplinks(self) -> None:
         """Go around servers whose uplink to the ToR went down, and back where it returned."""
-        self._runner.run(self._switches.follow_uplinks())
+        await carried_out(self._switches.follow_uplinks())
 
     def note_one_way_uplinks(self, dead: Dead) -> None:
         """Note which directions of servers' uplinks are dead; :meth:`follow_uplinks` then."""
@@ -370,9 +273,9 @@ class Upkeep:
         if not self._switches.dead_uplinks.issuperset(change.closed):
             self.follow_uplinks_meanwhile()
 
-    def tidy_relays(self) -> None:
+    async def tidy_relays(self) -> None:
         """Leave relays with the rules that the present state needs, and none of an earlier one."""
-        self._runner.run(self._switches.tidy_relays())
+        await carried_out(self._switches.tidy_relays())
 
     def hold_reserved(self) -> None:
         """Have switches keep to the bandwidth that reservations hold now."""
@@ -381,87 +284,9 @@ class Upkeep:
             self._policing.hold(self._network.state, self._bookings.active(), ready)
         )
 
-    # -- circuits that fail -----------------------------------------------------------------------
-
     def late_switches(self) -> frozenset[DatapathId]:
         """Switches that are connected, and yet to be brought to the present state."""
         return self._fleet.mute() | self._switches.late()
-
-    def dead_circuits(self) -> tuple[frozenset[Circuit], str]:
-        """Circuits in use that have lost their light, or that an optical switch does not have, and
-        the reason in words. The dark ports are quarantined.
-
-        The ports of a one-way circuit of which the sender alone is dark are not: another circuit
-        should light that.
-        """
-        if not self._recovery.done:
-            return frozenset(), "the devices have not been read yet"
-        state = self._network.state
-        told, self.dark = self.dark, frozenset()
-        denied, self.denied = self.denied & state.topology.circuits, frozenset()
-        seen = self._dark_now() | told
-        dark = {end for circuit, end in seen if circuit in state.topology.circuits}
-        dead = frozenset(circuit for circuit, _ in seen) & state.topology.circuits
-        unlit = [one for one in dead if not dark.isdisjoint(one.receivers)]
-        ends = {end for one in unlit for end in one.ends} & dark
-        reasons = [self._put_out(unlit, ends, state)] if dead or not denied else []
-        reasons += [
-            f"{self._fabric.planes[one.plane].name} does not have {self._fabric.circuit_name(one)}"
-            for one in sorted(denied - dead)
-        ]
-        return dead | denied, "; ".join(reasons)
-
-    def _dark_now(self) -> frozenset[_Dark]:
-        """Ports of circuits in use that are known to have no carrier."""
-        circuits = self._network.state.topology.circuits
-        ends = {end for one in circuits for end in one.ends}
-        return self._at(set(filter(self._switches.is_dark, ends)))
-
-    def _at(self, ends: Collection[PortId]) -> frozenset[_Dark]:
-        """Circuits in use that have one of these ports."""
-        circuits = self._network.state.topology.circuits
-        return frozenset((one, end) for one in circuits for end in one.ends if end in ends)
-
-    def divert_meanwhile(
-        self, circuits: Collection[Circuit] = (), paths: Collection[Path] = ()
-    ) -> None:
-        """While a change under way waits, divert pairs that it leaves alone off what has died:
-        these circuits and paths, and circuits that have lost their light.
-
-        :meth:`dead_circuits` has the latter afterwards, whatever becomes of their light.
-        """
-        if not self._recovery.done:
-            return
-        dark = self._dark_now()
-        dead = {circuit for circuit, _ in dark}.union(circuits)
-        course = self._switches.divert(dead, paths, self._network.under_way)
-        diverted = self._runner.run_meanwhile(course)
-        self.dark |= {one for one in dark if one[0] in diverted}
-
-    def divert(self, circuits: Collection[Circuit], paths: Collection[Path]) -> None:
-        """Divert the pairs on what has died, while no change is under way."""
-        self._runner.run(self._switches.divert(circuits, paths))
-
-    def given_up(self, before: NetworkState) -> tuple[frozenset[Circuit], str]:
-        """Circuits of ``before`` that the recovery gave up, as a ToR has no light, and where.
-
-        Their ports are quarantined.
-        """
-        unlit = self._recovery.unlit
-        return frozenset(unlit), self._put_out(unlit.keys(), set().union(*unlit.values()), before)
-
-    def _put_out(
-        self, unlit: Iterable[Circuit], dark: Collection[PortId], before: NetworkState
-    ) -> str:
-        """Quarantine the ports of circuits; the reason, which names the dark ones among these."""
-        places = [
-            f"{self._fabric.racks[port.rack].name}:{port.tor_port}"
-            for port in (self._fabric.ports[end] for end in sorted(dark))
-        ]
-        reason = f"carrier lost at {', '.join(places)}"
-        ends = {end for circuit in unlit for end in circuit.ends}
-        self._quarantine.put(ends, reason, before.topology.paths)
-        return reason
 
     # -- reconfigurations -------------------------------------------------------------------------
 
@@ -469,26 +294,20 @@ class Upkeep:
         under_way = (change.closed for change in self._network.under_way)
         self._switches.closed_meanwhile = frozenset().union(*under_way)
 
-    def _follow_closed(self) -> None:
-        self._runner.run(self._switches.follow_closed())
-
     def start_over(self, execution: Execution) -> None:
         """Have the devices read again before anything else, since a reconfiguration broke off."""
         self._recovery.begin_anew(execution)
 
     def take_over(self, execution: Execution) -> None:
         """Note what a reconfiguration left uncertain, once its result is the present state."""
-        standing = self._network.state.topology.circuits
-        # Others it took down itself: if they are set up again, their light is looked at anew.
-        self.dark = frozenset(one for one in self.dark if one[0] in standing)
-        self.denied &= standing
+        self.dead.keep_to(self._network.state.topology.circuits)
         self._care.learn(execution)
         self._switches.learn(execution)
         self._note_closed()
         if self._switches.refused:
             self._synchronise_again()
         if execution.closed:
-            self._put(self._follow_closed)
+            self._put(lambda: carried_out(self._switches.follow_closed()))
         waiting, target = self._panels.waiting(execution), execution.plan.target
         failed = [
             (circuit.ends, str(failure))

@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Collection, Sequence, Set
-from dataclasses import InitVar, dataclass, field
 from typing import Final
 
 from apps.controller.mover import Mover
@@ -23,8 +22,9 @@ from apps.planning.engine import Planning
 from hydra.errors import PlanError
 from hydra.faults.surveillance import LostPath
 from hydra.model import Circuit, DatapathId, NetworkState, Path, RackId
-from hydra.reconfiguration.beside import apart
 from hydra.reconfiguration.plan import Plan, directions
+from hydra.reconfiguration.scheduler import Work
+from hydra.reconfiguration.touched import apart
 from hydra.roles import TaskState
 
 LOG = logging.getLogger("hydra.controller")
@@ -34,67 +34,71 @@ _LONGEST_PAUSE_S: Final = 60.0
 """Between attempts to withdraw what still stands after one: its pairs are diverted meanwhile."""
 
 
-@dataclass(eq=False, repr=False)
 class Withdrawals:
     """Methods run in the conductor's thread."""
 
-    _planning: Planning
-    ledger: InitVar[Ledger]
-    _upkeep: Upkeep
-    _quarantine: Quarantine
-    _panels: PatchPanels
-    _reach: Reach
-    _mover: Mover
-    _placement: Placement
-    _rejoining: Rejoining
-    _clock_s: Callable[[], float] = time.monotonic
-    _left: dict[Circuit | Path, str] = field(default_factory=dict, init=False)
-    """Lost circuits and paths that stand after the last attempt to withdraw them, and why."""
-    _pause_s: float = field(default=_FIRST_PAUSE_S, init=False)
-    _again_s: float = field(default=0.0, init=False)
-    _late: frozenset[DatapathId] = field(default=frozenset(), init=False)
-    """Switches that could not be used at that attempt: they were yet to be brought."""
-    _diverted: list[LostPath] = field(default_factory=list, init=False)
-    """Lost paths of which pairs were diverted while a change was under way."""
-    _tried_beside: tuple[object, ...] = field(default=(), init=False)
-    """What was last looked at between the steps of changes, with these."""
-    _cut: set[tuple[RackId, RackId]] = field(default_factory=set, init=False)
-    """Pairs, as (from, to), that are to be given other paths, and were not yet."""
-
-    def __post_init__(self, ledger: Ledger) -> None:
+    def __init__(
+        self,
+        *,
+        planning: Planning,
+        ledger: Ledger,
+        upkeep: Upkeep,
+        quarantine: Quarantine,
+        panels: PatchPanels,
+        reach: Reach,
+        mover: Mover,
+        placement: Placement,
+        rejoining: Rejoining,
+        clock_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._planning, self._upkeep, self._quarantine = planning, upkeep, quarantine
+        self._panels, self._reach, self._mover = panels, reach, mover
+        self._placement, self._rejoining, self._clock_s = placement, rejoining, clock_s
         self._network = ledger.network
         self._log = ledger.log
         self._reservations = ledger.reservations
+        self._left: dict[Circuit | Path, str] = {}
+        """Lost circuits and paths that stand after the last attempt to withdraw them, and why."""
+        self._pause_s = _FIRST_PAUSE_S
+        self._again_s = 0.0
+        self._late: frozenset[DatapathId] = frozenset()
+        """Switches that could not be used at that attempt: they were yet to be brought."""
+        self._diverted: list[LostPath] = []
+        """Lost paths of which pairs were diverted while a change was under way."""
+        self._tried_beside: tuple[object, ...] = ()
+        """What was last looked at between the steps of changes, with these."""
+        self._cut: set[tuple[RackId, RackId]] = set()
+        """Pairs, as (from, to), that are to be given other paths, and were not yet."""
 
     @property
     def due(self) -> bool:
         """True if :meth:`of_dead_circuits` has something to do."""
         upkeep = self._upkeep
-        return bool(upkeep.dark or upkeep.denied or self._left or self._waits)
+        return bool(upkeep.dead.dark or upkeep.dead.denied or self._left or self._waits)
 
     @property
     def _waits(self) -> bool:
         """True if pairs are to be given other paths, and were not yet."""
         return bool(self._cut) or self._placement.awaits_racks
 
-    def of_dead_circuits(self) -> None:
+    async def of_dead_circuits(self) -> None:
         """Withdraw the circuits that have lost their light or that an optical switch does not have,
         and what could not be withdrawn.
         """
-        dead, reason = self._upkeep.dead_circuits()
-        self._withdraw(dead, reason)
+        dead, reason = self._upkeep.dead.find()
+        await self._withdraw(dead, reason)
 
-    def after_recovery(self, before: NetworkState) -> None:
+    async def after_recovery(self, before: NetworkState) -> None:
         """Plan around circuits of ``before`` that the recovery found without light."""
-        unlit, reason = self._upkeep.given_up(before)
+        unlit, reason = self._upkeep.dead.given_up(before)
         if unlit:
             LOG.error("%s", reason)
             self._log.note_loss(unlit)
             cut = {path for path in before.topology.paths if not unlit.isdisjoint(path.circuits)}
-            self._plan_around({way for path in cut for way in path.directions})
-        self.of_dead_circuits()  # ToRs have connected meanwhile
+            await self._plan_around({way for path in cut for way in path.directions})
+        await self.of_dead_circuits()  # ToRs have connected meanwhile
 
-    def of_lost_paths(self, lost: Sequence[LostPath]) -> None:
+    async def of_lost_paths(self, lost: Sequence[LostPath]) -> None:
         """Withdraw paths through which nothing comes, although there may be light."""
         standing = self._standing(lost)
         if standing:
@@ -102,53 +106,55 @@ class Withdrawals:
             reason = "; ".join(one.reason for one in standing)
             ends = {end for one in circuits for end in one.ends}
             self._quarantine.put(ends, reason, self._network.state.topology.paths)
-            self._withdraw([*circuits, *(one.path for one in standing)], reason)
+            await self._withdraw([*circuits, *(one.path for one in standing)], reason)
         elif self._cut:
-            self._plan_around(frozenset())
+            await self._plan_around(frozenset())
 
     def divert_meanwhile(self, lost: Sequence[LostPath]) -> None:
         """Divert their pairs while a change under way waits; they are withdrawn after that."""
         standing = self._standing(lost)
         circuits = {circuit for one in standing for circuit in one.circuits}
-        self._upkeep.divert_meanwhile(circuits, [one.path for one in standing])
+        self._upkeep.dead.divert_meanwhile(circuits, [one.path for one in standing])
         self._diverted = [*self._standing(self._diverted), *standing]
 
-    def beside(self) -> bool:
-        """Withdraw what was lost meanwhile, and then give its pairs other paths, between two steps
-        of the changes under way, if these touch nothing of it; True if the network was changed.
+    def beside(self) -> Work[None] | None:
+        """What withdraws lost paths beside the changes under way, or then gives their pairs other
+        paths; None if there are none, or if these changes touch them.
 
-        What can't be done there is done in its turn.
+        Paths that can't be withdrawn there are withdrawn in their turn.
         """
         state = self._network.state
         lost = self._standing(self._diverted)
-        dark = {circuit for circuit, _ in self._upkeep.dark} | self._upkeep.denied
+        dark = {circuit for circuit, _ in self._upkeep.dead.dark} | self._upkeep.dead.denied
         dark &= state.topology.circuits
         circuits = frozenset(dark).union(circuit for one in lost for circuit in one.circuits)
         paths = tuple(one.path for one in lost)
         looked_at = (self._network.under_way, state, circuits, paths, frozenset(self._cut))
         if not (circuits or paths or self._cut) or looked_at == self._tried_beside:
-            return False
+            return None
         self._tried_beside = looked_at
         try:
             if circuits or paths:
                 reduced = self._planning.reduced(apart(state, self._mover.touched), circuits, paths)
                 plan = self._mover.plan_beside(reduced, _LOST)
                 if plan is not None:
-                    self._withdraw_beside(plan, circuits, lost, dark)
+                    return self._withdrawing(plan, circuits, lost, dark)
             else:
                 again = self._rejoining.rejoined_beside(self._cut)
                 plan = self._mover.plan_beside(again, _LOST)
                 if plan is not None:
-                    entry = self._log.enter("circuit lost", "planned around it")
-                    self._mover.move_beside(entry, plan)
-                    self._reservations.keep_standing()
-                    self._cut -= directions(self._network.state)
+                    return self._rejoining_beside(plan)
         except PlanError as error:
             LOG.debug("%s keeps its turn: %s", _LOST, error)
-            return False
-        return plan is not None
+        return None
 
-    def _withdraw_beside(
+    async def _rejoining_beside(self, plan: Plan) -> None:
+        entry = self._log.enter("circuit lost", "planned around it")
+        await self._mover.moving_beside(entry, plan)
+        self._reservations.keep_standing()
+        self._cut -= directions(self._network.state)
+
+    async def _withdrawing(
         self,
         plan: Plan,
         circuits: frozenset[Circuit],
@@ -161,11 +167,11 @@ class Withdrawals:
             ends = {end for circuit in one.circuits for end in circuit.ends}
             self._quarantine.put(ends, one.reason, self._network.state.topology.paths)
         if dark:
-            reasons.append(self._upkeep.dead_circuits()[1])
+            reasons.append(self._upkeep.dead.find()[1])
         told = "; ".join(dict.fromkeys(reasons))
         LOG.error("%s", told)
         self._log.note_loss(circuits)
-        self._mover.move_beside(self._log.enter("circuit lost", told), plan)
+        await self._mover.moving_beside(self._log.enter("circuit lost", told), plan)
         self._diverted = self._standing(self._diverted)
         after = self._network.state
         self._left |= dict.fromkeys(frozenset(dark) & after.topology.circuits, told)
@@ -175,7 +181,7 @@ class Withdrawals:
         state = self._network.state
         return [one for one in lost if state.vlans.get(one.path) == one.vlan]
 
-    def _withdraw(self, lost: Collection[Circuit | Path], why: str) -> None:
+    async def _withdraw(self, lost: Collection[Circuit | Path], why: str) -> None:
         """Divert the pairs on what is lost at once, withdraw it, and then plan around it.
 
         What can't be withdrawn, since a vswitch is silent or the journal is full, stays diverted
@@ -188,20 +194,22 @@ class Withdrawals:
         paths = [one for one in self._left if isinstance(one, Path)]
         if news:
             LOG.error("%s", why)
-            self._upkeep.divert(circuits, paths)
+            await self._upkeep.dead.divert(circuits, paths)
             self._log.note_loss([one for one in circuits if one in news])
             self._pause_s = _FIRST_PAUSE_S
         elif not self._left or not self._try_again():
             if self._waits:
-                self._plan_around(frozenset())
+                await self._plan_around(frozenset())
             return
         try:
             before = directions(self._network.state)
             told = "; ".join(dict.fromkeys(self._left.values()))
             entry = self._log.enter("circuit lost", told)
-            self._mover.move(entry, self._planning.reduced(self._network.state, circuits, paths))
+            await self._mover.move(
+                entry, self._planning.reduced(self._network.state, circuits, paths)
+            )
             self._left = self._still_standing()  # what stands later may have been set up anew
-            self._plan_around(before)
+            await self._plan_around(before)
         finally:
             self._left = self._still_standing()
             self._late = self._upkeep.late_switches()
@@ -217,24 +225,24 @@ class Withdrawals:
         standing = {*topology.circuits, *topology.paths}
         return {one: why for one, why in self._left.items() if one in standing}
 
-    def _plan_around(self, before: Set[tuple[RackId, RackId]]) -> None:
+    async def _plan_around(self, before: Set[tuple[RackId, RackId]]) -> None:
         """Give pairs, as (from, to), other paths for those that they have lost, also beside a
         change. Pairs with a rack that is about to be in reach wait until then.
         """
         lost, self._cut = self._cut | before, set()
         if lost - directions(self._network.state):
-            self._upkeep.read_uncertain()
+            await self._upkeep.devices.read_uncertain()
         awaited = self._reach.awaited_racks()
         try:
-            self._placement.restore()
+            await self._placement.restore()
             missing = lost - directions(self._network.state)
             self._cut = {ends for ends in missing if not awaited.isdisjoint(ends)}
-            self._rejoining.rejoin(missing - self._cut)
+            await self._rejoining.rejoin(missing - self._cut)
         except Exception:
             self._cut = lost - directions(self._network.state)
             raise
 
-    def hear_people(self) -> None:
+    async def hear_people(self) -> None:
         """Bring up paths that waited for people, and others in place of those that failed."""
         settled = self._panels.settled()
         if not settled:
@@ -242,6 +250,6 @@ class Withdrawals:
         for one in settled:
             if one.task.state is TaskState.FAILED:
                 self._quarantine.put(self._panels.ports_of(one), one.told)
-        self._placement.restore()
+        await self._placement.restore()
         told = "; ".join(one.told for one in settled)
-        self._rejoining.join(self._panels.ready(), told)
+        await self._rejoining.join(self._panels.ready(), told)

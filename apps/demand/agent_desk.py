@@ -44,7 +44,7 @@ _GRACE_S: Final = 5.0
 _MOST_FOLLOWERS: Final = 4
 """An agent follows once, and again before the connection that it has lost is known to be lost."""
 
-Standing = tuple[NetworkState, Collection[Pair]]
+StateAndMoving = tuple[NetworkState, Collection[Pair]]
 Counted = Callable[
     [NDArray[np.intp], NDArray[np.intp]], tuple[NDArray[np.float64], NDArray[np.float64]]
 ]
@@ -56,9 +56,10 @@ class AgentDesk:
 
     def __init__(
         self,
+        *,
         fabric: Fabric,
         policy: CurrentPolicy,
-        standing: Callable[[], Standing],
+        standing: Callable[[], StateAndMoving],
         clock: Callable[[], float] = time.monotonic,
         on_elephants: Callable[[Server], None] = lambda _server: None,
     ) -> None:
@@ -74,7 +75,7 @@ class AgentDesk:
         self._lock = threading.Lock()
         self._troubles: Counter[AgentTrouble] = Counter()
         self._doubted: set[tuple[int, int]] = set()
-        self._optical: tuple[Standing, Mapping[RackId, tuple[str, ...]]] | None = None
+        self._optical: tuple[StateAndMoving, Mapping[RackId, tuple[str, ...]]] | None = None
         self._followers: dict[int, list[Callable[[], None]]] = {}
         self._told: Mapping[RackId, tuple[str, ...]] = {}
         self._following = threading.Lock()

@@ -39,7 +39,7 @@ _IN_EARNEST: Final = 0.1
 """A server that receives this part of what the busiest in its rack does counts as a receiver."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Found:
     """All shapes (N, N), Mbps."""
 
@@ -57,7 +57,7 @@ class Found:
     """Mean of what elephants may want; None: :attr:`wanted_mbps` is no guess."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class _Seen:
     sent: Sent
     ports_mbps: Mapping[PortId, float]
@@ -148,7 +148,14 @@ class DemandEstimator:
         with self._lock:
             if spilled is None:
                 spilled = np.zeros_like(self._changed_s)
-            seen = _Seen(sent, ports_mbps, received_mbps, backlog, metered, spilled)
+            seen = _Seen(
+                sent=sent,
+                ports_mbps=ports_mbps,
+                received_mbps=received_mbps,
+                backlog=backlog,
+                metered=metered,
+                spilled=spilled,
+            )
             found = self._find(seen, state, now_s)
         basis = self._policy.now.demand
         if basis is DemandBasis.ESTIMATE:
@@ -221,7 +228,12 @@ class DemandEstimator:
             settled = changed_s >= self._settled_s
             room = self._room(sent, pair, ways, load, found.mbps, settled)
         return Found(
-            rates, waiting, wanted, constrained & elephants, room=room, expected_mbps=expected
+            sent_mbps=rates,
+            backlog_mbps=waiting,
+            wanted_mbps=wanted,
+            constrained=constrained & elephants,
+            room=room,
+            expected_mbps=expected,
         )
 
     def _pairs_of(self, backlog: Believed) -> tuple[NDArray[np.intp], NDArray[np.intp]]:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping
 
 from apps.demand.poller import StatsPoller
 from hydra.demand.load import LOAD_INTERVAL_S, NOT_RECORDED, Load, LoadLog
-from hydra.model import Circuit, Fabric, PortId, RackId
+from hydra.model import Fabric, PortId, RackId, Topology
 from hydra.policy import Policy
 
 LOG = logging.getLogger("hydra.load")
@@ -23,16 +23,19 @@ class LoadRecorder:
 
     def __init__(
         self,
+        *,
         fabric: Fabric,
         policy: Policy,
         poller: StatsPoller,
         port_rates_mbps: Callable[[], Mapping[PortId, float]],
-        circuits: Callable[[], Collection[Circuit]],
+        topology: Callable[[], Topology],
+        reservations: Callable[[], int],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        """``reservations`` counts those that have, or are getting, circuits."""
         self._poller = poller
         self._port_rates_mbps = port_rates_mbps
-        self._circuits = circuits
+        self._topology, self._reservations = topology, reservations
         self._clock = clock
         self._interval_s = max(LOAD_INTERVAL_S, policy.poll_interval_s)
         self._log = LoadLog(fabric, self._interval_s) if poller.enabled else None
@@ -62,14 +65,16 @@ class LoadRecorder:
         """Take a sample now."""
         if self._log is None:
             return
-        circuits, ports_mbps = self._circuits(), self._port_rates_mbps()
-        pairs_mbps = self._poller.known_mbps()
+        topology, ports_mbps = self._topology(), self._port_rates_mbps()
+        pairs_mbps, reservations = self._poller.known_mbps(), self._reservations()
         with self._lock:
-            self._log.take(self._clock(), circuits, ports_mbps, pairs_mbps)
+            self._log.take(self._clock(), topology, ports_mbps, pairs_mbps, reservations)
 
     def load(self, racks: Collection[RackId], most: int) -> Load:
         """As :meth:`hydra.service.ControllerService.load`; for any thread."""
         if self._log is None:
             return NOT_RECORDED
         with self._lock:
-            return self._log.load(self._clock(), time.time(), self._circuits(), racks, most)
+            return self._log.load(
+                self._clock(), time.time(), self._topology().circuits, racks, most
+            )

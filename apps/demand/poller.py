@@ -24,7 +24,8 @@ from drivers.codecs.openflow.statistics import MalformedReplyError, octets_by_su
 from hydra.demand.counters import Anomaly, DemandMeter, PortMeter, Sent
 from hydra.demand.polling import PollSchedule
 from hydra.failures import Failure
-from hydra.forwarding.pipeline import COOKIE_SUBJECT_MASK, Table
+from hydra.forwarding.pipeline import COOKIE_SUBJECT_MASK
+from hydra.forwarding.shapes import Table
 from hydra.model import DatapathId, DemandMatrix, Fabric, PortId
 from hydra.policy import Policy
 
@@ -67,6 +68,7 @@ class StatsPoller:
 
     def __init__(
         self,
+        *,
         fabric: Fabric,
         policy: Policy,
         fleet: Fleet,

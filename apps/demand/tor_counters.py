@@ -39,6 +39,7 @@ class TorCounters:
 
     def __init__(
         self,
+        *,
         fabric: Fabric,
         policy: Policy,
         devices: CounterSource,

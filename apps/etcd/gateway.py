@@ -187,9 +187,9 @@ class Etcd:
         success: Sequence[Json],
         failure: Sequence[Json] = (),
         *,
-        patience_s: float = PATIENCE_S,
+        patience_s: float | None = None,
     ) -> Answer:
-        """Raises EtcdRefused, EtcdUnanswered."""
+        """As :meth:`ask`. Raises EtcdRefused, EtcdUnanswered."""
         document = self.ask(
             "/kv/txn",
             {"compare": list(compare), "success": list(success), "failure": list(failure)},
@@ -207,16 +207,24 @@ class Etcd:
             [int(found.get("count", 0)) for found in ranges],
         )
 
-    def ask(self, path: str, body: Json, *, patience_s: float = PATIENCE_S) -> Json:
-        """A request of any kind, by its path. Raises EtcdRefused, EtcdUnanswered."""
+    def ask(self, path: str, body: Json, *, patience_s: float | None = None) -> Json:
+        """A request of any kind, by its path; ``patience_s`` is PATIENCE_S by default.
+
+        After as many time-outs as there are members, each member has twice the time: a slow one
+        would never answer else. Raises EtcdRefused, EtcdUnanswered.
+        """
+        patience_s = PATIENCE_S if patience_s is None else patience_s
         until_s = time.monotonic() + patience_s
-        said = "no time to ask"
+        said, try_s, late = "no time to ask", self._try_s, 0
         with self._lock:
             while (left_s := until_s - time.monotonic()) > 0:
                 try:
-                    return self._ask_first(path, body, min(self._try_s, left_s))
+                    return self._ask_first(path, body, min(try_s, left_s))
                 except _UNANSWERED as error:
                     said = str(error.detail_text or error)
+                    if isinstance(error, exceptions.ConnectionTimeoutError):
+                        late += 1
+                        try_s = self._try_s * 2 ** (late // len(self._clients))
                 # The next one is asked first from now on.
                 self._clients.append(self._clients.pop(0))
                 self._logged_in = False

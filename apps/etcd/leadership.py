@@ -34,7 +34,7 @@ from apps.etcd.gateway import (
 from apps.etcd.survey import Survey
 from apps.process.term import Replica, Replicas, Standby, StoreMember
 from hydra.errors import HydraError, LifecycleError
-from hydra.faults.conditions import TakeoverRisk
+from hydra.faults.facts import TakeoverRisk
 from hydra.policy import EtcdSettings
 
 LOG = logging.getLogger("hydra.leadership")

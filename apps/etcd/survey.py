@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from apps.etcd.gateway import Entry, Etcd, EtcdRefused, EtcdUnanswered, get, put
-from hydra.faults.conditions import TakeoverRisk
+from hydra.faults.facts import TakeoverRisk
 from hydra.policy import EtcdSettings
 
 LOG = logging.getLogger("hydra.leadership")

@@ -13,7 +13,6 @@ from itertools import chain
 from typing import Any, Final, TypeVar
 
 from apps.etcd.gateway import (
-    PATIENCE_S,
     Answer,
     Entry,
     Etcd,
@@ -73,9 +72,9 @@ class EtcdJournal:
         read_only: bool = False,
         later: bool = False,
         kept_days: float | None = None,
-        patience_s: float = PATIENCE_S,
+        patience_s: float | None = None,
     ) -> None:
-        """Raises JournalError."""
+        """``patience_s``: of each request, as in :meth:`Etcd.ask`. Raises JournalError."""
         self._etcd = Etcd(settings)
         self._prefix = f"{settings.prefix}journal/"
         self.name = f"{self._etcd.name}, {settings.prefix}"

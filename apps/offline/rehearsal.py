@@ -12,14 +12,30 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+import numpy as np
+
 from apps.planning.engine import SCHEDULER, PlannedChange, Planning
-from apps.planning.rounds import Round, Rounds, Standing
+from apps.planning.rounds import NetworkNow, Round, Rounds
+from apps.planning.told import Told
 from hydra.decisions.decision import Action, Decision, SeenDemand, seen_demand
 from hydra.demand.elephants import ElephantWatch
 from hydra.demand.prediction import Forecast
 from hydra.errors import PlanError
 from hydra.model import Circuit, DemandMatrix, Fabric, NetworkState, PortId
-from hydra.policy import CurrentPolicy, DemandBasis, Mode, Policy, Sharing, SharingChoice
+from hydra.policy import (
+    CurrentPolicy,
+    DemandBasis,
+    Mode,
+    Policy,
+    Sharing,
+    SharingChoice,
+    Transition,
+)
+from hydra.reconfiguration.aside import Spare
+from hydra.reconfiguration.detours import Detours
+from hydra.reconfiguration.plan import Plan
+from hydra.reconfiguration.run import all_ready
+from hydra.reconfiguration.ways import Way, Ways
 from hydra.reservations.reservation import Pin
 from hydra.service import DemandReport, DemandSource, PlanRequest
 from hydra.sharing.slots import Week, too_short
@@ -51,6 +67,9 @@ class Rehearsal:
     _estimated_mbps: DemandMatrix = field(init=False)
     _expected_mbps: DemandMatrix | None = field(init=False)
     _born_s: dict[Circuit, float] = field(init=False, default_factory=dict)
+    _told: Told | None = field(init=False, default=None)
+    _drafted: tuple[NetworkState, DemandMatrix, Week] | None = field(init=False, default=None)
+    """The last week that was planned, with the state and the demand that it was planned for."""
 
     def __post_init__(self) -> None:
         self.policy = replace(self.policy, mode=Mode.PERIODIC)
@@ -119,10 +138,13 @@ class Rehearsal:
             largest = seen_demand(self._rates_mbps, demand, seen.counted_on_mbps)
             return self._slotted(now_s, demand, largest)
         slots_on = self.week is not None
-        standing = Standing(
-            self.state,
-            self.outage_s,
-            lambda circuit: math.inf if slots_on else now_s - self._born_s.get(circuit, -math.inf),
+        standing = NetworkNow(
+            state=self.state,
+            outage_s=self.outage_s,
+            age_s=lambda circuit: (
+                math.inf if slots_on else now_s - self._born_s.get(circuit, -math.inf)
+            ),
+            way=self._way,
         )
         done = self._rounds.periodic(
             standing,
@@ -157,16 +179,33 @@ class Rehearsal:
         pins: Sequence[Pin],
         blocked: Collection[PortId],
     ) -> PlannedChange:
-        return self.planning.propose(
-            state, request, demand, pins, blocked, expired=self._deadline()
-        )
+        """The plan; that of the round before if nothing has changed since."""
+        told = self._told
+        if told is None or not told.is_for(state, request, demand, pins, blocked):
+            self._told = told = Told(
+                current=state,
+                request=request,
+                demand=demand,
+                pins=pins,
+                blocked=blocked,
+                change=self.planning.propose(
+                    state, request, demand, pins, blocked, expired=self._deadline()
+                ),
+            )
+        return told.change
 
-    def served_mbps(self, judge_by: Planning, wanted: DemandMatrix) -> float:
-        """Mbps served until the next round; of a week the mean, nights included."""
+    def served_mbps(
+        self, judge_by: Planning, wanted: DemandMatrix, *, catches_up: bool = True
+    ) -> float:
+        """Mbps served until the next round; of a week the mean, nights included.
+
+        ``catches_up`` as in :meth:`Planning.delivered`.
+        """
         week = self.week
         if week is None or len(week.slots) < 2:
             return float(judge_by.served(self.state.topology, wanted).sum())
-        return float(judge_by.delivered(week.slots, week.night_s, wanted).sum())
+        delivered = judge_by.delivered(week.slots, week.night_s, wanted, catches_up=catches_up)
+        return float(delivered.sum())
 
     def _choose(
         self,
@@ -208,10 +247,16 @@ class Rehearsal:
         problem = too_short(self.fabric, self.policy, self.outage_s)
         if problem is not None:
             raise PlanError(problem)
-        return self.planning.week(
+        if self._drafted is not None:
+            state, planned_for, week = self._drafted
+            if state == self.state and np.array_equal(planned_for, demand):
+                return week
+        week = self.planning.week(
             self.state, PlanRequest(), demand, (), (), self.policy.slots, self.outage_s,
             self.policy.gain_horizon_s, expired=self._deadline(),
         )  # fmt: skip
+        self._drafted = self.state, demand.copy(), week
+        return week
 
     def _follow(self, week: Week, largest: tuple[SeenDemand, ...], now_s: float) -> Decision:
         """The decision to go on with this week, or with the one that is on if it is much alike."""
@@ -220,6 +265,25 @@ class Rehearsal:
             return keep("the week goes on", standing, largest, TRIGGER, now_s, week.demand_mbps)
         self.week, self.state = week, week.slots[0].state
         return decide_week(week, SCHEDULER, standing, largest, TRIGGER, now_s)
+
+    def _way(self, plan: Plan) -> Way:
+        """The courses of a plan where all switches are ready."""
+        expired = self._deadline()
+        detours = Detours(
+            fabric=self.fabric,
+            max_hops=self.policy.max_hops,
+            closed=frozenset(),
+            toward=self.planning.toward,
+            expired=expired,
+        )
+        share = self.policy.divert_share
+        ways = Ways(
+            fabric=self.fabric,
+            conditions=all_ready(self.fabric),
+            spare=Spare(detours=detours, sent_mbps=self._rates_mbps, share=share),
+            in_light=self.policy.transition is Transition.HITLESS and self.week is None,
+        )
+        return ways.way(plan.current, plan.target)
 
     def _deadline(self) -> Callable[[], bool]:
         deadline_s = time.monotonic() + self.policy.planning_budget_ms / 1000

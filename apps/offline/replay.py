@@ -122,13 +122,22 @@ def read_variant(text: str, base: Policy) -> Variant:
     return Variant(text, replace(base, **{key: getattr(section, key) for key in given}))
 
 
-def replay(fabric: Fabric, base: Policy, trace: Trace, variant: Variant, outage_s: float) -> Run:
+def replay(
+    fabric: Fabric,
+    base: Policy,
+    trace: Trace,
+    variant: Variant,
+    outage_s: float,
+    *,
+    catches_up: bool = True,
+) -> Run:
     """Take one variant through a trace.
 
     Raises UnknownName for its algorithm, PlanError for a fabric without servers.
 
     ``base`` estimates the demand for all variants, so that they compare. Each reading holds until
-    the next; of the last one, only the decision counts.
+    the next; of the last one, only the decision counts. ``catches_up``: whether traffic that waits
+    for its slot is sent later, as in :meth:`Planning.delivered`; decisions take that for granted.
     """
     if not fabric.servers:
         raise PlanError(
@@ -157,7 +166,7 @@ def replay(fabric: Fabric, base: Policy, trace: Trace, variant: Variant, outage_
         served_mbps = (
             float(judge.served(EMPTY_TOPOLOGY, wanted).sum())
             if actor is None
-            else actor.served_mbps(judge, wanted)
+            else actor.served_mbps(judge, wanted, catches_up=catches_up)
         )
         moments.append(Moment(at_s, wanted_mbps, served_mbps, decision))
         wanted_mbit += wanted_mbps * lasts_s

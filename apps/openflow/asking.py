@@ -136,6 +136,7 @@ class Asking(Switchboard):
         timeout_s: float,
         *,
         hurries: bool = False,
+        most: float = _ALMOST_ALL,
         gap_s: float = math.inf,
         slow: Collection[DatapathId] = (),
         give_up: GiveUp | None = None,
@@ -144,10 +145,11 @@ class Asking(Switchboard):
 
         So neither all requests nor all answers are in memory at a time. Each switch has
         ``timeout_s`` from when it is asked, which count while the hub sends and reads; others do
-        not wait for it. With ``hurries``, once almost all have answered, the rest have as long
-        again as those took, and no less than half a second. Once no switch has answered for
-        ``gap_s``, the rest are late, but for the ``slow`` ones, which are asked last. ``give_up``
-        is called for each request that is over, and returns the answer, or what stands for it.
+        not wait for it. With ``hurries``, once ``most`` have answered (a part of all), the rest
+        have as long again as those took, and no less than half a second. Once no switch has
+        answered for ``gap_s``, the rest are late, but for the ``slow`` ones, which are asked last.
+        ``give_up`` is called for each request that is over, and returns the answer, or what stands
+        for it.
         """
         give_up = give_up or self._answer
         now_s, heard_s, cut_s = 0.0, 0.0, math.inf
@@ -168,7 +170,7 @@ class Asking(Switchboard):
                     under_way[one.reply] = datapath, one, now_s + timeout_s
                     one.reply.add_done_callback(done.put)
                 if not some:
-                    if hurries and answered_n >= _ALMOST_ALL * asked_n:
+                    if hurries and answered_n >= most * asked_n:
                         cut_s = min(cut_s, now_s + max(now_s, _LEAST_PATIENCE_S))
                     break
             if not under_way:

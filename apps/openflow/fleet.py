@@ -12,8 +12,9 @@ from typing import NamedTuple
 from apps.openflow.asking import Sending
 from apps.openflow.replies import Reply
 from apps.openflow.requests import Answer, Asked, CatchUp, Counted, Pending, read_first
+from apps.openflow.roles import Roles
 from apps.openflow.seam import PortInfo, Post, SumRequest, SwitchConnection
-from apps.openflow.tables import Tables, failures
+from apps.openflow.tables import failures
 from drivers.codecs.openflow.messages import (
     TABLE_ALL,
     OpenFlowError,
@@ -32,13 +33,8 @@ from drivers.codecs.openflow.meters import (
     encode_meter_stats_request,
 )
 from drivers.codecs.openflow.rules import (
-    NO_GENERATION,
-    ROLE_MASTER,
-    ROLE_NO_CHANGE,
-    ROLE_SLAVE,
     SwitchPorts,
     encode_port_stats_request,
-    encode_role_request,
 )
 from drivers.codecs.openflow.statistics import MalformedReplyError, PortPackets, decode_port_stats
 from hydra.failures import Failure, FailureKind
@@ -47,9 +43,6 @@ from hydra.model import DatapathId, Fabric
 LOG = logging.getLogger("hydra.fleet")
 _GAP_S = 0.5
 """Time without a switch's table, after which those that have not come are late."""
-_MOST_TRIES = 5
-"""Times that a switch is asked to have this controller as its slave. Another time is for a master
-that it got meanwhile."""
 
 
 class Question(NamedTuple):
@@ -60,11 +53,9 @@ class Question(NamedTuple):
     """None for its ports."""
 
 
-class Fleet(Tables):
-    """Rules, meters, roles and counters of the switches that are connected.
-
-    While this controller does not lead, it becomes the slave of each switch that connects, and
-    sends nothing else.
+class Fleet(Roles):
+    """Meters, counters and ports of the switches that are connected, and all that :class:`Roles`
+    and :class:`~apps.openflow.tables.Tables` offer.
     """
 
     def __init__(
@@ -80,76 +71,6 @@ class Fleet(Tables):
         """Switches whose table somebody has asked for who no longer waits."""
         self._slow_readers: set[DatapathId] = set()
         """Switches whose table has come in late."""
-
-    def switch_connected(
-        self, datapath: int, connection: SwitchConnection, ports: Mapping[int, PortInfo]
-    ) -> None:
-        if self._over():
-            self._stand_aside(DatapathId(datapath), connection)
-        super().switch_connected(datapath, connection, ports)
-
-    def stand_aside(self) -> None:
-        """Become the slave of all switches, as a leader does that ends; returns at once."""
-        with self._lock:
-            connections = {dp: one.connection for dp, one in self._switches.items()}
-
-        def stand_aside() -> None:
-            for datapath, connection in connections.items():
-                self._stand_aside(datapath, connection)
-
-        self._post(stand_aside)
-
-    def _stand_aside(
-        self, datapath: DatapathId, connection: SwitchConnection, tries: int = _MOST_TRIES
-    ) -> None:
-        """Ask, in the hub's thread, for the generation that a switch knows, and become its slave as
-        of that. It would refuse an earlier one; a later one would not be for a slave to name.
-        """
-        if datapath not in self._names:
-            return  # a stranger is left alone
-
-        def heard(answered: Reply[Answer]) -> None:
-            answer = answered.result()
-            if isinstance(answer, Failure):
-                self._note_no_slave(answer)
-                return
-            if not self._over():
-                return  # it leads by now, and is about to be the switch's master
-            known = int.from_bytes(answer, "big")
-            generation = 0 if known == NO_GENERATION else known
-            told = self._ask_for_role(datapath, connection, ROLE_SLAVE, generation)
-            told.add_done_callback(done)
-
-        def done(answered: Reply[Answer]) -> None:
-            answer = answered.result()
-            if not isinstance(answer, Failure):
-                LOG.debug("%s: this controller is its slave", self._name(datapath))
-            elif answer.kind is FailureKind.TAKEN_OVER and tries > 1:
-                self._stand_aside(datapath, connection, tries - 1)
-            else:
-                self._note_no_slave(answer)
-
-        asked = self._ask_for_role(datapath, connection, ROLE_NO_CHANGE, 0)
-        asked.add_done_callback(heard)
-
-    def _ask_for_role(
-        self, datapath: DatapathId, connection: SwitchConnection, role: int, generation: int
-    ) -> Reply[Answer]:
-        """Reply with the generation, as bytes, in the hub's thread; not fenced: no role but a
-        master's lets anybody change rules.
-        """
-        xid, reply = self._next_xid(), Reply[Answer]()
-        with self._lock:
-            self._pending[xid] = Pending(datapath, connection, reply)
-        connection.send(_role_request(role, generation, xid))
-        return reply
-
-    @staticmethod
-    def _note_no_slave(failure: Failure) -> None:
-        if failure.kind is not FailureKind.UNKNOWN:  # else its connection has ended
-            LOG.warning(
-                "%s does not have this controller as its slave: %s", failure.subject, failure
-            )
 
     def change_meters(
         self, changes: Mapping[DatapathId, Sequence[MeterChange]], timeout_s: float
@@ -176,40 +97,6 @@ class Fleet(Tables):
                 datapath: encode_meter_changes(some, self._next_xid())
                 for datapath, some in changes.items()
             }
-        )
-
-    def generations(
-        self, datapaths: Collection[DatapathId], timeout_s: float
-    ) -> dict[DatapathId, int | Failure]:
-        """The generation that each switch knows (OpenFlow 1.3.5, section 6.3.6), or the failure to
-        answer.
-        """
-        answers = self._request(
-            datapaths,
-            lambda _datapath, _ports, xid: _role_request(ROLE_NO_CHANGE, 0, xid),
-            timeout_s,
-        )
-        return {
-            datapath: int.from_bytes(answer, "big") if isinstance(answer, bytes) else answer
-            for datapath, answer in answers.items()
-        }
-
-    def become_master(
-        self, generations: Mapping[DatapathId, int], timeout_s: float
-    ) -> dict[DatapathId, Failure | None]:
-        """Fence off a controller that had these switches before, by a generation beyond its own.
-
-        A switch's earlier master can't change its rules any more. Returns failures as
-        :meth:`~apps.openflow.tables.Tables.apply` does.
-        """
-        return failures(
-            self._request(
-                generations,
-                lambda datapath, _ports, xid: _role_request(
-                    ROLE_MASTER, generations[datapath], xid
-                ),
-                timeout_s,
-            )
         )
 
     def ask_for_counters(
@@ -450,8 +337,3 @@ class Fleet(Tables):
         return {
             name: by_number[port.number] for name, port in names.items() if port.number in by_number
         }
-
-
-def _role_request(role: int, generation: int, xid: int) -> bytes:
-    """A request with a barrier: a switch that refuses it says no more than that."""
-    return encode_role_request(role, generation, xid) + encode_barrier(xid)

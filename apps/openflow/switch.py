@@ -1,4 +1,4 @@
-"""A switch that is connected: its ports, by names and numbers, and what it was told for later."""
+"""A connected switch: ports by name and number, staged rules, and looks at cached flows."""
 
 from __future__ import annotations
 
@@ -23,39 +23,55 @@ class Staged:
     reply: Reply[Answer]
 
 
+@dataclass(slots=True, eq=False)
+class Wait:
+    """A caller waits until a switch has looked at all cached flows."""
+
+    left: int
+    """Looks until the wait is over."""
+    reply: Reply[None] = field(default_factory=Reply)
+
+
 @dataclass(slots=True)
 class Rounds:
-    """Looks of a switch at all its cached flows, as rules tell that end at the end of each."""
+    """Looks of a switch at all cached flows. A rule ends with each look, and tells that."""
 
     number: int = 0
-    """Number of the rule that ends, or ended, last."""
-    left: int = 0
-    """Looks that are waited for."""
-    reply: Reply[None] = field(default_factory=Reply)
+    """Number of the rule that ends with the latest look."""
+    waits: list[Wait] = field(default_factory=list)
+    """Each wait counts the looks that end after the wait's begin."""
+
+    def ended(self) -> list[Wait]:
+        """Count a look that has ended; returns the waits that are over."""
+        for one in self.waits:
+            one.left -= 1
+        over = [one for one in self.waits if not one.left]
+        self.waits = [one for one in self.waits if one.left]
+        return over
 
 
 @dataclass(slots=True)
 class ConnectedSwitch:
     connection: SwitchConnection
     names: dict[str, PortInfo]
-    """The ports that it has, by name."""
+    """Ports of the switch, by name."""
     ports: SwitchPorts = field(default_factory=SwitchPorts)
-    """Numbers by which rules name ports. A port that is gone keeps its number, as rules that are
-    there name it, until another port has that number.
+    """Numbers by which rules name ports. A port that is gone keeps its number until another port
+    has that number: rules in the tables still name the port by it.
     """
     present: SwitchPorts = field(default_factory=SwitchPorts)
-    """Numbers of the ports that are there: 0 for those that are gone."""
+    """Numbers of the present ports; 0 for a port that is gone."""
     numbers: dict[str, int] = field(default_factory=dict)
     """The number in :attr:`ports` of each configured port, by name."""
     staged: Staged | None = None
     takes_bundles: bool = True
     rounds: Rounds = field(default_factory=Rounds)
     is_mute: bool = False
-    """True while it owes an answer whose time is up: it is asked nothing until it gives one."""
+    """True while the switch owes an answer whose time is up. Nobody asks a mute switch anything."""
 
     def note(self, port: PortInfo) -> None:
-        """Note what it told of a port, by its name: a name that the port had before goes, and no
-        more than :data:`MOST_PORTS` are kept.
+        """Note the news of a port, by the port's name. An earlier name of the port goes; at most
+        :data:`MOST_PORTS` names are kept.
         """
         for name in [name for name, one in self.names.items() if one.number == port.number]:
             if name != port.name:
@@ -64,7 +80,7 @@ class ConnectedSwitch:
             self.names[port.name] = port
 
     def lose(self, port: PortInfo) -> bool:
-        """Note that a port is gone; False if it is there by another number."""
+        """Note that a port is gone; False if the name is there by another number."""
         one = self.names.get(port.name)
         if one is None or one.number != port.number:
             return False
@@ -72,8 +88,8 @@ class ConnectedSwitch:
         return True
 
     def number_anew(self, names: PortNames) -> dict[str, int]:
-        """Work out the numbers of its ports from what it has told of them; returns the earlier
-        numbers of the ports that have another one now, by name.
+        """Work out the numbers of all ports from the news of them. Returns, by name, the earlier
+        numbers of ports whose number has changed.
         """
         taken = {port.number for port in self.names.values()}
         present = {n: port.number for n in names.every if (port := self.names.get(n)) is not None}

@@ -15,9 +15,10 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
-from apps.openflow.refusals import Refusal, Refusals, refused_second, replaced_by_second
+from apps.openflow.refusals import Refusal, Refusals
 from apps.openflow.requests import CatchUp, Requests, read_first
 from apps.openflow.seam import PortInfo, Post, SwitchConnection
+from apps.openflow.second_connections import SecondConnections
 from apps.openflow.switch import ConnectedSwitch
 from hydra.events import DeviceAlarm
 from hydra.forwarding.substrate import substrate_of
@@ -59,8 +60,7 @@ class Switchboard(Requests):
         """When switches were lost last, or fell silent, by the monotonic clock."""
         self._last_numbers: dict[DatapathId, Mapping[str, int]] = {}
         """Numbers by which rules named the ports of a switch of the fabric, when it was lost."""
-        self._newcomers: dict[DatapathId, list[ConnectedSwitch]] = {}
-        """Connections that wait until the one in use has answered an echo, or has not."""
+        self._newcomers = SecondConnections[ConnectedSwitch](self.tell_of_second, self._remove)
         self._watchers: list[Callable[[DatapathId], None]] = []
         self._watchers_of_late: list[Callable[[DatapathId], None]] = []
         self._watchers_of_mute: list[Callable[[DatapathId], None]] = []
@@ -157,15 +157,15 @@ class Switchboard(Requests):
                 self._connected = None
                 earlier = self._numbered_before(datapath, newcomer)
                 self._changed.notify_all()
-            else:
-                waiting = self._newcomers.setdefault(datapath, [])
-                waiting.append(newcomer)
         if older is None:
             for watcher in self._watchers:
                 watcher(datapath)
             self._tell_of_numbers(datapath, earlier)
-        elif len(waiting) == 1:
-            older.connection.ask(lambda alive: self._settle(datapath, older, alive))
+        else:
+            in_use = older
+            self._newcomers.wait(
+                datapath, newcomer, older.connection, lambda: self._switch(datapath) is in_use
+            )
 
     def _numbered_before(self, datapath: DatapathId, switch: ConnectedSwitch) -> dict[str, int]:
         """Ports that have other numbers than before the switch was lost, or whose number another
@@ -182,26 +182,6 @@ class Switchboard(Requests):
             and (now := switch.numbers.get(name, 0)) != before
             and (now or before in taken)
         }
-
-    def _settle(self, datapath: DatapathId, older: ConnectedSwitch, alive: bool) -> None:
-        """End the wait of the newcomers for the older connection's answer."""
-        with self._lock:
-            if self._switches.get(datapath) is not older:
-                return  # it has ended meanwhile, and they were let in
-            newcomers = self._newcomers.get(datapath)
-            if alive or not newcomers:
-                self._newcomers.pop(datapath, None)
-        if not newcomers:
-            return
-        of, by = older.connection.address, newcomers[0].connection.address
-        if alive:
-            self.tell_of_second(datapath, "refused", refused_second(by, of))
-            for newcomer in newcomers:
-                newcomer.connection.close()
-        else:
-            self.tell_of_second(datapath, "replaced", replaced_by_second(by, of))
-            self._remove(datapath)
-            older.connection.close()
 
     def tell_of_second(self, datapath: int, cause: str, text: str) -> None:
         """Log a switch's second connection and have an alarm of it; each cause once in a while.
@@ -223,16 +203,16 @@ class Switchboard(Requests):
         with self._lock:
             switch = self._switches.get(identity)
             used = switch is not None and switch.connection is connection
-            if not used and identity in self._newcomers:
-                waiting = self._newcomers[identity]
-                waiting[:] = [one for one in waiting if one.connection is not connection]
             lost = [] if used else self._forgotten(connection)
         self._lose(lost)
         if used:
             self._remove(identity)
+        else:
+            self._newcomers.forget(identity, connection)
 
-    def _remove(self, datapath: DatapathId) -> None:
+    def _remove(self, identity: int) -> None:
         """Drop the connection in use; a newcomer that waits for its end takes its place."""
+        datapath = DatapathId(identity)
         with self._changed:
             switch = self._switches.pop(datapath)
             if datapath in self._names:
@@ -240,7 +220,7 @@ class Switchboard(Requests):
             lost = self._forgotten(switch.connection)
             self._gone_s[datapath] = time.monotonic()
             self._connected = None
-            newcomers = self._newcomers.pop(datapath, ())
+            newcomers = self._newcomers.take(datapath)
             self._changed.notify_all()
         self._lose(lost)
         for newcomer in newcomers:
@@ -252,7 +232,7 @@ class Switchboard(Requests):
         identity = DatapathId(datapath)
         with self._changed:
             used = self._switches.get(identity)
-            known = [*self._newcomers.get(identity, ()), *([] if used is None else [used])]
+            known = [*self._newcomers.of(identity), *([] if used is None else [used])]
             switch = next((one for one in known if one.connection is connection), None)
             if switch is None:
                 return

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
 from apps.openflow.asking import Asking, Sending
 from apps.openflow.replies import Reply
 from apps.openflow.requests import Answer, Asked, Pending
 from apps.openflow.seam import SwitchConnection
-from apps.openflow.switch import ConnectedSwitch, Rounds, Staged
+from apps.openflow.switch import ConnectedSwitch, Rounds, Staged, Wait
 from drivers.codecs.openflow.messages import (
     BUNDLE_COMMIT,
     BUNDLE_DISCARD,
@@ -47,8 +47,6 @@ class Tables(Asking):
         timeout_s: float,
         *,
         hurries: bool = False,
-        slow: Collection[DatapathId] = (),
-        only_slow_left: Callable[[], None] = lambda: None,
     ) -> dict[DatapathId, Failure | None]:
         """Change tables on many switches at once, one atomic bundle each.
 
@@ -57,8 +55,7 @@ class Tables(Asking):
         bundles changes rule by rule. Returns, by switch, None once an error-free barrier confirmed
         the change, else the failure. ``timeout_s`` is for changes of up to 5000 rules; larger ones
         have as many times that. With ``hurries``, few that are far later than all others are not
-        waited for so long. ``only_slow_left`` is called, in whatever thread, when all have answered
-        but those that are known to be ``slow``, if any.
+        waited for so long.
         """
         timeout_s *= max(1.0, max(map(len, changes.values()), default=0) / _RULES_IN_TIME)
 
@@ -68,24 +65,7 @@ class Tables(Asking):
             encoded = bundled if self._takes_bundles(datapath) else one_by_one
             return encoded(changes[datapath], ports, xid)
 
-        prompt = changes.keys() - slow
-
-        def over(datapath: DatapathId) -> None:
-            if datapath in prompt:
-                prompt.discard(datapath)
-                if not prompt:
-                    only_slow_left()
-
-        def committed_is_over(datapath: DatapathId, reply: Reply[Answer]) -> None:
-            if not _was_refused(reply.result()):
-                over(datapath)
-
         committed = self._commit_staged(changes)
-        if slow:
-            if not prompt:
-                only_slow_left()
-            for datapath, one in committed.items():
-                one.reply.add_done_callback(partial(committed_is_over, datapath))
         others = [datapath for datapath in changes if datapath not in committed]
         results: dict[DatapathId, Answer] = {}
 
@@ -93,10 +73,7 @@ class Tables(Asking):
             answers = self._in_turn(
                 datapaths, encode, timeout_s, hurries=hurries, give_up=self._answer_or_set_aside
             )
-            for datapath, answer in answers:
-                results[datapath] = answer
-                if slow and not _knows_no_bundles(answer):
-                    over(datapath)
+            results.update(answers)
 
         in_turn(others, hurries=hurries)
         self._await([one.reply for one in committed.values()], timeout_s)
@@ -156,10 +133,10 @@ class Tables(Asking):
 
     def _discard_staged(self, switch: ConnectedSwitch) -> bytes | None:
         """Forget what a switch was staged; the message that it is to be sent, if any."""
-        staged, switch.staged = switch.staged, None
-        if staged is None:
-            return None
         with self._lock:
+            staged, switch.staged = switch.staged, None
+            if staged is None:
+                return None
             self._pending.pop(staged.xid, None)
         return encode_bundle_control(_STAGED_BUNDLE, BUNDLE_DISCARD, self._next_xid())
 
@@ -200,21 +177,27 @@ class Tables(Asking):
         Of :data:`_ROUNDS` looks whose ends a switch tells, the last one or two began after now: one
         may have been under way, and another begun, before it heard of the first.
         """
-        waiting: dict[DatapathId, Reply[None]] = {}
+        waiting: dict[DatapathId, tuple[Rounds, Wait]] = {}
         self._send_all(self._first_looks(datapaths, waiting))
-        self._await(waiting.values(), timeout_s)
-        return frozenset(d for d in datapaths if d not in waiting or not waiting[d].done())
+        self._await([wait.reply for _, wait in waiting.values()], timeout_s)
+        with self._lock:
+            for rounds, wait in waiting.values():
+                if wait in rounds.waits:
+                    rounds.waits.remove(wait)
+        return frozenset(d for d in datapaths if d not in waiting or not waiting[d][1].reply.done())
 
     def _first_looks(
-        self, datapaths: Iterable[DatapathId], waiting: dict[DatapathId, Reply[None]]
+        self, datapaths: Iterable[DatapathId], waiting: dict[DatapathId, tuple[Rounds, Wait]]
     ) -> Iterator[Sending]:
+        """Messages that begin a wait at each switch; others that wait there count its looks."""
         for datapath in datapaths:
             with self._lock:
                 switch = self._switches.get(datapath)
                 if switch is None or switch.is_mute:
                     continue
-                switch.rounds = Rounds(switch.rounds.number, _ROUNDS)
-                waiting[datapath] = switch.rounds.reply
+                wait = Wait(_ROUNDS)
+                switch.rounds.waits.append(wait)
+                waiting[datapath] = switch.rounds, wait
                 message = self._next_round(switch)
             yield switch.connection, message
 
@@ -230,14 +213,13 @@ class Tables(Asking):
             return
         with self._lock:
             rounds = switch.rounds
-            waited_for = rounds.left > 0 and cookie == round_rule(rounds.number).cookie
-            if waited_for:
-                rounds.left -= 1
-            goes_on = waited_for and rounds.left > 0
+            waited_for = cookie == round_rule(rounds.number).cookie
+            over = rounds.ended() if waited_for else []
+            goes_on = waited_for and rounds.waits
             message = self._next_round(switch) if goes_on else self._round_again(number)
         self._deliver([(connection, message)])
-        if waited_for and not goes_on:
-            rounds.reply.set_result(None)
+        for wait in over:
+            wait.reply.set_result(None)
 
     def _round_again(self, number: int) -> bytes:
         return encode_round_again(number, self._next_xid())

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from apps.planning.reserved import beside_reserved, ends_of, idle, reserved_of, touches, until
+from apps.planning.wanted import Limits, as_wanted
 from hydra.demand.elephants import ElephantWatch
-from hydra.errors import PlanError
+from hydra.errors import PlanError, UnknownName
 from hydra.forwarding.substrate import substrate_of
 from hydra.model import (
     EMPTY_TOPOLOGY,
@@ -26,13 +28,14 @@ from hydra.model import (
     RackId,
     Topology,
 )
+from hydra.path_arrays import Paths, no_cycles
 from hydra.policy import MOST_PATHS_PER_PAIR, Policy, SlotPolicy
 from hydra.reconfiguration.plan import Pair, Plan, diff, pair_of, paths_by_pair
 from hydra.reservations.reservation import Pin
 from hydra.rings import whole_rings
 from hydra.service import CircuitShares, PlanRequest
 from hydra.sharing.slots import DUPLEX_ALONE, Week, WeekSlot
-from topology.algorithms import algorithm, objection
+from topology.algorithms import CONTRIBUTED, algorithm, objection
 from topology.bounds import plan_bound
 from topology.carried import carried_mbps
 from topology.checks import check_topology
@@ -62,7 +65,7 @@ def _never() -> bool:
     return False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedChange:
     """The state that a change would lead to, and what it would be worth."""
 
@@ -72,8 +75,8 @@ class PlannedChange:
     """Both as in :class:`hydra.reconfiguration.plan.Plan`."""
     served_now_mbps: float
     served_then_mbps: float
-    disturbed_mbps: float
-    """Mbps that are served now, on paths that move."""
+    moving_mbps: Mapping[Pair, float]
+    """Mbps that are served now of each pair that has a path, and loses or changes one."""
 
     def steps(self, fabric: Fabric, current: NetworkState) -> Plan:
         """The plan from ``current``, which the proposal was made for."""
@@ -156,16 +159,16 @@ class Planning:
         plan = self.diff(current, target)
         now = self.served(current.topology, demand, mice_apart=request.mice_apart)
         then = self.served(target.topology, demand, mice_apart=request.mice_apart)
-        old = paths_by_pair(current)
         return PlannedChange(
             target=target,
             disconnect_first=plan.disconnect_first,
             connect_last=plan.connect_last,
             served_now_mbps=float(now.sum()),
             served_then_mbps=float(then.sum()),
-            disturbed_mbps=sum(
-                float(now[a, b] + now[b, a]) for a, b in plan.affected if (a, b) in old
-            ),
+            moving_mbps={
+                pair: float(now[pair] + now[pair[::-1]])
+                for pair in paths_by_pair(current, plan.affected)
+            },
         )
 
     def shares(
@@ -211,9 +214,21 @@ class Planning:
         Raises PlanError, UnknownName.
         """
         check_spines(self._fabric, demand)
-        reserved = _reserved(pins, current, blocked)
+        reserved = reserved_of(pins, current, blocked)
+        if request.topology is not None:
+            return self.toward(
+                current,
+                as_wanted(
+                    self._fabric,
+                    current,
+                    request,
+                    [path for path, _ in reserved.pinned],
+                    blocked,
+                    Limits(self._policy.max_hops, self._most_paths),
+                ),
+            )
         budget = self._budget(request, reserved, blocked, expired)
-        chosen = request.algorithm or self._policy.algorithm
+        chosen = self._chosen(request.algorithm)
         reason = objection(chosen, self._arrays, one_way=self._fabric.one_way)
         if reason is not None:
             raise PlanError(f"{chosen} can't plan for this fabric: {reason}")
@@ -245,7 +260,7 @@ class Planning:
         if self._fabric.one_way:
             raise PlanError(DUPLEX_ALONE)
         check_spines(self._fabric, demand)
-        reserved = _reserved(pins, current, blocked)
+        reserved = reserved_of(pins, current, blocked)
         budget = replace(
             self._budget(request, reserved, blocked, expired),
             timing=Timing(slots.week_s, night_s, slots.slot_s),
@@ -277,12 +292,14 @@ class Planning:
         night_s: float,
         demand: DemandMatrix,
         horizon_s: float = math.inf,
+        *,
+        catches_up: bool = True,
     ) -> DemandMatrix:
         """Mbps, shape (N, N): mean that slots and the electrical network carry until the horizon.
 
-        A pair that has light for a part of the time catches up by day what it could not send
-        otherwise, as fast as circuits and its servers' links are. If a week is longer than the
-        horizon, its first slots alone count.
+        If traffic ``catches_up``, a pair that has light for a part of the time sends by day what it
+        could not send otherwise, as fast as circuits and its servers' links are. If a week is
+        longer than the horizon, its first slots alone count.
         """
         topologies = [slot.state.topology for slot in slots]
         parts: list[tuple[float, Topology]] = []
@@ -292,7 +309,7 @@ class Planning:
             by_night = Topology(by_day.circuits & before.circuits, both)
             dark_s = night_s if len(slots) > 1 else 0.0
             parts += [(dark_s, by_night), (slot.length_s - dark_s, by_day)]
-        parts = _until(parts, horizon_s)
+        parts = until(parts, horizon_s)
         period_s = sum(lasts_s for lasts_s, _ in parts)
         light_s = sum(
             (lasts_s * _joined(demand.shape, topology) for lasts_s, topology in parts),
@@ -300,7 +317,7 @@ class Planning:
         )
         fastest = np.minimum(self._rack_mbps[:, None], self._rack_mbps)
         hurried = np.divide(demand * period_s, light_s, out=demand.copy(), where=light_s > 0)
-        hurried = np.maximum(demand, np.minimum(hurried, fastest))
+        hurried = np.maximum(demand, np.minimum(hurried, fastest)) if catches_up else demand
         carried_mbit = np.zeros_like(demand)
         for lasts_s, topology in parts:
             wanted = np.where(_joined(demand.shape, topology), hurried, demand)
@@ -322,9 +339,21 @@ class Planning:
             disturbance_mbps=self._policy.disturbance_mbps,
             racks=request.racks,
             planes=request.planes,
-            blocked_ports=(off_limits | frozenset(blocked)) - _ends(reserved),
+            blocked_ports=(off_limits | frozenset(blocked)) - ends_of(reserved),
             expired=expired,
         )
+
+    def _chosen(self, asked: str | None) -> str:
+        """The algorithm to plan with. Raises UnknownName for a place that only a request names.
+
+        Whoever may ask for plans may not have the controller import what they like.
+        """
+        if asked is not None and ":" in asked and asked != self._policy.algorithm:
+            raise UnknownName(
+                f"algorithm {asked!r}: a request may name a module's only where policy.algorithm "
+                f"names it; give it a name by an entry point of {CONTRIBUTED}, or set the policy"
+            )
+        return asked or self._policy.algorithm
 
     def _planned(
         self,
@@ -356,8 +385,8 @@ class Planning:
         pairs are yet to come to them. No algorithm runs: it takes as long as choosing VLAN-IDs.
         Raises PlanError if they don't suffice.
         """
-        reserved = _reserved(pins, current, blocked)
-        kept, gone = _beside(reserved, current)
+        reserved = reserved_of(pins, current, blocked)
+        kept, gone = beside_reserved(reserved, current)
         paths = tuple(sorted([*kept, *(path for path, _ in reserved.pinned)]))
         return self.toward(current, _on_rings(paths, current)), tuple(gone)
 
@@ -376,8 +405,8 @@ class Planning:
         target, gone = self.with_pins(current, pins, blocked)
         if not gone:
             return target
-        reserved = _reserved(pins, current, blocked)
-        kept, _ = _beside(reserved, current)
+        reserved = reserved_of(pins, current, blocked)
+        kept, _ = beside_reserved(reserved, current)
         wanted = [pair_of(path) for path in (*kept, *gone)]
         topology = self._find_room(current, reserved, kept, wanted, blocked, expired)
         try:
@@ -399,7 +428,7 @@ class Planning:
         for low, high in wanted:
             demand[low, high] = _FAINT_MBPS
         fixed = Reserved((*reserved.pinned, *((path, 0.0) for path in kept)))
-        closed = frozenset(blocked) - _ends(fixed)
+        closed = frozenset(blocked) - ends_of(fixed)
         most = max([self._most_paths, *Counter(map(pair_of, kept)).values()])
         budget = Budget(
             self._policy.max_hops,
@@ -413,7 +442,7 @@ class Planning:
             found = plan(self._arrays, demand, current.topology, fixed, budget).topology
         except PlanError:
             return None
-        return Topology(found.circuits | _idle(found.circuits, current), found.paths)
+        return Topology(found.circuits | idle(found.circuits, current), found.paths)
 
     def rejoined(
         self,
@@ -425,7 +454,7 @@ class Planning:
         """The state in which as many as possible of these pairs, which have no reservation, have a
         path again; all others stay, and so do circuits without a path whose ports nobody needs.
         """
-        reserved = _reserved(pins, current, blocked)
+        reserved = reserved_of(pins, current, blocked)
         pinned = {(path.src, path.dst) for path, _ in reserved.pinned}
         kept = [path for path in current.topology.paths if (path.src, path.dst) not in pinned]
         topology = self._find_room(current, reserved, kept, pairs, blocked)
@@ -446,7 +475,7 @@ class Planning:
         standing = Reserved(tuple((path, 0.0) for path in current.topology.paths))
         budget = Budget(
             self._policy.max_hops,
-            blocked_ports=frozenset(blocked) - _ends(standing),
+            blocked_ports=frozenset(blocked) - ends_of(standing),
             paths_per_pair=self._paths_per_pair,
         )
         result = self._planned(self._policy.algorithm, demand, current.topology, standing, budget)
@@ -481,7 +510,7 @@ class Planning:
     ) -> NetworkState:
         """``current`` with those paths of an earlier ``topology`` that do not need ``blocked``."""
         standing = set(current.topology.paths)
-        paths = tuple(p for p in topology.paths if p in standing or not _touches(p, blocked))
+        paths = tuple(p for p in topology.paths if p in standing or not touches(p, blocked))
         return self.toward(current, _on_rings(paths, current))
 
     def joined(
@@ -497,7 +526,7 @@ class Planning:
             halves = {half: circuit for circuit in path.circuits for half in circuit.halves}
             if (
                 having[pair_of(path)] < self._most_paths
-                and not _touches(path, blocked)
+                and not touches(path, blocked)
                 and all(user.get(half, circuit) == circuit for half, circuit in halves.items())
             ):
                 paths.append(path)
@@ -516,25 +545,30 @@ class Planning:
 
         Raises PlanError if any check fails: nothing has moved then.
         """
-        plan = diff(self._fabric, current, target, self.order_of)
+        with no_cycles():
+            plan = diff(self._fabric, current, target, self.order_of)
+            problems = self._problems(plan)
+        if problems:
+            raise PlanError("the planned topology is unsound: " + "; ".join(problems))
+        return plan
+
+    def _problems(self, plan: Plan) -> list[str]:
+        current, target = plan.current, plan.target
         # Standing paths may stay, though the policy has become stricter since.
-        most = max([self._most_paths, *map(len, paths_by_pair(current).values())])
-        problems = [
+        most = max(self._most_paths, _most_paths(current))
+        return [
             *check_topology(
                 self._fabric,
                 target.topology,
                 self._policy.max_hops,
                 paths_per_pair=most,
-                standing=current.vlans.keys(),
+                standing=current.vlans,
             ),
             *self._marks.problems(target),
             *self._marks.transit_problems(
                 current, target, plan.disconnect_first, plan.connect_last
             ),
         ]
-        if problems:
-            raise PlanError("the planned topology is unsound: " + "; ".join(problems))
-        return plan
 
 
 def _on_rings(
@@ -545,83 +579,21 @@ def _on_rings(
     Circuits that stand without a path, and are not ``lost``, stay where their ports are free.
     """
     needed = {circuit for path in paths for circuit in path.circuits}
-    circuits = whole_rings(needed | _idle(needed, current, lost))
+    circuits = whole_rings(needed | idle(needed, current, lost))
     return Topology(circuits, tuple(path for path in paths if circuits.issuperset(path.circuits)))
 
 
-def _idle(
-    needed: Collection[Circuit], current: NetworkState, lost: Collection[Circuit] = ()
-) -> set[Circuit]:
-    """Circuits that stand without a path, are not ``lost``, and leave those that are ``needed``
-    their ports.
-    """
-    taken = {half for circuit in needed for half in circuit.halves}
-    used = {circuit for path in current.topology.paths for circuit in path.circuits}
-    idle = current.topology.circuits.difference(used, lost)
-    return {one for one in idle if taken.isdisjoint(one.halves)}
-
-
-def _touches(path: Path, ports: Collection[PortId]) -> bool:
-    return any(circuit.a in ports or circuit.b in ports for circuit in path.circuits)
-
-
-def _reserved(pins: Sequence[Pin], current: NetworkState, blocked: Collection[PortId]) -> Reserved:
-    """Paths that have to stay: the reserved ones, except those yet to be built on blocked ports.
-
-    A port that is out of use goes on serving the circuit that stands on it: a switch that can't
-    be commanded holds its mirrors.
-    """
-    return Reserved(
-        tuple(
-            (pin.path, pin.bandwidth_mbps)
-            for pin in pins
-            if pin.path is not None
-            and (pin.path in current.vlans or not _touches(pin.path, blocked))
-        )
-    )
-
-
-def _beside(reserved: Reserved, current: NetworkState) -> tuple[list[Path], list[Path]]:
-    """Standing paths of pairs that have no reserved one: those that can stay, and the others."""
-    user = {
-        end: circuit
-        for path, _ in reserved.pinned
-        for circuit in path.circuits
-        for end in circuit.ends
-    }
-    pinned = {(path.src, path.dst) for path, _ in reserved.pinned}
-    kept: list[Path] = []
-    gone: list[Path] = []
-    for path in current.topology.paths:
-        if (path.src, path.dst) not in pinned:
-            ends = ((end, c) for c in path.circuits for end in c.ends if end in user)
-            stays = all(user[end] == circuit for end, circuit in ends)
-            (kept if stays else gone).append(path)
-    return kept, gone
-
-
-def _ends(reserved: Reserved) -> frozenset[PortId]:
-    return frozenset(
-        end for path, _ in reserved.pinned for circuit in path.circuits for end in circuit.ends
-    )
-
-
-def _until(
-    parts: Sequence[tuple[float, Topology]], horizon_s: float
-) -> list[tuple[float, Topology]]:
-    """The first parts, cut where the horizon is."""
-    first = []
-    for lasts_s, topology in parts:
-        if horizon_s > 0:
-            first.append((min(lasts_s, horizon_s), topology))
-        horizon_s -= lasts_s
-    return first
+def _most_paths(state: NetworkState) -> int:
+    """The number of paths of the pair that has most."""
+    _, count = np.unique(Paths.of(state.topology.paths).table.pair_codes(), return_counts=True)
+    return int(count.max(initial=0))
 
 
 def _joined(shape: tuple[int, ...], topology: Topology) -> NDArray[np.bool_]:
     """True for each direction of each path."""
     joined = np.zeros(shape, dtype=bool)
-    for path in topology.paths:
-        for direction in path.directions:
-            joined[direction] = True
+    paths = Paths.of(topology.paths)
+    joined[paths.table.src, paths.table.dst] = True
+    if not any(circuit.one_way for circuit in paths.circuits):
+        joined |= joined.T
     return joined

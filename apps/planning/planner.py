@@ -72,7 +72,7 @@ class Answer:
     """Traceback of an error that should not have happened."""
 
 
-@dataclass(order=True, slots=True)
+@dataclass(order=True, slots=True, kw_only=True)
 class _Call:
     """An entry of the queue; the conductor's calls come first, and equal ones in turn."""
 
@@ -170,6 +170,8 @@ class Planner:
         self._started_s = 0.0
         self._pause_s, self._next_start_s = _LOOK_S, 0.0
         self._closing = threading.Event()
+        self._ready = True
+        """True if a process is kept that waits for requests."""
         self._thread = threading.Thread(target=self._serve, name="planner", daemon=True)
 
     @property
@@ -178,8 +180,9 @@ class Planner:
         process = self._process
         return None if process is None else process.pid
 
-    def start(self) -> None:
-        """Start the process; requests wait until it is ready."""
+    def start(self, *, ready: bool = True) -> None:
+        """Begin to serve requests. Start the process now, or if not ``ready``, with the first."""
+        self._ready = ready
         self._thread.start()
 
     def close(self) -> None:
@@ -188,7 +191,7 @@ class Planner:
         process = self._process
         if process is not None:
             process.kill()
-        self._calls.put(_Call(-1, next(self._numbers), None))
+        self._calls.put(_Call(rank=-1, number=next(self._numbers), request=None))
         if self._thread.is_alive():
             self._thread.join()
 
@@ -217,7 +220,7 @@ class Planner:
             CircuitShares, "shares", (target, request, demand, tuple(pins)), urgent=False
         )
 
-    def week(
+    def begin_week(
         self,
         current: NetworkState,
         request: PlanRequest,
@@ -227,14 +230,14 @@ class Planner:
         slots: SlotPolicy,
         night_s: float,
         horizon_s: float = math.inf,
-    ) -> Week:
-        """Week, as :meth:`apps.planning.engine.Planning.week`, before requests that are not urgent.
+    ) -> Future[Week]:
+        """Begin :meth:`apps.planning.engine.Planning.week`. The future has it, or a PlanError.
 
-        Raises PlanError.
+        A planner of its own has weeks, so that no request waits for a week.
         """
         fixed = tuple(pins), frozenset(blocked)
         arguments = (current, request, demand, *fixed, slots, night_s, horizon_s)
-        return self._ask(Week, "week", arguments, urgent=True)
+        return self._put("week", arguments, urgent=True)
 
     def for_pins(
         self,
@@ -261,17 +264,12 @@ class Planner:
         return value
 
     def _queue(self, method: str, arguments: tuple[Any, ...], *, urgent: bool) -> object:
-        call = _Call(
-            0 if urgent else 1, next(self._numbers), Request(method, arguments, self._budget_s)
-        )
-        self._calls.put(call)
-        if self._closing.is_set():
-            call.future.cancel()
+        future = self._put(method, arguments, urgent=urgent)
         try:
-            return call.future.result(None if urgent else self._patience_s)
+            return future.result(None if urgent else self._patience_s)
         except TimeoutError:
-            if not call.future.cancel():
-                return call.future.result()  # its turn has come, and has its own end
+            if not future.cancel():
+                return future.result()  # its turn has come, and has its own end
             raise PlanError(
                 f"the planner did not get to this within {self._patience_s:g} s: it is starting, "
                 "or busy with other requests; try again later"
@@ -279,13 +277,24 @@ class Planner:
         except CancelledError:
             raise PlanError("the controller is ending: nothing is planned any more") from None
 
+    def _put(self, method: str, arguments: tuple[Any, ...], *, urgent: bool) -> Future[Any]:
+        call = _Call(
+            rank=0 if urgent else 1,
+            number=next(self._numbers),
+            request=Request(method, arguments, self._budget_s),
+        )
+        self._calls.put(call)
+        if self._closing.is_set():
+            call.future.cancel()
+        return call.future
+
     # -- in the planner's thread ------------------------------------------------------------------
 
     def _serve(self) -> None:
         # A new process inherits this: Ctrl-C must not end it before it can say so itself.
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         while not self._closing.is_set():
-            if self._living() is None and time.monotonic() >= self._next_start_s:
+            if self._living() is None and self._ready and time.monotonic() >= self._next_start_s:
                 try:
                     self._start_process()
                 except _Died as death:
@@ -295,6 +304,7 @@ class Planner:
                 call = self._calls.get(timeout=_LOOK_S)
             except queue.Empty:
                 continue
+            self._ready = True
             if call.request is not None and call.future.set_running_or_notify_cancel():
                 self._settle(call.future, call.request)
         self._wind_up()

@@ -18,7 +18,8 @@ from hydra.decisions.decision import Decision, seen_demand
 from hydra.errors import PlanError
 from hydra.model import Circuit, DemandMatrix, Fabric, NetworkState, PortId
 from hydra.policy import CurrentPolicy
-from hydra.reconfiguration.plan import Pair, pair_of, paths_by_pair
+from hydra.reconfiguration.plan import Pair, Plan, pair_of, paths_by_pair
+from hydra.reconfiguration.ways import Way
 from hydra.reservations.reservation import Pin
 from hydra.rings import rings_of
 from hydra.service import DemandReport, PlanReport, PlanRequest
@@ -30,14 +31,16 @@ Propose = Callable[
 """Signature of :meth:`apps.planning.engine.Planning.propose` with its time limit bound."""
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NetworkNow:
     """The network as a round finds it."""
 
     state: NetworkState
     outage_s: float
     """Seconds for which a change is expected to keep moved pairs off circuits."""
     age_s: Callable[[Circuit], float]
+    way: Callable[[Plan], Way]
+    """The courses that a plan takes."""
     pins: tuple[Pin, ...] = ()
     blocked: frozenset[PortId] = field(default_factory=frozenset)
 
@@ -62,7 +65,7 @@ class Rounds:
 
     def periodic(
         self,
-        standing: Standing,
+        standing: NetworkNow,
         seen: DemandReport,
         propose: Callable[[PlanRequest], PlanReport],
         trigger: str,
@@ -96,7 +99,7 @@ class Rounds:
         self._requests.begun(self._policy.in_force.sharing, state)
 
     def plan(
-        self, standing: Standing, request: PlanRequest, demand: DemandMatrix, propose: Propose
+        self, standing: NetworkNow, request: PlanRequest, demand: DemandMatrix, propose: Propose
     ) -> PlanReport:
         """Plan for ``demand``, Mbps of shape (N, N), and judge. Raises what ``propose`` does.
 
@@ -110,11 +113,12 @@ class Rounds:
         pins = (*standing.pins, *self._held(standing, on_young.union(request.hold)))
         proposal = propose(standing.state, request, demand, pins, standing.blocked)
         plan = proposal.steps(self._fabric, standing.state)
+        way = standing.way(plan)
         verdict = judge(
             self._policy.now,
             served_now_mbps=proposal.served_now_mbps,
             served_then_mbps=proposal.served_then_mbps,
-            disturbed_mbps=proposal.disturbed_mbps,
+            disturbed_mbps=way.cost_mbps(lambda pair: proposal.moving_mbps.get(pair, 0.0)),
             outage_s=standing.outage_s,
             young_circuits=len(young),
         )
@@ -125,18 +129,19 @@ class Rounds:
             demand_mbps=float(demand.sum()),
             verdict=verdict,
             planning_ms=(time.monotonic() - started_s) * 1000,
+            way=way,
         )
 
-    def _young(self, standing: Standing) -> frozenset[Circuit]:
+    def _young(self, standing: NetworkNow) -> frozenset[Circuit]:
         """Circuits that have not stood for their minimum life, and those in rings with them."""
         life_s, circuits = self._policy.now.minimum_circuit_life_s, standing.state.topology.circuits
         return rings_of([one for one in circuits if standing.age_s(one) < life_s], circuits)
 
-    def _pairs_on(self, standing: Standing, circuits: frozenset[Circuit]) -> frozenset[Pair]:
+    def _pairs_on(self, standing: NetworkNow, circuits: frozenset[Circuit]) -> frozenset[Pair]:
         paths = standing.state.topology.paths if circuits else ()
         return frozenset(pair_of(path) for path in paths if not circuits.isdisjoint(path.circuits))
 
-    def _held(self, standing: Standing, pairs: Collection[Pair]) -> list[Pin]:
+    def _held(self, standing: NetworkNow, pairs: Collection[Pair]) -> list[Pin]:
         """Pins that keep the standing paths of these pairs, if they have no reservation.
 
         A pair keeps at most as many paths as it may have now: the policy can have become stricter.

@@ -1,8 +1,9 @@
-"""The configuration file with the drivers and algorithms that are built in."""
+"""The configuration file with the drivers and algorithms of this installation."""
 
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import fields, is_dataclass
 from functools import partial
@@ -11,9 +12,24 @@ from typing import Final
 
 from drivers.registry import plane_checks, rack_checks
 from hydra.config import Loaded, load
+from hydra.contributed import Derived
+from hydra.errors import HydraError
 from hydra.model import Fabric, Login
 from topology.algorithms import ENTRIES, objection
 from topology.problem import FabricArrays
+
+CONFIG_VARIABLE: Final = "HYDRA_CONFIG"
+
+
+def configuration_path() -> Path:
+    """The file that the environment names; raises HydraError if it names none."""
+    value = os.environ.get(CONFIG_VARIABLE)
+    if not value:
+        raise HydraError(
+            f"{CONFIG_VARIABLE} is not set: say which fabric to control, for example "
+            f"{CONFIG_VARIABLE}=configs/demo.yaml ryu-manager apps.main"
+        )
+    return Path(value)
 
 
 def _objection(name: str, fabric: Fabric) -> str | None:
@@ -26,8 +42,8 @@ def load_configuration(path: Path) -> Loaded:
         path,
         optical_drivers=plane_checks(),
         tor_drivers=rack_checks(),
-        algorithms={name: partial(_objection, name) for name in ENTRIES},
-        sparing={name for name, entry in ENTRIES.items() if entry.spares},
+        algorithms=Derived(ENTRIES, lambda name: partial(_objection, name)),
+        spares=lambda name: ENTRIES[name].spares,
     )
 
 

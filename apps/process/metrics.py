@@ -28,7 +28,7 @@ from apps.process.term import Term
 from apps.process.worker_list import SessionEnd, Workers
 from hydra import __version__
 from hydra.failures import FailureKind
-from hydra.faults.conditions import ConditionKind
+from hydra.faults.condition import ConditionKind
 from hydra.lifecycle import RECONFIGURATION_TRANSITIONS, ReservationState
 from hydra.model import NetworkState
 from hydra.reconfiguration.commands import ApplyRules, Command, Outcome
@@ -64,9 +64,10 @@ class Metrics:
         GCCollector(registry=registry)
         registry.register(ThreadsCollector())
         registry.register(SinksCollector())
-        counter = partial(Counter, registry=registry)
-        gauge = partial(Gauge, registry=registry)
+        self._measure_reconfigurations()
+        self._measure_devices()
         histogram = partial(Histogram, registry=registry)
+        counter, gauge = partial(Counter, registry=registry), partial(Gauge, registry=registry)
         self._stages = histogram(
             "hydra_loop_stage_duration_seconds",
             "Time of one run of a stage of the control loop.",
@@ -81,6 +82,20 @@ class Metrics:
             "hydra_journal_failures_total",
             "Attempts to write the journal that failed; nothing is promised meanwhile.",
         )
+        self._served = gauge(
+            "hydra_demand_planned_bytes_per_second",
+            "Of the last plan: demand, and what the present and the planned topology serve of it.",
+            ["what"],
+        )
+        self._probes = counter("hydra_probes_total", "Probe frames on running circuits.", ["event"])
+        self._lost_paths = counter("hydra_lost_paths_total", "Paths that probes found dead.")
+        self._connections = gauge("hydra_openflow_connections", "OpenFlow connections that stand.")
+        for event in ("sent", "heard", "unknown"):
+            self._probes.labels(event)
+
+    def _measure_reconfigurations(self) -> None:
+        counter = partial(Counter, registry=self.registry)
+        histogram = partial(Histogram, registry=self.registry)
         self._substeps = histogram(
             "hydra_reconfiguration_substep_duration_seconds",
             "Time of one substep of a reconfiguration, over all devices.",
@@ -114,6 +129,19 @@ class Metrics:
             "What failed in the other steps of reconfigurations, device by device.",
             ["step", "kind"],
         )
+        for trigger in TRIGGERS:
+            for state in _ENDS:
+                self._reconfigurations.labels(trigger, state.value)
+        for kind in FailureKind:
+            for step in GATE:
+                self._gate_failures.labels(step, kind.value)
+            for step in STEPS:
+                self._step_failures.labels(step, kind.value)
+
+    def _measure_devices(self) -> None:
+        """Of commands, and of exchanges with devices."""
+        counter = partial(Counter, registry=self.registry)
+        histogram = partial(Histogram, registry=self.registry)
         self._commands = histogram(
             "hydra_command_duration_seconds",
             "Time of one of the executor's commands; of rules, until the last barrier.",
@@ -136,24 +164,7 @@ class Metrics:
             "Exchanges with an optical switch or a ToR that failed.",
             ["device"],
         )
-        self._served = gauge(
-            "hydra_demand_planned_bytes_per_second",
-            "Of the last plan: demand, and what the present and the planned topology serve of it.",
-            ["what"],
-        )
-        self._probes = counter("hydra_probes_total", "Probe frames on running circuits.", ["event"])
-        self._lost_paths = counter("hydra_lost_paths_total", "Paths that probes found dead.")
-        self._connections = gauge("hydra_openflow_connections", "OpenFlow connections that stand.")
-        for event in ("sent", "heard", "unknown"):
-            self._probes.labels(event)
-        for trigger in TRIGGERS:
-            for state in _ENDS:
-                self._reconfigurations.labels(trigger, state.value)
         for kind in FailureKind:
-            for step in GATE:
-                self._gate_failures.labels(step, kind.value)
-            for step in STEPS:
-                self._step_failures.labels(step, kind.value)
             for command in get_args(Command):
                 self._command_failures.labels(command.__name__, kind.value)
 

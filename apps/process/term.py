@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from hydra.errors import LifecycleError
-from hydra.faults.conditions import TakeoverRisk
+from hydra.faults.facts import TakeoverRisk
 
 
 @dataclass(frozen=True, slots=True)

@@ -136,7 +136,7 @@ async def _waiting_reply(
     response: Response,
     wait_s: Annotated[int | None, Depends(_wait_preference)],
 ) -> WaitingReply:
-    return WaitingReply(response, wait_s, request.app.state.closing)
+    return WaitingReply(response, wait_s, request.app.state.closing, request.is_disconnected)
 
 
 Service = Annotated[ControllerService, Depends(_service)]
@@ -150,7 +150,7 @@ Holding = Annotated[Workers | None, _of_app("workers")]
 Tokens = Annotated[TokenFile | None, _of_app("tokens")]
 Hooks = Annotated[Webhooks, _of_app("webhooks")]
 Asking = Annotated[Caller, Depends(_caller)]
-Standing = Annotated[Callable[[], bool], Depends(_standing)]
+StillEntitled = Annotated[Callable[[], bool], Depends(_standing)]
 Known = Annotated[bool, Depends(_known)]
 """Whether the one who asks may know of devices and their addresses."""
 Answer = Annotated[Reply, Depends(_reply)]

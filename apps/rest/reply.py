@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from threading import Event
 from typing import Final, TypeVar
@@ -74,6 +74,8 @@ class WaitingReply(Reply):
     _wait_s: int | None
     _closing: Event
     """Set when the server stops: whoever waits answers with what there is."""
+    _gone: Callable[[], Awaitable[bool]]
+    """Whether the client has closed the connection: nothing is waited for any more."""
 
     async def outcome(
         self,
@@ -109,6 +111,8 @@ class WaitingReply(Reply):
         clock = asyncio.get_running_loop().time
         deadline = clock() + (self._wait_s or 0)
         while not settled(current) and clock() < deadline and not self._closing.is_set():
+            if await self._gone():
+                break
             await asyncio.sleep(min(_POLL_INTERVAL_S, max(0.0, deadline - clock())))
             current = await run_in_threadpool(read)
         if self._wait_s is not None:

@@ -23,7 +23,7 @@ from apps.rest.problems import LEADER_UNANSWERED, STANDING_BY, STORE_UNAVAILABLE
 from apps.rest.resources.conditions import Conditions
 from apps.rest.scope import CALLER, STORED
 from hydra.access import NOBODY
-from hydra.faults.conditions import Condition
+from hydra.faults.condition import Condition
 from hydra.journal import JournalError
 
 _OWN: Final = re.compile(

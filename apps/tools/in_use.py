@@ -48,5 +48,5 @@ def _in_use(fabric: Fabric, states: list[NetworkState]) -> InUse:
         for circuit in state.topology.circuits:
             held = mirrors.setdefault(circuit.plane, {})
             held.update(dict.fromkeys(fabric.cross_connects(circuit), circuit))
-    vlans = {vlan for state in states for vlan in (*state.vlans.values(), *state.resting)}
+    vlans = {vlan for state in states for vlan in (*state.vlans.values(), *state.pool.resting)}
     return InUse(mirrors, frozenset(vlans))

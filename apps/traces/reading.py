@@ -1,17 +1,20 @@
 """Traces in their common text forms, read line by line.
 
-Two forms are told apart by the first line:
+Three forms are told apart by the first line:
 
 - coflow-benchmark (Chowdhury et al.): ``RACKS COFLOWS``, then a line for each coflow: its number,
   its arrival in ms, the number of mappers and their racks, the number of reducers and for each
   ``RACK:MEGABYTES``. A reducer fetches equal parts from all mappers.
 - flows: ``src dst bytes start`` on each line, start in seconds. Racks have any names.
+- CSV: a header with the columns ``src``, ``dst``, ``bytes`` and ``start`` in any order, then a flow
+  on each line. Other columns are passed over.
 
 Empty lines, and text after ``#``, mean nothing.
 """
 
 from __future__ import annotations
 
+import csv
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -23,6 +26,7 @@ from hydra.errors import PlanError
 
 MEGABYTE: Final = 1_000_000
 """Bytes, as coflow sizes are counted."""
+_COLUMNS: Final = ("src", "dst", "bytes", "start")
 _LARGEST_FABRIC: Final = 4096
 _YEAR_S: Final = 365.25 * 86_400
 _LONGEST_YEARS: Final = 2
@@ -127,13 +131,18 @@ def in_order(racks: set[str]) -> tuple[str, ...]:
 
 
 def _flows(path: Path, file: TextIO, announced: set[str]) -> Iterator[Flow]:
-    lines = _content(file)
-    number, cells = next(lines, (0, []))
-    if not cells:
+    content = _content(file)
+    number, first = next(content, (0, ""))
+    if not first:
         raise TraceError(f"{path} is empty: it should hold flows or coflows")
     previous_s = 0.0
-    of_form = partial(_coflows, announced) if len(cells) == 2 else _plain
-    found = of_form(number, cells, lines)
+    if "," in first:
+        found = _csv(number, first, content)
+    else:
+        lines = ((number, text.split()) for number, text in content)
+        cells = first.split()
+        of_form = partial(_coflows, announced) if len(cells) == 2 else _plain
+        found = of_form(number, cells, lines)
     try:
         for line, flow in found:
             if flow.start_s < previous_s:
@@ -157,11 +166,40 @@ class _BadLine(Exception):
 class _UnknownRack(ValueError): ...
 
 
-def _content(file: TextIO) -> Iterator[tuple[int, list[str]]]:
+def _content(file: TextIO) -> Iterator[tuple[int, str]]:
     for number, line in enumerate(file, start=1):
-        cells = line.partition("#")[0].split()
-        if cells:
-            yield number, cells
+        text = line.partition("#")[0].strip()
+        if text:
+            yield number, text
+
+
+def _csv(first: int, heading: str, lines: Iterator[tuple[int, str]]) -> Iterator[tuple[int, Flow]]:
+    columns = _fields(heading)
+    missing = [name for name in _COLUMNS if name not in columns]
+    if missing:
+        raise _BadLine(
+            first,
+            f"the header has {', '.join(columns)}, and no {', '.join(missing)}: name the columns "
+            "src, dst, bytes and start (in seconds), in any order",
+        )
+    places = [columns.index(name) for name in _COLUMNS]
+    for number, line in lines:
+        cells = _fields(line)
+        if len(cells) != len(columns):
+            raise _BadLine(number, f"{len(cells)} fields: the header has {len(columns)}")
+        chosen = [cells[place] for place in places]
+        bad = [cell for cell in chosen if len(cell.split()) != 1 or "," in cell]
+        if bad:
+            raise _BadLine(number, f"{bad[0]!r}: no field is empty or has blanks or commas in it")
+        try:
+            yield number, _flow(chosen)
+        except ValueError as error:
+            raise _BadLine(number, error) from error
+
+
+def _fields(line: str) -> list[str]:
+    (cells,) = csv.reader([line], skipinitialspace=True)
+    return [cell.strip() for cell in cells]
 
 
 def _plain(
@@ -188,7 +226,8 @@ def _coflows(
     try:
         racks, coflows = _whole("the number of racks", heading[0]), int(heading[1])
     except ValueError:
-        raise _BadLine(first, "neither `RACKS COFLOWS` nor `src dst bytes start`") from None
+        forms = "neither `RACKS COFLOWS`, nor `src dst bytes start`, nor a header of CSV"
+        raise _BadLine(first, forms) from None
     if not 1 <= racks <= _LARGEST_FABRIC:
         raise _BadLine(first, f"{racks} racks: 1 to {_LARGEST_FABRIC} can be planned for")
     announced.update(map(str, range(racks)))

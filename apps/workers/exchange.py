@@ -30,7 +30,7 @@ from apps.workers import wire
 from apps.workers.switches import TOLD_IN_VAIN, ExchangeEvents, Switches, Worker
 from apps.workers.wire import Order, Record, Said, boot_s
 from hydra.errors import HydraError
-from hydra.faults.conditions import RefusedWorker
+from hydra.faults.facts import RefusedWorker
 from hydra.model import Fabric
 from hydra.policy import WorkerSettings
 

@@ -12,8 +12,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from apps.openflow.lines import read_what_came
-from apps.openflow.refusals import refused_second, replaced_by_second
 from apps.openflow.seam import MOST_PORTS, PortInfo, SumRequest, Sums, SwitchConnection
+from apps.openflow.second_connections import SecondConnections
 from apps.workers import wire
 from apps.workers.switches import kind_number
 from apps.workers.wire import Order, Record, Said
@@ -43,6 +43,14 @@ class _Held:
     """Requests whose answers are told by sums, by xid."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Newcomer:
+    """A second connection, and its switch's ports."""
+
+    connection: SwitchConnection
+    ports: dict[int, PortInfo]
+
+
 class Holder:
     """Receives the events of :class:`~apps.openflow.seam.SwitchEvents`."""
 
@@ -63,7 +71,7 @@ class Holder:
         """By number."""
         self._number_of: dict[SwitchConnection, int] = {}
         self._by_datapath: dict[int, _Held] = {}
-        self._newcomers: dict[int, list[tuple[SwitchConnection, dict[int, PortInfo]]]] = {}
+        self._newcomers = SecondConnections[_Newcomer](self._tell_of_second, self._replace)
 
     @property
     def switches(self) -> int:
@@ -107,36 +115,21 @@ class Holder:
         if older is None:
             self._hold(datapath, connection, dict(ports))
             return
-        waiting = self._newcomers.setdefault(datapath, [])
-        waiting.append((connection, dict(ports)))
-        if len(waiting) == 1:
-            older.connection.ask(lambda alive: self._settle(older, alive))
+        newcomer, in_use = _Newcomer(connection, dict(ports)), older
+        self._newcomers.wait(
+            datapath, newcomer, older.connection, lambda: self._by_datapath.get(datapath) is in_use
+        )
 
     def switch_refused(self, datapath: int | None, address: str, why: str) -> None:
         """Tell all controllers: each has a log line and a condition for the switch."""
         self._to_all(Record(Said.REFUSED, 0, body=wire.text([datapath, address, why])))
 
-    def _settle(self, older: _Held, alive: bool) -> None:
-        """End the wait of newcomers for the older connection's answer."""
-        if self._by_datapath.get(older.datapath) is not older:
-            return  # it has ended meanwhile, and they were let in
-        newcomers = self._newcomers.get(older.datapath)
-        if not newcomers:
-            self._newcomers.pop(older.datapath, None)
-            return
-        of, by = older.connection.address, newcomers[0][0].address
-        if alive:
-            del self._newcomers[older.datapath]
-            self._tell_of_second(older, "refused", refused_second(by, of))
-            for connection, _ in newcomers:
-                connection.close()
-        else:
-            self._tell_of_second(older, "replaced", replaced_by_second(by, of))
-            self._let_go(older)
-            older.connection.close()
-
-    def _tell_of_second(self, held: _Held, cause: str, text: str) -> None:
+    def _tell_of_second(self, datapath: int, cause: str, text: str) -> None:
+        held = self._by_datapath[datapath]
         self._answered(held.connection, Said.SECOND, 0, body=wire.text([cause, text]))
+
+    def _replace(self, datapath: int) -> None:
+        self._let_go(self._by_datapath[datapath])
 
     def _hold(
         self, datapath: int, connection: SwitchConnection, ports: dict[int, PortInfo]
@@ -150,17 +143,15 @@ class Holder:
         del self._held[held.number], self._by_datapath[held.datapath]
         del self._number_of[held.connection]
         self._to_all(Record(Said.DISCONNECTED, held.number))
-        newcomers = self._newcomers.pop(held.datapath, ())
-        for connection, ports in newcomers:
-            self.switch_connected(held.datapath, connection, ports)
+        for one in self._newcomers.take(held.datapath):
+            self.switch_connected(held.datapath, one.connection, one.ports)
 
     def switch_disconnected(self, datapath: int, connection: SwitchConnection) -> None:
         held = self._of(connection)
         if held is not None:
             self._let_go(held)
-        elif datapath in self._newcomers:
-            waiting = self._newcomers[datapath]
-            waiting[:] = [one for one in waiting if one[0] is not connection]
+        else:
+            self._newcomers.forget(datapath, connection)
 
     def _of(self, connection: SwitchConnection) -> _Held | None:
         number = self._number_of.get(connection)
@@ -170,8 +161,9 @@ class Holder:
         self, datapath: int, connection: SwitchConnection, port: PortInfo, *, deleted: bool
     ) -> None:
         held = self._of(connection)
-        waiting = self._newcomers.get(datapath, ())
-        known = held.ports if held else next((p for one, p in waiting if one is connection), None)
+        waiting = self._newcomers.of(datapath)
+        new = (one.ports for one in waiting if one.connection is connection)
+        known = held.ports if held else next(new, None)
         if known is None:
             return
         if deleted:

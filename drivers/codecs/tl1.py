@@ -14,12 +14,10 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
-
-from hydra.roles import Severity
 
 MAX_MESSAGE_BYTES: Final = 1024 * 1024
 """Most bytes kept of unfinished messages: 1000 cross-connects of 250 bytes fit four times."""
@@ -339,7 +337,7 @@ class Decoder:
         elif (autonomous := _AUTONOMOUS.fullmatch(line)) is not None:
             message.identification = (autonomous[1], autonomous[2], autonomous[3].strip())
         else:
-            self._fail(f"neither a reply nor an autonomous message: {_shown(line)}")
+            self._fail(f"neither a reply nor an autonomous message: {shown(line)}")
 
     def _interrupt(self, message: _Message, heading: str, line: str) -> None:
         """Begin a message in the middle of another, which goes on when it has ended."""
@@ -448,10 +446,10 @@ def encode_command(command: Command, ctag: str) -> str:
     """
     fields = (command.tid, command.aid, ctag, *command.blocks)
     if _NAME.fullmatch(command.name) is None or _CTAG.fullmatch(ctag) is None:
-        raise Tl1Error(f"not a command and its ctag: {_shown(command.name)}, {_shown(ctag)}")
+        raise Tl1Error(f"not a command and its ctag: {shown(command.name)}, {shown(ctag)}")
     bad = next((block for block in fields if _BLOCK.fullmatch(block) is None), None)
     if bad is not None:
-        value = "a value" if isinstance(command, _Secret) else _shown(bad)
+        value = "a value" if isinstance(command, _Secret) else shown(bad)
         raise Tl1Error(
             f"{command.name}: {value} can't be sent: it may hold printable ASCII, of which ; "
             "and : in quotes only; rename it on the device or in the configuration"
@@ -509,80 +507,6 @@ def has_no_session_free(reply: Reply) -> bool:
     return _NO_SESSION_FREE.search(reply.reason) is not None
 
 
-# --- values that all vendors share --------------------------------------------------------------
-
-_KEY: Final = r"[A-Za-z][A-Za-z0-9_]*"
-_PAIR: Final = re.compile(rf"({_KEY})=(.*?)(?=,{_KEY}=|\Z)", re.ASCII | re.DOTALL)
-_PAIRS: Final = re.compile(rf"{_KEY}=.*", re.ASCII | re.DOTALL)
-_POWER: Final = re.compile(r"[+-]?(?:0|[1-9][0-9]{0,3})(?:\.[0-9]{1,4})?", re.ASCII)
-_DESCRIPTION: Final = re.compile(r':(?:\\)?"(.*?)(?:\\)?"', re.DOTALL)
-_SEVERITIES: Final = {
-    "CR": Severity.CRITICAL,
-    "MJ": Severity.MAJOR,
-    "MN": Severity.MINOR,
-    "CL": Severity.CLEARED,
-}
-
-
-@dataclass(frozen=True, slots=True)
-class AlarmRecord:
-    """A line of an alarm report (GR-833-CORE): ``aid[,type]:code,condition,effect,…:"text"``."""
-
-    aid: str
-    severity: Severity
-    condition: str
-    text: str
-
-
-def parse_pairs(text: str) -> Mapping[str, str]:
-    """``A=1,B=two words,C=`` → a mapping; a value may hold commas but nothing like ``,KEY=``."""
-    if _PAIRS.fullmatch(text) is None:
-        raise Tl1Error(f"not KEY=VALUE,…: {_shown(text)}")
-    pairs = _PAIR.findall(text)
-    if len({key for key, _ in pairs}) < len(pairs):
-        raise Tl1Error(f"a key stands twice: {_shown(text)}")
-    return dict(pairs)
-
-
-def format_pairs(pairs: Mapping[str, str]) -> str:
-    """The text that :func:`parse_pairs` reads as ``pairs``."""
-    return ",".join(f"{key}={value}" for key, value in pairs.items())
-
-
-def pair(pairs: Mapping[str, str], key: str) -> str:
-    """The value of ``key``. Raises Tl1Error if there is none."""
-    value = pairs.get(key)
-    if value is None:
-        raise Tl1Error(f"{key} is missing in {_shown(format_pairs(pairs))}")
-    return value
-
-
-def parse_power_dbm(text: str) -> float | None:
-    """``-23.4`` → -23.4 dBm; ``NONE``, ``NA`` and the empty text → None."""
-    if text in ("", "NONE", "NA"):
-        return None
-    if _POWER.fullmatch(text) is None:
-        raise Tl1Error(f"not an optical power in dBm: {_shown(text)}")
-    return float(text)
-
-
-def severity(code: str) -> Severity:
-    """Severity of ``CR``, ``MJ``, ``MN`` or ``CL``; other codes are milder: WARNING."""
-    return _SEVERITIES.get(code.strip(), Severity.WARNING)
-
-
-def parse_alarm(record: str) -> AlarmRecord:
-    """The alarm in a record of ``RTRV-ALM-ALL`` or ``REPT ALM``. Raises Tl1Error."""
-    aid, separator, rest = record.partition(":")
-    code, comma, fields = rest.partition(",")
-    condition = re.split("[,:]", fields, maxsplit=1)[0].strip()
-    if not separator or not comma or not condition or not code.strip():
-        raise Tl1Error(f"not an alarm: {_shown(record)}")
-    described = _DESCRIPTION.search(fields)
-    text = described[1] if described is not None else ""
-    return AlarmRecord(aid.partition(",")[0].strip(), severity(code), condition, text)
-
-
 def _is_identification(line: str) -> bool:
     return _REPLY.fullmatch(line) is not None or _AUTONOMOUS.fullmatch(line) is not None
 
@@ -597,5 +521,5 @@ def _bare(line: str) -> str:
     return line.removeprefix("/*").removesuffix("*/").strip().strip('"')
 
 
-def _shown(text: str) -> str:
+def shown(text: str) -> str:
     return repr(text if len(text) <= _SHOWN_CHARS else f"{text[: _SHOWN_CHARS - 3]}...")

@@ -18,14 +18,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from drivers.codecs.tl1 import (
-    Command,
-    Dialect,
-    Tl1Error,
-    pair,
-    parse_pairs,
-    parse_power_dbm,
-)
+from drivers.codecs.tl1 import Command, Dialect, Tl1Error
+from drivers.codecs.tl1_values import pair, parse_pairs, parse_power_dbm
 
 DIALECT: Final = Dialect(
     prompts=("agent>",),

@@ -13,14 +13,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from drivers.codecs.tl1 import (
-    Command,
-    Dialect,
-    Tl1Error,
-    pair,
-    parse_pairs,
-    parse_power_dbm,
-)
+from drivers.codecs.tl1 import Command, Dialect, Tl1Error
+from drivers.codecs.tl1_values import pair, parse_pairs, parse_power_dbm
 
 DIALECT: Final = Dialect(prompts=("<",), line_end="\n", logged_out=frozenset({"PLNA"}))
 

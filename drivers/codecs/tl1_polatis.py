@@ -18,7 +18,8 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from drivers.codecs.tl1 import Command, Dialect, Tl1Error, parse_power_dbm
+from drivers.codecs.tl1 import Command, Dialect, Tl1Error
+from drivers.codecs.tl1_values import parse_power_dbm
 
 REPORTS_ON: Final = (
     Command("RLS-ARC-EQPT", "REPMGR", ("",)),

@@ -9,14 +9,14 @@ from typing import Final
 
 from pydantic import ConfigDict, Field
 
-from drivers.codecs import tl1, tl1_calient
+from drivers.codecs import tl1, tl1_calient, tl1_values
 from drivers.codecs.tl1_calient import CrossConnectRow, PortSide, Progress
 from drivers.exclusive import exclusive
 from drivers.left_out import LeftOut
 from drivers.looks import looks
 from drivers.optical.changes import shown, unconfirmed
 from drivers.optical.input_power import InputPowerOptions
-from drivers.optical.tl1_switch import WORKS, Standing, Standings, Tl1Switch
+from drivers.optical.tl1_switch import WORKS, CrossConnectState, CrossConnectStates, Tl1Switch
 from drivers.transports.stream import Stream
 from drivers.transports.tcp import TcpStream
 from hydra.config.devices import endpoint_problems, login_problems, option_problems
@@ -163,7 +163,7 @@ class CalientTl1(Tl1Switch):
         return tuple(
             Alarm(severity, cross_connect.ingress, "CRS", f"{found.name}: {found.state}")
             for cross_connect, found in self._connections.items()
-            if (severity := tl1.severity(found.alarm)) is not Severity.CLEARED
+            if (severity := tl1_values.severity(found.alarm)) is not Severity.CLEARED
         )
 
     @exclusive
@@ -191,9 +191,9 @@ class CalientTl1(Tl1Switch):
     def _name_of(self, port: int) -> str:
         return self._names[(port - 1) % len(self._names)]
 
-    def _standings(self) -> Standings:
+    def _standings(self) -> CrossConnectStates:
         size, _ = self.size()
-        standings: dict[CrossConnect, Standing] = {}
+        standings: dict[CrossConnect, CrossConnectState] = {}
         taken: dict[int, str] = {}
         odd: dict[str, str] = {}
         rows = self._records(
@@ -299,7 +299,12 @@ class CalientTl1(Tl1Switch):
         return refused + self._tell(activated, window=self._window)[1]
 
     def _in_bulk(
-        self, what: str, command: tl1.Command, made: Callable[[Standings], bool], *, waits: bool
+        self,
+        what: str,
+        command: tl1.Command,
+        made: Callable[[CrossConnectStates], bool],
+        *,
+        waits: bool,
     ) -> list[str]:
         """Have a bulk command carried out, and wait until it is; returns refusals.
 
@@ -338,7 +343,7 @@ class CalientTl1(Tl1Switch):
         )
 
     def _ended(
-        self, what: str, before: str, made: Callable[[Standings], bool], *, waits: bool
+        self, what: str, before: str, made: Callable[[CrossConnectStates], bool], *, waits: bool
     ) -> list[str]:
         """Refusals of the bulk command that was sent when the switch said ``before``.
 
@@ -360,7 +365,9 @@ class CalientTl1(Tl1Switch):
             return [f"{what}: {told}"]
         return [f"{what} is not confirmed: {told}" + ("" if is_ours else ", as before it was sent")]
 
-    def _still_refused(self, refused: list[str], made: Callable[[Standings], bool]) -> list[str]:
+    def _still_refused(
+        self, refused: list[str], made: Callable[[CrossConnectStates], bool]
+    ) -> list[str]:
         """Refusals of a bulk command, unless an earlier one does the same meanwhile.
 
         That is what a command meets whose like was sent before, and its answer lost.
@@ -385,11 +392,11 @@ class CalientTl1(Tl1Switch):
         return looks(self._timeout_s, _SLOWEST_POLL_S)
 
 
-def _standing(found: CrossConnectRow) -> Standing:
+def _standing(found: CrossConnectRow) -> CrossConnectState:
     if found.has_light:
         return WORKS
     trouble = "is active without light" if found.active else "is reserved and not active"
-    return Standing(works=False, trouble=f"{trouble} ({found.state})", may_settle=True)
+    return CrossConnectState(works=False, trouble=f"{trouble} ({found.state})", may_settle=True)
 
 
 def _state(side: PortSide) -> PortState:

@@ -9,7 +9,7 @@ from drivers.codecs import tl1, tl1_glimmerglass
 from drivers.codecs.tl1_glimmerglass import INPUTS, OUTPUTS, CrossConnectRow
 from drivers.exclusive import exclusive
 from drivers.optical.input_power import InputPowerOptions, max_input_dbm
-from drivers.optical.tl1_switch import Standing, Standings, Tl1Switch
+from drivers.optical.tl1_switch import CrossConnectState, CrossConnectStates, Tl1Switch
 from drivers.transports.tcp import TcpStream
 from hydra.config.devices import (
     endpoint_problems,
@@ -102,10 +102,10 @@ class GlimmerglassTl1(Tl1Switch):
         inputs, _ = self.size()
         return INPUTS + port if port <= inputs else OUTPUTS + port - inputs
 
-    def _standings(self) -> Standings:
+    def _standings(self) -> CrossConnectStates:
         inputs, outputs = self.size()
         query, parse = tl1_glimmerglass.CONNECTIONS_QUERY, tl1_glimmerglass.parse_connection
-        standings: dict[CrossConnect, Standing] = {}
+        standings: dict[CrossConnect, CrossConnectState] = {}
         taken: dict[int, str] = {}
         self._taken = taken
         for found in self._records(query, parse, whole=True):
@@ -139,9 +139,11 @@ def _state(port: tl1_glimmerglass.Port) -> PortState:
     return PortState.DISABLED if port.privileges == _NO_PRIVILEGES else PortState.ENABLED
 
 
-def _standing(found: CrossConnectRow) -> Standing:
+def _standing(found: CrossConnectRow) -> CrossConnectState:
     if found.state == "steady":
-        return Standing(works=True, locked_by=found.lock)
+        return CrossConnectState(works=True, locked_by=found.lock)
     trouble = f"is in {found.state}: {found.cause}"
     may_settle = found.state != "fault"
-    return Standing(works=False, trouble=trouble, may_settle=may_settle, locked_by=found.lock)
+    return CrossConnectState(
+        works=False, trouble=trouble, may_settle=may_settle, locked_by=found.lock
+    )

@@ -16,7 +16,7 @@ from drivers.optical.light import (
     LightLimits,
     LightOptions,
 )
-from drivers.optical.tl1_switch import WORKS, Standings, Tl1Switch, standing_alarm
+from drivers.optical.tl1_switch import WORKS, CrossConnectStates, Tl1Switch, standing_alarm
 from drivers.transports.addresses import address_problems, stream_to
 from drivers.transports.serial_line import SerialOptions
 from drivers.transports.ssh import SshOptions
@@ -196,7 +196,7 @@ class PolatisTl1(Tl1Switch):
         ports, egress = self._record(tl1_polatis.SIZE_QUERY, tl1_polatis.parse_size)
         return (ports // 2, ports // 2) if egress is None else (ports, egress)
 
-    def _standings(self) -> Standings:
+    def _standings(self) -> CrossConnectStates:
         ingress, _ = self.size()
         present, taken = across(
             self._records(tl1_polatis.PATCHES_QUERY, tl1_polatis.parse_patch, whole=True), ingress

@@ -393,7 +393,7 @@ class SonicOcs(BaseSwitch):
         for new in sorted(beyond.keys() & added):
             raise DeviceError(
                 self._name,
-                f"{self._lossy(new, beyond)}, more than options.loss_budget_db "
+                f"{_lossy(new, self._sides(new), beyond)}, more than options.loss_budget_db "
                 f"({self._loss_budget_db:g}) allows: nothing was moved; use other ports, or raise "
                 "the budget",
             )
@@ -408,12 +408,12 @@ class SonicOcs(BaseSwitch):
             if not losses:
                 _log.warning("%s tells no factory losses: no budget is kept", self._name)
             if self._beyond:
-                more = len(self._beyond) - _SHOWN
+                shown, more = sorted(self._beyond)[:_SHOWN], len(self._beyond) - _SHOWN
                 _log.warning(
                     "%s: beyond options.loss_budget_db (%g), and not connected: %s%s",
                     self._name,
                     self._loss_budget_db,
-                    "; ".join(self._lossy(c, self._beyond) for c in sorted(self._beyond)[:_SHOWN]),
+                    "; ".join(_lossy(one, self._sides(one), self._beyond) for one in shown),
                     f"; and {more} more" if more > 0 else "",
                 )
         return self._beyond
@@ -444,11 +444,6 @@ class SonicOcs(BaseSwitch):
             for (a, b), loss_db in losses.items()
             if {a, b} <= self._numbers.keys()
         }
-
-    def _lossy(self, cross_connect: CrossConnect, losses: Mapping[CrossConnect, float]) -> str:
-        ports = f"{cross_connect.ingress} to {cross_connect.egress}"
-        name = "-".join(self._sides(cross_connect))
-        return f"{ports} ({name}) loses {losses[cross_connect]:.2f} dB"
 
     # --- alarms ---------------------------------------------------------------------------------
 
@@ -484,3 +479,10 @@ class SonicOcs(BaseSwitch):
             alarm, created = self._alarms.pop(key)
             self._ended.append((key, created))
             self._reports.append(Alarm(Severity.CLEARED, alarm.port, alarm.code, alarm.text))
+
+
+def _lossy(
+    cross_connect: CrossConnect, sides: tuple[str, str], losses: Mapping[CrossConnect, float]
+) -> str:
+    ports = f"{cross_connect.ingress} to {cross_connect.egress}"
+    return f"{ports} ({'-'.join(sides)}) loses {losses[cross_connect]:.2f} dB"

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import ClassVar, Final, TypeVar
 
-from drivers.codecs import tl1
+from drivers.codecs import tl1, tl1_values
 from drivers.credentials import secret
 from drivers.exclusive import exclusive
 from drivers.looks import looks
@@ -49,7 +49,7 @@ _T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class CrossConnectState:
     """State of an existing cross-connect, by the device's word."""
 
     works: bool
@@ -61,8 +61,8 @@ class Standing:
     """User who keeps it from being torn down by others; empty: it is not locked."""
 
 
-WORKS: Final = Standing(works=True)
-Standings = Mapping[CrossConnect, Standing]
+WORKS: Final = CrossConnectState(works=True)
+CrossConnectStates = Mapping[CrossConnect, CrossConnectState]
 
 
 class Tl1Switch(BaseSwitch):
@@ -143,7 +143,7 @@ class Tl1Switch(BaseSwitch):
     # --- vendors' parts -------------------------------------------------------------------------
 
     @abstractmethod
-    def _standings(self) -> Standings:
+    def _standings(self) -> CrossConnectStates:
         """Every cross-connect that exists."""
 
     @abstractmethod
@@ -194,14 +194,14 @@ class Tl1Switch(BaseSwitch):
         if problems:
             raise not_made(self._name, problems)
 
-    def _settled(self, change: Difference, *, patient: bool) -> Standings:
+    def _settled(self, change: Difference, *, patient: bool) -> CrossConnectStates:
         for _ in looks(self._timeout_s, _SLOWEST_POLL_S):
             standings = self._standings()
             if not (patient and any(self._may_settle(standings.get(c)) for c in change.added)):
                 break
         return standings
 
-    def _may_settle(self, standing: Standing | None) -> bool:
+    def _may_settle(self, standing: CrossConnectState | None) -> bool:
         if standing is None:
             return self._late
         return not standing.works and standing.may_settle
@@ -318,7 +318,7 @@ class Tl1Switch(BaseSwitch):
 def standing_alarm(record: str, port_of: Callable[[str], int | None]) -> Alarm:
     """The alarm in a record of ``RTRV-ALM-ALL``; one that can't be read is told as it came."""
     try:
-        found = tl1.parse_alarm(record)
+        found = tl1_values.parse_alarm(record)
     except tl1.Tl1Error:
         return Alarm(Severity.MINOR, None, "unreadable", record)
     return Alarm(found.severity, port_of(found.aid), found.condition, found.text)
@@ -329,7 +329,7 @@ _BY_CODE: Final = {"*C": Severity.CRITICAL, "**": Severity.MAJOR, "A": Severity.
 
 def _alarm(message: tl1.Autonomous, record: str, port_of: Callable[[str], int | None]) -> Alarm:
     try:
-        found = tl1.parse_alarm(record)
+        found = tl1_values.parse_alarm(record)
     except tl1.Tl1Error:  # better shown as it came than not at all
         severity = _BY_CODE.get(message.alarm_code, Severity.MINOR)
         return Alarm(severity, None, message.verb, record)

@@ -15,14 +15,28 @@ import json
 import logging
 import threading
 import uuid
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any, Final, Generic, TypeVar, cast
+from typing import Final
 
-from drivers.codecs.ovsdb import SETS
 from drivers.exclusive import exclusive
 from drivers.tor import membership
+from drivers.tor.ovsdb_rows import (
+    CARRIER,
+    COUNTERS,
+    VLANS,
+    PortRows,
+    Reading,
+    ReadT,
+    VlanColumns,
+    columns_of,
+    members_of,
+    membership_of,
+    ports_of,
+    select_rows,
+    shared,
+    update_of,
+)
 from drivers.transports.ovsdb_session import (
     SCHEMES,
     Call,
@@ -69,7 +83,6 @@ _COUNT_UP: Final = (
 _COUNT: Final = b'{"op":"select","table":"Open_vSwitch","where":[],"columns":["next_cfg"]}'
 HOLDER: Final = "hydra-controller"
 """Key in a bridge's ``external_ids``: the controller that may write, as ``GENERATION-TOKEN``."""
-_ReadT = TypeVar("_ReadT")
 
 
 @dataclass(slots=True)
@@ -92,39 +105,6 @@ class _Claim:
         bridge, the lock comes back when the leader's session ends, and counts no more.
         """
         return generation >= self.generation if self.generation else self.held and generation > 0
-
-
-@dataclass(frozen=True, slots=True)
-class _Columns:
-    """VLAN columns of a Port row."""
-
-    vlan_mode: str | None
-    tag: int | None
-    trunks: frozenset[int]
-
-
-@dataclass(frozen=True, slots=True)
-class _Port:
-    """A port of the bridge, by UUIDs of its row and of its interfaces'."""
-
-    uuid: str
-    interfaces: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class _Reading(Generic[_ReadT]):
-    """Something to be read of a port, from one row or several of a table."""
-
-    table: str
-    columns: tuple[str, ...]
-    of: Callable[[_Port], tuple[str, ...]]
-    """UUIDs of the rows."""
-    made: Callable[[list[Row]], _ReadT]
-
-    def operation(self, uuid: str) -> bytes:
-        where = [["_uuid", "==", ["uuid", uuid]]]
-        operation = {"op": "select", "table": self.table, "where": where, "columns": self.columns}
-        return json.dumps(operation).encode()
 
 
 def build(rack: Rack, timeout_s: float) -> TorSwitch:
@@ -236,7 +216,7 @@ class OvsTor:
     def vlans(self, ports: Collection[str]) -> Mapping[str, PortVlans]:
         """Membership as the database has it now; a trunk without a list carries all VLANs."""
         with Call(self._timeout_s) as call:
-            _, columns = self._read(ports, _VLANS, call)
+            _, columns = self._read(ports, VLANS, call)
             return {name: self._membership(name, its) for name, its in columns.items()}
 
     @exclusive
@@ -247,10 +227,10 @@ class OvsTor:
         VLAN or a port that is not on this bridge.
         """
         membership.check_memberships(self._name, wanted)
-        wanted = {port: _shared(vlans) for port, vlans in wanted.items()}
-        columns = {port: _columns(vlans) for port, vlans in wanted.items()}
+        wanted = {port: shared(vlans) for port, vlans in wanted.items()}
+        columns = {port: columns_of(vlans) for port, vlans in wanted.items()}
         with Call(self._timeout_s) as call:
-            session, present = self._read(columns, _VLANS, call)
+            session, present = self._read(columns, VLANS, call)
             changed = {port: its for port, its in columns.items() if its != present[port]}
             target = self._write(session, changed, call) if changed else self._next_cfg(session)
             self._await_applied(session, target, call)
@@ -263,7 +243,7 @@ class OvsTor:
     def link_up(self, ports: Collection[str]) -> Mapping[str, bool]:
         """True by port that has carrier; a bond has it if any member has."""
         with Call(self._timeout_s) as call:
-            _, found = self._read(ports, _CARRIER, call)
+            _, found = self._read(ports, CARRIER, call)
             return found
 
     @exclusive
@@ -274,15 +254,15 @@ class OvsTor:
         to be fresh, as for draining, come over OpenFlow.
         """
         with Call(self._timeout_s) as call:
-            _, found = self._read(ports, _COUNTERS, call)
+            _, found = self._read(ports, COUNTERS, call)
             return found
 
     # --- what there is, and what is written ---------------------------------------------------
 
-    def _membership(self, port: str, columns: _Columns) -> PortVlans:
+    def _membership(self, port: str, columns: VlanColumns) -> PortVlans:
         mode = columns.vlan_mode or ("trunk" if columns.tag is None else "access")
         tag = None if columns.tag is None else VlanId(columns.tag)
-        member = _membership(mode, tag, columns.trunks or membership.ALL_VLANS)
+        member = membership_of(mode, tag, columns.trunks or membership.ALL_VLANS)
         if member is None:
             raise DeviceError(
                 self._name,
@@ -290,17 +270,17 @@ class OvsTor:
             )
         return member
 
-    def _ports(self, session: OvsdbSession) -> dict[str, _Port]:
+    def _ports(self, session: OvsdbSession) -> dict[str, PortRows]:
         """The bridge's ports by name. Raises DeviceError if there is no bridge."""
         bridge = self._bridge_row(session)
         if bridge is None:
             raise DeviceError(self._name, f"there is no bridge {self._bridge} at {self._address}")
         try:
-            return _ports(bridge, session.rows["Port"])
+            return ports_of(bridge, session.rows["Port"])
         except SessionLostError as error:
             raise DeviceError(self._name, str(error)) from error
 
-    def _some_ports(self, session: OvsdbSession, names: Collection[str]) -> dict[str, _Port]:
+    def _some_ports(self, session: OvsdbSession, names: Collection[str]) -> dict[str, PortRows]:
         """Raises DeviceError if one is not there."""
         found = self._ports(session)
         missing = sorted(set(names) - found.keys())
@@ -310,8 +290,8 @@ class OvsTor:
         return {name: found[name] for name in names}
 
     def _read(
-        self, names: Collection[str], reading: _Reading[_ReadT], call: Call
-    ) -> tuple[OvsdbSession, dict[str, _ReadT]]:
+        self, names: Collection[str], reading: Reading[ReadT], call: Call
+    ) -> tuple[OvsdbSession, dict[str, ReadT]]:
         """What the database has of these ports, by one round trip where the session is good.
 
         Which ports there are the session knows from before, and whether that was so after it: only
@@ -320,7 +300,7 @@ class OvsTor:
         if self._session is not None:
             try:
                 ports = self._some_ports(self._session, names)
-                found = _select(self._session, ports, reading, call)
+                found = select_rows(self._session, ports, reading, call)
                 if self._some_ports(self._session, names) == ports:
                     return self._session, found
             except SessionLostError:
@@ -330,19 +310,19 @@ class OvsTor:
         session = self._synchronise(call)
         ports = self._some_ports(session, names)
         try:
-            return session, _select(session, ports, reading, call)
+            return session, select_rows(session, ports, reading, call)
         except SessionLostError as error:
             raise self._unavailable(error) from error
         except RefusedError as error:
             raise DeviceError(self._name, f"the database does not tell: {error}") from error
 
-    def _write(self, session: OvsdbSession, columns: Mapping[str, _Columns], call: Call) -> int:
+    def _write(self, session: OvsdbSession, columns: Mapping[str, VlanColumns], call: Call) -> int:
         """Write VLANs, and return the configuration number to wait for."""
         if self._is_robbed(session):
             raise self._left(session)
         ports = self._some_ports(session, columns)
         operations = [*self._fence()]
-        operations += [_update(ports[name].uuid, its) for name, its in columns.items()]
+        operations += [update_of(ports[name].uuid, its) for name, its in columns.items()]
         operations += (_COUNT_UP, _COUNT)
         try:
             results = session.transact(operations, call)
@@ -364,9 +344,9 @@ class OvsTor:
 
     def _read_back(
         self, session: OvsdbSession, names: Collection[str], call: Call
-    ) -> dict[str, _Columns]:
+    ) -> dict[str, VlanColumns]:
         try:
-            return _select(session, self._some_ports(session, names), _VLANS, call)
+            return select_rows(session, self._some_ports(session, names), VLANS, call)
         except SessionLostError as error:
             raise self._unconfirmed(f"it was not read back: {error}") from error
         except (RefusedError, DeviceError) as error:
@@ -523,37 +503,6 @@ class OvsTor:
         )
 
 
-def _select(
-    session: OvsdbSession, ports: Mapping[str, _Port], reading: _Reading[_ReadT], call: Call
-) -> dict[str, _ReadT]:
-    """What the database has of these ports. Raises SessionLostError, RefusedError."""
-    uuids = {name: reading.of(port) for name, port in ports.items()}
-    operations = [reading.operation(uuid) for its in uuids.values() for uuid in its]
-    results = iter(session.transact(operations, call))
-    found = {}
-    for name, its in uuids.items():
-        rows = [row for _ in its for row in next(results)["rows"]]
-        if len(rows) != len(its):
-            raise RefusedError(f"port {name} is another by now")
-        try:
-            found[name] = reading.made(rows)
-        except (LookupError, TypeError, ValueError, AttributeError) as error:
-            raise SessionLostError(f"what it says of port {name} has no sense: {error}") from error
-    return found
-
-
-def _ports(bridge: Row, known: Mapping[str, Row]) -> dict[str, _Port]:
-    """Ports of a bridge by name. Raises SessionLostError."""
-    try:
-        return {
-            known[uuid]["name"]: _Port(uuid, tuple(_uuids(known[uuid]["interfaces"])))
-            for uuid in _uuids(bridge["ports"])
-            if uuid in known
-        }
-    except (LookupError, TypeError, ValueError) as error:
-        raise SessionLostError(f"what it says of its ports has no sense: {error}") from error
-
-
 def _root(session: OvsdbSession) -> Row:
     for row in session.rows["Open_vSwitch"].values():
         return row
@@ -581,7 +530,7 @@ def _ids(claim: _Claim) -> list[object]:
 def _holder(bridge: Row) -> str | None:
     """The controller that a bridge names as its holder; None if there is none."""
     try:
-        return dict(_members(bridge["external_ids"])).get(HOLDER)
+        return dict(members_of(bridge["external_ids"])).get(HOLDER)
     except (AttributeError, LookupError, TypeError, ValueError):  # a server without sense
         return None
 
@@ -590,86 +539,3 @@ def _generation(holder: str) -> int:
     """Generation of the controller that a bridge names; 0 for one that has no store."""
     number = holder.partition("-")[0]
     return int(number) if number.isascii() and number.isdigit() else 0
-
-
-def _update(uuid: str, columns: _Columns) -> bytes:
-    tag = b'["set",[]]' if columns.tag is None else b"%d" % columns.tag
-    return (
-        b'{"op":"update","table":"Port","where":[["_uuid","==",["uuid","%s"]]],'
-        b'"row":{"vlan_mode":"%s","tag":%s,"trunks":["set",[%s]]}}'
-    ) % (uuid.encode(), str(columns.vlan_mode).encode(), tag, SETS.text(columns.trunks))
-
-
-def _members(value: object) -> Collection[Any]:
-    """The members of a set as OVSDB tells it: one that is alone stands for itself."""
-    if isinstance(value, frozenset):
-        return value
-    if isinstance(value, list) and len(value) == 2 and value[0] in ("set", "map"):
-        return value[1]  # type: ignore[no-any-return]
-    return (value,)
-
-
-def _uuids(value: object) -> Iterator[str]:
-    return (uuid for _, uuid in _members(value))
-
-
-def _columns_of(rows: list[Row]) -> _Columns:
-    (row,) = rows
-    mode, tag = (next(iter(_members(row[column])), None) for column in ("vlan_mode", "tag"))
-    trunks = _members(row["trunks"])
-    if not isinstance(trunks, frozenset):
-        trunks = frozenset(map(int, trunks))
-    return _Columns(mode, None if tag is None else int(tag), trunks)
-
-
-def _carrier(rows: list[Row]) -> bool:
-    return any(row["link_state"] == "up" for row in rows)
-
-
-def _counters(rows: list[Row]) -> PortCounters:
-    """Counters of all members of a bond together; 0 for those that ovs-vswitchd lacks yet."""
-    counts = [dict(_members(row["statistics"])) for row in rows]
-
-    def total(name: str) -> int:
-        return sum(its.get(name, 0) for its in counts)
-
-    return PortCounters(
-        rx_frames=total("rx_packets"),
-        tx_frames=total("tx_packets"),
-        rx_octets=total("rx_bytes"),
-        tx_octets=total("tx_bytes"),
-        rx_dropped=total("rx_dropped"),
-        tx_dropped=total("tx_dropped"),
-    )
-
-
-_VLANS: Final = _Reading(
-    "Port", ("vlan_mode", "tag", "trunks"), lambda port: (port.uuid,), _columns_of
-)
-_CARRIER: Final = _Reading("Interface", ("link_state",), lambda port: port.interfaces, _carrier)
-_COUNTERS: Final = _Reading("Interface", ("statistics",), lambda port: port.interfaces, _counters)
-
-
-def _shared(vlans: PortVlans) -> PortVlans:
-    """The same membership, of a set that equal ones share."""
-    return PortVlans(cast("frozenset[VlanId]", SETS.one(vlans.tagged)), vlans.native)
-
-
-@lru_cache(maxsize=64)  # most ports have what others have
-def _membership(mode: str, tag: VlanId | None, trunks: frozenset[VlanId]) -> PortVlans | None:
-    """The membership that columns of a Port row say; None for a mode that is not known."""
-    match mode:
-        case "access":
-            return PortVlans(frozenset(), tag)
-        case "trunk":
-            return PortVlans(trunks)
-        case "native-untagged":
-            return PortVlans(trunks - {tag}, tag)
-        case "native-tagged":
-            return PortVlans(trunks | frozenset(() if tag is None else (tag,)))
-    return None
-
-
-def _columns(vlans: PortVlans) -> _Columns:
-    mode = "trunk" if vlans.native is None else "native-untagged"
-    return _Columns(mode, vlans.native, vlans.tagged)

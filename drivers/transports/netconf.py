@@ -12,18 +12,12 @@ Base protocol RFC 6241, transport RFC 6242, notifications RFC 5277. Traps that s
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import math
 import re
-import selectors
-import socket
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from queue import Queue
 from typing import Any, Final
 
 import paramiko
@@ -32,10 +26,10 @@ from ncclient import NCClientError
 from ncclient.devices.default import DefaultDeviceHandler
 from ncclient.manager import Manager
 from ncclient.operations import RaiseMode, TimeoutExpiredError
-from ncclient.transport import SSHSession
 from ncclient.transport.errors import SessionCloseError
 
 from drivers.transports import ssh
+from drivers.transports.netconf_session import Link, Session
 from drivers.transports.permit import about_to_send, left_s
 from drivers.transports.ssh import SshOptions
 from hydra.errors import DeviceError, DeviceUnavailable, OutcomeUnknown, ProtocolError
@@ -50,14 +44,12 @@ NETCONF_NS: Final = "urn:ietf:params:xml:ns:netconf:base:1.0"
 OPERATION: Final = f"{{{NETCONF_NS}}}operation"
 """Attribute that says what an edit does with a node."""
 
-_CAPABILITY: Final = "urn:ietf:params:netconf:capability:"
 _IN_PART: Final = frozenset({"rollback-failed", "partial-operation"})
 """Error tags after which some of a change may stand (RFC 6241, appendix A)."""
 _LOCK_RETRY_S: Final = 0.2
 _MONITORING: Final = "urn:ietf:params:xml:ns:yang:ietf-netconf-monitoring"
 """RFC 6022."""
 _SESSION_ID: Final = re.compile(r"<(?:\w+:)?session-id[^>]*>\s*([1-9][0-9]*)\s*<")
-_MAX_NOTIFICATIONS: Final = 1000
 _TOLD: Final = 100
 """Most different errors that are remembered as logged."""
 _SHOWN: Final = 3
@@ -126,8 +118,8 @@ class NetconfTransport:
         self._timeout_s = timeout_s
         self._stream = stream
         self._datastore = datastore
-        self._requests: _Link | None = None
-        self._events: _Link | None = None
+        self._requests: Link | None = None
+        self._events: Link | None = None
         self._told: set[str] = set()
         self._until: float | None = None
 
@@ -227,7 +219,7 @@ class NetconfTransport:
 
     # --- sessions -------------------------------------------------------------------------------
 
-    def _ensure(self, deadline: float) -> _Link:
+    def _ensure(self, deadline: float) -> Link:
         """The session for requests, with the subscription in place.
 
         A subscription that is not answered in half the time is tried on another session.
@@ -241,7 +233,7 @@ class NetconfTransport:
         except _LostError as error:
             raise self._unavailable(error) from error
 
-    def _subscribed(self, deadline: float, subscription_deadline: float) -> _Link:
+    def _subscribed(self, deadline: float, subscription_deadline: float) -> Link:
         """Raises _LostError where the subscription is not answered."""
         link = self._requests
         if link is None or not link.connected:
@@ -251,10 +243,10 @@ class NetconfTransport:
             self._events = self._subscribe(carrier, self._stream, subscription_deadline)
         return link
 
-    def _connect(self, deadline: float) -> _Link:
+    def _connect(self, deadline: float) -> Link:
         transport = ssh.connect(self._device, self._address, self._login, self._options, deadline)
         handler = DefaultDeviceHandler()
-        session = _Session(handler, transport)
+        session = Session(handler, transport)
         try:
             session.start_session(deadline, self._timeout_s)
         except (NCClientError, paramiko.SSHException, OSError, EOFError) as error:
@@ -262,9 +254,9 @@ class NetconfTransport:
             raise DeviceUnavailable(
                 self._device, f"{self._address} starts no NETCONF session: {_reason(error)}"
             ) from error
-        return _Link(session, Manager(session, handler, raise_mode=RaiseMode.NONE))
+        return Link(session, Manager(session, handler, raise_mode=RaiseMode.NONE))
 
-    def _subscribe(self, link: _Link, stream: str, deadline: float) -> _Link:
+    def _subscribe(self, link: Link, stream: str, deadline: float) -> Link:
         try:
             self._ask(
                 link,
@@ -278,7 +270,7 @@ class NetconfTransport:
         return link
 
     def _ask(
-        self, link: _Link, operation: str, call: Callable[[Any], Any], deadline: float
+        self, link: Link, operation: str, call: Callable[[Any], Any], deadline: float
     ) -> Untyped:
         """The reply to a request. Raises _LostError, NetconfRefusal or ProtocolError."""
         try:
@@ -304,7 +296,7 @@ class NetconfTransport:
 
     def _begin(
         self, operation: str, call: Callable[[Any], Any], deadline: float
-    ) -> tuple[_Link, Untyped]:
+    ) -> tuple[Link, Untyped]:
         """Make the first request of a call; return the session that answered, and the reply.
 
         The request changes nothing that outlives its session. So if the session has ended unnoticed
@@ -324,7 +316,7 @@ class NetconfTransport:
             raise self._unavailable(lost) from error
 
     def _harmless(
-        self, link: _Link, operation: str, call: Callable[[Any], object], deadline: float
+        self, link: Link, operation: str, call: Callable[[Any], object], deadline: float
     ) -> None:
         """Make a request that changes nothing which outlives the session."""
         try:
@@ -333,7 +325,7 @@ class NetconfTransport:
             raise self._unavailable(error) from error
 
     def _write(
-        self, link: _Link, operation: str, call: Callable[[Any], object], deadline: float
+        self, link: Link, operation: str, call: Callable[[Any], object], deadline: float
     ) -> None:
         try:
             self._ask(link, operation, call, deadline)
@@ -352,7 +344,7 @@ class NetconfTransport:
 
     # --- edits ----------------------------------------------------------------------------------
 
-    def _target(self, link: _Link) -> str:
+    def _target(self, link: Link) -> str:
         if self._datastore != "running":
             if link.has("candidate"):
                 return "candidate"
@@ -368,7 +360,7 @@ class NetconfTransport:
         return "running"
 
     @contextmanager
-    def _locked(self, target: str, deadline: float) -> Iterator[_Link]:
+    def _locked(self, target: str, deadline: float) -> Iterator[Link]:
         """Hold the lock of a datastore; one that others hold is waited for until the deadline.
 
         After half of the time, a leader of several controllers ends sessions of its own user that
@@ -399,7 +391,7 @@ class NetconfTransport:
             except (DeviceError, _LostError) as error:
                 _log.debug("%s: %s", self._device, error)
 
-    def _end_session(self, holder: str, link: _Link, deadline: float) -> None:
+    def _end_session(self, holder: str, link: Link, deadline: float) -> None:
         """Raises DeviceError, _LostError."""
         if self._user_of(holder, link, deadline) != self._login.username:
             return
@@ -412,7 +404,7 @@ class NetconfTransport:
         )
         self._ask(link, "kill-session", lambda m: m.kill_session(holder), deadline)
 
-    def _user_of(self, holder: str, link: _Link, deadline: float) -> str | None:
+    def _user_of(self, holder: str, link: Link, deadline: float) -> str | None:
         """User of a session by the device's list (RFC 6022); None: the list does not say."""
         names = (f"{{{_MONITORING}}}{name}" for name in ("netconf-state", "sessions", "session"))
         tree = etree.Element(next(names))
@@ -428,7 +420,7 @@ class NetconfTransport:
         return None
 
     def _tidy(
-        self, link: _Link, operation: str, call: Callable[[Any], object], deadline: float
+        self, link: Link, operation: str, call: Callable[[Any], object], deadline: float
     ) -> None:
         """Make a request whose failure is harmless: the end of the session has the same effect."""
         if not link.connected:
@@ -439,7 +431,7 @@ class NetconfTransport:
             link.close()
 
     def _edit_candidate(
-        self, link: _Link, config: Element, verify: Callable[[], None], deadline: float
+        self, link: Link, config: Element, verify: Callable[[], None], deadline: float
     ) -> None:
         confirmed = link.has("confirmed-commit")
         # More than this call may take: the device must not undo an edit that is still being read.
@@ -477,7 +469,7 @@ class NetconfTransport:
             link.close()
             raise
 
-    def _edit_running(self, link: _Link, config: Mapping[str, object], deadline: float) -> None:
+    def _edit_running(self, link: Link, config: Mapping[str, object], deadline: float) -> None:
         option = "rollback-on-error" if link.has("rollback-on-error") else None
         try:
             self._write(
@@ -510,82 +502,6 @@ class NetconfTransport:
         if self._until is not None:
             return self._until
         return time.monotonic() + self._timeout_s
-
-
-@dataclass(frozen=True, slots=True)
-class _Link:
-    """A session, with ncclient's requests on it."""
-
-    session: _Session
-    manager: Any
-
-    @property
-    def connected(self) -> bool:
-        return bool(self.session.connected)
-
-    @property
-    def capabilities(self) -> frozenset[str]:
-        return frozenset(self.manager.server_capabilities)
-
-    def has(self, capability: str) -> bool:
-        """True if the device announced this capability of RFC 6241, in any version."""
-        prefix = f"{_CAPABILITY}{capability}:"
-        return any(uri.startswith(prefix) for uri in self.manager.server_capabilities)
-
-    def close(self) -> None:
-        self.session.close()
-
-
-class _Recent(Queue[Any]):
-    """A queue that keeps the latest notifications if nobody fetches them."""
-
-    def _init(self, maxsize: int) -> None:
-        del maxsize
-        self.queue: deque[Any] = deque(maxlen=_MAX_NOTIFICATIONS)
-
-
-class _Session(SSHSession):  # type: ignore[misc]  # ncclient is untyped
-    """ncclient's session on an established connection, woken when there is work to do."""
-
-    def __init__(self, handler: DefaultDeviceHandler, transport: paramiko.Transport) -> None:
-        super().__init__(handler)
-        self._transport = transport
-        self._notification_q = _Recent()
-        self._bell, self._ear = socket.socketpair()
-        self._ear.setblocking(False)
-
-    def start_session(self, deadline: float, timeout_s: float) -> None:
-        """Ask for the NETCONF subsystem and exchange hellos; ``timeout_s`` limits what is sent."""
-        self._channel = self._transport.open_session(timeout=ssh.remaining(deadline))
-        self._channel.settimeout(timeout_s)
-        with ssh.ended_at(deadline, self._transport):
-            self._channel.invoke_subsystem("netconf")
-        self._connected = True
-        self._post_connect(ssh.remaining(deadline))
-
-    def send(self, message: str) -> None:
-        super().send(message)
-        with contextlib.suppress(OSError):  # closed meanwhile, which the reply's absence will tell
-            self._bell.send(b"!")
-
-    def close(self) -> None:
-        super().close()
-        self._bell.close()
-        self._ear.close()
-
-    def _transport_register(self, selector: selectors.BaseSelector, event: int) -> None:
-        super()._transport_register(selector, event)
-        selector.register(self._ear, selectors.EVENT_READ)
-        select = selector.select
-
-        def select_from_device(timeout: float | None = None) -> list[Any]:
-            ready = select(timeout)
-            if any(key.fileobj is self._ear for key, _ in ready):
-                self._ear.recv(4096)
-            return [item for item in ready if item[0].fileobj is not self._ear]
-
-        # ncclient makes the selector itself, and takes whatever is ready for the device.
-        selector.select = select_from_device  # type: ignore[method-assign]
 
 
 def _half_way_to(deadline: float) -> float:

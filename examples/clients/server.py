@@ -15,7 +15,7 @@ from benchmarks.rest import LedgerService
 
 fabric = load_configuration("configs/demo.yaml").fabric
 with tempfile.TemporaryDirectory() as directory:
-    ledger = Ledger(fabric, SqliteJournal(f"{directory}/journal.db"))
+    ledger = Ledger(fabric=fabric, journal=SqliteJournal(f"{directory}/journal.db"))
     ledger.load()
     server = RestServer(create_app(LedgerService(fabric, ledger)), "127.0.0.1", 0)
     server.start()

@@ -1,6 +1,7 @@
-"""Reads the configuration file: parse, validate, freeze; all problems at once.
+"""Reads the configuration file: parse, validate, freeze; reports all problems at once.
 
-``hydra check`` and the controller both call :func:`load`, so what passes the one starts the other.
+``hydra check`` and the controller both call :func:`load`: a file that passes the check starts the
+controller.
 """
 
 from hydra.config.load import Loaded, load

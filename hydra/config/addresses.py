@@ -12,7 +12,9 @@ from hydra.model import Rack, RackId
 
 
 def read_subnets(document: Document, log: ProblemLog) -> list[Network]:
-    """The subnets; none where one can't be read, so that nothing is held against the others."""
+    """The subnets; empty if any subnet is unreadable, so that no check compares with a partial
+    list.
+    """
     networks = (
         read_network(text, ("subnets", index), log) for index, text in enumerate(document.subnets)
     )
@@ -23,7 +25,8 @@ def read_subnets(document: Document, log: ProblemLog) -> list[Network]:
 def check_prefixes(expansion: Expansion, subnets: Collection[Network], log: ProblemLog) -> None:
     """Check that rack prefixes lie in the subnets and do not overlap.
 
-    Two prefixes overlap only if one holds the other, so one pass in sorted order finds them all.
+    Two prefixes overlap only if one contains the other, so a single pass in sorted order finds all
+    overlaps.
     """
     for (_, prefix), path, at in expansion.prefixes:
         if subnets and not any(_covers(subnet, prefix) for subnet in subnets):
@@ -85,7 +88,7 @@ def check_server_addresses(
 
 
 _Span = tuple[int, int, int]
-"""The version of addresses, and the lowest and the highest one."""
+"""IP version, lowest and highest address."""
 
 
 def _span_of(network: Network) -> _Span:
@@ -123,7 +126,9 @@ def _warn_missing_family(
 
 
 def warn_of_strangers(expansion: Expansion, warnings: ProblemLog) -> None:
-    """Warn where racks have IPv4 alone and others IPv6 alone: nothing goes between them."""
+    """Warn of racks with only IPv4 and racks with only IPv6: no traffic is possible between
+    them.
+    """
     alone: dict[int, list[Located[Rack]]] = {4: [], 6: []}
     for located in expansion.racks:
         families = located[0].families()
@@ -147,10 +152,11 @@ def warn_of_strangers(expansion: Expansion, warnings: ProblemLog) -> None:
 
 
 def check_one_subnet(expansion: Expansion, log: ProblemLog) -> None:
-    """Check that the network of every server's interface covers all racks' prefixes of its family.
+    """Check that the network of every server interface covers the prefixes of all racks in its
+    family.
 
-    Then servers send to each other's MAC address across racks. With a subnet for each rack, a
-    vswitch would have to rewrite the MAC address of each destination.
+    Then servers use each other's MAC addresses across racks. With a subnet per rack, a vswitch
+    would have to rewrite the MAC address of each destination.
     """
     spans = {
         version: _span(
@@ -164,7 +170,7 @@ def check_one_subnet(expansion: Expansion, log: ProblemLog) -> None:
         covers = covering.get(network)
         if covers is None:
             low, high = spans[network.version]
-            # Without any prefix of the family the address itself has been reported.
+            # Without a prefix of the family, the address itself has been reported.
             covers = low < 0 or (_contains(network, low) and _contains(network, high))
             covering[network] = covers
         if not covers:
@@ -180,7 +186,7 @@ def check_one_subnet(expansion: Expansion, log: ProblemLog) -> None:
 
 
 def _span(prefixes: Iterable[Network]) -> tuple[int, int]:
-    """The lowest and the highest address of any prefix; -1 where there is no prefix."""
+    """Lowest and highest address of all prefixes; -1 without prefixes."""
     low, high = -1, -1
     for prefix in prefixes:
         first = int(prefix.network_address)

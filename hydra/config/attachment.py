@@ -1,4 +1,4 @@
-"""The attachment of servers and ToRs: keys that belong to each substrate."""
+"""Attachment of servers and ToRs: configuration keys of each substrate."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _OPENFLOW_TOR: Final = "openflow"
 
 
 def _check_attachment(document: Document, substrate: SubstrateKind, log: ProblemLog) -> None:
-    """Check that racks and servers have the ports that the substrate attaches them by."""
+    """Check that racks and servers have the ports required by the substrate."""
     tagging = substrate is not SubstrateKind.SINGLE_HOMED_OPENFLOW
     for index, rack in enumerate(document.racks):
         path: Path = ("racks", index)
@@ -94,7 +94,7 @@ def _check_uplinks(
 def _check_tor_driver(
     rack: RackEntry, substrate: SubstrateKind, path: Path, log: ProblemLog
 ) -> None:
-    """Check that a ToR is driven by rules or by VLANs, as the substrate wants."""
+    """Check that the ToR driver uses rules or VLANs, as the substrate requires."""
     by_rules = substrate is SubstrateKind.SINGLE_HOMED_OPENFLOW
     if (rack.tor.driver == _OPENFLOW_TOR) != by_rules:
         log.add(
@@ -131,7 +131,7 @@ def _check_electrical_port(
 
 
 def check_parking(document: Document, log: ProblemLog) -> VlanId:
-    """The parking VLAN; 0 where there is none."""
+    """The parking VLAN; 0 without a parking VLAN."""
     where: Path = ("vlans", "parking")
     parking = document.vlans.parking
     if document.substrate in {kind.value for kind in SubstrateKind}:

@@ -1,4 +1,4 @@
-"""Checks that need more than one value: double wiring, overlaps, ranges that are too small."""
+"""Checks across several values: double wiring, overlaps, small ranges."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from hydra.config.schema import ControllerSection, Document
 from hydra.config.source import Path
 from hydra.errors import Problem
 from hydra.hours import Hours
-from hydra.model import Fabric, Plane, Rack, RackId, SubstrateKind, Tor, VlanId, VlanRange
-from hydra.policy import Mode, Policy, Sharing, SourceCheck, Transition
+from hydra.model import Fabric, Rack, RackId, SubstrateKind, Tor, VlanId, VlanRange
+from hydra.policy import Mode, Policy, Sharing, SourceCheck
 from hydra.sharing.slots import DUPLEX_ALONE, too_short
 
 VLAN_GENERATIONS: Final = 3
-"""VLAN-IDs held at once for one optical port: in use, being set up, and resting."""
+"""Simultaneous VLAN-IDs of an optical port: in use, being set up, and resting."""
 
 _NO_VLANS: Final = VlanRange(VlanId(0), VlanId(0))
 _LINUX_NAME_LENGTH: Final = 15
@@ -41,7 +41,7 @@ def check_not_empty(document: Document, broken: frozenset[str], log: ProblemLog)
 
 
 def check_rack_kinds(document: Document, log: ProblemLog) -> None:
-    """Check that racks have prefixes and servers, and spines neither."""
+    """Check that racks have prefixes and servers, and that spines have neither."""
     for index, rack in enumerate(document.racks):
         for key, entries in (("prefixes", rack.prefixes), ("servers", rack.servers)):
             path: Path = ("racks", index, key)
@@ -54,7 +54,7 @@ def check_rack_kinds(document: Document, log: ProblemLog) -> None:
 def check_controller(
     document: Document, log: ProblemLog, warnings: ProblemLog
 ) -> tuple[tuple[str, int], ...]:
-    """The listening endpoints (OpenFlow, REST); unusable ones come back as port 0."""
+    """The listening endpoints (OpenFlow, REST); an unusable endpoint gets port 0."""
     openflow = _check_endpoint(document.controller.openflow, ("controller", "openflow"), log)
     rest = _check_endpoint(document.controller.rest, ("controller", "rest"), log)
     if openflow[1] and openflow[1] == rest[1] and openflow[0] == rest[0]:
@@ -72,7 +72,7 @@ def check_controller(
 def _check_security(
     section: ControllerSection, host: str, log: ProblemLog, warnings: ProblemLog
 ) -> None:
-    """Check that REST leaves loopback only with tokens; warn if it does so unencrypted."""
+    """Check that REST outside loopback needs tokens; warn if the connection is unencrypted."""
     if (section.tls_certificate is None) != (section.tls_key is None):
         log.add(("controller",), "tls_certificate and tls_key go together: give both, or neither")
     openflow = (section.openflow_certificate, section.openflow_key, section.openflow_authority)
@@ -110,7 +110,7 @@ def _is_url(text: str) -> bool:
 
 
 def is_loopback(host: str) -> bool:
-    """True if only this machine can reach ``host``; of names, localhost alone counts."""
+    """True if only the local machine can reach ``host``; the only such name is localhost."""
     try:
         return ip_address(host).is_loopback
     except ValueError:
@@ -124,13 +124,19 @@ def _check_endpoint(text: str, path: Path, log: ProblemLog) -> tuple[str, int]:
     return endpoint or ("", 0)
 
 
-def warn_of_disturbance(policy: Policy, sparing: Collection[str], warnings: ProblemLog) -> None:
-    if policy.disturbance_mbps and policy.algorithm not in sparing:
+def warn_of_disturbance(
+    policy: Policy,
+    algorithms: Collection[str],
+    spares: Callable[[str], bool],
+    warnings: ProblemLog,
+) -> None:
+    known = policy.algorithm in algorithms
+    if policy.disturbance_mbps and known and not spares(policy.algorithm):
         warnings.add(
             ("policy", "disturbance_mbps"),
             "has no effect: {} gives up circuits that carry demand freely; choose one of {}",
             policy.algorithm,
-            ", ".join(sorted(sparing)),
+            ", ".join(sorted(filter(spares, algorithms))),
         )
 
 
@@ -147,7 +153,7 @@ def check_policy(
 
 
 def check_keys_together(policy: Policy, log: ProblemLog) -> None:
-    """Check what two keys say together, whatever the fabric."""
+    """Check combinations of keys, independent of the fabric."""
     shortest = policy.drain.reads * policy.drain.interval_ms
     if policy.drain.bound_ms < shortest:
         log.add(
@@ -178,13 +184,13 @@ def check_keys_together(policy: Policy, log: ProblemLog) -> None:
 
 
 Objection = Callable[[Fabric], str | None]
-"""The reason why an algorithm can't plan for a fabric, in words; None if it can."""
+"""Reason why an algorithm cannot plan for a fabric, in words; None if suitable."""
 
 
 def check_algorithm(
     name: str, algorithms: Mapping[str, Objection], fabric: Fabric, log: ProblemLog
 ) -> None:
-    """Check that the algorithm can plan for the fabric, which has to be sound."""
+    """Check that the algorithm can plan for the fabric, which must be valid."""
     reason = algorithms[name](fabric)
     if reason is not None:
         log.add(("policy", "algorithm"), "{} can't plan for this fabric: {}", name, reason)
@@ -193,8 +199,8 @@ def check_algorithm(
 def check_guests(
     document: Document, broken: frozenset[str], log: ProblemLog, warnings: ProblemLog
 ) -> None:
-    """Check that servers which bridge guests list them. Where sources are not checked, guests that
-    are not listed can send.
+    """Check that servers that bridge guests list the guests. Without a source check, unlisted
+    guests can send.
     """
     if "policy" in broken:
         return
@@ -215,8 +221,8 @@ def check_guests(
 
 
 def warn_of_tags(document: Document, broken: frozenset[str], warnings: ProblemLog) -> None:
-    """Warn where vswitches let frames pass that servers have tagged: behind a circuit's tag, Open
-    vSwitch reads no second one by default. OpenFlow ToRs drop such frames.
+    """Warn if vswitches pass frames tagged by servers: behind the tag of a circuit, Open vSwitch
+    reads no second tag by default. OpenFlow ToRs drop such frames.
     """
     open_flow = SubstrateKind.SINGLE_HOMED_OPENFLOW.value
     if "policy" in broken or document.substrate == open_flow:
@@ -231,7 +237,7 @@ def warn_of_tags(document: Document, broken: frozenset[str], warnings: ProblemLo
 
 
 def check_slots(policy: Policy, fabric: Fabric, log: ProblemLog) -> None:
-    """Check that slots hold a night and more, if policy asks for them."""
+    """Check that slots are longer than a night, if the policy uses slots."""
     if policy.sharing is not Sharing.SLOTTED:
         return
     if fabric.one_way:
@@ -243,10 +249,9 @@ def check_slots(policy: Policy, fabric: Fabric, log: ProblemLog) -> None:
 
 
 def objection_to(policy: Policy, fabric: Fabric) -> str | None:
-    """Objection that the file's checks would raise to this policy, or None."""
+    """The first objection of the file checks to the policy, or None."""
     log = ProblemLog()
     check_keys_together(policy, log)
-    check_transition(policy.transition, fabric.planes, log)
     check_slots(policy, fabric, log)
     return log.first()
 
@@ -269,8 +274,8 @@ def check_drivers(
 
 
 def check_unique(expansion: Expansion, log: ProblemLog) -> None:
-    """Check that names, MAC, IP and device addresses, and datapath ids occur once."""
-    # Racks and servers share one space of names: a reservation joins any two of either.
+    """Check that names, MAC, IP and device addresses, and datapath ids are unique."""
+    # Racks and servers share a namespace: a reservation joins any two racks or servers.
     _unique("name {0!r}", _names(expansion), log)
     _unique("plane name {0!r}", ((v.name, (*p, "names"), at) for v, p, at in expansion.planes), log)
     _unique("MAC address {0}", _macs(expansion), log)
@@ -314,9 +319,9 @@ def _datapath_ids(expansion: Expansion) -> Iterator[tuple[int, Path, str]]:
 
 
 def _unique(what: str, values: Iterable[tuple[Hashable, Path, str]], log: ProblemLog) -> None:
-    """Report each value that an earlier one equals; empty ones stand for unreadable text.
+    """Report each repeated value; empty values stand for unreadable text.
 
-    ``what`` names the value, which is ``{0}``.
+    ``what`` describes the value, with the placeholder ``{0}``.
     """
     first: dict[Hashable, str] = {}
     for value, path, at in values:
@@ -337,7 +342,7 @@ def check_devices(
     tor_drivers: Mapping[str, RackCheck],
     log: ProblemLog,
 ) -> None:
-    """Check what drivers ask of their devices, and that Linux ToRs have the name of a bridge."""
+    """Check the requirements of drivers, and that Linux ToRs have a bridge name."""
     for plane, path, at in expansion.planes:
         if (plane_check := optical_drivers.get(plane.driver)) is not None:
             _add_all(plane_check(plane), path, at, log)
@@ -354,39 +359,17 @@ def check_devices(
             )
 
 
-def check_transition(transition: Transition, planes: Iterable[Plane], log: ProblemLog) -> None:
-    """Check that mirrors which are not emulated on this machine move only without loss."""
-    if transition is Transition.HITLESS:
-        return
-    for plane in planes:
-        if not _is_emulated(plane.address):
-            log.add(
-                ("policy", "transition"),
-                "{} loses packets, and {} at {} may be a real switch: it is for planes emulated on "
-                "this machine; use hitless",
-                transition.value,
-                plane.name,
-                plane.address,
-            )
-            return
-
-
-def _is_emulated(address: str) -> bool:
-    """True if a device at ``address`` can only be a process on this machine."""
-    endpoint = parse_endpoint(address.removeprefix("tcp:"))
-    if endpoint is not None:
-        return is_loopback(endpoint[0])
-    return address.startswith(("unix:", "/dev/pts/"))
-
-
 def _add_all(problems: Iterable[Problem], path: Path, at: str, log: ProblemLog) -> None:
     for problem in problems:
-        # Equal but for a value, they are one slip in a pattern: counted, not repeated.
+        # Messages that differ only in a value are a single mistake in a pattern: counted, not
+        # repeated.
         log.add((*path, *problem.path.split(".")), problem.message, at=at)
 
 
 def check_interface_names(document: Document, expansion: Expansion, log: ProblemLog) -> None:
-    """Check that names of Linux interfaces have at most 15 characters, and differ in one server."""
+    """Check that names of Linux interfaces have at most 15 characters, and differ within a
+    server.
+    """
     for server, path, at in expansion.servers:
         names: dict[str, str] = {}
         vswitch = server.vswitch
@@ -436,11 +419,11 @@ def _check_linux_name(name: str, path: Path, at: str, log: ProblemLog) -> None:
 
 
 def check_wiring(expansion: Expansion, log: ProblemLog) -> None:
-    """Check that no ToR port and no OCS port is plugged twice."""
+    """Check that no ToR port and no OCS port is wired twice."""
     racks = [rack for rack, _, _ in expansion.racks]
 
     def device(rack: RackId) -> tuple[str, str]:
-        # Bridges of one host share one space of port names; other ToRs have one each.
+        # Bridges of a host share a namespace of ports; every other ToR has a separate namespace.
         tor = racks[rack].tor
         return (tor.address, "") if _is_linux(tor) else (tor.address, racks[rack].name)
 
@@ -468,7 +451,7 @@ def _tor_ports(expansion: Expansion) -> Iterator[tuple[RackId, str, Path, str]]:
 
 
 def warn_unwired(expansion: Expansion, warnings: ProblemLog) -> None:
-    """Warn of racks and planes without wiring: they work, but are more often slips than plans."""
+    """Warn of racks and planes without wiring: permitted, but usually a mistake."""
     racks = {port.rack for port, _, _ in expansion.ports}
     planes = {port.plane for port, _, _ in expansion.ports}
     for rack, path, at in expansion.racks:
@@ -485,7 +468,7 @@ def warn_unwired(expansion: Expansion, warnings: ProblemLog) -> None:
 def check_vlans(
     document: Document, expansion: Expansion, broken: frozenset[str], log: ProblemLog
 ) -> tuple[VlanRange, VlanId]:
-    """The range for circuits and the parking VLAN."""
+    """The VLAN range for circuits and the parking VLAN."""
     if "vlans" in broken:
         return _NO_VLANS, VlanId(0)
     parking = check_parking(document, log)
@@ -532,7 +515,9 @@ def check_vlans(
 
 
 def _check_one_native_vlan(expansion: Expansion, log: ProblemLog) -> None:
-    """Check that racks whose native VLAN reaches the electrical network have one and the same."""
+    """Check that racks whose native VLAN reaches the electrical network have the same native
+    VLAN.
+    """
     first: Rack | None = None
     for rack, path, at in expansion.racks:
         if rack.spine or not rack.tor.native_vlan:
@@ -564,13 +549,13 @@ def _read_vlan_range(text: str, log: ProblemLog) -> VlanRange | None:
 
 
 def _check_vlan_count(circuits: VlanRange, expansion: Expansion, log: ProblemLog) -> None:
-    """Check that there are three VLAN-IDs for each optical port of the best connected rack.
+    """Check that there are three VLAN-IDs for each optical port of the rack with the most ports.
 
-    With every port in use for a direct path, one VLAN-ID per port is enough: rack pairs joined
-    directly form a graph of that degree, and a graph of degree d splits into at most d forests, so
-    every VLAN is loop-free. A change of everything needs as many fresh ones, since parallel
-    retagging passes through mixtures of old and new; and the ones that the change before it freed
-    still rest. Relayed paths share VLAN-IDs where that is loop-free, and may need more.
+    If every port serves a direct path, a VLAN-ID per port is enough: directly joined rack pairs
+    form a graph of that degree, and a graph of degree d splits into at most d forests, so every
+    VLAN is loop-free. A change of all paths needs as many new VLAN-IDs, since parallel retagging
+    passes through mixtures of old and new states; and the VLAN-IDs freed by the change before still
+    rest. Relayed paths share VLAN-IDs if loop-free, and may need more.
     """
     per_rack = Counter(port.rack for port, _, _ in expansion.ports)
     if not per_rack:

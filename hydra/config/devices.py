@@ -1,7 +1,7 @@
-"""Drivers' checks of the devices that a configuration gives them, before anything connects.
+"""Checks of devices by drivers before any connection.
 
-A driver states its objections as :class:`~hydra.errors.Problem`, with ``path`` relative to the
-device: ``address``, ``login.password_env``, ``options.baud``.
+A driver reports objections as :class:`~hydra.errors.Problem`, with ``path`` relative to the device:
+``address``, ``login.password_env``, ``options.baud``.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _LONGEST_LABEL: Final = 63
 
 
 def parse_endpoint(text: str) -> tuple[str, int] | None:
-    """``host:port`` with the port in 1..65535; IPv6 hosts stand in brackets."""
+    """Parse ``host:port`` with the port in 1..65535; IPv6 hosts stand in brackets."""
     match = _ENDPOINT.fullmatch(text)
     if match is None or not 1 <= int(match["port"]) <= 65535 or _odd_label(text) is not None:
         return None
@@ -36,14 +36,14 @@ def parse_endpoint(text: str) -> tuple[str, int] | None:
 
 
 def endpoint_problems(address: str) -> Iterator[Problem]:
-    """Problems of a device on the network: its address is ``host:port``."""
+    """Problems of the address of a network device, which must be ``host:port``."""
     if address and parse_endpoint(address) is None:
         odd = _odd_label(address)
         yield Problem("address", f"{address!r} is not host:port{'' if odd is None else odd}")
 
 
 def _odd_label(address: str) -> str | None:
-    """What is wrong with a part of a name, between dots."""
+    """Describe the mistake in a label of a host name."""
     match = _ENDPOINT.fullmatch(address)
     labels = () if match is None or match["host"] is None else match["host"].split(".")
     if "" in labels:
@@ -54,13 +54,13 @@ def _odd_label(address: str) -> str | None:
 
 
 def no_login_problems(login: Login | None) -> Iterator[Problem]:
-    """Problems of a login where the protocol knows no users."""
+    """Problems of a login for a protocol without users."""
     if login is not None:
         yield Problem("login", "this driver's protocol has no users: remove it")
 
 
 def login_problems(login: Login | None, *, keys: bool = False) -> Iterator[Problem]:
-    """Problems of a login that needs a user and one way to a secret; ``keys``: also an SSH key."""
+    """Problems of a login with a user and exactly one secret; ``keys``: SSH keys are permitted."""
     ways = "password_env or password_file" + (" or key_file" if keys else "")
     if login is None:
         yield Problem("login", f"is missing: this device wants a username, and {ways}")
@@ -73,13 +73,13 @@ def login_problems(login: Login | None, *, keys: bool = False) -> Iterator[Probl
 
 
 class NoOptions(BaseModel):
-    """Options of drivers that need to be told nothing more than an address."""
+    """Options of drivers that need only an address."""
 
     model_config = ConfigDict(extra="forbid")
 
 
 def option_problems(model: type[BaseModel], options: Mapping[str, object]) -> Iterator[Problem]:
-    """Problems that ``model``, which forbids extra keys, finds in a device's ``options``."""
+    """Problems of a device's ``options`` found by ``model``, which must forbid extra keys."""
     try:
         model.model_validate(dict(options))
     except ValidationError as error:

@@ -1,7 +1,7 @@
-"""From entries with patterns to racks, servers, planes and optical ports, one object each.
+"""Expansion of patterns to racks, servers, planes and optical ports, an object each.
 
-A value that can't be read is recorded as a problem and stood in for by a neutral one (``0`` or
-``""``), which the checks ignore, so that one mistake does not hide the others.
+An unreadable value is recorded as a problem and replaced by a neutral value (``0`` or ``""``) that
+checks ignore, so that a mistake does not hide further mistakes.
 """
 
 from __future__ import annotations
@@ -79,7 +79,9 @@ _GROUP_BIT: Final = 1
 
 
 def _check_not_printed(text: str) -> None:
-    """Raises PatternError for a datapath id as switches print it: it would be read as decimal."""
+    """Raise PatternError for a datapath id in the output format of switches, which would be read as
+    decimal.
+    """
     if _PRINTED_DATAPATH_ID.fullmatch(text):
         raise PatternError(
             f"{text!r} is a datapath id as switches print it, in hexadecimal: write "
@@ -89,7 +91,7 @@ def _check_not_printed(text: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Expansion:
-    """Everything a document describes, with the place in the file that describes it."""
+    """All objects of a document, with their places in the file."""
 
     racks: list[Located[Rack]] = field(default_factory=list)
     servers: list[Located[Server]] = field(default_factory=list)
@@ -100,7 +102,7 @@ class Expansion:
 
 
 def too_large(document: Document, log: ProblemLog) -> bool:
-    """Whether ``document`` describes more than :data:`MOST`, counted before any of it is made."""
+    """True if ``document`` describes more than :data:`MOST`, counted before the expansion."""
     return (
         _exceeds("racks", ("racks",), (_count(rack.names) for rack in document.racks), log)
         or _exceeds("planes", ("planes",), (_count(one.names) for one in document.planes), log)
@@ -134,7 +136,7 @@ def _exceeds(kind: str, path: Path, numbers: Iterable[int], log: ProblemLog) -> 
 
 
 def _count(pattern: str) -> int:
-    """How many names, at least one: what is wrong with a pattern is told when it is expanded."""
+    """Number of names, at least 1: the expansion reports mistakes in the pattern."""
     try:
         return count_names(pattern)
     except PatternError:
@@ -142,7 +144,7 @@ def _count(pattern: str) -> int:
 
 
 def _count_servers(document: Document) -> Iterator[tuple[int, ServerEntry]]:
-    """How many servers each entry stands for in each rack."""
+    """Number of servers of each entry in each rack."""
     racks = (entry for entry in document.racks for _ in range(_count(entry.names)))
     for number, rack in enumerate(racks, 1):
         for servers in rack.servers:
@@ -154,7 +156,7 @@ def _count_servers(document: Document) -> Iterator[tuple[int, ServerEntry]]:
 
 
 def expand(document: Document, broken: frozenset[str], log: ProblemLog) -> Expansion:
-    """Expand all sections that are not ``broken``; wiring needs racks and planes as well."""
+    """Expand all sections that are not ``broken``; wiring also needs racks and planes."""
     expansion = Expansion()
     named = _RackExpander(log, expansion).expand(document.racks)
     named &= _expand_planes(document.planes, log, expansion)
@@ -165,7 +167,7 @@ def expand(document: Document, broken: frozenset[str], log: ProblemLog) -> Expan
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    """Fills templates for one thing and turns the text into values."""
+    """Fills the templates of an object, and parses the text."""
 
     log: ProblemLog
     names: tuple[str, ...]
@@ -280,7 +282,7 @@ _Found = TypeVar("_Found", Network, Interface)
 
 
 def _not_mapped(found: _Found) -> _Found:
-    """Raise ValueError for an IPv4 address or prefix in the form of an IPv6 one."""
+    """Raise ValueError for an IPv4 address or prefix in IPv6 form."""
     network = found if isinstance(found, IPv4Network | IPv6Network) else found.network
     if network.version == 6 and network.prefixlen >= 96 and network.subnet_of(_MAPPED):
         raise ValueError("it is IPv4 in the form of IPv6: write it as IPv4")
@@ -288,7 +290,7 @@ def _not_mapped(found: _Found) -> _Found:
 
 
 def read_interface(text: str) -> Interface:
-    """The interface that ``ipaddress`` would read by parsing it twice. Raises ValueError."""
+    """Like ``ipaddress``, which would parse the text twice. Raises ValueError."""
     address, _, bits = text.partition("/")
     six = ":" in text
     if "%" in text or not (bits.isascii() and bits.isdigit()):
@@ -299,7 +301,7 @@ def read_interface(text: str) -> Interface:
 
 
 def read_names(pattern: str, path: Path, log: ProblemLog, at: str = "") -> tuple[str, ...]:
-    """The names that a pattern stands for; those that no URL or log could carry are reported."""
+    """The names of a pattern; reports names with characters unfit for URLs or logs."""
     try:
         names = expand_names(pattern)
     except PatternError as error:
@@ -312,7 +314,7 @@ def read_names(pattern: str, path: Path, log: ProblemLog, at: str = "") -> tuple
 
 
 def read_network(text: str, path: Path, log: ProblemLog, at: str = "") -> Network | None:
-    """An IP prefix with its host bits clear, or None and a problem."""
+    """Parse an IP prefix without host bits; reports a problem and returns None if invalid."""
     try:
         return _not_mapped(ip_network(text))
     except ValueError as error:
@@ -321,7 +323,7 @@ def read_network(text: str, path: Path, log: ProblemLog, at: str = "") -> Networ
 
 
 def check_vlan(number: int, path: Path, log: ProblemLog, at: str = "") -> VlanId:
-    """``number`` as a VLAN-ID, or 0 and a problem."""
+    """``number`` as a VLAN-ID; reports a problem and returns 0 if invalid."""
     if 1 <= number <= LAST_VLAN:
         return VlanId(number)
     log.add(path, "VLAN-ID must be between 1 and {}, got {}", LAST_VLAN, number, at=at)
@@ -334,7 +336,7 @@ class _RackExpander:
         self._expansion = expansion
 
     def expand(self, entries: Sequence[RackEntry]) -> bool:
-        """Add all racks; False if the names of some can't be read."""
+        """Add all racks; False if some names are unreadable."""
         named = True
         for index, entry in enumerate(entries):
             path: Path = ("racks", index)
@@ -446,7 +448,7 @@ def _read_login(entry: LoginSection | None, path: Path, reader: _Reader) -> Logi
 
 
 def _read_vswitch(entry: VSwitchEntry, path: Path, reader: _Reader) -> VSwitch:
-    """A vswitch; a single uplink stands for both. The checks find keys that don't belong."""
+    """Read a vswitch; a single uplink stands for both uplinks. The checks find misplaced keys."""
     uplink = None
     if entry.uplink_port is not None:
         uplink = reader.text(entry.uplink_port, (*path, "uplink_port"))
@@ -466,7 +468,7 @@ def _read_vswitch(entry: VSwitchEntry, path: Path, reader: _Reader) -> VSwitch:
 
 
 def _expand_planes(entries: Sequence[PlaneEntry], log: ProblemLog, expansion: Expansion) -> bool:
-    """Add all planes; False if the names of some can't be read."""
+    """Add all planes; False if some names are unreadable."""
     named = True
     for index, entry in enumerate(entries):
         path: Path = ("planes", index)
@@ -516,7 +518,7 @@ class _WiringExpander:
             where = (*path, index) if len(patterns) > 1 else path
             names = read_names(pattern, where, self._log)
             unknown = [name for name in names if name not in known]
-            # A hint for the first one: the others are counted.
+            # A hint for the first unknown name; the rest is counted.
             hint = suggest(unknown[0], list(known)) if unknown else ""
             for name in unknown:
                 self._log.add(where, "there is no {} {!r}; {}", kind, name, hint)

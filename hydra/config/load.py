@@ -1,9 +1,9 @@
-"""From a YAML file to a frozen fabric, a policy and the controller's settings."""
+"""Load a YAML file as a frozen fabric, a policy and the controller settings."""
 
 from __future__ import annotations
 
 import gc
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +24,7 @@ from hydra.policy import ControllerSettings, Policy
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A configuration file that can be used."""
+    """A valid configuration file."""
 
     fabric: Fabric
     policy: Policy
@@ -32,7 +32,7 @@ class Loaded:
     source: str
     """Name of the file."""
     warnings: tuple[Problem, ...] = ()
-    """Findings that work, but are more often a slip than a plan."""
+    """Permitted settings that are usually mistakes."""
 
 
 def load(
@@ -41,21 +41,21 @@ def load(
     optical_drivers: Mapping[str, PlaneCheck],
     tor_drivers: Mapping[str, RackCheck],
     algorithms: Mapping[str, checks.Objection],
-    sparing: Collection[str] = (),
+    spares: Callable[[str], bool] = lambda _algorithm: False,
 ) -> Loaded:
-    """Read and check ``path``. The mappings hold the names that it may use: drivers with their
-    checks of a device, algorithms with their objection to a fabric. ``sparing`` are those that
-    respect ``policy.disturbance_mbps``.
+    """Read and check ``path``. The mappings hold the permitted names: drivers with device checks,
+    algorithms with objections to a fabric. ``spares`` is true for an algorithm that respects
+    ``policy.disturbance_mbps``.
 
-    Raises ConfigError with every problem found, each with its path and line in the file.
+    Raises ConfigError with all problems, each with path and line in the file.
     """
     with _uncollected():
-        return _load(path, optical_drivers, tor_drivers, algorithms, sparing)
+        return _load(path, optical_drivers, tor_drivers, algorithms, spares)
 
 
 @contextmanager
 def _uncollected() -> Iterator[None]:
-    """Leave the garbage collector out: nearly all that is made stays, and it would look at it."""
+    """Pause the garbage collector: nearly all new objects stay, and scans would be wasted."""
     collecting = gc.isenabled()
     gc.disable()
     try:
@@ -70,7 +70,7 @@ def _load(
     optical_drivers: Mapping[str, PlaneCheck],
     tor_drivers: Mapping[str, RackCheck],
     algorithms: Mapping[str, checks.Objection],
-    sparing: Collection[str],
+    spares: Callable[[str], bool],
 ) -> Loaded:
     source = str(path)
     yaml = _read(path, source)
@@ -92,7 +92,7 @@ def _load(
     checks.check_drivers(document, optical_drivers, tor_drivers, log)
     if "policy" not in broken:
         checks.check_policy(document.policy, algorithms, log, warnings)
-        checks.warn_of_disturbance(document.policy, sparing, warnings)
+        checks.warn_of_disturbance(document.policy, algorithms, spares, warnings)
     openflow, rest = checks.check_controller(document, log, warnings)
     etcd = read_store(document.controller.store, log)
     workers = read_workers(document.controller.workers, log)
@@ -100,8 +100,6 @@ def _load(
         raise ConfigError(source, log.problems(yaml))
     expansion = expand(document, broken, log)
     vlans, parking = _check_fabric(document, broken, expansion, log, warnings)
-    planes = tuple(plane for plane, _, _ in expansion.planes)
-    checks.check_transition(document.policy.transition, planes, log)
     checks.check_devices(expansion, optical_drivers, tor_drivers, log)
     if log:
         raise ConfigError(source, log.problems(yaml))

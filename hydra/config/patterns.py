@@ -1,8 +1,8 @@
 """Name patterns (``r[1-4]``) and templates (``10.0.{rack}.0/24``) of the configuration.
 
-Templates hold whole-number expressions over the positions that are in scope. Nothing is ever handed
-to ``eval``: an expression is parsed, checked against a short list of node types and turned into
-closures, so that ten thousand servers cost ten thousand calls and no parsing.
+Templates contain integer expressions over the positions in scope. No text is passed to ``eval``: an
+expression is parsed, checked against a short list of node types and compiled to closures, so that
+ten thousand servers cost ten thousand calls and no parsing.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from math import prod
 from typing import Final
 
 MAX_NAMES: Final = 65_536
-"""Most names that one pattern may stand for: a slip such as ``[1-99999999]`` ends here."""
+"""Largest number of names of a pattern, against mistakes such as ``[1-99999999]``."""
 MAX_NAME_LENGTH: Final = 255
 MAX_TEMPLATE_LENGTH: Final = 4096
 MAX_EXPRESSION_LENGTH: Final = 200
@@ -29,7 +29,7 @@ _MOST_COMPARED: Final = 1000
 _MOST_SUGGESTIONS: Final = 20
 
 Scope = Mapping[str, int]
-"""The names an expression may use, with their values."""
+"""Names that an expression may use, with their values."""
 _Evaluator = Callable[[Scope], int]
 
 _BRACKETS = re.compile(r"\[([^\[\]]*)\]")
@@ -48,7 +48,7 @@ _OPERATORS: Final[Mapping[type[ast.operator], Callable[[int, int], int]]] = {
 
 
 class PatternError(ValueError):
-    """A pattern or template that can't be read; the message says what is wrong with it."""
+    """An unreadable pattern or template; the message describes the mistake."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +61,13 @@ class _Hole:
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """Text with holes, ready to be filled for each thing it describes."""
+    """Parsed text with holes, to be filled for each described object."""
 
     text: str
     parts: tuple[str | _Hole, ...]
 
     def render(self, scope: Scope) -> str:
-        """The text for ``scope``. Raises PatternError where an expression divides by zero."""
+        """The text for ``scope``. Raises PatternError if an expression divides by zero."""
         if len(self.parts) == 1 and isinstance(self.parts[0], str):
             return self.parts[0]
         return "".join(
@@ -78,9 +78,9 @@ class Template:
         )
 
     def number(self, scope: Scope, check: Callable[[str], None] = lambda _text: None) -> int:
-        """The whole number that the template comes to. Raises PatternError if it is none.
+        """The integer value of the template. Raises PatternError if the text is no integer.
 
-        ``check`` is given the text of a template that is more than one expression, and may raise.
+        ``check`` gets the text of a template with more than an expression, and may raise.
         """
         if len(self.parts) == 1 and isinstance(self.parts[0], _Hole) and not self.parts[0].format:
             return self._value(self.parts[0], scope)
@@ -102,7 +102,7 @@ class Template:
 def parse_template(text: str, names: tuple[str, ...]) -> Template:
     """Parse ``text``, whose expressions may use ``names``; ``{{`` and ``}}`` are plain braces.
 
-    An expression knows whole numbers, ``+ - * // %``, parentheses and ``names``; a format such as
+    An expression consists of integers, ``+ - * // %``, parentheses and ``names``; a format such as
     ``02x`` may follow a colon. Raises PatternError.
     """
     if len(text) > MAX_TEMPLATE_LENGTH:
@@ -170,10 +170,10 @@ def _compile_name(name: str, source: str, names: Sequence[str]) -> _Evaluator:
 
 
 def expand_names(pattern: str) -> tuple[str, ...]:
-    """All names that ``pattern`` stands for, in order; the last bracket varies fastest.
+    """All names of ``pattern``, in order; the last bracket varies fastest.
 
     ``r[1-3]`` is r1, r2, r3; ``[08-10]`` keeps the width; ``x[a,c,1-2]`` is a list. A pattern
-    without brackets stands for itself. Raises PatternError.
+    without brackets is a name. Raises PatternError.
     """
     choices = _read_choices(pattern)
     return tuple(
@@ -185,13 +185,13 @@ def expand_names(pattern: str) -> tuple[str, ...]:
 
 
 def count_names(pattern: str) -> int:
-    """How many names :func:`expand_names` would make. Raises PatternError as that does."""
+    """Number of names that :func:`expand_names` would return. Raises PatternError likewise."""
     return _count(_read_choices(pattern))
 
 
 @dataclass(frozen=True, slots=True)
 class _Item:
-    """Part of a bracket: a text, or a range of numbers of at least ``width`` digits."""
+    """Part of a bracket: a text, or a range of numbers with at least ``width`` digits."""
 
     text: str
     numbers: range | None = None
@@ -211,7 +211,7 @@ def _count(choices: Sequence[Sequence[_Item]]) -> int:
 
 
 def _read_choices(pattern: str) -> list[list[_Item]]:
-    """Choices at each place of ``pattern``, counted before any name is made of it."""
+    """Choices at each place of ``pattern``, counted before the expansion."""
     pieces = _BRACKETS.split(pattern)
     if any("[" in piece or "]" in piece for piece in pieces[::2]):
         raise PatternError(f"{pattern!r}: unbalanced brackets")
@@ -249,7 +249,7 @@ def _read_brackets(inside: str, pattern: str) -> list[_Item]:
 
 
 def _refuse_meant_range(item: str, pattern: str) -> None:
-    """Raise PatternError for a text in brackets that reads as a range and is none."""
+    """Raise PatternError for a text in brackets that looks like a range but is invalid."""
     meant = _MEANT_RANGE.fullmatch(item)
     if meant is None or len(item) > MAX_NAME_LENGTH:
         return
@@ -264,7 +264,7 @@ def _refuse_meant_range(item: str, pattern: str) -> None:
 
 
 def suggest(word: str, known: Sequence[str]) -> str:
-    """A hint for a word that is not in ``known``: the closest one, or else what there is."""
+    """A hint for a word outside ``known``: the closest match, or else the known words."""
     return _suggest(word, tuple(known[:_MOST_COMPARED]), len(known))
 
 

@@ -1,4 +1,6 @@
-"""Collects problems, once per place in the file however many racks a pattern stands for."""
+"""Collection of problems: reported once per place in the file, for any number of racks of a
+pattern.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ MOST_TOLD: Final = 100
 
 
 class Located(NamedTuple, Generic[_T]):
-    """A value, its place in the file, and in words which instance of that place it is."""
+    """A value, its place in the file, and the name of the instance at the place."""
 
     value: _T
     path: Path
@@ -29,7 +31,7 @@ class _Group:
 
 
 class ProblemLog:
-    """Problems in the making; equal ones at one path are counted, not repeated."""
+    """Collected problems; equal problems at the same path are counted, not repeated."""
 
     def __init__(self) -> None:
         self._groups: dict[tuple[Path, str], _Group] = {}
@@ -41,9 +43,9 @@ class ProblemLog:
     def add(self, path: Path, text: str, *values: object, at: str = "") -> None:
         """Record ``text.format(*values)`` at ``path``, for the instance ``at``.
 
-        Without values ``text`` is taken as it stands, braces and all. Problems with the same path
-        and ``text`` are one: the first is shown, the rest are counted. So are all after the first
-        :data:`MOST_TOLD`.
+        Without values, ``text`` is taken verbatim, including braces. Problems with the same path
+        and ``text`` are merged: the first problem is shown, the rest is counted. Problems after the
+        first :data:`MOST_TOLD` are only counted.
         """
         group = self._groups.get((path, text))
         if group is None and len(self._groups) == MOST_TOLD:
@@ -54,17 +56,17 @@ class ProblemLog:
             group.more += 1
 
     def count_more(self, number: int) -> None:
-        """Record problems that nobody will be told of, beyond :data:`MOST_TOLD` others."""
+        """Count problems beyond :data:`MOST_TOLD` that are not reported."""
         self._untold += number
 
     def first(self) -> str | None:
-        """Path and message of the first problem, for where no document is."""
+        """Path and message of the first problem, for use without a document."""
         for (path, _), group in self._groups.items():
             return f"{format_path(path)}: {group.message}"
         return None
 
     def problems(self, document: YamlDocument) -> tuple[Problem, ...]:
-        """Everything recorded, in the order of the file."""
+        """All recorded problems, in the order of the file."""
         found = [
             Problem(format_path(path), _describe(group), document.line_of(path), 1 + group.more)
             for (path, _), group in self._groups.items()

@@ -1,4 +1,4 @@
-"""Changes that a new configuration file makes in a controller that runs."""
+"""Effects of a new configuration file on a running controller."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from hydra.errors import ConfigError, HydraError, Problem
 from hydra.policy import Policy, PolicyKey, Taken, policy_keys
 
 AT_ONCE: Final = frozenset(one.name for one in policy_keys() if one.taken is not Taken.AT_START)
-"""Keys of the policy that a reload applies."""
+"""Policy keys that a reload applies."""
 BY_REQUEST: Final = frozenset(one.name for one in policy_keys() if one.taken is Taken.AT_ONCE)
-"""Keys that can be changed without the file, too."""
+"""Policy keys that can also be changed without the file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,19 +29,19 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Reload:
-    """Changes that a reload made, and those that it left."""
+    """Changes applied by a reload, and changes left for the next start."""
 
     applied: tuple[Change, ...]
     waiting: tuple[Change, ...]
-    """Changed in the file; takes effect at the next start."""
+    """Changed in the file; effective at the next start."""
 
 
 def reload(running: Loaded, policy: Policy, file: Loaded) -> tuple[Policy, Reload]:
-    """The policy to go on with, and the changes to it.
+    """The new policy, and the changes.
 
-    ``running`` is what the controller was started with, ``policy`` what is in force now, ``file``
-    what the file says. Raises ConfigError if the fabric that runs can't have that policy, though
-    the file's may.
+    ``running`` is the configuration at the start, ``policy`` the present policy, ``file`` the new
+    configuration. Raises ConfigError if the running fabric does not permit the new policy, even if
+    the new fabric does.
     """
     wanted = replace(policy, **{key: getattr(file.policy, key) for key in AT_ONCE})
     if (objection := objection_to(wanted, running.fabric)) is not None:
@@ -58,9 +58,9 @@ def reload(running: Loaded, policy: Policy, file: Loaded) -> tuple[Policy, Reloa
 
 
 def amended(policy: Policy, changes: Mapping[str, object]) -> tuple[Policy, tuple[Change, ...]]:
-    """The policy with these values, by key of :data:`BY_REQUEST`, and the changes to it.
+    """The policy with new values, by key of :data:`BY_REQUEST`, and the changes.
 
-    A section, such as ``drain``, is a mapping with some of its keys; the others stay.
+    A section such as ``drain`` is a mapping with some of its keys; other keys keep their values.
     Raises HydraError for any other key.
     """
     if others := sorted(changes.keys() - BY_REQUEST):
@@ -74,7 +74,7 @@ def amended(policy: Policy, changes: Mapping[str, object]) -> tuple[Policy, tupl
 
 
 def why_not(path: Sequence[str]) -> str:
-    """Why no request can change the key at ``path`` in the policy, in words."""
+    """Reason why no request can change the policy key at ``path``, in words."""
     *sections, key = path
     settings: type[Any] = Policy
     for section in sections:
@@ -91,7 +91,7 @@ def _keys(settings: type[Any]) -> dict[str, PolicyKey]:
 
 
 def in_force(policy: Policy) -> Iterator[tuple[str, str, Taken]]:
-    """Each value of a policy as (path in the file, value in words, when another is taken over)."""
+    """Each policy value as (path in the file, value in words, time of adoption)."""
     for key in policy_keys():
         value = getattr(policy, key.name)
         if is_dataclass(value):
@@ -119,7 +119,7 @@ def _word(value: object) -> str:
 
 
 def _fabric_changes(running: Loaded, file: Loaded) -> Iterator[Change]:
-    """Changes by part: a whole list of racks in words would say nothing."""
+    """Changes by part: a whole list of racks would be unreadable."""
     for field in fields(running.fabric):
         if not field.init:
             continue

@@ -1,7 +1,7 @@
-"""The configuration as written: one model per section, patterns and templates not yet expanded.
+"""Schema of the configuration file: a model per section, before the expansion of patterns.
 
-The field names here are the keys of the file. Limits on single values live here; whatever needs two
-values to be seen at once is in :mod:`hydra.config.checks` and :mod:`hydra.config.addresses`.
+The field names are the keys of the file. The schema limits single values; checks of several values
+are in :mod:`hydra.config.checks` and :mod:`hydra.config.addresses`.
 """
 
 from __future__ import annotations
@@ -48,18 +48,20 @@ _CONTROLLER: Final = ControllerSettings()
 _WORKERS: Final = WorkerSettings()
 _MOST_ERRORS: Final = 10_000
 _MOST_LISTED: Final = 1024
-"""Addresses, prefixes, subnets or patterns in one list."""
+"""Largest number of addresses, prefixes, subnets or patterns in a list."""
 
 
 def _whole(value: object) -> int | str:
-    """A whole number, or a template that comes to one."""
+    """An integer, or a template for an integer."""
     if isinstance(value, bool) or not isinstance(value, int | str):
         raise PydanticCustomError("whole_type", "neither a whole number nor text")
     return value
 
 
 def _number_or_word(value: object, handler: ValidatorFunctionWrapHandler) -> object:
-    """A number or one of some words: one error instead of one for each of both."""
+    """A number or a permitted word: reports a single error instead of an error for each
+    alternative.
+    """
     try:
         return handler(value)
     except ValidationError as error:
@@ -80,10 +82,10 @@ def _listed(value: object) -> object:
 
 
 Text = Annotated[str, Field(min_length=1, pattern=r"^[^\t\n\r]*$")]
-"""A line: the reader of YAML has refused whatever else is invisible."""
+"""A line; the YAML reader refuses other invisible characters."""
 Texts = Annotated[list[Text], Field(min_length=1, max_length=_MOST_LISTED)]
 Names = Annotated[Texts, BeforeValidator(_listed)]
-"""A pattern, or a list of them."""
+"""A pattern, or a list of patterns."""
 Whole = Annotated[int | str, PlainValidator(_whole)]
 
 
@@ -98,7 +100,7 @@ class VSwitchEntry(_Section):
     optical_port: Text | None = None
     electrical_port: Text | None = None
     uplink_port: Text | None = None
-    """The only uplink, in place of the two above."""
+    """The only uplink, in place of the two uplinks above."""
 
 
 class ServerEntry(_Section):
@@ -107,13 +109,13 @@ class ServerEntry(_Section):
     mac: Text
     tor_port: Text
     vswitch: VSwitchEntry | None = None
-    """Only where servers tag what they send on circuits."""
+    """Only if servers tag frames for circuits."""
     guests: Annotated[list[Text], Field(max_length=_MOST_LISTED)] | None = None
-    """MAC addresses of guests that it bridges to its port; None: it bridges none."""
+    """MAC addresses of guests bridged to the server's port; None: no guests."""
 
 
 class LoginSection(_Section):
-    """A user of a device, and where the secret is kept: never in this file."""
+    """A device login, and the location of the secret, which is never in the configuration file."""
 
     username: Text
     password_env: Text | None = None
@@ -125,16 +127,16 @@ class TorEntry(_Section):
     driver: Text
     address: Text
     bridge: str = ""
-    """Only where one address serves several switches, as an OVSDB does."""
+    """Only if an address serves several switches, such as an OVSDB."""
     datapath_id: Whole | None = None
     native_vlan: Whole | None = None
-    """Only where ToR ports have VLANs."""
+    """Only if ToR ports have VLANs."""
     electrical_port: Text | None = None
-    """Only where servers have a single uplink: the electrical network is behind the ToR."""
+    """Only if servers have a single uplink: the port leads to the electrical network."""
     most_vlans: Annotated[int, Field(ge=1, le=4094)] = 4094
     login: LoginSection | None = None
     options: Annotated[dict[str, Any], Field(max_length=64)] = {}
-    """Keys that the driver defines."""
+    """Keys defined by the driver."""
 
 
 class RackEntry(_Section):
@@ -154,7 +156,7 @@ class PlaneEntry(_Section):
     rate_mbps: Positive
     login: LoginSection | None = None
     options: Annotated[dict[str, Any], Field(max_length=64)] = {}
-    """Keys that the driver defines."""
+    """Keys defined by the driver."""
 
 
 class WiringEntry(_Section):
@@ -164,7 +166,7 @@ class WiringEntry(_Section):
     ingress: Whole
     egress: Whole
     rate_mbps: Positive | None = None
-    """Rate of the ToR port, where it is not the plane's."""
+    """Rate of the ToR port, if different from the plane's rate."""
 
 
 class ElectricalSection(_Section):
@@ -175,7 +177,7 @@ class VlanSection(_Section):
     circuits: Text
     """First and last VLAN-ID, ``100-199``."""
     parking: int | None = None
-    """Only where ToR ports have VLANs."""
+    """Only if ToR ports have VLANs."""
 
 
 class EtcdTlsSection(_Section):
@@ -193,13 +195,13 @@ class EtcdSection(_Section):
 
 
 class StoreSection(_Section):
-    """What several controllers share, in place of a journal in a file."""
+    """The store shared by several controllers, in place of a journal file."""
 
     etcd: EtcdSection
 
 
 class WorkersSection(_Section):
-    """Processes that hold the switches' connections for the controller."""
+    """Processes that hold the connections of switches for the controller."""
 
     listen: Text
     shards: Annotated[int, Field(ge=1, le=4096)] = _WORKERS.shards
@@ -238,9 +240,10 @@ _SettingsT = TypeVar("_SettingsT")
 def policy_model(
     settings: type[Any] = Policy, only: Container[str] | None = None
 ) -> Callable[[type[_ModelT]], type[_ModelT]]:
-    """Gives a model the keys of a class in :mod:`hydra.policy`: all of them, or ``only`` these.
+    """Decorator that adds the keys of a class in :mod:`hydra.policy` to a model: all keys, or
+    ``only``.
 
-    A section within it becomes a model of its own, called after its key.
+    A section becomes a separate model, named after its key.
     """
     keys: dict[str, Any] = {}
     for key in policy_keys(settings):
@@ -293,8 +296,8 @@ def _read_policy(_: object, handler: GetCoreSchemaHandler) -> CoreSchema:
 class Document(_Section):
     """The whole file.
 
-    Sections have defaults so that the others can be checked where one is broken;
-    :data:`REQUIRED_SECTIONS` says which must be there.
+    Sections have defaults so that valid sections can be checked beside a broken section;
+    :data:`REQUIRED_SECTIONS` are mandatory.
     """
 
     fabric: Annotated[Text, Field(max_length=MAX_NAME_LENGTH)] = "unnamed"
@@ -331,14 +334,14 @@ class SchemaProblem:
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """A file as far as it could be read. ``broken`` sections hold defaults: do not judge them."""
+    """The readable part of a file. ``broken`` sections hold defaults, and must not be checked."""
 
     document: Document
     broken: frozenset[str]
     problems: tuple[SchemaProblem, ...]
     """At most :data:`~hydra.config.problems.MOST_TOLD`."""
     more: int = 0
-    """Further problems; if there are any, nothing of the file is in ``document``."""
+    """Number of further problems; if above 0, ``document`` contains nothing from the file."""
 
 
 def parse_document(data: Mapping[str, Any]) -> Parsed:
@@ -368,19 +371,19 @@ def parse_document(data: Mapping[str, Any]) -> Parsed:
 
 
 def _errors(error: ValidationError, data: Mapping[str, Any]) -> Sequence[ErrorDetails]:
-    """The errors; where they are too many to list, those of an excerpt from ``data``."""
+    """The errors; if there are too many, the errors of an excerpt from ``data``."""
     if error.error_count() <= _MOST_ERRORS:
         return error.errors(include_url=False)
     try:
         Document.model_validate(_excerpt(data))
     except ValidationError as some:
-        # What is missing may only be missing from the excerpt.
+        # A missing key may only be missing from the excerpt.
         return [item for item in some.errors(include_url=False) if item["type"] != "missing"]
     return ()
 
 
 def _excerpt(value: object) -> object:
-    """``value`` with some entries of each list and some keys of each mapping."""
+    """``value`` with a part of the entries of each list and mapping."""
     if isinstance(value, Mapping):
         return {key: _excerpt(inner) for key, inner in islice(value.items(), 100)}
     return list(map(_excerpt, value[:3])) if isinstance(value, list) else value
@@ -440,7 +443,7 @@ def _message(item: Mapping[str, Any]) -> str:
 
 
 def _keys_at(path: Path) -> list[str]:
-    """The keys that the section at ``path`` may have."""
+    """Permitted keys of the section at ``path``."""
     section: type[BaseModel] = Document
     for step in path:
         if isinstance(step, str):

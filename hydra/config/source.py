@@ -1,4 +1,4 @@
-"""YAML text to plain data, with the line of everything in it."""
+"""YAML text as plain data, with the line of every value."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ import yaml
 Path = tuple[str | int, ...]
 """Keys and list positions that lead to a value, from the top of the file."""
 
-# libyaml is an order of magnitude faster; the pure Python loader is the same language.
+# libyaml is an order of magnitude faster; the pure Python loader reads the same language.
 _LOADER: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
-# The scalars of YAML 1.2's core schema. YAML 1.1, PyYAML's default, would read the MAC address
-# 10:20:30:40:50:59 as a number in base 60, 010 as eight and `no` as false.
+# The scalars of the YAML 1.2 core schema. YAML 1.1, the default of PyYAML, would read the MAC
+# address 10:20:30:40:50:59 as a number in base 60, 010 as eight and `no` as false.
 _SCALARS: Final = (
     ("null", r"~|null|Null|NULL|", ("~", "n", "N", "")),
     ("bool", r"true|True|TRUE|false|False|FALSE", "tTfF"),
@@ -52,20 +52,21 @@ _TAGS: Final = frozenset({None, _STRING_TAG, "tag:yaml.org,2002:map", "tag:yaml.
 _INVISIBLE: Final = re.compile(
     r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]"
 )
-"""Control characters but for tabs and ends of lines, and marks that change the order of others."""
+"""Control characters except tabs and line ends, and marks that reorder text."""
 _TAB_INDENT: Final = re.compile(r" *\t")
 _LONG_NUMBER: Final = re.compile(r"[-+]?[0-9]{40,}")
 
 MOST_BYTES: Final = 16 * 1024 * 1024
 MOST_VALUES: Final = 250_000
-"""Keys and values of a file, what an alias repeats counted as often as it is repeated. Ten thousand
-servers written out one by one are 220,000."""
+"""Limit of the keys and values of a file; the content of an alias counts for each use. Ten thousand
+individually written servers have 220,000.
+"""
 MOST_LEVELS: Final = 64
 LONGEST_TEXT: Final = 65_536
 
 
 class YamlError(Exception):
-    """Text that is not YAML; ``line`` counts from 1 and is None where unknown."""
+    """Invalid YAML; ``line`` counts from 1; None if unknown."""
 
     def __init__(self, message: str, line: int | None) -> None:
         self.line = line
@@ -74,25 +75,25 @@ class YamlError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class KeyProblem:
-    """A key that stands twice in one mapping, or is not text."""
+    """A key that is repeated in a mapping, or is not text."""
 
     path: Path
     line: int
     message: str
     fatal: bool
-    """The mapping can't be used at all."""
+    """True if the whole mapping is unusable."""
 
 
 @dataclass(frozen=True, slots=True)
 class YamlDocument:
-    """The data of one file and where each piece of it stands."""
+    """The data of a file, with the place of each value."""
 
     data: Any
     root: yaml.Node | None
     key_problems: tuple[KeyProblem, ...]
 
     def line_of(self, path: Path) -> int | None:
-        """The line of ``path``, or of the nearest thing around it that exists; from 1."""
+        """The line of ``path``, or of the closest existing parent; from 1."""
         if self.root is None:
             return None
         node, line = self.root, self.root.start_mark.line
@@ -107,9 +108,9 @@ class YamlDocument:
 def read_text(path: FilePath) -> str:
     """The text of a regular file of at most :data:`MOST_BYTES`.
 
-    Raises YamlError if it is something else, OSError, UnicodeDecodeError.
+    Raises YamlError for other files, OSError, UnicodeDecodeError.
     """
-    # Without O_NONBLOCK, opening a FIFO waits for somebody to write into it.
+    # Without O_NONBLOCK, opening a FIFO waits for a writer.
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(descriptor, "rb") as file:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -125,7 +126,7 @@ def read_text(path: FilePath) -> str:
 
 
 def parse_yaml(text: str) -> YamlDocument:
-    """Read one YAML document safely: no tags beyond the plain ones. Raises YamlError."""
+    """Read a YAML document safely, with plain tags only. Raises YamlError."""
     try:
         _check_extent(text)
         loader = _LOADER(text)
@@ -134,7 +135,7 @@ def parse_yaml(text: str) -> YamlDocument:
         if root is None:
             return YamlDocument(None, None, ())
         problems = tuple(_key_problems(root, (), set()))
-        # Constructing resolves merge keys in place, so the keys are looked at first.
+        # The construction resolves merge keys in place, so keys are checked first.
         data = None if any(p.fatal for p in problems) else loader.construct_document(root)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
@@ -151,14 +152,14 @@ def parse_yaml(text: str) -> YamlDocument:
 
 @dataclass(slots=True)
 class _Extent:
-    """How many values a node holds, itself included, and over how many levels."""
+    """Number of values of a node, including itself, and number of levels."""
 
     values: int = 1
     levels: int = 1
 
 
 def _check_extent(text: str) -> None:
-    """Refuse what would take much to build, before any of it is built. Raises YamlError."""
+    """Refuse oversized content before the construction. Raises YamlError."""
     loader = _LOADER(text)
     anchored: dict[str, _Extent] = {}
     within: list[tuple[str | None, _Extent]] = [(None, _Extent(0, 0))]
@@ -240,7 +241,7 @@ def _child(node: yaml.Node, step: str | int) -> tuple[yaml.Node, int] | None:
             return child, child.start_mark.line
         return None
     if isinstance(node, yaml.MappingNode):
-        # The last one counts, as it does for the value.
+        # The last key counts, like the last value.
         for key, value in reversed(node.value):
             if key.value == step:
                 return value, key.start_mark.line

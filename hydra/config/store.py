@@ -1,4 +1,4 @@
-"""The store that controllers share: checks of what the file says of it."""
+"""Checks of the settings of the shared store."""
 
 from __future__ import annotations
 

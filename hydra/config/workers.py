@@ -1,4 +1,4 @@
-"""Processes that hold the switches' connections: checks of what the file says of them."""
+"""Checks of the settings of workers, the processes that hold the connections of switches."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _WORKERS: Final[Path] = ("controller", "workers")
 
 
 def read_workers(section: WorkersSection | None, log: ProblemLog) -> WorkerSettings | None:
-    """Settings of the link to workers; None if the file names none."""
+    """Settings of the link to workers; None without a workers section."""
     if section is None:
         return None
     endpoint = parse_endpoint(section.listen)

@@ -1,1 +1,3 @@
-"""Decisions about the topology: as data, as records, and why two racks are joined as they are."""
+"""Decisions about the topology: as data, as records, and explanations of the paths of a rack
+pair.
+"""

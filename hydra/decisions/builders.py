@@ -1,6 +1,6 @@
-"""The reconfigurations that set up the circuits which stand: for people; nothing rests on them.
+"""Origins of the present circuits, for people; no decision depends on the origins.
 
-The journal has a record for each of them, as long as one of its circuits stands.
+The journal keeps a record of each reconfiguration while a circuit of the reconfiguration stands.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from hydra.model import Circuit, Fabric
 
 @dataclass(frozen=True, slots=True)
 class Builder:
-    """The reconfiguration that set a circuit up."""
+    """The reconfiguration that made a circuit."""
 
     reconfiguration: str
     trigger: str
     unix_s: float
-    """The moment at which it was asked for."""
+    """Time of the request."""
 
 
 class Builders:
-    """The builders of circuits, and what of them the journal has yet to get. Not thread-safe."""
+    """The builders of circuits, and records not in the journal yet. Not thread-safe."""
 
     def __init__(self, fabric: Fabric) -> None:
         self._fabric = fabric
@@ -34,10 +34,10 @@ class Builders:
         self._recorded: set[str] = set()
 
     def load(self, records: Iterable[Mapping[str, Any]]) -> None:
-        """Take over the records that the journal has, oldest first.
+        """Load the records of the journal, oldest first.
 
-        Raises KeyError, TypeError or ValueError for a record of another release, and takes over
-        none then.
+        Raises KeyError, TypeError or ValueError for a record of another release, and loads none
+        then.
         """
         read = [
             (
@@ -57,11 +57,11 @@ class Builders:
 
     @property
     def of(self) -> Mapping[Circuit, Builder]:
-        """Builders by circuit, as far as they are known."""
+        """Known builders by circuit."""
         return dict(self._of)
 
     def add(self, builder: Builder, circuits: Collection[Circuit]) -> None:
-        """Note that these circuits were set up by a reconfiguration."""
+        """Note a reconfiguration and its new circuits."""
         if not circuits:
             return
         self._enter(builder, circuits)
@@ -74,7 +74,7 @@ class Builders:
         self._unwritten.append(Change(Kind.BUILDER, builder.reconfiguration, record))
 
     def keep(self, standing: Collection[Circuit]) -> None:
-        """Forget circuits that do not stand any more."""
+        """Forget circuits outside ``standing``."""
         self._of = {circuit: one for circuit, one in self._of.items() if circuit in standing}
         wanted = {one.reconfiguration for one in self._of.values()}
         gone = sorted(self._recorded - wanted)
@@ -87,5 +87,5 @@ class Builders:
         return tuple(self._unwritten)
 
     def written(self, changes: Sequence[Change]) -> None:
-        """Note that the journal has these changes, the oldest of :attr:`unwritten`."""
+        """Note changes as written; ``changes`` are the oldest of :attr:`unwritten`."""
         del self._unwritten[: len(changes)]

@@ -1,7 +1,7 @@
-"""Decisions about the topology, as data: what the controller saw, could do, and why it did so.
+"""Decisions about the topology, as data: observations, alternatives, and reasons.
 
-A decision weighs the network as it stands against one proposal (:mod:`hydra.worth` does), and
-remembers both, so that anybody can ask later why a circuit is where it is, or is not.
+A decision compares the present network with a single proposal (see :mod:`hydra.worth`), and records
+both, to explain later why a circuit exists or does not exist.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ import numpy as np
 from hydra.model import Circuit, DemandMatrix, RackId
 
 _PAIRS: Final = 64
-"""Number of rack pairs, those of the largest demand, that a decision remembers."""
+"""Number of rack pairs with the largest demand in a decision."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The verdict on a change: its gain in Mbps held against its measured cost."""
+    """The verdict on a change: gain in Mbps against measured cost."""
 
     pays: bool
     reason: str
@@ -39,27 +39,27 @@ class Action(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SeenDemand:
-    """Traffic from one rack to another, as a decision knew it."""
+    """Traffic between two racks, as known to a decision."""
 
     src: RackId
     dst: RackId
     rate_mbps: float
     """Measured."""
     estimated_mbps: float
-    """The demand that was planned for."""
+    """The demand used for planning."""
     expected_mbps: float
-    """Of a guess, what was expected of it; else all of it."""
+    """Expected part of a guess; otherwise the whole demand."""
 
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """The topology that a decision could have changed to."""
+    """The alternative topology of a decision."""
 
     algorithm: str
     connect: frozenset[Circuit]
     disconnect: frozenset[Circuit]
     served_mbps: float
-    """Mbps served with the proposal; without it, less the verdict's gain."""
+    """Mbps served with the proposal; without the proposal, less the gain of the verdict."""
     verdict: Verdict
 
 
@@ -70,15 +70,15 @@ class Decision:
     action: Action
     reason: str
     standing: frozenset[Circuit]
-    """The circuits as they stood."""
+    """The circuits at the time of the decision."""
     demand_mbps: float
-    """Demand of all pairs together, as planned for."""
+    """Planned demand of all pairs."""
     demand: tuple[SeenDemand, ...]
-    """The largest demands, in falling order; the rest is not remembered."""
+    """The largest demands, in descending order; the rest is dropped."""
     proposal: Proposal | None
-    """None: there was no plan, or none better than what stands."""
+    """None: no plan, or no plan better than the present topology."""
     reconfiguration: str | None = None
-    """Id of the reconfiguration that it led to."""
+    """Id of the resulting reconfiguration."""
 
     @property
     def words(self) -> str:
@@ -87,17 +87,17 @@ class Decision:
 
     @property
     def served_now_mbps(self) -> float | None:
-        """Mbps that the circuits as they stood would have carried; None if nothing was weighed."""
+        """Mbps that the circuits of the time would have carried; None if nothing was weighed."""
         if self.proposal is None:
             return None
         return self.proposal.served_mbps - self.proposal.verdict.gain_mbps
 
     def seen(self, src: RackId, dst: RackId) -> SeenDemand | None:
-        """The demand of a pair; None if it was not among the largest."""
+        """The demand of a pair; None if not among the largest."""
         return next((one for one in self.demand if (one.src, one.dst) == (src, dst)), None)
 
     def concerns(self, circuits: Collection[Circuit]) -> bool:
-        """True if the proposal sets up or takes down any of these."""
+        """True if the proposal sets up or takes down any of ``circuits``."""
         if self.proposal is None:
             return False
         touched = self.proposal.connect | self.proposal.disconnect

@@ -1,4 +1,4 @@
-"""Reasons why two racks are joined as they are: what stands, what they want, what was decided."""
+"""Explanation of the present connection of two racks: circuits, demand, decisions."""
 
 from __future__ import annotations
 
@@ -22,34 +22,34 @@ from hydra.reservations.reservation import Reservation
 
 _MOST_DECISIONS: Final = 5
 MOST_HAPPENINGS: Final = 8
-"""Most lines of history that are told."""
+"""Largest number of reported history lines."""
 _MOST_PORTS: Final = 6
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Facts about two racks, and the explanation that they give, in words."""
+    """Facts about two racks, and their explanation in words."""
 
     a: RackId
     b: RackId
     circuits: tuple[Circuit, ...]
-    """Circuits that stand between the two themselves."""
+    """Circuits directly between the two racks."""
     paths: Mapping[Path, VlanId]
-    """Paths that their traffic takes; none: it takes the electrical network."""
+    """Paths of the traffic; empty: the traffic takes the electrical network."""
     users: tuple[Path, ...]
-    """Every path that runs over one of ``circuits``."""
+    """Every path over any of ``circuits``."""
     demand: tuple[SeenDemand, SeenDemand]
-    """Demand from a to b, and back, as it is now."""
+    """Present demand from a to b, and back."""
     reservations: tuple[str, ...]
-    """Reservations between the two that are not over, also those that begin later."""
+    """Unfinished reservations between the two racks, including future ones."""
     decisions: tuple[Decision, ...]
-    """Decisions that would set up or take down a circuit between the two; newest first."""
+    """Decisions about a circuit between the two racks; newest first."""
     lines: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """Facts that an explanation is drawn from."""
+    """Facts for an explanation."""
 
     fabric: Fabric
     policy: Policy
@@ -60,23 +60,23 @@ class Evidence:
     decisions: Sequence[Decision]
     """Newest first."""
     builders: Mapping[Circuit, Builder] = field(default_factory=dict)
-    """Reconfigurations that set circuits up, as far as they are remembered."""
+    """Remembered reconfigurations that made circuits."""
     constrained: NDArray[np.bool_] | None = None
     predicted_mbps: DemandMatrix | None = None
     spilled: DemandMatrix | None = None
     expected_mbps: DemandMatrix | None = None
     """All four as in :class:`hydra.service.DemandReport`."""
     changes: Sequence[str] = ()
-    """Changes in stages that are not over, and what they have left for the two racks, in words."""
+    """Unfinished staged changes, and their remaining work for the two racks, in words."""
     happened: Sequence[Happening] = ()
-    """The latest lines of history about the two racks, newest first."""
+    """The latest history lines about the two racks, newest first."""
     quarantine: Sequence[Quarantined] = ()
-    """Ports that are left out of plans or on trial."""
+    """Ports in quarantine or on trial."""
     now_unix_s: float = 0.0
     measured: bool = True
     """False: no traffic has been measured yet."""
     left_out: Sequence[str] = ()
-    """Devices of the two racks and of planes that plans leave out, in words."""
+    """Devices of the two racks and of planes that planning excludes, in words."""
 
     @property
     def planned_mbps(self) -> DemandMatrix:
@@ -116,7 +116,7 @@ def explain(evidence: Evidence, a: RackId, b: RackId) -> Explanation:
 
 
 def _between(fabric: Fabric, circuits: Iterable[Circuit], ends: set[RackId]) -> list[Circuit]:
-    """The circuits that join the two themselves, in whichever direction."""
+    """Circuits directly between the two racks, in any direction."""
     return [circuit for circuit in circuits if set(fabric.racks_of(circuit)) == ends]
 
 
@@ -134,7 +134,7 @@ def _demand(evidence: Evidence, src: RackId, dst: RackId) -> SeenDemand:
 
 
 def _counted_on(one: SeenDemand) -> str:
-    """What plans count on, where that is less than what may be wanted."""
+    """The demand that plans count on, if less than the possible demand."""
     expected, estimated = f"{one.expected_mbps:.1f}", f"{one.estimated_mbps:.1f}"
     return "" if expected == estimated else f" (plans count on {expected})"
 
@@ -183,7 +183,7 @@ class _Words:
             yield "circuits are shared by a schedule: `hydra schedule` says who has one when"
 
     def _what_joins(self) -> Iterator[str]:
-        """The circuits and paths of two racks, where these are used in both directions."""
+        """Circuits and paths of two racks, for duplex circuits."""
         found = self.found
         pair = f"{self._rack(found.a)} and {self._rack(found.b)}"
         if found.circuits:
@@ -201,7 +201,7 @@ class _Words:
                 yield f"traffic between {pair} takes {path.hops} hops: {self._way(path)}"
 
     def _what_leads(self, src: RackId, dst: RackId) -> Iterator[str]:
-        """The one-way circuits from one rack to the other, and what they are for."""
+        """One-way circuits from ``src`` to ``dst``, and their use."""
         fabric, found = self.evidence.fabric, self.found
         there = f"from {self._rack(src)} to {self._rack(dst)}"
         circuits = [one for one in found.circuits if fabric.racks_of(one) == (src, dst)]
@@ -220,7 +220,7 @@ class _Words:
             yield from self._what_they_light(circuits)
 
     def _what_they_light(self, circuits: Iterable[Circuit]) -> Iterator[str]:
-        """Reasons why the ring of circuits without a demand needs them."""
+        """Reasons why a ring needs circuits without demand."""
         fabric = self.evidence.fabric
         following = {one.a: one for one in self.evidence.state.topology.circuits}
         for circuit in circuits:
@@ -244,7 +244,9 @@ class _Words:
                 )
 
     def _what_is_left_out(self) -> Iterator[str]:
-        """Devices; ports that failed the two, and others of the two racks."""
+        """Excluded devices; quarantined ports that failed the two racks, and other ports of the two
+        racks.
+        """
         yield from self.evidence.left_out
         fabric, ends = self.evidence.fabric, {self.found.a, self.found.b}
         pair = min(ends), max(ends)
@@ -301,7 +303,7 @@ class _Words:
             )
 
     def _reserved(self, one: Reservation) -> str:
-        """What a reservation between the two means for their path now."""
+        """Effect of a reservation between the two racks on the present path."""
         between = f"reservation {one.id} is between the two"
         if one.state is ReservationState.ACTIVE:
             return f"{between}: its path stays where it is"
@@ -311,7 +313,7 @@ class _Words:
         return f"{between}, {one.state.value}: it {begins}"
 
     def _known(self, one: SeenDemand) -> str:
-        """How it is known what a pair wants."""
+        """Source of the demand of a pair."""
         match self.evidence.policy.demand:
             case DemandBasis.RATE:
                 return "since that is what it sends"

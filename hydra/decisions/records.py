@@ -1,7 +1,8 @@
-"""Decisions as JSON-able records, by names rather than positions (as :mod:`hydra.journal_format`).
+"""Decisions as JSON-able records, with names instead of positions (like
+:mod:`hydra.journal_format`).
 
-Parts that a configuration no longer has are left out on reading: a decision is history, and the
-rest of it is still true.
+Reading leaves out parts that the configuration has lost: a decision is history, and the rest is
+still true.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ def _circuits(fabric: Fabric, circuits: Iterable[Circuit]) -> list[list[list[str
 
 
 def read_decision(fabric: Fabric, record: Mapping[str, Any]) -> Decision:
-    """The decision that :func:`decision_record` wrote, as far as ``fabric`` still has its parts."""
+    """Read a record of :func:`decision_record`, without parts that ``fabric`` has lost."""
     racks = fabric.rack_by_name
     proposal = record["proposal"]
     return Decision(

@@ -1,1 +1,1 @@
-"""Demand: rates from polled counters, what agents report to wait, and who is an elephant."""
+"""Demand: rates from polled counters, backlog reported by agents, and elephants."""

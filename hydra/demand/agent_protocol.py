@@ -21,63 +21,63 @@ class AgentTrouble(StrEnum):
     FOREIGN = "agent speaks for another server"
     TOO_OFTEN = "agent reports too often"
     UNCONFIRMED = "backlog without traffic"
-    """Claimed for a while, and no counter has seen a byte of it: a lie, or a dead connection."""
+    """Backlog reported for a while without a counted byte: a false report, or a dead connection."""
 
 
 class WrongReport(HydraError):
-    """A report that no honest agent of this fabric sends; it changes nothing."""
+    """A report that no honest agent of the fabric sends; changes nothing."""
 
 
 class ForeignServer(HydraError):
-    """An agent's token is good for its own server only."""
+    """An agent with a token of another server."""
 
 
 class TooOften(HydraError):
-    """Reports come faster than agents look at their sockets."""
+    """Reports arrive faster than agents read their sockets."""
 
 
 class TooManyFollowers(HydraError):
-    """Error: a server's circuits are followed more often than an agent ever does."""
+    """More followers of a server's circuits than an agent ever needs."""
 
 
 @dataclass(frozen=True, slots=True)
 class AgentSetup:
-    """All that an agent has to know beforehand."""
+    """Settings of an agent."""
 
     server: str
     rack: str
     prefixes: Mapping[str, tuple[str, ...]]
-    """Prefixes of every other rack, by its name."""
+    """Prefixes of every other rack, by rack name."""
     report_above_mb: float
     report_change_mb: float
     sample_s: float
     report_gap_s: float
     repeat_s: float
     elephant_mb: float | None
-    """None: nobody asks which connections are elephants."""
+    """None: elephant connections are not needed."""
     elephant_idle_s: float
     link_mbps: float
-    """The rate of the server's link."""
+    """Rate of the server's link."""
     optical_share: float
-    """Part of the link for racks that circuits lead to; 0: no output scheduling."""
+    """Share of the link for racks with circuits; 0: no output scheduling."""
     revision: str
-    """Another one after anything here has changed."""
+    """Changes with every change of the setup."""
 
 
 @dataclass(frozen=True, slots=True)
 class AgentStatus:
     server: str
     age_s: float
-    """Since its last report."""
+    """Time since the last report."""
     stale: bool
     waiting_mb: float
 
 
 class AgentService(Protocol):
-    """Thread-safe; none of it waits for anything."""
+    """Thread-safe; no method waits."""
 
     def setup(self, server: str) -> AgentSetup:
-        """Raises UnknownName."""
+        """Setup of an agent. Raises UnknownName."""
 
     def hear(
         self,
@@ -86,27 +86,26 @@ class AgentService(Protocol):
         elephants: frozenset[TcpConnection] = frozenset(),
         connections: Mapping[str, int] | None = None,
     ) -> str:
-        """Take a report in: MB and connections with something to send, by rack, complete.
+        """Take a complete report: backlog in MB and active connections, by rack.
 
-        ``connections`` are as told before if they are None.
+        ``connections`` None: unchanged since the last report.
 
-        Returns the revision of the setup that is in force. Raises UnknownName, WrongReport,
-        TooOften.
+        Returns the revision of the setup in force. Raises UnknownName, WrongReport, TooOften.
         """
 
     def circuits(self, server: str) -> tuple[str, ...]:
-        """Racks that the server's rack has a path of circuits to, by name; none that is on the
-        move. Raises UnknownName.
+        """Names of racks with a path of circuits from the server's rack, without racks whose path
+        is being moved. Raises UnknownName.
         """
 
     def following(self, server: str, wake: Callable[[], None]) -> AbstractContextManager[None]:
-        """Call ``wake``, in any thread, whenever :meth:`circuits` of the server has changed.
+        """Call ``wake``, in any thread, after each change of :meth:`circuits` of the server.
 
         Raises UnknownName, TooManyFollowers.
         """
 
     def note(self, trouble: AgentTrouble, who: str, detail: str) -> None:
-        """Count what was wrong with a report that could not be taken in."""
+        """Count the error of a rejected report."""
 
     def agents(self) -> Sequence[AgentStatus]:
         """Agents that have reported since the start."""

@@ -1,6 +1,6 @@
-"""Backlog of a server's sockets, and when it is worth a report (c-Through, section 4.1).
+"""Backlog of the sockets of a server, and rules for reports (c-Through, section 4.1).
 
-Everything here is for the agent, which is to be small: no arrays, and nothing of the fabric.
+The module belongs to the agent, which must be small: no arrays, and no fabric model.
 """
 
 from __future__ import annotations
@@ -11,51 +11,53 @@ from typing import Final, NamedTuple
 
 BYTES_PER_MB: Final = 1_000_000
 MOST_ELEPHANTS: Final = 256
-"""In one report: as many rules in the server's vswitch."""
+"""Limit per report: each elephant needs a rule in the vswitch."""
 _DECIMALS: Final = 1
-"""A tenth of the changes that are reported: the rest would be bytes on the wire only."""
+"""Precision of reports: a tenth of the reported changes; more digits would only cost bytes."""
 
 
 class ConnectionKey(NamedTuple):
-    """A TCP connection of this host."""
+    """A TCP connection of the local host."""
 
     address: bytes
-    """Address of the other end, 4 or 16 bytes."""
+    """Address of the peer, 4 or 16 bytes."""
     src_port: int
     dst_port: int
 
 
 class Waiting(NamedTuple):
-    """Written to sockets for one destination, and not acknowledged yet."""
+    """Unacknowledged bytes in sockets for a destination."""
 
     octets: int
     connections: int
-    """Connections that these bytes are in."""
+    """Number of connections with these bytes."""
 
 
 class Sending(NamedTuple):
-    """Bytes of one connection."""
+    """Bytes of a connection."""
 
     waiting: int
-    """Written, and not acknowledged yet."""
+    """Written, not acknowledged."""
     sent: int
     """Acknowledged."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReportRule:
-    """Backlogs are reported above one threshold, and again when they change by another."""
+    """A backlog is reported above a threshold, and again after a change above a second
+    threshold.
+    """
 
     above_mb: float
     change_mb: float
 
     def worth_telling(self, backlog_bytes: Mapping[str, int]) -> dict[str, float]:
-        """Report's content, in MB by destination; a backlog not above the threshold counts as 0."""
+        """Content of a report, in MB by destination; a backlog up to the threshold counts as 0."""
         waiting = {name: octets / BYTES_PER_MB for name, octets in backlog_bytes.items()}
         return {name: round(mb, _DECIMALS) for name, mb in waiting.items() if mb > self.above_mb}
 
     def has_changed(self, told_mb: Mapping[str, float], now_mb: Mapping[str, float]) -> bool:
-        """Whether what was told last is no longer true enough."""
+        """True if the last report is too inaccurate."""
         return any(
             abs(now_mb.get(name, 0.0) - told_mb.get(name, 0.0)) > self.change_mb
             for name in told_mb.keys() | now_mb.keys()
@@ -64,17 +66,19 @@ class ReportRule:
 
 @dataclass(slots=True)
 class ConnectionWatch:
-    """A connection is an elephant by its bytes, and one until it has rested: so none flickers."""
+    """A connection becomes an elephant by its bytes, and remains an elephant until idle for
+    ``idle_s`` (hysteresis).
+    """
 
     above_bytes: float
     idle_s: float
     _busy_s: dict[ConnectionKey, float] = field(init=False, default_factory=dict)
-    """When each elephant last had something to send."""
+    """Time at which each elephant last had data to send."""
 
     def elephants(
         self, sending: Mapping[ConnectionKey, Sending], now_s: float
     ) -> frozenset[ConnectionKey]:
-        """Connections that have something to send, and connections that rest."""
+        """Elephants with data to send, and idle elephants within ``idle_s``."""
         for key, (waiting, sent) in sending.items():
             if key in self._busy_s or waiting + sent >= self.above_bytes:
                 self._busy_s[key] = now_s

@@ -1,7 +1,7 @@
-"""From polled counters to rates: resets, wraps, late switches, clocks that step, and averaging.
+"""Rates from polled counters: resets, wraps, late switches, clock steps, and averaging.
 
-One row per switch that counts, one column per destination rack. A reading that can't be true moves
-no rate: it becomes what the next one is compared with, and is counted by its cause.
+The arrays have a row per counting switch, and a column per destination rack. An implausible reading
+changes no rate: the reading becomes the reference of the next reading, and is counted by cause.
 """
 
 from __future__ import annotations
@@ -22,70 +22,73 @@ from hydra.model import DemandMatrix, Fabric
 _BITS_PER_MBIT: Final = 1e6
 _COUNTER_MODULUS: Final = 2**64
 _WRAP_LIMIT: Final = 2**63
-"""A counter that fell by more than this has wrapped; by less, it was set back."""
+"""A counter that falls by more than this has wrapped; a smaller fall is a reset."""
 _NOT_COUNTED: Final = 2**64 - 1
-"""A counter that is not available: the switch lacks it, or can't read it now."""
+"""Value of an unavailable counter, missing or unreadable at the switch."""
 _IMPLAUSIBLE: Final = 1000.0
-"""Times the rate of a server's link: what no memory or bus of it can send either."""
+"""Multiple of the rate of a server link that no server memory or bus can reach."""
 _CLOCK_SLACK_S: Final = 2.0
 _CLOCK_RATIO: Final = 1.5
-"""Between two readings the controller's clock and the switch's may differ by this much.
+"""Tolerated ratio of the intervals measured by the controller's clock and the switch's clock.
 
-Rule ages have whole seconds on some switches, and an answer may wait for a while."""
+Rule ages have whole seconds on some switches, and an answer may be delayed.
+"""
 _FEW: Final = 3
-"""A rate that rests on fewer readings, so on a single interval, may be a burst's."""
+"""Minimum number of readings: a rate from fewer readings may be a burst."""
 _STEP_READINGS: Final = 3
 _ALIKE: Final = 0.8
-"""Of readings in a row, the least is at least this part of the greatest: traffic that is steady."""
+"""Traffic is steady if the least of several readings in a row is at least this share of the
+greatest.
+"""
 _OVERTAKEN: Final = 0.5
-"""An average of which steady traffic has less than this part is of traffic that is no more."""
+"""If steady traffic is below this share of the average, the average is outdated."""
 _ARRIVAL_S: Final = 60.0
-"""Switches that were not heard within this time of the first one are not waited for."""
+"""Time to wait after the first reading for switches that have never been read, in s."""
 
 
 _PortT = TypeVar("_PortT")
 
 
 class Anomaly(StrEnum):
-    """Why a reading was not used."""
+    """Reason for an unused reading."""
 
     COUNTER_WENT_BACK = "counter went back"
-    """The switch restarted, its rules were installed anew, or it errs."""
+    """The switch restarted or errs, or its rules were reinstalled."""
     IMPLAUSIBLE_RATE = "implausible rate"
     NOT_COUNTED = "counter not available"
     CLOCK_WENT_BACK = "clock went back"
     CLOCKS_DISAGREE = "clocks disagree"
-    """The controller's clock or the switch's has stepped."""
+    """The clock of the controller or of the switch has stepped."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sent:
-    """Rates that counting switches see, an entry for each and a destination rack; shapes (F,)."""
+    """Rates at counting switches, an entry per switch and destination rack; shapes (F,)."""
 
     source: NDArray[np.intp]
-    """The switch's place in :attr:`DemandMeter.sources`."""
+    """Index of the switch in :attr:`DemandMeter.sources`."""
     to: NDArray[np.intp]
     mbps: NDArray[np.float64]
     """Averaged; above zero."""
     latest_mbps: NDArray[np.float64]
-    """In the last interval alone: averages follow slowly what fills a link at once."""
+    """Rate of the last interval: averages lag behind a sudden burst."""
     least_mbps: NDArray[np.float64]
-    """The smaller of the last two intervals'.
+    """The smaller rate of the last two intervals.
 
-    One alone may hold what was sent in two: Open vSwitch brings a rule's counter up to date every
+    A single interval may contain the bytes of two: Open vSwitch updates the counter of a rule every
     half a second (``other_config:max-revalidator``), and later on a busy machine.
     """
 
 
 @dataclass(slots=True)
 class DemandMeter:
-    """Exponentially weighted rates from byte counters of 64 bits.
+    """Exponentially weighted rates from 64-bit byte counters.
 
-    Traffic that has become steady at less than half of its average is taken at its new rate, three
-    readings later: an average would still tell of what it was. A pause is no rate to be steady at.
+    Traffic that becomes steady below half of its average gets its new rate after three readings:
+    the average would still reflect the past. A pause does not count as steady.
 
-    One row per switch that counts what it sends (``Substrate.steering``): a server's, or a
-    whole rack's. One that was not heard keeps its last rates and is reported stale.
+    The arrays have a row per switch that counts sent traffic (``Substrate.steering``), of a server
+    or of a whole rack. A silent switch keeps its last rates and is reported as stale.
     """
 
     fabric: Fabric
@@ -93,7 +96,7 @@ class DemandMeter:
     """Time constant of the average."""
     anomalies: Counter[Anomaly] = field(init=False, default_factory=Counter)
     sources: tuple[Steering, ...] = field(init=False)
-    """Whose counters they are, row by row."""
+    """The counting switch of each row."""
     _bytes: NDArray[np.uint64] = field(init=False)
     _rates_mbps: NDArray[np.float64] = field(init=False)
     _recent_mbps: NDArray[np.float32] = field(init=False)
@@ -103,7 +106,7 @@ class DemandMeter:
     _readings: NDArray[np.intp] = field(init=False)
     _began_s: float = field(init=False, default=math.inf)
     _sending: NDArray[np.bool_] = field(init=False)
-    """Rows with a rate above zero, so that nobody looks through all others."""
+    """Rows with a rate above zero, to skip the rest."""
     _rack: NDArray[np.intp] = field(init=False)
     """Ascending."""
     _row_of_server: NDArray[np.intp] = field(init=False)
@@ -134,10 +137,11 @@ class DemandMeter:
         now_s: float,
         rule_age_s: float = math.inf,
     ) -> Anomaly | None:
-        """Take one row's byte totals, shape (racks,), read at ``now_s``; 2^64 - 1 is not available.
+        """Take the byte totals of a row, shape (racks,), read at ``now_s``; 2^64 - 1: not
+        available.
 
-        ``rule_age_s`` is how old the switch says its oldest rule is: a second clock, infinite if
-        it does not say. Returns what was wrong with the reading, or with one of its counters.
+        ``rule_age_s`` is the age of the switch's oldest rule, a second clock; infinite if unknown.
+        Returns the anomaly of the reading, or of a counter.
         """
         elapsed_s = now_s - float(self._heard_s[source])
         if elapsed_s == 0:
@@ -157,7 +161,7 @@ class DemandMeter:
         if elapsed_s < 0:
             return Anomaly.CLOCK_WENT_BACK
         if not math.isfinite(elapsed_s) or not math.isfinite(aged_s) or aged_s <= 0:
-            return None  # nothing to compare: no ages, or of a rule that was installed anew
+            return None  # no comparison: no ages, or a reinstalled rule
         near, far = sorted((elapsed_s, aged_s))
         if far > _CLOCK_RATIO * near + _CLOCK_SLACK_S:
             return Anomaly.CLOCKS_DISAGREE
@@ -166,7 +170,7 @@ class DemandMeter:
     def _weigh(self, source: int, totals: NDArray[np.uint64], elapsed_s: float) -> Anomaly | None:
         before, uncounted = self._bytes[source], totals == _NOT_COUNTED
         known = ~(uncounted | (before == _NOT_COUNTED))
-        sent = totals - before  # modulo 2^64, as the counters themselves
+        sent = totals - before  # modulo 2^64, like the counters
         went_back = known & (sent >= _WRAP_LIMIT)
         rate = sent * (8 / _BITS_PER_MBIT / elapsed_s)
         implausible = known & (rate > _IMPLAUSIBLE * self.fabric.server_rate_mbps)
@@ -200,17 +204,16 @@ class DemandMeter:
         return demand
 
     def known(self, now_s: float, limit_s: float) -> DemandMatrix:
-        """As :meth:`matrix`, with NaN for pairs whose rate is not known now.
+        """Like :meth:`matrix`, with NaN for pairs with an unknown rate.
 
-        They are those that are :meth:`unsure`, and those from racks of which no switch was heard in
-        ``limit_s``.
+        Unknown are pairs in :meth:`unsure`, and pairs from racks without a reading in ``limit_s``.
         """
         heard = np.zeros(len(self.fabric.racks), dtype=bool)
         heard[self._rack[(self._readings > 0) & (now_s - self._heard_s <= limit_s)]] = True
         return np.where(heard[:, None] & ~self.unsure(now_s, limit_s), self.matrix(), np.nan)
 
     def sent(self) -> Sent:
-        """Everything that is not zero."""
+        """All entries above zero."""
         rows = np.flatnonzero(self._sending)
         place, to = np.nonzero(self._rates_mbps[rows])
         source = rows[place]
@@ -223,11 +226,11 @@ class DemandMeter:
     def counted(
         self, server: NDArray[np.intp], rack: NDArray[np.intp]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Mbps from these servers to these racks, pair by pair, and of all that each of them sends.
+        """Mbps from each server to each rack, and in total from each server, entry by entry.
 
-        Shapes as ``server`` and ``rack``, which are of one length. Servers are those of the
-        fabric, by position. Where one switch counts for several, what they send is taken together
-        for a pair, and as shared evenly for all.
+        Shapes as ``server`` and ``rack``, which have the same length. Servers are positions in the
+        fabric. If a switch counts for several servers, a pair gets their common rate, and the total
+        is divided evenly.
         """
         row = self._row_of_server[server]
         sending = self._rates_mbps[row].sum(axis=1) / self._servers_in_row[row]
@@ -235,13 +238,13 @@ class DemandMeter:
 
     @property
     def ready(self) -> bool:
-        """Whether any server has been read twice."""
+        """True if any server has been read twice."""
         return bool(self._readings.any())
 
     def unsure(self, now_s: float, limit_s: float) -> NDArray[np.bool_]:
-        """Pairs whose demand rests on readings that are too few or older than ``limit_s``, (N, N).
+        """Pairs with too few readings, or with readings older than ``limit_s``, (N, N).
 
-        Of a switch that has just begun to be read, all; of others, whatever has a rate.
+        Of a new switch, all pairs; of other switches, pairs with a rate.
         """
         few = self._readings < _FEW - 1
         late = now_s - self._heard_s > limit_s
@@ -255,26 +258,26 @@ class DemandMeter:
         return found
 
     def stale(self, now_s: float, limit_s: float) -> Sequence[str]:
-        """Servers, or racks, not heard for longer than ``limit_s``."""
+        """Servers or racks without a reading for longer than ``limit_s``."""
         late = now_s - self._heard_s > limit_s
         return [s.name for s, is_late in zip(self.sources, late, strict=True) if is_late]
 
     def age_s(self, now_s: float) -> float | None:
-        """Time since the newest reading; None before the first."""
+        """Time since the newest reading; None before the first reading."""
         newest = float(self._heard_s.max(initial=-math.inf))
         return now_s - newest if math.isfinite(newest) else None
 
 
 @dataclass(slots=True)
 class PortMeter(Generic[_PortT]):
-    """Rates of ports from byte counters of 64 bits, over the last interval."""
+    """Rates of ports from 64-bit byte counters, over the last interval."""
 
     anomalies: Counter[Anomaly] = field(default_factory=Counter)
     _last: dict[_PortT, tuple[int, float]] = field(default_factory=dict)
     _rates_mbps: dict[_PortT, float] = field(default_factory=dict)
 
     def update(self, port: _PortT, sent_bytes: int, now_s: float) -> Anomaly | None:
-        """Take one reading; returns what was wrong with it."""
+        """Take a reading; return the anomaly, if any."""
         last_bytes, last_s = self._last.get(port, (sent_bytes, -math.inf))
         if now_s == last_s:
             return None
@@ -294,10 +297,10 @@ class PortMeter(Generic[_PortT]):
         return anomaly
 
     def forget(self, port: _PortT) -> None:
-        """Its switch did not answer: unknown, not zero."""
+        """Drop a port whose switch did not answer: the rate is unknown, not zero."""
         self._last.pop(port, None)
         self._rates_mbps.pop(port, None)
 
     def rates_mbps(self) -> Mapping[_PortT, float]:
-        """Mbps at each port that has been read twice."""
+        """Mbps of each port with two readings."""
         return dict(self._rates_mbps)

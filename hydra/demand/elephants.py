@@ -1,4 +1,4 @@
-"""Rack pairs that are elephants: with hysteresis, so that none comes and goes every second."""
+"""Elephant rack pairs, with hysteresis against frequent changes."""
 
 from __future__ import annotations
 
@@ -12,15 +12,17 @@ from hydra.model import DemandMatrix
 
 @dataclass(slots=True)
 class ElephantWatch:
-    """A pair becomes an elephant at ``threshold_mbps``, and stays one down to ``release`` of it."""
+    """A pair becomes an elephant at ``threshold_mbps``, and a mouse below ``release`` times the
+    threshold.
+    """
 
     threshold_mbps: float
     release: float
-    """Between 0 and 1; 1 is no hysteresis."""
+    """Between 0 and 1; 1: no hysteresis."""
     _mask: NDArray[np.bool_] | None = field(init=False, default=None)
 
     def elephants(self, rates_mbps: DemandMatrix) -> DemandMatrix:
-        """The rates, shape (N, N), with those of mice at zero."""
+        """The rates, shape (N, N), with zeros for mice."""
         keep = self._mask
         enough = rates_mbps >= self.threshold_mbps
         if keep is not None:

@@ -1,4 +1,4 @@
-"""Demand of rack pairs when last nothing held them back."""
+"""Demand of rack pairs at the last time without congestion."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from hydra.model import DemandMatrix
 _LONGER: Final = 4.0
 _MOST_MEMORY_S: Final = 3600.0
 _ALIKE: Final = 0.25
-"""Part by which two measurements of a demand may differ that has stayed the same."""
+"""Tolerated relative difference of two measurements of an unchanged demand."""
 
 
 @dataclass(slots=True)
 class KnownDemand:
-    """Demand seen on circuits: a pair that loses its own is not taken to want more than that.
+    """Demand seen on circuits: an upper bound for a pair that loses its circuit.
 
-    It is forgotten after ``memory_s``, and as soon as the pair sends more. Where it then turns out
-    to be as it was, it is remembered four times as long, up to an hour: pairs whose demand stays
-    the same take no turns.
+    The bound expires after ``memory_s``, and as soon as the pair sends more. If the demand is then
+    found unchanged, the memory is extended by a factor of four, up to an hour, so that pairs with
+    constant demand do not take turns.
     """
 
     racks: int
     memory_s: float
     _mbps: DemandMatrix = field(init=False)
     _measured_mbps: DemandMatrix = field(init=False)
-    """Demand as last learnt, also where it is forgotten."""
+    """Last measured demand, also after expiry."""
     _seen_s: NDArray[np.float64] = field(init=False)
     _memory_s: NDArray[np.float64] = field(init=False)
 
@@ -41,14 +41,14 @@ class KnownDemand:
         self._memory_s = np.full(shape, self.memory_s)
 
     def most_mbps(self, sent_mbps: DemandMatrix, now_s: float) -> DemandMatrix:
-        """Upper bound of each pair's demand, shape (N, N); infinite where nothing is known."""
+        """Upper bound of the demand of each pair, shape (N, N); infinite if unknown."""
         more = sent_mbps > self._mbps
         self._memory_s[more] = self.memory_s
         self._mbps[more | ~self._fresh(now_s)] = np.inf
         return self._mbps.copy()
 
     def learn(self, wanted_mbps: DemandMatrix, clear: NDArray[np.bool_], now_s: float) -> None:
-        """Take in what pairs want that nothing was in the way of, shapes (N, N)."""
+        """Take the demand of unconstrained pairs, shapes (N, N)."""
         apart = np.abs(wanted_mbps - self._measured_mbps)
         alike = apart <= _ALIKE * np.maximum(wanted_mbps, self._measured_mbps)
         found_again = clear & alike & np.isfinite(self._seen_s) & ~self._fresh(now_s)

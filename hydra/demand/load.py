@@ -1,35 +1,35 @@
-"""The load of the last hour: Mb/s of each circuit, and of the rack pairs that carry most.
+"""Load of the last hour: Mb/s of each circuit, of the busiest rack pairs, and in total.
 
-It is in memory, and bounded by the fabric alone. At 320 racks and 32 planes, with a sample every
-10 s: 360 samples of 10,240 ToR ports (14,745,600 bytes) and of 1,024 pairs (1,474,560 bytes),
-11,072 bytes of times and names of pairs, and 0.3 MB of which port sends on which circuit: 16.5 MB
-in all. A longer history is Prometheus's and Grafana's.
+The log is in memory; the fabric limits the size. At 320 racks and 32 planes, with a sample every 10
+s: 360 samples of 10,240 ToR ports (14,745,600 bytes) and of 1,024 pairs (1,474,560 bytes), 16,832
+bytes of times, totals and pair names, and 0.3 MB for the circuit of each port: 16.5 MB in total.
+Prometheus and Grafana keep longer histories.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hydra.model import Circuit, DemandMatrix, Fabric, PortId, RackId
+from hydra.model import Circuit, DemandMatrix, Fabric, PortId, RackId, Topology
 
 LOAD_S: Final = 3600.0
-"""Age in s up to which samples are told."""
+"""Greatest age of reported samples in s."""
 LOAD_INTERVAL_S: Final = 10.0
-"""Least time in s between two samples."""
+"""Least time between two samples in s."""
 MOST_PAIRS: Final = 1024
-"""Rack pairs that are kept, each direction being one."""
+"""Number of recorded rack pairs; each direction counts."""
 _LATE: Final = 1.5
-"""Intervals after which a sample is missing."""
+"""Number of intervals after which a sample is missing."""
 _NOBODY: Final = -1
 
 Series = NDArray[np.float32]
-"""Mbps, an entry for each sample; NaN where unknown."""
+"""Mbps, an entry per sample; NaN if unknown."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,7 +37,7 @@ class CircuitLoad:
     circuit: Circuit
     a_to_b_mbps: Series
     b_to_a_mbps: Series | None
-    """None: it is one-way."""
+    """None for a one-way circuit."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,25 +48,41 @@ class PairLoad:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Totals:
+    """Sums over the network, with an entry per sample; NaN if unknown."""
+
+    carried_mbps: Series
+    """Rate of all rack pairs."""
+    with_circuits_mbps: Series
+    """Rate of the rack pairs with a path of circuits."""
+    circuits: Series
+    """Number of circuits."""
+    reservations: Series
+    """Number of reservations that have or are getting circuits."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Load:
-    """Samples of the last hour; those with the highest rate in it come first."""
+    """Samples of the last hour, sorted by peak rate."""
 
     interval_s: float | None
-    """Time between two samples; None: nothing is recorded, since nothing is polled."""
+    """Time between two samples; None without polling."""
     unix_s: NDArray[np.float64]
-    """Times of the samples, the oldest first."""
+    """Times of the samples, oldest first."""
     circuits: Sequence[CircuitLoad]
     pairs: Sequence[PairLoad]
+    totals: Totals
 
 
-NOT_RECORDED: Final = Load(None, np.empty(0), (), ())
+_NONE: Final[Series] = np.empty(0, dtype=np.float32)
+NOT_RECORDED: Final = Load(None, np.empty(0), (), (), Totals(_NONE, _NONE, _NONE, _NONE))
 
 
 class LoadLog:
-    """Ring buffers of samples: a row for each sample, a column for each sending ToR port or pair.
+    """Ring buffers of samples: a row per sample, a column per sending ToR port or pair.
 
-    A column is emptied when its port's circuit goes, and when its pair gives way to one that
-    carries more.
+    A column is cleared when the circuit of the port goes, and when the pair is replaced by a busier
+    pair.
     """
 
     def __init__(self, fabric: Fabric, interval_s: float, most_pairs: int = MOST_PAIRS) -> None:
@@ -83,52 +99,67 @@ class LoadLog:
         self._pairs_mbps = np.full((rows, columns), np.nan, dtype=np.float32)
         self._pair = np.full(columns, _NOBODY) if columns < len(every) else every
         """The pair of each column, as ``src * racks + dst``."""
-        self._standing: Collection[Circuit] = ()
+        self._totals = np.full((rows, len(fields(Totals))), np.nan, dtype=np.float32)
+        self._standing = Topology()
+        self._has_path = np.zeros(racks * racks, dtype=bool)
+        """True for each pair (``src * racks + dst``) with a path of circuits."""
         self._sender: Mapping[PortId, Circuit] = {}
-        """The circuit that each recorded port sends on."""
+        """The sending circuit of each recorded port."""
 
     @property
     def size_bytes(self) -> int:
-        """Memory of the buffers, however much has been recorded."""
+        """Memory of the buffers, independent of the number of samples."""
         return sum(
-            one.nbytes for one in (self._ports_mbps, self._pairs_mbps, self._at_s, self._pair)
+            one.nbytes
+            for one in (self._ports_mbps, self._pairs_mbps, self._at_s, self._pair, self._totals)
         )
 
     def take(
         self,
         now_s: float,
-        circuits: Collection[Circuit],
+        topology: Topology,
         ports_mbps: Mapping[PortId, float],
         pairs_mbps: DemandMatrix,
+        reservations: int,
     ) -> None:
-        """Take a sample; ports that are absent, and pairs that are NaN, are unknown.
+        """Take a sample; missing ports, and NaN pairs, are unknown.
 
-        ``pairs_mbps`` has the shape (N, N). If samples before it are missing, a row in which all is
-        unknown stands for them.
+        ``pairs_mbps`` has the shape (N, N). A gap in the samples becomes a row of unknown values.
         """
         last_s = self._at_s[self._row]
         if math.isfinite(last_s) and now_s - last_s > _LATE * self._interval_s:
             self._begin(last_s + self._interval_s)
         self._begin(now_s)
-        self._follow(circuits)
+        self._follow(topology)
         for port in self._sender:
             self._ports_mbps[self._row, port] = ports_mbps.get(port, np.nan)
-        self._take_pairs(pairs_mbps.ravel())
+        rates_mbps = pairs_mbps.ravel()
+        self._take_pairs(rates_mbps)
+        carried_mbps, with_circuits_mbps = _sum(rates_mbps), _sum(rates_mbps, self._has_path)
+        circuits = len(topology.circuits)
+        self._totals[self._row] = carried_mbps, with_circuits_mbps, circuits, reservations
 
     def _begin(self, at_s: float) -> None:
-        """The next row, with nothing in it."""
+        """Begin an empty row."""
         self._row = (self._row + 1) % len(self._at_s)
         self._at_s[self._row] = at_s
         self._ports_mbps[self._row] = np.nan
         self._pairs_mbps[self._row] = np.nan
+        self._totals[self._row] = np.nan
 
-    def _follow(self, circuits: Collection[Circuit]) -> None:
-        if circuits is self._standing:
+    def _follow(self, topology: Topology) -> None:
+        if topology is self._standing:
             return
-        sender = {port: one for one in circuits for port in one.senders}
+        sender = {port: one for one in topology.circuits for port in one.senders}
         gone = [port for port, one in self._sender.items() if sender.get(port) != one]
         self._ports_mbps[:, gone] = np.nan
-        self._standing, self._sender = circuits, sender
+        self._standing, self._sender = topology, sender
+        racks = len(self._fabric.racks)
+        self._has_path[:] = False
+        for path in topology.paths:
+            self._has_path[path.src * racks + path.dst] = True
+            if not path.one_way:
+                self._has_path[path.dst * racks + path.src] = True
 
     def _take_pairs(self, rates_mbps: NDArray[np.float64]) -> None:
         kept = self._pair != _NOBODY
@@ -156,10 +187,10 @@ class LoadLog:
         racks: Collection[RackId],
         most: int,
     ) -> Load:
-        """The hour before ``now_s``, which is ``unix_s``, of ``most`` circuits and pairs.
+        """The hour before ``now_s``, which equals ``unix_s``, of ``most`` circuits and pairs.
 
-        Circuits are those of ``circuits``, which stand now, with all of ``racks`` at their ends; so
-        are pairs. Of two racks, both directions are told, known or not.
+        Selects circuits of ``circuits``, the present circuits, and pairs whose ends include all of
+        ``racks``. For two racks, both directions are reported, even if unknown.
         """
         rows = (self._row + 1 + np.arange(len(self._at_s))) % len(self._at_s)
         rows = rows[now_s - self._at_s[rows] <= LOAD_S]
@@ -168,6 +199,7 @@ class LoadLog:
             unix_s - (now_s - self._at_s[rows]),
             self._circuits(rows, circuits, racks, most),
             self._pairs(rows, racks, most),
+            Totals(*self._totals[rows].T),
         )
 
     def _circuits(
@@ -185,7 +217,7 @@ class LoadLog:
             )
 
         def series(one: Circuit, port: PortId) -> Series:
-            if self._sender.get(port) != one:  # it has come up since the last sample
+            if self._sender.get(port) != one:  # newer than the last sample
                 return np.full(len(rows), np.nan, dtype=np.float32)
             found: Series = self._ports_mbps[rows, port]
             return found
@@ -229,7 +261,14 @@ class LoadLog:
         return found
 
 
+def _sum(rates_mbps: NDArray[np.float64], of: NDArray[np.bool_] | None = None) -> float:
+    """Sum of the known rates, of the given pairs only; NaN if no rate is known."""
+    if len(rates_mbps) and np.isnan(rates_mbps).all():
+        return math.nan
+    return float(np.nansum(rates_mbps if of is None else rates_mbps[of]))
+
+
 def _peaks(samples: NDArray[np.float32]) -> NDArray[np.float64]:
-    """Highest rate of each column; 0 if none is known."""
+    """Highest rate of each column; 0 if unknown."""
     peaks: NDArray[np.float64] = np.fmax.reduce(samples, axis=0, initial=0.0).astype(np.float64)
     return peaks

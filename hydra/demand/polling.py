@@ -1,4 +1,4 @@
-"""When to ask which switch for its counters; no clock and no threads: times are arguments."""
+"""Polling schedule of switch counters; no clock and no threads: times are arguments."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _KeyT = TypeVar("_KeyT")
 
 @dataclass(slots=True)
 class PollSchedule(Generic[_KeyT]):
-    """Asks every switch once an interval, each at a moment of its own.
+    """Polls every switch once per interval, each at a separate moment.
 
-    The moments divide the interval evenly, so that neither the controller nor the network meets a
-    burst. A switch that has not answered is not asked again before it does or its time is up, and
-    at most ``window`` switches are being asked at once: what is due then waits for a place. A
-    switch that missed its moment is asked at its next one; moments do not shift. Where a switch is
-    asked several things, each counts as a switch of its own, but those that ``same`` maps to one
-    have their moment together: one message then asks, and one answers.
+    The moments divide the interval evenly, to avoid bursts at the controller and in the network. A
+    switch with an open question is not asked again before the answer or the time-out, and at most
+    ``window`` questions are open: further due switches wait for a place. A switch that missed its
+    moment is asked at its next moment; moments do not shift. A switch with several questions counts
+    as several entries; entries with the same value of ``same`` have the same moment, so that a
+    single message asks, and a single message answers.
     """
 
     switches: Sequence[_KeyT]
@@ -29,10 +29,10 @@ class PollSchedule(Generic[_KeyT]):
     window: int
     same: Callable[[_KeyT], Hashable] = lambda switch: switch
     missed: int = 0
-    """Moments that passed without a question: the interval is shorter than can be kept."""
+    """Number of moments without a question: the interval is too short."""
     _due: list[tuple[float, int]] = field(init=False)
     _asked_s: dict[_KeyT, float] = field(init=False, default_factory=dict)
-    """In the order in which they were asked."""
+    """In the order of the questions."""
 
     def __post_init__(self) -> None:
         if not self.interval_s > 0 or not self.timeout_s > 0 or self.window < 1:
@@ -43,7 +43,7 @@ class PollSchedule(Generic[_KeyT]):
         self._due = []
 
     def start(self, now_s: float) -> None:
-        """The first moment is now; every switch's is within one interval."""
+        """Set the first moment to now, and all first moments within an interval."""
         places: dict[Hashable, int] = {}
         place_of = [places.setdefault(self.same(one), len(places)) for one in self.switches]
         self._due = sorted(
@@ -52,7 +52,7 @@ class PollSchedule(Generic[_KeyT]):
         )
 
     def due(self, now_s: float) -> list[_KeyT]:
-        """The switches to ask now; they count as asked."""
+        """Return the switches to ask now; they count as asked."""
         asking: list[_KeyT] = []
         while self._due and self._due[0][0] <= now_s and len(self._asked_s) < self.window:
             moment_s, index = self._due[0]
@@ -69,11 +69,11 @@ class PollSchedule(Generic[_KeyT]):
         return asking
 
     def settled(self, switch: _KeyT) -> None:
-        """True if it answered, or can't be asked."""
+        """Note that a switch has answered, or cannot be asked."""
         self._asked_s.pop(switch, None)
 
     def overdue(self, now_s: float) -> list[_KeyT]:
-        """The switches whose time to answer is up; they count as settled."""
+        """Return the switches past the time-out; they count as settled."""
         late = []
         for switch, asked_s in self._asked_s.items():
             if now_s - asked_s < self.timeout_s:
@@ -84,7 +84,7 @@ class PollSchedule(Generic[_KeyT]):
         return late
 
     def next_s(self, now_s: float) -> float:
-        """How long nothing is to be done but to wait for answers; infinite without switches."""
+        """Time until the next action other than receiving answers; infinite without switches."""
         waits = []
         if self._due and len(self._asked_s) < self.window:
             waits.append(self._due[0][0] - now_s)

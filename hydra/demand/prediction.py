@@ -1,8 +1,8 @@
-"""Demand over the time for which circuits will stand, from the demand until now.
+"""Prediction of demand over the life of circuits, from past demand.
 
-Each predictor foretells the mean over a horizon, and its error is measured as that time passes.
-Sources: exponential smoothing with a trend is Holt's (1957); HydRA (section III.B.3) asks for a
-prediction and leaves the method open.
+Each predictor predicts the mean over a horizon; the error is measured after the horizon. Sources:
+exponential smoothing with a trend is Holt's (1957); HydRA (section III.B.3) asks for a prediction
+and leaves the method open.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from hydra.model import DemandMatrix
 from hydra.policy import CurrentPolicy, Prediction
 
 _BUCKETS: Final = 8
-"""Parts of a horizon of which the peak is kept."""
+"""Number of parts of a horizon with a recorded peak."""
 _PHASES: Final = 32
-"""Parts of a season of which the mean is kept."""
+"""Number of parts of a season with a recorded mean."""
 _NEW_SEASON: Final = 0.5
-"""Weight of the last season against those before."""
+"""Weight of the last season against earlier seasons."""
 _NEW_CHECK: Final = 0.2
-"""Weight of the last error against those before."""
+"""Weight of the last error against earlier errors."""
 
 
 class Predictor(Protocol):
     """Demands have shape (N, N), in Mbps."""
 
     def see(self, wanted_mbps: DemandMatrix, now_s: float, /) -> None:
-        """Take in the demand of now; times rise."""
+        """Take the present demand; times must increase."""
 
     def mean_mbps(self) -> DemandMatrix:
-        """Mean over the horizon, which begins at the last reading. There must have been one."""
+        """Mean over the horizon from the last reading on. Needs at least a reading."""
 
 
 @dataclass(slots=True)
@@ -52,7 +52,7 @@ class Last:
 
 @dataclass(slots=True)
 class Ewma:
-    """Demand is what it was on the average, with exponentially fading weights."""
+    """Demand equals the past average, with exponentially fading weights."""
 
     horizon_s: float
     """Time constant."""
@@ -72,11 +72,11 @@ class Ewma:
 
 @dataclass(slots=True)
 class Peak:
-    """Each pair wants as much as at its busiest moment within the horizon before."""
+    """Demand of each pair equals its peak within the past horizon."""
 
     horizon_s: float
     _peaks: deque[tuple[float, DemandMatrix]] = field(init=False, default_factory=deque)
-    """Start of a part of the time, and the largest demands in it."""
+    """Start and peak demands of each part of the horizon."""
 
     def see(self, wanted_mbps: DemandMatrix, now_s: float, /) -> None:
         while self._peaks and now_s - self._peaks[0][0] > self.horizon_s:
@@ -96,10 +96,10 @@ class Peak:
 
 @dataclass(slots=True)
 class Holt:
-    """Demand goes on to grow or to shrink as it did."""
+    """Demand continues its growth or decline."""
 
     horizon_s: float
-    """Time constant of the level and of its trend, too."""
+    """Time constant of the level and of the trend."""
     _level: DemandMatrix = field(init=False)
     _per_s: DemandMatrix = field(init=False)
     _seen_s: float = field(init=False, default=-math.inf)
@@ -122,12 +122,12 @@ class Holt:
 
 @dataclass(slots=True)
 class Seasonal:
-    """Demand repeats every ``season_s``; where no season has been yet, it stays as it is."""
+    """Demand repeats every ``season_s``; constant until the first season is complete."""
 
     season_s: float
     horizon_s: float
     _means: dict[int, DemandMatrix] = field(init=False, default_factory=dict)
-    """By phase: the mean over past seasons."""
+    """Mean over past seasons, by phase."""
     _phase: int = field(init=False, default=-1)
     _sum: DemandMatrix = field(init=False)
     _count: int = field(init=False, default=0)
@@ -156,7 +156,7 @@ class Seasonal:
         return int(at_s % self.season_s / self.season_s * _PHASES) % _PHASES
 
     def _close(self) -> None:
-        """Take what was seen of a phase into its mean."""
+        """Add the readings of a phase to its mean."""
         if not self._count:
             return
         seen = self._sum / self._count
@@ -166,7 +166,7 @@ class Seasonal:
 
 @dataclass(slots=True)
 class ErrorWatch:
-    """Errors of a forecast: what was foretold against what came, horizon by horizon."""
+    """Errors of a forecast: predicted and actual means, horizon by horizon."""
 
     _foretold: DemandMatrix | None = field(init=False, default=None)
     _since_s: float = field(init=False, default=0.0)
@@ -177,15 +177,15 @@ class ErrorWatch:
     _missed: float = field(init=False, default=0.0)
     _wanted: float = field(init=False, default=0.0)
     error_mbps: DemandMatrix | None = field(init=False, default=None)
-    """Mean absolute error of each pair, shape (N, N), the last checks first."""
+    """Mean absolute error of each pair, shape (N, N), recent checks weighted most."""
 
     @property
     def share(self) -> float | None:
-        """Absolute errors of all pairs together, as a part of what they wanted; None: not known."""
+        """Sum of absolute errors of all pairs, as a share of the demand; None: unknown."""
         return self._missed / self._wanted if self._wanted else None
 
     def see(self, wanted_mbps: DemandMatrix, now_s: float) -> None:
-        """Take in the demand of now."""
+        """Take the present demand."""
         if self._foretold is not None:
             self._came_mbit = self._came_mbit + self._last * (now_s - self._last_s)
             if now_s >= self._until_s and now_s > self._since_s:
@@ -194,7 +194,9 @@ class ErrorWatch:
         self._last, self._last_s = wanted_mbps, now_s
 
     def foretold(self, mean_mbps: DemandMatrix, horizon_s: float) -> None:
-        """Note a prediction made after the last reading, unless an older one is being checked."""
+        """Note a prediction after the last reading, unless an earlier prediction is being
+        checked.
+        """
         if self._foretold is None:
             self._foretold, self._came_mbit = mean_mbps, np.zeros_like(mean_mbps)
             self._since_s, self._until_s = self._last_s, self._last_s + horizon_s
@@ -217,7 +219,7 @@ class Told(NamedTuple):
 
 
 class Forecast:
-    """The policy's predictor, and its errors; both start anew when another is chosen."""
+    """The predictor of the policy, and its errors; a new choice resets both."""
 
     def __init__(self, policy: CurrentPolicy) -> None:
         self._policy = policy
@@ -227,7 +229,7 @@ class Forecast:
         self._told = Told()
 
     def see(self, wanted_mbps: DemandMatrix, now_s: float) -> None:
-        """Take in the demand of now, Mbps of shape (N, N); times rise."""
+        """Take the present demand, Mbps of shape (N, N); times must increase."""
         horizon_s = self._policy.in_force.foretold_s
         chosen = self._policy.now.prediction, horizon_s, self._policy.now.season_s
         if chosen != self._chosen:
@@ -248,7 +250,7 @@ class Forecast:
         return np.where(mean >= policy.elephant_mbps * policy.elephant_release, mean, 0.0)
 
     def told(self) -> Told:
-        """The prediction that follows from what was seen last; for any thread."""
+        """The prediction from the last reading; for any thread."""
         return self._told
 
 

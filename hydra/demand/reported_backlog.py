@@ -1,8 +1,8 @@
-"""Backlog that servers' agents report, and how much of it is believed.
+"""Backlog reported by server agents, and its credible part.
 
-A report is data from a server, which may be wrong or lie. It is believed only where the counters in
-the data plane, which servers can't write, see such traffic: waiting bytes of a connection that
-works are bytes of which some are on their way. And no server can want to send more than its link.
+A report is data from a server, and may be wrong or false. A report is believed only if counters in
+the data plane, which servers cannot write, see such traffic: a working connection with a backlog
+has bytes in flight. No server can send more than the rate of its link.
 """
 
 from __future__ import annotations
@@ -24,32 +24,33 @@ _MBIT_PER_MB: Final = 8.0
 
 @dataclass(frozen=True, slots=True)
 class ReportedBacklog:
-    """Backlogs that count: arrays of one length."""
+    """Valid backlogs: arrays of the same length."""
 
     server: NDArray[np.intp]
     rack: NDArray[np.intp]
     """Destination rack."""
     mb: NDArray[np.float64]
     connections: NDArray[np.float64]
-    """How many there are with something to send; 0 where the server does not say."""
+    """Number of connections with data to send; 0 if unknown."""
     since_s: NDArray[np.float64]
-    """When the server first said that something waits, and has ever since; where nothing waits, the
-    last report."""
+    """Start of the continuous backlog reported by the server; without a backlog, the last
+    report.
+    """
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Believed:
-    """Backlogs as far as they are believed: arrays of one length."""
+    """Credible backlogs: arrays of the same length."""
 
     server: NDArray[np.intp]
     rack: NDArray[np.intp]
     """Destination rack."""
     mbps: NDArray[np.float64]
-    """Rate beside what is counted already."""
+    """Rate in addition to the counted rate."""
     volume_mbps: NDArray[np.float64]
-    """Rate that sends all that waits, and nothing else, within ``gain_horizon_s``."""
+    """Rate that sends only the backlog, within ``gain_horizon_s``."""
     connections: NDArray[np.float64]
-    """How many there are with something to send; 0 where nobody knows."""
+    """Number of connections with data to send; 0 if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,7 @@ _SILENT: Final = _Report(-math.inf, {}, {}, {})
 
 @dataclass(slots=True)
 class BacklogReports:
-    """The last report of each server; one that is stale counts for nothing."""
+    """The last report of each server; stale reports are ignored."""
 
     policy: CurrentPolicy
     _reports: dict[int, _Report] = field(init=False, default_factory=dict)
@@ -77,9 +78,9 @@ class BacklogReports:
         connections: Mapping[RackId, int] | None,
         now_s: float,
     ) -> None:
-        """A report replaces the one before: what it does not name does not wait.
+        """Replace the report of a server: racks without an entry have no backlog.
 
-        ``connections`` are those of the report before if they are None.
+        ``connections`` None: as in the report before.
         """
         before = self._reports.get(server, _SILENT)
         if self._is_stale(before, now_s):
@@ -98,19 +99,19 @@ class BacklogReports:
         return not 0 <= now_s - report.heard_s <= _STALE_REPEATS * repeat_s
 
     def servers(self) -> list[int]:
-        """All that have reported."""
+        """All servers that have reported."""
         return list(self._reports)
 
     def heard_s(self, server: int) -> float:
-        """When the server reported last; minus infinity before it has."""
+        """Time of the last report; minus infinity before the first report."""
         return self._reports.get(server, _SILENT).heard_s
 
     def waiting_mb(self, server: int) -> float:
-        """All that its last report names."""
+        """Total backlog in the last report."""
         return sum(self._reports.get(server, _SILENT).mb.values())
 
     def stale(self, server: int, now_s: float) -> bool:
-        """Whether it has not reported lately."""
+        """True if the server has not reported recently."""
         return self._is_stale(self._reports.get(server, _SILENT), now_s)
 
     def in_force(self, now_s: float) -> ReportedBacklog:
@@ -132,10 +133,10 @@ def believed(
     server_mbps: float,
     policy: Policy,
 ) -> Believed:
-    """Part of each entry of a report that counters confirm; shapes as ``reported``.
+    """Part of each entry that the counters confirm; shapes as ``reported``.
 
-    ``counted_mbps`` is what counters see of each entry's traffic, ``sending_mbps`` of all that its
-    server sends, and ``server_mbps`` the rate of a server's link.
+    ``counted_mbps`` is the counted rate of each entry, ``sending_mbps`` the counted rate of the
+    whole server, ``server_mbps`` the rate of a server link.
     """
     most = policy.agents.confirmed_times * counted_mbps
     beside = np.minimum(reported.mb * (_MBIT_PER_MB / policy.agents.empty_within_s), most)
@@ -152,7 +153,7 @@ def believed(
 def _fitted(
     server: NDArray[np.intp], mbps: NDArray[np.float64], room_mbps: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Rates scaled down where a server's together are above its room; shapes all the same."""
+    """Scale rates down if the sum of a server exceeds its room; all shapes are equal."""
     of_server = np.bincount(server, mbps)[server]
     fits = np.divide(room_mbps, of_server, out=np.ones_like(mbps), where=of_server > room_mbps)
     return mbps * fits

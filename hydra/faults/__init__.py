@@ -1,1 +1,1 @@
-"""Faults: when a running path is dead, which ports are left out, what devices warn of."""
+"""Faults: dead paths, quarantined ports, device alarms, and the resulting conditions."""

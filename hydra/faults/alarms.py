@@ -1,4 +1,4 @@
-"""Changes in a device's alarms, from two looks at it and its reports in between."""
+"""Changes of the alarms of a device, from two reads and the reports in between."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from hydra.roles import Alarm, Severity
 def news(
     before: Collection[Alarm], reports: Sequence[Alarm], now: Collection[Alarm]
 ) -> list[Alarm]:
-    """Alarms that came in passing, that began, and that ended since ``before``, in this order.
+    """Alarms that passed, began and ended since ``before``, in this order.
 
-    ``now`` is what stands at the second look; ``reports`` came from the device of its own accord
-    between the two. A report counts as passing if neither look lists its port and code: the alarm
-    came and went, or the device lists it under another name or not at all. Ended alarms have
-    severity CLEARED.
+    ``now`` are the alarms at the second read; ``reports`` were sent by the device unasked between
+    the reads. A report counts as passed if neither read lists its port and code: the alarm came and
+    went, or the device lists the alarm under another name or not at all. Ended alarms have severity
+    CLEARED.
     """
     known = {(alarm.port, alarm.code) for alarm in (*before, *now)}
     passing = [alarm for alarm in reports if (alarm.port, alarm.code) not in known]

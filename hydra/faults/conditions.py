@@ -1,188 +1,59 @@
-"""Conditions: what is wrong now, since when, whom it affects, what was done, what to do next.
+"""Conditions: present faults, with start, effects, actions of the controller, and next steps.
 
-One cause is one condition. Things that are wrong in the same way are one condition, too, so that
-the list is short however large the fabric is.
+Each cause is a single condition. Elements with the same fault are combined into a condition, so the
+list is short for any size of the fabric.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
-from enum import StrEnum
 from itertools import groupby
 from typing import Final
 
 from hydra.errors import UnknownName
+from hydra.faults.condition import (
+    MOST_ALONE,
+    MOST_NAMED,
+    Condition,
+    ConditionKind,
+    bounded,
+    many_are,
+    names_of,
+)
+from hydra.faults.facts import Facts
 from hydra.faults.quarantine import Quarantined
-from hydra.faults.server_links import Dead, named
-from hydra.journal import JournalError
+from hydra.faults.server_links import named
 from hydra.lifecycle import ReservationState
 from hydra.model import Fabric, NetworkState, Path, PlaneId, PortId, RackId
 from hydra.names import rack_of
-from hydra.reconfiguration.drift import Drift
 from hydra.reconfiguration.plan import Pair, pair_of
-from hydra.reconfiguration.readiness import MovedPort
 from hydra.reservations.admission import moment
 from hydra.reservations.reservation import GONE, Reservation, ServiceClass
 from hydra.roles import Alarm
 
-_NAMED: Final = 5
-"""Most things that a sentence names; others are counted."""
-_MOST: Final = 20
-"""Most conditions of a kind that are told apart; the others are one condition together."""
 _MISSED_S: Final = 86_400.0
-"""Seconds for which a reservation without an end counts as missed after it has failed."""
-
-
-class ConditionKind(StrEnum):
-    """Kinds of conditions, the most urgent first."""
-
-    STORE_UNAVAILABLE = "store-unavailable"
-    """Of controllers that share a store: it does not answer, so that none of them leads."""
-    JOURNAL_FAILED = "journal-failed"
-    RESERVATION_FAILED = "reservation-failed"
-    OPTICAL_SWITCH_DOWN = "optical-switch-down"
-    TOR_DOWN = "tor-down"
-    SWITCH_NOT_CONNECTED = "switch-not-connected"
-    SWITCH_REFUSED = "switch-refused"
-    """Switches that try to connect, and that a setting keeps out: OpenFlow's version, or TLS."""
-    SWITCH_NOT_ANSWERING = "switch-not-answering"
-    """Switches whose connection stands, and that owe an answer whose time is up."""
-    RULES_REFUSED = "rules-refused"
-    """A switch has no room for the rules of its circuits, or does not know some of them."""
-    UNCONFIRMED = "unconfirmed"
-    """Devices and switches that answer, and have not confirmed the present state."""
-    PORT_RENUMBERED = "port-renumbered"
-    """Ports with another OpenFlow number than their switch's rules name."""
-    WORKER_REFUSED = "worker-refused"
-    """Workers that speak another version of their protocol than the controller."""
-    TAKEOVER_AT_RISK = "takeover-at-risk"
-    """Members of a store, clocks or files of controllers that a takeover would suffer from."""
-    PORT_QUARANTINED = "port-quarantined"
-    PORT_ON_TRIAL = "port-on-trial"
-    UPLINK_DEAD = "uplink-dead"
-    ALARM = "alarm"
-    FOREIGN_FRAMES = "foreign-frames"
-    """Servers of which the source check drops frames."""
-    DRIFT = "drift"
-    STALE_COUNTERS = "stale-counters"
-
-
-@dataclass(frozen=True, slots=True)
-class Condition:
-    """Something that is wrong."""
-
-    kind: ConditionKind
-    subjects: tuple[str, ...]
-    """Names of the things that it is wrong with."""
-    what: str
-    since_unix_s: float
-    done: str
-    """The controller's action, in words."""
-    to_do: str
-    """The next step for people, in words."""
-    command: str
-    """The command for that, or the one that shows more."""
-    pairs: tuple[Pair, ...] = ()
-    """Rack pairs that it affects."""
-    reservations: tuple[str, ...] = ()
-    """Ids of the reservations that it affects."""
-
-
-@dataclass(frozen=True, slots=True)
-class MissingSwitch:
-    name: str
-    serves: str
-    """The server, or the rack, whose traffic it steers."""
-    rack: RackId | None
-    """The rack whose traffic it steers; None: it steers none."""
-
-
-@dataclass(frozen=True, slots=True)
-class RefusedSwitch:
-    name: str
-    """The switch's name; its address if it has not told its datapath id, or a strange one."""
-    why: str
-    """A sentence, with the remedy."""
-
-
-@dataclass(frozen=True, slots=True)
-class RefusedWorker:
-    name: str
-    why: str
-    """A sentence, with the remedy."""
-
-
-@dataclass(frozen=True, slots=True)
-class TakeoverRisk:
-    name: str
-    """A member of the store, or a controller."""
-    why: str
-    """A sentence, with the remedy."""
-
-
-@dataclass(frozen=True, slots=True)
-class Facts:
-    """Facts of a moment, of things that work and of those that don't."""
-
-    fabric: Fabric
-    state: NetworkState
-    now_unix_s: float
-    reservations: Sequence[Reservation] = ()
-    quarantine: Sequence[Quarantined] = ()
-    planes_down: Mapping[PlaneId, str] = field(default_factory=dict)
-    """Optical switches that can't be commanded, with the reason."""
-    tors_down: Mapping[RackId, str] = field(default_factory=dict)
-    switches_away: Sequence[MissingSwitch] = ()
-    switches_mute: Sequence[MissingSwitch] = ()
-    """Switches that are connected, and do not answer."""
-    rules_refused: Mapping[MissingSwitch, str] = field(default_factory=dict)
-    """Switches that refuse rules of their circuits, with the refusal in a sentence."""
-    meters_refused: Mapping[MissingSwitch, str] = field(default_factory=dict)
-    """Switches that refuse their meters, with the refusal."""
-    unconfirmed: Collection[str] = ()
-    dead_uplinks: Collection[str] = ()
-    """Servers whose uplink to their ToR is down, or closed to circuits."""
-    alarms: Mapping[str, Sequence[Alarm]] = field(default_factory=dict)
-    """Alarms that stand, by optical switch."""
-    drift: Sequence[Drift] = ()
-    stale: Collection[str] = ()
-    """Servers, or racks, whose counters are late."""
-    patience_s: float = 0.0
-    """Seconds for which counters may be late: those of a switch that is new have yet to be read."""
-    journal_failure: tuple[float, JournalError] | None = None
-    """When the journal could not be written first, in Unix seconds, and why it can't now."""
-    fitting: Callable[[Sequence[Reservation]], Mapping[str, float]] = lambda _: {}
-    """Mbps of reservations that have failed which would fit now, by id; absent: none would."""
-    workers_refused: Sequence[RefusedWorker] = ()
-    switches_refused: Sequence[RefusedSwitch] = ()
-    takeover_risks: Sequence[TakeoverRisk] = ()
-    moved_ports: Sequence[MovedPort] = ()
-    one_way_uplinks: Dead = field(default_factory=dict)
-    """Directions of servers' uplinks that are dead, although there is carrier."""
-    sending_foreign: Collection[str] = ()
-    """Servers of which the source check has dropped frames of late."""
+"""Seconds for which a failed reservation without an end counts as missed."""
 
 
 class Watch:
-    """Remembers since when things are wrong that can't tell by themselves."""
+    """Remembers the start of faults without a recorded start."""
 
     def __init__(self) -> None:
         self._since: dict[ConditionKind, dict[str, float]] = {}
 
     def conditions(self, facts: Facts) -> tuple[Condition, ...]:
-        """All conditions, the most urgent kind first and of each kind the oldest first."""
+        """All conditions, by urgency of the kind, then oldest first."""
         found = sorted(self._find(facts), key=lambda one: one.since_unix_s)
         by_kind = {kind: [one for one in found if one.kind is kind] for kind in ConditionKind}
-        return tuple(one for same in by_kind.values() for one in _bounded(same))
+        return tuple(one for same in by_kind.values() for one in bounded(same))
 
     def _first_seen(
         self, kind: ConditionKind, names: Iterable[str], facts: Facts
     ) -> Mapping[str, float]:
-        """When each of these was seen first; others of the kind are forgotten.
+        """Times of the first sighting of each name; forgets other names of the kind.
 
-        If the clock was set back since, that is now.
+        If the clock was set back since, the time is now.
         """
         before, now_s = self._since.get(kind, {}), facts.now_unix_s
         self._since[kind] = {name: min(before.get(name, now_s), now_s) for name in names}
@@ -199,10 +70,10 @@ class Watch:
         yield from self._others(facts)
 
     def _missed(self, facts: Facts) -> list[tuple[Reservation, float]]:
-        """Reservations that have failed, and since when, the oldest first.
+        """Failed reservations with the time of failure, oldest first.
 
-        Until their time is up (a day, if they have no end), they are released, or another one was
-        made in their place.
+        Until the end of the reservation (a day without an end), its release, or a replacement by
+        another reservation.
         """
         failed = [one for one in facts.reservations if one.state is ReservationState.FAILED]
         if not failed:
@@ -211,7 +82,7 @@ class Watch:
         seen = self._first_seen(ConditionKind.RESERVATION_FAILED, names, facts)
         latest: dict[object, float] = {}
         for one in facts.reservations:
-            if one.state is not ReservationState.FAILED:  # also one that is over by now
+            if one.state is not ReservationState.FAILED:  # also a finished reservation
                 latest[_whose(one)] = max(latest.get(_whose(one), 0.0), one.created_unix_s)
         missed = []
         for one in failed:
@@ -285,7 +156,7 @@ class Watch:
                 yield Condition(
                     kind,
                     tuple(one.name for one in some),
-                    _many("switch", "switches", since, state),
+                    many_are("switch", "switches", since, state),
                     min(since.values()),
                     done,
                     to_do,
@@ -332,21 +203,21 @@ class Watch:
             yield Condition(
                 kind,
                 tuple(refused),
-                f"{_names(refused)}: {reason}",
+                f"{names_of(refused)}: {reason}",
                 min(since[name] for name in refused),
                 "kept out, each time that the switch connects",
                 "change that setting",
                 "hydra devices --down",
             )
         kind = ConditionKind.UNCONFIRMED
-        renumbered = {one.switch for one in facts.moved_ports}  # told below, with their ports
+        renumbered = {one.switch for one in facts.moved_ports}  # reported below, with the ports
         behind = [name for name in facts.unconfirmed if name not in renumbered]
         since = self._first_seen(kind, behind, facts)
         if since:
             yield Condition(
                 kind,
                 tuple(since),
-                _many("device", "devices", since, "yet to confirm the present state"),
+                many_are("device", "devices", since, "yet to confirm the present state"),
                 min(since.values()),
                 "told again, ever more rarely; nothing is set up there meanwhile",
                 "if it lasts, the log says what they answer",
@@ -360,7 +231,7 @@ class Watch:
             yield Condition(
                 kind,
                 tuple(since),
-                _names([moved[name].what for name in since], "; "),
+                names_of([moved[name].what for name in since], "; "),
                 min(since.values()),
                 "its switch is given rules with the new number, at once and then ever more rarely",
                 "if it lasts, the log says what the switch answers; fixed numbers (Open vSwitch: "
@@ -376,7 +247,7 @@ class Watch:
             yield Condition(
                 kind,
                 tuple(since),
-                _names([why[name] for name in since], "; "),
+                names_of([why[name] for name in since], "; "),
                 min(since.values()),
                 "let in no switch by way of them: other workers speak to theirs, where these name "
                 "any",
@@ -390,7 +261,7 @@ class Watch:
             yield Condition(
                 kind,
                 tuple(since),
-                _names([one.why for one in facts.takeover_risks], "; "),
+                names_of([one.why for one in facts.takeover_risks], "; "),
                 min(since.values()),
                 "this controller goes on; a takeover would suffer from it",
                 "do so before another controller has to lead",
@@ -405,7 +276,7 @@ class Watch:
             yield Condition(
                 kind,
                 tuple(since),
-                _many("server", "servers", labels, "without an uplink for circuits"),
+                many_are("server", "servers", labels, "without an uplink for circuits"),
                 min(since.values()),
                 "reached electrically, where they can be",
                 "mend the cable, or the connection of the vswitch",
@@ -414,7 +285,7 @@ class Watch:
         kind = ConditionKind.ALARM
         since = self._first_seen(kind, facts.alarms, facts)
         for name, alarms in facts.alarms.items():
-            complaints = _names([_alarm(one) for one in alarms], "; ")
+            complaints = names_of([_alarm(one) for one in alarms], "; ")
             yield Condition(
                 kind,
                 (name,),
@@ -429,7 +300,7 @@ class Watch:
             yield Condition(
                 kind,
                 tuple(since),
-                _many(
+                many_are(
                     "server", "servers", since, "sending by MAC addresses not their own, or tags"
                 ),
                 min(since.values()),
@@ -444,7 +315,7 @@ class Watch:
             yield Condition(
                 kind,
                 tuple(dict.fromkeys(one.device for one in facts.drift)),
-                f"changed behind our back: {_names(list(since), '; ')}",
+                f"changed behind our back: {names_of(list(since), '; ')}",
                 min(since.values()),
                 "nothing: it is left for you (policy.on_drift), or could not be mended",
                 "mend it",
@@ -459,7 +330,7 @@ class Watch:
             yield Condition(
                 kind,
                 tuple(since),
-                f"counters are late from {_names(list(since))}",
+                f"counters are late from {names_of(list(since))}",
                 min(since.values()),
                 "their last known rates stand in: plans rest on them",
                 "see what became of the readings",
@@ -470,9 +341,9 @@ class Watch:
 def store_unavailable(
     state: NetworkState, reservations: Iterable[Reservation], since_unix_s: float, why: str
 ) -> Condition:
-    """The condition of a controller that stands by, whose store does not answer.
+    """The condition of a standby controller whose store does not answer.
 
-    ``state`` and ``reservations`` are what it knows of them.
+    ``state`` and ``reservations`` are the last known values.
     """
     return Condition(
         ConditionKind.STORE_UNAVAILABLE,
@@ -513,7 +384,7 @@ def _reservations(
         return
     joined = {pair_of(path) for path in facts.state.topology.paths}
     known = [one for one, _ in missed if _has_its_ends(facts.fabric, one)]
-    fitting_mbps = facts.fitting(known[:_MOST])
+    fitting_mbps = facts.fitting(known[:MOST_ALONE])
     for one, since_s in missed:
         way = "has a path of circuits" if one.pair in joined else "goes electrically"
         if one in known:
@@ -535,7 +406,7 @@ def _reservations(
 
 
 def _has_its_ends(fabric: Fabric, one: Reservation) -> bool:
-    """True if a reservation between the same two names can still be asked for."""
+    """True if both ends of a reservation still exist in the same racks."""
     try:
         return {rack_of(fabric, one.src), rack_of(fabric, one.dst)} == set(one.pair)
     except UnknownName:
@@ -543,7 +414,7 @@ def _has_its_ends(fabric: Fabric, one: Reservation) -> bool:
 
 
 def _anew(one: Reservation, fitting_mbps: float | None, now_unix_s: float) -> tuple[str, str]:
-    """The next step for a reservation that has failed, and the command, for what is left of it."""
+    """The next step and the command for the rest of a failed reservation."""
     release = f"hydra release {one.id}"
     who = "" if one.owner is None else f"as {one.owner}, whose it is, "
     command = f"hydra reserve {one.src} {one.dst} --mbps {one.bandwidth_mbps:g}"
@@ -571,7 +442,7 @@ def _anew(one: Reservation, fitting_mbps: float | None, now_unix_s: float) -> tu
 
 
 def _ports(facts: Facts, missed: Collection[Reservation]) -> Iterator[Condition]:
-    """Ports that were put out for the same reason at the same moment are one condition."""
+    """Combine ports quarantined for the same reason at the same time."""
     state, now_s = facts.state, facts.now_unix_s
     joined = {pair_of(path) for path in state.topology.paths} if facts.quarantine else set()
 
@@ -601,7 +472,7 @@ def _ports(facts: Facts, missed: Collection[Reservation]) -> Iterator[Condition]
         yield Condition(
             ConditionKind.PORT_QUARANTINED if blocks else ConditionKind.PORT_ON_TRIAL,
             names,
-            f"{reason} ({_names(names)})",
+            f"{reason} ({names_of(names)})",
             since_s,
             out + (gone if left else "; what they carried has other paths" if pairs else ""),
             "mend it, and clear the ports",
@@ -617,9 +488,10 @@ def _on(
     racks: AbstractSet[RackId] = frozenset(),
     ends: AbstractSet[RackId] = frozenset(),
 ) -> tuple[tuple[Pair, ...], tuple[str, ...]]:
-    """Rack pairs with a path, and reservations that were promised one, that is concerned.
+    """Rack pairs and reservations with concerned paths.
 
-    Concerned are paths on these planes, by way of these racks, or with these racks as ends.
+    Concerned are paths on the given planes, through the given racks, or with the given racks as
+    ends.
     """
 
     def concerned(path: Path) -> bool:
@@ -638,88 +510,9 @@ def _on(
     return tuple(sorted(pairs)), reservations
 
 
-def _bounded(same: Sequence[Condition]) -> Iterator[Condition]:
-    """The oldest conditions of a kind, and one for all others."""
-    yield from same[:_MOST]
-    if others := same[_MOST:]:
-        first = others[0]
-        subjects = tuple(name for one in others for name in one.subjects)
-        yield Condition(
-            first.kind,
-            subjects,
-            f"{len(others):,} more like these: {_names(subjects)}",
-            first.since_unix_s,
-            first.done,
-            first.to_do,
-            first.command,
-            tuple(sorted({pair for one in others for pair in one.pairs})),
-            tuple(dict.fromkeys(each for one in others for each in one.reservations)),
-        )
-
-
-_OVER: Final[Mapping[ConditionKind, tuple[str, str]]] = {
-    ConditionKind.OPTICAL_SWITCH_DOWN: (
-        "optical switch {} can be commanded again",
-        "{} optical switches can be commanded again",
-    ),
-    ConditionKind.TOR_DOWN: ("ToR {} can be commanded again", "{} ToRs can be commanded again"),
-    ConditionKind.SWITCH_NOT_CONNECTED: (
-        "switch {} is connected now",
-        "{} switches are connected now",
-    ),
-    ConditionKind.SWITCH_REFUSED: ("{} is kept out no more", "{} switches are kept out no more"),
-    ConditionKind.SWITCH_NOT_ANSWERING: ("switch {} answers again", "{} switches answer again"),
-    ConditionKind.RULES_REFUSED: (
-        "switch {} takes its rules again",
-        "{} switches take their rules again",
-    ),
-    ConditionKind.PORT_RENUMBERED: (
-        "rules follow the new number of port {}",
-        "rules follow the new numbers of {} ports",
-    ),
-    ConditionKind.WORKER_REFUSED: (
-        "worker {} is not refused any more",
-        "{} workers are not refused any more",
-    ),
-    ConditionKind.TAKEOVER_AT_RISK: (
-        "a takeover would not suffer from {} any more",
-        "a takeover would not suffer from {} replicas or members of the store any more",
-    ),
-    ConditionKind.UPLINK_DEAD: (
-        "server {} has an uplink for circuits again",
-        "{} servers have an uplink for circuits again",
-    ),
-    ConditionKind.ALARM: (
-        "optical switch {} complains no more",
-        "{} optical switches complain no more",
-    ),
-    ConditionKind.DRIFT: ("{} is as intended again", "{} devices are as intended again"),
-}
-"""What is said of one subject, and of a number of them, once a condition is over."""
-
-
-def over(kind: ConditionKind, names: Sequence[str]) -> str:
-    """A sentence that says that a condition of these subjects, at least one, is over."""
-    one, many = _OVER[kind]
-    if len(names) == 1:
-        return one.format(names[0])
-    return f"{many.format(f'{len(names):,}')}: {_names(names)}"
-
-
-def _many(one: str, many: str, names: Collection[str], state: str) -> str:
-    if len(names) == 1:
-        return f"{one} {next(iter(names))} is {state}"
-    return f"{len(names):,} {many} are {state}: {_names(tuple(names))}"
-
-
-def _names(names: Sequence[str], between: str = ", ") -> str:
-    more = len(names) - _NAMED
-    return between.join(names[:_NAMED]) + (f" and {more:,} more" if more > 0 else "")
-
-
 def _clear(fabric: Fabric, ports: Sequence[PortId]) -> str:
-    """The commands that clear these ports, or the one that lists them if they are many."""
-    if len(ports) > _NAMED:
+    """The commands that clear the ports, or a command that lists them if there are many."""
+    if len(ports) > MOST_NAMED:
         return "hydra quarantine"
     names = (_port_name(fabric, port).partition(":") for port in ports)
     return " && ".join(f"hydra quarantine clear {rack} {port}" for rack, _, port in names)

@@ -1,4 +1,4 @@
-"""Optical ports that planning leaves out, because a circuit on them failed."""
+"""Optical ports excluded from planning, because a circuit there failed."""
 
 from __future__ import annotations
 
@@ -12,24 +12,26 @@ from hydra.reservations.admission import moment
 from hydra.reservations.reservation import rack_pair
 
 _CLOCK_STEP_S: Final = 5.0
-"""A clock set back by more than this ends timed quarantines: their end can't be told from it."""
+"""If a clock is set back by more than this time, timed quarantines end, since the end is
+unknown.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Quarantined:
-    """A port out of use.
+    """A quarantined port.
 
-    Once its time is up it may be planned with again, on trial: a circuit that passes the gate
-    there ends the quarantine, one that fails renews it.
+    After the quarantine time, plans may use the port on trial: a circuit that passes the gate ends
+    the quarantine, a failed circuit renews the quarantine.
     """
 
     port: PortId
     reason: str
     since_unix_s: float
     until_unix_s: float | None
-    """End of the quarantine; None: when an operator clears it."""
+    """End of the quarantine; None: cleared by an operator only."""
     pairs: tuple[Pair, ...] = ()
-    """Rack pairs that a circuit there carried, or was to carry, when it failed."""
+    """Rack pairs that a circuit at the port carried, or was to carry, at the failure."""
 
     def blocks(self, now_unix_s: float) -> bool:
         """True if no plan may use the port."""
@@ -39,7 +41,7 @@ class Quarantined:
 
 
 def in_words(fabric: Fabric, entry: Quarantined, now_unix_s: float) -> str:
-    """A sentence that says what is with a port, since when, and why."""
+    """A sentence with the status of a port, the start, and the reason."""
     port = fabric.ports[entry.port]
     if not entry.blocks(now_unix_s):
         out = "on trial"
@@ -52,7 +54,7 @@ def in_words(fabric: Fabric, entry: Quarantined, now_unix_s: float) -> str:
 
 
 def quarantine_record(fabric: Fabric, entry: Quarantined) -> dict[str, Any]:
-    """``entry`` as a JSON-able record, by names rather than positions."""
+    """``entry`` as a JSON-able record, with names instead of positions."""
     port = fabric.ports[entry.port]
     return {
         "rack": fabric.racks[port.rack].name,
@@ -65,7 +67,7 @@ def quarantine_record(fabric: Fabric, entry: Quarantined) -> dict[str, Any]:
 
 
 def read_quarantine(fabric: Fabric, record: Mapping[str, Any]) -> Quarantined | None:
-    """The entry that :func:`quarantine_record` wrote; None if ``fabric`` lacks its port now."""
+    """Read a record of :func:`quarantine_record`; None if ``fabric`` lacks the port."""
     port = fabric.port_by_name.get((record["rack"], record["port"]))
     if port is None:
         return None

@@ -1,12 +1,12 @@
-"""Whether a silent probe is lost, or a switch, the controller or their machine is only late.
+"""Loss of probes: distinguish a lost probe from a late switch, controller or machine.
 
 A probe and an OpenFlow barrier take the same way through the controller and both switches. So
-before a silent probe counts as lost, the controller asks the sending and the hearing switch for a
-barrier. A switch handles and answers in order: after both barriers, which left long after the
-probe, the probe can't come any more. If a barrier is not answered either, the probe's outcome is
-unknown, and no loss. The rule is the same for a busy controller, a busy host and a hung switch. A
-dead rack, plane or fabric is found as fast as a single dead link. No clock and no socket: times, in
-seconds, are arguments.
+before a silent probe counts as lost, the controller sends a barrier request to the sending and the
+receiving switch. A switch works in order: after both barrier replies, requested long after the
+probe, the probe cannot arrive any more. Without a barrier reply, the outcome of the probe is
+unknown, and is no loss. The rule is the same for a busy controller, a busy host and a hung switch.
+A dead rack, plane or fabric is found as fast as a single dead link. No clock and no socket: times,
+in seconds, are arguments.
 """
 
 from __future__ import annotations
@@ -19,17 +19,16 @@ from typing import Final
 from hydra.model import DatapathId
 
 _ASKED_AFTER: Final = 0.75
-"""Part of a time-out after which the switches are asked, so that they have answered at its end."""
+"""Share of a time-out after which the switches are asked, so that they answer before its end."""
 _LOOKS: Final = 10
-"""Looks in a time-out at whether the switches have answered."""
+"""Number of checks of the answers during a time-out."""
 Ends = tuple[DatapathId, DatapathId]
-"""Switches that send and should hear a frame."""
+"""Sending and receiving switch of a frame."""
 
 
 class RollCall:
-    """Questions that switches are to be asked, and when each one was asked that they have answered.
-
-    Not thread-safe.
+    """Switches to be asked, and the time of the last answered question of each switch. Not
+    thread-safe.
     """
 
     def __init__(self) -> None:
@@ -37,20 +36,20 @@ class RollCall:
         self._answered: dict[DatapathId, float] = {}
 
     def want(self, datapaths: Iterable[DatapathId]) -> None:
-        """Have these switches asked."""
+        """Request a question to each switch."""
         self._wanted.update(datapaths)
 
     def take(self) -> frozenset[DatapathId]:
-        """Switches to ask now."""
+        """Return and clear the switches to ask now."""
         wanted, self._wanted = frozenset(self._wanted), set()
         return wanted
 
     def answered(self, datapath: DatapathId, asked_s: float) -> None:
-        """Note that a switch has answered a question that was asked at ``asked_s``."""
+        """Note an answer to a question asked at ``asked_s``."""
         self._answered[datapath] = asked_s
 
     def lacks(self, datapath: DatapathId, since_s: float) -> bool:
-        """True unless the switch has answered a question that was asked at ``since_s`` or later."""
+        """True unless the switch has answered a question asked at ``since_s`` or later."""
         return self._answered.get(datapath, float("-inf")) < since_s
 
 
@@ -58,18 +57,18 @@ class Fate(Enum):
     LOST = "lost"
     UNKNOWN = "unknown"
     OPEN = "open"
-    """It is to be looked at again."""
+    """To be checked again."""
 
 
 @dataclass(slots=True)
 class Silence:
-    """A probe under way, of which nothing has been heard yet."""
+    """A probe under way without an answer."""
 
     sent_s: float
     ends: set[Ends]
-    """Of its frames."""
+    """Switch pairs of the frames."""
     asked_s: float | None = None
-    """Time since which the switches at its ends are asked."""
+    """Time since which the switches at the ends are asked."""
 
     def first_look_s(self, timeout_s: float) -> float:
         """Time of the first :meth:`look`."""
@@ -79,8 +78,8 @@ class Silence:
         return max(self.sent_s + timeout_s, now_s + timeout_s / _LOOKS)
 
     def look(self, now_s: float, timeout_s: float, roll: RollCall) -> Fate:
-        """What became of the probe: lost, once both switches of one of its frames have answered;
-        unknown, if they have not within a time-out.
+        """Fate of the probe: lost, once both switches of a frame have answered; unknown, if they
+        have not answered within a time-out.
         """
         if self.asked_s is None:
             self.asked_s = now_s
@@ -95,7 +94,7 @@ class Silence:
         return Fate.OPEN
 
     def silent(self, roll: RollCall) -> frozenset[DatapathId]:
-        """Switches at the probe's ends that have not answered what they were asked about it."""
+        """Switches at the ends without an answer to the question about the probe."""
         since_s = self.sent_s if self.asked_s is None else self.asked_s
         ends = {switch for ends in self.ends for switch in ends}
         return frozenset(one for one in ends if roll.lacks(one, since_s))

@@ -1,10 +1,10 @@
-"""Servers' links to their ToRs that are dead in one direction: there is carrier, and nothing comes.
+"""Detection of server links that are dead in a single direction, with carrier.
 
-Each server sends a probe through its ToR to the next one of its rack once an interval, so that both
-directions of every link are seen. If one is lost, more are sent at once, from the same server to
-others and from others to the same one, also along circuits: they tell which of the two links is
-dead. Which silent probe is lost is for ``hydra/faults/roll_call.py`` to tell. No clock and no
-socket: times, in seconds, are arguments.
+Each server sends a probe through its ToR to the next server of the rack once per interval, so that
+both directions of every link are tested. After a loss, more probes are sent at once, from the same
+server to other servers and from other servers to the same receiver, also along circuits: these
+probes show the dead link of the two. ``hydra/faults/roll_call.py`` decides whether a silent probe
+is lost. No clock and no socket: times, in seconds, are arguments.
 """
 
 from __future__ import annotations
@@ -21,64 +21,68 @@ from hydra.faults.surveillance import LOSSES, MOST_PER_S
 from hydra.model import DatapathId, RackId, Server, VlanId
 
 _COPIES: Final = (1, 4, 8)
-"""Frames of the first, second and third probe: a full queue loses some, a dead link all."""
+"""Frames of the first, second and third probe: a full queue loses some frames, a dead link all."""
 _WITNESSES: Final = 4
-"""Most servers that are asked about a link, of the own rack and of others each."""
+"""Largest number of servers that help to test a link, from the own rack and from other racks
+each.
+"""
 
 
 class LinkDirection(Enum):
-    """A direction of a server's link, as seen from the server."""
+    """A direction of a server link, as seen from the server."""
 
     SENDING = "what it sends"
     RECEIVING = "what is sent to it"
 
 
 Dead = Mapping[str, frozenset[LinkDirection]]
-"""Directions that are dead, by server name."""
+"""Dead directions by server name."""
 
 
 @dataclass(frozen=True, slots=True)
 class LinkProbe:
-    """Frames to be sent from one server's vswitch to another's, as long as servers' longest."""
+    """Frames from a server's vswitch to another vswitch, as long as the longest frames of
+    servers.
+    """
 
     src: Server
     dst: Server
     vlan: VlanId | None
-    """VLAN of the circuits between their racks; None in the same rack: untagged."""
+    """VLAN of the circuits between the racks; None: same rack, untagged."""
     copies: int
     check: int
-    """Number of the check that they belong to."""
+    """Number of the check that the frames belong to."""
 
 
 @dataclass(frozen=True, slots=True)
 class Witness:
-    """A server that probes links of a rack, and is probed by its servers."""
+    """A server that exchanges probes with the servers of a rack."""
 
     server: Server
     vlan: VlanId | None
-    """VLAN of a circuit between the racks; None: it is of the own rack."""
+    """VLAN of a circuit between the racks; None: own rack."""
 
 
 @dataclass(slots=True, eq=False)
 class _Check:
-    """Two servers of a rack, of which the first one probes the link of the second."""
+    """Two servers of a rack: the first server probes the link of the second."""
 
     number: int
     src: Server
     dst: Server
-    """One of them stands in for another server while that one's vswitch answers nothing."""
+    """``src`` or ``dst`` is a stand-in while the vswitch of a server does not answer."""
     is_trial: bool
-    """True if it looks whether a link that was dead is back."""
+    """True for a check whether a dead link has recovered."""
     lost: int = 0
     passed: int = 0
-    """Probes in a row that came in."""
+    """Number of successful probes in a row."""
     under_way: Silence | None = None
     src_sends: bool = False
-    """True if a witness has heard of ``src`` since the first of the probes lost in a row."""
+    """True if a witness has received from ``src`` since the first loss in a row."""
     dst_hears: bool = False
-    """True if ``dst`` has heard of a witness since then."""
+    """True if ``dst`` has received from a witness since the first loss in a row."""
     ring: tuple[Server, Server] = field(init=False)
-    """Those that it is about."""
+    """The two servers under test."""
     turn: int = 0
     nonces: list[int] = field(default_factory=list)
 
@@ -90,8 +94,8 @@ class ServerLinks:
     """Not thread-safe."""
 
     def __init__(self, interval_s: float, timeout_s: float, roll: RollCall) -> None:
-        """A probe that is not heard after ``timeout_s`` (or a quarter of the interval) is lost, if
-        ``roll`` has its switches' answers by then.
+        """A probe without an answer after ``timeout_s`` (or a quarter of the interval) is lost, if
+        ``roll`` has the answers of its switches by then.
         """
         self._roll = roll
         self._wanted_s = self._interval_s = interval_s
@@ -105,15 +109,15 @@ class ServerLinks:
         self._numbers = itertools.count(1)
         self._dead: dict[str, frozenset[LinkDirection]] = {}
         self.unknown = 0
-        """Probes whose outcome is unknown, since switches or the controller were late."""
+        """Number of probes with an unknown outcome, since switches or the controller were late."""
 
     @property
     def dead(self) -> Dead:
-        """Directions that are dead now; servers that can't be probed any more keep theirs."""
+        """Dead directions now; servers that cannot be probed any more keep their entries."""
         return dict(self._dead)
 
     def next_s(self) -> float:
-        """Time of the next entry in the schedule; infinity if nothing is probed."""
+        """Time of the next entry in the schedule; infinity without entries."""
         return self._schedule[0][0] if self._schedule else float("inf")
 
     def watch(
@@ -122,7 +126,7 @@ class ServerLinks:
         witnesses: Mapping[RackId, Sequence[Witness]],
         now_s: float,
     ) -> None:
-        """Probe these servers, by rack, from now on; ``witnesses`` help to tell who is to blame."""
+        """Probe the given servers, by rack, from now on; ``witnesses`` help to locate faults."""
         self._racks, self._witnesses = racks, witnesses
         self._arrange(now_s)
 
@@ -141,7 +145,9 @@ class ServerLinks:
             self._plan(check, now_s + self._interval_s * (index + 1) / len(fresh))
 
     def _wanted(self) -> Iterator[tuple[tuple[str, str, bool], tuple[Server, Server, bool]]]:
-        """A ring of the healthy servers of each rack, and both ways between each other and one."""
+        """A ring of the healthy servers of each rack, and both directions between each dead server
+        and a partner.
+        """
         for servers in self._racks.values():
             healthy = [one for one in servers if one.name not in self._dead]
             ring = itertools.pairwise([*healthy, healthy[0]]) if len(healthy) > 1 else ()
@@ -169,7 +175,7 @@ class ServerLinks:
     # -- what to do -------------------------------------------------------------------------------
 
     def due(self, now_s: float) -> list[LinkProbe]:
-        """Probes to send now. :attr:`dead` may be another afterwards. Call :meth:`sent` of each."""
+        """Probes to send now; may change :attr:`dead`. Call :meth:`sent` for each probe."""
         probes: list[LinkProbe] = []
         before = dict(self._dead)
         while self._schedule and self._schedule[0][0] <= now_s:
@@ -195,8 +201,8 @@ class ServerLinks:
         return [one for one in probes if one.check in self._by_number]
 
     def _is_lost(self, check: _Check, probe: Silence, now_s: float) -> bool:
-        """True if a silent probe is lost. Otherwise it is looked at again soon, or, if its outcome
-        is unknown, the check begins anew after an interval.
+        """True if a silent probe is lost. Otherwise, the probe is checked again soon, or, for an
+        unknown outcome, the check begins anew after an interval.
         """
         fate = probe.look(now_s, self._timeout_s, self._roll)
         if fate is Fate.OPEN:
@@ -209,7 +215,7 @@ class ServerLinks:
         return fate is Fate.LOST
 
     def _stand_in(self, check: _Check, silent: Collection[DatapathId]) -> None:
-        """Have another server take part where a vswitch is silent, until a probe has come in."""
+        """Replace a server with a silent vswitch by another server, until a probe arrives."""
         rack = self._racks.get(check.src.rack, ())
         others = [one for one in rack if one not in (check.src, check.dst)]
         if check.is_trial or not others:
@@ -229,13 +235,15 @@ class ServerLinks:
         own = [s for s in self._racks.get(rack, ()) if s not in (check.src, check.dst)]
         near = [Witness(server, None) for server in own[:_WITNESSES]]
         witnesses = (*near, *self._witnesses.get(rack, ())[:_WITNESSES])
-        copies = -(-copies // max(len(witnesses), 1))  # of one direction in all, as many
+        copies = -(-copies // max(len(witnesses), 1))  # per direction, the same total
         for one in witnesses:
             yield LinkProbe(check.src, one.server, one.vlan, copies, number)
             yield LinkProbe(one.server, check.dst, one.vlan, copies, number)
 
     def _judge(self, check: _Check) -> None:
-        """Blame the link of which nobody has heard since the first loss; both, if of neither."""
+        """Blame the link without received frames since the first loss; both links, if neither has
+        any.
+        """
         if check.is_trial:
             return
         if not check.src_sends:
@@ -249,20 +257,20 @@ class ServerLinks:
     # -- what happened ----------------------------------------------------------------------------
 
     def sent(self, one: LinkProbe, nonces: Collection[int]) -> None:
-        """Frames with these nonces have left."""
+        """Note the nonces of sent frames."""
         check = self._by_number[one.check]
         check.nonces.extend(nonces)
         self._by_nonce.update(dict.fromkeys(nonces, (check, one)))
 
     def passed_over(self, one: LinkProbe, now_s: float) -> None:
-        """No switch could send it, which says nothing about links."""
+        """Note that no switch could send the probe, which has no bearing on links."""
         check = self._by_number[one.check]
         if (one.src, one.dst) == (check.src, check.dst):
             self._clear(check)
             self._plan(check, now_s + self._interval_s)
 
     def heard(self, nonce: int, at_s: float) -> None:
-        """A frame came in, perhaps late; unknown nonces are passed over."""
+        """Note a received frame, possibly late; ignores unknown nonces."""
         known = self._by_nonce.pop(nonce, None)
         if known is None:
             return
@@ -290,13 +298,13 @@ class ServerLinks:
 
 
 def _switch_of(server: Server) -> DatapathId:
-    """Raises LookupError for a plain server, which is not probed."""
+    """Datapath id of the vswitch. Raises LookupError for a plain server, which is not probed."""
     if server.vswitch is None:
         raise LookupError(f"server {server.name} has no vswitch")
     return server.vswitch.datapath_id
 
 
 def named(server: str, directions: Collection[LinkDirection]) -> str:
-    """A server's name, with what is lost on its link."""
+    """Name of a server, with the lost directions of the link."""
     lost = " and ".join(one.value for one in LinkDirection if one in directions)
     return f"{server} ({lost} is lost, although there is carrier)"

@@ -1,9 +1,9 @@
-"""Surveillance of running circuits: when to send which probe, and which paths lost ones show dead.
+"""Surveillance of running circuits: schedule of probes, and paths found dead by lost probes.
 
-Each standing path is probed in each of its directions once an interval, the paths spread over it.
-A lost probe is repeated at once, by ever more servers: a path is given up when three in a row are
-lost, which takes an interval and three time-outs at most. Which silent probe is lost is for
-``hydra/faults/roll_call.py`` to tell. No clock and no socket: times, in seconds, are arguments.
+Each standing path is probed in each direction once per interval; probes are spread over the
+interval. A lost probe is repeated at once, by more and more servers: a path is given up after three
+losses in a row, which takes an interval and three time-outs at most. ``hydra/faults/roll_call.py``
+decides whether a silent probe is lost. No clock and no socket: times, in seconds, are arguments.
 """
 
 from __future__ import annotations
@@ -19,24 +19,26 @@ from hydra.model import Circuit, Fabric, NetworkState, Path, PortId, RackId, Vla
 from hydra.reconfiguration.plan import Pair, pair_of
 
 LOSSES: Final = 3
-"""Lost probes in a row after which a path is dead."""
+"""Number of lost probes in a row after which a path is dead."""
 MOST_PER_S: Final = 700
-"""Most probes a second: more would cost the controller more than a twentieth of a core
-(``benchmarks.probing``). Beyond 350 paths for each second of the interval, the interval grows."""
+"""Largest number of probes per second: more would cost the controller more than a twentieth of a
+core (``benchmarks.probing``). Beyond 350 paths per second of the interval, the interval grows.
+"""
 _COPIES: Final = (1, 4, 8)
-"""Frames of the first, second and third probe: a full queue loses some, a dead fibre all."""
+"""Frames of the first, second and third probe: a full queue loses some frames, a dead fibre all."""
 
 _FULL_SIZE_EVERY: Final = 4
-"""Of so many probes of a path, one is as long as servers' longest frames: ports may pass small
-frames alone."""
+"""Every n-th probe of a path is as long as the longest frames of servers: ports may pass only small
+frames.
+"""
 
 Traversal = tuple[Circuit, PortId]
-"""A circuit in one direction: from this end to the other."""
+"""A circuit in a direction: from the given end to the far end."""
 
 
 @dataclass(slots=True, eq=False)
 class Way:
-    """A standing path in one direction."""
+    """A standing path in a direction."""
 
     path: Path
     vlan: VlanId
@@ -47,18 +49,20 @@ class Way:
     copies: int = 1
     """Frames to send now."""
     full_size: bool = False
-    """True if they are to be as long as servers' longest."""
+    """True for frames as long as the longest frames of servers."""
     first: int = 0
-    """Server of each rack that takes part first: another one after each probe that says nothing."""
+    """Index of the first server of each rack to take part; advances after each inconclusive
+    probe.
+    """
     _passed: int = 0
-    """Probes that came in since the last of full size."""
+    """Number of received probes since the last full-size probe."""
     _under_way: Silence | None = None
-    """The probe that is under way."""
+    """The probe under way."""
     _heard_s: float = float("-inf")
     _trouble_s: float = float("inf")
-    """Time at which the first of the probes lost in a row was sent."""
+    """Time of the first lost probe in a row."""
     _turn: int = 0
-    """Number of its valid entry in the schedule; 0: none."""
+    """Number of the valid entry in the schedule; 0: none."""
     _nonces: list[int] = field(default_factory=list)
 
 
@@ -67,7 +71,7 @@ class LostPath:
     path: Path
     vlan: VlanId
     circuits: frozenset[Circuit]
-    """Circuits to blame; empty if each of them works for other paths."""
+    """Circuits to blame; empty if each circuit works for other paths."""
     reason: str
 
 
@@ -75,8 +79,8 @@ class Surveillance:
     """Not thread-safe."""
 
     def __init__(self, fabric: Fabric, interval_s: float, timeout_s: float, roll: RollCall) -> None:
-        """A probe that is not heard after ``timeout_s`` (or a quarter of the interval) is lost, if
-        ``roll`` has its switches' answers by then.
+        """A probe without an answer after ``timeout_s`` (or a quarter of the interval) is lost, if
+        ``roll`` has the answers of its switches by then.
         """
         self._fabric = fabric
         self._roll = roll
@@ -84,23 +88,23 @@ class Surveillance:
         self._timeout_s = min(timeout_s, interval_s / 4)
         self._ways: dict[tuple[Path, VlanId], tuple[Way, ...]] = {}
         self._unseen: set[tuple[Path, VlanId]] = set()
-        """Paths that are not probed while their pairs are being moved."""
+        """Paths without probes while their pairs are being moved."""
         self._users: dict[Traversal, list[Way]] = {}
         self._by_nonce: dict[int, Way] = {}
         self._schedule: list[tuple[float, int, Way]] = []
         self._turns = itertools.count(1)
         self.unknown = 0
-        """Probes whose outcome is unknown, since switches or the controller were late."""
+        """Number of probes with an unknown outcome, since switches or the controller were late."""
 
     @property
     def timeout_s(self) -> float:
         return self._timeout_s
 
     def watch(self, state: NetworkState, moving: Collection[Pair], now_s: float) -> None:
-        """Probe the paths of ``state`` from now on, except those of pairs that are being moved.
+        """Probe the paths of ``state`` from now on, except paths of pairs that are being moved.
 
-        Paths that are still there once their pairs have been moved are probed soon: what died
-        meanwhile, or shortly before, was not found.
+        Paths that still exist after a move of their pairs are probed soon: faults during the move,
+        or shortly before, were not found.
         """
         wanted = {
             (path, vlan): None for path, vlan in state.vlans.items() if pair_of(path) not in moving
@@ -118,7 +122,7 @@ class Surveillance:
                 self._users.setdefault(traversal, []).append(way)
         number = sum(map(len, self._ways.values()))
         self._interval_s = max(self._wanted_s, number / MOST_PER_S)
-        # By source: what a switch sends at about the same time goes there as one message.
+        # By source, so that nearly simultaneous probes of a switch share a message.
         order = sorted(itertools.chain.from_iterable(fresh), key=lambda way: (way.src, way.dst))
         soon = 0
         for index, way in enumerate(order):
@@ -154,7 +158,7 @@ class Surveillance:
         heapq.heappush(self._schedule, (when_s, way._turn, way))
 
     def _forget(self, way: Way) -> None:
-        """Drop the way's entry in the schedule and its probe that is under way."""
+        """Drop the entry of a way in the schedule, and the probe under way."""
         way._turn = 0
         self._clear(way)
 
@@ -169,11 +173,13 @@ class Surveillance:
     # -- what to do ------------------------------------------------------------------------------
 
     def next_s(self) -> float:
-        """Time of the next entry in the schedule; infinity if nothing is watched."""
+        """Time of the next entry in the schedule; infinity without entries."""
         return self._schedule[0][0] if self._schedule else float("inf")
 
     def due(self, now_s: float) -> tuple[list[Way], list[LostPath]]:
-        """(ways to probe now, paths that are dead). Call :meth:`sent` or :meth:`passed_over`."""
+        """(ways to probe now, dead paths). Call :meth:`sent` or :meth:`passed_over` for each
+        way.
+        """
         ready: list[Way] = []
         dead: dict[tuple[Path, VlanId], LostPath] = {}
         while self._schedule and self._schedule[0][0] <= now_s:
@@ -186,7 +192,7 @@ class Surveillance:
                 found = self._judge(way)
                 dead.setdefault((way.path, way.vlan), found)
                 self._clear(way)
-                self._plan(way, now_s + self._interval_s)  # it may stand for want of a divert
+                self._plan(way, now_s + self._interval_s)  # may stand until the divert
                 continue
             way.copies = _COPIES[way.lost]
             if not way.lost:
@@ -195,8 +201,8 @@ class Surveillance:
         return ready, list(dead.values())
 
     def _is_over(self, way: Way, probe: Silence, now_s: float) -> bool:
-        """True if a silent probe is lost. Otherwise the way is looked at again: soon, or, if the
-        outcome of its probe is unknown, with a probe of its own after an interval.
+        """True if a silent probe is lost. Otherwise the way is checked again: soon, or, for an
+        unknown outcome, with a new probe after an interval.
         """
         fate = probe.look(now_s, self._timeout_s, self._roll)
         if fate is Fate.OPEN:
@@ -214,7 +220,7 @@ class Surveillance:
         return fate is Fate.LOST
 
     def _ask_the_others(self, way: Way, now_s: float) -> None:
-        """Probe the other ways over these circuits now: that tells which circuit is to blame."""
+        """Probe the other ways over the same circuits now, to find the circuit to blame."""
         for traversal in way.circuits:
             for other in self._users[traversal]:
                 if other is not way and other._under_way is None and other.lost == 0:
@@ -237,19 +243,19 @@ class Surveillance:
     # -- what happened ---------------------------------------------------------------------------
 
     def sent(self, way: Way, nonces: Collection[int], ends: Collection[Ends], now_s: float) -> None:
-        """Frames with these nonces have left, between these switches."""
+        """Note the nonces and the end switches of sent frames."""
         way._under_way = Silence(now_s, set(ends))
         way._nonces.extend(nonces)
         self._by_nonce.update(dict.fromkeys(nonces, way))
         self._plan(way, way._under_way.first_look_s(self._timeout_s))
 
     def passed_over(self, way: Way, now_s: float) -> None:
-        """No server could send or hear the probe, which says nothing about the way."""
+        """Note that no server could send or receive the probe, which has no bearing on the way."""
         self._clear(way)
         self._plan(way, now_s + self._interval_s)
 
     def heard(self, nonce: int, at_s: float) -> None:
-        """A frame came in, perhaps late; unknown nonces are passed over."""
+        """Note a received frame, possibly late; ignores unknown nonces."""
         way = self._by_nonce.get(nonce)
         if way is None:
             return

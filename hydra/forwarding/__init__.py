@@ -1,1 +1,1 @@
-"""Forwarding: the pipeline, and the rules that each switch holds for a state of the network."""
+"""Forwarding: the rules of the switches, and the substrates that they differ by."""

@@ -1,4 +1,6 @@
-"""Rules that keep traffic off circuits: all but elephants, and what full circuits spill."""
+"""Rules that keep traffic off circuits: all traffic except elephants, and overflow of full
+circuits.
+"""
 
 from __future__ import annotations
 
@@ -13,16 +15,16 @@ from hydra.model import RackId
 
 @dataclass(frozen=True, slots=True)
 class TcpConnection:
-    """A TCP connection of a server, as its vswitch tells it from others."""
+    """A TCP connection of a server, in the form matched by vswitches."""
 
     address: IPv4Address | IPv6Address
-    """Address of the other end."""
+    """Address of the peer."""
     src_port: int
     dst_port: int
 
 
 def class_rules(elephants: Iterable[TcpConnection]) -> Iterator[FlowRule]:
-    """Rules of a vswitch's class table by which these connections alone use circuits."""
+    """Rules of the class table of a vswitch that admit only ``elephants`` to circuits."""
     yield constant(RuleKind.CLASS_MICE)
     for one in elephants:
         ipv4 = isinstance(one.address, IPv4Address)
@@ -31,9 +33,9 @@ def class_rules(elephants: Iterable[TcpConnection]) -> Iterator[FlowRule]:
 
 
 def spill_rules(to: RackId, parts: int) -> Iterator[FlowRule]:
-    """Rules by which one of so many parts of the flows to a rack is electrical.
+    """Rules that send 1 of ``parts`` hash buckets of the flows to rack ``to`` electrical.
 
-    What is reserved does not meet them. One without the other changes nothing.
+    Reserved traffic does not meet the rules. A single rule without its companion has no effect.
     """
     metadata = rack_metadata(to)
     for kind in (RuleKind.SPILL_PICK, RuleKind.SPILL):

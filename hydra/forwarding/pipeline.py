@@ -1,6 +1,6 @@
-"""The pipeline: the rules of a switch that steers traffic, as data.
+"""The pipeline: the rules of a steering switch, as data.
 
-Seven tables, which a packet from a server walks in order, and one for the controller alone:
+A packet from a server traverses seven tables in order; an eighth table serves the controller:
 
 ====== ============ =====================================================================
 table  name         holds
@@ -8,27 +8,45 @@ table  name         holds
 0      ingress      own unicast in; from a server, its own MAC addresses and no tags
 1      account      broadcast, ARP and IPv6 ND electrical; own rack local; one rule per destination
                     prefix: counts the demand, names the rack
-2      divert       substep 3-1: affected destination racks go electrical; flows are parted to spill
-3      class        what is reserved (hydra/sharing/policing.py), and its path if there are several;
-                    which of the rest may use circuits
-4      best effort  what reservations hold the rest to; what spills goes electrical
+2      divert       substep 3-1: affected racks go electrical; splits flows for spilling
+3      class        reserved traffic (hydra/sharing/policing.py), with a path if there are several;
+                    other traffic that may use circuits
+4      best effort  limits traffic beside reservations; spilled traffic goes electrical
 5      circuits     destination rack to VLAN and optical uplink; otherwise electrical
-6      spread       destination racks with several paths: picks one of them, to its VLAN
-7      rounds       rules whose end tells that a switch has looked at all its cached flows
+6      spread       destination racks with several paths: picks a path and its VLAN
+7      rounds       rules whose expiry signals that all cached flows were revalidated
 ====== ============ =====================================================================
 
 The account table writes the destination rack into the OpenFlow ``metadata`` field, so later tables
-need one rule per rack however many prefixes the rack has. Ports are symbolic (:class:`Port`,
-:func:`server_port`, :func:`wired_port`): the encoder fills in each switch's own numbers, and the
-same rule fits them all.
+need a single rule per rack, however many prefixes the rack has. Ports are symbolic
+(:class:`~hydra.forwarding.shapes.Port`, :func:`~hydra.forwarding.shapes.server_port`,
+:func:`~hydra.forwarding.shapes.wired_port`): the encoder fills in the numbers of each switch, so
+the same rule fits all switches.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
-from enum import Enum, IntEnum
+from dataclasses import replace
+from enum import Enum
 from typing import Final
+
+from hydra.forwarding.shapes import (
+    Arg,
+    EndOnFin,
+    Field,
+    Output,
+    PickPath,
+    PopVlan,
+    Port,
+    PushVlan,
+    SetDscp,
+    SetPath,
+    Shape,
+    Table,
+    ToController,
+    Value,
+)
 
 PROBE_ETHERTYPE: Final = 0x88B5
 """IEEE 802 local experimental ethertype 1: circuit probes."""
@@ -36,156 +54,10 @@ ANNOUNCE_ETHERTYPE: Final = 0x88B6
 """IEEE 802 local experimental ethertype 2: announcements of host addresses."""
 
 
-class Table(IntEnum):
-    INGRESS = 0
-    ACCOUNT = 1
-    DIVERT = 2
-    CLASS = 3
-    BEST_EFFORT = 4
-    CIRCUITS = 5
-    SPREAD = 6
-    ROUNDS = 7
-
-
-class Port(IntEnum):
-    """A switch's ports by purpose; negative, so that they can't be real port numbers."""
-
-    HOST = -1
-    OPTICAL = -2
-    """The uplink to the ToR."""
-    ELECTRICAL = -3
-    """The uplink to the electrical network; single-homed servers have the same uplink, untagged."""
-    NORMAL = -4
-    """The switch's own learning pipeline (ToRs only)."""
-    SERVERS = -5
-    """Every server of the rack but the sender of the frame (ToRs only)."""
-
-
-_FIRST_SERVER: Final = -0x1_0000
-_FIRST_WIRED: Final = -0x2_0000
-
-
-def server_port(place: int) -> int:
-    """The ToR port of the server with this place (from 0) in its rack."""
-    return _FIRST_SERVER - place
-
-
-def wired_port(place: int) -> int:
-    """The ToR port with this place (from 0) among those that its rack has on planes."""
-    return _FIRST_WIRED - place
-
-
-def place_of_server(port: int) -> int | None:
-    """The place that :func:`server_port` was given; None if ``port`` is no server's."""
-    return _FIRST_SERVER - port if _FIRST_WIRED < port <= _FIRST_SERVER else None
-
-
-def place_of_wired(port: int) -> int | None:
-    """The place that :func:`wired_port` was given; None if ``port`` is not wired to a plane."""
-    return _FIRST_WIRED - port if port <= _FIRST_WIRED else None
-
-
-# --- the vocabulary of a rule's shape -------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Arg:
-    """A place in a shape that each rule fills from its own ``args``."""
-
-    index: int
-
-
-Value = int | Arg
-
-
-@dataclass(frozen=True, slots=True)
-class Field:
-    """An OXM match field; ``mask`` only where the field is maskable."""
-
-    name: str
-    value: Value
-    mask: Value | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Output:
-    port: Port | Arg
-
-
-@dataclass(frozen=True, slots=True)
-class ToController:
-    pass
-
-
-@dataclass(frozen=True, slots=True)
-class PushVlan:
-    vlan: Value
-    """VLAN-ID 1..4094; the encoder adds OFPVID_PRESENT."""
-
-
-@dataclass(frozen=True, slots=True)
-class PopVlan:
-    pass
-
-
-@dataclass(frozen=True, slots=True)
-class SetDscp:
-    """Mark the packet; the shape's match says that it is IPv4 or IPv6."""
-
-    codepoint: int
-
-
-@dataclass(frozen=True, slots=True)
-class PickPath:
-    """Write the number of a path, from 0 to ``last``, into :data:`PATH_REGISTER`.
-
-    The path is a hash over addresses and TCP ports, the same in both directions, so that a flow
-    stays on its path and comes back on it: ``multipath(symmetric_l3l4, basis, hrw, …)`` of Open
-    vSwitch.
-    """
-
-    last: Value
-    basis: int = 0
-    """What the hash starts from: picks of a flow by different ones are independent."""
-
-
-@dataclass(frozen=True, slots=True)
-class SetPath:
-    """Write this number of a path into :data:`PATH_REGISTER`."""
-
-    number: Value
-
-
-@dataclass(frozen=True, slots=True)
-class EndOnFin:
-    """Let the rule end once a TCP segment with FIN meets it, if it is older than a second:
-    ``fin_timeout(hard_timeout=1)`` of Open vSwitch.
-    """
-
-
-Action = Output | ToController | PushVlan | PopVlan | SetDscp | PickPath | SetPath | EndOnFin
-
-
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """Table, priority, match and actions that all rules of a kind share."""
-
-    table: Table
-    priority: int
-    match: tuple[Field, ...] = ()
-    actions: tuple[Action, ...] = ()
-    goto: Table | None = None
-    write_metadata: Value | None = None
-    meter: Value | None = None
-    """Number of the meter that matching packets pass; it has to exist before the rule."""
-    tells_end: bool = False
-    """True if the switch tells the controller when the rule ends by itself."""
-
-
 class RuleKind(Enum):
-    """Every kind of rule; the value goes into the cookie."""
+    """Every kind of rule; the value is a part of the cookie."""
 
-    __hash__ = object.__hash__  # the key of most dicts of rules: Enum's own runs Python
+    __hash__ = object.__hash__  # fast: kinds are keys of most rule dicts; Enum hashes in Python
 
     UPLINK_PROBE = 1
     UPLINK_TAGGED = 2
@@ -241,7 +113,6 @@ class RuleKind(Enum):
     TOR_SPREAD_PATH = 57
     TOR_NORMAL = 60
     TOR_TAGGED_DROP = 61
-    TOR_RELAY = 62
     TOR_PROBE = 63
     TOR_ARRIVAL = 64
     TOR_WIRED_DROP = 65
@@ -272,7 +143,7 @@ class RuleKind(Enum):
     TOR_RESERVED_ON_PATH_V6 = 97
     TOR_RESERVED_HOST_ON_PATH_V4 = 98
     TOR_RESERVED_HOST_ON_PATH_V6 = 99
-    # Kinds from 0x70 to 0x7f are those whose counters tell what reservations get.
+    # Kinds from 0x70 to 0x7f count the delivered traffic of reservations.
     DELIVERED_V4 = 0x70
     DELIVERED_V6 = 0x71
     DELIVERED_HOST_V4 = 0x72
@@ -281,8 +152,9 @@ class RuleKind(Enum):
     TOR_DELIVERED_V6 = 0x75
     TOR_DELIVERED_HOST_V4 = 0x76
     TOR_DELIVERED_HOST_V6 = 0x77
-    # The only kind from 0x80 on: what renews tables spares it.
+    # The renewal of tables spares kinds from 0x80 on.
     ROUND = 0x80
+    TOR_RELAY = 0x81
 
 
 PATH_REGISTER: Final = "reg0"
@@ -292,17 +164,17 @@ _IPV4: Final = 0x0800
 _IPV6: Final = 0x86DD
 _ARP: Final = 0x0806
 VLAN_PRESENT: Final = 0x1000
-"""Set in every ``vlan_vid`` of a tagged frame (OFPVID_PRESENT)."""
+"""Set in the ``vlan_vid`` of every tagged frame (OFPVID_PRESENT)."""
 _TCP: Final = 6
 _ICMPV6: Final = 58
 EXPEDITED: Final = 46
-"""The code point of expedited forwarding: departs at least at the rate set for it (RFC 3246)."""
+"""Code point of expedited forwarding: departures at or above a configured rate (RFC 3246)."""
 ND_TYPES: Final = (133, 134, 135, 136, 137)
 """ICMPv6 types of neighbour discovery (RFC 4861)."""
 _SOLICITATION: Final = 135
 _ADVERTISEMENT: Final = 136
 ND_CLAIMS: Final = (_SOLICITATION, _ADVERTISEMENT)
-"""Types among them from which neighbours learn where an address is."""
+"""Neighbour discovery types from which neighbours learn the location of an address."""
 
 _FROM_PORT: Final = Field(IN_PORT, Arg(0))
 _FROM_OPTICAL: Final = Field(IN_PORT, Port.OPTICAL)
@@ -322,8 +194,8 @@ def _nd(icmpv6_type: Value) -> tuple[Field, ...]:
     return _IS_IPV6, Field("ip_proto", _ICMPV6), Field("icmpv6_type", icmpv6_type)
 
 
-# The arguments of each kind stand in the comment beside it, in order. Kinds for IPv4 have one for
-# IPv6 beside them, which follows from theirs.
+# The comment beside each kind lists the arguments in order. Kinds for IPv6 are derived from the
+# kinds for IPv4.
 _SHAPES: Final[dict[RuleKind, Shape]] = {
     # From the optical uplink. (mac,)
     RuleKind.UPLINK_PROBE: Shape(
@@ -332,7 +204,7 @@ _SHAPES: Final[dict[RuleKind, Shape]] = {
         (_FROM_OPTICAL, Field("eth_dst", Arg(0)), Field("eth_type", PROBE_ETHERTYPE)),
         (ToController(),),
     ),
-    # Counts what a reservation brings to this server. (mac, address) or (mac, prefix, netmask)
+    # Counts reserved traffic delivered to this server. (mac, address) or (mac, prefix, netmask)
     RuleKind.DELIVERED_HOST_V4: Shape(
         Table.INGRESS,
         406,
@@ -362,13 +234,13 @@ _SHAPES: Final[dict[RuleKind, Shape]] = {
     RuleKind.UPLINK_UNTAGGED: Shape(
         Table.INGRESS, 390, (_FROM_OPTICAL, Field("eth_dst", Arg(0)), _UNTAGGED), _TO_HOST
     ),
-    # Where one uplink leads to both networks: groups come in as on an electrical one. ()
+    # A single uplink to both networks: groups come in as on an electrical uplink. ()
     RuleKind.UPLINK_ANNOUNCE_DROP: Shape(
         Table.INGRESS, 388, (_FROM_OPTICAL, Field("eth_type", ANNOUNCE_ETHERTYPE))
     ),
     # ()
     RuleKind.UPLINK_GROUP: Shape(Table.INGRESS, 385, (_FROM_OPTICAL, _GROUP, _UNTAGGED), _TO_HOST),
-    # Announcements, and unicast for others that a ToR flooded. ()
+    # Announcements, and foreign unicast flooded by a ToR. ()
     RuleKind.UPLINK_DROP: Shape(Table.INGRESS, 380, (_FROM_OPTICAL,)),
     # From the electrical uplink. ()
     RuleKind.ELECTRICAL_ANNOUNCE_DROP: Shape(
@@ -380,10 +252,9 @@ _SHAPES: Final[dict[RuleKind, Shape]] = {
     ),
     # ()
     RuleKind.ELECTRICAL_GROUP: Shape(Table.INGRESS, 330, (_FROM_ELECTRICAL, _GROUP), _TO_HOST),
-    # From a server, untagged and with a MAC address of its own. (port, mac)
+    # From a server, untagged and with an own MAC address. (port, mac)
     RuleKind.PORT_OWN: Shape(Table.INGRESS, 300, _OWN, goto=Table.ACCOUNT),
-    # Of an address of its own: what ARP or neighbour discovery would have others learn.
-    # (port, mac, address, mask)
+    # ARP and neighbour discovery that claim an own address. (port, mac, address, mask)
     RuleKind.PORT_ARP: Shape(
         Table.INGRESS,
         336,
@@ -402,16 +273,15 @@ _SHAPES: Final[dict[RuleKind, Shape]] = {
         (*_OWN, *_nd(_SOLICITATION), Field("ipv6_src", Arg(2), Arg(3))),
         goto=Table.ACCOUNT,
     ),
-    # Of others. (port,) and (port, icmpv6 type)
+    # Claims of foreign addresses. (port,) and (port, icmpv6 type)
     RuleKind.PORT_ARP_FOREIGN: Shape(Table.INGRESS, 320, (_FROM_PORT, Field("eth_type", _ARP))),
     RuleKind.PORT_ND_FOREIGN: Shape(Table.INGRESS, 322, (_FROM_PORT, *_nd(Arg(1)))),
-    # What else comes from it. (port,)
+    # Other frames from the port. (port,)
     RuleKind.PORT_FOREIGN: Shape(Table.INGRESS, 290, (_FROM_PORT,)),
-    # Whatever comes in at a port. (port,)
+    # Any frame from a port. (port,)
     RuleKind.PORT_ANY: Shape(Table.INGRESS, 280, (_FROM_PORT,), goto=Table.ACCOUNT),
-    # These kinds do what PORT_OWN and PORT_ANY do, and make the switch tell marked frames from
-    # others, with or without reservations: see docs/decisions/0013.
-    # (port, mac)
+    # These kinds act like PORT_OWN and PORT_ANY. They make the switch distinguish marked frames,
+    # with or without reservations: see docs/decisions/0013. (port, mac)
     RuleKind.PORT_OWN_MARKED_V4: Shape(
         Table.INGRESS, 310, (*_OWN, _IS_IPV4, _EXPEDITED), goto=Table.ACCOUNT
     ),
@@ -430,11 +300,11 @@ _SHAPES: Final[dict[RuleKind, Shape]] = {
         _nd(Arg(0)),
         _ELECTRICAL,
     ),
-    # A neighbour in this rack whose optical uplink is dead. (address,)
+    # A neighbour in this rack with a dead optical uplink. (address,)
     RuleKind.OWN_RACK_HOST_V4: Shape(
         Table.ACCOUNT, 260, (_IS_IPV4, Field("ipv4_dst", Arg(0))), _ELECTRICAL
     ),
-    # A guest of such a neighbour: its IP addresses are not known. (mac,)
+    # A guest of such a neighbour: the IP addresses are unknown. (mac,)
     RuleKind.OWN_RACK_GUEST: Shape(Table.ACCOUNT, 270, (Field("eth_dst", Arg(0)),), _ELECTRICAL),
     # Own rack: the ToR, or electrical while the own uplink is dead. (prefix, netmask, port)
     RuleKind.OWN_RACK_V4: Shape(
@@ -448,11 +318,11 @@ _SHAPES: Final[dict[RuleKind, Shape]] = {
         goto=Table.DIVERT,
         write_metadata=Arg(2),
     ),
-    # Outside every rack, or no IP. ()
+    # Outside every rack, or not IP. ()
     RuleKind.ACCOUNT_OTHER: Shape(Table.ACCOUNT, 0, actions=_ELECTRICAL),
     # The own optical uplink is dead. ()
     RuleKind.DIVERT_ALL: Shape(Table.DIVERT, 300, actions=_ELECTRICAL),
-    # A host elsewhere whose optical uplink is dead. (address,)
+    # A remote host with a dead optical uplink. (address,)
     RuleKind.DIVERT_HOST_V4: Shape(
         Table.DIVERT, 200, (_IS_IPV4, Field("ipv4_dst", Arg(0))), _ELECTRICAL
     ),
@@ -460,9 +330,9 @@ _SHAPES: Final[dict[RuleKind, Shape]] = {
     RuleKind.DIVERT_GUEST: Shape(Table.DIVERT, 210, (Field("eth_dst", Arg(0)),), _ELECTRICAL),
     # Substep 3-1. (destination rack's metadata,)
     RuleKind.DIVERT: Shape(Table.DIVERT, 100, (Field("metadata", Arg(0)),), _ELECTRICAL),
-    # Circuits that are full: of so many parts of a rack's flows the last is electrical, if circuits
-    # are for it at all. By SPREAD's hash each part would keep to paths of its own, and some would
-    # be left to the part that spills. (destination rack's metadata, the last part's number)
+    # Full circuits: of the hash buckets of a rack's flows, the last goes electrical if circuits are
+    # allowed at all. With the hash seed of SPREAD, each bucket would use a subset of the paths, and
+    # the paths of the spilled bucket would stay idle. (destination rack's metadata, last bucket)
     RuleKind.SPILL_PICK: Shape(
         Table.DIVERT,
         50,
@@ -478,7 +348,7 @@ _SHAPES: Final[dict[RuleKind, Shape]] = {
     ),
     # ()
     RuleKind.DIVERT_NONE: Shape(Table.DIVERT, 0, goto=Table.CLASS),
-    # Reserved for one server elsewhere. (destination rack's metadata, address, meter)
+    # Reserved for a single remote server. (destination rack's metadata, address, meter)
     RuleKind.RESERVED_HOST_V4: Shape(
         Table.CLASS,
         300,
@@ -496,7 +366,7 @@ _SHAPES: Final[dict[RuleKind, Shape]] = {
         goto=Table.CIRCUITS,
         meter=Arg(1),
     ),
-    # The same where the pair has several paths: this one. (…, number of the path from 0)
+    # Reserved, if the pair has several paths. (…, number of the path from 0)
     RuleKind.RESERVED_HOST_ON_PATH_V4: Shape(
         Table.CLASS,
         310,
@@ -513,7 +383,7 @@ _SHAPES: Final[dict[RuleKind, Shape]] = {
         goto=Table.SPREAD,
         meter=Arg(1),
     ),
-    # A connection that may use circuits where others may not. (address, source and target port)
+    # A connection with exclusive access to circuits. (address, source and target port)
     RuleKind.CLASS_ELEPHANT_V4: Shape(
         Table.CLASS,
         60,
@@ -526,10 +396,10 @@ _SHAPES: Final[dict[RuleKind, Shape]] = {
         ),
         goto=Table.BEST_EFFORT,
     ),
-    # All others, where circuits are for elephants. ()
+    # All other connections, if circuits are for elephants. ()
     RuleKind.CLASS_MICE: Shape(Table.CLASS, 10, actions=_ELECTRICAL),
     RuleKind.CLASS_ALL: Shape(Table.CLASS, 0, goto=Table.BEST_EFFORT),
-    # Beside reservations; no server marks its own. (destination rack's metadata, meter)
+    # Beside reservations; clears marks of servers. (destination rack's metadata, meter)
     RuleKind.BEST_EFFORT_V4: Shape(
         Table.BEST_EFFORT,
         100,
@@ -538,7 +408,7 @@ _SHAPES: Final[dict[RuleKind, Shape]] = {
         goto=Table.CIRCUITS,
         meter=Arg(1),
     ),
-    # Reservations leave too little of the circuits. (destination rack's metadata,)
+    # Reservations leave too little circuit capacity. (destination rack's metadata,)
     RuleKind.BEST_EFFORT_ELECTRICAL: Shape(
         Table.BEST_EFFORT, 110, (Field("metadata", Arg(0)),), _ELECTRICAL
     ),
@@ -551,7 +421,7 @@ _SHAPES: Final[dict[RuleKind, Shape]] = {
         (Field("metadata", Arg(0)),),
         (PushVlan(Arg(1)), Output(Port.OPTICAL)),
     ),
-    # Several paths: each flow picks one. (destination rack's metadata, the last one's number)
+    # Several paths: each flow picks a path. (destination rack's metadata, last path number)
     RuleKind.SPREAD: Shape(
         Table.CIRCUITS,
         110,
@@ -587,10 +457,10 @@ _SHAPES: Final[dict[RuleKind, Shape]] = {
     ),
     # An Open vSwitch ToR forwards as a learning switch. ()
     RuleKind.TOR_NORMAL: Shape(Table.INGRESS, 0, actions=(Output(Port.NORMAL),)),
-    # --- A ToR that steers what its servers send. ---
-    # Labels are the ToRs' own: none comes in from a server or the electrical network. (in port,)
+    # --- A ToR that steers traffic of its servers. ---
+    # Labels stay between ToRs: servers and the electrical network send no labels. (in port,)
     RuleKind.TOR_TAGGED_DROP: Shape(Table.INGRESS, 430, (Field(IN_PORT, Arg(0)), _ANY_VLAN)),
-    # On the way from one rack to another. (in port, VLAN present and label, out port)
+    # Relay between racks. (in port, VLAN present and label, out port)
     RuleKind.TOR_RELAY: Shape(
         Table.INGRESS,
         420,
@@ -611,7 +481,7 @@ _SHAPES: Final[dict[RuleKind, Shape]] = {
         (Field("eth_dst", Arg(0)), _ANY_VLAN),
         (PopVlan(), Output(Arg(1))),
     ),
-    # What else comes from a plane. (in port,)
+    # Other frames from a plane. (in port,)
     RuleKind.TOR_WIRED_DROP: Shape(Table.INGRESS, 395, (Field(IN_PORT, Arg(0)),)),
     # Untagged, from a neighbour or the electrical network. (mac, server's port)
     RuleKind.TOR_LOCAL: Shape(Table.ACCOUNT, 390, (Field("eth_dst", Arg(0)),), (Output(Arg(1)),)),
@@ -619,13 +489,13 @@ _SHAPES: Final[dict[RuleKind, Shape]] = {
     RuleKind.TOR_ELECTRICAL_GROUP: Shape(
         Table.ACCOUNT, 335, (_FROM_ELECTRICAL, _GROUP), (Output(Port.SERVERS),)
     ),
-    # Unicast for others that the electrical network flooded. ()
+    # Foreign unicast that the electrical network flooded. ()
     RuleKind.TOR_ELECTRICAL_DROP: Shape(Table.ACCOUNT, 330, (_FROM_ELECTRICAL,)),
-    # What is left comes from servers. ()
+    # The remaining frames come from servers. ()
     RuleKind.TOR_GROUP: Shape(
         Table.ACCOUNT, 325, (_GROUP,), (Output(Port.ELECTRICAL), Output(Port.SERVERS))
     ),
-    # Like CIRCUIT, by a path's first port. (destination rack's metadata, label, out port)
+    # Like CIRCUIT, by the first port of a path. (destination rack's metadata, label, out port)
     RuleKind.TOR_CIRCUIT: Shape(
         Table.CIRCUITS,
         100,
@@ -643,7 +513,7 @@ _SHAPES: Final[dict[RuleKind, Shape]] = {
 
 
 def _for_ipv6(shape: Shape) -> Shape:
-    """The shape for IPv6 of a kind, of the one for IPv4."""
+    """Derive the IPv6 shape from the IPv4 shape."""
     match = tuple(
         _IS_IPV6 if field == _IS_IPV4 else replace(field, name=field.name.replace("ipv4", "ipv6"))
         for field in shape.match
@@ -664,12 +534,15 @@ FOR_ONE_SERVER: Final[Mapping[RuleKind, RuleKind]] = {
     for kind in RuleKind
     if kind.name.startswith(("RESERVED_", "BEST_EFFORT_V", "BEST_EFFORT_ELEC", "DELIVERED_"))
 }
-"""Kinds at a vswitch, for its one server, to the same kinds at a ToR, for one server of several,
-with one more argument: the server's port."""
+"""Kinds at a vswitch, for its single server, to the corresponding kinds at a ToR, for a server out
+of several. The ToR kinds have the server port as an additional last argument.
+"""
 
 
 def _for_one_server(shape: Shape) -> Shape:
-    """The shape at a ToR: matches the server's port, or in the ingress table sends to it."""
+    """The shape at a ToR: matches the server port, or, in the ingress table, outputs to the server
+    port.
+    """
     port = Arg(1 + max(arg.index for arg in _arguments(shape)))
     if shape.table is not Table.INGRESS:
         return replace(shape, match=(Field(IN_PORT, port), *shape.match))
@@ -702,17 +575,21 @@ COOKIE_KIND_EPOCH_MASK: Final = COOKIE_KIND_MASK | COOKIE_EPOCH_MASK
 COOKIE_SUBJECT_MASK: Final = 0xFFFF_FFFF
 RENEWED: Final = COOKIE_TAG
 RENEWED_MASK: Final = COOKIE_TAG_MASK | 0x80 << 48
-"""What cookies of all kinds but ``ROUND`` have in common."""
+"""Common part of the cookies of all kinds except ``ROUND`` and ``TOR_RELAY``. Round rules cannot
+end before they are 1 s old, and paths of other racks depend on relays.
+"""
 DELIVERY_COUNTERS: Final = COOKIE_TAG | 0x70 << 48
 DELIVERY_COUNTERS_MASK: Final = COOKIE_TAG_MASK | 0xF0 << 48
-"""Together with :data:`DELIVERY_COUNTERS`, picks the rules that count what reservations get."""
+"""Mask for :data:`DELIVERY_COUNTERS`; selects the rules that count delivered reserved traffic."""
 
 
 def cookie(kind: RuleKind, epoch: int = 0, subject: int = 0) -> int:
-    """A 64-bit cookie that says what a rule is for, so that rules read back explain themselves."""
+    """A 64-bit cookie with the purpose of a rule, so that rules read from a switch explain
+    themselves.
+    """
     return COOKIE_TAG | kind.value << 48 | (epoch & 0xFFFF) << 32 | subject
 
 
 def cookie_subject(value: int) -> int:
-    """The rack metadata (or address digest) that a rule is about."""
+    """The rack metadata (or address digest) in a cookie."""
     return value & COOKIE_SUBJECT_MASK

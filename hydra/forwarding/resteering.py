@@ -1,4 +1,4 @@
-"""Rule changes at the switches that steer, when the paths of pairs change."""
+"""Rule changes at steering switches when the paths of rack pairs change."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _Lanes = Mapping[tuple[RackId, RackId], Sequence[Lane]]
 def steering_of(
     substrate: Substrate, pairs: Collection[tuple[RackId, RackId]]
 ) -> dict[Steering, set[RackId]]:
-    """Switches that steer what these pairs of racks send, each with the racks that it sends to."""
+    """Switches that steer traffic of the given rack pairs, each with its destination racks."""
     towards: dict[RackId, set[RackId]] = {}
     for one, other in pairs:
         towards.setdefault(one, set()).add(other)
@@ -31,9 +31,9 @@ def steering_of(
 def diverting(
     substrate: Substrate, switches: Mapping[Steering, Collection[RackId]], epoch: int
 ) -> dict[DatapathId, tuple[Install, ...]]:
-    """Changes by which each switch sends what is for these racks electrical.
+    """Rule changes per switch that send traffic for the given racks electrical.
 
-    Switches with the same racks, as those of one rack have, have the same object.
+    Switches with equal racks, such as the switches of a rack, share the same object.
     """
     made: dict[tuple[RackId, ...], tuple[Install, ...]] = {}
     changes = {}
@@ -47,7 +47,7 @@ def diverting(
 
 @dataclass(frozen=True, slots=True)
 class Resteering:
-    """The step from the circuit rules of one state to those of another."""
+    """The step from the circuit rules of a state to the rules of the next state."""
 
     substrate: Substrate
     before: _Lanes
@@ -60,7 +60,7 @@ class Resteering:
         return cls(substrate, old, new, after.epoch)
 
     def changes(self, rack: RackId, to: RackId) -> Iterator[RuleChange]:
-        """Changes at each switch that steers the traffic from ``rack`` to another."""
+        """Changes at each switch that steers traffic from ``rack`` to ``to``."""
         old, new = (self._rules(lanes, rack, to) for lanes in (self.before, self.after))
         matched = {match_key(rule) for rule in new}
         yield from (Remove(rule) for rule in old if match_key(rule) not in matched)

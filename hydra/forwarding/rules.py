@@ -1,4 +1,4 @@
-"""Flow rules: what each vswitch has to hold for a given state of the network."""
+"""Flow rules that switches hold for a given state of the network."""
 
 from __future__ import annotations
 
@@ -14,22 +14,21 @@ from hydra.forwarding.pipeline import (
     ND_CLAIMS,
     ND_TYPES,
     SHAPES,
-    Arg,
-    Output,
-    Port,
     RuleKind,
     cookie,
 )
+from hydra.forwarding.shapes import Arg, Output, Port
 from hydra.model import Fabric, Path, RackId, Server, VlanId
 from hydra.policy import SourceCheck
 
-_EMULATED_RACKS = 0x1_0000
-"""First metadata value of emulated racks, which do not exist; real racks stay below."""
 _NOBODYS: Final = (IPv4Network("0.0.0.0/32"), IPv6Network("::/128"), IPv6Network("fe80::/10"))
-"""Source addresses of an ARP probe (RFC 5227), of one for duplicates (RFC 4862), and those that
-each link has anew."""
+"""Source addresses without an owner: of an ARP probe (RFC 5227), of duplicate address detection
+(RFC 4862), and link-local addresses.
+"""
 _ROUND_RULES: Final = 12
-"""Rules of a switch that tell the end of a look at its cached flows; three are used by a change."""
+"""Rules of a switch that signal the end of a revalidation of its cached flows; a change uses
+three.
+"""
 _CLAIMS: Final = {
     4: (RuleKind.PORT_ARP,),
     6: (RuleKind.PORT_ND_ADVERTISED, RuleKind.PORT_ND_SOLICITING),
@@ -38,7 +37,9 @@ _CLAIMS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class FlowRule:
-    """A rule of a vswitch or ToR: its kind fixes the shape, ``args`` fill the shape's places."""
+    """A rule of a vswitch or ToR. The kind fixes the shape; ``args`` fill the places of the
+    shape.
+    """
 
     kind: RuleKind
     args: tuple[int, ...] = ()
@@ -47,16 +48,16 @@ class FlowRule:
 
 @dataclass(frozen=True, slots=True)
 class Install:
-    """Add the rule, or replace the one with the same match."""
+    """Add a rule, or replace the rule with the same match."""
 
     rule: FlowRule
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class InstallAll:
-    """Add these rules, or replace those with the same match.
+    """Add rules, or replace the rules with the same match.
 
-    Several switches share one object, by which others know that they have these rules in common.
+    Several switches share the object; the identity shows that the switches have equal rules.
     """
 
     rules: tuple[FlowRule, ...]
@@ -64,7 +65,7 @@ class InstallAll:
 
 @dataclass(frozen=True, slots=True)
 class Remove:
-    """Remove exactly this rule (its match and priority); absent is fine."""
+    """Remove the rule with exactly the same match and priority; a missing rule is no error."""
 
     rule: FlowRule
 
@@ -79,7 +80,7 @@ class RemoveByCookie:
 
 @dataclass(frozen=True, slots=True)
 class RemoveByPort:
-    """Remove every rule of ours that matches what comes in at a port."""
+    """Remove every rule of HydRA that matches an ingress port."""
 
     number: int
     """OpenFlow number of the port."""
@@ -87,7 +88,7 @@ class RemoveByPort:
 
 @dataclass(frozen=True, slots=True)
 class Modify:
-    """Give the rule with this match these actions; if there is none, nothing is added."""
+    """Set the actions of the rule with the same match; never adds a rule."""
 
     rule: FlowRule
 
@@ -97,25 +98,25 @@ Removal = Remove | RemoveByCookie | RemoveByPort
 RuleChange = Installation | Removal | Modify
 
 Lane = tuple[Path, VlanId]
-"""A path, and the VLAN-ID that leads along it."""
+"""A path and its VLAN-ID."""
 
 
 @dataclass(frozen=True, slots=True)
 class CircuitKinds:
-    """Rules that put traffic on the only path to a rack, and on one of several."""
+    """Rule kinds that put traffic on the only path to a rack, or on a path out of several."""
 
     alone: RuleKind
     one_of_several: RuleKind
 
 
 BY_UPLINK: Final = CircuitKinds(RuleKind.CIRCUIT, RuleKind.SPREAD_PATH)
-"""Kinds at a vswitch, which puts traffic on a path by VLAN."""
+"""Kinds at a vswitch, where the VLAN selects the path."""
 BY_PORT: Final = CircuitKinds(RuleKind.TOR_CIRCUIT, RuleKind.TOR_SPREAD_PATH)
-"""Kinds at a ToR, which puts traffic on a path by label, and by the port where it begins."""
+"""Kinds at a ToR, where the label and the first port select the path."""
 
 
 def installed(installations: Iterable[Installation]) -> Iterator[FlowRule]:
-    """The rules that are added by these."""
+    """The rules that ``installations`` add."""
     for one in installations:
         if isinstance(one, InstallAll):
             yield from one.rules
@@ -124,14 +125,14 @@ def installed(installations: Iterable[Installation]) -> Iterator[FlowRule]:
 
 
 def are_alike(one: Sequence[RuleChange], other: Sequence[RuleChange]) -> bool:
-    """True if two changes leave a switch with the same rules, whatever the rules' epochs."""
+    """True if two changes leave the same rules on a switch, apart from the epochs."""
     return one == other or _effect(one) == _effect(other)
 
 
 def _effect(
     changes: Sequence[RuleChange],
 ) -> tuple[set[FlowRule], list[Removal | Modify]]:
-    """What is installed, all of it in epoch 0, and what is removed before."""
+    """The installed rules with epoch 0, and the removals and modifications."""
     added = (one for one in changes if isinstance(one, Install | InstallAll))
     removed = [one for one in changes if not isinstance(one, Install | InstallAll)]
     return {
@@ -154,7 +155,7 @@ def mac_as_int(mac: str) -> int:
 
 
 def constant(kind: RuleKind, *args: int) -> FlowRule:
-    """A rule that belongs to no epoch and to no rack."""
+    """A rule without epoch and rack."""
     return FlowRule(kind, args, _cookie_of(kind))
 
 
@@ -165,14 +166,14 @@ def _cookie_of(kind: RuleKind) -> int:
 
 @lru_cache(maxsize=4096)
 def common_constant(kind: RuleKind, *args: int) -> FlowRule:
-    """A :func:`constant` that many switches have: they have the same object."""
+    """A :func:`constant` that many switches share as the same object."""
     return constant(kind, *args)
 
 
 def port_rules(
     fabric: Fabric, server: Server, port: int, source_check: SourceCheck
 ) -> Iterator[FlowRule]:
-    """Rules of the ingress table for frames from ``port``, behind which ``server`` is."""
+    """Ingress rules for frames from ``port`` of ``server``."""
     if source_check is SourceCheck.OFF:
         for kind in (RuleKind.PORT_MARKED_V4, RuleKind.PORT_MARKED_V6, RuleKind.PORT_ANY):
             yield common_constant(kind, port)
@@ -186,9 +187,9 @@ def port_rules(
 
 
 def _claim_rules(fabric: Fabric, server: Server, port: int) -> Iterator[FlowRule]:
-    """ARP and neighbour discovery from ``port`` may be about these addresses and no others.
+    """Rules for the addresses that ARP and neighbour discovery from ``port`` may claim.
 
-    A server has those of the configuration, guests have any of their rack.
+    A server may claim its configured addresses, a guest any address of the rack.
     """
     own = [ip_network(interface.ip) for interface in server.addresses]
     for mac in server.macs:
@@ -207,9 +208,9 @@ def host_rules(
     from_uplinks: Collection[RuleKind],
     source_check: SourceCheck,
 ) -> Iterator[FlowRule]:
-    """Rules for frames to the host, and for frames from it that go to no rack.
+    """Rules for frames to the host, and for frames from the host without a destination rack.
 
-    ``from_uplinks`` are the kinds that concern frames from the server's uplinks.
+    ``from_uplinks`` are the rule kinds for frames from the uplinks.
     """
     for kind in from_uplinks:
         if match_arguments(kind):
@@ -227,7 +228,7 @@ def neighbour_discovery_rules() -> Iterator[FlowRule]:
 
 
 def default_rules() -> Iterator[FlowRule]:
-    """Rules of the tables behind the account table for packets that none of their others takes."""
+    """Default rules of the tables behind the account table."""
     for kind in (
         RuleKind.DIVERT_NONE,
         RuleKind.CLASS_ALL,
@@ -240,23 +241,24 @@ def default_rules() -> Iterator[FlowRule]:
 
 @cache
 def round_rule(number: int) -> FlowRule:
-    """A rule that Open vSwitch ends, if told to, when it has looked at all its cached flows."""
+    """A rule that Open vSwitch can expire after a revalidation of all cached flows."""
     return FlowRule(RuleKind.ROUND, (number,), cookie(RuleKind.ROUND, subject=number))
 
 
 ROUND_RULES: Final = InstallAll(tuple(map(round_rule, range(_ROUND_RULES))))
-"""All of a switch's, by number; used in turn, since each has to be a second old before it can end.
+"""All round rules of a switch, by number; used in turn, since a rule cannot end before it is 1 s
+old.
 """
 _ROUND_NUMBERS: Final = {rule.cookie: number for number, rule in enumerate(ROUND_RULES.rules)}
 
 
 def round_number(cookie: int) -> int | None:
-    """Number of the rule of :data:`ROUND_RULES` with this cookie; None: it is another rule's."""
+    """Number of the rule of :data:`ROUND_RULES` with this cookie; None for other rules."""
     return _ROUND_NUMBERS.get(cookie)
 
 
 def own_rack_rules(fabric: Fabric, server: Server, uplink_dead: bool) -> Iterator[FlowRule]:
-    """Own-rack traffic: through the ToR, untagged, unless the own uplink is dead."""
+    """Own-rack traffic: untagged through the ToR, or electrical if the own uplink is dead."""
     port = Port.ELECTRICAL if uplink_dead else Port.OPTICAL
     for prefix in fabric.racks[server.rack].prefixes:
         yield _own_rack_rule(prefix, port)
@@ -269,9 +271,9 @@ def _own_rack_rule(prefix: IPv4Network | IPv6Network, port: int) -> FlowRule:
 
 
 def account_rules(fabric: Fabric, own: RackId) -> Iterator[FlowRule]:
-    """Counting rules, for each prefix of every rack but the ``own`` one; those of a kind together.
+    """Counting rules for each prefix of every rack except ``own``, sorted by address family.
 
-    Rules about the same prefix are the same objects in all tables.
+    Rules for the same prefix are the same objects for all switches.
     """
     for version in (4, 6):
         for rack in fabric.racks:
@@ -290,8 +292,8 @@ def _account_rule(prefix: IPv4Network | IPv6Network, rack: RackId) -> FlowRule:
 
 
 def uplink_exceptions(fabric: Fabric, server: Server, dead: Collection[str]) -> Iterator[FlowRule]:
-    """Rules by which ``server`` goes around dead uplinks: its own, or those of other servers and
-    their guests.
+    """Rules that lead ``server`` around dead uplinks: the own uplink, or the uplinks of other
+    servers and their guests.
     """
     for name in sorted(dead):
         other = fabric.server_by_name[name]
@@ -314,7 +316,7 @@ def _host_exception(own_rack: bool, ipv4: bool, address: int) -> FlowRule:
 
 
 def divert_rule(destination: RackId, epoch: int) -> FlowRule:
-    """Substep 3-1: everything for ``destination`` goes electrical."""
+    """Substep 3-1: send all traffic for ``destination`` electrical."""
     metadata = rack_metadata(destination)
     return FlowRule(RuleKind.DIVERT, (metadata,), cookie(RuleKind.DIVERT, epoch, metadata))
 
@@ -322,9 +324,9 @@ def divert_rule(destination: RackId, epoch: int) -> FlowRule:
 def in_lanes(
     paths: Iterable[Path], vlans: Mapping[Path, VlanId]
 ) -> dict[tuple[RackId, RackId], list[Lane]]:
-    """Paths with their VLAN-IDs by (from, to), in the order in which both ends number them.
+    """Paths with VLAN-IDs by (from, to), in an order that both ends share.
 
-    The order is by VLAN-ID; ``paths`` are sorted, and those with the same ID keep their order.
+    The order is by VLAN-ID; paths with equal IDs keep the order of ``paths``, which must be sorted.
     """
     lanes: dict[tuple[RackId, RackId], list[Lane]] = {}
     for path in sorted(paths, key=vlans.__getitem__):
@@ -336,9 +338,10 @@ def in_lanes(
 def circuit_rules(
     kinds: CircuitKinds, destination: RackId, ways: Sequence[tuple[int, ...]], epoch: int
 ) -> tuple[FlowRule, ...]:
-    """Substep 3-2: ``destination`` is reached by one way, or each flow takes one of several.
+    """Substep 3-2: rules that reach ``destination`` by a single way, or spread flows over several
+    ways.
 
-    A way holds the arguments of its rule's kind that follow those of the match.
+    Each way holds the arguments after the match arguments of the rule kind.
     """
     metadata = rack_metadata(destination)
 
@@ -353,33 +356,19 @@ def circuit_rules(
     )
 
 
-def emulated_rules(count: int, vlan: VlanId, epoch: int) -> Sequence[FlowRule]:
-    """``count`` circuit rules for racks that do not exist.
-
-    They make a small testbed pay for the rules of a large one (HydRA section V.B). Successive
-    epochs use other racks, so that every rule is a new one, as in the paper.
-    """
-    first = _EMULATED_RACKS + (epoch % 2) * 0x1_0000
-    kind = RuleKind.EMULATED_CIRCUIT
-    return [
-        FlowRule(kind, (first + index, vlan), cookie(kind, epoch, first + index))
-        for index in range(count)
-    ]
-
-
 def match_key(rule: FlowRule) -> tuple[RuleKind, tuple[int, ...]]:
-    """Identifies a rule by its match: two rules with one key can't stand beside each other."""
+    """Key of the match of a rule: a table holds a single rule per key."""
     kind, args = rule.kind, rule.args
     return kind, tuple([args[index] for index in _MATCH_ARGS[kind]])
 
 
 def match_arguments(kind: RuleKind) -> tuple[int, ...]:
-    """Indexes of a kind's arguments that its match takes."""
+    """Indexes of the arguments that the match of a kind uses."""
     return _MATCH_ARGS[kind]
 
 
 def ports_named(rule: FlowRule) -> Iterator[int]:
-    """The ports, mostly symbolic, that a rule's match and actions name."""
+    """Ports, mostly symbolic, in the match and actions of a rule."""
     shape = SHAPES[rule.kind]
     matched = (field.value for field in shape.match if field.name == IN_PORT)
     reached = (action.port for action in shape.actions if isinstance(action, Output))
@@ -388,7 +377,7 @@ def ports_named(rule: FlowRule) -> Iterator[int]:
 
 
 def matches_port(rule: FlowRule) -> bool:
-    """True if a rule is about what comes in at one port."""
+    """True if a rule matches an ingress port."""
     return any(field.name == IN_PORT for field in SHAPES[rule.kind].match)
 
 

@@ -1,1 +1,1 @@
-"""Reconfiguration: what differs, and the executor that moves the network there (HydRA, III.B)."""
+"""Reconfiguration: differences of network states, and the executor of changes (HydRA, III.B)."""

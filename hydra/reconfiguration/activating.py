@@ -1,12 +1,11 @@
-"""Substep 3-3: paths that passed the gate are activated; others stay electrical."""
+"""Substep 3-3: paths that passed the gate are activated; other paths stay electrical."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 
-from hydra.forwarding.pipeline import COOKIE_KIND_EPOCH_MASK, RuleKind, cookie
 from hydra.forwarding.resteering import Resteering
-from hydra.forwarding.rules import Remove, RemoveByCookie, RuleChange
+from hydra.forwarding.rules import Remove, RuleChange
 from hydra.model import DatapathId, RackId
 from hydra.reconfiguration.commands import ApplyRules, Batch, Command, SetVlans, Steps
 from hydra.reconfiguration.plan import Pair, changed_pairs, retagging, without
@@ -16,12 +15,12 @@ from hydra.reconfiguration.steering import note_relays
 
 
 def activate(run: Run) -> Steps:
-    """Remove the divert rules of the paths that came up, and clear away the others."""
+    """Remove the divert rules of successful paths, and clean up after failed paths."""
     run.result = without(run.plan.target, run.failures, run.lost_paths)
     lost = changed_pairs(run.plan.target, run.result)
     steer = Resteering.between(run.substrate, run.plan.target, run.result)
     dead = run.conditions.diverted
-    run.activated = run.moving - (dead - run.plan.affected)  # the dead that are held
+    run.activated = run.moving - (dead - run.plan.affected)  # without dead pairs that are held
     frozen: dict[DatapathId, tuple[RuleChange, ...]] = {}
     in_common: dict[tuple[RackId, tuple[RackId, ...]], tuple[RuleChange, ...]] = {}
     for switch, racks in run.diverted.items():
@@ -32,7 +31,7 @@ def activate(run: Run) -> Steps:
             in_common[key] = tuple(_activating(run, *key, steer, lost))
         if in_common[key]:
             frozen[switch.datapath] = in_common[key]
-    outcomes = yield Batch("activate", (ApplyRules(frozen, slow=run.slow),))
+    outcomes = yield Batch("activate", (ApplyRules(frozen),))
     run.note("activate", outcomes)
     for switch in run.diverted:
         failure = by_switch(outcomes[0]).get(switch.datapath)
@@ -44,30 +43,24 @@ def activate(run: Run) -> Steps:
 def _activating(
     run: Run, rack: RackId, towards: Iterable[RackId], steer: Resteering, lost: Collection[Pair]
 ) -> Iterator[RuleChange]:
-    """Changes that end the divert of a rack's traffic; ``lost`` pairs lose their circuits."""
-    epoch, dead = run.plan.target.epoch, run.conditions.diverted
+    """Changes to end the divert of a rack's traffic; ``lost`` pairs lose circuits."""
+    epoch = run.plan.target.epoch
     for to in towards:
         pair = (min(rack, to), max(rack, to))
         if pair in lost:
             yield from steer.changes(rack, to)
-        if pair in run.activated and (run.hitless or pair in dead):
+        if pair in run.activated:
             yield Remove(run.substrate.divert(to, epoch))
 
 
 def _tidy(run: Run) -> Steps:
-    """Untag failed circuits, stop relaying them, and remove the last epoch's emulated rules."""
+    """Untag failed circuits, and stop relaying frames there."""
     given_up = run.plan.target.topology.circuits - run.result.topology.circuits
     run.uncertain_planes |= {circuit.plane for circuit in given_up | run.failures.keys()}
     untag = retagging(run.fabric, run.plan.target, run.result)
     commands: list[Command] = [SetVlans(rack, ports) for rack, ports in sorted(untag.items())]
     changes = abandoned(run.substrate, run.plan.target, run.result)
     relays = changes.keys() & run.conditions.connected
-    if run.policy.emulated_rules:
-        stale = RemoveByCookie(
-            cookie(RuleKind.EMULATED_CIRCUIT, run.plan.current.epoch), COOKIE_KIND_EPOCH_MASK
-        )
-        for switch in run.diverted:
-            changes.setdefault(switch.datapath, []).append(stale)
     if taken := only(changes, run.conditions.connected):
         commands.append(ApplyRules(taken))
     if not commands:

@@ -1,7 +1,6 @@
-"""The audit: finds what was changed behind our back, and puts rules and devices right.
+"""The audit: finds changes made by third parties, and repairs rules and devices.
 
-Courses yield commands and are sent outcomes, as the executor does. Broken circuits are left to a
-reconfiguration, which withdraws them and sets them up again.
+Broken circuits are left to a reconfiguration, which withdraws the circuits and sets them up again.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from hydra.model import Circuit, DatapathId, Fabric
 from hydra.reconfiguration.commands import ApplyRules, Batch, CompareRules, Course, Steps
 from hydra.reconfiguration.device_care import DeviceCare
 from hydra.reconfiguration.drift import Drift, RuleDrift, broken_circuits, device_drift
-from hydra.reconfiguration.reconcile import Actual, stray_mirrors, wrong_vlans
+from hydra.reconfiguration.reconcile import Actual
 from hydra.reconfiguration.recovery import Recovery
 from hydra.reconfiguration.switches import Switches
 from hydra.reconfiguration.whole_tables import Memory
@@ -25,18 +24,18 @@ _AT_ONCE: Final = 1024
 """Switches whose intended tables are in memory at a time: about 10 MB where racks are many."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """Findings of a look at all devices and switches."""
+    """Findings from all devices and switches."""
 
     on_devices: tuple[Drift, ...]
     broken: frozenset[Circuit]
-    """Circuits of the present state that are not there."""
+    """Circuits of the present state missing on devices."""
     rules: Mapping[DatapathId, RuleDrift]
     silent: tuple[str, ...]
-    """Devices and switches that said nothing, by name."""
+    """Names of devices and switches without an answer."""
     refused: Mapping[str, int] = field(default_factory=dict)
-    """Number of frames that the source check has dropped, by server; of switches that answered."""
+    """Number of frames dropped by the source check, by server; only of switches that answered."""
 
     @property
     def items(self) -> tuple[Drift, ...]:
@@ -44,20 +43,25 @@ class Seen:
         return (*self.on_devices, *of_rules)
 
 
-@dataclass(eq=False, repr=False)
 class Audit:
     """Courses that run while no reconfiguration is under way."""
 
-    _fabric: Fabric
-    _memory: Memory
-    _switches: Switches
-    _care: DeviceCare
-    _recovery: Recovery
+    def __init__(
+        self,
+        *,
+        fabric: Fabric,
+        memory: Memory,
+        switches: Switches,
+        care: DeviceCare,
+        recovery: Recovery,
+    ) -> None:
+        self._fabric, self._memory, self._switches = fabric, memory, switches
+        self._care, self._recovery = care, recovery
 
     def look(self, *, everywhere: bool = False) -> Course[Seen]:
-        """Read devices, and the tables of switches that should hold rules of ours.
+        """Read devices, and the tables of switches that should hold our rules.
 
-        Unless ``everywhere``, devices that were silent when they were last read are passed over.
+        Unless ``everywhere``, devices silent at their last read are skipped.
         """
         known, state = self._switches.known, self._memory.state
         ready = sorted(known.keys() & self._switches.ready())
@@ -66,19 +70,18 @@ class Audit:
             intended = dict(self._switches.tables(ready[first : first + _AT_ONCE]))
             (compared,) = yield Batch("read", (CompareRules(intended),), alone=True)
             rules |= compared.value
-        # Devices come after: while they are read, pairs may be diverted off what has died.
+        # Devices come last: meanwhile, pairs may be diverted off dead circuits.
         actual, silent = yield from self._care.read(everywhere=everywhere)
         mute = [name for datapath, name in known.items() if datapath not in rules]
         return Seen(
-            tuple(device_drift(self._fabric, state, actual, self._switches.closed)),
-            broken_circuits(self._fabric, state, actual),
-            rules,
-            tuple(dict.fromkeys((*silent, *mute))),
-            dict(self._refused(rules)),
+            on_devices=tuple(device_drift(self._fabric, state, actual, *self._care.beside)),
+            broken=broken_circuits(self._fabric, state, actual),
+            rules=rules,
+            silent=tuple(dict.fromkeys((*silent, *mute))),
+            refused=dict(self._refused(rules)),
         )
 
     def _refused(self, rules: Mapping[DatapathId, RuleDrift]) -> Iterator[tuple[str, int]]:
-        """Frames that the source check has dropped, by server."""
         at_vswitch, at_tor = self._fabric.server_by_datapath, self._fabric.rack_by_tor_datapath
         for datapath, found in rules.items():
             for place, frames in found.refused.items():
@@ -88,8 +91,8 @@ class Audit:
                     yield at_tor[datapath].servers[place].name, frames
 
     def mend_rules(self, seen: Seen) -> Steps:
-        """Send pairs on broken circuits electrical, until these are withdrawn. Bring the tables
-        that differ to the present state, and remove rules that others added.
+        """Send pairs on broken circuits electrical, until the circuits are withdrawn. Bring
+        differing tables to the present state, and remove foreign rules.
         """
         yield from self._switches.divert(seen.broken)
         wrong = {datapath: found for datapath, found in seen.rules.items() if found.items}
@@ -107,5 +110,4 @@ class Audit:
         actual: Actual
         actual, _ = yield from self._care.read(everywhere=False)
         state = self._memory.state
-        yield from self._care.retag(wrong_vlans(self._fabric, state, actual, self._switches.closed))
-        yield from self._care.take_down(stray_mirrors(self._fabric, state, actual.mirrors))
+        yield from self._care.clear_away(state, actual)

@@ -1,18 +1,19 @@
-"""Commands by which courses act on the network, and the outcomes that they hear back.
+"""Commands by which courses act on the network, and the outcomes of commands.
 
-A course (a reconfiguration, a recovery, an audit) is a generator: it yields a :class:`Batch` of
-commands that may run in parallel and receives one :class:`Outcome` per command, in the same order.
-So it needs no threads, sockets or clock, and can be driven by devices or by a simulation alike.
+A course (a reconfiguration, a recovery, an audit) is a generator: the course yields a
+:class:`Batch` of commands that may run in parallel and receives one :class:`Outcome` per command,
+in the same order. A course has no threads, sockets or clock, so real devices and a simulation can
+drive the same course.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Generator, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, TypeVar
 
 from hydra.failures import Failure
-from hydra.forwarding.rules import Installation, RuleChange
+from hydra.forwarding.rules import FlowRule, Installation, RuleChange
 from hydra.model import DatapathId, Path, PlaneId, RackId, Server, VlanId
 from hydra.reconfiguration.plan import MirrorMove
 from hydra.roles import PortVlans
@@ -20,21 +21,22 @@ from hydra.roles import PortVlans
 
 @dataclass(frozen=True, slots=True)
 class ApplyRules:
-    """Change the tables of switches, one atomic bundle each; value: {datapath: Failure or None}.
+    """Change the tables of switches, in one atomic bundle per switch.
 
-    With ``hurries``, few switches that are far later than all others are not waited for.
+    Value: {datapath: Failure or None}. With ``hurries``, skip few switches far slower than all the
+    rest.
     """
 
     changes: Mapping[DatapathId, tuple[RuleChange, ...]]
     hurries: bool = False
-    slow: frozenset[DatapathId] = frozenset()
-    """Switches known to be slow. Once no other owes an answer, all that is left is to wait."""
 
 
 @dataclass(frozen=True, slots=True)
 class StageRules:
-    """Send switches the changes of a later :class:`ApplyRules` with the same tuples, which then
-    only has to commit them; nothing changes yet, and nothing is lost if a switch does not take it.
+    """Send switches the changes of a later :class:`ApplyRules` with the same tuples.
+
+    The later command then only has to commit. Nothing changes yet. If a switch does not accept the
+    staged changes, nothing is lost.
     """
 
     changes: Mapping[DatapathId, tuple[RuleChange, ...]]
@@ -42,8 +44,10 @@ class StageRules:
 
 @dataclass(frozen=True, slots=True)
 class AwaitRounds:
-    """Wait until switches have looked at all their cached flows, by which they may forward although
-    a barrier has confirmed other rules; value: the switches that have not within ``timeout_s``.
+    """Wait until switches have revalidated all their cached flows.
+
+    A switch may forward by cached flows although a barrier has confirmed other rules. Value: the
+    switches that have not finished within ``timeout_s`` seconds.
     """
 
     datapaths: tuple[DatapathId, ...]
@@ -52,7 +56,9 @@ class AwaitRounds:
 
 @dataclass(frozen=True, slots=True)
 class ReadPortPackets:
-    """Fresh OpenFlow counters of ToR ports; value: {port: frames in + out}, None if unreadable."""
+    """Read fresh OpenFlow counters of ToR ports; value: {port: frames in + out}, None if
+    unreadable.
+    """
 
     rack: RackId
     ports: tuple[str, ...]
@@ -87,7 +93,7 @@ class ReadMirrors:
 
 @dataclass(frozen=True, slots=True)
 class AwaitPortsUp:
-    """Value: the ports that did not come up within ``timeout_s``."""
+    """Value: the ports still down after ``timeout_s`` seconds."""
 
     rack: RackId
     ports: tuple[str, ...]
@@ -96,26 +102,28 @@ class AwaitPortsUp:
 
 @dataclass(frozen=True, slots=True)
 class Announce:
-    """Send the announcements of these servers' addresses on these VLANs (and untagged ones)."""
+    """Announce the addresses of ``servers`` on the given VLANs, and untagged addresses."""
 
     servers: tuple[tuple[Server, tuple[VlanId, ...]], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class ProbePath:
-    """Send probes between two servers, the first at the path's ``src``, in each of its directions;
-    value: names of those that failed.
+    """Send probes between two servers in each direction of the path.
+
+    The first server is at the path's ``src``. Value: names of the directions whose probe failed.
     """
 
     path: Path
     vlan: VlanId
     ends: tuple[Server, Server]
+    _: KW_ONLY
     timeout_s: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Marker:
-    """A frame that one server sends another over a path, behind all that it sent there before."""
+    """A frame from one server to another on a path, sent behind the sender's earlier frames."""
 
     path: Path
     vlan: VlanId
@@ -125,7 +133,7 @@ class Marker:
 
 @dataclass(frozen=True, slots=True)
 class PassMarkers:
-    """Send markers; value: those that did not arrive within ``timeout_s``, as a tuple."""
+    """Send markers; value: tuple of the markers not received within ``timeout_s`` seconds."""
 
     markers: tuple[Marker, ...]
     timeout_s: float
@@ -138,7 +146,7 @@ class Pause:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """Write to the journal before going on."""
+    """Append to the journal; the course goes on when the entry is durable."""
 
     what: str
     details: Mapping[str, Any]
@@ -146,14 +154,14 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class SaveState:
-    """Write the present state to the journal before going on: the change is over."""
+    """Write the present state to the journal; the change is over."""
 
     what: str
 
 
 @dataclass(frozen=True, slots=True)
 class AwaitSwitches:
-    """Value: the switches that are connected, once all of these are, or after ``timeout_s``."""
+    """Value: the connected switches, when all have connected or after ``timeout_s`` seconds."""
 
     datapaths: tuple[DatapathId, ...]
     timeout_s: float
@@ -161,22 +169,24 @@ class AwaitSwitches:
 
 @dataclass(frozen=True, slots=True)
 class TakeSwitches:
-    """Become the master of these switches, and give them their meters.
+    """Become the master of switches, and give them their meters.
 
-    Value: those that have this controller as their master now, a frozenset; the others are to be
-    left alone until they have. Fails, and leaves all as it is, where another controller is at work.
+    Value: frozenset of the switches whose master this controller now is; leave the rest alone. If
+    another controller is at work, the command fails and changes nothing. With ``hurries``, skip
+    switches far slower than most.
     """
 
     datapaths: tuple[DatapathId, ...]
+    hurries: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class CompareRules:
-    """Read the tables of switches and hold them against these installations, all that they are to
-    have from us.
+    """Read the tables of switches and compare them with ``intended``, the full list of our rules.
 
-    Switches that are far later than all others are not waited for: another look shows their tables.
-    Value: {datapath: :class:`hydra.reconfiguration.drift.RuleDrift`}, without silent switches.
+    Switches far slower than all the rest are skipped; a later comparison covers the skipped
+    switches. Value: {datapath: :class:`hydra.reconfiguration.drift.RuleDrift`}, without silent
+    switches.
     """
 
     intended: Mapping[DatapathId, Sequence[Installation]]
@@ -184,18 +194,24 @@ class CompareRules:
 
 @dataclass(frozen=True, slots=True)
 class HeldRules:
-    """What switches that were read hold of the rules that they should."""
+    """Rules found in switch tables, compared with the intended rules."""
 
     exact: frozenset[DatapathId] = frozenset()
-    """Those that hold just these. A rule's cookie may have an earlier epoch."""
+    """Switches with exactly the intended rules. A rule's cookie may have an earlier epoch."""
     rounds: Mapping[DatapathId, frozenset[int]] = field(default_factory=dict)
-    """Cookies of the rules that tell of rounds, as far as others hold them."""
+    """Cookies of revalidation-round rules in inexact switches."""
+    relays: Mapping[DatapathId, Collection[FlowRule]] = field(default_factory=dict)
+    """Relay rules in inexact switches, without the rules' actions. A switch with an unreadable
+    table has no entry.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class ConfirmRules:
-    """Read the tables of switches, and find those that hold exactly the rules of these
-    installations, as they would be given them now; value: :class:`HeldRules`.
+    """Read the tables of switches, and find switches that already hold exactly the ``intended``
+    rules.
+
+    Value: :class:`HeldRules`.
     """
 
     intended: Mapping[DatapathId, Sequence[Installation]]
@@ -226,11 +242,12 @@ Command = (
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The outcome of one command; times in seconds on the runner's monotonic clock."""
+    """Outcome of a command; times in seconds on the runner's monotonic clock."""
 
     value: Any = None
     failure: Failure | None = None
-    """None if it is confirmed."""
+    """None if the command is confirmed."""
+    _: KW_ONLY
     started_s: float = 0.0
     finished_s: float = 0.0
 
@@ -241,17 +258,20 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Commands that run at the same time."""
+    """Commands to run at the same time."""
 
     step: str
     commands: tuple[Command, ...]
+    _: KW_ONLY
     alone: bool = False
-    """True if nobody may change switches meanwhile: whole tables are written, or read."""
+    """True if no other course may change switches during the batch: whole tables are written or
+    read.
+    """
     beside: bool = False
-    """True if other courses, and changes, may come in between: they leave its switches alone."""
+    """True if other jobs may run during the batch, if the course itself runs between jobs."""
 
 
 _ResultT = TypeVar("_ResultT")
 Course = Generator[Batch, Sequence[Outcome], _ResultT]
-"""A generator that yields commands, is sent outcomes, and returns what was found out."""
+"""A generator: yields batches, is sent outcomes, returns a result."""
 Steps = Course[None]

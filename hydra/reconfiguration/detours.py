@@ -1,8 +1,8 @@
-"""Detours: pairs that wait for their new paths do so over circuits of others that have room.
+"""Detours: pairs wait for their new paths over circuits of other pairs with room.
 
-A pair whose circuit goes before its next one comes would be electrical all that time. Circuits that
-stand meanwhile have room, too: one hop more is better than none of light. A detour is a path like
-any other, of a state like any other.
+A pair whose circuit goes before the next circuit comes would be electrical meanwhile. Standing
+circuits have room, too, and an extra hop is better than no light. A detour is a path like any
+other, in a state like any other.
 """
 
 from __future__ import annotations
@@ -18,36 +18,39 @@ def _never() -> bool:
     return False
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Detours:
-    """What detours may use, and how a topology that has some becomes a state."""
+    """The circuits and limits of detours, and how a topology with detours becomes a state."""
 
     fabric: Fabric
     max_hops: int
     closed: frozenset[Circuit]
-    """Circuits that no detour may share: those with reservations, and those of others."""
+    """Circuits closed to detours: circuits with reservations, and circuits of other changes."""
     toward: Callable[[NetworkState, Topology], NetworkState]
-    """The state after another with this topology. Raises HydraError if there is none."""
+    """The state that follows a given state, with the given topology. Raises HydraError if
+    impossible.
+    """
     expired: Callable[[], bool] = _never
-    """True once no more are to be looked for: what has been found by then is used."""
+    """True once the search must end; detours found by then are used."""
 
 
 class Room:
     """Room for detours on the circuits of a topology.
 
-    Circuits go by numbers. Each has two lanes: twice its number, and one more for the way back.
+    Circuits go by number n. Each circuit has two lanes: 2n, and 2n + 1 for the way back.
     """
 
     def __init__(
         self,
+        *,
         detours: Detours,
         topology: Topology,
         sent_mbps: DemandMatrix,
         share: float,
         leaving: Collection[Circuit] = (),
     ) -> None:
-        """``share``: part of what circuits have left that detours may take; ``leaving``: circuits
-        that few of them should use.
+        """``share``: part of the rate left on circuits for detours, 0 to 1; ``leaving``: circuits
+        that few detours should use.
         """
         self._max_hops = detours.max_hops
         self._sent_mbps = sent_mbps
@@ -55,13 +58,13 @@ class Room:
         self._numbers = {circuit: number for number, circuit in enumerate(self._circuits)}
         self._costs = [int(circuit in leaving) for circuit in self._circuits]
         self._from: list[RackId] = []
-        """By lane: the rack that it leads from."""
+        """By lane: the rack at the start."""
         rates_mbps: list[float] = []
         for circuit in self._circuits:
             self._from += detours.fabric.racks_of(circuit)
             rates_mbps += [detours.fabric.rate_of(circuit)] * 2
         self._ways: dict[RackId, list[tuple[int, RackId]]] = {}
-        """By rack: lanes from there, and where they lead."""
+        """By rack: (lane, rack at the lane's end) of the lanes from there."""
         for lane, here in enumerate(self._from):
             if self._circuits[lane >> 1] in detours.closed:
                 continue
@@ -78,21 +81,22 @@ class Room:
         ]
 
     def numbers(self, circuits: Iterable[Circuit]) -> frozenset[int]:
-        """Numbers of those of these circuits that the topology has."""
+        """Numbers of the given circuits, without circuits outside the topology."""
         return frozenset(self._numbers[one] for one in circuits if one in self._numbers)
 
     def take(self, pair: Pair, shut: Collection[int] = ()) -> Path | None:
-        """A path of the fewest hops with room for all that the pair sends, which takes it; or None.
+        """Reserve a path of the fewest hops with room for all traffic of the pair; None if none has
+        room.
 
-        Of several, one over few circuits that are leaving; none over those of :meth:`numbers` that
-        are ``shut``.
+        Prefers paths over few leaving circuits; avoids the ``shut`` circuits, given by
+        :meth:`numbers`.
         """
         src, dst = pair
         there_mbps, back_mbps = self._mbps(pair)
         left_mbps, costs = self._left_mbps, self._costs
         reached = {src}
         frontier: dict[RackId, tuple[int, tuple[int, ...]]] = {src: (0, ())}
-        """By rack: number of circuits on the way there that are leaving, and the way's lanes."""
+        """By rack: number of leaving circuits on the way there, and the lanes of the way."""
         for hop in range(1, self._max_hops + 1):
             # Seen from the end, the last hop has few lanes to choose from.
             found = [
@@ -128,12 +132,12 @@ class Room:
         return None
 
     def _mbps(self, pair: Pair) -> tuple[float, float]:
-        """Mbps that a pair sends, there and back."""
+        """Mbps sent by a pair, there and back."""
         src, dst = pair
         return float(self._sent_mbps[src, dst]), float(self._sent_mbps[dst, src])
 
     def _lanes(self, path: Path) -> Iterator[int]:
-        """Lanes that a path takes on its way there."""
+        """Lanes of a path in its own direction."""
         here = path.src
         for circuit in path.circuits:
             lane = 2 * self._numbers[circuit]
@@ -154,8 +158,8 @@ class Room:
 
 
 def rerouted(topology: Topology, paths: Iterable[Path], gone: Collection[Circuit]) -> Topology:
-    """``topology`` without these circuits, and with these paths in place of their pairs' present
-    ones.
+    """``topology`` without ``gone`` circuits, with ``paths`` in place of the present paths of their
+    pairs.
     """
     added = tuple(paths)
     pairs = {pair_of(path) for path in added}

@@ -1,18 +1,14 @@
-"""Optical switches and ToRs after a failure: read again, and brought to the present state.
-
-Its courses yield commands and are sent outcomes, as the executor does.
-"""
+"""Optical switches and ToRs after a failure: read again, and brought to the present state."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Final
 
 from hydra.forwarding.rules import Lane
 from hydra.forwarding.substrate import substrate_of
-from hydra.model import Circuit, Fabric, PlaneId, PortId, RackId, Server
+from hydra.model import Circuit, Fabric, NetworkState, PlaneId, PortId, RackId, Server
 from hydra.policy import CurrentPolicy
 from hydra.reconfiguration.commands import (
     Announce,
@@ -31,19 +27,25 @@ from hydra.reconfiguration.commands import (
 from hydra.reconfiguration.draining import Draining
 from hydra.reconfiguration.executor import Execution
 from hydra.reconfiguration.plan import MirrorMove, PortsToTag
-from hydra.reconfiguration.reconcile import Actual, stray_mirrors, wanted_vlans, wrong_vlans
+from hydra.reconfiguration.reconcile import (
+    Actual,
+    Held,
+    stray_mirrors,
+    wanted_vlans,
+    wrong_vlans,
+)
 from hydra.reconfiguration.switches import Switches, reachable_on
 from hydra.reconfiguration.whole_tables import Memory
 
 LOG: Final = logging.getLogger("hydra.device_care")
 _BRIEF_S: Final = 0.01
-"""Drain bounds below this are taken for it, where attempts are counted."""
+"""Lower limit of the drain bound when marker attempts are counted, in seconds."""
 
 
 def read_devices(
     planes: Iterable[PlaneId], ports: Mapping[RackId, Collection[str]]
 ) -> Course[Actual]:
-    """Mirrors of these planes and VLANs of these ports, of the devices that answer."""
+    """Mirrors of ``planes`` and VLANs of ``ports``, from the devices that answer."""
     mirrors = tuple(map(ReadMirrors, planes))
     vlans = tuple(ReadVlans(rack, tuple(names)) for rack, names in ports.items())
     if not (mirrors or vlans):
@@ -60,27 +62,31 @@ def read_devices(
     )
 
 
-@dataclass(eq=False, repr=False)
 class DeviceCare:
-    """Devices that may differ from the present state, and the courses that mend them."""
+    """Devices that may differ from the present state, and the courses that repair them."""
 
-    _fabric: Fabric
-    _policy: CurrentPolicy
-    _memory: Memory
-    _switches: Switches
-    _by_people: frozenset[PlaneId] = frozenset()
-    """Planes whose changes are tasks for people."""
-    uncertain_planes: set[PlaneId] = field(default_factory=set, init=False)
-    uncertain_racks: set[RackId] = field(default_factory=set, init=False)
-    _silent_planes: set[PlaneId] = field(default_factory=set, init=False)
-    """Optical switches that did not answer when they were last read."""
-    _silent_racks: set[RackId] = field(default_factory=set, init=False)
-
-    def __post_init__(self) -> None:
-        self._substrate = substrate_of(self._fabric)
+    def __init__(
+        self,
+        *,
+        fabric: Fabric,
+        policy: CurrentPolicy,
+        memory: Memory,
+        switches: Switches,
+        by_people: frozenset[PlaneId] = frozenset(),
+    ) -> None:
+        """``by_people``: planes whose changes are tasks for people."""
+        self._fabric, self._policy, self._memory = fabric, policy, memory
+        self._switches, self._by_people = switches, by_people
+        self._substrate = substrate_of(fabric)
+        self.uncertain_planes: set[PlaneId] = set()
+        self.uncertain_racks: set[RackId] = set()
+        self._silent_planes: set[PlaneId] = set()
+        """Optical switches without an answer to their last read."""
+        self._silent_racks: set[RackId] = set()
+        self._impatient = False
 
     def learn(self, execution: Execution) -> None:
-        """Take over what a reconfiguration could not confirm."""
+        """Take over the unconfirmed steps of a reconfiguration."""
         for name in sorted(execution.closed):
             LOG.error(
                 "the vswitch of %s is silent: its port is closed to circuits until it answers", name
@@ -92,18 +98,39 @@ class DeviceCare:
         }
 
     def wanted_ports(self) -> PortsToTag:
-        """VLAN membership of every ToR port that the configuration names; none without VLANs."""
+        """VLAN membership of every ToR port in the configuration; none without VLANs."""
         if not self._substrate.retags:
             return {}
-        return wanted_vlans(self._fabric, self._memory.state, self._switches.closed)
+        return wanted_vlans(self._fabric, self._memory.state, *self.beside)
+
+    @property
+    def beside(self) -> tuple[frozenset[str], Held]:
+        """Additions to the present state on devices: closed servers, and held paths."""
+        return self._switches.closed, self._memory.held
+
+    @property
+    def held_racks(self) -> frozenset[RackId]:
+        """Racks with held paths: plans leave out their ports."""
+        return self._memory.held.racks(self._fabric)
+
+    @property
+    def releases(self) -> bool:
+        """True if a held path is no longer needed: :meth:`mend` takes such paths down."""
+        held = self._memory.held.lanes
+        return bool(held) and (self._impatient or not all(map(self._switches.may_send, held)))
+
+    def let_go(self) -> None:
+        """Have :meth:`mend` take down all held paths, even if a switch still sends there."""
+        self._impatient = True
 
     # -- courses ----------------------------------------------------------------------------------
 
     def read(self, *, everywhere: bool = True) -> Course[tuple[Actual, tuple[str, ...]]]:
-        """The state of devices, as read; names of the silent ones, which are uncertain.
+        """Read the devices; return their state, and the names of silent devices, which become
+        uncertain.
 
-        Unless ``everywhere``, devices that did not answer when they were last read are not asked,
-        since each attempt may take a time-out: :meth:`mend` asks them.
+        Unless ``everywhere``, devices silent at the last read are not asked, since each attempt may
+        take a time-out: :meth:`mend` asks these devices.
         """
         planes, racks = {plane.id for plane in self._fabric.planes}, self.wanted_ports()
         asked = planes if everywhere else planes - self._silent_planes
@@ -118,9 +145,7 @@ class DeviceCare:
     def _read(
         self, planes: Collection[PlaneId], ports: Mapping[RackId, Collection[str]]
     ) -> Course[Actual]:
-        """Mirrors of these planes and VLANs of these ports; devices that do not answer are silent,
-        and uncertain.
-        """
+        """:func:`read_devices`; devices without an answer become silent and uncertain."""
         actual = yield from read_devices(planes, ports)
         silent_planes = set(planes) - actual.mirrors.keys()
         silent_racks = ports.keys() - actual.vlans.keys()
@@ -133,20 +158,20 @@ class DeviceCare:
     def drain(self) -> Steps:
         """Wait until frames sent by replaced rules are gone: a barrier confirms tables only.
 
-        Switches first tell that they forward by no flow that they cached earlier. What they sent
-        until then is given the drain's bound.
+        Switches first confirm that no flow cached earlier forwards frames. Frames sent until then
+        have the drain bound to arrive.
         """
         yield from self._await_rounds()
         yield Batch("drain", (Pause(self._policy.now.drain.bound_ms / 1000),))
 
     def run_empty(self, standing: Sequence[Lane], *, sure: bool) -> Steps:
-        """The same where all that frames can still come through are the paths that are
-        ``standing``: once these are empty, nobody waits.
+        """Drain after which only the ``standing`` paths may still pass frames; ends when they are
+        empty.
 
-        A marker that does not come out is sent again: a ToR that passes on nothing for a while
-        keeps it, and frames before it. It is waited for, up to ``timeouts.tor_s``. Where a switch
-        may still send, a path is there with two VLAN-IDs, or it is not ``sure`` what stands, the
-        drain's bound is waited for as well.
+        A lost marker is sent again for up to ``timeouts.tor_s``: a ToR that forwards nothing for a
+        while holds back the marker and earlier frames. The drain bound is also waited for if a
+        switch may still send, if a path stands with two VLAN-IDs, or if the list is not ``sure`` to
+        be complete.
         """
         policy, paths = self._policy.now, dict(standing)
         bound_s = policy.drain.bound_ms / 1000
@@ -156,7 +181,13 @@ class DeviceCare:
         used = self._memory.state.topology.circuits
         own = {one for path in paths for one in path.circuits} - used
         hidden = [path for path in paths if own.isdisjoint(path.circuits)]
-        draining = Draining(self._fabric, paths, (own, hidden), policy.drain, cache_told=told)
+        draining = Draining(
+            fabric=self._fabric,
+            paths=paths,
+            left=(own, hidden),
+            policy=policy.drain,
+            cache_told=told,
+        )
         senders, receivers = self._ends_of(draining.ends)
         yield from draining.run(senders, receivers, beside)
         if beside and not paths:
@@ -172,9 +203,9 @@ class DeviceCare:
             LOG.warning("what %s sent over circuits that end may be lost", ", ".join(racks))
 
     def _await_rounds(self) -> Course[bool]:
-        """True if all switches have told that they forward by no flow that they cached earlier.
+        """True if all switches have confirmed that no flow cached earlier forwards frames.
 
-        Learning ToRs have no rules that could tell.
+        Learning ToRs have no rules for such a confirmation.
         """
         owned = self._switches.owned.keys()
         ready = tuple(sorted(self._switches.ready() & owned))
@@ -194,7 +225,7 @@ class DeviceCare:
     def _ends_of(
         self, racks: Collection[RackId]
     ) -> tuple[dict[RackId, list[Server]], dict[RackId, list[Server]]]:
-        """Servers of these racks for markers: one of each switch that can send, and those that can
+        """Servers for markers, by rack: one per switch able to send, and all servers able to
         receive.
         """
         ready, dead = self._switches.ready(), self._switches.dead_uplinks | self._switches.closed
@@ -211,10 +242,10 @@ class DeviceCare:
     def dark_ports(
         self, racks: Collection[RackId], *, begun: bool = False
     ) -> Course[frozenset[PortId]]:
-        """Ports of these racks that are to receive light and, as their ToRs say, have none; with
-        ``begun``, those among them that a change was about to give light which broke off.
+        """Ports of ``racks`` that should receive light but have none according to their ToRs. With
+        ``begun``, includes ports of an interrupted change's new circuits.
 
-        A ToR that does not answer says nothing.
+        A ToR without an answer reports no ports.
         """
         circuits = set(self._memory.state.topology.circuits)
         if begun:
@@ -242,36 +273,59 @@ class DeviceCare:
     def mend(
         self, planes: Collection[PlaneId], racks: Collection[RackId]
     ) -> Course[frozenset[Circuit]]:
-        """Bring these devices to the present state: VLANs first, lest one in use is in the dark.
+        """Bring devices to the present state: VLANs first, so that no VLAN in use leads into the
+        dark.
 
-        Returns the circuits of the present state that a plane denies; they are to be withdrawn.
-        A plane loses cross-connects on our ports that belong to no circuit, unless the ToR at their
-        end is uncertain, whose VLANs may still lead there, or does not answer. People are not sent
-        to unplug what is in nobody's way. A ToR without VLANs has rules alone: :class:`Switches`
-        sees to those.
+        Returns the circuits of the present state that a plane denies; these circuits are to be
+        withdrawn. A plane loses cross-connects on our ports that belong to no circuit, unless the
+        ToR at an end is silent or uncertain: the ToR's VLANs may still lead there. Held paths go
+        once no switch sends there. People are not asked to unplug harmless cross-connects. A ToR
+        without VLANs has only rules: :class:`Switches` brings these.
         """
+        released = self._release()
+        planes = {*planes, *(circuit.plane for circuit in released.circuits)}
+        racks = {*racks, *released.racks(self._fabric)}
         wanted = {rack: ports for rack, ports in self.wanted_ports().items() if rack in racks}
         self.uncertain_planes -= self._by_people
-        asked = sorted(set(planes) - self._by_people)
+        asked = sorted(planes - self._by_people)
         actual = yield from self._read(asked, wanted)
-        self.uncertain_racks -= actual.vlans.keys() | (set(racks) - wanted.keys())
+        self.uncertain_racks -= actual.vlans.keys() | (racks - wanted.keys())
         state = self._memory.state
-        yield from self.retag(wrong_vlans(self._fabric, state, actual, self._switches.closed))
+        if released.lanes:
+            yield from self.run_empty(sorted(released.lanes), sure=True)
         self.uncertain_planes -= actual.mirrors.keys()
-        yield from self.take_down(stray_mirrors(self._fabric, state, actual.mirrors))
+        yield from self.clear_away(state, actual)
+        self.uncertain_racks |= self.held_racks
         circuits = state.topology.circuits
         return frozenset(one for one in circuits if actual.passes(self._fabric, one) is False)
 
+    def _release(self) -> Held:
+        """The held paths no longer needed."""
+        switches, held = self._switches, self._memory.held
+        left = frozenset() if self._impatient else frozenset(filter(switches.may_send, held.lanes))
+        self._impatient = False
+        released = held.only(held.lanes - left)
+        self._memory.hold(held.only(left))
+        if released.lanes and not self._substrate.retags:
+            switches.spares_relays = True  # tidies away relay rules of the released paths
+        return Held(released.lanes, released.circuits - self._memory.held.circuits)
+
+    def clear_away(self, state: NetworkState, actual: Actual) -> Steps:
+        """Give ports the VLANs of ``state``, and take down cross-connects of no circuit."""
+        closed, held = self.beside
+        yield from self.retag(wrong_vlans(self._fabric, state, actual, closed, held))
+        yield from self.take_down(stray_mirrors(self._fabric, state, actual.mirrors, held))
+
     def take_down(self, strays: Mapping[PlaneId, MirrorMove]) -> Steps:
-        """Take down cross-connects that belong to no circuit, but on planes where one ends at a ToR
-        that may yet send there: those are uncertain, and tried again.
+        """Take down cross-connects of no circuit. If a cross-connect ends at a ToR that may still
+        send there, the plane stays untouched and uncertain: a later attempt follows.
         """
         self.uncertain_planes |= (held := self._ends_uncertain(strays))
         yield from self.move({plane: move for plane, move in strays.items() if plane not in held})
 
     def _ends_uncertain(self, strays: Mapping[PlaneId, MirrorMove]) -> set[PlaneId]:
-        """Planes on which a cross-connect to go ends at a ToR that is uncertain, or may yet send
-        probes there that it was given.
+        """Planes on which a stray cross-connect ends at an uncertain ToR, or at a ToR with probes
+        still to send.
         """
         mute = self._switches.mute() & self._switches.owned.keys()
         racks = self.uncertain_racks | {
@@ -290,7 +344,7 @@ class DeviceCare:
         }
 
     def retag(self, ports: PortsToTag) -> Steps:
-        """Retag ports; racks that do not confirm it are uncertain."""
+        """Retag ports; racks that do not confirm become uncertain."""
         commands = tuple(SetVlans(rack, ports[rack]) for rack in sorted(ports))
         outcomes = (yield Batch("retag", commands)) if commands else ()
         for command, outcome in zip(commands, outcomes, strict=True):
@@ -298,7 +352,7 @@ class DeviceCare:
                 self.uncertain_racks.add(command.rack)
 
     def move(self, moves: Mapping[PlaneId, MirrorMove]) -> Steps:
-        """Move mirrors that no person works; planes that do not confirm it are uncertain."""
+        """Move mirrors, except on planes of people; planes that do not confirm become uncertain."""
         commands = tuple(
             MoveMirrors(plane, move)
             for plane, move in sorted(moves.items())
@@ -315,10 +369,9 @@ class DeviceCare:
         return frozenset(self._fabric.server_by_name[name].rack for name in self._switches.closed)
 
     def open_ports(self, racks: Collection[RackId]) -> Course[frozenset[RackId]]:
-        """Let servers onto circuits again if their switch has been brought to the present state,
-        and announce them there.
+        """Admit servers to circuits again if their switch has the present state, and announce them.
 
-        Returns the racks whose ToR did not confirm it.
+        Returns the racks whose ToR did not confirm.
         """
         ready = self._switches.ready()
         servers: dict[RackId, list[Server]] = {}
@@ -335,7 +388,7 @@ class DeviceCare:
         if not commands:
             return frozenset()
         failed, opened = set(), set[str]()
-        yield from self.drain()  # a switch may still forward by the rules that were replaced
+        yield from self.drain()  # a switch may still forward by the replaced rules
         outcomes = yield Batch("open", commands)
         for (rack, some), outcome in zip(servers.items(), outcomes, strict=True):
             names = ", ".join(server.name for server in some)
@@ -343,7 +396,7 @@ class DeviceCare:
                 LOG.info("the ToR takes from %s for circuits again", names)
                 opened.update(server.name for server in some)
                 self._switches.closed -= opened
-            else:  # or it does, soon
+            else:  # the ToR may still open the port
                 failed.add(rack)
                 self.uncertain_racks.add(rack)
                 LOG.error("the ToR takes nothing from %s for circuits: %s", names, outcome.failure)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 
 from hydra.failures import Failure, FailureKind
 from hydra.forwarding.resteering import diverting, steering_of
 from hydra.forwarding.substrate import Steering
-from hydra.model import RackId, Server
+from hydra.model import Circuit, Path, RackId, Server
 from hydra.policy import OnSilence
 from hydra.reconfiguration.commands import (
     ApplyRules,
@@ -35,17 +35,17 @@ from hydra.reconfiguration.steering import (
 
 
 def divert(run: Run) -> Steps:
-    """Have all traffic of affected pairs electrical, at each end."""
+    """Divert all traffic of affected pairs to the electrical network, at each end."""
     switches = steering_of(run.substrate, run.plan.affected)
     changes = diverting(run.substrate, switches, run.plan.target.epoch)
     taken = only(changes, run.conditions.connected)
     closes = run.policy.on_silent_vswitch is OnSilence.CLOSE
     hurries = run.hurries and run.substrate.retags and not closes
-    outcomes = yield Batch("divert", (ApplyRules(taken, hurries, run.slow),))
+    outcomes = yield Batch("divert", (ApplyRules(taken, hurries),))
     run.note("divert", outcomes)
     silent: dict[Steering, Failure] = {}
     for switch, racks in switches.items():
-        failure = by_switch(outcomes[0]).get(switch.datapath, _away(switch))
+        failure = by_switch(outcomes[0]).get(switch.datapath, away(switch))
         if failure is None:
             run.diverted[switch] = set(racks)
         else:
@@ -60,7 +60,7 @@ def divert(run: Run) -> Steps:
 
 
 def _close(run: Run, silent: Iterable[Steering]) -> Steps:
-    """Have ToRs take nothing for circuits from silent vswitches that may send there."""
+    """Close ToR ports of silent vswitches that may still send on circuits."""
     out: dict[RackId, list[Server]] = {}
     held = held_by_rack(run)
     for switch in silent:
@@ -81,23 +81,12 @@ def _close(run: Run, silent: Iterable[Steering]) -> Steps:
             run.missed("close", rack, outcome.failure)
 
 
-def go_undiverted(run: Run) -> None:
-    """Experiments: pushed rules take effect at once, whatever the mirrors do meanwhile."""
-    for switch, racks in steering_of(run.substrate, run.plan.affected).items():
-        if switch.datapath in run.conditions.connected:
-            run.diverted[switch] = set(racks)
-        else:
-            run.stuck.add(switch.datapath)
-            run.silent.append(_away(switch))
-
-
 def drain(run: Run) -> Steps:
-    """Wait until nothing is under way any more on the paths that diverted pairs leave.
+    """Wait until no frame is under way on the paths that diverted pairs leave.
 
-    First, the switches that were diverted tell that they forward by no flow that they cached
-    earlier; then :class:`~hydra.reconfiguration.draining.Draining` sees to the paths.
-
-    Meanwhile switches are sent the rules that they are to be given afterwards.
+    First, the diverted switches confirm that no earlier cached flow forwards frames; then
+    :class:`~hydra.reconfiguration.draining.Draining` drains the paths. Meanwhile, switches receive
+    the rules of the next substep.
     """
     beside: tuple[Command, ...] = (StageRules(rules_to_push(run)),)
     seen: list[Outcome] = []
@@ -108,7 +97,7 @@ def drain(run: Run) -> Steps:
         seen += (yield Batch("drain", (told, *beside)))[:1]
         beside = ()
         late = seen[0].value or frozenset()
-        hold_for_silent(run, {one: _late(one) for one in leaving if one.datapath in late})
+        hold_for_silent(run, {one: unlooked(one) for one in leaving if one.datapath in late})
     draining = run.draining = Draining.of(
         run.fabric,
         run.plan,
@@ -124,17 +113,20 @@ def drain(run: Run) -> Steps:
     yield from draining.run(senders, receivers, beside)
     bound = "bound reached" if draining.bound_reached else ""
     run.note("drain", (*seen, *draining.outcomes), bound)
-    _hold_undrained(run, draining)
+    busy, unproven = undrained(run, draining)
+    if busy:
+        run.replan((), busy)
+    if unproven:
+        run.replan({pair_of(path) for path in unproven}, ())
 
 
-def _hold_undrained(run: Run, draining: Draining) -> None:
-    """Hold what still carries frames, and what nothing shows to be empty."""
+def undrained(run: Run, draining: Draining) -> tuple[Sequence[Circuit], Sequence[Path]]:
+    """(circuits still carrying frames, paths not proven empty), noted as obstacles to the plan."""
     busy = draining.busy()
     if busy:
         reason = f"{len(busy)} circuit(s) still carried frames after the drain bound"
         names = ", ".join(map(run.named, busy))
         run.obstacles.append(Failure("drain", names, FailureKind.BUSY, reason))
-        run.replan((), busy)
     unproven = [
         path
         for path in draining.unproven(probed=bool(run.policy.probe_interval_s))
@@ -147,7 +139,7 @@ def _hold_undrained(run: Run, draining: Draining) -> None:
         )
         names = ", ".join(map(run.between, unproven))
         run.obstacles.append(Failure("drain", names, FailureKind.UNKNOWN, reason))
-        run.replan({pair_of(path) for path in unproven}, ())
+    return busy, unproven
 
 
 def _leaving(run: Run) -> list[Steering]:
@@ -160,10 +152,12 @@ def _leaving(run: Run) -> list[Steering]:
     ]
 
 
-def _away(switch: Steering) -> Failure:
+def away(switch: Steering) -> Failure:
+    """The failure of a switch that is not connected and so cannot divert."""
     return Failure("divert", switch.name, FailureKind.NOT_CONNECTED, "not connected")
 
 
-def _late(switch: Steering) -> Failure:
+def unlooked(switch: Steering) -> Failure:
+    """The failure of a switch that may forward by earlier cached flows."""
     reason = "has not looked at all its cached flows"
     return Failure("forget", switch.name, FailureKind.UNKNOWN, reason)

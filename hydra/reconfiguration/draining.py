@@ -1,14 +1,23 @@
-"""Draining: circuits are empty when their ports' counters, read again and again, stand still.
+"""Draining: a circuit is empty when repeated readings of its ports' counters stand still.
 
-Frames that wait in front of a ToR are in no counter of it. So markers go over the paths that are
-left, behind all that was sent there before: where a marker has come out, so have the frames.
+Frames queued in front of a ToR are in none of the ToR's counters. So markers follow the last frames
+on the paths left: once a marker arrives, so have all frames before it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from hydra.model import Circuit, Fabric, Path, PortId, RackId, Server, VlanId
+from hydra.model import (
+    Circuit,
+    Fabric,
+    NetworkState,
+    Path,
+    PortId,
+    RackId,
+    Server,
+    VlanId,
+)
 from hydra.policy import DrainPolicy
 from hydra.reconfiguration.commands import (
     Batch,
@@ -20,7 +29,7 @@ from hydra.reconfiguration.commands import (
     ReadPortPackets,
     Steps,
 )
-from hydra.reconfiguration.plan import Pair, Plan, pair_of, paths_by_pair
+from hydra.reconfiguration.plan import Pair, Plan, pair_of
 
 
 def markers(
@@ -29,12 +38,12 @@ def markers(
     senders: Mapping[RackId, Sequence[Server]],
     receivers: Mapping[RackId, Sequence[Server]],
 ) -> tuple[Marker, ...]:
-    """Markers that show that nothing is under way any more on ``paths``, which racks leave.
+    """Markers to prove that no frame is under way on ``paths``, the paths that racks leave.
 
-    ``senders``: one server of each switch that leaves them, by rack. Each switch sends one, since
-    its frames wait in a queue of their own, and each path is passed in each of its directions. Over
-    ``hidden`` paths, of which no counter tells, every switch sends one. There is none over a path
-    to a rack without ``receivers``.
+    ``senders``: by rack, one server of each leaving switch. Each switch has a queue of its own and
+    so sends a marker, and each path is passed in all its directions. Over ``hidden`` paths, which
+    no counter shows, every switch sends a marker. A path to a rack without ``receivers`` gets no
+    marker.
     """
     ways: dict[RackId, list[tuple[Path, Server]]] = {}
     for path in sorted(paths):
@@ -51,15 +60,15 @@ def markers(
                 chosen |= {(way, sender) for sender in range(len(mine))}
         for way, sender in sorted(chosen):
             path, dst = its[way]
-            found.append(Marker(path, paths[path], mine[sender], dst))
+            found.append(Marker(path=path, vlan=paths[path], src=mine[sender], dst=dst))
     return tuple(found)
 
 
 def unshown(paths: Iterable[Path], sent: Iterable[Marker], missing: Iterable[Marker]) -> set[Path]:
-    """Those of ``paths`` on which frames may be under way, since markers are ``missing``.
+    """The ``paths`` on which frames may be under way, given the ``missing`` markers.
 
-    Where none of a server's markers came through, its other frames may wait as well, for whichever
-    path that its rack leaves, even one over which no marker was sent.
+    If all markers of a server are missing, the server's other frames may be queued, too, for any
+    path its rack leaves, even a path without a marker.
     """
     sent, missing = tuple(sent), frozenset(missing)
     heard = {one.src.name for one in sent if one not in missing}
@@ -69,10 +78,10 @@ def unshown(paths: Iterable[Path], sent: Iterable[Marker], missing: Iterable[Mar
 
 
 class Readings:
-    """Readings of the counters at both ends of circuits that are being drained."""
+    """Readings of the counters at both ends of draining circuits."""
 
     def __init__(self, fabric: Fabric, circuits: Iterable[Circuit], reads: int) -> None:
-        """``reads``: the number of equal readings in a row that show that a circuit is empty."""
+        """``reads``: the number of equal readings in a row that prove a circuit empty."""
         self._fabric = fabric
         self._unchanged = dict.fromkeys(sorted(circuits), 0)
         self._last: dict[Circuit, int | None] = {}
@@ -82,7 +91,7 @@ class Readings:
         self._busy: set[Circuit] = set()
 
     def commands(self, circuits: Collection[Circuit]) -> tuple[ReadPortPackets, ...]:
-        """Commands for one reading of the ports at both ends of these circuits."""
+        """Commands for a single reading of the ports at both ends of ``circuits``."""
         ports: dict[RackId, set[str]] = {}
         for circuit in circuits:
             for end in circuit.ends:
@@ -98,7 +107,7 @@ class Readings:
         *,
         late: bool,
     ) -> None:
-        """Note a reading of these circuits; ``late`` if it began after the bound."""
+        """Note a reading of these circuits; ``late`` if the reading began after the bound."""
         frames: dict[tuple[RackId, str], int] = {}
         for command, outcome in zip(commands, outcomes, strict=True):
             if outcome.confirmed:
@@ -121,7 +130,7 @@ class Readings:
         self._late = late
 
     def let_go(self, circuits: Iterable[Circuit]) -> None:
-        """Read these no more: they are another's to drain."""
+        """Stop reading ``circuits``: another change drains them."""
         for circuit in circuits:
             self._unchanged.pop(circuit, None)
             self._busy.discard(circuit)
@@ -132,14 +141,14 @@ class Readings:
         return not self.unseen(self._unchanged)
 
     def unseen(self, circuits: Iterable[Circuit]) -> list[Circuit]:
-        """Those of ``circuits`` whose counters do not show that they are empty."""
+        """The ``circuits`` not proven empty by counters."""
         return [one for one in circuits if self._unchanged.get(one, self._enough) < self._enough]
 
     def undecided(self) -> list[Circuit]:
-        """Circuits that were read, but not often enough to know whether they are empty.
+        """Circuits that were read, but not often enough to know whether the circuits are empty.
 
-        Readings that take long may be few before the bound, or none. At a ToR without counters, or
-        one that does not answer, nothing is seen.
+        Slow readings may be few before the bound, or none. At a ToR without counters, or without an
+        answer, nothing is seen.
         """
         return [
             circuit
@@ -154,23 +163,22 @@ class Readings:
         return sorted(self._busy)
 
 
-def circuits_left(plan: Plan) -> tuple[set[Circuit], set[Path]]:
-    """(circuits to drain, paths that are hidden among the traffic of pairs that stay).
+def circuits_left(
+    current: NetworkState, leaving: Collection[Path], disconnect: Collection[Circuit]
+) -> tuple[set[Circuit], set[Path]]:
+    """(circuits to drain, hidden paths) of the ``leaving`` paths and the circuits to
+    ``disconnect``.
 
-    A hidden path has no circuit of its own whose counters could stand still: where no marker passes
-    it, it is given the drain's bound.
+    A hidden path shares all its circuits with other paths, so no counter would stand still. If no
+    marker passes the path, the drain bound is waited for.
     """
-    old = paths_by_pair(plan.current)
+    gone = frozenset(leaving)
     busy = {
-        circuit
-        for pair, paths in old.items()
-        if pair not in plan.affected
-        for path in paths
-        for circuit in path.circuits
+        circuit for path in current.topology.paths if path not in gone for circuit in path.circuits
     }
-    left = set(plan.disconnect)
+    left = set(disconnect)
     hidden: set[Path] = set()
-    for path in (path for pair in plan.affected for path in old.get(pair, ())):
+    for path in gone:
         own = set(path.circuits) - busy
         left |= own
         if not own:
@@ -179,28 +187,29 @@ def circuits_left(plan: Plan) -> tuple[set[Circuit], set[Path]]:
 
 
 class Draining:
-    """The course in which paths that are left run empty.
+    """The course that lets paths run empty.
 
     Markers follow the last frames, and the counters at both ends of the circuits have to stand
     still. OpenFlow port counters lag by at most 12 ms in Open vSwitch, so three equal reads a few
-    milliseconds apart show an empty circuit. A circuit that stays is waited for, too: its ports
-    leave the VLAN of frames that may be under way. Where readings take long, some follow after the
-    bound, and show which circuits carry frames even then.
+    milliseconds apart prove a circuit empty. A circuit that stays up is waited for, too, because
+    its ports leave the VLAN of frames that may be under way. Slow readings go on after the bound,
+    to find the circuits that still carry frames.
 
-    Once :meth:`run` is over, :meth:`busy` and :meth:`unproven` name what is not empty.
+    After :meth:`run`, :meth:`busy` and :meth:`unproven` name circuits and paths not empty.
     """
 
     def __init__(
         self,
+        *,
         fabric: Fabric,
         paths: Mapping[Path, VlanId],
         left: tuple[Collection[Circuit], Collection[Path]],
         policy: DrainPolicy,
-        *,
         cache_told: bool,
     ) -> None:
-        """``paths`` are left; ``left`` is as :func:`circuits_left` says. ``cache_told``: switches
-        have told that they forward by no flow of earlier, so that markers show all.
+        """``paths``: the paths to drain; ``left``: the result of :func:`circuits_left`.
+        ``cache_told``: switches have confirmed that no earlier cached flow forwards frames, so
+        markers prove all.
         """
         self._policy = policy
         self._cache_told = cache_told
@@ -210,7 +219,7 @@ class Draining:
         self._lost: set[Path] = set()
         self._let_go: set[Path] = set()
         self.missing: tuple[Marker, ...] = ()
-        """Markers that did not come out."""
+        """Markers that did not arrive."""
         self.outcomes: list[Outcome] = []
         self.bound_reached = False
 
@@ -224,15 +233,21 @@ class Draining:
         *,
         cache_told: bool,
     ) -> Draining:
-        """What the diverted pairs of a plan leave, but for the ``dead``, whose path has died, and
-        which are off it already.
+        """Draining of the paths and circuits left by a plan's diverted pairs, without paths of
+        ``dead`` pairs: their traffic is already electrical.
         """
-        living = plan.affected - dead
-        paths = {p: vlan for p, vlan in plan.current.vlans.items() if pair_of(p) in living}
-        return cls(fabric, paths, circuits_left(plan), policy, cache_told=cache_told)
+        vlans = plan.current.vlans
+        moved = [path for path in vlans if pair_of(path) in plan.affected]
+        return cls(
+            fabric=fabric,
+            paths={path: vlans[path] for path in moved if pair_of(path) not in dead},
+            left=circuits_left(plan.current, moved, plan.disconnect),
+            policy=policy,
+            cache_told=cache_told,
+        )
 
     def let_go(self, pairs: Collection[Pair], ports: Collection[PortId]) -> None:
-        """Wait no more for these pairs' paths and circuits at these ports: another does."""
+        """Stop waiting for paths of ``pairs`` and circuits at ``ports``: another change waits."""
         gone = {one for one in self._left if not frozenset(ports).isdisjoint(one.ends)}
         self._readings.let_go(gone)
         self._left -= gone
@@ -241,7 +256,7 @@ class Draining:
 
     @property
     def ends(self) -> set[RackId]:
-        """Racks at the ends of paths that are left."""
+        """Racks at the ends of the paths to drain."""
         return {rack for path in self._paths for rack in pair_of(path)}
 
     def run(
@@ -250,13 +265,13 @@ class Draining:
         receivers: Mapping[RackId, Sequence[Server]],
         beside: tuple[Command, ...],
     ) -> Steps:
-        """``senders`` and ``receivers`` of markers as in :func:`markers`; ``beside``: commands that
-        are carried out meanwhile.
+        """Run the drain. ``senders``, ``receivers``: as in :func:`markers`; ``beside``: commands to
+        carry out meanwhile.
         """
         bound_s = self._policy.bound_ms / 1000
         found = markers(self._paths, self._hidden, senders, receivers)
         passing = (PassMarkers(found, bound_s),) if found else ()
-        waiting = set(self._hidden)  # hidden paths for which nothing speaks but the bound
+        waiting = set(self._hidden)  # hidden paths that only the bound can prove empty
         if self._cache_told:  # else markers pass by flows that a switch has cached
             waiting -= {marker.path for marker in found}
         over_s: float | None = None
@@ -293,10 +308,10 @@ class Draining:
         return self._readings.busy()
 
     def unproven(self, *, probed: bool) -> list[Path]:
-        """Paths that nothing shows to be empty: no marker came over them.
+        """Paths not proven empty: no marker arrived.
 
-        ``probed``: somebody probes paths all the time. Where nobody does, one of these may have
-        died for good without being found: there, counters that stand still speak for it.
+        ``probed``: paths are probed all the time. Without probes, a path may have died for good
+        unnoticed; then counters standing still prove the path empty.
         """
         busy = set(self._readings.busy())
         return [

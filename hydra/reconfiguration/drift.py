@@ -1,6 +1,6 @@
-"""Drift: differences of the network from what it is meant to be, in mirrors, VLANs and rules.
+"""Drift: differences of mirrors, VLANs and rules from the intended state.
 
-Devices that did not answer are given the benefit of the doubt: they differ in nothing.
+Devices without an answer are assumed to have no drift.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from enum import StrEnum
 from typing import Final
 
 from hydra.forwarding.rules import RuleChange
-from hydra.model import Circuit, CrossConnect, Fabric, NetworkState, OpticalPort, PlaneId
+from hydra.model import Circuit, CrossConnect, Fabric, NetworkState, PlaneId
 from hydra.reconfiguration.plan import port_trunks
-from hydra.reconfiguration.reconcile import Actual, stray_mirrors, wrong_vlans
+from hydra.reconfiguration.reconcile import NONE_HELD, Actual, Held, stray_mirrors, wrong_vlans
 from hydra.roles import PortVlans
 
 NOTHING: Final = "nothing"
@@ -25,9 +25,9 @@ class DriftKind(StrEnum):
     RULE = "rule"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Drift:
-    """A thing on a device that is not as intended, in words."""
+    """A difference of a device from the intended state, in words."""
 
     kind: DriftKind
     device: str
@@ -41,20 +41,21 @@ class Drift:
 
 @dataclass(frozen=True, slots=True)
 class RuleDrift:
-    """Differences of a switch's tables from what they are to hold."""
+    """Differences of a switch's tables from the intended rules."""
 
     items: tuple[Drift, ...]
     foreign: tuple[RuleChange, ...]
-    """Removals of the rules that somebody else added."""
+    """Removals of foreign rules."""
     refused: Mapping[int, int] = field(default_factory=dict)
-    """Number of frames that the source check has dropped, by the place of the server in its rack;
-    at a vswitch, of the only server (0)."""
+    """Number of frames dropped by the source check, by the server's place in its rack; place 0 at a
+    vswitch, for the only server.
+    """
 
 
 def standing_cross_connects(
     fabric: Fabric, state: NetworkState, plane: PlaneId
 ) -> frozenset[CrossConnect]:
-    """Cross-connects that ``state`` wants on one plane."""
+    """Cross-connects of one plane in ``state``."""
     return frozenset(
         cross
         for circuit in state.topology.circuits
@@ -64,45 +65,66 @@ def standing_cross_connects(
 
 
 def broken_circuits(fabric: Fabric, state: NetworkState, actual: Actual) -> frozenset[Circuit]:
-    """Circuits of ``state`` that devices say are not there, at either end or in between."""
+    """Circuits of ``state`` that devices deny, at either end or in between.
+
+    A port with extra VLANs breaks no circuit.
+    """
     wanted = port_trunks(fabric, state)
 
     def stands(circuit: Circuit) -> bool:
         if actual.passes(fabric, circuit) is False:
             return False
-        return all(tagged(fabric.ports[end]) for end in circuit.ends)
-
-    def tagged(port: OpticalPort) -> bool:
-        seen = actual.vlans.get(port.rack)
-        return seen is None or seen.get(port.tor_port) == wanted.get(port.id)
+        return all(
+            actual.carries(fabric, end, vlan) is not False
+            for end in circuit.ends
+            if end in wanted
+            for vlan in wanted[end].tagged
+        )
 
     return frozenset(circuit for circuit in state.topology.circuits if not stands(circuit))
 
 
 def device_drift(
-    fabric: Fabric, state: NetworkState, actual: Actual, closed: Collection[str] = ()
+    fabric: Fabric,
+    state: NetworkState,
+    actual: Actual,
+    closed: Collection[str] = (),
+    held: Held = NONE_HELD,
 ) -> Iterator[Drift]:
-    """Differences on devices that answered; the ports of ``closed`` servers are to be closed.
+    """Differences on devices that answered; ports of ``closed`` servers should be closed, and
+    ``held`` paths should stand.
 
-    Cross-connects between ports that the configuration does not name are not ours to judge.
+    Cross-connects between ports outside the configuration are ignored.
     """
-    strays = stray_mirrors(fabric, state, actual.mirrors)
+    strays = stray_mirrors(fabric, state, actual.mirrors, held)
     for plane, mirrors in sorted(actual.mirrors.items()):
         name = fabric.planes[plane].name
         for cross in sorted(standing_cross_connects(fabric, state, plane) - mirrors.lit):
             found = "without light" if cross in mirrors.present else NOTHING
-            yield Drift(DriftKind.CROSS_CONNECT, name, _shown(cross), "connected", found)
+            yield Drift(
+                kind=DriftKind.CROSS_CONNECT,
+                device=name,
+                subject=_shown(cross),
+                intended="connected",
+                actual=found,
+            )
         stray = strays[plane].disconnect if plane in strays else frozenset()
         for cross in sorted(stray):
-            yield Drift(DriftKind.CROSS_CONNECT, name, _shown(cross), NOTHING, "connected")
-    for rack, wrong in sorted(wrong_vlans(fabric, state, actual, closed).items()):
+            yield Drift(
+                kind=DriftKind.CROSS_CONNECT,
+                device=name,
+                subject=_shown(cross),
+                intended=NOTHING,
+                actual="connected",
+            )
+    for rack, wrong in sorted(wrong_vlans(fabric, state, actual, closed, held).items()):
         for port, wanted in sorted(wrong.items()):
             yield Drift(
-                DriftKind.VLANS,
-                fabric.racks[rack].name,
-                port,
-                describe_vlans(wanted),
-                describe_vlans(actual.vlans[rack].get(port)),
+                kind=DriftKind.VLANS,
+                device=fabric.racks[rack].name,
+                subject=port,
+                intended=describe_vlans(wanted),
+                actual=describe_vlans(actual.vlans[rack].get(port)),
             )
 
 

@@ -1,114 +1,108 @@
-"""Carries out a plan in the three substeps of HydRA (section III.B), and loses nothing on the way.
+"""Carries out a plan in the three substeps of HydRA (section III.B) without losing a frame.
 
-1. **Divert** the affected pairs to the electrical network, and **drain** the circuits that move:
-   a barrier confirms tables, not the packets still in flight.
+1. **Divert** the affected pairs to the electrical network, and **drain** the circuits that move: a
+   barrier confirms tables, not the packets still in flight.
 2. **Retag** ToR ports, **push** rules (inactive under the divert rules) and **move mirrors**, all
-   devices in parallel; then **gate** each new path: carrier at both ToRs, probes both ways. A VLAN
-   that other pairs use leaves a port before the port goes dark, and joins one that has light; that
-   of a new path leaves the ports of circuits that got no light before anything is sent on it. A
-   ToR that forgets an address floods, and frames flooded into the dark are frames lost.
-3. **Activate** paths that passed, by removing their divert rules. Others stay electrical.
+   devices in parallel; then **gate** each new path: carrier at both ToRs, probes both ways. A ToR
+   that forgets an address floods, and frames flooded into a dark port are lost. So a VLAN that
+   other pairs use leaves a port before the port goes dark, and joins a port that has light. Before
+   a frame is sent on a new path, the path's VLAN leaves the ports of circuits that got no light.
+3. **Activate** paths that passed, by removing their divert rules. Other paths stay electrical.
 
-The executor decides; it does nothing itself. It yields batches of commands and is sent their
-outcomes (see :mod:`hydra.reconfiguration.commands`).
+If all new paths of a plan fit beside the old paths, no pair needs to leave the light:
+:mod:`hydra.reconfiguration.make_before_break` carries out such a plan.
+
+The executor only decides: :class:`Execution` yields batches of commands and is sent their outcomes
+(see :mod:`hydra.reconfiguration.commands`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from hydra.failures import Failure, FailureKind
 from hydra.journal_format import INTENDED, state_record
 from hydra.lifecycle import ReconfigurationState
 from hydra.model import Fabric, NetworkState
-from hydra.reconfiguration.activating import activate
-from hydra.reconfiguration.beside import Touched, left_to, moved_on
 from hydra.reconfiguration.commands import Batch, Pause, Record, Steps
-from hydra.reconfiguration.diverting import divert, drain, go_undiverted
-from hydra.reconfiguration.gate import gate
-from hydra.reconfiguration.moving import move
+from hydra.reconfiguration.cycle import OWN_CYCLE, Cycle
 from hydra.reconfiguration.plan import Plan, diff, pair_named
 from hydra.reconfiguration.run import Run
-from hydra.reconfiguration.steering import rules_to_push
+from hydra.reconfiguration.touched import Touched, left_to, moved_on
 
 STEPS: Final = frozenset(
     {
-        "activate", "close", "divert", "drain", "mirrors", "move", "push", "relay", "retag", "tag",
-        "tidy", "untag",
+        "activate", "close", "divert", "drain", "mirrors", "move", "push", "relay", "retag",
+        "shift", "tag", "tidy", "untag",
     }
 )  # fmt: skip
-"""Steps of a reconfiguration that may fail, besides those of the gate (``GATE``)."""
+"""Steps that may fail in a reconfiguration, besides the steps of the gate (``GATE``)."""
 _LETS_OTHERS_IN: Final = frozenset(
     {
+        ReconfigurationState.MAKING,
+        ReconfigurationState.SHIFTING,
+        ReconfigurationState.EMPTYING,
+        ReconfigurationState.BREAKING,
         ReconfigurationState.DIVERTING,
         ReconfigurationState.DRAINING,
         ReconfigurationState.MOVING,
         ReconfigurationState.GATING,
+        ReconfigurationState.ACTIVATING,
     }
 )
-"""States after an intent and before the result is saved: either tells of the state as a whole."""
+"""States between the intent and the saved result: both describe the whole state."""
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, kw_only=True)
 class Execution(Run):
-    """Carries out one plan."""
-
+    cycle: Cycle = OWN_CYCLE
+    claims: Touched = field(default_factory=Touched)
+    """Parts touched by the other courses of the same change."""
     _touched: Touched | None = None
 
     @property
     def lets_others_in(self) -> bool:
-        """True if a change that touches nothing of this one may be made before the next step.
+        """True if a disjoint change may begin beside the execution.
 
-        Rules of emulated circuits are removed by epoch, whoever put them there, and rings move as
-        wholes: there, changes have their turn.
+        False on one-way fabrics: a ring moves as a whole, so changes of rings take turns.
         """
-        return self._may_have_others_beside and self.state in _LETS_OTHERS_IN
-
-    @property
-    def lets_others_in_meanwhile(self) -> bool:
-        """The same while it does nothing but wait. Once it has told switches to activate, it may
-        wait for slow ones; before that, what has been probed is to be acted upon at once.
-        """
-        states = _LETS_OTHERS_IN | {ReconfigurationState.ACTIVATING}
-        return self._may_have_others_beside and self.state in states
-
-    @property
-    def _may_have_others_beside(self) -> bool:
-        return self.hitless and not (self.policy.emulated_rules or self.fabric.one_way)
+        alone = self.fabric.one_way or not self.cycle.others_beside
+        return not alone and self.state in _LETS_OTHERS_IN
 
     @property
     def touched(self) -> Touched:
-        """All that it may have altered or alters yet, and counts on."""
+        """Parts of the network that the execution may have altered, may alter, or relies on."""
         if self._touched is None:
-            self._touched = Touched.by(self.fabric, self.planned)
+            self._touched = Touched.by(self.fabric, self.planned) | self.claims
         return self._touched
 
     def hear_of_change(self, before: NetworkState, after: NetworkState) -> None:
-        """Take it for granted that a change beside this one has led from one state to the other."""
+        """Rebase on ``after``: a change beside the execution led from ``before`` to ``after``."""
         old, plan = self.plan, self.plan
         self.plan = replace(
             plan,
             current=moved_on(plan.current, before, after),
             target=moved_on(plan.target, before, after),
         )
+        self.began = moved_on(self.began, before, after)
         self.wanted = moved_on(self.wanted, before, after)
         self.result = moved_on(self.result, before, after)
-        if self.pushed is not None and self.pushed.plan is old:  # no rule of it is another now
+        if self.pushed is not None and self.pushed.plan is old:  # the pushed rules stay the same
             self.pushed = replace(self.pushed, plan=self.plan)
 
     @property
     def may_leave(self) -> bool:
-        """True if it may leave some of what it touches to another: all that it has done so far is
-        to divert pairs, and it waits for circuits to drain.
+        """True if the execution may leave some pairs and ports to another change: pairs are
+        diverted, circuits drain, and nothing else has been done yet.
         """
         return (
             self.gives_way and self.lets_others_in and self.state is ReconfigurationState.DRAINING
         )
 
     def leaving_to(self, theirs: Touched) -> Plan | None:
-        """The plan that leaves to another change all that this touches; None if there is none."""
+        """The plan without the parts of ``theirs``, another change; None if impossible."""
         if not self.may_leave:
             return None
         target = left_to(theirs, self.plan.current, self.plan.target)
@@ -116,8 +110,8 @@ class Execution(Run):
         return None if Touched.by(self.fabric, plan).meets(theirs) else plan
 
     def leave_to(self, theirs: Touched, plan: Plan) -> None:
-        """Go on by :meth:`leaving_to`'s plan. Pairs that are diverted and another's are that
-        one's to activate from now on.
+        """Go on with ``plan``, from :meth:`leaving_to`. The other change now activates the diverted
+        pairs of ``theirs``.
         """
         named = ", ".join(pair_named(self.fabric, one) for one in sorted(theirs.pairs))
         reason = f"gives way to another change, of {named}"
@@ -131,35 +125,23 @@ class Execution(Run):
             self.draining.let_go(theirs.pairs, theirs.ports)
 
     def _intent(self, current: NetworkState, target: NetworkState) -> Record:
-        """The intent, with those of the changes that this one is beside: after a death, the last
-        entry of the journal has to tell of all.
+        """The intent, merged with the intents of the changes beside this execution: after a crash,
+        the journal's last entry has to describe all changes.
         """
         return intent(self.fabric, current, target, self.beside)
 
     def run(self) -> Steps:
-        """Drive to the end with ``send``; afterwards read the attributes, and save the result.
+        """Run the plan to the end with ``send``; afterwards read the attributes, and save the
+        result.
 
-        Until then, the journal's last entry is the intent.
+        Until the result is saved, the journal's last entry is the intent.
         """
         if self.plan.empty:
             self.result = self.plan.target
             self.enter(ReconfigurationState.DONE)
             return
         yield Batch("intent", (self._intent(self.plan.current, self.plan.target),))
-        rules_to_push(self)  # before anything waits for them
-        if self.hitless:
-            self.enter(ReconfigurationState.DIVERTING)
-            yield from divert(self)
-            self.enter(ReconfigurationState.DRAINING)
-            yield from drain(self)
-        else:
-            go_undiverted(self)
-        self.enter(ReconfigurationState.MOVING)
-        yield from move(self)
-        self.enter(ReconfigurationState.GATING)
-        yield from gate(self)
-        self.enter(ReconfigurationState.ACTIVATING)
-        yield from activate(self)
+        yield from self.cycle.in_light(self) if self.in_light else self.cycle.diverted(self)
         partial = self.failures or self.obstacles
         self.enter(ReconfigurationState.PARTIAL if partial else ReconfigurationState.DONE)
 
@@ -167,9 +149,9 @@ class Execution(Run):
 def intent(
     fabric: Fabric, current: NetworkState, target: NetworkState, others: Collection[Run]
 ) -> Record:
-    """The intent to get from one state to the other, with what ``others`` are about to make."""
+    """The intent to go from ``current`` to ``target``, merged with the targets of other changes."""
     for other in others:
-        target = moved_on(target, other.plan.current, other.wanted)
+        target = moved_on(target, other.began, other.wanted)
     details = {
         "current": state_record(fabric, current),
         "target": state_record(fabric, target),

@@ -17,9 +17,9 @@ from hydra.rings import rings_of
 
 
 def gate(run: Run) -> Steps:
-    """Give up new circuits without light, and new paths through which no probe comes."""
+    """Give up new circuits without light, and new paths that pass no probes."""
     yield from _await_carrier(run)
-    yield from _tag_last(run)
+    yield from tag_last(run)
     paths = run.new_paths()
     if not paths:
         return
@@ -36,9 +36,9 @@ def _await_carrier(run: Run) -> Steps:
         run.fail(circuit, failure)
 
 
-def _tag_last(run: Run) -> Steps:
-    """Join circuits that have light to VLANs that are in use elsewhere, and take those without
-    light off the VLANs of paths that are about to be.
+def tag_last(run: Run) -> Steps:
+    """Add circuits with light to VLANs in use elsewhere, and remove circuits without light from the
+    VLANs of new paths.
     """
     lit = {
         (run.fabric.ports[end].rack, run.fabric.ports[end].tor_port)
@@ -78,7 +78,9 @@ def _probe(run: Run, paths: Collection[Path]) -> Steps:
         a, b = able(run, path.src), able(run, path.dst)
         if a and b:
             vlan = run.plan.target.vlans[path]
-            probes.append(ProbePath(path, vlan, (a[0], b[0]), run.policy.timeouts.probe_s))
+            probes.append(
+                ProbePath(path, vlan, (a[0], b[0]), timeout_s=run.policy.timeouts.probe_s)
+            )
         else:
             _fail_path(run, path, shared, _not_probed(run, path, path.dst if a else path.src))
     if not probes:
@@ -102,8 +104,8 @@ def _not_probed(run: Run, path: Path, rack: RackId) -> Failure:
 
 
 def _fail_path(run: Run, path: Path, good: Collection[Circuit], failure: Failure) -> None:
-    """Give up the circuits of ``path`` but those that are ``good``, since other paths use them;
-    if none is left, the path alone.
+    """Give up the circuits of ``path`` except ``good`` circuits, which other paths use; if all are
+    good, give up only the path.
     """
     blamed = set(path.circuits).difference(good) - run.use().serving
     for circuit in blamed:

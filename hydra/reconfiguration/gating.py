@@ -1,6 +1,6 @@
-"""Gating: new circuits need carrier at both ToRs, and probes come through each new path both ways.
+"""Gating: new circuits need carrier at both ToRs, and each new path passes probes both ways.
 
-The gate finds out; what a failure costs is the executor's to decide.
+The gate reports failures; the executor decides the consequences.
 """
 
 from __future__ import annotations
@@ -14,17 +14,19 @@ from hydra.reconfiguration.commands import AwaitPortsUp, Batch, Course, Outcome,
 from hydra.reconfiguration.plan import pair_named, pair_of
 
 GATE: Final = frozenset({"carrier", "probe"})
-"""The steps in which circuits and paths are tried before traffic is let onto them."""
+"""The steps in which circuits and paths are tried before carrying traffic."""
 
 Note = Callable[[str, Sequence[Outcome]], None]
-"""Takes the name and the outcomes of a step that was made."""
+"""Takes the name and the outcomes of a finished step."""
 _TorPort = tuple[RackId, str]
 
 
 def await_carrier(
     fabric: Fabric, circuits: Iterable[Circuit], timeout_s: float, note: Note
 ) -> Course[dict[Circuit, Failure]]:
-    """Wait for carrier where these circuits' light is received; those without, and why."""
+    """Wait for carrier at the receiving ports of ``circuits``; return circuits without, with the
+    failure.
+    """
     circuits = sorted(circuits)
     commands = _awaiting(fabric, circuits, timeout_s)
     if not commands:
@@ -49,11 +51,11 @@ def await_carrier(
 def probe(
     fabric: Fabric, probes: Sequence[ProbePath], port_up_s: float, note: Note
 ) -> Course[list[Failure | None]]:
-    """Probe paths, and once more those whose probes were lost where there is no carrier yet.
+    """Probe paths; if probes are lost where carrier is still missing, probe once more.
 
-    A ToR may have told of the carrier from before the mirrors moved; ``port_up_s`` is the time that
-    a port gets until it has it. The failure of each probe, in their order; None where it came
-    through both ways.
+    A ToR may have reported the carrier of before the mirrors moved. ``port_up_s``: seconds for a
+    port to get carrier. Returns the failure of each probe, in order; None if the probe passed both
+    ways.
     """
     outcomes = list((yield Batch("probe", tuple(probes))))
     note("probe", outcomes)
@@ -74,7 +76,9 @@ def probe(
 def _without_carrier(
     fabric: Fabric, paths: dict[int, Path]
 ) -> Course[dict[int, frozenset[Circuit]]]:
-    """The circuits of each path that have no carrier at this moment; paths without any left out."""
+    """The circuits of each path without carrier at this moment; paths with full carrier are left
+    out.
+    """
     awaited = _awaiting(fabric, {c for path in paths.values() for c in path.circuits}, 0.0)
     if not awaited:
         return {}
@@ -90,7 +94,7 @@ def _without_carrier(
 
 
 def _ending_at(fabric: Fabric, path: Path, ports: Collection[_TorPort]) -> frozenset[Circuit]:
-    """Circuits of a path whose light is received at one of these ToR ports."""
+    """Circuits of a path received at one of these ToR ports."""
     return frozenset(
         circuit
         for circuit in path.circuits
@@ -99,7 +103,7 @@ def _ending_at(fabric: Fabric, path: Path, ports: Collection[_TorPort]) -> froze
 
 
 def _receiving(fabric: Fabric, circuit: Circuit) -> list[_TorPort]:
-    """The ToR ports at which the light of a circuit is received."""
+    """The ToR ports that receive the light of a circuit."""
     ports = (fabric.ports[end] for end in circuit.receivers)
     return [(port.rack, port.tor_port) for port in ports]
 
@@ -107,7 +111,7 @@ def _receiving(fabric: Fabric, circuit: Circuit) -> list[_TorPort]:
 def _awaiting(
     fabric: Fabric, circuits: Iterable[Circuit], timeout_s: float
 ) -> tuple[AwaitPortsUp, ...]:
-    """Commands that wait for carrier where these circuits' light is received."""
+    """Commands that wait for carrier at the receiving ports of ``circuits``."""
     ports: dict[RackId, set[str]] = {}
     for circuit in circuits:
         for rack, name in _receiving(fabric, circuit):

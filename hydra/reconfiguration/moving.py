@@ -33,19 +33,21 @@ from hydra.reconfiguration.run import Run, by_switch
 from hydra.reconfiguration.steering import deaf, note_relays, rules_to_push, takes_rules
 
 
-def move(run: Run) -> Steps:
-    """Retag, push and move mirrors; then read what did not confirm."""
+def move(run: Run, step: str = "move") -> Steps:
+    """Retag, push and move mirrors; then read devices that did not confirm. ``step``: name for
+    notes.
+    """
     yield from retag_alone(run, "untag", run.plan.untag_first)
     yield from _unrelay(run)
     yield from _disconnect_first(run)
     retags = [SetVlans(rack, ports) for rack, ports in sorted(run.plan.retag.items())]
     mirrors = [MoveMirrors(plane, move) for plane, move in sorted(run.plan.mirrors.items())]
-    push = ApplyRules(rules_to_push(run), slow=run.slow)
-    run.rules_pushed = sum(len(changes) for changes in push.changes.values())
-    run.ports_retagged = run.plan.retagged_ports
-    # Commands that are soonest sent come first: their devices are at work meanwhile.
+    push = ApplyRules(rules_to_push(run))
+    run.rules_pushed += sum(len(changes) for changes in push.changes.values())
+    run.ports_retagged += run.plan.retagged_ports
+    # Commands quickest to send come first: their devices work meanwhile.
     commands: tuple[Command, ...] = (*mirrors, push, *retags)
-    outcomes = yield Batch("move", commands)
+    outcomes = yield Batch(step, commands)
     for command, outcome in zip(commands, outcomes, strict=True):
         if isinstance(command, SetVlans):
             retagged(run, "retag", command, outcome)
@@ -53,7 +55,7 @@ def move(run: Run) -> Steps:
             _moved(run, command, outcome)
         else:
             _pushed(run, outcome)
-    run.note("move", outcomes)
+    run.note(step, outcomes)
     if run.retag_failed or run.uncertain_planes:
         reason = "not set up: a device that it had to wait for did not confirm"
         for circuit in run.plan.connect_last:
@@ -66,7 +68,7 @@ def move(run: Run) -> Steps:
 
 
 def _unrelay(run: Run) -> Steps:
-    """Stop relaying along paths that are given up: a late frame ends at a relay."""
+    """Stop relaying along given-up paths: a late frame ends at a relay."""
     relays = leaving(run.substrate, run.plan)
     changes = only(relays, set(filter(partial(takes_rules, run), relays)))
     if not changes:
@@ -77,11 +79,14 @@ def _unrelay(run: Run) -> Steps:
 
 
 def _disconnect_first(run: Run) -> Steps:
-    """Tear down circuits that would close a loop in retagging; if one may stand, retag none.
+    """Tear down circuits that would close a loop in retagging; if a circuit may stand, retag no
+    port.
 
-    The plan shrinks to giving these circuits up: taking tags away closes no loop.
+    The plan then shrinks to giving the circuits up: removing tags closes no loop.
     """
     first = run.plan.disconnect_first
+    if not first:
+        return
     yield from _move_alone(run, first, ())
     if run.uncertain_planes:
         current = replace(run.plan.current, epoch=run.plan.target.epoch)
@@ -95,12 +100,12 @@ def _disconnect_first(run: Run) -> Steps:
 
 
 def _maybe_untagged(run: Run) -> list[Path]:
-    """Paths that a ToR may yet untag: it was told to, and has not answered."""
+    """Paths that a ToR may still untag: the ToR was told to, and has not answered."""
     return through(run.plan.current, run.untagging)
 
 
 def _memberships_in(run: Run, state: NetworkState, ports: PortsToTag) -> PortsToTag:
-    """VLANs that these ports, which were retagged already, are to have in ``state``."""
+    """VLANs in ``state`` for ``ports``, which were retagged already."""
     trunks = port_trunks(run.fabric, state)
     return {
         rack: {
@@ -123,8 +128,9 @@ def _move_alone(run: Run, disconnect: Collection[Circuit], connect: Collection[C
 
 
 def _pushed(run: Run, outcome: Outcome) -> None:
-    run.device_step("push", None, outcome)
     errors = by_switch(outcome)
+    if errors:
+        run.device_step("push", None, outcome)
     for switch, racks in run.diverted.items():
         cause = errors.get(switch.datapath)
         if cause is not None:
@@ -154,15 +160,15 @@ def _moved(run: Run, command: MoveMirrors, outcome: Outcome) -> None:
 
 
 def _settle_mirrors(run: Run) -> Steps:
-    """Read devices whose move was refused or unanswered: it may still have happened."""
-    planes = sorted(run.uncertain_planes)
+    """Read planes whose move was refused or unanswered, since mirrors may have moved."""
+    planes = sorted(run.uncertain_planes & {circuit.plane for circuit in run.plan.connect})
     if not planes:
         return
     outcomes = yield Batch("settle", tuple(ReadMirrors(plane) for plane in planes))
     for plane, outcome in zip(planes, outcomes, strict=True):
         if not outcome.confirmed:
             continue
-        present = outcome.value.present  # the gate says whether they pass light
+        present = outcome.value.present  # the gate checks for light
         for circuit in run.plan.connect:
             if circuit.plane == plane and present.issuperset(run.fabric.cross_connects(circuit)):
                 run.failures.pop(circuit, None)

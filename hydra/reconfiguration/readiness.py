@@ -19,45 +19,45 @@ class SeenPort(Protocol):
         """OpenFlow number."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MovedPort:
-    """A port that has another OpenFlow number than rules in its switch's tables name."""
+    """A port whose OpenFlow number differs from the number in its switch's rules."""
 
     switch: str
     port: str
     old: tuple[int, ...]
-    """Numbers that rules may name; 0: it had none."""
+    """Numbers that rules may name; 0: the port had no number."""
     now: int
-    """0: it has none."""
+    """0: the port has no number."""
     rack: RackId
 
     @property
     def what(self) -> str:
-        """A clause that tells the change."""
+        """A clause that describes the change."""
         old = " or ".join(str(one) if one else "none" for one in self.old)
         return f"port {self.port} of switch {self.switch} has OpenFlow number {self.now}, was {old}"
 
 
 class Connections(Protocol):
-    """OpenFlow connections and ports, as last heard of; asking costs nothing."""
+    """OpenFlow connections and ports, as last reported; queries cost nothing."""
 
     def connected(self) -> frozenset[DatapathId]: ...
 
     def mute(self) -> frozenset[DatapathId]:
-        """Switches whose connection stands, and that do not answer: none of those connected."""
+        """Switches with an open connection but without answers; disjoint from :meth:`connected`."""
 
     def port(self, datapath: DatapathId, name: str) -> SeenPort | None:
-        """A port by name, down if the switch has none such; None while nothing is heard of it."""
+        """A port by name, down if the switch has no such port; None before any report."""
 
 
 class Readiness:
     """For any thread.
 
-    Single operations of sets are atomic, which is all that is asked of them here.
+    Single operations on sets are atomic, and no more is needed here.
     """
 
     being_brought: frozenset[DatapathId] = frozenset()
-    """Switches that are being brought to the present state beside changes."""
+    """Switches on the way to the present state while changes run beside."""
 
     def __init__(self, fabric: Fabric, connections: Connections) -> None:
         self._fabric = fabric
@@ -65,32 +65,32 @@ class Readiness:
         self._connections = connections
         self.owned: Final = self._substrate.owned()
         self.known: Final[Mapping[DatapathId, str]] = {**fabric.tor_names, **self.owned}
-        """Names of the switches that hold rules of ours: those, and learning ToRs."""
+        """Names of the switches that hold our rules: owned switches, and learning ToRs."""
         self._synchronised: set[DatapathId] = set()
         self._changes_of_synchronised = 0
-        """Counted after each change; those of two threads may count as one."""
+        """Incremented after each change; simultaneous changes of two threads may count as one."""
         self._ready: tuple[int, frozenset[DatapathId], frozenset[DatapathId]] | None = None
-        """Switches that are ready, after which changes and of which connected ones."""
+        """Cache of :meth:`ready`: (count of changes, connected switches, ready switches)."""
         self._renewed: set[DatapathId] = set()
         self._untaken: set[DatapathId] = set()
-        """Switches that this controller has not become the master of since they connected."""
+        """Switches not yet mastered by this controller since they connected."""
         self._slow: set[DatapathId] = set()
-        """Switches that were given up, and have answered after all."""
+        """Switches given up that have answered after all."""
         self._untried: set[DatapathId] = set()
-        """Slow switches that have not been tried since they answered, or are being tried."""
+        """Slow switches not tried since they answered, or being tried."""
         self._missed: set[DatapathId] = set()
-        """Slow switches that an attempt to bring them has failed at, since they were ready last."""
+        """Slow switches with a failed attempt to bring them since they were last ready."""
         self._moved: dict[DatapathId, Mapping[str, frozenset[int]]] = {}
-        """Ports with other OpenFlow numbers than rules in the tables may name, by name, and these
-        numbers. Values are replaced, never changed.
+        """By switch and port name: OpenFlow numbers in rules that may differ from the present
+        number. Values are replaced, never changed.
         """
         self._only_moved: set[DatapathId] = set()
-        """Switches among them that hold the present state's rules but for these numbers."""
+        """Switches of ``_moved`` that hold the present state's rules except for port numbers."""
 
     def ready(self) -> frozenset[DatapathId]:
-        """Switches that are connected and hold exactly the rules that they should.
+        """Connected switches that hold exactly the intended rules.
 
-        The same object, as long as they stay the same.
+        Returns the same object until the set changes.
         """
         connected, changes = self._connections.connected(), self._changes_of_synchronised
         known = self._ready
@@ -100,7 +100,7 @@ class Readiness:
         return known[2]
 
     def late(self) -> frozenset[DatapathId]:
-        """Switches that are connected, known, and yet to be brought to the present state."""
+        """Connected, known switches yet to be brought to the present state."""
         return frozenset(
             datapath
             for datapath in self._connections.connected() - frozenset(self._synchronised)
@@ -108,28 +108,26 @@ class Readiness:
         )
 
     def fresh(self) -> frozenset[DatapathId]:
-        """Late switches that have connected since they were last tried, and are not slow."""
+        """Late switches connected since their last try, and not slow."""
         return (self.late() & frozenset(self._renewed)) - self.slow()
 
     def slow(self) -> frozenset[DatapathId]:
-        """Late switches that others do not wait for: they are brought beside changes."""
+        """Late switches brought beside changes, so that no change waits for them."""
         some = frozenset(self._slow) | self.being_brought
         return some & self.late() if some else some
 
     def awaited(self) -> frozenset[DatapathId]:
-        """Late switches that no attempt to bring to the present state has failed at: the next job
-        of the conductor brings them.
-        """
+        """Late switches without a failed attempt: the conductor's next job brings them."""
         return self.late() & (frozenset(self._renewed) | frozenset(self._untried))
 
     def soon_ready(self) -> frozenset[DatapathId]:
-        """Slow switches that are about to be brought to the present state. Those that an attempt
-        has failed at may fail again, however often they answer: nobody is to wait for them.
+        """Slow switches about to be brought to the present state. A switch with a failed attempt
+        may fail again, however often the switch answers: no change may wait for such a switch.
         """
         return self.slow() & frozenset(self._untried)
 
     def mute(self) -> frozenset[DatapathId]:
-        """Switches whose connection stands, and that may yet do what they were told on it."""
+        """Switches with an open connection that may still carry out earlier commands."""
         return self._connections.mute()
 
     @property
@@ -143,12 +141,12 @@ class Readiness:
         server = self._fabric.server_by_datapath.get(datapath)
         return self._fabric.rack_by_tor_datapath[datapath].id if server is None else server.rack
 
-    # -- what is heard ----------------------------------------------------------------------------
+    # -- events -----------------------------------------------------------------------------------
 
     def renewed(self, datapath: DatapathId) -> None:
-        """Note that a switch has connected anew, with whatever rules it holds.
+        """Note that a switch has connected anew, with unknown rules.
 
-        Nothing is kept of strangers, of whom there may be any number.
+        Nothing is kept of unknown switches, whose number is unbounded.
         """
         if not self._is_known(datapath):
             return
@@ -156,28 +154,28 @@ class Readiness:
         self._untried.discard(datapath)
         self._missed.discard(datapath)
         self._only_moved.discard(datapath)
-        self._renewed.add(datapath)  # it is brought to whatever numbers its ports have now
+        self._renewed.add(datapath)  # the switch is brought to the ports' present numbers
         self._untaken.add(datapath)
         self._synchronised.discard(datapath)
         self._changes_of_synchronised += 1
 
     def answers_again(self, datapath: DatapathId) -> None:
-        """Note that a switch has answered that was given up: it is slow."""
+        """Note an answer of a switch given up: the switch is slow."""
         self._slow.add(datapath)
         if datapath not in self._missed:
             self._untried.add(datapath)
         self.doubt([datapath])
 
     def doubt(self, datapaths: Iterable[DatapathId]) -> None:
-        """Have switches that did not confirm something synchronised."""
+        """Have switches with unconfirmed steps synchronised."""
         datapaths = tuple(datapaths)
         self._synchronised.difference_update(datapaths)
         self._only_moved.difference_update(datapaths)
         self._changes_of_synchronised += 1
 
     def renumbered(self, datapath: DatapathId, earlier: Mapping[str, int]) -> None:
-        """Note that ports of a connected switch have other OpenFlow numbers from now on;
-        ``earlier`` has the number that rules name so far, by port name; 0: none.
+        """Note that ports of a connected switch have new OpenFlow numbers; ``earlier``: the numbers
+        in rules so far, by port name; 0: none.
         """
         if datapath not in self.owned:
             return  # rules of a learning ToR name no ports
@@ -187,12 +185,12 @@ class Readiness:
         if datapath in self._synchronised:
             self._only_moved.add(datapath)
         elif datapath not in self._only_moved:
-            self._renewed.add(datapath)  # what it is just being sent may name the old numbers
+            self._renewed.add(datapath)  # rules being sent may name the old numbers
         self._synchronised.discard(datapath)
         self._changes_of_synchronised += 1
 
     def moved_ports(self) -> Sequence[MovedPort]:
-        """Ports of connected switches whose rules may name other OpenFlow numbers."""
+        """Ports of connected switches whose rules may name old OpenFlow numbers."""
         return [
             port
             for datapath in sorted(self._moved.copy())
@@ -203,11 +201,11 @@ class Readiness:
     def _moved_at(self, datapath: DatapathId) -> list[MovedPort]:
         return [
             MovedPort(
-                self.owned[datapath],
-                name,
-                tuple(sorted(old)),
-                0 if port is None else port.number,
-                self._rack_of(datapath),
+                switch=self.owned[datapath],
+                port=name,
+                old=tuple(sorted(old)),
+                now=0 if port is None else port.number,
+                rack=self._rack_of(datapath),
             )
             for name, old in self._moved.get(datapath, {}).items()
             if (port := self._connections.port(datapath, name)) is None or old != {port.number}
@@ -216,8 +214,8 @@ class Readiness:
     def _note_ready(
         self, datapaths: Collection[DatapathId], moved: Mapping[DatapathId, object]
     ) -> Sequence[MovedPort]:
-        """Note that switches hold the present state's rules; returns the ports that had ``moved``
-        before these were sent, and that rules name by their present numbers now.
+        """Note that switches hold the present state's rules. Returns the ports of ``moved``, the
+        renumbered ports when the rules were sent, whose new numbers the rules now name.
         """
         followed: list[MovedPort] = []
         for datapath in sorted(datapaths):

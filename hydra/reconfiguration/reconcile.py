@@ -1,14 +1,15 @@
-"""The state that the network is really in after a start: the journal's, held against the devices'.
+"""Compare the journal's state with the devices after a start, to find the actual state.
 
-A path of the journal is given up where a device denies it, and goes electrical. A device that does
-not answer denies nothing: its paths are kept, unless a change that broke off was moving them.
-Whatever else stands on our ports is taken down.
+If a device denies a path of the journal, the path is given up and goes electrical. A device without
+an answer denies nothing: its paths are kept, unless an interrupted change was moving them.
+Everything else on our ports is taken down.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Final
 
 from hydra.forwarding.rules import Lane
 from hydra.forwarding.substrate import substrate_of
@@ -23,44 +24,97 @@ from hydra.model import (
     Topology,
     VlanId,
 )
-from hydra.reconfiguration.plan import SETTLED, MirrorMove, Unsettled, port_trunks
+from hydra.reconfiguration.plan import SETTLED, MirrorMove, Unsettled
 from hydra.rings import rings_of, whole_rings
 from hydra.roles import Mirrors, PortVlans
 
 
 @dataclass(frozen=True, slots=True)
 class Actual:
-    """The state as read from the devices; those that did not answer are absent."""
+    """The state as read from the devices; devices without an answer are absent."""
 
     mirrors: Mapping[PlaneId, Mirrors]
     vlans: Mapping[RackId, Mapping[str, PortVlans]]
 
     def passes(self, fabric: Fabric, circuit: Circuit) -> bool | None:
-        """True if the mirrors pass the light of ``circuit``; None if its plane said nothing."""
+        """True if the mirrors pass the light of ``circuit``; None if the plane did not answer."""
         mirrors = self.mirrors.get(circuit.plane)
         return None if mirrors is None else mirrors.lit.issuperset(fabric.cross_connects(circuit))
 
+    def carries(self, fabric: Fabric, end: PortId, vlan: VlanId) -> bool | None:
+        """True if a ToR port passes on tagged frames of ``vlan``, possibly among other VLANs; None
+        if the ToR did not answer.
+        """
+        port = fabric.ports[end]
+        if port.rack not in self.vlans:
+            return None
+        vlans = self.vlans[port.rack].get(port.tor_port)
+        return vlans is not None and vlan in vlans.tagged and vlan != vlans.native
+
 
 @dataclass(frozen=True, slots=True)
+class Held:
+    """Paths absent from the state but left standing: a switch may still send there."""
+
+    lanes: frozenset[Lane] = frozenset()
+    circuits: frozenset[Circuit] = frozenset()
+    """All circuits whose light the paths need."""
+
+    def only(self, lanes: Collection[Lane]) -> Held:
+        """The part with only these paths."""
+        used = {circuit for path, _ in lanes for circuit in path.circuits}
+        return Held(frozenset(lanes), rings_of(used, self.circuits))
+
+    @property
+    def ends(self) -> Mapping[PortId, frozenset[VlanId]]:
+        """VLANs by port."""
+        found: dict[PortId, frozenset[VlanId]] = {}
+        for path, vlan in self.lanes:
+            for end in (end for circuit in path.circuits for end in circuit.ends):
+                found[end] = found.get(end, frozenset()) | {vlan}
+        return found
+
+    def racks(self, fabric: Fabric) -> frozenset[RackId]:
+        """Racks on the way of the paths, or with a port lit for a path."""
+        return frozenset(rack for circuit in self.circuits for rack in fabric.racks_of(circuit))
+
+    def beside(self, state: NetworkState) -> NetworkState:
+        """``state`` with the held paths."""
+        vlans = {**state.vlans, **dict(self.lanes)}
+        topology = Topology(state.topology.circuits | self.circuits, tuple(sorted(vlans)))
+        return replace(state, topology=topology, vlans=vlans)
+
+
+NONE_HELD: Final = Held()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Reconciled:
     state: NetworkState
     mirrors: Mapping[PlaneId, MirrorMove]
-    """Moves that take down cross-connects on our ports which belong to no circuit of ``state``."""
+    """Moves to take down cross-connects on our ports outside the circuits of ``state``."""
     retag: Mapping[RackId, Mapping[str, PortVlans]]
-    """VLANs that ``state`` wants on ports that have others."""
+    """VLAN membership wanted by ``state``, for ports with a different membership."""
     dropped: frozenset[Circuit]
     unread: frozenset[Circuit]
-    """Circuits of ``state`` of which the plane, or a ToR at an end, said nothing."""
+    """Circuits of ``state`` whose plane, or a ToR at an end, did not answer."""
     unlit: Mapping[Circuit, frozenset[PortId]]
-    """Dropped circuits whose mirrors should pass light, with the ports that receive none."""
+    """Dropped circuits whose mirrors should pass light, with their ports without light."""
     standing: Sequence[Lane]
-    """Paths that are given up, remembered or begun, and on which frames pass as the devices say;
-    a plane that says nothing has its mirrors where they were.
+    """Paths given up, remembered or begun, on which frames pass according to the devices. The
+    mirrors of a silent plane count as unmoved.
     """
-    sure: bool
-    """False if there are more of them that mirrors and VLANs let pass, and only light is missing:
-    it may be there by now.
+    passing: Sequence[Lane]
+    """``standing``, and paths without a missing mirror or VLAN according to the devices: light may
+    be there by now.
     """
+    lit: frozenset[Circuit]
+    """Circuits, remembered or begun, whose mirrors pass light, or whose plane did not answer."""
+
+    @property
+    def sure(self) -> bool:
+        """True if no frame can pass a given-up path outside ``standing``."""
+        return len(self.standing) == len(self.passing)
 
 
 def reconcile(
@@ -71,14 +125,15 @@ def reconcile(
     closed: Collection[str] = (),
     dark: Collection[PortId] = (),
 ) -> Reconciled:
-    """The part of ``remembered`` that is real, and the differences to mend.
+    """The part of ``remembered`` that is real, and the differences to repair.
 
-    A path that a change which broke off, and left ``unsettled``, has ended is given up where relays
-    may know it no more, and where a device does not answer. A path whose VLAN-ID is none of the
-    fabric's any more is given up: ports of servers lose it.
+    A path is given up if a port on its way does not carry its VLAN; extra VLANs on the port are
+    removed without the loss of a path. A path of ``unsettled.ended``, from an interrupted change,
+    is given up if relays may have lost the path's rules, or if a device does not answer. A path
+    whose VLAN-ID has left the configuration is given up, since ports of servers lose the VLAN-ID.
     The ports of ``closed`` servers stay as they are. ``dark`` ports receive no light.
     """
-    relays = substrate_of(fabric).relays
+    relays, retags = substrate_of(fabric).relays, substrate_of(fabric).retags
     passes = {one: actual.passes(fabric, one) for one in remembered.topology.circuits}
     dark_ports = frozenset(dark)
     unlit = {
@@ -87,17 +142,21 @@ def reconcile(
         if passed is not False and (ends := dark_ports.intersection(one.receivers))
     }
     kept = whole_rings(one for one in passes if passes[one] is not False and one not in unlit)
-    wanted = port_trunks(fabric, remembered)
-    tagged = {
-        one: {_tagged_as_wanted(fabric, actual, wanted, end) for end in one.ends} for one in kept
+    silent = {rack.id for rack in fabric.racks if retags and rack.id not in actual.vlans}
+    unread = {
+        one for one in kept if passes[one] is None or not silent.isdisjoint(fabric.racks_of(one))
     }
-    unread = {one for one in kept if None in (passes[one], *tagged[one])}
+
+    def carried(path: Path, vlan: VlanId) -> bool:
+        """False if a ToR denies the VLAN."""
+        ends = (end for one in path.circuits for end in one.ends)
+        return not retags or all(actual.carries(fabric, end, vlan) is not False for end in ends)
 
     def stays(path: Path) -> bool:
         vlan = remembered.vlans[path]
         if not kept.issuperset(path.circuits) or vlan not in fabric.circuit_vlans:
             return False
-        if any(False in tagged[one] for one in path.circuits):
+        if not carried(path, vlan):
             return False
         moved = path in unsettled.ended
         return not (
@@ -112,59 +171,48 @@ def reconcile(
         (path, vlan)
         for path, vlan in sorted((remembered.vlans.items() | unsettled.begun) - kept_lanes)
         if all(actual.passes(fabric, one) is not False for one in path.circuits)
-        and all(vlan in _tagged(fabric, actual, end) for one in path.circuits for end in one.ends)
+        and carried(path, vlan)
     ]
+    known = remembered.topology.circuits.union(
+        unsettled.circuits, (one for path, _ in unsettled.begun for one in path.circuits)
+    )
     standing = [
         (path, vlan)
         for path, vlan in passing
         if all(dark_ports.isdisjoint(one.receivers) for one in path.circuits)
+        and all(actual.carries(fabric, end, vlan) for one in path.circuits for end in one.ends)
     ]
     state = NetworkState(
         remembered.epoch,
         Topology(used, paths),
         {path: remembered.vlans[path] for path in paths},
-        remembered.resting
-        | frozenset(remembered.vlans.values())
-        - frozenset(remembered.vlans[path] for path in paths),
-        remembered.freed,
+        remembered.pool.rested(
+            frozenset(remembered.vlans.values()).difference(
+                remembered.vlans[path] for path in paths
+            )
+        ),
     )
     return Reconciled(
-        state,
-        stray_mirrors(fabric, state, actual.mirrors),
-        wrong_vlans(fabric, state, actual, closed),
-        remembered.topology.circuits - used,
-        used & unread,
-        # The light of a circuit that was being moved may be off for that.
-        {one: ends for one, ends in unlit.items() if passes[one] or one not in moving},
-        standing,
-        sure=len(standing) == len(passing),
+        state=state,
+        mirrors=stray_mirrors(fabric, state, actual.mirrors),
+        retag=wrong_vlans(fabric, state, actual, closed),
+        dropped=remembered.topology.circuits - used,
+        unread=used & unread,
+        # The light of a circuit may be off because the circuit was being moved.
+        unlit={one: ends for one, ends in unlit.items() if passes[one] or one not in moving},
+        standing=standing,
+        passing=passing,
+        lit=frozenset(one for one in known if actual.passes(fabric, one) is not False),
     )
-
-
-def _tagged_as_wanted(
-    fabric: Fabric, actual: Actual, wanted: Mapping[PortId, PortVlans], end: PortId
-) -> bool | None:
-    """True if a port has the VLANs that it should; None if its ToR did not answer."""
-    port = fabric.ports[end]
-    if port.rack not in actual.vlans:
-        return None if end in wanted else True
-    return actual.vlans[port.rack].get(port.tor_port) == wanted.get(end)
-
-
-def _tagged(fabric: Fabric, actual: Actual, end: PortId) -> frozenset[VlanId]:
-    """VLANs of a port, as read; none where it has none, or its ToR did not answer."""
-    port = fabric.ports[end]
-    vlans = actual.vlans.get(port.rack, {}).get(port.tor_port)
-    return frozenset() if vlans is None else vlans.tagged
 
 
 def stray_mirrors(
-    fabric: Fabric, state: NetworkState, actual: Mapping[PlaneId, Mirrors]
+    fabric: Fabric, state: NetworkState, actual: Mapping[PlaneId, Mirrors], held: Held = NONE_HELD
 ) -> dict[PlaneId, MirrorMove]:
-    """Cross-connects that touch a wired port of ours and belong to no circuit of ``state``.
+    """Cross-connects at a wired port of ours that belong to no circuit of ``state`` or ``held``.
 
-    Those that pass no light are among them. Cross-connects between ports that the configuration
-    does not name are left alone.
+    Includes cross-connects without light. Cross-connects between ports outside the configuration
+    are left alone.
     """
     moves: dict[PlaneId, MirrorMove] = {}
     for plane, mirrors in actual.items():
@@ -176,7 +224,7 @@ def stray_mirrors(
         }
         meant = {
             cross
-            for circuit in state.topology.circuits
+            for circuit in state.topology.circuits | held.circuits
             if circuit.plane == plane
             for cross in fabric.cross_connects(circuit)
         }
@@ -191,24 +239,29 @@ def stray_mirrors(
 
 
 def wanted_vlans(
-    fabric: Fabric, state: NetworkState, closed: Collection[str] = ()
+    fabric: Fabric, state: NetworkState, closed: Collection[str] = (), held: Held = NONE_HELD
 ) -> dict[RackId, dict[str, PortVlans]]:
-    """VLAN membership of every ToR port that the configuration names, and that has one.
+    """Wanted VLAN membership of every ToR port in the configuration with a membership.
 
-    Ports of ``closed`` servers have no VLANs of circuits.
+    Ports of ``closed`` servers have no VLANs of circuits. Ports on ``held`` paths also carry the
+    paths' VLANs.
     """
     substrate = substrate_of(fabric)
     wanted = {rack.id: substrate.fixed_ports(rack.id) for rack in fabric.racks}
     for server in map(fabric.server_by_name.__getitem__, closed):
         wanted[server.rack] |= substrate.closed_ports([server])
+    more = held.ends
     for end, vlans in substrate.trunks(state).items():
         port = fabric.ports[end]
         wanted[port.rack][port.tor_port] = vlans
+        if end in more:
+            tagged = (vlans.tagged | more[end]) - {fabric.parking_vlan}
+            wanted[port.rack][port.tor_port] = PortVlans(tagged, vlans.native)
     return wanted
 
 
 def servers_closed(fabric: Fabric, actual: Actual) -> frozenset[str]:
-    """Servers whose port at the ToR was closed by an earlier run, as the ToRs say."""
+    """Servers whose port at the ToR was closed by an earlier run, according to the ToRs."""
     substrate = substrate_of(fabric)
     return frozenset(
         server.name
@@ -219,11 +272,15 @@ def servers_closed(fabric: Fabric, actual: Actual) -> frozenset[str]:
 
 
 def wrong_vlans(
-    fabric: Fabric, state: NetworkState, actual: Actual, closed: Collection[str] = ()
+    fabric: Fabric,
+    state: NetworkState,
+    actual: Actual,
+    closed: Collection[str] = (),
+    held: Held = NONE_HELD,
 ) -> dict[RackId, dict[str, PortVlans]]:
-    """VLANs that ports of ToRs which answered are to have, where they have others."""
+    """Wanted VLAN membership of ports with a different membership, at ToRs that answered."""
     wrong: dict[RackId, dict[str, PortVlans]] = {}
-    for rack, ports in wanted_vlans(fabric, state, closed).items():
+    for rack, ports in wanted_vlans(fabric, state, closed, held).items():
         if rack not in actual.vlans:
             continue
         differing = {

@@ -1,50 +1,55 @@
-"""Recovery: from a start, or a change that broke off, to a network that is as remembered.
+"""Recovery: brings the network to the remembered state after a start or an interrupted change.
 
-HydRA's controller is stateless (section III.C): the devices say what there is, and the journal what
-it was meant for. Circuits that no device denies, and whose ToRs have light, are kept
-(:mod:`hydra.reconfiguration.reconcile`), switches are brought to those, and whatever else stands on
-our ports is taken down. A device that does not answer is uncertain: once it answers, it decides.
+HydRA's controller is stateless (section III.C): the devices say what exists, and the journal what
+was intended. Circuits are kept if no device denies them and their ToRs have light
+(:mod:`hydra.reconfiguration.reconcile`). Switches are brought to the kept circuits, and everything
+else on our ports is taken down. A device without an answer is uncertain: its next answer decides.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 from hydra.forwarding.substrate import substrate_of
-from hydra.journal_format import INTENDED, read_state, state_record
+from hydra.journal_format import INTENDED, read_state
 from hydra.model import Circuit, DatapathId, Fabric, NetworkState, PortId
 from hydra.reconfiguration.commands import (
     Announce,
     AwaitSwitches,
     Batch,
-    Record,
     SaveState,
     Steps,
 )
 from hydra.reconfiguration.device_care import DeviceCare
-from hydra.reconfiguration.executor import Execution
-from hydra.reconfiguration.plan import SETTLED, Unsettled, resting_beside
-from hydra.reconfiguration.reconcile import reconcile, servers_closed
+from hydra.reconfiguration.executor import Execution, intent
+from hydra.reconfiguration.plan import SETTLED, Unsettled, pair_named, pair_of, resting_beside
+from hydra.reconfiguration.reconcile import (
+    NONE_HELD,
+    Held,
+    reconcile,
+    servers_closed,
+    stray_mirrors,
+    wrong_vlans,
+)
 from hydra.reconfiguration.switches import Switches, reachable_on
 from hydra.reconfiguration.whole_tables import Memory
 
 LOG: Final = logging.getLogger("hydra.recovery")
 CONNECT_S: Final = 5.0
-"""Time for switches to connect, before circuits that they may be using are taken down."""
+"""Time for switches to connect before circuits possibly in use are taken down."""
 _NAMED: Final = 10
-"""Most circuits that one line of the log names; others are counted."""
+"""Most circuits named in one log line; the rest is counted."""
 
 
 def interrupted(
     fabric: Fabric, state: NetworkState, last: tuple[str, Mapping[str, Any]] | None
 ) -> Unsettled:
-    """What a change from ``state`` that was not saved leaves open.
+    """Paths and circuits left open by an unsaved change from ``state``.
 
-    ``last`` is the journal's last entry: what was recorded, and its details. Raises what
-    :func:`~hydra.journal_format.read_state` raises.
+    ``last``: kind and details of the journal's last entry. Raises the errors of
+    :func:`~hydra.journal_format.read_state`.
     """
     if last is None or last[0] != INTENDED:
         return SETTLED
@@ -54,47 +59,50 @@ def interrupted(
 def rested(
     fabric: Fabric, state: NetworkState, last: tuple[str, Mapping[str, Any]] | None
 ) -> NetworkState:
-    """``state`` with the VLAN-IDs at rest that a change which was not saved may have used.
+    """``state`` with the VLAN-IDs of an unsaved change at rest, since the change may have used
+    them.
 
-    ``last`` is as in :func:`interrupted`. Raises what :func:`~hydra.journal_format.read_state`
-    raises.
+    ``last`` and errors are as in :func:`interrupted`.
     """
     if last is None or last[0] != INTENDED:
         return state
     return resting_beside(state, read_state(fabric, last[1]["target"]))
 
 
-@dataclass(eq=False, repr=False)
 class Recovery:
-    """Courses yield commands and are sent outcomes, as the executor does."""
-
-    _fabric: Fabric
-    _memory: Memory
-    _switches: Switches
-    _care: DeviceCare
-    _recorded: bool = field(default=False, init=False)
-    """True if the next controller would know which remembered paths this recovery gave up."""
-    unlit: Mapping[Circuit, frozenset[PortId]] = field(default_factory=dict, init=False)
-    """Circuits that the last recovery gave up, with their ports that have no light."""
-    done: bool = field(default=False, init=False)
-    """True if the devices have been read since the start, and since a change broke off."""
-
-    def __post_init__(self) -> None:
-        self._substrate = substrate_of(self._fabric)
+    def __init__(
+        self,
+        *,
+        fabric: Fabric,
+        memory: Memory,
+        switches: Switches,
+        care: DeviceCare,
+    ) -> None:
+        self._fabric, self._memory, self._switches = fabric, memory, switches
+        self._care = care
+        self._substrate = substrate_of(fabric)
+        self._recorded = False
+        """True if the journal tells the next controller which remembered paths this recovery gave
+        up.
+        """
+        self.unlit: Mapping[Circuit, frozenset[PortId]] = {}
+        """Circuits given up by the last recovery, with their ports without light."""
+        self.done = False
+        """True if the devices have been read since the start and the last interrupted change."""
 
     def begin_anew(self, execution: Execution) -> None:
-        """Have the devices read before anything else, since a reconfiguration broke off.
+        """Have the devices read before anything else, because a reconfiguration broke off.
 
-        Switches may hold rules of what it was about, and of paths that are given up for it.
+        Switches may hold rules of the reconfiguration, and of paths given up for it.
         """
-        self._memory.unsettle(Unsettled.by(execution.plan.current, execution.plan.target))
+        self._memory.unsettle(execution.unsettled)
         self._switches.doubt(self._switches.known)
         self._switches.settled = self.done = False
 
     def run(self) -> Steps:
-        """Find out the state that the network is in, and mend what differs from it.
+        """Find out the actual state of the network, and repair differences.
 
-        An error of the journal ends it; it may be run again.
+        A journal error ends the course; the course may be run again.
         """
         memory, switches, care = self._memory, self._switches, self._care
         actual, silent = yield from care.read()
@@ -110,8 +118,14 @@ class Recovery:
             if switches.switch_of[name] not in ready
         )
         dark = yield from care.dark_ports([rack.id for rack in self._fabric.racks], begun=True)
+        held = memory.held
         found = reconcile(
-            self._fabric, memory.state, actual, memory.unsettled, switches.closed, dark
+            self._fabric,
+            memory.state,
+            actual,
+            memory.unsettled | Unsettled(begun=held.lanes, circuits=held.circuits),
+            switches.closed,
+            dark,
         )
         if found.dropped:
             LOG.warning(
@@ -125,28 +139,40 @@ class Recovery:
                 self._named(found.unread),
             )
         self.unlit = found.unlit
-        intent = {
-            "current": state_record(self._fabric, memory.state),
-            "target": state_record(self._fabric, found.state),
-        }
+        before = memory.state
         switches.settled = True
         switches.spares_relays = not self._substrate.retags
         self._recorded = False
         memory.settle(found.state)
-        if found.mirrors or found.retag:
-            # Switches may still send on circuits that are about to go. One that does not connect
-            # in time can't be waited for; its pairs are cut off until it does.
+        memory.hold(NONE_HELD)
+        something_goes = bool(found.mirrors or found.retag or found.passing)
+        if something_goes:
+            # Switches may still send on circuits that are about to go.
             owned = tuple(switches.owned)
             (connected,) = yield Batch("connect", (AwaitSwitches(owned, CONNECT_S),))
-            yield from self.bring(connected.value)
+            yield from self.bring(connected.value, hurries=False)
+            lanes = frozenset(filter(switches.may_send, found.passing))
+            memory.hold(Held(lanes, found.lit).only(lanes))
+            care.uncertain_racks |= care.held_racks
+            if lanes:
+                names = ", ".join(sorted({pair_named(self._fabric, pair_of(p)) for p, _ in lanes}))
+                LOG.warning("left standing until switches that may send there answer: %s", names)
+                # The change may have taken rules from relays of these paths before it broke off.
+                relays, epoch = self._substrate.relays, found.state.epoch
+                switches.doubt(dp for path, vlan in lanes for dp in relays(path, vlan, epoch))
         # From here on, a remembered path may end: the next recovery has to know.
-        yield Batch("intent", (Record(INTENDED, intent),))
+        begun = memory.held.only(memory.held.lanes - before.vlans.items())
+        intended = intent(self._fabric, before, begun.beside(found.state), ())
+        yield Batch("intent", (intended,))
         self._recorded = True
-        if found.mirrors or found.retag:
+        if something_goes:
             yield from self._tidy_relays_if_ready()
-            yield from care.run_empty(found.standing, sure=found.sure and not silent)
-            yield from care.retag(found.retag)
-            yield from care.move(found.mirrors)
+            ending = [lane for lane in found.standing if lane not in memory.held.lanes]
+            yield from care.run_empty(ending, sure=found.sure and not silent)
+            closed, held = care.beside
+            yield from care.retag(wrong_vlans(self._fabric, found.state, actual, closed, held))
+            strays = stray_mirrors(self._fabric, found.state, actual.mirrors, held)
+            yield from care.move(strays)
         yield Batch("save", (SaveState("reconciled"),))
         self.done = True
         yield from self.bring(switches.late())
@@ -156,13 +182,16 @@ class Recovery:
         more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
         return ", ".join(names[:_NAMED]) + more
 
-    def bring(self, datapaths: Collection[DatapathId]) -> Steps:
-        """Synchronise switches, let their servers onto circuits, and announce these."""
-        yield from self._switches.synchronise(datapaths)
+    def bring(self, datapaths: Collection[DatapathId], *, hurries: bool = True) -> Steps:
+        """Synchronise switches, admit their servers to circuits, and announce the servers.
+
+        ``hurries``: as in :meth:`~hydra.reconfiguration.switches.Switches.synchronise`.
+        """
+        yield from self._switches.synchronise(datapaths, hurries=hurries)
         yield from self._welcome(datapaths)
 
     def bring_beside(self, datapaths: Collection[DatapathId]) -> Steps:
-        """The same of slow switches, with other courses and changes in between."""
+        """Like :meth:`bring`, for slow switches, while other courses and changes run."""
         brought = yield from self._switches.bring_beside(datapaths)
         if brought:
             yield from self._welcome(brought)

@@ -1,24 +1,26 @@
-"""Relays, switches that pass on others' frames: their rules before, during and after a move.
+"""Rules of relays, switches that forward between circuits: before, during and after a move.
 
-Where ToRs learn there are none. Elsewhere a relay's rules for an old path go before any mirror
-moves, so that a late frame ends there and not in the dark; those for a new path are pushed while
-mirrors move, and a path whose relay did not take them is not used.
+Fabrics with learning ToRs have no relays. Elsewhere, a relay's rules for an old path go before any
+mirror moves, so that a late frame ends at the relay and not in the dark. Rules for a new path are
+pushed while mirrors move; a path is not used if a relay did not take the rules.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import Final
 
 from hydra.failures import Failure
-from hydra.forwarding.pipeline import (
-    COOKIE_KIND_MASK,
-    RENEWED,
-    RENEWED_MASK,
-    RuleKind,
-    cookie,
+from hydra.forwarding.pipeline import RENEWED, RENEWED_MASK, RuleKind
+from hydra.forwarding.rules import (
+    FlowRule,
+    Install,
+    Remove,
+    RemoveByCookie,
+    RuleChange,
+    match_key,
 )
-from hydra.forwarding.rules import FlowRule, Install, Remove, RemoveByCookie, RuleChange
 from hydra.forwarding.substrate import Substrate
 from hydra.model import DatapathId, NetworkState, Path
 from hydra.reconfiguration.plan import Plan
@@ -27,17 +29,17 @@ RelayChanges = dict[DatapathId, list[RuleChange]]
 
 
 def leaving(substrate: Substrate, plan: Plan) -> RelayChanges:
-    """Removals of the rules that relays hold for paths that go."""
+    """Removals of relay rules for leaving paths."""
     return _changes(substrate, plan.current, _only_in(plan.current, plan.target), Remove)
 
 
 def joining(substrate: Substrate, plan: Plan) -> RelayChanges:
-    """Rules that relays of new paths need."""
+    """Relay rules for new paths."""
     return _changes(substrate, plan.target, _only_in(plan.target, plan.current), Install)
 
 
 def abandoned(substrate: Substrate, target: NetworkState, result: NetworkState) -> RelayChanges:
-    """Removals of the rules that relays hold for paths of ``target`` that ``result`` lacks."""
+    """Removals of relay rules for paths of ``target`` absent from ``result``."""
     lost = sorted(set(target.topology.paths) - set(result.topology.paths))
     return _changes(substrate, target, lost, Remove)
 
@@ -50,9 +52,9 @@ def _only_in(state: NetworkState, other: NetworkState) -> list[Path]:
 def unrelayed(
     substrate: Substrate, plan: Plan, deaf: Callable[[DatapathId], Failure | None]
 ) -> Iterator[tuple[Path, Failure]]:
-    """New paths that a relay does not serve, and why.
+    """New paths that a relay does not serve, with the failure.
 
-    ``deaf`` gives the failure of a switch to take its rules; None if it took them.
+    ``deaf`` returns the failure of a switch to take its rules, or None.
     """
     names = substrate.owned()
     for path in _only_in(plan.target, plan.current):
@@ -64,33 +66,29 @@ def unrelayed(
                 break
 
 
-def wipe(*, spare_relays: bool) -> list[RuleChange]:
-    """Remove every rule of ours that may differ from switch to switch, or from time to time.
-
-    Rules that tell of rounds stay: they have to be a second old. ``spare_relays``: those of relays
-    stay, too, which others may still count on.
-    """
-    if not spare_relays:
-        return [RemoveByCookie(RENEWED, RENEWED_MASK)]
-    spared = RuleKind.TOR_RELAY, RuleKind.ROUND
-    return [
-        RemoveByCookie(cookie(kind), COOKIE_KIND_MASK) for kind in RuleKind if kind not in spared
-    ]
+WIPE: Final = RemoveByCookie(RENEWED, RENEWED_MASK)
+"""Removes our rules before a whole table is written, except relay rules and revalidation-round
+rules. A switch may refuse a rule of the new table, and still carry out the removal.
+"""
 
 
-def relays_as_in(rules: Iterable[FlowRule]) -> list[RuleChange]:
-    """Leave a switch with the relay rules that are among ``rules``, and no others."""
-    kind = RuleKind.TOR_RELAY
-    return [
-        RemoveByCookie(cookie(kind), COOKIE_KIND_MASK),
-        *(Install(rule) for rule in rules if rule.kind is kind),
-    ]
+def stale_relays(held: Iterable[FlowRule], table: Iterable[FlowRule]) -> list[RuleChange]:
+    """Removals of the relay rules in ``held`` that ``table`` lacks."""
+    found = {match_key(rule): rule for rule in relay_rules(held)}
+    for rule in relay_rules(table if found else ()):
+        found.pop(match_key(rule), None)
+    return list(map(Remove, found.values()))
+
+
+def relay_rules(rules: Iterable[FlowRule]) -> Iterator[FlowRule]:
+    """The relay rules among ``rules``."""
+    return (rule for rule in rules if rule.kind is RuleKind.TOR_RELAY)
 
 
 def only(
     changes: Mapping[DatapathId, Sequence[RuleChange]], switches: Collection[DatapathId]
 ) -> Mapping[DatapathId, tuple[RuleChange, ...]]:
-    """The changes of these switches."""
+    """The changes of ``switches``."""
     return {dp: tuple(mine) for dp, mine in changes.items() if dp in switches and mine}
 
 

@@ -1,4 +1,4 @@
-"""ToR ports are retagged; paths through ports that were not retagged are lost."""
+"""Retags ToR ports. If a retag fails, the paths through the ports are lost."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def retagged(run: Run, step: str, command: SetVlans, outcome: Outcome) -> None:
     for circuit in run.plan.target.topology.circuits:
         if not ports.keys().isdisjoint(circuit.ends):
             run.fail(circuit, failure)
-    # Of pairs that the plan, since it shrank, leaves where they are: they have not got back.
+    # If the plan has shrunk, unaffected pairs whose VLANs were not restored lose their paths.
     untagged = {end: run.untagged[end] for end in ports if end in run.untagged}
     for path in through(run.plan.target, untagged):
         if pair_of(path) not in run.plan.affected:
@@ -49,7 +49,7 @@ def retagged(run: Run, step: str, command: SetVlans, outcome: Outcome) -> None:
 
 
 def through(state: NetworkState, ports: Mapping[PortId, PortVlans]) -> list[Path]:
-    """Paths through one of these ports that has not got their VLAN."""
+    """Paths through ``ports`` without the path's VLAN."""
     return [
         path
         for path, vlan in state.vlans.items()

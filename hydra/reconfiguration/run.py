@@ -1,4 +1,4 @@
-"""The state that the substeps of a reconfiguration share."""
+"""State shared by the substeps of a reconfiguration."""
 
 from __future__ import annotations
 
@@ -11,18 +11,28 @@ from hydra.forwarding.rules import RuleChange
 from hydra.forwarding.substrate import Steering, Substrate, substrate_of
 from hydra.lifecycle import RECONFIGURATION_TRANSITIONS, ReconfigurationState, check_transition
 from hydra.model import Circuit, DatapathId, Fabric, NetworkState, Path, PlaneId, PortId, RackId
-from hydra.policy import Policy, Transition
-from hydra.reconfiguration.beside import Touched
+from hydra.policy import Policy
 from hydra.reconfiguration.commands import Outcome
 from hydra.reconfiguration.draining import Draining
-from hydra.reconfiguration.plan import OrderOf, Pair, Plan, diff, hold, pair_named, pair_of
+from hydra.reconfiguration.plan import (
+    OrderOf,
+    Pair,
+    Plan,
+    Unsettled,
+    begun_by,
+    diff,
+    hold,
+    pair_named,
+    pair_of,
+)
+from hydra.reconfiguration.touched import Touched
 from hydra.rings import rings_of, whole_rings
 from hydra.roles import PortVlans
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """The time in which a step (or one device in it) ran, in seconds on the runner's clock."""
+    """The time of a step, or of a device's part, in seconds on the runner's clock."""
 
     name: str
     device: str | None
@@ -31,28 +41,47 @@ class Step:
     note: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Conditions:
     """The condition of the network when a plan starts."""
 
     connected: frozenset[DatapathId]
-    """Switches that hold the rules that they should, and take others."""
+    """Switches that hold the intended rules and take changes."""
     dead_uplinks: frozenset[str]
-    """Servers whose optical uplink is down: nothing of theirs is on a circuit, until it comes back.
+    """Servers with a dead optical uplink: no circuit carries their traffic until the uplink
+    returns.
     """
     closed: frozenset[str] = frozenset()
-    """Servers from whom their ToR takes nothing for circuits."""
+    """Servers whose ToR port is closed to circuits."""
     diverted: frozenset[Pair] = frozenset()
-    """Pairs that are electrical since their circuits or paths have died. They stay so, unless the
-    plan moves them.
+    """Pairs sent electrical by the death of circuits or paths. A pair stays electrical unless the
+    plan moves the pair.
     """
     awaited: frozenset[DatapathId] = frozenset()
-    """Switches whose connection stands, and that may soon hold the rules that they should."""
+    """Connected switches expected to hold the intended rules soon."""
+    by_hand: frozenset[PlaneId] = frozenset()
+    """Planes whose circuits people plug."""
+
+
+def switches_of(fabric: Fabric, rack: RackId) -> frozenset[DatapathId]:
+    """The switches steering a rack's traffic. Empty where servers have no vswitch, as on the
+    fabrics of rehearsals.
+    """
+    try:
+        return frozenset(switch.datapath for switch in substrate_of(fabric).steering(rack))
+    except LookupError:
+        return frozenset()
+
+
+def all_ready(fabric: Fabric) -> Conditions:
+    """The condition of a network without faults."""
+    connected = frozenset[DatapathId]().union(*(switches_of(fabric, r.id) for r in fabric.racks))
+    return Conditions(connected=connected, dead_uplinks=frozenset())
 
 
 @dataclass(frozen=True, slots=True)
 class Push:
-    """The rules that a plan gives each switch that was there at its start."""
+    """A plan's rule changes for each switch present at the start."""
 
     plan: Plan
     changes: Mapping[DatapathId, tuple[RuleChange, ...]]
@@ -60,20 +89,18 @@ class Push:
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """The use that a plan's target makes of its circuits."""
+    """The use of circuits in a plan's target."""
 
     plan: Plan
     serving: frozenset[Circuit]
-    """Circuits of pairs that keep their path: in use, since these are not diverted. With the rings
-    that they are in.
-    """
+    """Circuits, with their rings, of paths in constant use: the paths' pairs are not diverted."""
     paths: Mapping[Pair, int]
     """The number of paths of each pair."""
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, kw_only=True)
 class Run:
-    """The progress and, at the end, the result of carrying out one plan."""
+    """The progress and, at the end, the result of carrying out a plan."""
 
     fabric: Fabric
     policy: Policy
@@ -81,120 +108,157 @@ class Run:
     conditions: Conditions
     order_of: OrderOf
     beside: tuple[Run, ...] = ()
-    """Changes under way between whose steps this one is made, from its begin to its end."""
+    """Changes under way during the whole run; their steps interleave with the run's."""
     gives_way: bool = False
-    """True if others may take over what it has not moved yet."""
+    """True if other changes may take over unmoved pairs."""
     hurries: bool = False
-    """True if it leaves out what few vswitches are far later with than all others, unless they
-    would be closed out for it."""
+    """Skip vswitches far slower than the rest (decision 36), unless that would close ToR ports."""
     slow: frozenset[DatapathId] = frozenset()
-    """Switches at whose pace it goes: it makes what another change has left out for them."""
+    """Switches skipped by an earlier change: the run makes the skipped paths, at the switches'
+    pace.
+    """
+    in_light: bool = False
+    """True for make before break: pairs go from circuit to circuit without a divert."""
     state: ReconfigurationState = ReconfigurationState.QUEUED
     steps: list[Step] = field(default_factory=list)
     failures: dict[Circuit, Failure] = field(default_factory=dict)
-    """Circuits that are not made, each with the failure for which it is given up."""
+    """Circuits given up, each with the cause."""
     obstacles: list[Failure] = field(default_factory=list)
-    """Other failures that keep it from its plan: of switches, circuits that stay, paths."""
+    """Other deviations from the plan: of switches, circuits kept up, paths."""
     silent: list[Failure] = field(default_factory=list)
     """Failures of devices to confirm a step."""
     uncertain_planes: set[PlaneId] = field(default_factory=set)
     """Planes whose mirrors may differ from the resulting state."""
     asked_planes: set[PlaneId] = field(default_factory=set)
-    """Uncertain planes whose people were asked: their new cross-connects may stand later."""
+    """Uncertain planes whose people were asked: new cross-connects may be made later."""
     rules_pushed: int = 0
     ports_retagged: int = 0
+    began: NetworkState = field(init=False)
+    """The state at the begin, rebased on the results of other changes."""
     wanted: NetworkState = field(init=False)
-    """The target as it was planned, whatever had to be given up since."""
+    """The planned target, including parts given up since."""
     moving: frozenset[Pair] = field(init=False)
-    """The pairs that were to be moved: their divert rules are this change's, to its end."""
+    """Pairs to move. The run owns their divert rules to the end. In a make-before-break run, a pair
+    joins when its move starts.
+    """
     result: NetworkState = field(init=False)
-    """The state that the network is in; valid at any time."""
+    """The state of the network; valid at any time."""
     diverted: dict[Steering, set[RackId]] = field(default_factory=dict)
-    """Switches that take the new rules, with the racks concerned."""
+    """Switches taking the new rules, with the racks concerned."""
     substrate: Substrate = field(init=False)
     lost_paths: set[Path] = field(default_factory=set)
-    """Paths that failed, although none of their circuits can be blamed."""
+    """Paths given up although none of their circuits is to blame."""
     retag_failed: bool = False
     untagging: dict[PortId, PortVlans] = field(default_factory=dict)
-    """Ports that were to be untagged first, with the VLANs left to them, where the ToR has not
-    answered: it may do so yet, after whatever it is told later."""
+    """Ports to untag first, with the VLANs left to each port, where the ToR has not answered. A
+    late untagging may still follow later commands.
+    """
     untagged: dict[PortId, PortVlans] = field(default_factory=dict)
-    """Ports that were untagged first, with the VLANs left to them."""
+    """Ports untagged first, with the VLANs left to each port."""
     stuck: set[DatapathId] = field(default_factory=set)
-    """Switches that missed a push: they stay diverted until they are synchronised."""
+    """Switches without a confirmed push: diverted until synchronised."""
     activated: frozenset[Pair] = frozenset()
-    """Pairs whose divert rules are gone, but at switches that did not confirm that."""
+    """Pairs whose divert rules are gone, except at switches that did not confirm."""
     late: set[DatapathId] = field(default_factory=set)
-    """Switches that it has not waited for, though they may answer yet."""
+    """Skipped switches, which may still answer."""
     closed: set[str] = field(default_factory=set)
-    """Servers of silent vswitches that were closed out, so that circuits could move."""
+    """Servers of silent vswitches, closed out at the ToR to let circuits move."""
     pushed: Push | None = None
     in_use: Use | None = None
     planned: Plan = field(init=False)
-    """The plan at its begin: what was given up since was diverted all the same."""
+    """The plan at the begin: pairs given up since were diverted all the same."""
     draining: Draining | None = None
     left: Touched | None = None
-    """What it has left to others."""
+    """Parts left to other changes."""
 
     def __post_init__(self) -> None:
         self.planned = self.plan
+        self.began = self.plan.current
         self.wanted = self.plan.target
-        self.moving = self.plan.affected
+        self.moving = frozenset() if self.in_light else self.plan.affected
         self.result = self.plan.current
         self.substrate = substrate_of(self.fabric)
 
     @property
     def unconfirmed(self) -> frozenset[str]:
-        """Devices that did not confirm something, by name."""
+        """Names of devices with an unconfirmed step."""
         return frozenset(failure.subject for failure in self.silent)
 
     @property
     def troubles(self) -> tuple[Failure, ...]:
-        """Everything that failed, once each."""
+        """Every failure, once each."""
         return tuple(dict.fromkeys((*self.silent, *self.obstacles, *self.failures.values())))
 
     @property
     def reason(self) -> str:
-        """The reason why the result is not what was planned, in words; empty if it is."""
+        """The reason for a deviation from the plan, in words; empty if none."""
         told = map(str, self.failures.values())
         return "; ".join(map(str, self.obstacles)) or "; ".join(sorted(set(told)))
 
     def hear_of_uplinks(self, dead: frozenset[str]) -> None:
-        """Take servers for unable from now on whose uplink is down by now."""
+        """Treat the servers in ``dead`` as cut off from circuits: their uplinks are down by now."""
         self.conditions = replace(self.conditions, dead_uplinks=dead)
 
     def hear_of_dead(self, pairs: frozenset[Pair]) -> None:
-        """Leave these pairs electrical, unless they are moved: what they are on has died."""
+        """Leave ``pairs``, whose circuits or paths have died, electrical unless the plan moves
+        them.
+        """
         diverted = self.conditions.diverted | pairs
         self.conditions = replace(self.conditions, diverted=diverted)
 
     @property
-    def hitless(self) -> bool:
-        return self.policy.transition is Transition.HITLESS
+    def unsteady(self) -> frozenset[Pair]:
+        """Pairs that may be off the paths of the recorded state."""
+        return self.moving if self.in_light else self.plan.affected
+
+    @property
+    def unsettled(self) -> Unsettled:
+        """Paths and circuits left open if the change breaks off now."""
+        if not self.in_light:
+            return Unsettled.by(self.plan.current, self.plan.target)
+        before, after = self.plan.current.topology.paths, self.plan.target.topology.paths
+        breaks = self.state is ReconfigurationState.BREAKING
+        ended = frozenset(before).difference(after) if breaks else frozenset[Path]()
+        circuits = self.wanted.topology.circuits - self.began.topology.circuits
+        return Unsettled(ended, begun_by(self.began, self.wanted), circuits)
 
     def enter(self, state: ReconfigurationState) -> None:
         check_transition(RECONFIGURATION_TRANSITIONS, self.state, state, "the reconfiguration")
         self.state = state
 
     def note(self, name: str, outcomes: Sequence[Outcome], note: str = "") -> None:
-        """Record a step as a whole: from its first command's start to its last one's end."""
+        """Record a step as a whole: from the start of the first command to the end of the last."""
         if outcomes:
             started = min(outcome.started_s for outcome in outcomes)
             finished = max(outcome.finished_s for outcome in outcomes)
-            self.steps.append(Step(name, None, started, finished, note))
+            self.steps.append(
+                Step(name=name, device=None, started_s=started, finished_s=finished, note=note)
+            )
 
     def missed(self, step: str, device: str, cause: Failure, words: str = "") -> Failure:
-        """Note a step that a device did not confirm, in ``words`` or those of the cause."""
+        """Note a step that a device did not confirm, with ``words`` or else the reason of
+        ``cause``.
+        """
         failure = Failure(step, device, cause.kind, words or cause.reason)
         self.silent.append(failure)
         return failure
 
     def device_step(self, name: str, device: str | None, outcome: Outcome) -> None:
         note = str(outcome.failure or "")
-        self.steps.append(Step(name, device, outcome.started_s, outcome.finished_s, note))
+        self.steps.append(
+            Step(
+                name=name,
+                device=device,
+                started_s=outcome.started_s,
+                finished_s=outcome.finished_s,
+                note=note,
+            )
+        )
 
     def fail(self, circuit: Circuit, failure: Failure) -> None:
-        """Give up a circuit. One that serves a pair which was not diverted stays up for it."""
+        """Give up a circuit. If an undiverted pair uses the circuit, give up only the new paths on
+        it.
+        """
         if circuit in self.use().serving:
             for path in self.new_paths():
                 if circuit in path.circuits:
@@ -203,11 +267,13 @@ class Run:
             self.failures.setdefault(circuit, failure)
 
     def lose(self, path: Path, cause: Failure) -> None:
-        """Give up one path, and none of its circuits."""
+        """Give up a path, and none of the path's circuits."""
         self.lost_paths.add(path)
         names = self.between(path)
         several = self.use().paths[pair_of(path)] > 1
         fate = "does without one of its paths" if several else "stays electrical"
+        if self.in_light and any(pair_of(one) == pair_of(path) for one in self.began.vlans):
+            fate = "stays where it was"
         self.obstacles.append(replace(cause, subject=names, reason=f"{names} {fate}: {cause}"))
 
     def between(self, path: Path) -> str:
@@ -223,7 +289,7 @@ class Run:
             used = {
                 circuit
                 for path in topology.paths
-                if pair_of(path) not in self.plan.affected
+                if not self._moves_to(path)
                 for circuit in path.circuits
             }
             serving = rings_of(used, topology.circuits)
@@ -231,18 +297,24 @@ class Run:
         return self.in_use
 
     def new_paths(self) -> list[Path]:
-        """Affected paths of the target that have not failed so far, nor have their circuits."""
+        """Affected paths of the target, without failed paths and paths over failed circuits."""
         lit = self.lit()
         return [
             path
             for path in self.plan.target.topology.paths
-            if pair_of(path) in self.plan.affected
+            if self._moves_to(path)
             and path not in self.lost_paths
             and lit.issuperset(path.circuits)
         ]
 
+    def _moves_to(self, path: Path) -> bool:
+        """True if a path of the target carries nothing until the path has passed the gate."""
+        if self.in_light and path in self.plan.current.vlans:
+            return False
+        return pair_of(path) in self.plan.affected
+
     def lit(self) -> frozenset[Circuit]:
-        """Circuits of the target that have not failed so far, nor those that light them."""
+        """Circuits of the target, without failed circuits and broken rings."""
         return whole_rings(self.plan.target.topology.circuits - self.failures.keys())
 
     def replan(self, pairs: Collection[Pair], circuits: Collection[Circuit]) -> None:
@@ -251,5 +323,5 @@ class Run:
 
 
 def by_switch(rules: Outcome) -> Mapping[DatapathId, Failure | None]:
-    """The failure, or None, of each switch asked to change its tables; empty if none was."""
+    """The failure, or None, by switch asked to change tables; empty if no switch was asked."""
     return rules.value or {}

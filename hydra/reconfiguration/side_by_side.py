@@ -1,8 +1,8 @@
-"""Changes under way at a time: what they touch, and when another may be made beside them.
+"""Changes under way at the same time: the parts touched by each, and when a new change may begin.
 
-A change may be made beside others if it touches no pair, port or VLAN-ID of theirs, if what its
-devices have is known, and if its VLAN-IDs have rested. A change that only waits for its circuits to
-drain may leave some of what it touches (:meth:`Execution.leaving_to`).
+A new change may begin beside the changes under way if the new change touches none of their pairs,
+ports or VLAN-IDs, if the state of its devices is known, and if its VLAN-IDs have rested. A change
+whose circuits drain may leave some pairs and ports to a new change (:meth:`Execution.leaving_to`).
 """
 
 from __future__ import annotations
@@ -11,52 +11,33 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
-from typing import Final
 
 from hydra.model import Fabric, Path
-from hydra.reconfiguration.beside import Touched
 from hydra.reconfiguration.executor import Execution
 from hydra.reconfiguration.plan import Plan
-
-FOR_OTHERS_S: Final = 1.0
-"""Time for which a change stands still for others, its pairs diverted; what has begun is finished.
-A change that keeps to the pace of slow switches does so for as long as it has been at work, if that
-is more: with whatever others want, it takes twice its time at most, and the last of them.
-"""
-
-
-@dataclass(slots=True)
-class Standstill:
-    """Time for which a change has stood still for others, and would have gone on without them.
-    While a change waits anyway, it does not stand still.
-    """
-
-    began_s: float
-    for_others_s: float = 0.0
-
-    def may_last(self, execution: Execution, now_s: float) -> bool:
-        """True if others may have more of the change's time."""
-        most_s = FOR_OTHERS_S
-        if execution.slow:
-            most_s = max(most_s, now_s - self.began_s - self.for_others_s)
-        return self.for_others_s < most_s
+from hydra.reconfiguration.touched import Touched
 
 
 @dataclass(frozen=True, slots=True)
 class SideBySide:
-    """The changes under way, each beside those before it."""
+    """The changes under way, in the order of begin."""
 
     fabric: Fabric
     under_way: Sequence[Execution]
 
     @property
+    def let_others_in(self) -> bool:
+        """True if a change may begin beside the changes under way; False without any under way."""
+        return bool(self.under_way) and all(one.lets_others_in for one in self.under_way)
+
+    @property
     def touched(self) -> Touched:
-        """What the changes touch."""
+        """The parts of the network touched by the changes."""
         return reduce(or_, (one.touched for one in self.under_way), Touched())
 
     def touched_beside(self, wanted: Touched) -> Touched | None:
-        """What the changes touch once they have left ``wanted`` to another; None if they have to go
-        on first.
+        """The parts that the changes touch once ``wanted`` is left to a new change; None if a
+        change under way has to go on first.
         """
         touched = Touched()
         for one in self.under_way:
@@ -70,8 +51,8 @@ class SideBySide:
         return touched
 
     def leaves(self, wanted: Touched, reserved: Collection[Path | None]) -> bool:
-        """True if the changes can leave ``wanted`` to another, without the loss of a ``reserved``
-        path.
+        """True if the changes can leave ``wanted`` to a new change without the loss of a
+        ``reserved`` path.
         """
         for one in self.under_way:
             if not one.touched.meets(wanted):
@@ -85,8 +66,8 @@ class SideBySide:
         return True
 
     def unknown(self, plan: Plan, unconfirmed: Collection[str]) -> Sequence[str]:
-        """Names of devices that a plan needs, and of which it is not known what they have: those
-        ``unconfirmed``, and those that did not confirm to a change under way.
+        """Sorted names of a plan's devices in an unknown state: ``unconfirmed`` devices, and
+        devices with an unconfirmed step of a change under way.
         """
         fabric, uncertain = self.fabric, set(unconfirmed)
         for one in self.under_way:
@@ -98,8 +79,10 @@ class SideBySide:
         return sorted(names & uncertain)
 
     def leave(self, wanted: Touched) -> Sequence[int] | None:
-        """Have the changes leave ``wanted`` to another that begins now; the number of pairs that
-        wait on in each that does. None, and nothing is left, if one can't.
+        """Leave ``wanted`` to a new change that begins now.
+
+        Returns the number of waiting pairs of each change that leaves parts. Returns None, with
+        nothing left, if a change cannot leave ``wanted``.
         """
         plans = {one: one.leaving_to(wanted) for one in self.under_way if one.touched.meets(wanted)}
         waiting = []

@@ -1,4 +1,4 @@
-"""The switches that steer the traffic of a change: who takes its rules, who may still send."""
+"""The switches that steer the traffic of a change: able to take rules, silent, or cut off."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hydra.reconfiguration.run import Push, Run, by_switch
 
 
 def able(run: Run, rack: RackId) -> list[Server]:
-    """Servers of a rack that can send and receive on circuits."""
+    """Servers of a rack able to send and receive on circuits."""
     off = run.conditions.dead_uplinks | run.conditions.closed | run.closed
     return [
         server
@@ -28,17 +28,17 @@ def able(run: Run, rack: RackId) -> list[Server]:
 
 
 def takes_rules(run: Run, datapath: DatapathId) -> bool:
-    """True if a switch takes rules, as far as is known."""
+    """True if a switch takes rules, as far as known."""
     return datapath in run.conditions.connected and datapath not in run.stuck
 
 
 def is_off_circuits(run: Run, switch: Steering) -> bool:
-    """True if nothing that the switch sends gets onto a circuit, whatever comes back."""
+    """True if no frame of the switch gets onto a circuit, whatever returns."""
     return switch.name in run.conditions.closed or switch.name in run.closed
 
 
 def held_by_rack(run: Run) -> dict[RackId, set[Pair]]:
-    """Affected pairs that have paths now, by each of their racks."""
+    """Affected pairs with present paths, by rack; each pair under both racks."""
     held: dict[RackId, set[Pair]] = {}
     for pair in run.plan.affected & paths_by_pair(run.plan.current).keys():
         for rack in pair:
@@ -47,7 +47,7 @@ def held_by_rack(run: Run) -> dict[RackId, set[Pair]]:
 
 
 def hold_for_silent(run: Run, silent: Mapping[Steering, Failure]) -> None:
-    """Leave paths of switches that can't confirm where they are: they may still be sending."""
+    """Keep the paths of switches without a confirmed divert, as the switches may still send."""
     held: set[Pair] = set()
     of_rack = held_by_rack(run)
     for switch, cause in silent.items():
@@ -63,16 +63,16 @@ def hold_for_silent(run: Run, silent: Mapping[Steering, Failure]) -> None:
 
 
 def is_cut_off(run: Run, silent: Steering) -> bool:
-    """True if an uplink is down that would have to come back before the switch can send.
+    """True if a dead uplink keeps the switch from sending until the uplink returns.
 
-    A late switch may answer before that.
+    False for a late switch, which may answer earlier.
     """
     return silent.name in run.conditions.dead_uplinks and silent.datapath not in run.late
 
 
 def rules_to_push(run: Run) -> Mapping[DatapathId, tuple[RuleChange, ...]]:
-    """Circuit rules of the affected pairs, and those of their relays, for every switch that
-    has confirmed so far. For one plan, they are always the same tuples.
+    """Circuit rules of the affected pairs and of their relays, for every switch that has confirmed
+    so far. Calls for the same plan return the same tuples.
     """
     if run.pushed is None or run.pushed.plan is not run.plan:
         run.pushed = Push(
@@ -81,7 +81,7 @@ def rules_to_push(run: Run) -> Mapping[DatapathId, tuple[RuleChange, ...]]:
                 run.fabric,
                 run.plan,
                 run.conditions.connected,
-                emulated=run.policy.emulated_rules,
+                steers=not run.in_light,
             ),
         )
     changes = run.pushed.changes
@@ -89,7 +89,7 @@ def rules_to_push(run: Run) -> Mapping[DatapathId, tuple[RuleChange, ...]]:
 
 
 def note_relays(run: Run, outcome: Outcome, relays: Collection[DatapathId]) -> None:
-    """Note the relays that did not take their changes: they are synchronised later."""
+    """Note the relays with failed changes; a later course synchronises the relays."""
     for datapath in relays:
         failure = deaf(run, outcome, datapath)
         if failure is not None:
@@ -98,7 +98,7 @@ def note_relays(run: Run, outcome: Outcome, relays: Collection[DatapathId]) -> N
 
 
 def deaf(run: Run, outcome: Outcome, relay: DatapathId) -> Failure | None:
-    """The failure of a relay to take its rules; None if it took them."""
+    """The failure of a relay to take its rules, or None."""
     name = run.substrate.owned()[relay]
     away = Failure("relay", name, FailureKind.NOT_READY, "not ready for rules")
     failure = by_switch(outcome).get(relay, away)

@@ -1,12 +1,10 @@
-"""The rules of all switches: which switches hold the present state's, and how others get them.
-
-Courses yield commands and are sent outcomes, as the executor does.
-"""
+"""Bring the rules of all switches to the present state."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from hydra.failures import Failure, FailureKind
@@ -40,7 +38,7 @@ from hydra.reconfiguration.commands import (
 from hydra.reconfiguration.executor import Execution
 from hydra.reconfiguration.plan import moving_pairs, pair_named, pair_of, without
 from hydra.reconfiguration.readiness import Connections, MovedPort
-from hydra.reconfiguration.relaying import only, relays_as_in
+from hydra.reconfiguration.relaying import only, relay_rules, stale_relays
 from hydra.reconfiguration.whole_tables import Memory, WholeTables
 from hydra.rings import rings_of
 
@@ -49,12 +47,12 @@ Announced = Sequence[tuple[Server, tuple[VlanId, ...]]]
 
 
 def _is_refusal(failure: Failure) -> bool:
-    """True if a steering switch has refused what a change gave it."""
+    """True if a steering switch has refused rules of a change."""
     return failure.kind is FailureKind.REFUSED and failure.step in ("push", "activate")
 
 
 def reachable_on(fabric: Fabric, state: NetworkState) -> Announced:
-    """Every server with the VLANs that lead to it."""
+    """Every server with the VLANs of paths to its rack."""
     vlans: dict[int, set[VlanId]] = {rack.id: set() for rack in fabric.racks}
     for path in state.topology.paths:
         for rack in (path.src, path.dst):
@@ -64,12 +62,15 @@ def reachable_on(fabric: Fabric, state: NetworkState) -> Announced:
 
 
 class Switches(WholeTables):
-    """Courses run one at a time, but for those of :meth:`bring_beside`, beside which others do.
-    What :class:`~hydra.reconfiguration.readiness.Readiness` has is for any thread.
+    """Courses that bring switches to the present state.
+
+    Courses run one at a time, except :meth:`bring_beside`, which runs beside other courses.
+    Attributes of :class:`~hydra.reconfiguration.readiness.Readiness` are for any thread.
     """
 
     def __init__(
         self,
+        *,
         fabric: Fabric,
         policy: CurrentPolicy,
         memory: Memory,
@@ -80,17 +81,21 @@ class Switches(WholeTables):
         """``added_rules``: rules that a switch holds beside the substrate's. ``followed``: called
         in a course's thread with renumbered ports, once all rules have the new numbers.
         """
-        super().__init__(fabric, policy, memory, connections, added_rules)
+        super().__init__(
+            fabric=fabric,
+            policy=policy,
+            memory=memory,
+            connections=connections,
+            added_rules=added_rules,
+        )
         self._tell_followed = followed
         self.settled = False
-        """True if the present state is known: switches may be brought to it."""
+        """True if the present state is known, and switches may be brought there."""
         self.refused: Mapping[DatapathId, Failure] = {}
-        """Steering switches that have refused rules of their circuits, until they take them; a new
-        object with each change.
-        """
+        """Steering switches that refuse circuit rules; each change makes a new mapping."""
 
     def learn(self, execution: Execution) -> None:
-        """Take over what a reconfiguration could not confirm."""
+        """Take over the unconfirmed steps of a reconfiguration."""
         unconfirmed = execution.unconfirmed
         self.doubt(
             datapath
@@ -115,17 +120,18 @@ class Switches(WholeTables):
     def _note_refused(
         self, refused: Mapping[DatapathId, Failure], taken: Collection[DatapathId] = ()
     ) -> None:
-        """Note steering switches that refused rules of their circuits, and those that took them."""
+        """Note steering switches refusing rules of circuits; remove ``taken`` switches."""
         left = {dp: one for dp, one in self.refused.items() if dp not in taken}
         self.refused = left | {dp: one for dp, one in refused.items() if dp in self.steering}
 
     # -- courses ----------------------------------------------------------------------------------
 
-    def synchronise(self, datapaths: Collection[DatapathId]) -> Steps:
+    def synchronise(self, datapaths: Collection[DatapathId], *, hurries: bool = True) -> Steps:
         """Bring whole switches to the present state, in one atomic bundle each.
 
-        Switches are read first: those that hold just what they should are left as they are.
-        Servers' uplinks that went down or came back since are gone around on all switches.
+        Switches are read first, and skipped if already exact. With ``hurries``, switches far slower
+        than most to accept this controller are skipped. On all switches, rules go around servers'
+        uplinks found down, and back where uplinks have returned.
         """
         if not self.settled:
             return  # the devices come first; every connected switch is synchronised after
@@ -134,17 +140,19 @@ class Switches(WholeTables):
             LOG.warning("switch %#x is not in the configuration; it is left alone", stranger)
         yield from self._note_and_go_around(known)
         if known:
-            yield from self._bring(tuple(known))
+            yield from self._bring(tuple(known), hurries=hurries)
 
     def _note_and_go_around(self, connected: Iterable[DatapathId]) -> Steps:
         before = self.dead_uplinks
         if self._note_uplinks(connected) and self._substrate.detours:
             yield from self._go_around(before)
 
-    def _take(self, datapaths: tuple[DatapathId, ...], *, beside: bool) -> Course[list[DatapathId]]:
-        """Become the master of switches; returns those of which that came about."""
+    def _take(
+        self, datapaths: tuple[DatapathId, ...], *, beside: bool, hurries: bool
+    ) -> Course[list[DatapathId]]:
+        """Become the master of switches; return the switches taken."""
         self._renewed.difference_update(datapaths)
-        (taken,) = yield Batch("take", (TakeSwitches(datapaths),), beside=beside)
+        (taken,) = yield Batch("take", (TakeSwitches(datapaths, hurries),), beside=beside)
         if not taken.confirmed:
             LOG.error("%s: it is left alone", taken.failure)
             return []
@@ -156,8 +164,8 @@ class Switches(WholeTables):
             self.doubt(others)
         return [one for one in datapaths if one in taken.value]
 
-    def _bring(self, datapaths: tuple[DatapathId, ...]) -> Steps:
-        taken = yield from self._take(datapaths, beside=False)
+    def _bring(self, datapaths: tuple[DatapathId, ...], *, hurries: bool) -> Steps:
+        taken = yield from self._take(datapaths, beside=False, hurries=hurries)
         if not taken:
             return
         self._electrical -= set(taken)
@@ -173,7 +181,7 @@ class Switches(WholeTables):
         self._note_brought(brought - self._renewed, moved)
         if not refused:
             return
-        # Of the refused tables, some rules may have taken effect: they are given smaller ones.
+        # Some rules of the refused tables may have taken effect: the switches get smaller tables.
         self._electrical |= refused.keys()
         moved = self._moved.copy()
         errors = yield from self._write(sorted(refused))
@@ -181,7 +189,9 @@ class Switches(WholeTables):
         self._note_brought(brought - self._renewed, moved)
 
     def _write(self, datapaths: Collection[DatapathId]) -> Course[dict[DatapathId, Failure | None]]:
-        """Give switches whole tables, where they hold others; by switch, the failure or None."""
+        """Write whole tables to switches that hold other rules; return the failure or None by
+        switch.
+        """
         tables = dict(self._whole_tables(datapaths))
         (read,) = yield Batch("confirm", (ConfirmRules(tables),), alone=True)
         held: HeldRules = read.value or HeldRules()
@@ -189,11 +199,26 @@ class Switches(WholeTables):
             dp: self._anew(dp, table, held) for dp, table in tables.items() if dp not in held.exact
         }
         (done,) = yield Batch("synchronise", (ApplyRules(changes),), alone=True)
-        for datapath, error in done.value.items():
+        errors = {**dict.fromkeys(held.exact), **done.value}
+        for datapath in self._unread(tables, held):
+            errors[datapath] = errors[datapath] or Failure(
+                "synchronise",
+                self.known[datapath],
+                FailureKind.UNKNOWN,
+                "its table could not be read: it may hold relays of an earlier state",
+            )
+        for datapath, error in errors.items():
             if error is not None:
                 self._tell(datapath, error)
                 self._synchronised.discard(datapath)
-        return {**dict.fromkeys(held.exact), **done.value}
+        return errors
+
+    def _unread(self, datapaths: Iterable[DatapathId], held: HeldRules) -> frozenset[DatapathId]:
+        """The given switches that may hold unknown relay rules, but should not."""
+        if self._substrate.retags or self.spares_relays:
+            return frozenset()
+        known = held.exact | held.relays.keys()
+        return frozenset(one for one in datapaths if one in self.owned and one not in known)
 
     def _refuses(self, datapath: DatapathId, error: Failure) -> bool:
         return error.kind is FailureKind.REFUSED and datapath in self.steering
@@ -208,7 +233,7 @@ class Switches(WholeTables):
             LOG.error("%s; what it sends is electrical until it takes them", refusal)
 
     def _refusal(self, datapath: DatapathId, error: Failure) -> Failure:
-        """A refusal of whole tables, with the rack pairs whose traffic the switch sends."""
+        """A refusal of a whole table, with the rack pairs whose traffic the switch sends."""
         switch = self.steering[datapath]
         paths = self._memory.state.topology.paths
         pairs = {pair for pair in map(pair_of, paths) if switch.rack in pair}
@@ -219,8 +244,8 @@ class Switches(WholeTables):
     def _note_brought(
         self, datapaths: Collection[DatapathId], moved: Mapping[DatapathId, object]
     ) -> None:
-        """Note that switches hold the present state's rules, and tell of the ports that had
-        ``moved`` before these were sent.
+        """Note that switches hold the present state's rules. Report followed ports of ``moved``,
+        the renumbered ports when the rules were sent.
         """
         followed = self._note_ready(datapaths, moved)
         if self.all_ready:
@@ -229,13 +254,13 @@ class Switches(WholeTables):
             self._tell_followed(followed)
 
     def bring_beside(self, datapaths: Collection[DatapathId]) -> Course[frozenset[DatapathId]]:
-        """Bring switches to the present state, with other courses and changes in between; returns
-        those that were brought. Several such courses may be under way, for different switches.
+        """Bring switches to the present state while other courses and changes run; return the
+        switches brought. Several such courses may be under way, for different switches.
 
-        Until they are, they are not ready: nobody else writes their rules, and changes leave the
-        paths of their racks where they are, so what they hold and what they are about to be given
-        both lead somewhere. They are given the state of the moment. If that asks for something else
-        by the time that they have confirmed it, they are given that, too.
+        Until brought, a switch is not ready: no other course writes the switch's rules, and changes
+        leave the paths of its rack in place, so both old and new rules lead somewhere. A switch
+        gets the rules of the present state. If the state has changed by the time the switch
+        confirms, the switch gets the new rules, too.
         """
         some = frozenset(filter(self._is_known, datapaths))
         for stranger in set(datapaths) - some:
@@ -250,18 +275,21 @@ class Switches(WholeTables):
 
     def _bring_beside(self, left: set[DatapathId]) -> Course[frozenset[DatapathId]]:
         yield from self._note_and_go_around(left)
-        left &= {*(yield from self._take(tuple(sorted(left)), beside=True))}
+        left &= {*(yield from self._take(tuple(sorted(left)), beside=True, hurries=False))}
         self._electrical -= left
         tables = dict(self._whole_tables(sorted(left)))
         (read,) = yield Batch("confirm", (ConfirmRules(tables),), beside=True)
         before: HeldRules = read.value or HeldRules()
         held = {dp: self._anew(dp, tables[dp], before) for dp in before.exact}
+        relays = {dp: list(rules) for dp, rules in before.relays.items()}
+        relays |= {dp: list(relay_rules(installed(tables[dp]))) for dp in before.exact}
+        left -= self._unread(left, before)
         while self.settled:  # else all switches are brought once the state is known
             left -= self._renewed
             moved = self._moved.copy()
-            wanted = {
-                dp: self._anew(dp, table, before) for dp, table in self._whole_tables(sorted(left))
-            }
+            known = replace(before, relays=relays)
+            whole = dict(self._whole_tables(sorted(left)))
+            wanted = {dp: self._anew(dp, table, known) for dp, table in whole.items()}
             changes = {
                 dp: some
                 for dp, some in wanted.items()
@@ -271,6 +299,8 @@ class Switches(WholeTables):
                 self._note_refused({}, left - self._electrical)
                 self._note_brought(left, moved)
                 return frozenset(left)
+            for datapath in changes:
+                relays.setdefault(datapath, []).extend(relay_rules(installed(whole[datapath])))
             (done,) = yield Batch("synchronise", (ApplyRules(changes),), beside=True)
             for datapath, error in done.value.items():
                 if error is None:
@@ -278,7 +308,7 @@ class Switches(WholeTables):
                     continue
                 self._tell(datapath, error)
                 if self._refuses(datapath, error) and datapath not in self._electrical:
-                    # Some rules may have taken effect: it is given a smaller table.
+                    # Some rules may have taken effect: the switch gets a smaller table.
                     self._note_refused({datapath: self._refusal(datapath, error)})
                     self._electrical |= {datapath}
                     held.pop(datapath, None)
@@ -287,10 +317,10 @@ class Switches(WholeTables):
         return frozenset()
 
     def follow_uplinks(self) -> Steps:
-        """Go around servers whose uplink to the ToR went down, and back where it returned.
+        """Go around servers whose uplink to the ToR went down, and back where the uplink returned.
 
-        Where there are detours, no rule about paths is touched: it is right while a
-        reconfiguration is under way, too.
+        Where the substrate has detours, no rule about paths is touched: the course may run during a
+        reconfiguration, too.
         """
         before = self.dead_uplinks
         if not self.settled:
@@ -304,12 +334,12 @@ class Switches(WholeTables):
             yield Batch("announce", (Announce(tuple(servers)),))
 
     def follow_closed(self) -> Steps:
-        """Go around servers whose port at the ToR was closed, and back where it was opened."""
+        """Go around servers whose port at the ToR was closed, and back where reopened."""
         if self.settled:
             yield from self._note_and_go_around(())
 
     def _go_around(self, before: Collection[str]) -> Steps:
-        """Change what differs in switches that are ready; ``before`` were the dead uplinks."""
+        """Change differing uplink rules in ready switches; ``before``: the dead uplinks so far."""
         changes = {
             datapath: tuple(self._uplink_changes(datapath, before))
             for datapath in sorted(self.ready() & self.owned.keys())
@@ -319,8 +349,8 @@ class Switches(WholeTables):
 
     @property
     def _hurries(self) -> bool:
-        """True if few switches that are far later than all others keep nobody waiting who goes
-        around something dead: they are brought to the present state once they answer (decision 36).
+        """True if going around a dead part does not wait for few switches far slower than all the
+        rest. Such switches are brought to the present state once they answer (decision 36).
         """
         closes = self._policy.now.on_silent_vswitch is OnSilence.CLOSE
         return self._substrate.retags and not closes
@@ -337,12 +367,12 @@ class Switches(WholeTables):
         yield from (Install(rule) for key, rule in new.items() if old.get(key) != rule)
 
     def follow_numbers(self, changes: Collection[Execution] = ()) -> Steps:
-        """Have rules name ports by their present OpenFlow numbers, where a switch has given a port
-        another one: in one bundle, which touches no other rule.
+        """Rewrite rules for OpenFlow port numbers changed by switches: one bundle, no other rule
+        touched.
 
-        While ``changes`` are under way, the rules of paths of the pairs that these move are left to
-        them; their divert rules are right afterwards. They are followed once more after that.
-        Switches that this controller is not the master of yet are left to :meth:`synchronise`.
+        While ``changes`` are under way, path rules of moving pairs are left to the changes; the
+        pairs' divert rules are rewritten. A second call after the changes rewrites the path rules.
+        Switches not yet mastered by this controller are left to :meth:`synchronise`.
         """
         able = self._connections.connected() - frozenset(self._untaken)
         moved = {dp: some for dp, some in self._moved.copy().items() if dp in able}
@@ -382,8 +412,8 @@ class Switches(WholeTables):
         state: NetworkState,
         diverts: Iterable[Install],
     ) -> Iterator[RuleChange]:
-        """Changes by which rules name these ports as they are numbered now. Rules that may be
-        there or not, such as those of a change, are modified if they are there.
+        """Rule changes for renumbered ``ports``. A rule possibly absent, such as a rule of a
+        change, is modified only if present.
         """
         substrate = self._substrate
         symbols = substrate.ports(datapath).symbols(ports)
@@ -406,9 +436,9 @@ class Switches(WholeTables):
     ) -> Course[frozenset[Circuit]]:
         """Send the pairs on dead circuits and dead paths electrical, until these are withdrawn.
 
-        Pairs that ``changes`` under way move are left to them: those that they do not move after
-        all, they leave diverted. Returns the dead circuits that pairs are on: if they stand after
-        it, they are to be withdrawn, whether or not they have light again by then.
+        Pairs moved by ``changes`` under way are left to the changes; a change leaves its unmoved
+        dead pairs diverted. Returns the dead circuits in use by pairs: if still standing after the
+        changes, the circuits are to be withdrawn, even if light has returned by then.
         """
         state = self._memory.state
         pairs = moving_pairs(state, without(state, circuits, paths))
@@ -435,18 +465,25 @@ class Switches(WholeTables):
         return frozenset(circuits) & rings_of(used, state.topology.circuits)
 
     def tidy_relays(self) -> Steps:
-        """Leave relays with the rules that the present state needs, and none of an earlier one.
+        """Remove relay rules of earlier states; keep the rules of the present state.
 
-        This comes before anything moves: an old rule could take a new path for its own.
+        Runs before anything moves: an old rule could match the frames of a new path.
         """
         if not self.spares_relays or not self.settled:
             return
         self.spares_relays = False
-        changes = {
-            datapath: tuple(relays_as_in(installed(table)))
-            for datapath, table in self.tables(sorted(self.owned.keys() & self.ready()))
+        tables = dict(self.tables(sorted(self.owned.keys() & self.ready())))
+        (read,) = yield Batch("confirm", (ConfirmRules(tables),), alone=True)
+        held: HeldRules = read.value or HeldRules()
+        self.doubt(self._unread(tables, held))
+        stale = {
+            datapath: tuple(stale_relays(rules, installed(tables[datapath])))
+            for datapath, rules in held.relays.items()
         }
-        # A barrier confirms tables, not the packets that were on their way.
+        changes = only(stale, tables)
+        if not changes:
+            return
+        # A barrier confirms tables, not the packets in flight.
         yield Batch("drain", (Pause(self._policy.now.drain.bound_ms / 1000),))
         (done,) = yield Batch("tidy", (ApplyRules(changes),))
         self.doubt(datapath for datapath, error in done.value.items() if error is not None)

@@ -1,4 +1,4 @@
-"""Links between servers and their ToRs: which are down, closed, or dead in one direction."""
+"""Links between servers and their ToRs: down, closed, or dead in one direction."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class Uplinks(Readiness):
     closed: frozenset[str] = frozenset()
     """Servers whose port at the ToR is closed to circuits, until their switch answers."""
     closed_meanwhile: frozenset[str] = frozenset()
-    """Servers whose port changes under way have closed to circuits, and count on."""
+    """Servers whose port was closed to circuits by changes under way, which rely on the closing."""
     one_way_uplinks: frozenset[str] = frozenset()
-    """Servers whose uplink is dead in one direction, as probes show; replaced by whoever knows."""
+    """Servers with an uplink dead in one direction, as probes show; replaced, never changed."""
     dead_uplinks: frozenset[str] = frozenset()
     """Servers whose uplink to the ToR is down, closed, or dead in one direction."""
 
@@ -46,10 +46,10 @@ class Uplinks(Readiness):
                 uplinks_at.setdefault(datapath, []).append(server)
         self._uplinks_at: Final[Mapping[DatapathId, Sequence[Server]]] = uplinks_at
         self._unseen_uplinks = True
-        """True if ports may have changed since uplinks were looked at."""
+        """True if ports may have changed since the last check of uplinks."""
 
     def _ends_of_uplink(self, server: Server) -> Iterator[tuple[DatapathId, str]]:
-        """Ports at both ends of a server's uplink, as far as switches tell of them."""
+        """Ports at both ends of a server's uplink, as far as switches report the ports."""
         vswitch, tor = server.vswitch, self._fabric.racks[server.rack].tor.datapath_id
         if vswitch is not None:
             yield vswitch.datapath_id, vswitch.optical_port
@@ -61,16 +61,16 @@ class Uplinks(Readiness):
         return (datapath, port) in self._uplinks
 
     def _uplink_down(self, server: Server) -> bool:
-        """True if an uplink is known to be down at either end, or to pass nothing in one direction;
-        a silent switch says nothing.
+        """True if an uplink is known to be down at either end, or dead in one direction; a silent
+        switch counts as up.
         """
         if server.name in self.one_way_uplinks:
             return True
         return self._carrier_lost(server)
 
     def linked(self) -> frozenset[DatapathId]:
-        """Ready switches whose uplink has carrier, and whose ToR, if OpenFlow controls the ToR, has
-        its rules. Whether the uplink passes frames does not matter here.
+        """Ready switches whose uplink has carrier and whose ToR, if controlled by OpenFlow, has its
+        rules. Loss of frames on the uplink does not count here.
         """
         down = {self.switch_of[name] for name in self.dead_uplinks - self.one_way_uplinks}
         blank = {
@@ -88,17 +88,17 @@ class Uplinks(Readiness):
         return any(port is not None and not port.up for port in seen)
 
     def is_dark(self, end: PortId) -> bool:
-        """True if a port is known to have no carrier; a silent ToR says nothing."""
+        """True if a port is known to have no carrier; False for a silent ToR."""
         port = self._fabric.ports[end]
         tor = self._fabric.racks[port.rack].tor.datapath_id
         seen = None if tor is None else self._connections.port(tor, port.tor_port)
         return seen is not None and not seen.up
 
     def _note_uplinks(self, connected: Iterable[DatapathId] | None = None) -> bool:
-        """Note the uplinks that are down or closed; True if they are others than before.
+        """Note the uplinks down or closed; True if the set has changed.
 
-        Those are looked at that were down, and those of switches that ``connected`` since; None,
-        or after a change of ports that was passed over: all.
+        Checks uplinks that were down, and uplinks of switches that ``connected`` since; all uplinks
+        if None, or after ports changed without a check.
         """
         if connected is None or self._unseen_uplinks:
             servers = list(self._fabric.servers)

@@ -1,4 +1,4 @@
-"""Whole tables: all rules that each switch is to hold in the present state."""
+"""Whole tables: all rules that each switch should hold in the present state."""
 
 from __future__ import annotations
 
@@ -12,43 +12,65 @@ from hydra.forwarding.rules import (
     Install,
     InstallAll,
     Installation,
+    Lane,
     RuleChange,
+    installed,
 )
 from hydra.model import DatapathId, Fabric, NetworkState, RackId
 from hydra.policy import CurrentPolicy
 from hydra.reconfiguration.commands import HeldRules
 from hydra.reconfiguration.plan import Pair, Unsettled, pair_of, without
 from hydra.reconfiguration.readiness import Connections
-from hydra.reconfiguration.relaying import wipe
+from hydra.reconfiguration.reconcile import Held
+from hydra.reconfiguration.relaying import WIPE, stale_relays
 from hydra.reconfiguration.uplinks import Uplinks
 
 
 class Memory(Protocol):
-    """The state that the network is in, as the controller remembers it."""
+    """The controller's memory of the present state of the network."""
 
     @property
     def state(self) -> NetworkState: ...
 
     @property
     def unsettled(self) -> Unsettled:
-        """What a change that broke off leaves open."""
+        """Paths and circuits left open by interrupted changes."""
 
     def settle(self, state: NetworkState) -> None:
-        """Note that the network is in ``state`` from now on."""
+        """Note ``state`` as the present state of the network."""
 
     def unsettle(self, more: Unsettled) -> None:
-        """Note that a change broke off, which leaves this open."""
+        """Note the paths and circuits that an interrupted change left open."""
+
+    @property
+    def held(self) -> Held:
+        """Paths left standing beside the state."""
+
+    def hold(self, held: Held) -> None:
+        """Leave exactly these paths standing. Each save of the state tells the next controller."""
 
 
 class WholeTables(Uplinks):
     """For the thread that runs courses."""
 
     _electrical: frozenset[DatapathId] = frozenset()
-    """Refusing switches whose traffic is electrical: they hold no rules of circuits."""
+    """Switches that refuse circuit rules, and hold none: the traffic they send is electrical."""
     _dead: frozenset[Pair] = frozenset()
+
+    def may_send(self, lane: Lane) -> bool:
+        """True if a switch may still send on a path of earlier: the switch has not been brought to
+        the present state, and its port is not closed.
+        """
+        ready, closed = self.ready(), self.closed
+        return any(
+            switch.datapath not in ready and switch.name not in closed
+            for here, _ in lane[0].directions
+            for switch in self._substrate.steering(here)
+        )
 
     def __init__(
         self,
+        *,
         fabric: Fabric,
         policy: CurrentPolicy,
         memory: Memory,
@@ -61,34 +83,39 @@ class WholeTables(Uplinks):
         self._memory = memory
         self._added_rules = added_rules
         self.spares_relays = False
-        """True from a start on, as long as a switch may count on relays of an earlier state."""
+        """True from a start on, as long as a switch may rely on relays of an earlier state."""
         self._common: dict[RackId, InstallAll] = {}
-        """Rules that racks' switches have in common, and their encodings with them, while some of
-        the switches are yet to come: after a start, they come a few at a time.
+        """Rules common to a rack's switches, with their encodings, kept while some switches are yet
+        to be brought: after a start, switches come a few at a time.
         """
         self._common_in: NetworkState | None = None
-        """State of those."""
+        """The state of ``_common``."""
 
     @property
     def diverted(self) -> frozenset[Pair]:
-        """Pairs that are electrical since their circuits or paths have died; until these are
-        withdrawn, or the pairs moved to others.
+        """Pairs electrical because their circuits or paths died, until a withdrawal or a move of
+        the pair.
         """
         return self._dead.intersection(map(pair_of, self._memory.state.topology.paths))
 
     def tables(
         self, datapaths: Iterable[DatapathId], common: dict[RackId, InstallAll] | None = None
     ) -> Iterator[tuple[DatapathId, tuple[Installation, ...]]]:
-        """All rules that each of these known switches is to hold from us; an owned one no others.
+        """All our rules for each of the given known switches; an owned switch should hold no other
+        rules.
 
-        An object holds what a rack's switches have in common; those in ``common`` are taken from
-        there, and others put there. A switch that refuses rules of its circuits has none of them.
+        The rules common to a rack's switches are one object, taken from ``common`` or added there.
+        A switch that refuses rules of its circuits gets none of these rules.
         """
         substrate, state = self._substrate, self._memory.state
         diverts = diverting(substrate, steering_of(substrate, self.diverted), state.epoch)
         common = {} if common is None else common
         tor_rules = tuple(map(Install, substrate.tor_rules()))
         rounds = (ROUND_RULES,) if substrate.tells_rounds else ()
+        held: dict[DatapathId, list[FlowRule]] = {}
+        for path, vlan in sorted(self._memory.held.lanes):
+            for datapath, rules in substrate.relays(path, vlan, state.epoch).items():
+                held.setdefault(datapath, []).extend(rules)
         for datapath in datapaths:
             if datapath not in self.owned:
                 yield datapath, tor_rules
@@ -101,7 +128,7 @@ class WholeTables(Uplinks):
                     common[rack] = InstallAll(tuple(substrate.common_rules(datapath, state)))
                 shared = common[rack]
             own = substrate.own_rules(datapath, self.dead_uplinks, self._policy.now.source_check)
-            added = self._added_rules(datapath)
+            added = (*self._added_rules(datapath), *held.get(datapath, ()))
             yield (
                 datapath,
                 (
@@ -114,7 +141,7 @@ class WholeTables(Uplinks):
             )
 
     def _off(self, rack: RackId) -> NetworkState:
-        """The present state without paths that begin or end at a rack."""
+        """The present state without paths at a rack."""
         state = self._memory.state
         paths = [path for path in state.topology.paths if rack in (path.src, path.dst)]
         return without(state, (), paths)
@@ -129,9 +156,11 @@ class WholeTables(Uplinks):
     def _anew(
         self, datapath: DatapathId, table: Sequence[Installation], held: HeldRules
     ) -> tuple[RuleChange, ...]:
-        """Changes that leave a switch with this table, whatever it holds.
+        """Changes that leave a switch with this table, whatever the switch holds.
 
-        Rules that tell of rounds stay where it has them, since new ones can't tell for a second.
+        Revalidation-round rules stay in place, since a new rule is blind for a second. Relay rules
+        of the table are never removed. Other relay rules of a switch that was read are removed,
+        unless relays are spared.
         """
         if datapath not in self.owned:
             return tuple(table)
@@ -139,4 +168,5 @@ class WholeTables(Uplinks):
         if rounds:
             table = [one for one in table if one is not ROUND_RULES]
             table += [Install(one) for one in ROUND_RULES.rules if one.cookie not in rounds]
-        return (*wipe(spare_relays=self.spares_relays), *table)
+        relays = () if self.spares_relays else held.relays.get(datapath, ())
+        return (WIPE, *stale_relays(relays, installed(table)), *table)

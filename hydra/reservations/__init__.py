@@ -1,1 +1,1 @@
-"""Reservations: requests, admission, and the calendar of promises."""
+"""Reservations: requests, admission, and the calendar of bookings."""

@@ -1,4 +1,4 @@
-"""Admission: a reservation's place in the calendar; if there is none, why, and what would fit."""
+"""Admission: find the place of a reservation in the calendar, or explain the refusal."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from hydra.reservations.reservation import LATEST_UNIX_S
 
 _LATER_STARTS_TRIED: Final = 24
 _NAMED: Final = 4
-"""Number of reservations, and of ports, that a refusal names before it only counts them."""
+"""Number of reservations, and of ports, that a refusal lists by name; further ones are counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A request with its names resolved and its times known."""
+    """A request with resolved names and times."""
 
     src: str
     dst: str
@@ -37,14 +37,14 @@ class Ask:
     mbps: float
     start_unix_s: float
     end_unix_s: float
-    """Infinite: until released."""
+    """Infinite: until the release."""
     servers: frozenset[str]
     exclusive: bool = False
-    """True if it is to have circuits of its own."""
+    """True for exclusive circuits."""
     names_end: bool = False
-    """True if its end was asked for, not how long it is to last."""
+    """True if the request gave an end instead of a duration."""
     may_wait: bool = True
-    """False if it can't start later."""
+    """False if a later start is no alternative."""
 
     @property
     def need(self) -> Need:
@@ -63,10 +63,10 @@ class Ask:
 
 
 def admit(calendar: Calendar, ask: Ask, limits: AdmissionLimits) -> Path:
-    """The path for ``ask``; one that leaves standing paths alone if there is one, and of these one
-    that need not wait for a change under way.
+    """Return a path for ``ask``. Preferred is a path that leaves standing paths alone; second, a
+    path that need not wait for a change under way.
 
-    Raises AdmissionError, which says what is in the way and carries alternatives.
+    Raises AdmissionError with the obstacle and with alternatives.
     """
     path = _gentlest(calendar, ask, limits)
     if path is None:
@@ -77,9 +77,9 @@ def admit(calendar: Calendar, ask: Ask, limits: AdmissionLimits) -> Path:
 def admit_most(
     calendar: Calendar, ask: Ask, least_mbps: float, limits: AdmissionLimits
 ) -> tuple[float, Path]:
-    """The highest bandwidth from ``least_mbps`` to ``ask.mbps`` that fits, and the path for it.
+    """Return the highest bandwidth from ``least_mbps`` to ``ask.mbps`` that fits, and the path.
 
-    Raises AdmissionError if not even ``least_mbps`` fits.
+    Raises AdmissionError if ``least_mbps`` does not fit.
     """
     if least_mbps >= ask.mbps:
         return ask.mbps, admit(calendar, ask, limits)
@@ -96,7 +96,7 @@ def admit_most(
 
 
 def fitting_mbps(calendar: Calendar, ask: Ask, limits: AdmissionLimits) -> float | None:
-    """The highest bandwidth up to ``ask.mbps`` that fits; None if nothing does."""
+    """Return the highest bandwidth up to ``ask.mbps`` that fits; None if no bandwidth fits."""
     window = calendar.window(ask.start_unix_s, ask.end_unix_s, limits.anywhere)
     if _fit_window(window, calendar, ask) is not None:
         return ask.mbps
@@ -105,13 +105,13 @@ def fitting_mbps(calendar: Calendar, ask: Ask, limits: AdmissionLimits) -> float
 
 
 def takes(calendar: Calendar, ask: Ask, path: Path, limits: AdmissionLimits) -> bool:
-    """True if ``ask`` fits on this very path."""
+    """Return True if ``ask`` fits on ``path``."""
     window = calendar.window(ask.start_unix_s, ask.end_unix_s, limits.anywhere)
     return _servers_have_room(window, calendar, ask) and window.takes(path, ask.need)
 
 
 def _gentlest(calendar: Calendar, ask: Ask, limits: AdmissionLimits) -> Path | None:
-    """A path that leaves standing paths alone, and ports that are being moved, where it can."""
+    """Find a path, avoiding standing paths and moving ports where possible."""
     for standing in (limits.standing, ()) if limits.standing else ((),):
         for moving in (limits.moving, frozenset[PortId]()) if limits.moving else (limits.moving,):
             around = replace(limits, standing=standing, blocked=limits.blocked | moving)
@@ -135,9 +135,9 @@ def _servers_have_room(window: Window, calendar: Calendar, ask: Ask) -> bool:
 
 
 def fastest_circuit_mbps(fabric: Fabric, src: RackId, dst: RackId) -> float:
-    """An upper bound on any path between two racks: no faster than either end's best port.
+    """Upper bound on the rate between two racks: the slower of the fastest ports of both racks.
 
-    0 if one of them has no optical port at all.
+    0 if a rack has no optical port.
     """
     return min(
         max((port.rate_mbps for port in fabric.ports_of(rack)), default=0.0) for rack in (src, dst)
@@ -145,7 +145,7 @@ def fastest_circuit_mbps(fabric: Fabric, src: RackId, dst: RackId) -> float:
 
 
 def beyond_any_circuit(fabric: Fabric, src: RackId, dst: RackId, mbps: float) -> str | None:
-    """The reason why no circuit could ever carry so much between two racks; None if one could."""
+    """Explain why no circuit between the racks can carry ``mbps``; None if a circuit can."""
     limit_mbps = fastest_circuit_mbps(fabric, src, dst)
     if mbps <= limit_mbps + ROUNDING_MBPS:
         return None
@@ -189,7 +189,7 @@ def _in_words(ask: Ask) -> str:
 
 
 def _lower_rate(window: Window, calendar: Calendar, ask: Ask) -> Alternative | None:
-    """The highest bandwidth that fits, at the same time."""
+    """Find the highest bandwidth that fits at the same time."""
     server_mbps = calendar.fabric.server_rate_mbps
     levels = {*window.levels_mbps(), *(server_mbps - window.server_mbps(s) for s in ask.servers)}
     rates = sorted(rate for rate in levels if ROUNDING_MBPS < rate < ask.mbps)
@@ -204,9 +204,10 @@ def _lower_rate(window: Window, calendar: Calendar, ask: Ask) -> Alternative | N
 
 
 def _later_start(calendar: Calendar, ask: Ask, limits: AdmissionLimits) -> Alternative | None:
-    """The first of the next few ends of bookings from which on all of ``ask`` fits.
+    """Find the first end of a booking after which ``ask`` fits for the full duration.
 
-    None where no booking is in the way: nobody knows when what is out of use is mended.
+    Tries the next ``_LATER_STARTS_TRIED`` ends. None if no booking is in the way: the repair time
+    of blocked ports is unknown.
     """
     if not ask.may_wait or _fit(calendar, ask, limits) is not None:
         return None
@@ -270,7 +271,7 @@ def _in_the_way(calendar: Calendar, window: Window, ask: Ask, limits: AdmissionL
 
 
 def _further_circuit(fabric: Fabric, window: Window, ask: Ask, limits: AdmissionLimits) -> str:
-    """The planes on which both racks have a free port, in words; empty if there are none."""
+    """Name the planes on which both racks have a free port; empty if there are none."""
     if len(window.booked_paths(ask.pair)) >= limits.paths_per_pair:
         return ""
     here, there = (
@@ -309,7 +310,9 @@ def _describe_rack(fabric: Fabric, window: Window, rack: RackId, limits: Admissi
 
 
 def _describe_obstacles(fabric: Fabric, window: Window, path: Path, limits: AdmissionLimits) -> str:
-    """Ports of a path that are out of use, or another circuit's at some moment."""
+    """Describe the ports of a path that are blocked, or used by a different circuit at some
+    time.
+    """
     ports = [
         fabric.ports[end]
         for circuit in path.circuits
@@ -353,6 +356,6 @@ def _and_reserved(held_mbps: float) -> str:
 
 
 def moment(unix_s: float) -> str:
-    """A point in time as RFC 3339 has it, in UTC; any after the year 9999 as the last of that."""
+    """Format a time in UTC by RFC 3339; times after the year 9999 are cut to the end of 9999."""
     unix_s = min(unix_s, LATEST_UNIX_S)
     return datetime.fromtimestamp(unix_s, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

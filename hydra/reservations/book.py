@@ -1,21 +1,18 @@
-"""The set of all reservations, with the calendar of their bookings.
+"""The book of reservations: admission, changes of state, modification, rerouting.
 
-It knows names, limits and states, and nothing of devices or clocks: identifiers and the time are
-arguments.
+No devices, no clock: identifiers and the time are arguments.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import replace
-from itertools import islice
-from operator import itemgetter
 from typing import Final
 
-from hydra.errors import AdmissionError, KeyReused, LifecycleError, UnknownName
+from hydra.errors import AdmissionError
 from hydra.lifecycle import RESERVATION_TRANSITIONS, ReservationState, check_transition
-from hydra.model import Circuit, Fabric, Path, RackId, VlanId
+from hydra.model import Fabric, Path, RackId, VlanId
 from hydra.names import rack_of
 from hydra.reservations.admission import (
     Ask,
@@ -25,26 +22,23 @@ from hydra.reservations.admission import (
     moment,
     takes,
 )
-from hydra.reservations.calendar import AdmissionLimits, Booking, Calendar, peak_mbps
-from hydra.reservations.calendar_entries import ask_of, booking_of, pin_of, servers_among
+from hydra.reservations.calendar import AdmissionLimits
+from hydra.reservations.calendar_entries import ask_of, servers_among
 from hydra.reservations.modification import Modification, modified, place_again
 from hydra.reservations.preemption import lower_ranks, make_room
-from hydra.reservations.quotas import Usage, within_quota_mbps
+from hydra.reservations.quotas import within_quota_mbps
+from hydra.reservations.register import Register
 from hydra.reservations.requests import check, times
 from hydra.reservations.reservation import (
-    FINAL_STATES,
     LATEST_UNIX_S,
-    Pin,
     Reservation,
     ReservationRequest,
-    RetryKey,
     ServiceClass,
     rack_pair,
 )
-from hydra.reservations.timer_queue import TimerQueue
 
 NOTICE_S: Final = 60.0
-"""Seconds for which reservations that give way keep their circuits, unless said otherwise."""
+"""Default notice of preemption, in s, for which a preempted reservation keeps the circuits."""
 _NO_LIMITS: Final = AdmissionLimits()
 _LEAVES_PATH: Final = frozenset(
     {
@@ -56,58 +50,20 @@ _LEAVES_PATH: Final = frozenset(
 )
 
 
-class ReservationBook:
-    """All reservations, oldest first. Not thread-safe: its owner holds the lock."""
+class ReservationBook(Register):
+    """Decides about admissions and changes. Not thread-safe: the owner holds the lock."""
 
     def __init__(self, fabric: Fabric, reservations: Iterable[Reservation] = ()) -> None:
-        self._fabric = fabric
-        self._by_id: dict[str, Reservation] = {}
-        self._parts_of: dict[str, dict[str, None]] = {}
-        """Ids of the parts of each bundle, in the order of their entry."""
-        self._calendar = Calendar(fabric)
-        self._by_key: dict[tuple[str | None, str], list[str]] = {}
-        self._booked_by: dict[str, set[str]] = {}
-        """Ids of booked reservations, by owner."""
+        super().__init__(fabric, reservations)
         self._displaced: dict[str, list[Reservation]] = {}
-        """Reservations that gave way, as they were, by the id of the unsettled new one."""
-        self._timers = TimerQueue()
-        self._active: dict[str, None] = {}
-        """Ids of reservations that have, or are getting, circuits."""
-        self._giving_way: dict[str, None] = {}
-        """Of these, those that are to give way."""
-        self._leaving: dict[str, None] = {}
-        """Ids of reservations whose circuits are to go."""
-        self._over: dict[str, None] = {}
-        """Ids of reservations that are over, those first that ended first."""
-        for reservation in reservations:
-            self.enter(reservation)
-        ended = ((self._by_id[one].since_unix_s or 0.0, one) for one in self._over)
-        self._over = {one: None for _, one in sorted(ended, key=itemgetter(0))}
-
-    def take_over(self, other: ReservationBook) -> None:
-        """Become ``other``, which is not to be used afterwards."""
-        vars(self).update(vars(other))
-
-    def __len__(self) -> int:
-        return len(self._by_id)
-
-    def __iter__(self) -> Iterator[Reservation]:
-        return iter(tuple(self._by_id.values()))
-
-    def __contains__(self, reservation_id: object) -> bool:
-        return reservation_id in self._by_id
-
-    def get(self, reservation_id: str) -> Reservation:
-        """The reservation with this id. Raises UnknownName."""
-        try:
-            return self._by_id[reservation_id]
-        except KeyError:
-            raise UnknownName(f"no reservation {reservation_id!r}") from None
+        """Earlier versions of displaced reservations, by the id of the new, unsettled
+        reservation.
+        """
 
     # --- admission ------------------------------------------------------------------------------
 
     def check(self, request: ReservationRequest) -> tuple[RackId, RackId]:
-        """The racks of a request, as by :func:`hydra.reservations.requests.check`."""
+        """Check a request by :func:`hydra.reservations.requests.check`; return the two racks."""
         return check(self._fabric, request)
 
     def add(
@@ -120,14 +76,16 @@ class ReservationBook:
         notice_s: float = NOTICE_S,
         bundle: str | None = None,
     ) -> Reservation:
-        """Enter ``request`` if it fits the calendar (:mod:`hydra.reservations.calendar`).
+        """Enter ``request`` if the calendar has room (:mod:`hydra.reservations.calendar`).
 
-        It is ``held`` if it asks for that, else ``scheduled``, or ``activating`` if it is to start
-        now. ``limits.blocked`` counts only for the latter: by another time things may be mended.
-        ``now`` is in Unix seconds.
-        Where it does not fit beside reservations of lower priority, those give way: one that has
-        circuits keeps them for ``notice_s``, and the new one begins then (see :meth:`displaced`).
-        A reservation that is only held makes nobody give way.
+        The new state is ``held`` if the request asks for a hold, ``activating`` for a start now,
+        else ``scheduled``. ``limits.blocked`` counts only for a start now: later, blocked ports may
+        be repaired. ``now`` is in Unix seconds.
+
+        If there is no room beside reservations of lower priority, they give way. A displaced
+        reservation with circuits keeps the circuits for ``notice_s``, and the new reservation
+        begins afterwards (see :meth:`displaced`). A hold never preempts.
+
         Raises UnknownName, and AdmissionError with alternatives; the book is unchanged then.
         """
         src, dst = check(self._fabric, request)
@@ -184,7 +142,9 @@ class ReservationBook:
         now: float,
         notice_s: float,
     ) -> tuple[Ask, Path, list[Reservation]]:
-        """The granted ask, its path, and the reservations that give way. Raises AdmissionError."""
+        """Return the granted ask, the path, and the displaced reservations. Raises
+        AdmissionError.
+        """
         try:
             mbps, path = admit_most(self._calendar, ask, request.least_mbps, limits)
         except AdmissionError:
@@ -212,10 +172,8 @@ class ReservationBook:
         lower = lower_ranks(self._calendar, self._by_id, later, request.rank)
         return later, *make_room(self._calendar, later, lower, around)
 
-    # --- giving way -----------------------------------------------------------------------------
-
     def _give_way(self, one: Reservation, other: Reservation) -> None:
-        """End ``one``: when ``other`` begins, if it has circuits; otherwise now."""
+        """Preempt ``one``: at the start of ``other`` if ``one`` has circuits; otherwise now."""
         reason = (
             f"gives way to a reservation of priority {other.priority}"
             if one.rank >= 0
@@ -232,15 +190,16 @@ class ReservationBook:
             self.transition(one.id, ReservationState.PREEMPTED, reason, now=now)
 
     def giving_way_to(self, reservation_id: str) -> tuple[Reservation, ...]:
-        """Reservations that have circuits, and are to give way to this one."""
+        """Reservations with circuits that are to give way to ``reservation_id``."""
         giving_way = (self._by_id[one] for one in self._giving_way)
         return tuple(one for one in giving_way if one.preempted_by == reservation_id)
 
     def let_stay(self, reservation_id: str, now: float) -> tuple[Reservation, ...]:
-        """Let those stay until their own end that are to give way to one that is over.
+        """Cancel the pending preemptions by a finished reservation, and return the spared
+        reservations.
 
-        Returns them. One whose circuits are promised to somebody else since then gives way all the
-        same. Raises UnknownName.
+        A reservation whose circuits were promised again in the meantime gives way all the same.
+        Raises UnknownName.
         """
         if self.get(reservation_id).is_booked:
             return ()
@@ -257,11 +216,11 @@ class ReservationBook:
         return tuple(staying)
 
     def displaced(self, reservation_id: str) -> tuple[Reservation, ...]:
-        """Reservations, as they are now, that gave way to a new one which is still unsettled."""
+        """Present versions of the reservations that a new, unsettled reservation displaced."""
         return tuple(self._by_id[one.id] for one in self._displaced.get(reservation_id, ()))
 
     def settle(self, reservation_id: str) -> None:
-        """Note that a new reservation is here to stay."""
+        """Note that a new reservation is final."""
         self._displaced.pop(reservation_id, None)
 
     def unsettled(self) -> tuple[str, ...]:
@@ -271,7 +230,7 @@ class ReservationBook:
     def _allowed_mbps(
         self, request: ReservationRequest, start_unix_s: float, end_unix_s: float | None
     ) -> float:
-        """The most Mbps that quota and circuits allow at any time. Raises QuotaExceeded."""
+        """Highest Mbps that quota and circuits allow at any time. Raises QuotaExceeded."""
         src, dst = rack_of(self._fabric, request.src), rack_of(self._fabric, request.dst)
         limit_mbps = max(request.least_mbps, fastest_circuit_mbps(self._fabric, src, dst))
         if request.owner is None or request.quota is None:
@@ -283,59 +242,10 @@ class ReservationBook:
             within_quota_mbps(request.quota, mine, request.least_mbps, start_unix_s, end_unix_s),
         )
 
-    def enter(self, reservation: Reservation) -> None:
-        """Enter a reservation as it is, asked for and admitted elsewhere. Raises LifecycleError."""
-        if reservation.id in self._by_id:
-            raise LifecycleError(f"there is a reservation {reservation.id!r} already")
-        if reservation.retry is not None:
-            key = reservation.owner, reservation.retry.key
-            self._by_key.setdefault(key, []).append(reservation.id)
-        self._put(reservation)
-
-    def _put(self, reservation: Reservation) -> Reservation:
-        """Enter a reservation as it is now, and keep the calendar true to it."""
-        self._by_id[reservation.id] = reservation
-        if reservation.bundle is not None:
-            self._parts_of.setdefault(reservation.bundle, {}).setdefault(reservation.id)
-        if reservation.state in FINAL_STATES:
-            self._over.setdefault(reservation.id)
-        else:
-            self._over.pop(reservation.id, None)
-        if reservation.leaves_path or reservation.state is ReservationState.RELEASING:
-            self._leaving[reservation.id] = None
-        else:
-            self._leaving.pop(reservation.id, None)
-        if reservation.is_booked and reservation.booked is not None:
-            self._timers.note(reservation.id, _next_moment(reservation))
-            if reservation.holds_capacity:
-                self._active[reservation.id] = None
-                self._giving_way.pop(reservation.id, None)
-                if reservation.preempted_by is not None:
-                    self._giving_way[reservation.id] = None
-            self._calendar.add(booking_of(self._fabric, reservation, reservation.booked))
-            if reservation.owner is not None:
-                self._booked_by.setdefault(reservation.owner, set()).add(reservation.id)
-        else:
-            self._unbook(reservation)
-        return reservation
-
-    def put_back(self, reservation: Reservation) -> None:
-        """Put a reservation back as it was: its change could not be kept."""
-        self._unbook(reservation)
-        self._put(reservation)
-
-    def _unbook(self, reservation: Reservation) -> None:
-        self._calendar.remove(reservation.id)
-        self._timers.drop(reservation.id)
-        self._active.pop(reservation.id, None)
-        self._giving_way.pop(reservation.id, None)
-        if reservation.owner is not None and (mine := self._booked_by.get(reservation.owner)):
-            mine.discard(reservation.id)
-            if not mine:
-                del self._booked_by[reservation.owner]
-
     def _stretch_overdue(self, now: float) -> None:
-        """Book reservations past their end up to now: they have circuits until they let go."""
+        """Extend the bookings of overdue reservations to ``now``: the circuits stand until
+        released.
+        """
         for reservation_id in self._timers.reached(now):
             reservation, booking = self._by_id[reservation_id], self._calendar.get(reservation_id)
             if booking is None or not reservation.holds_capacity:
@@ -344,26 +254,10 @@ class ReservationBook:
                 self._calendar.add(replace(booking, end_unix_s=math.nextafter(now, math.inf)))
 
     def remove(self, reservation_id: str) -> None:
-        """Remove it as if it had never been asked for; those that gave way to it come back."""
+        """Remove a reservation without trace; displaced reservations come back."""
         self._forget(self.get(reservation_id))
         for one in self._displaced.pop(reservation_id, ()):
             self._put(one)
-
-    def _forget(self, reservation: Reservation) -> None:
-        del self._by_id[reservation.id]
-        if reservation.bundle is not None:
-            parts = self._parts_of[reservation.bundle]
-            del parts[reservation.id]
-            if not parts:
-                del self._parts_of[reservation.bundle]
-        self._over.pop(reservation.id, None)
-        self._leaving.pop(reservation.id, None)
-        self._unbook(reservation)
-        if reservation.retry is not None:
-            key = reservation.owner, reservation.retry.key
-            self._by_key[key].remove(reservation.id)
-            if not self._by_key[key]:
-                del self._by_key[key]
 
     # --- changes --------------------------------------------------------------------------------
 
@@ -375,14 +269,14 @@ class ReservationBook:
         *,
         now: float | None = None,
     ) -> Reservation:
-        """Move to ``state``.
+        """Change the state.
 
-        ``now`` is in Unix seconds; None: not known. One that had circuits, and is let go or over,
-        leaves its path until :meth:`leave_nothing`. One that is to give way keeps that as its
-        reason, unless there is another.
+        ``now`` is in Unix seconds; None: unknown. If a reservation with circuits is released or
+        ends, the path stays noted until :meth:`Register.leave_nothing`. A preempted reservation
+        keeps the reason of the preemption unless ``reason`` is given.
 
-        Raises UnknownName, and LifecycleError for a step that is not in the transition table;
-        the book is unchanged then.
+        Raises UnknownName, and LifecycleError for a step outside the transition table; the book is
+        unchanged then.
         """
         old = self.get(reservation_id)
         named = f"reservation {reservation_id}"
@@ -408,10 +302,10 @@ class ReservationBook:
         now: float,
         limits: AdmissionLimits = _NO_LIMITS,
     ) -> Reservation:
-        """Change a reservation where it is, or, while it has no circuits, where it fits.
+        """Modify a reservation on the present path, or, without circuits, on any path that fits.
 
-        Raises UnknownName, LifecycleError, and AdmissionError (NotHitless where only its path is
-        in the way); the book is unchanged then.
+        Raises UnknownName, LifecycleError, and AdmissionError (NotHitless if only the path is in
+        the way); the book is unchanged then.
         """
         old = self.get(reservation_id)
         self._stretch_overdue(now)
@@ -423,7 +317,7 @@ class ReservationBook:
             more = ask.mbps > had.mbps or ask.end_unix_s > had.end_unix_s
             if old.owner is not None and change.quota is not None and more:
                 mine = [booking for booking in self._bookings_of(old.owner) if booking.id != old.id]
-                quota = replace(change.quota, max_reservations=None)  # there are not more of them
+                quota = replace(change.quota, max_reservations=None)  # count unchanged
                 within_quota_mbps(quota, mine, ask.mbps, ask.start_unix_s, ask.end_unix_s)
             new = place_again(self._calendar, new, ask, limits)
         finally:
@@ -431,31 +325,29 @@ class ReservationBook:
         return self._put(new)
 
     def begin(self, reservation_id: str, now: float) -> Reservation:
-        """Move on from ``committed``: to ``scheduled``, or ``activating`` if its time has come."""
+        """Leave ``committed``: for ``activating`` if the start has come, else for ``scheduled``."""
         starts = self.get(reservation_id).starts_unix_s
         return self.transition(reservation_id, _begun(starts, now), now=now)
 
     def place(self, path: Path, vlan: VlanId | None) -> tuple[Reservation, ...]:
-        """Note that this path stands, with all that hold capacity on it; returns them."""
+        """Note that ``path`` stands, for all reservations with capacity on the path; return
+        them.
+        """
         return tuple(
             self._put(replace(r, path=path, vlan=vlan))
             for r in self._holding((path.src, path.dst))
             if r.booked == path
         )
 
-    def _holding(self, pair: tuple[RackId, RackId]) -> list[Reservation]:
-        booked = [self._by_id[booking.id] for booking in self._calendar.of_pair(pair)]
-        return [reservation for reservation in booked if reservation.holds_capacity]
-
     def reroute(
         self, pair: tuple[RackId, RackId], now: float, limits: AdmissionLimits
     ) -> tuple[tuple[Reservation, ...], dict[str, AdmissionError]]:
-        """Book the pair's reservations anew, around ``limits.blocked``, the present ones first.
+        """Book the reservations of ``pair`` anew around ``limits.blocked``, active ones first.
 
-        Present ones that are not at blocked ports stay on their path.
+        Active reservations without blocked ports stay on the path.
 
-        Returns the reservations whose booking changed, and, by id, why others have no path now:
-        those are not in the calendar any more, and must be failed.
+        Returns the changed reservations, and, by id, the errors of reservations without a path. The
+        caller must fail the latter: their bookings are removed from the calendar.
         """
         mine = [
             reservation
@@ -486,113 +378,17 @@ class ReservationBook:
     def fitting_mbps(
         self, reservation_id: str, now: float, limits: AdmissionLimits
     ) -> float | None:
-        """Mbps that a reservation which has failed could have now; None: nothing.
-
-        Raises UnknownName.
-        """
+        """Mbps that a failed reservation could have now; None: no bandwidth. Raises UnknownName."""
         ask = ask_of(self._fabric, self.get(reservation_id), now)
         around = limits if ask.start_unix_s <= now else limits.later
         return fitting_mbps(self._calendar, ask, around)
 
-    def prune(self, keep: int) -> tuple[str, ...]:
-        """Forget the reservations that ended first, all but ``keep``; returns their ids."""
-        forgotten = tuple(islice(self._over, max(0, len(self._over) - keep)))
-        for reservation_id in forgotten:
-            self._forget(self._by_id[reservation_id])
-        return forgotten
-
-    # --- questions ------------------------------------------------------------------------------
-
-    def active(self) -> tuple[Reservation, ...]:
-        """Reservations that have, or are getting, circuits: ``activating`` and ``active``."""
-        return tuple(self._by_id[reservation_id] for reservation_id in self._active)
-
-    def leaving(self) -> tuple[Reservation, ...]:
-        """Reservations that were let go or are over, and whose circuits may stand yet."""
-        return tuple(self._by_id[reservation_id] for reservation_id in self._leaving)
-
-    def leave_nothing(self, reservation_ids: Iterable[str]) -> tuple[Reservation, ...]:
-        """Note that the circuits of these are gone, or somebody else's. Raises UnknownName."""
-        return tuple(self._put(replace(self.get(i), leaves_path=False)) for i in reservation_ids)
-
-    def on(self, circuit: Circuit) -> tuple[Reservation, ...]:
-        """Reservations that have, or are getting, this circuit now."""
-        booked = (self._by_id[booking.id] for booking in self._calendar.of_circuit(circuit))
-        return tuple(reservation for reservation in booked if reservation.holds_capacity)
-
-    def parts(self, bundle: str) -> tuple[Reservation, ...]:
-        """Parts of ``bundle``; empty if there is none of this id."""
-        return tuple(self._by_id[one] for one in self._parts_of.get(bundle, ()))
-
-    def members(self, group: str) -> tuple[Reservation, ...]:
-        """Reservations of ``group``. Raises UnknownName if there are none."""
-        members = tuple(r for r in self._by_id.values() if r.group == group)
-        if not members:
-            raise UnknownName(f"no group {group!r}")
-        return members
-
-    def _bookings_of(self, owner: str) -> list[Booking]:
-        ids = self._booked_by.get(owner, ())
-        return [booking for i in ids if (booking := self._calendar.get(i)) is not None]
-
-    def usage(self, owner: str, now: float) -> Usage:
-        """Usage of a tenant, to be held against its quota."""
-        mine = self._bookings_of(owner)
-        return Usage(len(mine), peak_mbps(mine, now, math.inf))
-
-    def admitted_before(self, owner: str | None, retry: RetryKey) -> tuple[Reservation, ...]:
-        """Reservations that the same request with the same key made; none if it is new.
-
-        Raises KeyReused if the key came with another request.
-        """
-        known = tuple(self._by_id[i] for i in self._by_key.get((owner, retry.key), ()))
-        if any(reservation.retry != retry for reservation in known):
-            raise KeyReused(
-                f"the idempotency key {retry.key!r} belongs to another request, which made "
-                f"reservation {known[0].id}: use a new key for a new request"
-            )
-        return known
-
-    def expired(self, now: float) -> tuple[str, ...]:
-        """Ids of reservations past their end, or held for too long; ``now`` in Unix seconds."""
-        return tuple(r.id for r in self._reached(now) if r.ends_by(now))
-
-    def due(self, now: float) -> tuple[str, ...]:
-        """Ids of scheduled reservations whose time has come."""
-        return tuple(
-            r.id
-            for r in self._reached(now)
-            if r.state is ReservationState.SCHEDULED and r.starts_unix_s <= now
-        )
-
-    def _reached(self, now: float) -> Iterator[Reservation]:
-        return (self._by_id[reservation_id] for reservation_id in self._timers.reached(now))
-
-    def pinned(self, leaving_out: frozenset[str] = frozenset()) -> tuple[Pin, ...]:
-        """Pins that the planner must keep or make now, one per path, sorted by rack pair."""
-        sharing: dict[tuple[tuple[RackId, RackId], Path | None], list[Reservation]] = {}
-        for reservation in self.active():
-            if reservation.id not in leaving_out:
-                sharing.setdefault((reservation.pair, reservation.booked), []).append(reservation)
-        pins = [pin_of(self._fabric, *key, its) for key, its in sharing.items()]
-        return tuple(
-            sorted(pins, key=lambda pin: (pin.src, pin.dst, pin.path.circuits if pin.path else ()))
-        )
-
 
 def _later(unix_s: float, by_s: float) -> float:
-    """A moment moved, but not beyond the last that can be told; infinite stays so."""
+    """Move a time, at most to the year 9999; infinite stays infinite."""
     return unix_s if math.isinf(unix_s) else min(unix_s + by_s, LATEST_UNIX_S)
 
 
 def _begun(starts_unix_s: float, now: float) -> ReservationState:
     late = starts_unix_s > now
     return ReservationState.SCHEDULED if late else ReservationState.ACTIVATING
-
-
-def _next_moment(reservation: Reservation) -> float | None:
-    """The Unix time at which something is to become of it by itself; None if there is none."""
-    moments = [reservation.expires_unix_s, reservation.held_until_unix_s]
-    if reservation.state is ReservationState.SCHEDULED:
-        moments.append(reservation.starts_unix_s)
-    return min((moment for moment in moments if moment is not None), default=None)

@@ -1,8 +1,8 @@
-"""Bundles: more bandwidth between two racks than one circuit carries, in parts of server pairs.
+"""Bundles: more bandwidth between two racks than a circuit carries, split by server pairs.
 
-Switches tell reserved traffic apart by server pairs, and a server pair keeps to one circuit. So
-admission divides a request for whole racks among the servers of one rack. Each part is a normal
-reservation with its own path, bandwidth and meters. No hash decides about a part's bandwidth.
+Switches distinguish reserved traffic by server pair, and a server pair uses a single circuit. So
+admission splits a request for whole racks among the servers of a rack. Each part is a normal
+reservation with path, bandwidth and meters. No hash decides about the bandwidth of a part.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from hydra.reservations.admission import fastest_circuit_mbps
 from hydra.reservations.reservation import GONE, Reservation, ReservationRequest
 
 _WAYS: Final = 4
-"""Most numbers of circuits that a request is divided among before it is refused."""
+"""Largest number of circuit counts tried before a refusal."""
 _WORST_FIRST: Final = (
     ReservationState.FAILED,
     ReservationState.PREEMPTED,
@@ -37,13 +37,13 @@ _WORST_FIRST: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Bundle(Reservation):
-    """The parts of a bundle, shown as one reservation. Books and journals hold parts only."""
+    """The parts of a bundle, shown as a single reservation. Books and journals hold parts only."""
 
     parts: tuple[Reservation, ...] = ()
 
 
 def bundle_of(fabric: Fabric, parts: Sequence[Reservation]) -> Bundle:
-    """A bundle of ``parts``: the sums of their bandwidths, and the state of the worst part."""
+    """Combine ``parts``: the sum of the bandwidths, and the worst state."""
     first = parts[0]
     state = min((one.state for one in parts), key=_WORST_FIRST.index)
     reasons = [f"{one.src}-{one.dst}: {one.reason}" for one in parts if one.state is state]
@@ -74,7 +74,7 @@ def bundle_of(fabric: Fabric, parts: Sequence[Reservation]) -> Bundle:
 
 
 def _end(fabric: Fabric, names: Sequence[str], rack: int) -> str:
-    """The name in all parts, or else the rack's."""
+    """The common name of all parts, or the name of the rack."""
     return names[0] if len(set(names)) == 1 or rack == GONE else fabric.racks[rack].name
 
 
@@ -86,11 +86,11 @@ def _sum(values: Iterable[float | None]) -> float | None:
 def divisions(
     fabric: Fabric, request: ReservationRequest, paths_per_pair: int
 ) -> Iterator[tuple[ReservationRequest, ...]]:
-    """Divide a request beyond any circuit among few circuits first; for each number of circuits,
+    """Split a request that exceeds any circuit: fewest circuits first; for each number of circuits,
     among the servers of ``src`` first, then of ``dst``.
 
-    All circuits get the same bandwidth. Servers are dealt to circuits in turn, and share their
-    circuit's bandwidth evenly. Nothing if both ends are servers.
+    All circuits get the same bandwidth. Servers are dealt to circuits in turn, and share the
+    bandwidth of the circuit evenly. Nothing if both ends are servers.
     """
     racks = rack_of(fabric, request.src), rack_of(fabric, request.dst)
     fastest_mbps = fastest_circuit_mbps(fabric, *racks)
@@ -108,7 +108,7 @@ def divisions(
 def smaller_bundles(
     fabric: Fabric, request: ReservationRequest, paths_per_pair: int
 ) -> Iterator[ReservationRequest]:
-    """Requests for less than ``request``, of two or more whole circuits; largest first."""
+    """Requests below ``request`` for two or more whole circuits; largest first."""
     racks = rack_of(fabric, request.src), rack_of(fabric, request.dst)
     fastest_mbps = fastest_circuit_mbps(fabric, *racks)
     if not fastest_mbps:

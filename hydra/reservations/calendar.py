@@ -1,19 +1,19 @@
-"""The calendar of promises: bookings of paths over time, and where another one fits.
+"""The calendar: bookings of paths over time, and the search for room.
 
-The rule of admission. A booking has one path, for its whole time. A path of at most ``max_hops``
-circuits fits if, at every moment of that time,
+The rule of admission. A booking has a single path for the full duration. A path of at most
+``max_hops`` circuits fits if, throughout the duration,
 
-- each of its ports is free, or serves the very circuit that the path needs (a port ends one
-  circuit, so this also covers the planes);
-- each of its circuits carries what is booked on it already and the new booking, too; one that is to
-  have circuits of its own shares none with another booking, whatever those carry;
-- its rack pair has at most ``paths_per_pair`` paths, and all bookings of the pair have the path of
-  the new one, but for those that have no server pair in common with it. Switches tell reserved
-  traffic apart by server pairs; what has no bandwidth, they don't.
+- each port is free, or serves the very circuit that the path needs (a port ends a single circuit,
+  so the rule also covers the planes);
+- each circuit has the capacity for the new booking beside the present bookings; a booking with
+  exclusive circuits shares no circuit with a booking of any bandwidth;
+- the rack pair has at most ``paths_per_pair`` paths, and all bookings of the pair share the path,
+  except bookings without a common server pair. Switches distinguish reserved traffic by server
+  pair; they do not distinguish traffic without a bandwidth.
 
-Earlier bookings are never moved to make room for later ones. Whatever fits by this rule is found,
-and what does not fit is never admitted: neither is a heuristic. Times are Unix seconds; bookings
-are half-open intervals, so one may begin in the moment in which another ends.
+The calendar never moves earlier bookings to make room for later bookings. The search is exact: a
+path is found if and only if a path fits. Times are Unix seconds. Bookings are half-open intervals,
+so a booking may begin at the end of another.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from hydra.policy import MOST_PATHS_PER_PAIR
 from hydra.reservations.interval_index import IntervalIndex
 
 ROUNDING_MBPS: Final = 1e-6
-"""Sums of bandwidths are compared with this slack, so that 0.1 + 0.2 fits into 0.3."""
+"""Slack for comparisons of bandwidth sums, so that 0.1 + 0.2 fits into 0.3."""
 
 Pair = tuple[RackId, RackId]
 _KeyT = TypeVar("_KeyT")
@@ -46,11 +46,11 @@ class Booking:
     mbps: float
     start_unix_s: float
     end_unix_s: float
-    """Infinite: until it is removed."""
+    """Infinite: until removed."""
     servers: frozenset[str] = frozenset()
-    """Servers whose uplink carries it; none where whole racks were named."""
+    """Servers whose uplink carries the booking; empty if the request named whole racks."""
     exclusive: bool = False
-    """True if no other booking is to have one of its circuits."""
+    """True if no other booking may share a circuit."""
 
     def overlaps(self, start_unix_s: float, end_unix_s: float) -> bool:
         return self.start_unix_s < end_unix_s and start_unix_s < self.end_unix_s
@@ -72,49 +72,49 @@ class AdmissionLimits:
 
     max_hops: int = 3
     blocked: frozenset[PortId] = frozenset()
-    """Ports that nothing new may use."""
+    """Ports that new bookings must not use."""
     standing: tuple[Path, ...] = ()
-    """Paths that nobody booked, left alone where that is possible."""
+    """Unbooked paths to be left alone where possible."""
     moving: frozenset[PortId] = frozenset()
-    """Ports that a change under way has in hand, avoided where that is possible: there, a path has
-    to wait for that change.
+    """Ports in a change under way, avoided where possible: a path there has to wait for the
+    change.
     """
     paths_per_pair: int = MOST_PATHS_PER_PAIR
-    """Most paths of a rack pair at a time."""
+    """Largest number of simultaneous paths of a rack pair."""
 
     @property
     def anywhere(self) -> AdmissionLimits:
-        """The limits, of the network as it is now, for a path that need not leave others alone."""
+        """The limits of the present network for a path that may displace standing paths."""
         return replace(self, standing=())
 
     @property
     def later(self) -> AdmissionLimits:
-        """The limits at another time than now: what is out of use may be mended by then."""
+        """The limits for a later time, when blocked ports may be repaired."""
         return AdmissionLimits(self.max_hops, paths_per_pair=self.paths_per_pair)
 
 
 def at_most_mbps(mbps: float) -> str:
-    """A bandwidth in words that may be asked for where there are ``mbps``: rounded down."""
+    """Format a bandwidth limit of ``mbps``, rounded down."""
     digits = Context(prec=6, rounding=ROUND_FLOOR)
     return f"{float(digits.create_decimal(round(mbps, 6))):g}"
 
 
 def peak_mbps(bookings: Iterable[Booking], start_unix_s: float, end_unix_s: float) -> float:
-    """The largest sum of bandwidths at any moment of [start, end)."""
+    """Largest sum of bandwidths at any moment of [start, end)."""
     changes: list[tuple[float, float]] = []
     for booking in bookings:
         if booking.overlaps(start_unix_s, end_unix_s):
             changes.append((max(booking.start_unix_s, start_unix_s), booking.mbps))
             changes.append((booking.end_unix_s, -booking.mbps))
     level = peak = 0.0
-    for _, change in sorted(changes):  # at one moment, ends come before beginnings
+    for _, change in sorted(changes):  # at the same moment, ends come before beginnings
         level += change
         peak = max(peak, level)
     return peak
 
 
 class Calendar:
-    """All bookings on one fabric. Not thread-safe: its owner holds the lock."""
+    """All bookings of a fabric. Not thread-safe: the owner holds the lock."""
 
     def __init__(self, fabric: Fabric) -> None:
         self.fabric = fabric
@@ -137,7 +137,7 @@ class Calendar:
         return self._bookings.get(booking_id)
 
     def add(self, booking: Booking) -> None:
-        """Enter a booking, whether it fits or not; replaces one of the same id."""
+        """Enter a booking, even without room; replaces a booking with the same id."""
         if (old := self._bookings.get(booking.id)) is not None:
             self._take_out(old)
         self._bookings.add(booking)
@@ -150,7 +150,7 @@ class Calendar:
             self._by_server.setdefault(server, IntervalIndex()).add(booking)
 
     def remove(self, booking_id: str) -> None:
-        """Remove a booking; does nothing if there is none."""
+        """Remove a booking; ignores an unknown id."""
         booking = self._bookings.get(booking_id)
         if booking is not None:
             self._take_out(booking)
@@ -198,7 +198,7 @@ class Calendar:
     def ends_after(
         self, unix_s: float, ports: Iterable[PortId], servers: Iterable[str], most: int
     ) -> list[float]:
-        """The next moments, ``most`` at most, at which a booking ends at these ports or servers."""
+        """The next ``most`` times at which a booking ends at one of the ports or servers."""
         tables = [self._by_circuit[circuit] for port in ports for circuit in self.circuits_at(port)]
         tables += [self._by_server[server] for server in servers if server in self._by_server]
         ends: list[float] = []
@@ -212,7 +212,7 @@ class Calendar:
         return ends[:most]
 
     def circuits_at(self, port: PortId) -> Collection[Circuit]:
-        """Circuits that some booking has at this port, at any time."""
+        """Circuits that any booking has at ``port``, at any time."""
         return self._circuits_at.get(port, ())
 
     def window(self, start_unix_s: float, end_unix_s: float, limits: AdmissionLimits) -> Window:
@@ -221,7 +221,7 @@ class Calendar:
 
 
 def _drop(index: dict[_KeyT, IntervalIndex[Booking]], key: _KeyT, booking_id: str) -> bool:
-    """Remove an entry; True if it was the key's last."""
+    """Remove an entry; return True if the key has no entries left."""
     entries = index[key]
     entries.remove(booking_id)
     if entries:
@@ -231,7 +231,7 @@ def _drop(index: dict[_KeyT, IntervalIndex[Booking]], key: _KeyT, booking_id: st
 
 
 class Window:
-    """A stretch of time, and the paths that fit into all of it."""
+    """A time interval, and the paths that fit throughout."""
 
     def __init__(
         self, calendar: Calendar, start_unix_s: float, end_unix_s: float, limits: AdmissionLimits
@@ -250,14 +250,14 @@ class Window:
         self._users: dict[PortId, frozenset[Circuit]] = {}
         self._loads: dict[Circuit, float] = {}
 
-    # --- what is taken --------------------------------------------------------------------------
+    # --- occupancy -------------------------------------------------------------------------------
 
     def bookings(self, circuit: Circuit) -> list[Booking]:
         """Bookings on ``circuit`` at any moment of the window."""
         return self._calendar.circuit_meets(circuit, self.start_unix_s, self.end_unix_s)
 
     def users(self, port: PortId) -> frozenset[Circuit]:
-        """The circuits that ``port`` ends at some moment of the window."""
+        """Circuits that end at ``port`` at some moment of the window."""
         known = self._users.get(port)
         if known is None:
             start, end, meets = self.start_unix_s, self.end_unix_s, self._calendar.circuit_meets
@@ -268,7 +268,7 @@ class Window:
         return known
 
     def load_mbps(self, circuit: Circuit) -> float:
-        """The most Mbps booked on ``circuit`` at any moment; infinite if nothing else may be."""
+        """Peak of the Mbps booked on ``circuit``; infinite for an exclusive circuit."""
         load = self._loads.get(circuit)
         if load is None:
             booked = self.bookings(circuit)
@@ -281,23 +281,23 @@ class Window:
         return self._fabric.rate_of(circuit) - self.load_mbps(circuit)
 
     def server_mbps(self, server: str) -> float:
-        """The most Mbps booked on a server's uplink at any moment."""
+        """Peak of the Mbps booked on the uplink of a server."""
         start, end = self.start_unix_s, self.end_unix_s
         return peak_mbps(self._calendar.server_meets(server, start, end), start, end)
 
     def pair_paths(self, pair: Pair) -> frozenset[Path]:
-        """The paths that the pair has at some moment of the window."""
+        """Paths of ``pair`` at some moment of the window: booked paths, or else standing paths."""
         return self.booked_paths(pair) or frozenset(
             path for path in self._limits.standing if (path.src, path.dst) == pair
         )
 
     def booked_paths(self, pair: Pair) -> frozenset[Path]:
-        """Paths of :meth:`pair_paths` that are promised to somebody."""
+        """Booked paths of ``pair`` at some moment of the window."""
         start, end = self.start_unix_s, self.end_unix_s
         return frozenset(b.path for b in self._calendar.pair_meets(pair, start, end))
 
     def bound_paths(self, pair: Pair, need: Need) -> frozenset[Path]:
-        """Those of :meth:`booked_paths` that a booking has to share."""
+        """Booked paths that a booking with ``need`` has to share."""
         start, end = self.start_unix_s, self.end_unix_s
         return frozenset(
             booking.path
@@ -306,8 +306,8 @@ class Window:
         )
 
     def _apart(self, some: frozenset[str], others: frozenset[str]) -> bool:
-        """True if bookings of a rack pair with these servers have no server pair in common: in one
-        of the racks both name a server, and not the same.
+        """True if bookings of a rack pair with these servers have no common server pair: in a rack,
+        both name a server, and the servers differ.
         """
         if not (some and others):
             return False
@@ -316,14 +316,14 @@ class Window:
         there = {rack_of[name].rack: name for name in others}
         return any(here[rack] != there[rack] for rack in here.keys() & there.keys())
 
-    # --- what fits ------------------------------------------------------------------------------
+    # --- search ----------------------------------------------------------------------------------
 
     def find(self, pair: Pair, need: Need) -> Path | None:
-        """A path that fits, by the rule above; None: none does.
+        """Find a path that fits by the rule of admission (see the module); None if no path fits.
 
-        It is a path that the pair has, if one of them fits, and else a further one, in each case
-        one with as few circuits as possible. Where nothing is booked, one of the pair's standing
-        paths alone will do; the others go when it is reserved.
+        A present path of the pair comes first, then a new path, with the fewest circuits in each
+        case. If the pair has standing paths and no bookings, only a standing path qualifies; a
+        reservation removes the other standing paths.
         """
         bound = self.bound_paths(pair, need)
         if len(bound) > 1:
@@ -342,8 +342,8 @@ class Window:
         )
 
     def has_all_paths(self, pair: Pair, but_for: Path | None = None) -> bool:
-        """True if at some moment the pair has as many booked paths as it may have, not counting
-        one.
+        """True if at some moment the pair has the full number of booked paths, not counting
+        ``but_for``.
         """
         met = self._calendar.pair_meets(pair, self.start_unix_s, self.end_unix_s)
         others = [booking for booking in met if booking.path != but_for]
@@ -357,7 +357,7 @@ class Window:
         )
 
     def takes(self, path: Path, need: Need) -> bool:
-        """True if this very path fits."""
+        """True if ``path`` fits."""
         pair = path.src, path.dst
         return (
             self.bound_paths(pair, need) <= {path}
@@ -375,11 +375,11 @@ class Window:
         )
 
     def _search(self, pair: Pair, need: Need) -> Path | None:
-        """Breadth first over racks.
+        """Search breadth first over racks.
 
-        One way of reaching a rack is enough. Leaving it by the port by which it was entered is
-        never needed: on that port's plane, the rack before could have gone on directly. For
-        the same reason new circuits of a plane are tried from one rack only, the first.
+        A single way of reaching a rack is enough. No path needs to leave a rack by the port of
+        entry: on the plane of the port, the rack before could have gone on directly. For the same
+        reason, new circuits of a plane are tried from the first rack only.
         """
         src, dst = pair
         came: dict[RackId, tuple[RackId, Circuit] | None] = {src: None}
@@ -402,7 +402,7 @@ class Window:
         return None
 
     def _direct(self, rack: RackId, dst: RackId, need: Need) -> Circuit | None:
-        """A circuit between two racks: one that is booked anyway, or a new one."""
+        """Find a circuit between two racks: a booked circuit if possible, or else a new circuit."""
         booked = [
             circuit
             for circuit, far in self._booked_from(rack)
@@ -420,7 +420,7 @@ class Window:
     def _onward(
         self, rack: RackId, need: Need, lit: set[PlaneId]
     ) -> Iterator[tuple[Circuit, RackId]]:
-        """Circuits from a rack, booked ones first, with the racks at their other ends."""
+        """Circuits from a rack, booked ones first, with the racks at the far ends."""
         for circuit, far in self._booked_from(rack):
             if self._usable(circuit, need):
                 yield circuit, far
@@ -452,7 +452,7 @@ class Window:
         )
 
     def levels_mbps(self) -> list[float]:
-        """Every bandwidth at which the answer of :meth:`find` may change, sorted."""
+        """Bandwidths at which the answer of :meth:`find` may change, sorted."""
         spare = {
             self.spare_mbps(circuit)
             for booking in self._calendar.meeting(self.start_unix_s, self.end_unix_s)

@@ -1,4 +1,4 @@
-"""Reservations as entries of the calendar, and as pins of the planner."""
+"""Conversion of reservations to calendar entries, and to pins of the planner."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from hydra.reservations.reservation import Pin, Reservation, ServiceClass
 
 
 def servers_among(fabric: Fabric, *names: str) -> frozenset[str]:
-    """The names that are not a rack's."""
+    """The names that are not racks."""
     return frozenset(name for name in names if name not in fabric.rack_by_name)
 
 
 def ask_of(fabric: Fabric, reservation: Reservation, now: float) -> Ask:
-    """The ask for what is left of a reservation's time: at least this moment."""
+    """The ask for the remaining time of a reservation, not empty even after the end."""
     start = max(reservation.starts_unix_s, now)
     end = math.inf if reservation.expires_unix_s is None else reservation.expires_unix_s
     return Ask(
@@ -33,7 +33,7 @@ def ask_of(fabric: Fabric, reservation: Reservation, now: float) -> Ask:
 
 
 def booking_of(fabric: Fabric, reservation: Reservation, path: Path) -> Booking:
-    """The booking of ``path`` by ``reservation``, for all of its time."""
+    """The booking of ``path`` by ``reservation``, for the full duration."""
     return ask_of(fabric, reservation, reservation.starts_unix_s).booking(reservation.id, path)
 
 
@@ -43,7 +43,7 @@ def pin_of(
     path: Path | None,
     reservations: Sequence[Reservation],
 ) -> Pin:
-    """The pin by which ``pair``'s reservations on one path bind the planner."""
+    """The pin that binds the planner for the reservations of ``pair`` on a path."""
     mbps = math.fsum(r.promised_mbps for r in reservations)
     if path is not None and any(r.service is ServiceClass.GUARANTEED for r in reservations):
         mbps = max(mbps, *(fabric.rate_of(circuit) for circuit in path.circuits))

@@ -1,7 +1,7 @@
-"""Entries that occupy one thing, by time: those in a window are found without looking at the rest.
+"""Index of timed entries of a resource: the entries of a window are found without a full scan.
 
-An entry that begins before a window reaches into it only if it lasts long enough, so the search
-goes no further back than the longest lasts. Entries without an end are kept apart.
+An entry that begins before a window reaches into the window only if the entry lasts long enough. So
+the search goes back by the longest duration. Entries without an end are kept apart.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final, Generic, Protocol, TypeVar
 
 
 class Timed(Protocol):
-    """An entry, from its start until, and without, its end; the latter may be infinite."""
+    """An entry for the half-open interval [start, end); the end may be infinite."""
 
     @property
     def id(self) -> str: ...
@@ -27,18 +27,18 @@ class Timed(Protocol):
 
 _TimedT = TypeVar("_TimedT", bound=Timed)
 _FEW: Final = 16
-"""Number of entries up to which looking at all is sooner done than searching."""
+"""Number of entries up to which a scan is faster than a search."""
 
 
 class IntervalIndex(Generic[_TimedT]):
-    """Entries by id; iterates in the order in which they came."""
+    """Entries by id; iterates in order of insertion."""
 
     def __init__(self) -> None:
         self._by_id: dict[str, _TimedT] = {}
         self._starts: list[tuple[float, str]] = []
-        """(start, id) of the entries that end, sorted."""
+        """(start, id) of the entries with an end, sorted."""
         self._longest_s = 0.0
-        """Upper bound on the time that an entry with an end lasts, in s."""
+        """Upper bound on the duration of entries with an end, in s."""
         self._endless: dict[str, _TimedT] = {}
 
     def __len__(self) -> int:
@@ -51,7 +51,7 @@ class IntervalIndex(Generic[_TimedT]):
         return self._by_id.get(one_id)
 
     def add(self, one: _TimedT) -> None:
-        """Add an entry; there is none of the same id."""
+        """Add an entry whose id is new."""
         self._by_id[one.id] = one
         if isfinite(one.end_unix_s):
             insort(self._starts, (one.start_unix_s, one.id))
@@ -60,7 +60,7 @@ class IntervalIndex(Generic[_TimedT]):
             self._endless[one.id] = one
 
     def remove(self, one_id: str) -> None:
-        """Remove an entry. Raises KeyError if it is not there."""
+        """Remove an entry. Raises KeyError for an unknown id."""
         one = self._by_id.pop(one_id)
         if isfinite(one.end_unix_s):
             del self._starts[bisect_left(self._starts, (one.start_unix_s, one_id))]
@@ -68,7 +68,7 @@ class IntervalIndex(Generic[_TimedT]):
             del self._endless[one_id]
 
     def meeting(self, start_unix_s: float, end_unix_s: float) -> list[_TimedT]:
-        """Entries at any moment of [start, end), in no order; none where that is empty."""
+        """Entries at any moment of [start, end), unordered; none for an empty interval."""
         if start_unix_s >= end_unix_s:
             return []
         if len(self._by_id) <= _FEW:
@@ -85,7 +85,7 @@ class IntervalIndex(Generic[_TimedT]):
         return found
 
     def ending_after(self, unix_s: float) -> Iterator[_TimedT]:
-        """Entries that end, but later than ``unix_s``, by their beginning."""
+        """Entries with a finite end later than ``unix_s``, ordered by start."""
         first = bisect_left(self._starts, (unix_s - self._longest_s, ""))
         for place in range(first, len(self._starts)):
             one = self._by_id[self._starts[place][1]]

@@ -1,7 +1,7 @@
-"""Changes of reservations that are promised already, without an interruption.
+"""Hitless modification of reservations.
 
-A change is hitless where the path stays: another rate, another end of its time, another server of
-the same rack. A reservation that has no circuits yet may also get another path.
+A change is hitless where the path stays: a new rate, a new end, or a different server of the same
+rack. A reservation without circuits may also get a new path.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ _IMPOSSIBLE: Final = "hitless modification not possible"
 
 @dataclass(frozen=True, slots=True)
 class Modification:
-    """Values to be changed; None for those that stay."""
+    """New values; None keeps a value."""
 
     bandwidth_mbps: float | None = None
     src: str | None = None
     dst: str | None = None
     end_unix_s: float | None = None
     quota: Quota | None = None
-    """The owner's quota, as it is now."""
+    """Present quota of the owner."""
 
 
 def modified(fabric: Fabric, old: Reservation, change: Modification, now: float) -> Reservation:
-    """``old`` as it would be, whether it fits or not.
+    """Return ``old`` with ``change`` applied, without a check of the calendar.
 
-    Raises UnknownName, AdmissionError, and LifecycleError for one that is over or about to be.
+    Raises UnknownName, AdmissionError, and LifecycleError for a finished or preempted reservation.
     """
     if not old.is_booked:
         raise LifecycleError(
@@ -87,7 +87,9 @@ def modified(fabric: Fabric, old: Reservation, change: Modification, now: float)
 def place_again(
     calendar: Calendar, new: Reservation, ask: Ask, limits: AdmissionLimits
 ) -> Reservation:
-    """``new`` where it fits; its old booking is not in ``calendar``. Raises AdmissionError."""
+    """Return ``new`` with a booking that fits; ``calendar`` lacks the old booking. Raises
+    AdmissionError.
+    """
     if new.booked is not None and takes(calendar, ask, new.booked, limits.later):
         return new
     if not new.holds_capacity:
@@ -97,7 +99,7 @@ def place_again(
 
 
 def _not_on_its_path(calendar: Calendar, new: Reservation, ask: Ask) -> NotHitless:
-    """The refusal, with what the path has left for all of the time."""
+    """The refusal, with the bandwidth that the path has left throughout."""
     limits = AdmissionLimits()
     window = calendar.window(ask.start_unix_s, ask.end_unix_s, limits)
     circuits = () if new.booked is None else new.booked.circuits

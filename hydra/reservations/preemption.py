@@ -1,4 +1,4 @@
-"""Preemption: reservations that give way to one that does not fit beside them."""
+"""Preemption: lower-ranked reservations give way to a reservation that does not fit otherwise."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from hydra.reservations.calendar import AdmissionLimits, Booking, Calendar
 from hydra.reservations.reservation import Reservation
 
 Lower = Sequence[tuple[Reservation, Booking]]
-"""Reservations that may have to give way, with their bookings."""
+"""Candidates for preemption with bookings."""
 
 
 def lower_ranks(
     calendar: Calendar, reservations: Mapping[str, Reservation], ask: Ask, rank: int
 ) -> Lower:
-    """Reservations of lower rank at the time of ``ask``, the lowest and latest last."""
+    """Reservations below ``rank`` at the time of ``ask``, the lowest and latest last."""
     lower = [
         (reservation, booking)
         for booking in calendar.meeting(ask.start_unix_s, ask.end_unix_s)
@@ -29,10 +29,11 @@ def lower_ranks(
 def make_room(
     calendar: Calendar, ask: Ask, lower: Lower, limits: AdmissionLimits
 ) -> tuple[Path, list[Reservation]]:
-    """The path that ``ask`` has if some of ``lower`` give way, and as few of them as it takes.
+    """Return a path for ``ask``, and the reservations in ``lower`` that must give way for the path.
 
-    Those that come first in ``lower`` are let back in first. The calendar is as before. Raises
-    AdmissionError if that would not do.
+    Reservations are let back in the order of ``lower`` while the path stays possible. The calendar
+    is unchanged at the end. Raises AdmissionError if no path is possible even without all of
+    ``lower``.
     """
     for _, booking in lower:
         calendar.remove(booking.id)

@@ -1,4 +1,4 @@
-"""Limits on what one tenant may have at a time."""
+"""Limits on the simultaneous reservations of a tenant."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from hydra.reservations.calendar import ROUNDING_MBPS, Booking, at_most_mbps, pe
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """A tenant's limits; None: no limit but the fabric's."""
+    """Limits of a tenant; None: only the fabric limits."""
 
     max_reservations: int | None = None
-    """The most reservations that are not over, whenever they begin."""
+    """Number of unfinished reservations, whatever the start."""
     max_mbps: float | None = None
-    """The sum of their bandwidths at any moment."""
+    """Sum of the bandwidths at any moment."""
     max_priority: int = 0
-    """The highest that it may ask for: others of lower priority may have to give way."""
+    """Highest priority of a request; lower priorities may have to give way."""
 
 
 NO_QUOTA: Final = Quota()
@@ -30,7 +30,7 @@ NO_QUOTA: Final = Quota()
 class Usage:
     reservations: int
     peak_mbps: float
-    """The largest sum of bandwidths at any moment from now on."""
+    """Largest sum of bandwidths at any moment from now on."""
 
 
 def within_quota_mbps(
@@ -40,9 +40,9 @@ def within_quota_mbps(
     start_unix_s: float,
     end_unix_s: float,
 ) -> float:
-    """The highest bandwidth that one more booking may have beside ``mine``; infinite: any.
+    """Highest bandwidth of a further booking beside ``mine``; infinite without a limit.
 
-    Raises QuotaExceeded if not even ``least_mbps`` are within the quota.
+    Raises QuotaExceeded if ``least_mbps`` exceeds the quota.
     """
     if quota.max_reservations is not None and len(mine) >= quota.max_reservations:
         raise QuotaExceeded(

@@ -1,6 +1,6 @@
-"""Reservations as JSON-able records, by names (as :mod:`hydra.journal_format`).
+"""Reservations as JSON-able records with names (like :mod:`hydra.journal_format`).
 
-A journal outlives the configuration: things that a record names may be gone by now, or elsewhere.
+A journal outlives the configuration: the fabric may have lost or moved named elements.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _PATHS = ("path", "booked")
 
 
 def reservation_record(fabric: Fabric, reservation: Reservation) -> dict[str, Any]:
-    """``reservation`` as nested dicts and lists of names and numbers."""
+    """Return ``reservation`` as nested dicts and lists of names and numbers."""
     record = asdict(reservation)
     record["state"] = reservation.state.value
     record["service"] = reservation.service.value
@@ -42,12 +42,12 @@ def reservation_record(fabric: Fabric, reservation: Reservation) -> dict[str, An
 def read_reservation(
     fabric: Fabric, record: Mapping[str, Any], now_unix_s: float | None = None
 ) -> Reservation:
-    """The reservation that :func:`reservation_record` wrote.
+    """Read a record of :func:`reservation_record`.
 
-    A booked reservation has failed now, with the reason, if ``fabric`` has lost a part that it was
-    booked on. Paths that are gone, and all paths where circuits are one-way by now, are left out.
-    Raises HydraError for a malformed record, and for a reservation of duplex circuits that is not
-    over where circuits are one-way.
+    If ``fabric`` has lost a part of a booking, the reservation becomes failed, with the reason, at
+    ``now_unix_s``. Missing paths are left out; in a network with one-way circuits, all paths are
+    left out. Raises HydraError for a malformed record, and for an unfinished reservation with
+    duplex circuits in a network with one-way circuits.
     """
     try:
         fields = dict(record)
@@ -78,12 +78,14 @@ def read_reservation(
 
 
 def out_of_date(record: Mapping[str, Any], reservation: Reservation) -> bool:
-    """True if the record that ``reservation`` was read from has to be written anew."""
+    """Return True if the state has changed since ``record``, so that the record must be
+    rewritten.
+    """
     return bool(record["state"] != reservation.state.value)
 
 
 def _loss(fabric: Fabric, fields: Mapping[str, Any]) -> str:
-    """The part that ``fabric`` has lost of a reservation's booking, in words; empty if none."""
+    """Describe the part of a booking that ``fabric`` has lost; empty if none."""
     for end in _ENDS:
         name, rack = fields[end], fields[f"{end}_rack"]
         if rack not in fabric.rack_by_name:

@@ -1,4 +1,4 @@
-"""Checks of a request for a reservation by itself, whatever else is promised."""
+"""Checks of a reservation request without regard to other reservations."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from hydra.reservations.reservation import (
 
 
 def check(fabric: Fabric, request: ReservationRequest) -> tuple[RackId, RackId]:
-    """The racks of ``request``, if its names and numbers make sense.
+    """Check the names and numbers of ``request``, and return the two racks.
 
-    Raises UnknownName for a name that is neither rack nor server, and AdmissionError.
+    Raises UnknownName for a name that is neither a rack nor a server, and AdmissionError.
     """
     src, dst = rack_of(fabric, request.src), rack_of(fabric, request.dst)
     if src == dst:
@@ -42,7 +42,7 @@ def check(fabric: Fabric, request: ReservationRequest) -> tuple[RackId, RackId]:
 
 
 def _check_families(fabric: Fabric, request: ReservationRequest, src: RackId, dst: RackId) -> None:
-    """Raise AdmissionError if no packet can go from one end to the other, by their addresses."""
+    """Raise AdmissionError if the two ends have no common address family."""
     here, there = (
         fabric.racks[rack].families(fabric.server_by_name.get(name))
         for name, rack in ((request.src, src), (request.dst, dst))
@@ -89,7 +89,9 @@ def _check_numbers(request: ReservationRequest) -> None:
 
 
 def times(request: ReservationRequest, now: float) -> tuple[float, float | None]:
-    """(start, end) in Unix seconds; the end is None until released. Raises AdmissionError."""
+    """Return (start, end) in Unix seconds; None: no end before the release. Raises
+    AdmissionError.
+    """
     start = now if request.start_unix_s is None else request.start_unix_s
     if start < now:
         raise AdmissionError(

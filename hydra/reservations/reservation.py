@@ -1,11 +1,12 @@
-"""Reservations: a bandwidth between two racks, for a time, on a path that the controller chooses.
+"""Reservations: bandwidth between two racks for a time, on a path that the controller chooses.
 
-Requests, and what became of them; :mod:`hydra.reservations.book` keeps them,
-:mod:`hydra.reservations.records` writes them down.
+:mod:`hydra.reservations.book` keeps reservations, :mod:`hydra.reservations.records` serializes
+them.
 
-A reservation holds its bandwidth in both directions, because a circuit is bidirectional and the
-way back takes the same path. It has one path. Reservations of a rack pair that have a server pair
-in common share a path, and add up; others of the pair may have paths of their own.
+A reservation holds the same bandwidth in both directions, because a circuit is bidirectional and
+both directions take the same path. A reservation has a single path. Reservations of a rack pair
+with a common server pair share a path, and their bandwidths add up. Other reservations of the rack
+pair may have separate paths.
 """
 
 from __future__ import annotations
@@ -19,113 +20,111 @@ from hydra.model import Path, RackId, VlanId
 from hydra.reservations.quotas import Quota
 
 HOLDING_STATES: Final = frozenset({ReservationState.ACTIVATING, ReservationState.ACTIVE})
-"""States in which a reservation has, or is getting, its circuits."""
+"""States in which a reservation has circuits, or is getting circuits."""
 
 BOOKED_STATES: Final = HOLDING_STATES | {
     ReservationState.HELD,
     ReservationState.COMMITTED,
     ReservationState.SCHEDULED,
 }
-"""States in which capacity is set aside for a reservation."""
+"""States in which the calendar sets capacity aside for a reservation."""
 
 FINAL_STATES: Final = frozenset(s for s, after in RESERVATION_TRANSITIONS.items() if not after) | {
     ReservationState.FAILED
 }
-"""States in which a reservation is over; its owner may acknowledge a failure by releasing it."""
+"""States in which a reservation is over; the owner may acknowledge a failure by a release."""
 
 LATEST_UNIX_S: Final = 253_402_300_799.0
-"""The last second of the year 9999: beyond it, points in time can't be written down."""
+"""The last second of the year 9999, the latest time that ``datetime`` can represent."""
 
 PRIORITIES: Final = range(10)
-"""Priorities: a reservation makes only those of lower ones give way."""
+"""Priorities of requests; a reservation preempts lower priorities only."""
 
 GONE: Final = RackId(2**31)
-"""The rack of a reservation that is over, if the fabric has lost it; the position of no rack."""
+"""Rack id of a finished reservation whose rack the fabric has lost; no rack has this id."""
 
 
 class ServiceClass(StrEnum):
-    """Promise that a reservation makes."""
+    """Promise of a reservation."""
 
     GUARANTEED = "guaranteed"
-    """Circuits of its own: nothing else is put on them."""
+    """Exclusive circuits, without other traffic."""
     SHARED = "shared"
-    """Bandwidth on circuits that others may use, too."""
+    """Bandwidth on circuits with other traffic."""
     BEST_EFFORT = "best-effort"
-    """A path while there is one to spare; no bandwidth, and everybody else comes first."""
+    """A path while a path is free; no bandwidth, and every other class has precedence."""
 
 
 @dataclass(frozen=True, slots=True)
 class RetryKey:
-    """The key by which a repeated request is known again (the Idempotency-Key of HTTP)."""
+    """Key that identifies a repeated request (Idempotency-Key in HTTP)."""
 
     key: str
     digest: str
-    """Digest of the whole request: the same key with another request is a mistake."""
+    """Digest of the whole request: the same key with a different digest is an error."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
-    """What a request and the reservation that it becomes have in common, as it was asked for."""
+    """Fields of a request that the reservation keeps."""
 
     owner: str | None = None
-    """The tenant that the reservation belongs to."""
+    """Tenant that owns the reservation."""
     retry: RetryKey | None = None
     minimum_mbps: float | None = None
-    """The least that will do, where less than ``bandwidth_mbps`` is welcome, too; of a reservation,
-    should it need another path, None: what it has."""
+    """Lowest acceptable bandwidth, if below ``bandwidth_mbps``. If a reservation needs a new path,
+    None means the present bandwidth.
+    """
     priority: int = 0
     service: ServiceClass = ServiceClass.SHARED
     purpose: str = ""
-    """Words of whoever asked; nothing follows from them."""
+    """Free text from the client, without effect."""
 
     @property
     def rank(self) -> int:
-        """Reservations of lower rank give way."""
+        """Rank for preemption: lower ranks give way."""
         return -1 if self.service is ServiceClass.BEST_EFFORT else self.priority
 
     @property
     def kept(self) -> dict[str, Any]:
-        """Fields that a reservation takes from its request, by name."""
+        """The fields by name, to construct a reservation."""
         return {field.name: getattr(self, field.name) for field in fields(Wish)}
 
 
 @dataclass(frozen=True, slots=True)
 class ReservationRequest(Wish):
-    """A request of an application.
-
-    Nothing is checked before :func:`hydra.reservations.requests.check`.
-    """
+    """Request of an application; :func:`hydra.reservations.requests.check` validates the values."""
 
     src: str
-    """Name of a rack or of a server."""
+    """Name of a rack or a server."""
     dst: str
     bandwidth_mbps: float
-    """The most, if there is a minimum."""
+    """Upper limit if ``minimum_mbps`` is given."""
     duration_s: float | None = None
-    """None: until released, or until ``end_unix_s``."""
+    """None: until the release, or until ``end_unix_s``."""
     start_unix_s: float | None = None
-    """None: at once."""
+    """None: now."""
     end_unix_s: float | None = None
-    """Instead of ``duration_s``."""
+    """Alternative to ``duration_s``."""
     hold_s: float | None = None
-    """Not None: only held, and gone after this long unless it is committed."""
+    """Hold the reservation, and drop it after this time unless committed; None: no hold."""
     quota: Quota | None = None
-    """The owner's quota, as it is now."""
+    """Present quota of the owner."""
 
     @property
     def most_mbps(self) -> float:
-        """Mbps to be set aside for it, if they fit."""
+        """Mbps to book if the network has room."""
         return 0.0 if self.service is ServiceClass.BEST_EFFORT else self.bandwidth_mbps
 
     @property
     def least_mbps(self) -> float:
-        """Mbps that have to be set aside for it."""
+        """Mbps that must be booked."""
         return self.most_mbps if self.minimum_mbps is None else self.minimum_mbps
 
 
 @dataclass(frozen=True, slots=True)
 class Reservation(Wish):
-    """A request that was admitted, and what became of it."""
+    """An admitted request and the present state."""
 
     id: str
     state: ReservationState
@@ -137,33 +136,35 @@ class Reservation(Wish):
     dst_rack: RackId
     created_unix_s: float
     expires_unix_s: float | None
-    """``starts_unix_s + duration_s``: the time to bring the circuits up counts."""
+    """``starts_unix_s + duration_s``: the time to set up the circuits counts."""
     starts_unix_s: float
     booked: Path | None = None
-    """The path that the calendar has for it; None if the fabric has lost a part of the path."""
+    """Booked path; None if the fabric has lost a part of the path."""
     held_until_unix_s: float | None = None
-    """The moment at which it goes unless committed; None once it is, or if it was never held."""
+    """End of the hold; None once committed, or without a hold."""
     group: str | None = None
-    """Reservations that were asked for as one have the same group."""
+    """Common group of the reservations of a single request."""
     bundle: str | None = None
-    """Id of the bundle that it is a part of (:mod:`hydra.reservations.bundle`); None: of none."""
+    """Id of the bundle (:mod:`hydra.reservations.bundle`) that contains the reservation, or
+    None.
+    """
     path: Path | None = None
-    """None until there is one; the last one when it is over."""
+    """Path that stands; None before the first path; the last path once the reservation is over."""
     vlan: VlanId | None = None
     wanted_mbps: float | None = None
-    """Bandwidth that was asked for, if ``bandwidth_mbps`` might be less; None: just that."""
+    """Requested bandwidth if ``bandwidth_mbps`` might be less; None: ``bandwidth_mbps``."""
     preempted_by: str | None = None
-    """Id of the reservation to which it gives way at ``expires_unix_s``, or has given way."""
+    """Id of the preempting reservation; preemption takes effect at ``expires_unix_s``."""
     reason: str = ""
-    """Why it is in this state, in words."""
+    """Reason for the state, in words."""
     since_unix_s: float | None = None
-    """The moment at which it got into this state; None: it was read without a clock."""
+    """Time of the last state change; None: unknown, since no clock was given."""
     leaves_path: bool = False
-    """True if it was let go, is over or failed, and its path may stand although nobody wants it."""
+    """True if a released, finished or failed reservation may have left a path standing."""
 
     @property
     def pair(self) -> tuple[RackId, RackId]:
-        """The two racks in the order that :class:`Path` uses."""
+        """The two racks in the order of :class:`Path`."""
         return rack_pair(self.src_rack, self.dst_rack)
 
     @property
@@ -179,20 +180,20 @@ class Reservation(Wish):
         return self.state in BOOKED_STATES
 
     def ends_by(self, unix_s: float) -> bool:
-        """True if its time is up then, or that for which it is held."""
+        """True if the reservation or the hold has ended at ``unix_s``."""
         ends = (self.expires_unix_s, self.held_until_unix_s)
         return any(end is not None and end <= unix_s for end in ends)
 
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """A path that the planner must keep, or make, and the bandwidth on it."""
+    """A path that the planner must keep or make, with its bandwidth."""
 
     src: RackId
     dst: RackId
     path: Path | None
     bandwidth_mbps: float
-    """Sum over its reservations; all there is, if one has its circuits for its own."""
+    """Sum over the reservations; the full rate if a reservation has exclusive circuits."""
     reservations: tuple[str, ...]
 
 

@@ -1,4 +1,4 @@
-"""The moments at which reservations have to be looked at, so that nobody looks at all of them."""
+"""Queue of the times at which reservations are due, so that no loop scans all reservations."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ _MOST_OUTDATED: Final = 1000
 
 
 class TimerQueue:
-    """The next moment at which something is to become of each name. Has no clock of its own."""
+    """The next due time of each name. The queue has no clock."""
 
     def __init__(self) -> None:
         self._moment_of: dict[str, float] = {}
         self._moments: list[tuple[float, str]] = []
-        """A heap; entries that are not in ``_moment_of`` any more are passed over."""
+        """A heap; entries that differ from ``_moment_of`` are outdated and skipped."""
         self._reached: dict[str, None] = {}
 
     def note(self, name: str, moment: float | None) -> None:
-        """Note a moment in place of the name's earlier one; None for no moment."""
+        """Replace the due time of ``name``; None: no due time."""
         if self._moment_of.get(name) == moment:
             return
         self.drop(name)
@@ -35,9 +35,10 @@ class TimerQueue:
         self._reached.pop(name, None)
 
     def reached(self, now: float) -> tuple[str, ...]:
-        """Names whose moment has come, the earliest first; they stay until they are noted anew.
+        """Names that are due, earliest first. A name stays due until the next :meth:`note` or
+        :meth:`drop`.
 
-        If the clock was set back, the moments of some of them lie ahead again.
+        If the clock was set back, some due times may be in the future again.
         """
         while self._moments and self._moments[0][0] <= now:
             moment, name = heapq.heappop(self._moments)

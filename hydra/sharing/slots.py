@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from hydra.model import Fabric, NetworkState
-from hydra.policy import Policy, Transition
+from hydra.policy import Policy
 from hydra.reconfiguration.plan import Pair, Plan, pair_of
 
 _MEASURED: Final = 64
@@ -42,8 +42,7 @@ class Night:
         slowest = max(fabric.planes, key=lambda plane: plane.switching_ms)
         mirrors_s = slowest.switching_ms / 1000
         drain = policy.drain
-        hitless = policy.transition is Transition.HITLESS
-        drain_s = (drain.reads - 1) * drain.interval_ms / 1000 if hitless else 0.0
+        drain_s = (drain.reads - 1) * drain.interval_ms / 1000
         return cls(slowest.name, mirrors_s, drain_s, max(0.0, measured_s - mirrors_s - drain_s))
 
 

@@ -8,6 +8,7 @@ import struct
 import threading
 from contextlib import suppress
 
+from mininet_scenarios.emulators.shared_tls import SharedTls
 from mininet_scenarios.patience import PATIENCE_S
 
 _HELLO, _ECHO_REQUEST, _ECHO_REPLY, _FEATURES_REQUEST, _FEATURES_REPLY = 0, 2, 3, 5, 6
@@ -31,11 +32,7 @@ class Stranger:
         self.echoed: list[int] = []
         """Transaction ids of echo requests that were answered."""
         self._features = struct.pack("!QIBBHII", datapath, 0, 254, auxiliary, 0, 0, 0)
-        self._socket = socket.create_connection(address, timeout=PATIENCE_S)
-        # Nagle's algorithm would hold an answer back while the next stranger overtakes this one.
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if trust is not None:
-            self._socket = trust.wrap_socket(self._socket, server_hostname=address[0])
+        self._socket = _connect(address, trust)
         self.name = "{}:{}".format(*self._socket.getsockname())
         self.is_switch = threading.Event()
         self.ended = threading.Event()
@@ -43,12 +40,11 @@ class Stranger:
         self._thread.start()
 
     def _serve(self) -> None:
-        self._socket.settimeout(None)
-        with suppress(OSError), self._socket.makefile("rb") as messages:
+        with suppress(OSError, EOFError):
             self.say(_HELLO, 1, b"")
-            while head := messages.read(8):
-                _, kind, length, xid = struct.unpack("!BBHI", head)
-                body = messages.read(length - 8)
+            while True:
+                _, kind, length, xid = struct.unpack("!BBHI", self._exactly(8))
+                body = self._exactly(length - 8)
                 if kind == _ECHO_REQUEST and self.answers_echoes:
                     self.say(_ECHO_REPLY, xid, body)
                 elif self._nonsense and self.is_switch.is_set():
@@ -64,6 +60,16 @@ class Stranger:
                     self.say(_BARRIER_REPLY, xid, b"")
         self.ended.set()
 
+    def _exactly(self, count: int) -> bytes:
+        """The next ``count`` bytes. Raises OSError, and EOFError at the end."""
+        octets = bytearray()
+        while len(octets) < count:
+            some = self._socket.recv(count - len(octets))
+            if not some:
+                raise EOFError
+            octets += some
+        return bytes(octets)
+
     def say(self, kind: int, xid: int, body: bytes) -> None:
         self.send(struct.pack("!BBHI", 4, kind, 8 + len(body), xid) + body)
 
@@ -75,3 +81,13 @@ class Stranger:
             self._socket.shutdown(socket.SHUT_RDWR)
         self._thread.join()
         self._socket.close()
+
+
+def _connect(address: tuple[str, int], trust: ssl.SSLContext | None) -> socket.socket | SharedTls:
+    plain = socket.create_connection(address, timeout=PATIENCE_S)
+    # Nagle's algorithm would hold an answer back while the next stranger overtakes this one.
+    plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    if trust is not None:
+        return SharedTls(trust.wrap_socket(plain, server_hostname=address[0]))
+    plain.settimeout(None)
+    return plain

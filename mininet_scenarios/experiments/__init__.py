@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Any, Final, NoReturn
 
-from hydra.errors import UnknownName
+from hydra.contributed import Contributions, Places
+from hydra.errors import HydraError, UnknownName
 from hydra.names import did_you_mean
 from mininet_scenarios.experiments.frame import Experiment
 
@@ -28,14 +29,57 @@ _PLACES: Final = {
     "trace": "trace.experiment",
 }
 """Module of each experiment, which holds it as ``EXPERIMENT``."""
-NAMES: Final = tuple(_PLACES)
+CONTRIBUTED: Final = "hydra.experiments"
+"""The group of entry points by which other packages contribute experiments."""
+
+
+def _flaw(name: str, found: object) -> str | None:
+    """Reason why ``found`` is no experiment called ``name``; None for an experiment."""
+    if not isinstance(found, Experiment):
+        return (
+            f"it is a {type(found).__name__}, not a mininet_scenarios.experiments.frame.Experiment"
+        )
+    if found.name != name:
+        return f"the experiment's own name is {found.name}: results are found by one name"
+    return None
+
+
+def _refused(name: str, why: str) -> Experiment[Any]:
+    """Takes the place of a contributed experiment that can't be used."""
+
+    def refuse(*_arguments: object) -> NoReturn:
+        raise HydraError(why)
+
+    return Experiment(
+        name=name,
+        title="can't be used",
+        source=why,
+        topology="",
+        workload="",
+        policy="",
+        measured="",
+        needs_data_plane=False,
+        expected_s=lambda _full: 0.0,
+        measure=refuse,
+        conclude=refuse,
+        draw=refuse,
+    )
+
+
+EXPERIMENTS: Final[Mapping[str, Experiment[Any]]] = Contributions(
+    "experiment",
+    CONTRIBUTED,
+    Places[Experiment[Any]](
+        {name: f"{__name__}.{place}:EXPERIMENT" for name, place in _PLACES.items()}
+    ),
+    flaw=_flaw,
+    refused=_refused,
+)
 
 
 def load(name: str) -> Experiment[Any]:
     """The experiment called ``name``. Raises UnknownName, which lists the names that exist."""
-    if name not in NAMES:
-        hint = did_you_mean(name, NAMES)
-        raise UnknownName(f"no experiment {name!r}{hint}: choose one of {', '.join(NAMES)}")
-    module = import_module(f"{__name__}.{_PLACES[name]}")
-    experiment: Experiment[Any] = module.EXPERIMENT
-    return experiment
+    if name not in EXPERIMENTS:
+        hint = did_you_mean(name, EXPERIMENTS)
+        raise UnknownName(f"no experiment {name!r}{hint}: choose one of {', '.join(EXPERIMENTS)}")
+    return EXPERIMENTS[name]

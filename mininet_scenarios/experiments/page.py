@@ -9,10 +9,13 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from mininet_scenarios.experiments.judgement import Verdict, counts
 from mininet_scenarios.stage.stage import ScenarioError
 
 
-def write_page(found: Sequence[dict[str, Any]], results: Path, path: Path) -> None:
+def write_page(
+    found: Sequence[dict[str, Any]], verdicts: Sequence[Verdict], results: Path, path: Path
+) -> None:
     """Write the report of :func:`~mininet_scenarios.experiments.runner.read_results`.
 
     Raises ScenarioError if a plot is missing or the page can't be written.
@@ -28,7 +31,9 @@ def write_page(found: Sequence[dict[str, Any]], results: Path, path: Path) -> No
         {**one, "images": [_image(results / one["name"] / plot) for plot in one["plots"]]}
         for one in found
     ]
-    page = environment.get_template("report.html.j2").render(experiments=experiments)
+    page = environment.get_template("report.html.j2").render(
+        experiments=experiments, verdicts=verdicts, counts=counts(verdicts)
+    )
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(page, encoding="utf-8")

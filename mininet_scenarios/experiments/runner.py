@@ -22,7 +22,7 @@ from rich.table import Table as RichTable
 
 from apps.traces.reading import summarise
 from hydra.errors import HydraError
-from mininet_scenarios.experiments import NAMES, load, repetitions
+from mininet_scenarios.experiments import EXPERIMENTS, load, repetitions
 from mininet_scenarios.experiments.directories import held
 from mininet_scenarios.experiments.frame import Experiment, Setting, Table
 from mininet_scenarios.experiments.repetitions import Begun, Kept
@@ -83,7 +83,7 @@ class Order:
 
 def catalogue() -> list[dict[str, Any]]:
     """All experiments, as JSON types."""
-    return [_description(load(name)) for name in NAMES]
+    return [_description(experiment) for experiment in EXPERIMENTS.values()]
 
 
 def run(order: Order, console: Console) -> dict[str, Any]:
@@ -180,7 +180,7 @@ def _concluded(
 def _check_trace(trace: Path, experiment: Experiment[Any]) -> None:
     """Raises HydraError for a trace that can't be read, before anything is built for it."""
     if not experiment.takes_trace:
-        takers = ", ".join(name for name in NAMES if load(name).takes_trace)
+        takers = ", ".join(name for name, one in EXPERIMENTS.items() if one.takes_trace)
         raise ScenarioError(f"{experiment.name} plays no trace: leave out --trace, or run {takers}")
     summarise(trace)
 
@@ -313,14 +313,14 @@ def read_results(results: Path) -> list[dict[str, Any]]:
     Raises ScenarioError if there are none, or one can't be read.
     """
     found = []
-    for name in NAMES:
+    for name in EXPERIMENTS:
         path = results / name / RESULT
         if path.exists():
             found.append(_read_result(path, name))
     if not found:
         raise ScenarioError(
             f"{results} holds no result: `hydra experiment run NAME` makes one of "
-            f"{', '.join(NAMES)}"
+            f"{', '.join(EXPERIMENTS)}"
         )
     return found
 

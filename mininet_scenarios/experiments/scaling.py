@@ -57,8 +57,9 @@ class Scale:
             else f"this machine forwards {self.forwarded_mbps:.0f} Mb/s in all"
         )
         return Row(
-            f"scale of all rates: 1:{self.divisor} ({because})",
-            f"{what}: {paper_mbps / 1000:g} Gb/s",
+            f"scale of all rates: 1:{self.divisor} ({because}); {what} of "
+            f"{paper_mbps / 1000:g} Gb/s",
+            "",
             f"{self.mbps(paper_mbps):.3g} Mb/s",
         )
 
@@ -108,7 +109,7 @@ def forwarded_mbps(work_dir: Path, narrator: Narrator) -> float:
 
 
 def _through_circuits(stage: Stage) -> Sequence[float]:
-    with stage.controller({"mode": "on-request", "emulated_rules": 0}) as controller:
+    with stage.controller({"mode": "on-request"}) as controller:
         rate_mbps = stage.fabric.planes[0].rate_mbps
         pairs = [PairDemand("r1", "r2", rate_mbps / 2), PairDemand("r3", "r4", rate_mbps / 2)]
         controller.reconfigure(pairs)

@@ -13,6 +13,8 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 _REFRESH_S: Final = 0.25
+_BELIEF: Final = 0.05
+"""Part of all phases whose expected time is believed, beside the time that past phases took."""
 _NEVER_QUITE: Final = 0.99
 """Greatest share of its part of the bar that a phase reaches before it ends."""
 
@@ -34,6 +36,8 @@ class ConsoleNarrator:
         self._console = console
         self._total_s = total_s
         self._done_s = 0.0
+        """Time that the past phases were expected to take."""
+        self._took_s = 0.0
         self._phase: tuple[str, float, float] | None = None
         self._began_s = time.monotonic()
         self._progress: Progress | None = None
@@ -74,6 +78,7 @@ class ConsoleNarrator:
         try:
             yield
         finally:
+            self._took_s += time.monotonic() - self._phase[1]
             self._done_s += expected_s
             self._phase = None
 
@@ -86,10 +91,19 @@ class ConsoleNarrator:
         if self._phase is None:
             return self._done_s
         _, began_s, expected_s = self._phase
-        return self._done_s + min(time.monotonic() - began_s, expected_s * _NEVER_QUITE)
+        took_s = (time.monotonic() - began_s) / self._pace
+        return self._done_s + min(took_s, expected_s * _NEVER_QUITE)
+
+    @property
+    def _pace(self) -> float:
+        """Time that phases take, as a multiple of the expected time."""
+        believed_s = _BELIEF * self._total_s
+        if self._done_s + believed_s <= 0:
+            return 1.0
+        return (self._took_s + believed_s) / (self._done_s + believed_s)
 
     def _left(self) -> str:
-        left_s = max(0.0, self._total_s - self._position_s())
+        left_s = max(0.0, self._total_s - self._position_s()) * self._pace
         minutes, seconds = divmod(round(left_s), 60)
         return f"{minutes} min {seconds:02d} s left"
 

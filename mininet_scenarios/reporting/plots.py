@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 BLUE: Final = "#0072B2"
 VERMILION: Final = "#D55E00"
 GREEN: Final = "#009E73"
+PURPLE: Final = "#CC79A7"
 GREY: Final = "#666666"
 
 

@@ -23,6 +23,8 @@ class Row:
     """True if the target is met; None if there is none."""
     why: str = ""
     """Reason why ours differs from the paper's, in a sentence."""
+    claim: str = ""
+    """Key of the paper's claim that the row judges; empty for a figure or check of our own."""
 
 
 def spread(values: Sequence[float], form: str) -> str:

@@ -16,15 +16,18 @@ import yaml
 
 from apps.rest.tokens import write_tokens
 from hydra.access import Role, make_token
+from hydra.policy import Mode
 from mininet_scenarios import plain_http
+from mininet_scenarios.cycles.names import CycleName
 from mininet_scenarios.patience import PATIENCE_S
 from mininet_scenarios.stage.controller_client import ControllerClient
-from mininet_scenarios.stage.controller_process import ControllerProcess
+from mininet_scenarios.stage.controller_process import ControllerProcess, launch_with
 from mininet_scenarios.stage.stage import Job, ScenarioError, Stage
 from mininet_scenarios.testbed.management import CONTROLLER_ADDRESS, management_network
 
 _PORT = 8080
 _OPERATOR = "operator"
+_POLL_S = 0.1
 
 
 @dataclass(slots=True)
@@ -35,6 +38,8 @@ class AgentStage:
     process: ControllerProcess
     tokens: Mapping[str, str]
     """Tokens by name: one for each server, and an operator's."""
+    policy: Mapping[str, Any]
+    """Policy of the first start."""
 
     def ask(self, method: str, path: str, *, who: str = _OPERATOR, **more: Any) -> httpx.Response:
         """Send a request as ``who``."""
@@ -55,13 +60,40 @@ class AgentStage:
         Raises ScenarioError, with nothing changed, if that takes another start.
         """
         document = yaml.safe_load(self.process.config.read_text(encoding="utf-8"))
-        document["policy"] |= policy
-        text = yaml.safe_dump(document, sort_keys=False)
-        self.process.config.write_text(text, encoding="utf-8")
+        self._write({**document["policy"], **policy})
         with self.client() as client:
             if waiting := client.reload(dry_run=True):
                 raise ScenarioError(f"{', '.join(waiting)} can't change without another start")
             client.reload()
+
+    def _write(self, policy: Mapping[str, Any]) -> None:
+        """Replace the policy in the controller's file."""
+        document = yaml.safe_load(self.process.config.read_text(encoding="utf-8"))
+        text = yaml.safe_dump({**document, "policy": dict(policy)}, sort_keys=False)
+        self.process.config.write_text(text, encoding="utf-8")
+
+    def play(self, cycle: CycleName) -> None:
+        """Have the controller play ``cycle`` from now on, in the mode ``on-request``.
+
+        A cycle that the present controller can't play takes another start, after which all agents
+        that had reported have to report again. Raises ScenarioError if they don't.
+        """
+        launch, policy = launch_with(cycle), {"mode": Mode.ON_REQUEST.value, **cycle.policy}
+        if self.process.launch == launch:
+            self.follow(policy)
+            return
+        agents = self._reporting()
+        self._write({**self.policy, **policy})
+        self.process.restart(launch)
+        deadline_s = time.monotonic() + PATIENCE_S
+        while missing := agents - self._reporting():
+            if time.monotonic() > deadline_s:
+                raise ScenarioError(f"agents on {', '.join(sorted(missing))} report no more")
+            time.sleep(_POLL_S)
+
+    def _reporting(self) -> set[str]:
+        """Servers whose agents have reported since the controller's start."""
+        return {agent["server"] for agent in self.ask("GET", "/v1/agents").json()["agents"]}
 
     @contextmanager
     def agent(self, server: str, *options: str) -> Iterator[Job]:
@@ -95,14 +127,12 @@ def agent_stage(
         "tokens": str(tokens),
         "journal": str(stage.file("journal", ".db")),
     }
-    document = {
-        **stage.config,
-        "controller": settings,
-        "policy": {**stage.config.get("policy", {}), **policy},
-    }
+    whole = {**stage.config.get("policy", {}), **policy}
+    document = {**stage.config, "controller": settings, "policy": whole}
     config = stage.file("agents", ".yaml")
     config.write_text(yaml.safe_dump(document, sort_keys=False), encoding="utf-8")
     with ExitStack() as stack:
         stack.enter_context(management_network(stage.testbed, servers))
         process = stack.enter_context(ControllerProcess(config))
-        yield AgentStage(stage, process, {name: token for name, (token, _) in made.items()})
+        known = {name: token for name, (token, _) in made.items()}
+        yield AgentStage(stage, process, known, whole)

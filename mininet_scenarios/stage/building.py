@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -16,7 +17,13 @@ from mininet_scenarios.stage.stage import Stage
 from mininet_scenarios.testbed import Testbed
 from mininet_scenarios.testbed.links import USUAL_QUEUES, QueueSize
 
-DEFAULT_CONFIG: Final = Path(mininet_scenarios.__file__).parents[1] / "configs" / "demo.yaml"
+_FOLDERS: Final = (
+    Path(mininet_scenarios.__file__).parents[1] / "configs",
+    Path(sys.prefix) / "share" / "hydra" / "configs",
+)
+CONFIGS: Final = next(filter(Path.is_dir, _FOLDERS), _FOLDERS[0])
+"""Folder of the fabrics that come along: in a clone, or in the environment of a wheel."""
+DEFAULT_CONFIG: Final = CONFIGS / "demo.yaml"
 BUILD_S: Final = 3.0
 _CIRCUIT_MBPS: Final = 100.0
 """Rate of a circuit in :data:`DEFAULT_CONFIG`."""

@@ -8,9 +8,12 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Self
 
-from apps.connection import Connection
+import httpx
+
 from hydra.errors import HydraError
 from hydra.lifecycle import RECONFIGURATION_TRANSITIONS, ReconfigurationState
+from hydra_hybrid_network_client.errors import ClientError, document_of
+from hydra_hybrid_network_client.synchronous.connection import Connection
 from mininet_scenarios.patience import PATIENCE_S
 
 _FINAL_STATES: Final = frozenset(
@@ -124,7 +127,7 @@ class Route:
 class ControllerClient:
     """Talks to one controller; a context manager that closes its connections.
 
-    Methods raise ClientError if the controller refuses or is not there.
+    Methods raise ControllerError if the controller refuses or is not there.
     """
 
     def __init__(self, base_url: str, token: str | None = None) -> None:
@@ -139,7 +142,7 @@ class ControllerClient:
 
     def path_between(self, a: str, b: str) -> Route:
         """The path between two racks, in whichever order they are given."""
-        for path in self._connection.json("GET", "/v1/topology")["paths"]:
+        for path in self._json("GET", "/v1/topology")["paths"]:
             if {path["src"], path["dst"]} == {a, b}:
                 hops = path["hops"]
                 planes = tuple(str(hop["plane"]) for hop in hops)
@@ -149,7 +152,7 @@ class ControllerClient:
 
     def reconfigurations(self) -> Sequence[ReconfigurationRecord]:
         """Reconfigurations that the controller remembers, newest first."""
-        items = self._connection.json("GET", "/v1/reconfigurations")["reconfigurations"]
+        items = self._json("GET", "/v1/reconfigurations")["reconfigurations"]
         return [ReconfigurationRecord.from_json(item) for item in items]
 
     def reconfigure(
@@ -164,13 +167,33 @@ class ControllerClient:
 
         Raises ControllerError unless the reconfiguration is *done* with nothing left out.
         """
-        number = self.request(demand, racks=racks, use_planes=use_planes)
-        record = self._await_end(number, timeout_s)
+        return self._done(self.request(demand, racks=racks, use_planes=use_planes), timeout_s)
+
+    def _done(self, reconfiguration_id: str, timeout_s: float) -> ReconfigurationRecord:
+        record = self._await_end(reconfiguration_id, timeout_s)
         if record.state != ReconfigurationState.DONE.value:
             raise ControllerError(
                 f"reconfiguration {record.id} ended {record.state}: {record.reason or 'no reason'}"
             )
         return record
+
+    def apply(
+        self,
+        circuits: Mapping[str, Sequence[tuple[str, str]]],
+        paths: Sequence[Sequence[str]] = (),
+        timeout_s: float = PATIENCE_S,
+    ) -> ReconfigurationRecord:
+        """Make these circuits, pairs of racks by plane, and wait for the end of the change.
+
+        ``paths``: racks along each path of several hops. Raises ControllerError unless the
+        reconfiguration is *done*.
+        """
+        wanted = [
+            {"plane": plane, "a": a, "b": b} for plane, pairs in circuits.items() for a, b in pairs
+        ]
+        body = {"topology": {"circuits": wanted, "paths": [list(path) for path in paths]}}
+        started = self._json("POST", "/v1/reconfigurations", body=body)
+        return self._done(str(started["id"]), timeout_s)
 
     def request(
         self,
@@ -185,23 +208,23 @@ class ControllerClient:
             "racks": None if racks is None else sorted(racks),
             "use_planes": None if use_planes is None else sorted(use_planes),
         }
-        return str(self._connection.json("POST", "/v1/reconfigurations", body=body)["id"])
+        return str(self._json("POST", "/v1/reconfigurations", body=body)["id"])
 
     def reconfiguration(self, reconfiguration_id: str) -> ReconfigurationRecord:
         path = f"/v1/reconfigurations/{reconfiguration_id}"
-        return ReconfigurationRecord.from_json(self._connection.json("GET", path))
+        return ReconfigurationRecord.from_json(self._json("GET", path))
 
     def set_aside(self, rack: str, port: str, reason: str) -> None:
         """Leave an optical port out of planning, until the controller ends."""
-        self._connection.json("PUT", f"/v1/quarantine/{rack}/{port}", body={"reason": reason})
+        self._json("PUT", f"/v1/quarantine/{rack}/{port}", body={"reason": reason})
 
     def clear(self, rack: str, port: str) -> None:
         """Use a port again that was set aside."""
-        self._connection.json("DELETE", f"/v1/quarantine/{rack}/{port}")
+        self._json("DELETE", f"/v1/quarantine/{rack}/{port}")
 
     def set_aside_ports(self) -> Sequence[tuple[str, str]]:
         """All ports that planning leaves out, by rack and name."""
-        ports = self._connection.json("GET", "/v1/quarantine")["ports"]
+        ports = self._json("GET", "/v1/quarantine")["ports"]
         return [(str(one["rack"]), str(one["port"])) for one in ports]
 
     def reload(self, *, dry_run: bool = False) -> tuple[str, ...]:
@@ -209,31 +232,31 @@ class ControllerClient:
 
         ``dry_run`` changes nothing.
         """
-        done = self._connection.json("POST", "/v1/reload", body={"dry_run": dry_run})
+        done = self._json("POST", "/v1/reload", body={"dry_run": dry_run})
         return tuple(str(change["key"]) for change in done["waiting"])
 
     def amend(self, changes: Mapping[str, Any]) -> None:
         """Go on with these values of the policy, until the next reload."""
-        self._connection.json("PATCH", "/v1/policy", body=changes)
+        self._json("PATCH", "/v1/policy", body=changes)
 
     def most_measured_mbps(self) -> float:
         """Mbps, by the counters, of the pair of racks that sends most; 0 if none sends."""
-        entries = self._connection.json("GET", "/v1/demand")["entries"]
+        entries = self._json("GET", "/v1/demand")["entries"]
         return max((float(entry["rate_mbps"]) for entry in entries), default=0.0)
 
     def electrical_share(self, src: str, dst: str) -> float:
         """Part of the flows of a pair with a full circuit that is electrical; 0 if none is."""
-        entries = self._connection.json("GET", "/v1/demand")["entries"]
+        entries = self._json("GET", "/v1/demand")["entries"]
         found = [one for one in entries if (one["src"], one["dst"]) == (src, dst)]
         return float(found[0]["electrical_share"]) if found else 0.0
 
     def schedule(self) -> Mapping[str, Any]:
         """Slots of ``sharing: slotted``, as they are carried out."""
-        return self._connection.json("GET", "/v1/schedule")
+        return self._json("GET", "/v1/schedule")
 
     def metrics(self) -> str:
         """The metrics, as Prometheus reads them."""
-        return self._connection.request("GET", "/metrics").text
+        return self._request("GET", "/metrics").text
 
     def changes_done(self) -> frozenset[str]:
         """Identifiers of the reconfigurations that were carried out."""
@@ -242,9 +265,16 @@ class ControllerClient:
 
     def circuits_per_plane(self) -> Counter[str]:
         """Number of circuits that the controller says are up, by plane."""
-        return Counter(
-            str(one["plane"]) for one in self._connection.json("GET", "/v1/topology")["circuits"]
-        )
+        return Counter(str(one["plane"]) for one in self._json("GET", "/v1/topology")["circuits"])
+
+    def _json(self, method: str, path: str, **more: Any) -> dict[str, Any]:
+        return document_of(self._request(method, path, **more))
+
+    def _request(self, method: str, path: str, **more: Any) -> httpx.Response:
+        try:
+            return self._connection.request(method, path, **more)
+        except ClientError as error:
+            raise ControllerError(str(error)) from error
 
     def _await_end(self, reconfiguration_id: str, timeout_s: float) -> ReconfigurationRecord:
         deadline_s = time.monotonic() + timeout_s

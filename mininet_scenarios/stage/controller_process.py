@@ -9,7 +9,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import BinaryIO, Final, Protocol, Self
@@ -17,12 +18,16 @@ from typing import BinaryIO, Final, Protocol, Self
 import apps
 from apps.process.configuration import load_configuration
 from hydra.errors import HydraError
+from mininet_scenarios import cycles
+from mininet_scenarios.cycles.names import CycleName, environment_for
 from mininet_scenarios.patience import PATIENCE_S
 from mininet_scenarios.testbed.shell import member_environment
 
 ALL_THERE: Final = "/readyz?complete=true"
 """Answers 200 once the controller takes requests and no device or switch is away."""
 APPLICATION: Final = Path(apps.__file__).with_name("main.py")
+WITH_A_CYCLE: Final = Path(cycles.__file__).with_name("application.py")
+"""The controller with an experiment's cycle."""
 READY_TIMEOUT_S: Final = PATIENCE_S
 _SAID_CHARACTERS: Final = 500
 _POLL_S: Final = 0.05
@@ -67,6 +72,31 @@ def launch(
     )
 
 
+class Launch(Protocol):
+    """Starts the controller of a configuration file, its output into a log."""
+
+    def __call__(self, config: Path, log: BinaryIO, /) -> Launched: ...
+
+
+@dataclass(frozen=True, slots=True)
+class WithCycle:
+    """Starts a controller with an experiment's cycle."""
+
+    cycle: CycleName
+    rules: int = 0
+
+    def __call__(self, config: Path, log: BinaryIO, /) -> Launched:
+        return launch(config, log, environment_for(self.cycle, self.rules), WITH_A_CYCLE)
+
+
+def launch_with(cycle: CycleName, rules: int = 0) -> Launch:
+    """Start of a controller with ``cycle``, each push filled up to ``rules`` rules.
+
+    Cycles of the controller's own start as users start a controller.
+    """
+    return launch if cycle.own and not rules else WithCycle(cycle, rules)
+
+
 class ControllerProcess:
     """A controller for one configuration file; it is ready when the block begins, and ends with it.
 
@@ -80,13 +110,13 @@ class ControllerProcess:
         *,
         log: Path | None = None,
         ready_timeout_s: float = READY_TIMEOUT_S,
-        launch: Callable[[Path, BinaryIO], Launched] = launch,
+        launch: Launch = launch,
     ) -> None:
         self.config = config.resolve()
         self.log = log or Path(f"{self.config.with_suffix('')}-controller.log")
         self.settings = load_configuration(self.config).controller
         self._ready_timeout_s = ready_timeout_s
-        self._launch = launch
+        self.launch = launch
         self._process: Launched | None = None
 
     def __enter__(self) -> Self:
@@ -121,7 +151,7 @@ class ControllerProcess:
             raise ControllerProcessError(f"the controller for {self.config} runs already")
         Path(self.settings.journal).parent.mkdir(parents=True, exist_ok=True)
         with self.log.open("ab") as log:
-            self._process = self._launch(self.config, log)
+            self._process = self.launch(self.config, log)
         try:
             self._wait_for(self._process, ALL_THERE if ready else "/healthz")
         except BaseException:
@@ -143,8 +173,10 @@ class ControllerProcess:
         if self._process is not None:
             self._reap(self._process)
 
-    def restart(self) -> None:
+    def restart(self, launch: Launch | None = None) -> None:
+        """Stop the controller and start it again, by another ``launch`` if one is given."""
         self.stop()
+        self.launch = launch or self.launch
         self.start()
 
     def members(self) -> set[int]:

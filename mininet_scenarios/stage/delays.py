@@ -1,7 +1,9 @@
 """Delay of a reconfiguration, by substep.
 
 The reconfiguration delay runs from the first divert rule to the activation of the new paths, less
-the drain, which is given apart: the published control cycle has none. Mirrors, retagging and rules
+the drain, which is given apart: the published control cycle has none. Of a change that makes before
+it breaks, the delay runs from its first step to the moment in which traffic has gone over; what it
+breaks afterwards counts for nothing. Mirrors, retagging and rules
 run in parallel, so their times don't add up; the delay *without the mirrors* is the delay if the
 mirrors had moved in no time.
 """
@@ -16,6 +18,8 @@ from typing import Final
 from mininet_scenarios.stage.controller_client import ControllerError, TimelineStep
 
 GATE_STEPS: Final = ("carrier", "tag", "announce", "probe")
+ACTIVATING: Final = ("activate", "shift")
+"""Steps after which traffic is on the new paths."""
 SUBSTEPS: Final = ("divert", "drain", "retag", "push", "mirrors", "gate", "activate")
 """Substeps in the order of the bar chart; retag, push and mirrors are parallel."""
 
@@ -49,14 +53,13 @@ def split(timeline: Sequence[TimelineStep], switching_ms: float) -> DelaySplit:
 
     Raises ControllerError if the timeline lacks the last step.
     """
-    spans = {
-        name: _span(timeline, names)
-        for name, names in {**{name: (name,) for name in SUBSTEPS}, "gate": GATE_STEPS}.items()
-    }
-    activate = spans["activate"]
+    activate = _span(timeline, ACTIVATING)
     if activate is None:
         steps = ", ".join(step.step for step in timeline) or "nothing"
         raise ControllerError(f"the timeline lacks activate; it has {steps}")
+    until_then = [step for step in timeline if step.started_ms < activate[1]]
+    names = {**{name: (name,) for name in SUBSTEPS}, "gate": GATE_STEPS, "activate": ACTIVATING}
+    spans = {name: _span(until_then, its) for name, its in names.items()}
     begin_ms = min(span[0] for span in spans.values() if span is not None)
     lengths = {name: 0.0 if span is None else span[1] - span[0] for name, span in spans.items()}
     total_ms = activate[1] - begin_ms

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Sequence
@@ -15,6 +14,7 @@ from typing import Final
 
 from apps.etcd.gateway import Etcd, EtcdRefused, EtcdUnanswered
 from hydra.policy import EtcdSettings
+from mininet_scenarios.emulators.ports import free_port
 from mininet_scenarios.patience import PATIENCE_S
 
 PROGRAM: Final = "/usr/bin/etcd"
@@ -29,7 +29,7 @@ class EtcdMembers:
         """``options`` of each member, beside its name, its addresses and its data."""
         self._folder = folder
         self._options = tuple(options)
-        ports = _free_ports(2 * number)
+        ports = [free_port() for _ in range(2 * number)]
         self.names = [f"m{one}" for one in range(1, number + 1)]
         self._clients = dict(zip(self.names, ports[:number], strict=True))
         self._peers = dict(zip(self.names, ports[number:], strict=True))
@@ -137,13 +137,3 @@ class EtcdMembers:
     def close(self) -> None:
         for name in list(self._processes):
             self.kill(name)
-
-
-def _free_ports(number: int) -> list[int]:
-    with ExitStack() as stack:
-        ports = []
-        for _ in range(number):
-            one = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_STREAM))
-            one.bind(("127.0.0.1", 0))
-            ports.append(int(one.getsockname()[1]))
-        return ports

@@ -5,11 +5,11 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import Any, Final
 
 import yaml
 
@@ -18,14 +18,16 @@ from apps.process.configuration import load_configuration
 from hydra.errors import HydraError
 from hydra.model import Fabric
 from hydra.policy import Mode
+from mininet_scenarios.cycles.names import CycleName
 from mininet_scenarios.emulators.admin import AdminError
 from mininet_scenarios.patience import PATIENCE_S
 from mininet_scenarios.stage.controller_client import ControllerClient
 from mininet_scenarios.stage.controller_process import (
     READY_TIMEOUT_S,
     ControllerProcess,
-    Launched,
+    Launch,
     launch,
+    launch_with,
 )
 from mininet_scenarios.testbed import Testbed
 from mininet_scenarios.testbed.layout import server_interface
@@ -108,7 +110,8 @@ class Stage:
     def one_controller(self, *, calm: bool = True) -> Iterator[None]:
         """Within the block, have a controller go on from one :meth:`process` to the next.
 
-        It reloads its configuration file, and is replaced if that is not enough. In between its
+        It reloads its configuration file, and is replaced if that is not enough, or by a launch of
+        another kind. In between its
         mode is ``on-request``. Before it is ``periodic`` again, its counters calm down, unless all
         blocks send the same and ``calm`` is False.
         """
@@ -120,10 +123,15 @@ class Stage:
             self._kept = None
 
     @contextmanager
-    def controller(self, policy: Mapping[str, Any]) -> Iterator[ControllerClient]:
-        """A client of a controller with these changes to the policy; both end with the block."""
+    def controller(
+        self, policy: Mapping[str, Any], cycle: CycleName = CycleName.HITLESS, rules: int = 0
+    ) -> Iterator[ControllerClient]:
+        """A client of a controller with these changes to the policy; both end with the block.
+
+        The controller plays ``cycle``, each push of it filled up to ``rules`` rules.
+        """
         with (
-            self.process(policy) as process,
+            self.process({**policy, **cycle.policy}, launch=launch_with(cycle, rules)) as process,
             ControllerClient(process.base_url) as client,
         ):
             yield client
@@ -146,18 +154,18 @@ class Stage:
         self,
         policy: Mapping[str, Any],
         settings: Mapping[str, Any] | None = None,
-        launch: Callable[[Path, BinaryIO], Launched] = launch,
+        launch: Launch = launch,
         ready_timeout_s: float = READY_TIMEOUT_S,
     ) -> Iterator[ControllerProcess]:
         """A controller, ready to work, with these changes to the policy and to its own section.
 
-        It ends with the block, or with that of :meth:`one_controller`, which has its own launch.
+        It ends with the block, or with that of :meth:`one_controller`.
 
         The data plane stays as it is when a controller ends, and the next one takes it over.
         """
         path = self.written(policy, settings or {})
         if self._kept is not None:
-            with self._kept.serve(path) as process:
+            with self._kept.serve(path, launch) as process:
                 yield process
             return
         with ControllerProcess(path, launch=launch, ready_timeout_s=ready_timeout_s) as process:
@@ -244,11 +252,15 @@ class _Kept:
     _process: ControllerProcess | None = None
 
     @contextmanager
-    def serve(self, path: Path) -> Iterator[ControllerProcess]:
+    def serve(self, path: Path, launch: Launch) -> Iterator[ControllerProcess]:
         """The controller with the configuration at ``path``, for the length of the block."""
-        if self._process is None or not self._reloads(self._process, path):
+        if (
+            self._process is None
+            or self._process.launch != launch
+            or not self._reloads(self._process, path)
+        ):
             self.stop()
-            self._process = ControllerProcess(path)
+            self._process = ControllerProcess(path, launch=launch)
             self._process.start()
         process = self._process
         yield process

@@ -5,7 +5,6 @@ from mininet_scenarios.testbed.capture import Capture, Frame
 from mininet_scenarios.testbed.links import QueueCounters
 from mininet_scenarios.testbed.lock import testbed_lock
 from mininet_scenarios.testbed.ocs import OcsProcess
-from mininet_scenarios.testbed.servers import ServerHost
 from mininet_scenarios.testbed.shell import TestbedError
 from mininet_scenarios.testbed.standalone import open_vswitch
 from mininet_scenarios.testbed.sweep import clean_up
@@ -15,7 +14,6 @@ __all__ = [
     "Frame",
     "OcsProcess",
     "QueueCounters",
-    "ServerHost",
     "Testbed",
     "TestbedError",
     "clean_up",

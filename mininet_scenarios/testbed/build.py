@@ -7,7 +7,7 @@ import signal
 import threading
 from collections.abc import Iterator, Mapping
 from types import FrameType
-from typing import Final, Self, TypeVar
+from typing import TYPE_CHECKING, Final, Self, TypeVar
 
 from hydra.model import Fabric, Server, VlanId
 from hydra.policy import ControllerSettings
@@ -25,8 +25,11 @@ from mininet_scenarios.testbed.layout import (
 from mininet_scenarios.testbed.links import Cable, QueueCounters
 from mininet_scenarios.testbed.lock import testbed_lock
 from mininet_scenarios.testbed.ocs import OcsProcess
-from mininet_scenarios.testbed.servers import ServerHost, configure
+from mininet_scenarios.testbed.servers import configure, server_host_class
 from mininet_scenarios.testbed.shell import TestbedError, ip_batch, require_root, run
+
+if TYPE_CHECKING:
+    from mininet_scenarios.testbed.mininet_host import ServerHost
 
 _T = TypeVar("_T")
 
@@ -78,12 +81,13 @@ class Testbed:
 
     def __enter__(self) -> Self:
         require_root()
+        server_host = server_host_class()
         with contextlib.ExitStack() as stack:
             stack.enter_context(testbed_lock())
             stack.enter_context(_termination_raises())
             sweep.clean_up()
             stack.callback(self._tear_down)
-            self._build()
+            self._build(server_host)
             self._stack = stack.pop_all()
         return self
 
@@ -200,14 +204,14 @@ class Testbed:
 
     # -- building ----------------------------------------------------------------------------
 
-    def _build(self) -> None:
+    def _build(self, server_host: type[ServerHost]) -> None:
         planned = layout(self.fabric, self._controller, self._fdb_age_s)
         sysctl.apply()  # before ports exist: their sockets take the buffer size at birth
         ovs.ensure_running()
         sweep.delete_bridges()
         run(["mnexec", "-n", "true"])  # if no namespace may be made, Mininet waits for ever
         for server in self.fabric.servers:
-            self._hosts[server.name] = ServerHost(server.name)
+            self._hosts[server.name] = server_host(server.name)
         host_cables = tuple(map(self._host_cable, self.fabric.servers))
         links.lay((*planned.fabric_cables, *host_cables))
         self._build_electrical()

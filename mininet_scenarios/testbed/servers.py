@@ -2,39 +2,39 @@
 
 from __future__ import annotations
 
-import subprocess
-import warnings
+import sys
+import sysconfig
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 from hydra.model import Server
 from mininet_scenarios.testbed.layout import server_interface
-from mininet_scenarios.testbed.shell import member_environment, run
+from mininet_scenarios.testbed.shell import TestbedError, run
 
-with warnings.catch_warnings():
-    # Mininet 2.3 asks the standard library's deprecated distutils to compare versions.
-    warnings.simplefilter("ignore", DeprecationWarning)
-    from mininet.link import Intf
-    from mininet.node import Host
+if TYPE_CHECKING:
+    from mininet_scenarios.testbed.mininet_host import ServerHost
 
 # On by default, and each wrong here: frames with a checksum still to be filled in, or larger than
 # the MTU, are never completed in the userspace datapath, and TCP hangs.
 _OFFLOADS = ("tx", "gso", "tso", "gro")
 
 
-class ServerHost(Host):  # type: ignore[misc]  # Mininet is untyped
-    """A Mininet host whose processes are all marked as the testbed's."""
-
-    def popen(self, *args: object, **kwargs: object) -> subprocess.Popen[bytes]:
-        """Start a process in the server; output that the caller does not ask for is thrown away.
-
-        (Mininet's own default is a pipe, which stops the process once nobody reads it.)
-        """
-        kwargs.setdefault("stdout", subprocess.DEVNULL)
-        kwargs.setdefault("stderr", subprocess.DEVNULL)
-        return super().popen(*args, **kwargs)  # type: ignore[no-any-return]
-
-    def _popen(self, cmd: list[str], **params: object) -> subprocess.Popen[bytes]:
-        params.setdefault("env", member_environment())
-        return super()._popen(cmd, **params)  # type: ignore[no-any-return]
+def server_host_class() -> type[ServerHost]:
+    """The class of servers. Raises TestbedError if this Python has no Mininet."""
+    try:
+        module = import_module("mininet_scenarios.testbed.mininet_host")
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] != "mininet":
+            raise
+        raise TestbedError(
+            f"{sys.executable} has no Mininet, which is a package of the operating system: "
+            "apt-get install mininet openvswitch-switch; a virtual environment sees it after "
+            "ln -s /usr/lib/python3/dist-packages/mininet "
+            f"{sysconfig.get_path('purelib')}/mininet. Experiments whose needs are empty in "
+            "`hydra experiment list` do without"
+        ) from error
+    found: type[ServerHost] = module.ServerHost
+    return found
 
 
 def run_in(host: ServerHost, *command: str, stdin: str | None = None) -> str:
@@ -55,13 +55,7 @@ def configure(host: ServerHost, server: Server) -> None:
     )
     run_in(host, "ethtool", "-K", name, *(word for off in _OFFLOADS for word in (off, "off")))
     run_in(host, "ip", "-batch", "-", stdin="".join(f"{li}\n" for li in _ip_lines(server, name)))
-    interface = Intf(name, node=host, moveIntfFn=_is_there_already, up=None)
-    first = server.addresses[0]
-    interface.mac, interface.ip, interface.prefixLen = (
-        server.mac,
-        str(first.ip),
-        str(first.network.prefixlen),
-    )
+    host.adopt(name, server)
 
 
 def _ip_lines(server: Server, name: str) -> list[str]:
@@ -70,7 +64,3 @@ def _ip_lines(server: Server, name: str) -> list[str]:
         flag = " nodad" if address.version == 6 else ""
         lines.append(f"address add {address.with_prefixlen} dev {name}{flag}")
     return [*lines, f"link set dev {name} up"]
-
-
-def _is_there_already(_interface: Intf, _host: ServerHost) -> None:
-    """The veth end was created in the host's namespace already."""

@@ -25,6 +25,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
+from mininet_scenarios.patience import PATIENCE_S
 from mininet_scenarios.workloads.mesh import Endpoint, barrier, connect_all
 from mininet_scenarios.workloads.reports import StopFlag, WorkloadError, report_as, write_report
 
@@ -44,7 +45,7 @@ class Exchange:
     compute_s: float = 0.0
     congestion: str | None = None
     """TCP congestion control; None: the system's default."""
-    meet_timeout_s: float = 20.0
+    meet_timeout_s: float = PATIENCE_S
 
     def __post_init__(self) -> None:
         if len(self.peers) < 2 or self.bytes_per_pair < 1 or self.rounds < 1 or self.compute_s < 0:

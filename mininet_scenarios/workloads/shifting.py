@@ -38,7 +38,7 @@ _RETRY_S: Final = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Bytes that had arrived by a time of ``CLOCK_MONOTONIC``."""
+    """Bytes that had arrived by a time of ``CLOCK_MONOTONIC``, which is read after their number."""
 
     at_s: float
     received_bytes: int
@@ -126,11 +126,16 @@ def send(
 
 def sampled(sink: Sink, over: threading.Event) -> list[Sample]:
     """Samples of arrivals, ten times a second, until ``over``, and once more then."""
-    samples = [Sample(time.monotonic(), sink.received_bytes)]
+    samples = [_sample(sink)]
     while not over.wait(SAMPLE_S):
-        samples.append(Sample(time.monotonic(), sink.received_bytes))
-    samples.append(Sample(time.monotonic(), sink.received_bytes))
+        samples.append(_sample(sink))
+    samples.append(_sample(sink))
     return samples
+
+
+def _sample(sink: Sink) -> Sample:
+    received_bytes = sink.received_bytes
+    return Sample(time.monotonic(), received_bytes)
 
 
 def run(

@@ -14,6 +14,7 @@ from hydra.model import CrossConnect, Plane
 from hydra.roles import OpticalSwitch
 from mininet_scenarios.emulators.admin import AdminClient
 from mininet_scenarios.emulators.faults import FaultKind
+from mininet_scenarios.patience import PATIENCE_S
 
 
 class Deviation(Enum):
@@ -34,7 +35,7 @@ class Bench:
 
     plane: Plane
     """What the registry builds a driver from."""
-    timeout_s: float = 10.0
+    timeout_s: float = PATIENCE_S
     admin: AdminClient | None = None
     """Of an emulator: makes it fail, and counts its moves. None for hardware and real servers."""
 

@@ -96,7 +96,7 @@ def deviations(candidate: Candidate) -> Mapping[Deviation, str]:
 @pytest.fixture(scope="module")
 def reader(running: Bench) -> Iterator[OpticalSwitch]:
     """A driver of the suite's own: closed where it would be in the way, or else kept connected."""
-    driver = running.driver(name="reader", timeout_s=max(5.0, running.timeout_s))
+    driver = running.driver(name="reader")
     yield driver
     driver.close()
 

@@ -97,7 +97,7 @@ def emulated(
                     options or {},
                 )  # fmt: skip
                 control = AdminClient(host, int(port))
-                yield Bench(plane, 2.0, control)
+                yield Bench(plane, admin=control)
             finally:
                 server.terminate()
             assert server.wait(PATIENCE_S) == 0
@@ -146,7 +146,7 @@ def netconfd(datastore: str) -> Callable[[], AbstractContextManager[Bench]]:
                 PlaneId(0), "p1", "polatis-netconf", server.address, PORTS, 0.0, 100.0,
                 server.login, options,
             )  # fmt: skip
-            yield Bench(plane, 10.0)
+            yield Bench(plane)
 
     return start
 

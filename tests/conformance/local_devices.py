@@ -13,6 +13,7 @@ from hydra.model import Plane, PlaneId
 from hydra.roles import TaskState
 from mininet_scenarios.testbed import open_vswitch, testbed_lock
 from tests.conformance.candidate import Bench
+from tests.waiting import PATIENCE_S
 
 PORTS = 16
 
@@ -28,7 +29,7 @@ def panel() -> Iterator[Bench]:
                     panel.settle(task.id, TaskState.DONE, "")
 
     with tempfile.TemporaryDirectory() as directory:
-        options = {"state": f"{directory}/panel.db", "timeout_s": 10}
+        options = {"state": f"{directory}/panel.db", "timeout_s": PATIENCE_S}
         plane = Plane(PlaneId(0), "p1", "manual", "panel: here", PORTS, 0.0, 100.0, None, options)
         panel = ManualPanel("person", PORTS, ManualOptions.model_validate(options))
         home = threading.Event()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import socket
 import threading
 import time
 from contextlib import closing
@@ -15,6 +14,7 @@ from hydra.errors import DeviceError, DeviceUnavailable, OutcomeUnknown
 from hydra.model import CrossConnect
 from hydra.roles import Alarm, AlarmSource, Mirrors, PortState, PowerMeter, Severity
 from mininet_scenarios.emulators.faults import FaultKind
+from mininet_scenarios.emulators.ports import free_port
 from tests.conformance.candidate import Deviation
 from tests.waiting import HANGS_S, PATIENCE_S, SHORT_S
 
@@ -306,13 +306,12 @@ def _run_threads(work, count: int) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(PATIENCE_S)
     assert not any(thread.is_alive() for thread in threads)
 
 
 def test_a_device_that_is_not_there(bench, deviations):
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        nobody = f"127.0.0.1:{listener.getsockname()[1]}"
+    nobody = f"127.0.0.1:{free_port()}"
     plane = dataclasses.replace(bench.plane, address=nobody)
     if Deviation.NOT_ON_THE_NETWORK in deviations:
         assert [problem.path for problem in bench.module.check(plane)] == ["address"]
@@ -478,13 +477,14 @@ def test_what_a_bad_line_makes_of_a_reply_is_not_believed(bench, slots, admin, f
 
 
 @pytest.mark.needs_fault(FaultKind.KILL)
-def test_a_connection_lost_in_the_middle_of_a_change(switch, slots, admin):
+def test_a_connection_lost_in_the_middle_of_a_change(hasty, slots, admin):
+    """A serial line does not tell its end: the change takes all its time."""
     circuit = slots.many((0, 1), (1, 0))
     admin.fault(FaultKind.KILL, times=1)
     with pytest.raises(OutcomeUnknown):
-        switch.change([], circuit)
-    switch.change([], circuit)
-    assert circuit <= switch.cross_connects()
+        hasty.change([], circuit)
+    hasty.change([], circuit)
+    assert circuit <= hasty.cross_connects()
 
 
 @pytest.mark.needs_fault(FaultKind.NO_LIGHT)

@@ -16,8 +16,14 @@ import yaml
 from apps.openflow.package import NAME, OS_KEN, RYU
 from hydra.model import Fabric
 from mininet_scenarios import plain_http
+from mininet_scenarios.cycles.names import CycleName
 from mininet_scenarios.stage.controller_client import ControllerClient, PairDemand
-from mininet_scenarios.stage.controller_process import ControllerProcess, launch
+from mininet_scenarios.stage.controller_process import (
+    ControllerProcess,
+    Launch,
+    WithCycle,
+    launch,
+)
 from mininet_scenarios.stage.stage import Stage
 from mininet_scenarios.stage.streams import UdpResult
 from mininet_scenarios.testbed import Testbed
@@ -37,7 +43,9 @@ on_both_packages = pytest.mark.parametrize("package", [RYU, OS_KEN], scope="modu
 on_each_substrate = pytest.mark.parametrize(
     "shipped", ["demo", "single-homed", "openflow-only"], indirect=True, scope="module"
 )
-"""Runs a module's tests on the small shipped fabric of every substrate."""
+"""Runs tests on the small shipped fabric of every substrate."""
+on_one_substrate = pytest.mark.parametrize("shipped", ["demo"], indirect=True, scope="module")
+"""For what is the same on every substrate, beside tests on each."""
 
 
 def wait_until(condition: Callable[[], object], seconds: float = PATIENCE_S) -> None:
@@ -71,7 +79,7 @@ class Live:
     def reserve(self, src: str, dst: str, mbps: float = 40, **more: Any) -> dict[str, Any]:
         """Ask, wait for the end of the activation, and return the reservation."""
         body = {"src": src, "dst": dst, "bandwidth_mbps": mbps, **more}
-        answer = self.api("POST", "/v1/reservations", json=body, headers={"Prefer": "wait=20"})
+        answer = self.api("POST", "/v1/reservations", json=body, headers={"Prefer": "wait=60"})
         assert answer.status_code == 201, answer.text
         path = f"/v1/reservations/{answer.json()['id']}"
         wait_until(lambda: self.get(path)["state"] != "activating")
@@ -187,13 +195,14 @@ def live(
     *,
     cold: bool = False,
     package: str = NAME,
+    rules: int = 0,
 ) -> Iterator[Live]:
     """A controller with an empty journal and these changes to the shipped file, and its policy,
     which is ``PATIENT`` otherwise.
 
     ``cold`` where what its process is started with matters: it is then not forked off another.
     ``package`` is what its OpenFlow runs on; by default, what ``HYDRA_OPENFLOW`` chooses for this
-    process.
+    process. ``rules``: number that each push is filled up to.
     """
     directory.mkdir(exist_ok=True)
     document = yaml.safe_load((CONFIGS / f"{testbed.fabric.name}.yaml").read_text())
@@ -203,8 +212,11 @@ def live(
     config = directory / "fabric.yaml"
     config.write_text(yaml.safe_dump(document, sort_keys=False))
     stage = Stage(testbed, testbed.fabric, document, directory)
+    start: Launch = launch if cold else warm(package).launch
+    if rules:
+        start = WithCycle(CycleName.HITLESS, rules)
     with (
-        ControllerProcess(config, launch=launch if cold else warm(package).launch) as process,
+        ControllerProcess(config, launch=start) as process,
         ControllerClient(process.base_url) as client,
     ):
         yield Live(testbed, process, client, stage, dropped_frames(testbed))

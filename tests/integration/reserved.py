@@ -44,7 +44,7 @@ def slow(name, directory):
 
 def release(network, reservation):
     path = f"/v1/reservations/{reservation['id']}"
-    assert network.api("DELETE", path, headers={"Prefer": "wait=20"}).status_code == 200
+    assert network.api("DELETE", path, headers={"Prefer": "wait=60"}).status_code == 200
 
 
 def ofctl(command: str, bridge: str) -> str:

@@ -101,7 +101,7 @@ def test_busy_ports_are_named(network):
     assert network.everyone_reaches_everyone()
     for reservation in held:
         answer = network.api(
-            "DELETE", f"/v1/reservations/{reservation['id']}", headers={"Prefer": "wait=20"}
+            "DELETE", f"/v1/reservations/{reservation['id']}", headers={"Prefer": "wait=60"}
         )
         assert answer.status_code == 200
     assert network.get("/v1/topology")["circuits"] == []

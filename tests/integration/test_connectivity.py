@@ -48,7 +48,7 @@ def test_all_pairs_before_and_with_a_circuit(network):
     assert len(tagged.frames()) >= 20, "five echoes and replies, IPv4 and IPv6"
     assert {vlan_of(frame) for frame in tagged.frames()} == {reservation["path"]["vlan"]}
     assert network.everyone_reaches_everyone()
-    network.api("DELETE", f"/v1/reservations/{reservation['id']}", headers={"Prefer": "wait=20"})
+    network.api("DELETE", f"/v1/reservations/{reservation['id']}", headers={"Prefer": "wait=60"})
     assert network.get("/v1/topology")["circuits"] == []
     assert network.everyone_reaches_everyone()
 

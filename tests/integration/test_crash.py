@@ -72,7 +72,7 @@ def killed_at_the_end(network):
     h31 and h41, whose pair stays, lose nothing, and the next one clears up.
     """
     dark = network.dark_frames()
-    with paced_stream(network.stage, "h31", "h41", pps=500, payload_bytes=200) as udp:
+    with paced_stream(network.stage, "h31", "h41", pps=200, payload_bytes=200) as udp:
         yield
         network.process.kill()
         assert network.everyone_reaches_everyone()

@@ -31,7 +31,7 @@ def test_a_full_disk_stops_changes_and_no_traffic(demo_testbed, tmp_path, disk):
         assert network.reserve("r3", "r4")["state"] == "active"
         network.change("r1", "r2", "p1")
         standing = network.planes_between("r3", "r4")
-        with paced_stream(network.stage, "h31", "h41", pps=300, payload_bytes=200) as udp:
+        with paced_stream(network.stage, "h31", "h41", pps=100, payload_bytes=200) as udp:
             with filled(disk):
                 answer = refused_for_the_disk(network)
                 assert answer.status_code == 503, answer.text
@@ -67,7 +67,7 @@ def today(network):
 def test_a_clock_that_is_set_moves_nothing(demo_testbed, tmp_path, clock):
     with live(demo_testbed, tmp_path, {"poll_interval_s": 0.5}, cold=True) as network:
         kept = network.reserve("r3", "r4", **FOR_EVER)
-        with paced_stream(network.stage, "h31", "h41", pps=300, payload_bytes=200) as udp:
+        with paced_stream(network.stage, "h31", "h41", pps=100, payload_bytes=200) as udp:
             for jump_s in (86_400, -86_400):
                 clock(jump_s)
                 wait_until(lambda by=jump_s: abs(today(network) - time.time() - by) < 60)

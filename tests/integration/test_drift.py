@@ -153,7 +153,7 @@ def test_what_stands_in_the_way_is_cleared_and_what_is_not_ours_is_left(network)
 
 def test_it_is_noticed_and_mended_unasked_and_nobody_else_suffers(watchful):
     watchful.change("r3", "r4", "p2")
-    with paced_stream(watchful.stage, "h31", "h41", pps=500, payload_bytes=200) as udp:
+    with paced_stream(watchful.stage, "h31", "h41", pps=200, payload_bytes=200) as udp:
         set_trunks("hyt-r1-p1", 4000)
         wait_until(lambda: len(drift(watchful)) == 0 and reconciled(watchful))
         result = udp.stop()

@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from apps.traces.synthetic import SAMPLE
-from hydra.policy import Transition
+from mininet_scenarios.cycles.names import CycleName
 from mininet_scenarios.experiments.abu_tair import experiment as abu_tair
 from mininet_scenarios.experiments.abu_tair.scenario import ELEPHANT, Case, Regime, Scale
 from mininet_scenarios.experiments.cthrough import (
@@ -38,9 +38,9 @@ from mininet_scenarios.experiments.trace import experiment as trace
 from mininet_scenarios.experiments.trace import scenario as trace_scenario
 from mininet_scenarios.experiments.trace.scenario import Way
 from mininet_scenarios.reporting.narrator import ConsoleNarrator
-from mininet_scenarios.stage import building
+from mininet_scenarios.stage import building, controller_process
 from mininet_scenarios.stage.controller_client import ControllerClient, PairDemand
-from mininet_scenarios.stage.controller_process import ControllerProcess
+from mininet_scenarios.stage.controller_process import ControllerProcess, launch_with
 from mininet_scenarios.testbed.ovs import default_datapath
 from mininet_scenarios.testbed.shell import run
 
@@ -59,6 +59,7 @@ def warm_starts(monkeypatch):
     """For controllers that experiments start."""
     defaults = ControllerProcess.__init__.__kwdefaults__
     monkeypatch.setitem(defaults, "launch", warm().launch)
+    monkeypatch.setattr(controller_process, "launch", warm().launch)
 
 
 @pytest.fixture
@@ -69,7 +70,7 @@ def narrator():
 
 def test_elephants_take_the_direct_link_and_mice_do_not(tmp_path, narrator):
     scale = Scale(1 / 100, 1 / 6)
-    on_demand = Case(Regime.ON_DEMAND, Transition.HITLESS, 24)
+    on_demand = Case(Regime.ON_DEMAND, CycleName.HITLESS, 24)
     (run,) = abu_tair.measure(tmp_path, scale, [on_demand], narrator).runs
     assert len(run.done) == 24
     assert run.changes >= 1
@@ -98,7 +99,7 @@ def test_a_window_of_a_trace_is_over_sooner_with_circuits(tmp_path, narrator):
 def test_tcp_uses_a_circuit_while_it_is_there(tmp_path, narrator):
     plan = Fig5Plan(half_s=1.5, circuits=1, alone_s=1.5)
     with building.stage_of(building.DEFAULT_CONFIG, 0.2, tmp_path / "stage", narrator) as stage:
-        run = fig5_scenario.run(stage, plan, Transition.HITLESS, narrator)
+        run = fig5_scenario.run(stage, plan, CycleName.HITLESS, narrator)
     assert [turn.up for turn in run.turns] == [True, False]
     assert run.dark_frames == 0
     assert run.optical_mbps > 2 * run.electrical_mbps  # ten times it, on an idle machine
@@ -107,21 +108,43 @@ def test_tcp_uses_a_circuit_while_it_is_there(tmp_path, narrator):
 
 
 def test_one_controller_goes_on_where_a_reload_is_enough(tmp_path, narrator):
-    published = {"transition": Transition.AS_PUBLISHED.value}
+    divert_first = {"transition": CycleName.DIVERT_FIRST.value}
     with building.stage_of(building.DEFAULT_CONFIG, 0.2, tmp_path / "stage", narrator) as stage:
         with stage.one_controller():
             with stage.process({"mode": "periodic"}) as first:
                 number = first.pid
-            with stage.process(published) as second, ControllerClient(second.base_url) as client:
+            with stage.process(divert_first) as second:
                 assert second.pid == number
-                change = client.reconfigure([PairDemand("r1", "r2", 15.0)])
-            steps = {step.step for step in change.timeline}
-            assert "mirrors" in steps
-            assert "divert" not in steps  # as published, without a start
             with stage.process({"max_hops": 1}) as third:
                 assert third.pid != number
             assert third.running
         assert not third.running
+
+
+@pytest.mark.parametrize(
+    ("cycle", "steps", "others"),
+    [
+        (CycleName.DIVERT_FIRST, {"divert", "drain", "mirrors", "probe", "activate"}, set()),
+        (CycleName.AS_PUBLISHED, {"divert", "mirrors", "activate"}, {"drain", "carrier", "probe"}),
+        (CycleName.UNDIVERTED, {"mirrors", "probe", "activate"}, {"divert", "drain"}),
+    ],
+)
+def test_a_cycle_is_played_by_a_controller_of_its_own(tmp_path, narrator, cycle, steps, others):
+    with building.stage_of(building.DEFAULT_CONFIG, 0.2, tmp_path / "stage", narrator) as stage:
+        with stage.one_controller():
+            with stage.process({}, launch=launch_with(CycleName.HITLESS)) as usual:
+                number = usual.pid
+            with (
+                stage.process(cycle.policy, launch=launch_with(cycle)) as process,
+                ControllerClient(process.base_url) as client,
+            ):
+                assert (process.pid == number) == cycle.own
+                client.reconfigure([PairDemand("r1", "r2", 15.0)], use_planes=("p1",))
+                change = client.reconfigure([PairDemand("r1", "r2", 15.0)], use_planes=("p2",))
+                assert client.path_between("r1", "r2").planes == ("p2",)
+        done = {step.step for step in change.timeline}
+        assert steps <= done
+        assert done.isdisjoint(others)
 
 
 @rates
@@ -145,7 +168,7 @@ def test_the_pipeline_carries_what_plain_forwarding_does(tmp_path, narrator):
 
 def test_machines_migrate_sooner_with_circuits_than_packets_alone_could(tmp_path, narrator):
     scale = cthrough.Scale(rate=1 / 50, part=1 / 32)
-    case = fig6.helped("40:1", 300.0, 1.0, Transition.HITLESS)
+    case = fig6.helped("40:1", 300.0, 1.0, CycleName.HITLESS)
     (run,) = fig6.measure(tmp_path, scale, [case], narrator).runs
     assert len(run.done) == 32
     assert run.changes >= 3
@@ -155,7 +178,7 @@ def test_machines_migrate_sooner_with_circuits_than_packets_alone_could(tmp_path
 
 def test_what_is_sorted_gets_circuits_in_turn(tmp_path, narrator):
     scale = cthrough.Scale(rate=1 / 80, part=1 / 32)
-    case = fig8.helped("40:1", 100.0, 1.0, Transition.HITLESS)
+    case = fig8.helped("40:1", 100.0, 1.0, CycleName.HITLESS)
     (run,) = fig8.measure(tmp_path, scale, [case], narrator).runs
     kinds = Counter(one.kind for one in run.done)
     assert kinds == {READ: 24, SHUFFLE: 56, OUTPUT: 24, COPY: 24}
@@ -167,7 +190,7 @@ def test_what_is_sorted_gets_circuits_in_turn(tmp_path, narrator):
 
 def test_ranks_get_circuits_in_turn(tmp_path, narrator):
     scale = cthrough.Scale(rate=1 / 80, part=1 / 64)
-    case = fig6.helped("40:1", 100.0, 0.3, Transition.HITLESS)
+    case = fig6.helped("40:1", 100.0, 0.3, CycleName.HITLESS)
     form = fig10.Form(scale.part, 2, (case,))
     (run,) = fig10.measure(tmp_path, scale, form, narrator).runs
     assert [rank.host for rank in run.done.ranks] == [f"h{a}{b}" for a in "1234" for b in "12"]
@@ -178,7 +201,7 @@ def test_ranks_get_circuits_in_turn(tmp_path, narrator):
 
 @rates
 def test_circuits_follow_flows_that_shift(tmp_path, narrator):
-    case = stability.Case("PStride", 2.0, Transition.HITLESS, "EDC")
+    case = stability.Case("PStride", 2.0, CycleName.HITLESS, "EDC")
     setting = Setting(False, 1, tmp_path, Rates(2000))
     (run,) = stability.measure(setting, Length(1.0, 3), [case], narrator).runs
     assert run.changes >= 1

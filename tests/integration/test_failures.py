@@ -13,11 +13,12 @@ from mininet_scenarios.stage.controller_client import ControllerError
 from mininet_scenarios.stage.controller_process import ALL_THERE
 from mininet_scenarios.stage.streams import paced_stream
 
-from .live import on_each_substrate, silent, wait_until
+from .live import on_each_substrate, on_one_substrate, silent, wait_until
 
-pytestmark = [pytest.mark.takes(150), pytest.mark.ovs, on_each_substrate]
+pytestmark = [pytest.mark.takes(120), pytest.mark.ovs]
 
 
+@on_each_substrate
 def test_what_stands_on_silent_devices_is_kept_over_a_restart(network):
     """What the controller can't read at its start is unknown, not gone."""
     first, second = network.reserve("r1", "r2"), network.reserve("r1", "r3")
@@ -52,6 +53,7 @@ def test_what_stands_on_silent_devices_is_kept_over_a_restart(network):
     assert not network.conditions("reservation-failed")
 
 
+@on_each_substrate
 def test_a_switch_without_room_for_the_rules_of_a_circuit(network):
     """It is told in words, promises nothing, and sends electrically; then it has room again."""
     server = network.fabric.server_by_name["h11"]
@@ -87,6 +89,7 @@ def test_a_switch_without_room_for_the_rules_of_a_circuit(network):
     assert network.reaches("h11", "h21")
 
 
+@on_each_substrate
 def test_a_fibre_cut_while_the_controller_is_away_is_not_used_after_its_start(network):
     reservation = network.reserve("r1", "r2")
     assert network.kept_path(reservation) == ("p1",)
@@ -112,6 +115,7 @@ def circuits_lost(network):
     return float(line)
 
 
+@on_each_substrate
 def test_a_cut_fibre_moves_the_reservation(network):
     reservation = network.reserve("r1", "r2")
     assert network.kept_path(reservation) == ("p1",)
@@ -144,6 +148,7 @@ def test_a_cut_fibre_moves_the_reservation(network):
     assert not network.conditions("port-quarantined")
 
 
+@on_each_substrate
 def test_a_port_that_its_tor_has_lost_leads_nowhere(network):
     """Somebody deletes it from the switch, or pulls the line card: no port is told as down."""
     name = "hyt-r1-p1"
@@ -175,12 +180,13 @@ def ids_of(listed):
     return [one["id"] for one in listed["reconfigurations"]]
 
 
+@on_one_substrate
 def test_a_killed_controller_is_not_missed(network):
     """SIGKILL under traffic; the next one adopts what stands and moves nothing."""
     reservation = network.reserve("r1", "r2")
     epoch = network.get("/v1/topology")["epoch"]
     made = ids_of(network.get("/v1/reconfigurations"))
-    with paced_stream(network.stage, "h11", "h21", pps=500, payload_bytes=200) as udp:
+    with paced_stream(network.stage, "h11", "h21", pps=200, payload_bytes=200) as udp:
         network.process.kill()
         assert network.reaches("h31", "h41")
         network.process.start()
@@ -193,6 +199,7 @@ def test_a_killed_controller_is_not_missed(network):
     assert network.get(f"/v1/reservations/{reservation['id']}")["state"] == "active"
 
 
+@on_one_substrate
 def test_the_data_plane_outlives_a_stopped_controller(network):
     network.reserve("r1", "r2")
     assert network.process.stop() == 0
@@ -200,6 +207,7 @@ def test_the_data_plane_outlives_a_stopped_controller(network):
     network.process.start()
 
 
+@on_each_substrate
 def test_a_switch_that_is_not_connected(network):
     """The one that steers for h11: its own, or its rack's."""
     vswitch = network.fabric.server_by_name["h11"].vswitch
@@ -234,6 +242,7 @@ def test_a_switch_that_is_not_connected(network):
     assert network.reserve("h11", "h21")["state"] == "active"
 
 
+@on_one_substrate
 def test_ctrl_c_ends_it_cleanly(network):
     os.kill(network.process.pid, signal.SIGINT)
     wait_until(lambda: not network.process.running)

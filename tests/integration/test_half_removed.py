@@ -50,7 +50,7 @@ def test_what_is_half_removed_carries_nothing_and_is_removed(
         assert network.planes_between("r1", "r2") == ("p1",)
         admin = testbed.ocs("p1").admin
         dark = network.dark_frames()
-        with paced_stream(network.stage, "h11", "h21", pps=300, payload_bytes=200) as udp:
+        with paced_stream(network.stage, "h11", "h21", pps=100, payload_bytes=200) as udp:
             admin.fault(FaultKind.SLOW, delay_s=SLOW_S)
             network.begin_change("r1", "r2", "p2")
             wait_until(lambda: admin.counters().cross_connects == 0)

@@ -250,7 +250,8 @@ def test_the_controller_is_away_and_comes_back_while_the_page_is_open(night):
         night.note("HydraDown")
     expect(page.locator("#summary")).to_contain_text("✓ ready · ✓ healthy")
     expect(page.locator("#error")).to_be_hidden()
-    expect(page.locator("#reservations")).to_contain_text(kept["id"])
+    copy = page.locator("#reservations").get_by_role("button", name=f"Copy {kept['id']}")
+    expect(copy).to_be_visible()
     assert night.run("status")[0] == 0
     explained = night.run("explain", "circuit", "r1", "r2")[1]
     assert f"reservation {kept['id']}" in explained

@@ -62,7 +62,7 @@ def command_line(launch: str, config: Path) -> tuple[list[str], dict[str, str]]:
     if launch == "hydra":
         return [str(COMMANDS / "hydra"), "run", "--config", str(config)], environment
     return (
-        [str(COMMANDS / "ryu-manager"), "apps/main.py"],
+        [str(COMMANDS / "ryu-manager"), "apps.main"],
         {**environment, "HYDRA_CONFIG": str(config)},
     )
 
@@ -71,11 +71,13 @@ def command_line(launch: str, config: Path) -> tuple[list[str], dict[str, str]]:
 def started(
     command: list[str], environment: dict[str, str], log: Path
 ) -> Iterator[subprocess.Popen]:
-    """A process in a group of its own; nothing of the group outlives the block."""
+    """A process in a group of its own, started outside of the clone; nothing of the group outlives
+    the block.
+    """
     with log.open("wb") as sink:
         process = subprocess.Popen(
             command,
-            cwd=REPOSITORY,
+            cwd=log.parent,
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=sink,

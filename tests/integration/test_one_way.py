@@ -180,7 +180,7 @@ def test_counters_bring_a_ring(demo_testbed, tmp_path):
     with live(demo_testbed, tmp_path, PERIODIC) as network:
         streams = [("h11", "h21"), ("h21", "h31"), ("h31", "h11")]
         running = [
-            paced_stream(network.stage, a, b, pps=1300, payload_bytes=1000) for a, b in streams
+            paced_stream(network.stage, a, b, pps=930, payload_bytes=1400) for a, b in streams
         ]
         with running[0] as one, running[1] as two, running[2] as three:
             wait_until(lambda: len(circuits(network)) == 3)

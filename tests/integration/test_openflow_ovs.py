@@ -35,24 +35,7 @@ from drivers.codecs.openflow.rules import (
 )
 from drivers.codecs.openflow.statistics import decode_flow_stats, decode_port_stats
 from hydra.config import Loaded
-from hydra.forwarding.pipeline import (
-    SHAPES,
-    Action,
-    Arg,
-    EndOnFin,
-    Output,
-    PickPath,
-    Port,
-    PushVlan,
-    RuleKind,
-    SetDscp,
-    SetPath,
-    Table,
-    ToController,
-    cookie,
-    server_port,
-    wired_port,
-)
+from hydra.forwarding.pipeline import SHAPES, RuleKind, cookie
 from hydra.forwarding.rules import (
     BY_PORT,
     BY_UPLINK,
@@ -65,14 +48,29 @@ from hydra.forwarding.rules import (
     circuit_rules,
     constant,
     divert_rule,
-    emulated_rules,
     mac_as_int,
     match_key,
+)
+from hydra.forwarding.shapes import (
+    Action,
+    Arg,
+    EndOnFin,
+    Output,
+    PickPath,
+    Port,
+    PushVlan,
+    SetDscp,
+    SetPath,
+    Table,
+    ToController,
+    server_port,
+    wired_port,
 )
 from hydra.forwarding.substrate import DualHomedVlan, SingleHomedOpenFlow, SingleHomedVlan
 from hydra.model import Fabric, NetworkState, RackId, VlanId
 from hydra.policy import SourceCheck
-from hydra.reconfiguration.relaying import wipe
+from hydra.reconfiguration.relaying import WIPE, relay_rules
+from mininet_scenarios.cycles.orders import emulated_rules
 from tests.integration.bare_switch import BareSwitch, bare_switch
 from tests.integration.conftest import CONFIGS
 from tests.unit.core.fabrics import circuit_between, path_of, state_of
@@ -254,21 +252,22 @@ def test_every_rule_can_be_removed_alone(empty: BareSwitch, rules: list[FlowRule
     assert empty.flows() == []
 
 
-def test_removal_by_cookie_spares_what_is_not_ours(
+def test_what_comes_before_a_whole_table_spares_relays_rounds_and_what_is_not_ours(
     empty: BareSwitch, rules: list[FlowRule]
 ) -> None:
     foreign = "cookie=0x1234,table=0,priority=7,actions=drop"
     add_by_hand(empty.bridge, [foreign])
-    alone = empty.flows()
-    (removal,) = wipe(spare_relays=False)
-    changes = [removal, *map(Install, rules), ROUND_RULES]
+    changes = [WIPE, *map(Install, rules), ROUND_RULES]
     assert empty.confirm(encode_changes(changes, PORTS, 1, 1), 1) == []
     assert len(empty.flows()) > 1
-    assert empty.confirm(encode_changes([removal], PORTS, 2, 2), 2) == []
-    left = [flow for flow in empty.flows() if flow not in alone]
-    assert len(left) == len(ROUND_RULES.rules)
-    assert all(f"table={int(Table.ROUNDS)}," in flow for flow in left)
-    assert len(empty.flows()) == len(left) + len(alone)
+    assert empty.confirm(encode_changes([WIPE], PORTS, 2, 2), 2) == []
+    left = empty.flows()
+    relays = list(relay_rules(rules))
+    assert empty.confirm(encode_changes([RemoveByCookie(0, 0)], PORTS, 3, 3), 3) == []
+    spared = encode_changes([*map(Install, relays), ROUND_RULES], PORTS, 4, 4)
+    add_by_hand(empty.bridge, [foreign])
+    assert empty.confirm(spared, 4) == []
+    assert empty.flows() == left
 
 
 def limit_circuits(bridge: str, rules: int | None) -> None:

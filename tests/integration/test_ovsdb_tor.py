@@ -24,7 +24,7 @@ from hydra.model import MacAddress, VlanId
 from hydra.roles import PortVlans
 from mininet_scenarios.emulators.certificate import CA, certify
 from mininet_scenarios.emulators.ports import free_port
-from tests.waiting import HANGS_S, PATIENCE_S, SHORT_S, wait_until
+from tests.waiting import HANGS_S, PATIENCE_S, SHORT_S, accepts, wait_until
 
 pytestmark = pytest.mark.ovs
 
@@ -252,7 +252,7 @@ def test_over_tcp_as_the_configuration_writes_it(bridge, demo):
     control = ["ovs-appctl", "-t", "ovsdb-server"]
     run(*control, "ovsdb-server/add-remote", remote)
     try:
-        wait_until(lambda: listens(port))  # it answers before it does
+        wait_until(lambda: accepts(port))  # it answers before it does
         rack = demo.fabric.racks[0]
         tor = dataclasses.replace(rack.tor, address=f"127.0.0.1:{port}", bridge=BRIDGE)
         rack = dataclasses.replace(rack, tor=tor)
@@ -270,11 +270,6 @@ def test_open_and_close_may_be_repeated(tor):
     for _ in range(2):
         tor.close()
     assert PORTS[0] in tor.vlans([PORTS[0]])  # the next use connects again
-
-
-def listens(port):
-    with socket.socket() as client:
-        return client.connect_ex(("127.0.0.1", port)) == 0
 
 
 # --- servers that stop, on a database of their own ----------------------------------------------
@@ -298,7 +293,7 @@ class Database:
         command.append("--remote=db:Open_vSwitch,Open_vSwitch,manager_options")
         command += ["--unixctl=none", f"--log-file={self._log}", "-vconsole:off"]
         self.process = subprocess.Popen(command)
-        wait_until(self.socket.exists)
+        wait_until(lambda: accepts(self.socket))
 
     def end(self) -> None:
         self.process.send_signal(signal.SIGCONT)
@@ -430,11 +425,6 @@ def test_over_tls_with_a_certificate_of_an_authority_of_the_machine(
     stranger = OvsTor("r1", f"ssl:127.0.0.1:{free_port()}", BRIDGE, timeout_s=PATIENCE_S)
     with pytest.raises(DeviceUnavailable, match="refused"):
         stranger.open()
-
-
-def accepts(port: int) -> bool:
-    with closing(socket.socket()) as trial:
-        return trial.connect_ex(("127.0.0.1", port)) == 0
 
 
 def test_no_server_at_all(tmp_path):

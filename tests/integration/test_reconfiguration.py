@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from hydra.policy import Transition
 from mininet_scenarios.stage.streams import paced_stream
 
 from .live import live, on_each_substrate
 
-pytestmark = [pytest.mark.ovs, pytest.mark.takes(30), on_each_substrate]
+pytestmark = [pytest.mark.ovs, pytest.mark.takes(15)]
 no_bursts = pytest.mark.quiet(
     "not one datagram may be lost, and a busy machine sends in bursts", takes_s=25
 )
@@ -16,9 +17,12 @@ no_bursts = pytest.mark.quiet(
 ORDER = ["divert", "drain", "move", "carrier", "announce", "probe", "activate"]
 
 
+HYDRA = {"transition": Transition.DIVERT_FIRST.value}
+
+
 @pytest.fixture(scope="module")
 def running(demo_testbed, tmp_path_factory):
-    with live(demo_testbed, tmp_path_factory.mktemp("live")) as network:
+    with live(demo_testbed, tmp_path_factory.mktemp("live"), HYDRA) as network:
         yield network
 
 
@@ -30,6 +34,7 @@ def network(running):
 
 
 @no_bursts
+@on_each_substrate
 def test_order_on_the_wire_and_no_loss(network):
     """A paced stream of the affected pair, at 64 % of the electrical rate, over six changes."""
     network.change("r1", "r2", "p1")
@@ -67,6 +72,7 @@ def test_order_on_the_wire_and_no_loss(network):
 
 
 @no_bursts
+@on_each_substrate
 def test_an_unaffected_pair_loses_nothing(network):
     assert network.reserve("r3", "r4")["state"] == "active"
     network.change("r1", "r2", "p1")
@@ -79,10 +85,8 @@ def test_an_unaffected_pair_loses_nothing(network):
     assert network.client.path_between("r3", "r4") == before
 
 
-def test_rules_beyond_the_fabric_are_pushed_and_removed(running, tmp_path):
-    running.process.stop()
-    with live(running.testbed, tmp_path / "padded", {"emulated_rules": 400}) as network:
+def test_rules_beyond_the_fabric_are_pushed_and_removed(demo_testbed, tmp_path):
+    with live(demo_testbed, tmp_path, HYDRA, rules=400) as network:
         for plane in ("p1", "p2", "p1"):
             assert network.change("r1", "r2", plane).rules_pushed == 400
         assert network.reaches("h11", "h21")
-    running.process.start()

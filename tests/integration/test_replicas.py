@@ -11,21 +11,22 @@ import signal
 import subprocess
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import pytest
 import yaml
 from playwright.sync_api import expect
 
-from apps.client import ClientError, HydraClient
-from apps.rest.resources import Gap
 from hydra.lifecycle import ReservationState
+from hydra_hybrid_network_client import ClientError, HydraClient
+from hydra_hybrid_network_client.documents import Gap
+from mininet_scenarios.emulators.stranger import Stranger
 from mininet_scenarios.replicas import replicas
 from mininet_scenarios.stage.etcd_members import EtcdMembers
 from mininet_scenarios.stage.stage import Stage
 from mininet_scenarios.stage.streams import paced_stream
 from tests.prometheus import ask, scraping
-from tests.waiting import PATIENCE_S
+from tests.waiting import HANGS_S, PATIENCE_S
 
 from .live import DEMO_CONFIG, PATIENT, dropped_frames, wait_until
 from .operators import Operator, shortened_rules
@@ -37,6 +38,8 @@ LEASE_S = 7
 """Longer than the default: other tests keep the machine busy, and a leader that gets no processor
 for as long ends, as it should."""
 LOST_LEASE = 75
+PPS = 100
+"""What could cut a pair off here lasts for seconds."""
 MINUTE_S = 10
 """Of the alerts: a controller that is started again within a minute is no incident of its own."""
 
@@ -90,7 +93,7 @@ def test_another_one_leads_and_nothing_is_lost(demo_testbed, tmp_path, page):
         follower = Follower([urls["b"], urls["a"]])
         promise = Promise(http, urls)
         dark, dropped = dark_frames(demo_testbed), dropped_frames(demo_testbed)
-        with paced_stream(stage, "h11", "h21", pps=200, payload_bytes=200) as stream:
+        with paced_stream(stage, "h11", "h21", pps=PPS, payload_bytes=200) as stream:
             these.kill("a")
             assert these.leader() == "b"
             promise.stands("b")
@@ -127,7 +130,42 @@ def test_another_one_leads_and_nothing_is_lost(demo_testbed, tmp_path, page):
         assert (numbers, follower.gaps) == ([*range(numbers[0], numbers[-1] + 1)], 0)
         assert dark_frames(demo_testbed) == dark
         assert max(0, result.lost - (dropped_frames(demo_testbed) - dropped)) == 0
-        assert result.sent > 200 * LEASE_S
+        assert result.sent > PPS * LEASE_S
+
+
+def test_a_takeover_does_not_wait_for_a_switch_that_is_connected_and_silent(demo_testbed, tmp_path):
+    """It has a vswitch's datapath id, greets, and answers echoes alone."""
+    document = yaml.safe_load(DEMO_CONFIG.read_text())
+    stage = Stage(demo_testbed, demo_testbed.fabric, document, tmp_path)
+    policy = {"timeouts": {"vswitch_s": PATIENCE_S}}
+    vswitch = demo_testbed.fabric.server_by_name["h41"].vswitch
+    with (
+        EtcdMembers(tmp_path / "etcd", 1) as etcd,
+        replicas(stage, etcd, policy, {}, lease_s=LEASE_S, launch=warm().launch) as these,
+        without_controllers(vswitch.bridge),
+        ExitStack() as strangers,
+    ):
+        for one in these.processes.values():
+            address = one.settings.openflow_host, one.settings.openflow_port
+            stranger = Stranger(address, vswitch.datapath_id, nonsense=True)
+            strangers.callback(stranger.leave)
+            assert stranger.is_switch.wait(PATIENCE_S)
+        these.kill("a")
+        killed_s = time.monotonic()
+        assert these.leader() == "b"
+        assert time.monotonic() - killed_s < HANGS_S
+
+
+@contextmanager
+def without_controllers(bridge):
+    """A vswitch whose rules stay, and which connects to nobody."""
+    asked = ["ovs-vsctl", "get-controller", bridge]
+    targets = subprocess.run(asked, check=True, capture_output=True, text=True).stdout.split()
+    subprocess.run(["ovs-vsctl", "del-controller", bridge], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["ovs-vsctl", "set-controller", bridge, *targets], check=True)
 
 
 def roles_at_switches(these):
@@ -179,7 +217,7 @@ class Promise:
         assert self._circuits_at(name) == self._circuits
 
     def _reserve(self, name):
-        headers = {"Prefer": "wait=20", "Idempotency-Key": "once"}
+        headers = {"Prefer": "wait=60", "Idempotency-Key": "once"}
         body = {"src": "r1", "dst": "r2", "bandwidth_mbps": 20}
         url = f"{self._urls[name]}/v1/reservations"
         return self._http.post(url, json=body, headers=headers, timeout=PATIENCE_S)

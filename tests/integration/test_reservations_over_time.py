@@ -22,12 +22,12 @@ def state_of(network, reservation) -> str:
 
 
 def release(network, path: str) -> None:
-    answer = network.api("DELETE", path, headers={"Prefer": "wait=20"})
+    answer = network.api("DELETE", path, headers={"Prefer": "wait=60"})
     assert answer.status_code == 200, answer.text
 
 
 def test_a_scheduled_one_begins_and_ends_by_itself(network):
-    start = time.time() + 5
+    start = time.time() + 5  # timed: it begins by itself
     body = {"src": "r1", "dst": "r2", "bandwidth_mbps": 40, "start_unix_s": start}
     answer = network.api("POST", "/v1/reservations", json={**body, "duration_s": 10})
     assert answer.status_code == 201, answer.text
@@ -50,7 +50,7 @@ def test_a_group_comes_up_in_one_reconfiguration(network):
     ]
     before = len(network.get("/v1/reconfigurations")["reconfigurations"])
     answer = network.api(
-        "POST", "/v1/groups", json={"entries": entries}, headers={"Prefer": "wait=20"}
+        "POST", "/v1/groups", json={"entries": entries}, headers={"Prefer": "wait=60"}
     )
     assert answer.status_code == 201, answer.text
     group = answer.json()
@@ -83,7 +83,7 @@ def test_promises_outlive_a_killed_controller(network):
     assert refused.status_code == 409, "both ports of r1 are promised by then"
     assert scheduled["id"] in refused.json()["detail"]
     committed = network.api(
-        "POST", f"/v1/reservations/{held['id']}/commit", headers={"Prefer": "wait=20"}
+        "POST", f"/v1/reservations/{held['id']}/commit", headers={"Prefer": "wait=60"}
     )
     assert committed.json()["state"] == "active"
     for one in (active, scheduled, held):

@@ -21,7 +21,7 @@ from drivers.codecs.openflow.rules import (
     encode_role_request,
 )
 from hydra.config import Loaded
-from hydra.forwarding.pipeline import COOKIE_KIND_MASK, RuleKind, Table, cookie
+from hydra.forwarding.pipeline import COOKIE_KIND_MASK, RuleKind, cookie
 from hydra.forwarding.rules import (
     ROUND_RULES,
     FlowRule,
@@ -31,6 +31,7 @@ from hydra.forwarding.rules import (
     match_key,
     round_rule,
 )
+from hydra.forwarding.shapes import Table
 from hydra.model import RackId, VlanId
 from tests.integration.bare_switch import BareSwitch, bare_switch
 from tests.unit.forwarding.sample_rules import circuit_rule, every_rule

@@ -35,7 +35,7 @@ def test_they_share_and_all_their_traffic_arrives(demo_testbed, tmp_path):
         assert network.api("POST", "/v1/reload", json={}).is_success
         aside = network.api("PUT", "/v1/quarantine/r1/hyt-r1-p2", json={"reason": "to share one"})
         assert aside.is_success, aside.text
-        rate = {"pps": 1000, "payload_bytes": 750, "count": SECONDS * 1000}
+        rate = {"pps": 540, "payload_bytes": 1400, "count": SECONDS * 540}
         with (
             paced_stream(network.stage, "h11", "h21", **rate) as one,
             paced_stream(network.stage, "h12", "h31", **rate) as other,

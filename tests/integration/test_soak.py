@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from apps.client import HydraClient
+from hydra_hybrid_network_client import HydraClient
 from mininet_scenarios.soak import POOLS, REMEMBERED, Soak, lasting, threads, typical
 
 from .live import live

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from hydra.policy import Transition
 from mininet_scenarios.stage.streams import paced_stream
 from mininet_scenarios.testbed.layout import uplink_interfaces
 from tests.waiting import PATIENCE_S
@@ -48,10 +49,11 @@ def slow(interface: str) -> Iterator[None]:
         shaped(interface, f"{usual} quantum 6000")
 
 
-@pytest.fixture
-def network(demo_testbed, tmp_path):
+@pytest.fixture(params=[Transition.HITLESS, Transition.DIVERT_FIRST])
+def network(demo_testbed, tmp_path, request):
     # Longer than the queue is, also where this process waits for a processor while it grows.
-    with live(demo_testbed, tmp_path, {"drain": {"bound_ms": 20_000}}) as network:
+    policy = {"drain": {"bound_ms": 20_000}, "transition": request.param.value}
+    with live(demo_testbed, tmp_path, policy) as network:
         yield network
 
 
@@ -68,7 +70,7 @@ def test_nothing_moves_before_frames_in_front_of_the_tor_have_passed(network):
         with slow(uplink):
             time.sleep(0.6)  # timed: frames wait at the slow uplink
             change = network.begin_change("r1", "r2", "p2")
-            begun = ("queued", "diverting", "draining")
+            begun = ("queued", "making", "shifting", "emptying", "diverting", "draining")
             wait_until(lambda: network.state_of(change) not in begun)
         wait_until(lambda: network.state_of(change) == "done")
         result = udp.finish(PATIENCE_S)

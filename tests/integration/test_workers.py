@@ -77,7 +77,7 @@ def test_a_reconfiguration_goes_through_a_worker(stage, package):
         assert (worker["name"], worker["shards"]) == ("w1", [0, 1, 2, 3])
         assert worker["serves"] <= worker["switches"]
         dropped = dropped_frames(stage.testbed)
-        with paced_stream(stage, "h11", "h21", pps=200, payload_bytes=200) as stream:
+        with paced_stream(stage, "h11", "h21", pps=100, payload_bytes=200) as stream:
             done = client.reconfigure([PairDemand("r1", "r2", 80)])
             assert (done.state, done.rules_pushed > 0) == ("done", True)
             result = stream.stop()
@@ -97,7 +97,7 @@ def test_a_worker_is_killed_in_a_change_and_nothing_is_lost(stage, package):
         both = await_workers(seen, lambda two: all(one["serves"] for one in two))
         assert sorted(both[0]["shards"] + both[1]["shards"]) == [0, 1, 2, 3]
         dark, dropped = dark_frames(stage.testbed), dropped_frames(stage.testbed)
-        with paced_stream(stage, "h11", "h21", pps=200, payload_bytes=200) as stream:
+        with paced_stream(stage, "h11", "h21", pps=100, payload_bytes=200) as stream:
             for plane in stage.fabric.planes:
                 stage.testbed.ocs(plane.name).admin.fault(FaultKind.SLOW, delay_s=MOVING_S)
             before = cross_connects(stage.testbed)
@@ -210,7 +210,7 @@ def test_the_next_leader_goes_on_by_the_same_workers(stage, tmp_path):
         b.start(ready=False)
         wait_until(lambda: standing_by(a) == [len(bridges)])
         dropped = dropped_frames(stage.testbed)
-        with paced_stream(stage, "h11", "h21", pps=200, payload_bytes=200) as stream:
+        with paced_stream(stage, "h11", "h21", pps=100, payload_bytes=200) as stream:
             a.kill()
             wait_until(
                 lambda: (

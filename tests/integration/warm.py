@@ -28,10 +28,11 @@ from functools import partial
 from importlib import import_module
 from multiprocessing.connection import Connection
 from pathlib import Path
+from types import MappingProxyType
 from typing import BinaryIO, NoReturn
 
-import apps
 from apps.openflow.package import NAME, VARIABLE
+from mininet_scenarios.stage.controller_process import APPLICATION
 from mininet_scenarios.testbed.shell import MEMBER_VARIABLE, member_environment
 from tests.waiting import PATIENCE_S
 
@@ -39,6 +40,17 @@ _STATUS = struct.Struct("!i")
 _MAX_ORDER = 65536
 _NO_MEMBER = b"0"
 _CONTROLLERS, _EMULATORS = "controllers", "emulators"
+_LATE = (
+    "anyio._backends._asyncio",
+    "drivers.optical.polatis_scpi",
+    "drivers.tor.openflow",
+    "drivers.tor.ovs_ovsdb",
+    "encodings.idna",
+    "numpy.ma",
+    "uvicorn.lifespan.off",
+    "uvicorn.loops.asyncio",
+)
+"""Modules that controllers of the shipped fabrics import once they are at work."""
 
 
 class _Warm:
@@ -80,9 +92,15 @@ class Warm(_Warm):
     def __init__(self, package: str) -> None:
         super().__init__(_CONTROLLERS, {VARIABLE: package})
 
-    def launch(self, config: Path, log: BinaryIO) -> Forked:
+    def launch(
+        self,
+        config: Path,
+        log: BinaryIO,
+        environment: Mapping[str, str] = MappingProxyType({}),
+        application: Path = APPLICATION,
+    ) -> Forked:
         """As ``controller_process.launch``."""
-        return self.fork([], {"HYDRA_CONFIG": str(config)}, log)
+        return self.fork([str(application)], {"HYDRA_CONFIG": str(config), **environment}, log)
 
 
 class _WarmEmulators(_Warm):
@@ -250,8 +268,8 @@ def _write_to(log: int) -> None:
     os.close(log)
 
 
-def _become_controller(_words: Sequence[str], asking: socket.socket) -> None:
-    sys.argv = ["ryu-manager", str(Path(apps.__file__).with_name("main.py"))]
+def _become_controller(words: Sequence[str], asking: socket.socket) -> None:
+    sys.argv = ["ryu-manager", *words]
     planner._spawn = partial(_forked_planner, asking)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     ryu_manager()
@@ -294,9 +312,13 @@ elif __name__ == "__main__":
 
     import_module("apps.main")  # which the launcher imports for the controller alone
     HOST.manager()
-    import_module("numpy.ma")  # numpy imports it once something is counted
+    for module in _LATE:
+        import_module(module)
     from apps.planning import planner, planner_process
     from apps.process.garbage import spare_what_stays
+    from topology.algorithms import ENTRIES
+
+    list(ENTRIES)  # looks for algorithms in all installed packages
 
     spare_what_stays()  # each controller would look at all that was imported, twice
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # it is for the session, which then ends this

@@ -7,6 +7,8 @@
 #define LEAST_GAIN 1e-6
 /* Random rewirings at a time, when no single one serves more. */
 enum { KICKS = 3 };
+/* Parts in which further paths take their share: topology.problem.SLICES. */
+enum { SLICES = 4 };
 
 /* The paths of a pair, put aside. */
 typedef struct {
@@ -91,62 +93,100 @@ static void lay_out(Work *w)
     }
 }
 
-/* The widest path of `hops` circuits, into links[]; its width in Mbps, 0 if there is none. */
-static double widest_path(Work *w, int32_t src, int32_t dst, int32_t hops, int32_t *links)
+/* Whether a pair has a path over these circuits: two alike would not be an even spread. */
+static bool has_path(const Work *w, int32_t pair, int32_t hops, const int32_t *links)
 {
-    double widest = 0;
-    int32_t last = *best_between(w, src, dst);
-    w->used++;
-    if (hops == 1) {
-        links[0] = last;
-        return last < 0 ? 0 : w->residual[last];
+    for (int32_t path = w->first[pair]; path < w->first[pair] + w->n_paths[pair]; path++)
+        if (w->path_hops[path] == hops && !memcmp(w->path_links + (size_t)path * LONGEST_PATH, links,
+                                                  hops * sizeof *links))
+            return true;
+    return false;
+}
+
+/* The best path of a search, and its width in Mbps. */
+typedef struct {
+    double width;
+    int32_t links[LONGEST_PATH];
+} Widest;
+
+static void consider(const Work *w, int32_t pair, int32_t hops, Widest *best, double width,
+                     const int32_t *links)
+{
+    if (width > best->width && !has_path(w, pair, hops, links)) {
+        best->width = width;
+        memcpy(best->links, links, hops * sizeof *links);
     }
+}
+
+/* The widest path of `hops` circuits that a pair does not have; of width 0 if there is none. */
+static Widest widest_path(Work *w, int32_t pair, int32_t hops)
+{
+    int32_t src = w->demands.src[pair], dst = w->demands.dst[pair];
     int32_t end = w->slot_start[src] + w->slot_count[src];
-    w->used += w->slot_count[src];
+    Widest best = {.width = 0};
+    w->used += hops == 1 && !w->n_paths[pair] ? 1 : 1 + w->slot_count[src];
+    if (hops == 1 && !w->n_paths[pair]) {
+        int32_t link = *best_between(w, src, dst);
+        if (link >= 0)
+            consider(w, pair, 1, &best, w->residual[link], &link);
+        return best;
+    }
     for (int32_t s = w->slot_start[src]; s < end; s++) {
         int32_t first = w->slot_link[s], relay = w->slot_peer[s];
-        if (relay == dst || w->residual[first] <= widest)
+        double width = w->residual[first];
+        if (width <= best.width || (hops == 1) != (relay == dst))
             continue;
+        if (hops == 1)
+            consider(w, pair, 1, &best, width, &first);
         if (hops == 2) {
-            last = *best_between(w, relay, dst);
-            if (last < 0)
-                continue;
-            double width = lesser(w->residual[first], w->residual[last]);
-            if (width > widest) {
-                widest = width;
-                links[0] = first;
-                links[1] = last;
-            }
-            continue;
+            int32_t last = *best_between(w, relay, dst);
+            if (last >= 0)
+                consider(w, pair, 2, &best, lesser(width, w->residual[last]),
+                         (int32_t[]){first, last});
         }
+        if (hops < 3)
+            continue;
         int32_t stop = w->slot_start[relay] + w->slot_count[relay];
         w->used += w->slot_count[relay];
         for (int32_t t = w->slot_start[relay]; t < stop; t++) {
-            int32_t next = w->slot_peer[t];
-            last = *best_between(w, next, dst);
+            int32_t middle = w->slot_link[t], next = w->slot_peer[t];
+            int32_t last = *best_between(w, next, dst);
             if (last < 0 || next == src || next == dst)
                 continue;
-            double width = lesser(w->residual[first], w->residual[w->slot_link[t]]);
-            width = lesser(width, w->residual[last]);
-            if (width > widest) {
-                widest = width;
-                links[0] = first;
-                links[1] = w->slot_link[t];
-                links[2] = last;
-            }
+            double there = lesser(lesser(width, w->residual[middle]), w->residual[last]);
+            consider(w, pair, 3, &best, there, (int32_t[]){first, middle, last});
         }
     }
-    return widest;
+    return best;
 }
 
-/* Whether a pair gets more with a further path of this width: switches spread its flows evenly. */
+/* Mbps that each of a pair's paths is offered if it has `n_new` new ones: switches spread a pair's
+   flows evenly over its paths. */
+static double share_of(const Work *w, int32_t pair, int32_t n_new)
+{
+    return w->demands.mbps[pair] / (w->demands.standing_paths[pair] + n_new);
+}
+
+/* What a pair's standing paths carry less beside `n_new` new ones. */
+static double standing_loss(const Work *w, int32_t pair, int32_t n_new)
+{
+    const DemandList *d = &w->demands;
+    if (!n_new || !d->standing_paths[pair])
+        return 0;
+    double carried = d->mbps[pair] - d->open_mbps[pair];
+    double then = d->standing_paths[pair] * share_of(w, pair, n_new);
+    return carried > then ? carried - then : 0;
+}
+
+/* Whether a pair gets more with a further path of this width. */
 static bool carries_more(const Work *w, int32_t pair, double width)
 {
-    int32_t n = w->demands.standing_paths[pair] + w->n_paths[pair];
-    double carried = w->demands.mbps[pair] - w->left[pair];
-    double share = w->demands.mbps[pair] / (n + 1);
-    double old = n ? n * lesser(share, carried / n) : 0;
-    return old + lesser(share, width) > carried + RATE_TOLERANCE_MBPS;
+    int32_t n = w->n_paths[pair];
+    double share = share_of(w, pair, n + 1), lost = standing_loss(w, pair, n + 1);
+    lost -= standing_loss(w, pair, n);
+    for (int32_t path = w->first[pair]; path < w->first[pair] + n; path++)
+        lost += w->given[path] > share ? w->given[path] - share : 0;
+    return lesser(share, width) > lost + RATE_TOLERANCE_MBPS;
 }
 
 static int32_t most_paths(const Work *w, int32_t pair)
@@ -167,13 +207,27 @@ static void book(Work *w, const int32_t *links, int32_t hops, double mbps)
 
 static void add_path(Work *w, int32_t pair, int32_t hops, const int32_t *links, double given)
 {
-    int32_t path = w->first[pair] + w->n_paths[pair]++;
+    int32_t n = w->n_paths[pair]++, path = w->first[pair] + n;
     for (int32_t i = 0; i < LONGEST_PATH; i++)
         w->path_links[(size_t)path * LONGEST_PATH + i] = i < hops ? links[i] : -1;
     w->path_hops[path] = hops;
     w->given[path] = given;
-    w->left[pair] -= given;
+    w->left[pair] += standing_loss(w, pair, n + 1) - standing_loss(w, pair, n) - given;
     book(w, links, hops, given);
+}
+
+/* Lower what a pair's paths carry to its share beside one more. */
+static void make_room(Work *w, int32_t pair)
+{
+    double share = share_of(w, pair, w->n_paths[pair] + 1);
+    for (int32_t path = w->first[pair]; path < w->first[pair] + w->n_paths[pair]; path++) {
+        double above = w->given[path] - share;
+        if (above > 0) {
+            book(w, w->path_links + (size_t)path * LONGEST_PATH, w->path_hops[path], -above);
+            w->given[path] = share;
+            w->left[pair] += above;
+        }
+    }
 }
 
 static void drop_paths(Work *w, int32_t pair)
@@ -189,17 +243,16 @@ static void drop_paths(Work *w, int32_t pair)
 /* One more path of `hops` circuits for a pair; false if that gives it nothing. */
 static bool serve_once(Work *w, int32_t pair, int32_t hops)
 {
-    const DemandList *d = &w->demands;
-    int32_t links[LONGEST_PATH];
     if (w->left[pair] <= RATE_TOLERANCE_MBPS || w->n_paths[pair] >= most_paths(w, pair))
         return false;
-    double width = widest_path(w, d->src[pair], d->dst[pair], hops, links);
-    if (width <= RATE_TOLERANCE_MBPS)
+    Widest best = widest_path(w, pair, hops);
+    if (best.width <= RATE_TOLERANCE_MBPS)
         return false;
-    if (w->search->whole ? width < w->left[pair] - RATE_TOLERANCE_MBPS
-                         : !carries_more(w, pair, width))
+    if (w->search->whole ? best.width < w->left[pair] - RATE_TOLERANCE_MBPS
+                         : !carries_more(w, pair, best.width))
         return false;
-    add_path(w, pair, hops, links, lesser(width, w->left[pair]));
+    make_room(w, pair);
+    add_path(w, pair, hops, best.links, lesser(best.width, share_of(w, pair, w->n_paths[pair] + 1)));
     return true;
 }
 
@@ -248,32 +301,48 @@ static void sort_paths(Work *w, int32_t pair)
         }
 }
 
+/* Each pair's path number `turn` takes `part` of its share, or what is left; returns the Mbps that
+   they get. Whether any pair has more paths goes to *more. */
+static double take_turn(Work *w, int32_t turn, double part, bool *more)
+{
+    double served = 0;
+    *more = false;
+    for (int32_t pair = 0; pair < w->demands.count; pair++) {
+        if (turn >= w->n_paths[pair])
+            continue;
+        int32_t path = w->first[pair] + turn;
+        const int32_t *links = w->path_links + (size_t)path * LONGEST_PATH;
+        double given = part * share_of(w, pair, w->n_paths[pair]);
+        for (int32_t i = 0; i < w->path_hops[path]; i++)
+            given = lesser(given, w->turn_residual[links[i]]);
+        for (int32_t i = 0; i < w->path_hops[path]; i++)
+            w->turn_residual[links[i]] -= given;
+        w->unserved[pair] -= given;
+        served += given;
+        *more |= turn + 1 < w->n_paths[pair];
+    }
+    return served;
+}
+
 /* Mbps served if paths take turns as in topology.problem.serve; notes what is unserved. */
 static double served_in_turn(Work *w)
 {
     const DemandList *d = &w->demands;
     double served = 0;
-    bool more = true;
+    bool more, further;
     w->used += d->count / 4;
     memcpy(w->turn_residual, w->links->capacity_mbps,
            w->links->n_links * sizeof *w->turn_residual);
-    memcpy(w->unserved, d->open_mbps, d->count * sizeof *w->unserved);
-    for (int32_t turn = 0; more; turn++) {
-        more = false;
-        for (int32_t pair = 0; pair < d->count; pair++) {
-            if (turn >= w->n_paths[pair])
-                continue;
-            int32_t path = w->first[pair] + turn;
-            const int32_t *links = w->path_links + (size_t)path * LONGEST_PATH;
-            double given = w->unserved[pair];
-            for (int32_t i = 0; i < w->path_hops[path]; i++)
-                given = lesser(given, w->turn_residual[links[i]]);
-            for (int32_t i = 0; i < w->path_hops[path]; i++)
-                w->turn_residual[links[i]] -= given;
-            w->unserved[pair] -= given;
-            served += given;
-            more |= turn + 1 < w->n_paths[pair];
-        }
+    for (int32_t pair = 0; pair < d->count; pair++) {
+        double lost = standing_loss(w, pair, w->n_paths[pair]);
+        w->unserved[pair] = d->open_mbps[pair] + lost;
+        served -= lost;
+    }
+    served += take_turn(w, 0, 1, &further);
+    for (int32_t slice = 0; further && slice < SLICES; slice++) {
+        more = true;
+        for (int32_t turn = 1; more; turn++)
+            served += take_turn(w, turn, 1.0 / SLICES, &more);
     }
     return served;
 }

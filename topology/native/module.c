@@ -2,10 +2,12 @@
    here, so that the kernels need not; they run without the interpreter lock. */
 #include "arguments.h"
 
+#include "checks.h"
 #include "improve.h"
 #include "matchings_module.h"
 #include "multihop.h"
 #include "serve.h"
+#include "transit.h"
 #include "vlan.h"
 
 static PyObject *py_plan_paths(PyObject *self, PyObject *args)
@@ -74,13 +76,13 @@ static PyObject *py_serve_paths(PyObject *self, PyObject *args)
     const int32_t *link = indices(&a, &n_hops, n_links);
     const int32_t *order = indices(&a, &n_order, n_paths);
     const int32_t *pair = next_array(&a, sizeof(int32_t), &n_paths, 0);
-    double *wanted = doubles_out(&a, &n_pairs);
+    const double *share = doubles(&a, &n_pairs);
     double *given = doubles_out(&a, &n_paths);
     for (int32_t i = 0; !a.failed && i < n_order; i++)
         check_range(&a, pair + order[i], 1, 0, n_pairs);
     if (!a.failed) {
         Py_BEGIN_ALLOW_THREADS;
-        serve_paths(start, link, order, n_order, pair, residual, wanted, given);
+        serve_paths(start, link, order, n_order, pair, residual, share, given);
         Py_END_ALLOW_THREADS;
     }
     return ended(&a);
@@ -120,6 +122,74 @@ static PyObject *py_pack_paths(PyObject *self, PyObject *args)
     }
     release(&a);
     return a.failed ? NULL : PyLong_FromLong(n_bins);
+}
+
+static PyObject *py_hold_circuits_back(PyObject *self, PyObject *args)
+{
+    (void)self;
+    Arguments a = {.args = args};
+    Change change = {.n_racks = integer(&a, 0)};
+    int32_t n_ports = -1, n_circuits = -1, n_entries = 0;
+    change.port_rack = indices(&a, &n_ports, change.n_racks);
+    change.a = indices(&a, &n_circuits, n_ports);
+    change.b = indices(&a, &n_circuits, n_ports);
+    change.is_fixed = next_array(&a, sizeof(uint8_t), &n_circuits, 0);
+    VlanCircuits vlans = {.count = 0};
+    vlans.start = starts(&a, &vlans.count, &n_entries);
+    vlans.circuit = indices(&a, &n_entries, n_circuits);
+    uint8_t *is_held = next_array(&a, sizeof(uint8_t), &n_circuits, 1);
+    if (!a.failed) {
+        bool done;
+        Py_BEGIN_ALLOW_THREADS;
+        done = hold_circuits_back(&change, vlans, is_held);
+        Py_END_ALLOW_THREADS;
+        if (!done)
+            fail_for_memory(&a);
+    }
+    return ended(&a);
+}
+
+static PyObject *py_find_loops(PyObject *self, PyObject *args)
+{
+    (void)self;
+    Arguments a = {.args = args};
+    int32_t n_racks = integer(&a, 0), n_ports = -1, n_circuits = 0;
+    const int32_t *port_rack = indices(&a, &n_ports, n_racks);
+    Domains domains = {.count = 0};
+    domains.start = starts(&a, &domains.count, &n_circuits);
+    domains.a = indices(&a, &n_circuits, n_ports);
+    domains.b = indices(&a, &n_circuits, n_ports);
+    int32_t *closes = integers_out(&a, &n_circuits);
+    if (!a.failed) {
+        bool done;
+        Py_BEGIN_ALLOW_THREADS;
+        done = find_loops(n_racks, port_rack, domains, closes);
+        Py_END_ALLOW_THREADS;
+        if (!done)
+            fail_for_memory(&a);
+    }
+    return ended(&a);
+}
+
+static PyObject *py_book_turns(PyObject *self, PyObject *args)
+{
+    (void)self;
+    Arguments a = {.args = args};
+    int32_t n_paths = 0, n_hops = 0, n_left = -1;
+    double *left = doubles_out(&a, &n_left);
+    const int32_t *start = starts(&a, &n_paths, &n_hops);
+    const int32_t *circuit = indices(&a, &n_hops, n_left);
+    Turns turns = {.count = -1};
+    turns.path = indices(&a, &turns.count, n_paths);
+    turns.part = doubles(&a, &turns.count);
+    const double *share = doubles(&a, &n_paths);
+    double *given = doubles_out(&a, &n_paths);
+    if (!a.failed) {
+        Py_BEGIN_ALLOW_THREADS;
+        book_turns(start, circuit, turns, share, left, given);
+        Py_END_ALLOW_THREADS;
+    }
+    return ended(&a);
 }
 
 static PyObject *py_improve_links(PyObject *self, PyObject *args)
@@ -187,6 +257,9 @@ static PyMethodDef methods[] = {
     {"improve_links", py_improve_links, METH_VARARGS, "Rewiring while that serves more."},
     {"serve_paths", py_serve_paths, METH_VARARGS, "What paths get of their demand, in turn."},
     {"pack_paths", py_pack_paths, METH_VARARGS, "First fit of paths into loop-free VLANs."},
+    {"hold_circuits_back", py_hold_circuits_back, METH_VARARGS, "Circuits that could close loops."},
+    {"find_loops", py_find_loops, METH_VARARGS, "For checks: circuits that close loops."},
+    {"book_turns", py_book_turns, METH_VARARGS, "For checks: what paths get, turn by turn."},
     {"assign_rows", py_assign_rows, METH_VARARGS, "The heaviest assignment."},
     {"colour_edges", py_colour_edges, METH_VARARGS, "Edges of a bipartite graph, in colours."},
     {"improve_network", py_improve_network, METH_VARARGS, "The heaviest edges within degrees."},

@@ -55,13 +55,7 @@ def list_devices(ctx: click.Context, config: Path, contact: bool, as_json: bool)
     """
     loaded = load_configuration(config)
     fabric = loaded.fabric
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        problems = list(
-            pool.map(
-                lambda one: _problem_of(loaded, one) if contact else None,
-                [*fabric.planes, *fabric.racks],
-            )
-        )
+    problems = contacted(loaded) if contact else [None] * (len(fabric.planes) + len(fabric.racks))
     listed = [*map(_plane_entry, fabric.planes), *map(_rack_entry, fabric.racks)]
     for entry, problem in zip(listed, problems, strict=True):
         entry["problem"] = problem
@@ -109,18 +103,24 @@ def _abilities(capabilities: dict[str, Any]) -> str:
     )
 
 
+def contacted(loaded: Loaded) -> list[str | None]:
+    """Open each plane, then each rack's ToR: why a device does not answer, None if it does."""
+    devices = [*loaded.fabric.planes, *loaded.fabric.racks]
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        return list(pool.map(lambda device: _problem_of(loaded, device), devices))
+
+
 def _problem_of(loaded: Loaded, one: Plane | Rack) -> str | None:
     limits = loaded.policy.timeouts
-    device = (
-        optical_switch(one, limits.ocs_s)
-        if isinstance(one, Plane)
-        else tor_switch(one, limits.tor_s)
-    )
-    with closing(device):
-        try:
-            device.open()
-        except DeviceError as error:
-            return str(error)
+    try:
+        if isinstance(one, Plane):
+            with closing(optical_switch(one, limits.ocs_s)) as switch:
+                switch.size()  # a connection that is accepted shows little
+        else:
+            with closing(tor_switch(one, limits.tor_s)) as tor:
+                tor.open()
+    except DeviceError as error:
+        return str(error)
     return None
 
 

@@ -13,11 +13,12 @@ from apps.cli.command import Command
 from apps.cli.device.named import find_plane, translated
 from apps.cli.output import CommandError, json_option, print_json, print_outcome, print_table
 from apps.cli.wording import moment
-from apps.connection import JsonObject, resource
 from apps.process.configuration import load_configuration
 from apps.rest.resources.devices import Task
 from drivers.registry import optical_switch
 from hydra.roles import TaskBoard, TaskState
+from hydra_hybrid_network_client.errors import JsonObject
+from hydra_hybrid_network_client.requests import resource
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 

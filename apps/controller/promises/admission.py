@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import InitVar, dataclass, field, replace
+from dataclasses import replace
 from typing import Final
 
 from apps.controller.promises.care import ReservationCare
@@ -43,27 +43,31 @@ _Basis = tuple[NetworkState, tuple[Pin, ...], frozenset[PortId]]
 """The basis of paths to come: the state that stands, the pins promised, and ports out of use."""
 
 
-@dataclass(eq=False, repr=False)
 class Admission:
     """For any thread: what a reservation needs of the network is queued for the conductor."""
 
-    _fabric: Fabric
-    _planning: Planning
-    _planner: Planner
-    _reach: Reach
-    ledger: InitVar[Ledger]
-    _limits: Limits
-    _placement: Placement
-    _care: ReservationCare
-    _notice_s: float
-    """Seconds for which reservations that give way keep their circuits."""
-    _turn: threading.Lock = field(default_factory=threading.Lock, init=False)
-
-    def __post_init__(self, ledger: Ledger) -> None:
+    def __init__(
+        self,
+        *,
+        fabric: Fabric,
+        planning: Planning,
+        planner: Planner,
+        reach: Reach,
+        ledger: Ledger,
+        limits: Limits,
+        placement: Placement,
+        care: ReservationCare,
+        notice_s: float,
+    ) -> None:
+        """``notice_s``: seconds for which reservations that give way keep their circuits."""
+        self._fabric, self._planning, self._planner = fabric, planning, planner
+        self._reach, self._limits, self._placement = reach, limits, placement
+        self._care, self._notice_s = care, notice_s
         self._network = ledger.network
         self._bookings = ledger.bookings
         self._reservations = ledger.reservations
-        self._substrate = substrate_of(self._fabric)
+        self._substrate = substrate_of(fabric)
+        self._turn = threading.Lock()
 
     def reserve(self, request: ReservationRequest) -> Reservation:
         """Admit and queue.
@@ -99,7 +103,7 @@ class Admission:
         state, all_pins, blocked = basis
         if self._builds(state, drafted):
             self._planning.with_pins(state, all_pins, blocked)
-        at_risk = self._reach.at_risk([reservation.pair])
+        at_risk = self._reach.absences.at_risk([reservation.pair])
         if reservation.state is not ReservationState.ACTIVATING:
             paths = [one.booked for one in drafted if one.booked is not None]
             circuits = frozenset(circuit for path in paths for circuit in path.circuits)

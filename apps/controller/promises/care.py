@@ -4,43 +4,48 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import InitVar, dataclass, field
 
 from apps.controller.mover import Mover
 from apps.controller.promises.placement import Placement
 from apps.controller.reach import Reach
 from apps.controller.record.ledger import Ledger
-from apps.controller.upkeep import Retries, Upkeep
+from apps.controller.retries import Retries
+from apps.controller.upkeep import Upkeep
 from apps.planning.engine import Planning
 from hydra.errors import Changed, HydraError
 from hydra.forwarding.substrate import substrate_of
 from hydra.lifecycle import ReservationState
 from hydra.model import Fabric
 from hydra.reconfiguration.plan import Pair
+from hydra.reconfiguration.scheduler import Job
 from hydra.reservations.reservation import Reservation
 
 
-@dataclass(eq=False, repr=False)
 class ReservationCare:
     """For the conductor's thread, but :meth:`release_in_turn` and :meth:`hold_in_turn`."""
 
-    _fabric: Fabric
-    _planning: Planning
-    _mover: Mover
-    _upkeep: Upkeep
-    _reach: Reach
-    ledger: InitVar[Ledger]
-    _placement: Placement
-    _enqueue: Callable[[Callable[[], None]], None]
-    _retries: Retries = field(default_factory=Retries, init=False)
-
-    def __post_init__(self, ledger: Ledger) -> None:
+    def __init__(
+        self,
+        *,
+        fabric: Fabric,
+        planning: Planning,
+        mover: Mover,
+        upkeep: Upkeep,
+        reach: Reach,
+        ledger: Ledger,
+        placement: Placement,
+        enqueue: Callable[[Job], None],
+    ) -> None:
+        self._fabric, self._planning, self._mover = fabric, planning, mover
+        self._upkeep, self._reach, self._placement = upkeep, reach, placement
+        self._enqueue = enqueue
         self._network = ledger.network
         self._log = ledger.log
         self._bookings = ledger.bookings
         self._reservations = ledger.reservations
         self._writer = ledger.writer
-        self._substrate = substrate_of(self._fabric)
+        self._substrate = substrate_of(fabric)
+        self._retries = Retries()
 
     # -- from any thread --------------------------------------------------------------------------
 
@@ -58,45 +63,45 @@ class ReservationCare:
         if not self._placement.ends:
             self._upkeep.hold_reserved()
 
-    def resume(self) -> None:
+    async def resume(self) -> None:
         """After a start: finish what the last run had begun, and bring back what was lost."""
         for reservation in self._bookings.all():
             if reservation.state is ReservationState.RELEASING:
-                self._release(reservation.id)
-        self._placement.restore()
+                await self._release(reservation.id)
+        await self._placement.restore()
 
-    def keep_time(self) -> None:
+    async def keep_time(self) -> None:
         """End the reservations whose time is up, and begin those whose time has come."""
         self._writer.catch_up()
-        self._fail_refused()
+        await self._fail_refused()
         for reservation_id in self._bookings.expired():
             if self._placement.ends:
                 return
-            self._expire(reservation_id)
-        self._take_down_again()
+            await self._expire(reservation_id)
+        await self._take_down_again()
         due = self._bookings.due()
         for reservation_id in due:
             if self._placement.ends:
                 return
             self._reservations.change(reservation_id, ReservationState.ACTIVATING)
         if due:
-            self._placement.place(due)
+            await self._placement.place(due)
 
-    def _fail_refused(self) -> None:
+    async def _fail_refused(self) -> None:
         """Fail reservations whose rules a switch refuses: their traffic is electrical."""
         if not self._upkeep.refuses:
             return
         for reservation in self._bookings.active():
             if reservation.state is ReservationState.ACTIVE and (
-                why := self._upkeep.refusal(reservation)
+                why := await self._upkeep.refusal(reservation)
             ):
                 self._reservations.change(reservation.id, ReservationState.FAILED, why)
 
-    def _release(self, reservation_id: str) -> None:
+    async def _release(self, reservation_id: str) -> None:
         reservation = self._bookings.get(reservation_id)
         if self._placement.ends or reservation.state is not ReservationState.RELEASING:
             return  # asked for before :meth:`resume`, which has seen to it, or will
-        self._take_down(reservation)
+        await self._take_down(reservation)
         self._reservations.change(
             reservation.id,
             ReservationState.RELEASED,
@@ -105,7 +110,7 @@ class ReservationCare:
         )
         self._note_taken_down(reservation.pair)
 
-    def _take_down(self, reservation: Reservation) -> None:
+    async def _take_down(self, reservation: Reservation) -> None:
         """Remove those of the pair's paths that nobody else wants.
 
         What can't be removed now, since a vswitch is away, is tried again by :meth:`keep_time`.
@@ -114,7 +119,9 @@ class ReservationCare:
         if unwanted := self._reservations.unwanted(pair):
             entry = self._log.enter(f"release of reservation {reservation.id}")
             try:
-                self._mover.move(entry, self._planning.reduced(self._network.state, (), unwanted))
+                await self._mover.move(
+                    entry, self._planning.reduced(self._network.state, (), unwanted)
+                )
             except HydraError as error:
                 self._log.refuse(entry, str(error))
 
@@ -125,7 +132,7 @@ class ReservationCare:
         if not stays:
             self._reservations.leave_nothing(pair)
 
-    def _take_down_again(self) -> None:
+    async def _take_down_again(self) -> None:
         """Try again what could not be removed, once the vswitches are there that it takes."""
         left = {
             one.pair: one
@@ -139,10 +146,10 @@ class ReservationCare:
             if self._placement.ends:
                 return
             if ready.issuperset(one.datapath for rack in pair for one in steering(rack)):
-                self._take_down(left[pair])
+                await self._take_down(left[pair])
             self._note_taken_down(pair)
 
-    def _expire(self, reservation_id: str) -> None:
+    async def _expire(self, reservation_id: str) -> None:
         before = self._bookings.get(reservation_id)
         if not before.ends_by(time.time()):
             return  # meanwhile its end was put off, or it was committed
@@ -157,5 +164,5 @@ class ReservationCare:
         except Changed:
             return  # the same, in this moment
         if before.holds_capacity:
-            self._take_down(reservation)
+            await self._take_down(reservation)
             self._note_taken_down(reservation.pair)

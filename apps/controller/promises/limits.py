@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import InitVar, dataclass
-
 from apps.controller.mover import Mover
 from apps.controller.reach import Reach
 from apps.controller.record.ledger import Ledger
 from hydra.reservations.calendar import AdmissionLimits
 
 
-@dataclass(eq=False, repr=False)
 class Limits:
     """For any thread."""
 
-    _reach: Reach
-    _mover: Mover
-    ledger: InitVar[Ledger]
-    _max_hops: int
-    _paths_per_pair: int
-
-    def __post_init__(self, ledger: Ledger) -> None:
+    def __init__(
+        self,
+        *,
+        reach: Reach,
+        mover: Mover,
+        ledger: Ledger,
+        max_hops: int,
+        paths_per_pair: int,
+    ) -> None:
+        self._reach, self._mover, self._max_hops = reach, mover, max_hops
+        self._paths_per_pair = paths_per_pair
         self._reservations = ledger.reservations
 
     def now(self) -> AdmissionLimits:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import InitVar, dataclass, field
 from typing import Final
 
 from apps.controller.mover import Mover
@@ -18,50 +17,54 @@ from apps.planning.planner import Planner
 from hydra.errors import HydraError, PlanError
 from hydra.lifecycle import ReservationState
 from hydra.model import NetworkState, Path
-from hydra.reconfiguration.beside import Touched, apart
 from hydra.reconfiguration.executor import Execution
 from hydra.reconfiguration.plan import Plan, pair_of
+from hydra.reconfiguration.scheduler import Job, Work
+from hydra.reconfiguration.touched import Touched, apart
 from hydra.reservations.reservation import Pin, Reservation
+from hydra.service import Reconfiguration
 
 LOG = logging.getLogger("hydra.reservations")
 _PLACEMENT_ATTEMPTS: Final = 3
 _NOTHING: Final = Touched()
 
 
-@dataclass(eq=False, repr=False)
 class Placement:
     """For the conductor's thread, but :meth:`activate_in_turn` and :meth:`end_soon`.
 
     Single operations of sets are atomic, which is all that is asked of them here.
     """
 
-    _planning: Planning
-    _planner: Planner
-    _mover: Mover
-    _upkeep: Upkeep
-    _reach: Reach
-    _panels: PatchPanels
-    ledger: InitVar[Ledger]
-    _limits: Limits
-    _enqueue: Callable[[Callable[[], None]], None]
-    _in_turn: set[str] = field(default_factory=set, init=False)
-    """Reservations for which :meth:`_activate` is queued."""
-    _tried_beside: dict[str, tuple[tuple[Execution, bool], ...]] = field(
-        default_factory=dict, init=False
-    )
-    """Of these, those that could not be placed beside the changes under way then, with whether
-    these might leave anything.
-    """
-    _await_racks: set[str] = field(default_factory=set, init=False)
-    """Reservations that were not placed, since a rack of theirs was about to be in reach."""
-    ends: bool = field(default=False, init=False)
-    """True once the next leader is to go on with what is queued here."""
-
-    def __post_init__(self, ledger: Ledger) -> None:
+    def __init__(
+        self,
+        *,
+        planning: Planning,
+        planner: Planner,
+        mover: Mover,
+        upkeep: Upkeep,
+        reach: Reach,
+        panels: PatchPanels,
+        ledger: Ledger,
+        limits: Limits,
+        enqueue: Callable[[Job], None],
+    ) -> None:
+        self._planning, self._planner, self._mover = planning, planner, mover
+        self._upkeep, self._reach, self._panels = upkeep, reach, panels
+        self._limits, self._enqueue = limits, enqueue
         self._network = ledger.network
         self._log = ledger.log
         self._bookings = ledger.bookings
         self._reservations = ledger.reservations
+        self._in_turn: set[str] = set()
+        """Reservations for which :meth:`_activate` is queued."""
+        self._tried_beside: dict[str, tuple[tuple[Execution, bool], ...]] = {}
+        """Queued reservations that could not be placed beside the changes under way, each with
+        these changes and whether they might give way.
+        """
+        self._await_racks: set[str] = set()
+        """Reservations whose placement waits for a rack that is about to be in reach."""
+        self.ends = False
+        """True once the next leader is to go on with what is queued here."""
 
     # -- from any thread --------------------------------------------------------------------------
 
@@ -76,33 +79,33 @@ class Placement:
 
     # -- in the conductor's thread ----------------------------------------------------------------
 
-    def restore(self) -> None:
+    async def restore(self) -> None:
         """Bring back the paths of all reservations that should have one."""
         self._await_racks.clear()
-        self.place([r.id for r in self._bookings.all() if r.holds_capacity])
+        await self.place([r.id for r in self._bookings.all() if r.holds_capacity])
 
     @property
     def awaits_racks(self) -> bool:
         """True if reservations are yet to be placed, as soon as their racks are in reach."""
         return bool(self._await_racks)
 
-    def _activate(self, ids: Sequence[str]) -> None:
+    async def _activate(self, ids: Sequence[str]) -> None:
         """Place the reservations among ``ids`` that are to begin now."""
         self._in_turn.difference_update(ids)
         for reservation_id in ids:
             self._tried_beside.pop(reservation_id, None)
-        self.place(
+        await self.place(
             [r.id for r in self._bookings.known(ids) if r.state is ReservationState.ACTIVATING]
         )
 
-    def beside(self) -> bool:
-        """Place a reservation that waits for its turn, between two steps of the changes under way,
-        if these touch nothing that it takes, or leave it; True if the network was changed.
+    def beside(self) -> Work[None] | None:
+        """What places one queued reservation beside the changes under way; None if there is none.
 
-        The others keep their turn.
+        The changes must touch nothing that the reservation takes, or give it up. Other reservations
+        stay queued.
         """
         if self.ends:
-            return False
+            return None
         for reservation_id in sorted(self._in_turn):
             under_way = tuple((one, one.may_leave) for one in self._network.under_way)
             if self._tried_beside.get(reservation_id) == under_way:
@@ -117,14 +120,16 @@ class Placement:
             if plan is not None:
                 self._in_turn.discard(reservation_id)  # whatever comes of it, it has its turn yet
                 entry = self._log.enter(f"reservation {reservation_id}")
-                self._mover.move_beside(entry, plan)
-                self._note_placed(reservation)
-                return True
-        return False
+                return self._placing(reservation, entry, plan)
+        return None
+
+    async def _placing(self, reservation: Reservation, entry: Reconfiguration, plan: Plan) -> None:
+        await self._mover.moving_beside(entry, plan)
+        await self._note_placed(reservation)
 
     def _plan_beside(self, reservation: Reservation) -> Plan | None:
-        """A plan that gives a reservation its path beside the changes under way; None if it has to
-        have its turn. Raises HydraError where none is found.
+        """The plan that gives a reservation its path beside the changes under way; None if the
+        reservation has to wait for its turn. Raises HydraError if there is no such plan.
         """
         path = reservation.booked
         if reservation.state is not ReservationState.ACTIVATING or path is None:
@@ -166,20 +171,20 @@ class Placement:
         gone = [one for one in paths if pair_of(one) in users or pair_of(one) == pair]
         ends.update(end for one in gone for circuit in one.circuits for end in circuit.ends)
         vlans = frozenset(paths[one] for one in gone)
-        return Touched(frozenset({pair, *users}), frozenset(ends), vlans)
+        return Touched(pairs=frozenset({pair, *users}), ports=frozenset(ends), vlans=vlans)
 
-    def _note_placed(self, reservation: Reservation) -> None:
+    async def _note_placed(self, reservation: Reservation) -> None:
         """Note that a reservation has its path, if that stands."""
         if (
             reservation.booked is not None
             and self._reservations.place(reservation.booked)
             and reservation.state is ReservationState.ACTIVATING
-            and not self._upkeep.refusal(reservation)
+            and not await self._upkeep.refusal(reservation)
         ):
             self._upkeep.hold_reserved()
             self._reservations.change(reservation.id, ReservationState.ACTIVE)
 
-    def place(self, ids: Sequence[str]) -> None:
+    async def place(self, ids: Sequence[str]) -> None:
         """Give the reservations their paths, in one move; other paths where the first ones fail.
 
         Those with a rack that is about to be in reach wait for :meth:`restore`.
@@ -196,12 +201,12 @@ class Placement:
             if self.ends or not waiting:
                 return
             self._avoid_blocked(waiting, reasons)
-            reasons.append(self._try_to_place([r.id for r in self._not_placed(ids)]))
+            reasons.append(await self._try_to_place([r.id for r in self._not_placed(ids)]))
             for reservation in self._not_placed(ids):
                 if self.ends:
                     return
-                self._note_placed(reservation)
-            reasons += map(self._upkeep.refusal, self._not_placed(ids))
+                await self._note_placed(reservation)
+            reasons += [await self._upkeep.refusal(one) for one in self._not_placed(ids)]
         why = "; ".join(dict.fromkeys(reason for reason in reasons if reason))
         for reservation in self._not_placed(ids):
             self._reservations.change(
@@ -240,7 +245,7 @@ class Placement:
     def _target(self, pins: Sequence[Pin], touched: Touched = _NOTHING) -> NetworkState:
         """The state with every pin on its path; pairs that give way to them get other paths.
 
-        What others have ``touched`` nobody is given.
+        No pair gets a port or VLAN-ID that other changes have ``touched``.
         """
         state = apart(self._network.state, touched)
         blocked = self._reach.blocked_ports() | touched.ports
@@ -254,10 +259,10 @@ class Placement:
                 LOG.warning("%d paths give way to reservations: %s", len(displaced), error)
         return target
 
-    def _try_to_place(self, ids: Sequence[str]) -> str:
+    async def _try_to_place(self, ids: Sequence[str]) -> str:
         """Move the network to where the reservations have their paths; returns why that failed."""
         try:
-            return self._move_to(self._target(self._bookings.pins()), ids)
+            return await self._move_to(self._target(self._bookings.pins()), ids)
         except HydraError as error:
             if len(ids) < 2:
                 return str(error)
@@ -270,7 +275,7 @@ class Placement:
             others -= {r.id for r in self._placed(others)}
             try:
                 target = self._target(self._bookings.pins(leaving_out=others))
-                problems.append(self._move_to(target, [reservation_id]))
+                problems.append(await self._move_to(target, [reservation_id]))
             except HydraError as error:
                 problems.append(str(error))
         return "; ".join(dict.fromkeys(problem for problem in problems if problem))
@@ -279,8 +284,8 @@ class Placement:
         standing = self._network.state.vlans
         return [r for r in self._bookings.known(ids) if r.booked in standing]
 
-    def _move_to(self, target: NetworkState, ids: Sequence[str]) -> str:
+    async def _move_to(self, target: NetworkState, ids: Sequence[str]) -> str:
         if target == self._network.state:
             return ""
         entry = self._log.enter(f"reservation {', '.join(ids)}")
-        return self._mover.move(entry, target).reason
+        return (await self._mover.move(entry, target)).reason

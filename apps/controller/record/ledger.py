@@ -41,11 +41,11 @@ class Ledger:
 
     def __init__(
         self,
+        *,
         fabric: Fabric,
         journal: Journal,
         metrics: Metrics | None = None,
         traces: Traces | None = None,
-        *,
         stored_events: bool = False,
     ) -> None:
         """``stored_events``: others may lead after this one, and go on with its events."""

@@ -12,10 +12,12 @@ from hydra.events import EventKind, EventLog
 from hydra.forwarding.substrate import substrate_of
 from hydra.journal import Change, entry
 from hydra.journal_format import save_state
-from hydra.model import Circuit, Fabric, NetworkState, Path, VlanId
+from hydra.model import Circuit, Fabric, NetworkState, Path
 from hydra.reconfiguration.executor import Execution, intent
-from hydra.reconfiguration.plan import SETTLED, Pair, Unsettled, paths_by_pair, vlans_changed
+from hydra.reconfiguration.plan import SETTLED, Pair, Unsettled, paths_by_pair
+from hydra.reconfiguration.reconcile import NONE_HELD, Held
 from hydra.reservations.book import ReservationBook
+from hydra.vlan_pool import RestClock, taken_between
 
 
 class NetworkRecord:
@@ -44,18 +46,18 @@ class NetworkRecord:
         self._present: tuple[NetworkState, tuple[Execution, ...]] = self._state, ()
         """The two together, for those who must not wait for the lock: a write may take long."""
         self._unsettled = SETTLED
+        self._held = NONE_HELD
         self._unsaved: str | None = None
         """The event after which the state is to be written; None: the journal has the state."""
         self._born_s: dict[Circuit, float] = {}
-        self._lost: dict[VlanId, tuple[float, set[Path]]] = {}
-        """When paths lost which VLAN-ID last, by the monotonic clock, and which paths did."""
+        self._rests: RestClock[Path] = RestClock()
         self._kept: set[Pair] = set()
 
     def load(self, state: NetworkState, unsettled: Unsettled) -> None:
         """Take over the state that the journal tells."""
         self._state, self._unsettled = state, unsettled
         self._present = state, self._under_way
-        self._lost = {vlan: (time.monotonic(), set()) for vlan in state.resting}
+        self._rests = RestClock(state.pool.resting, time.monotonic())
 
     # -- the state --------------------------------------------------------------------------------
 
@@ -65,12 +67,13 @@ class NetworkRecord:
             return self._state
 
     def standing(self) -> tuple[NetworkState, Collection[Pair]]:
-        """The present state, and the pairs whose paths are being moved.
+        """The present state, and the pairs that may be elsewhere than on its paths: those that are
+        being moved.
 
         The lock is not taken: a reader goes on while the journal is written.
         """
         state, under_way = self._present
-        return state, frozenset().union(*(one.plan.affected for one in under_way))
+        return state, frozenset().union(*(one.unsteady for one in under_way))
 
     def settle(self, state: NetworkState) -> None:
         """Note that the network is in ``state`` from now on, and that no change is under way."""
@@ -84,9 +87,9 @@ class NetworkRecord:
         """
         now_s = time.monotonic()
         for one in used:
-            if gone := vlans_changed(state, one):
-                self._lost |= {vlan: (now_s, paths) for vlan, paths in gone.items()}
-                state = replace(state, freed=state.then_freed(gone, ()))
+            if gone := taken_between(state.vlans, one.vlans):
+                self._rests.lose(gone, now_s)
+                state = replace(state, pool=state.pool.left(gone))
         before = self._state.topology.circuits
         if state.epoch < self._state.epoch:  # it began before others that have ended
             state = replace(state, epoch=self._state.epoch)
@@ -102,17 +105,16 @@ class NetworkRecord:
     def rest_s(self, target: NetworkState, vlan_rest_s: float) -> float:
         """Seconds until every VLAN-ID that ``target`` takes has rested for ``vlan_rest_s``.
 
-        A VLAN-ID that goes back to the paths that lost it needs no rest. Nor does a VLAN-ID that a
-        path joins where ToRs learn: other paths use it all the time.
+        Where ToRs learn, a path may join a VLAN-ID that others use: that needs no rest.
         """
         with self._lock:
             joined = self._state.vlans.values() if substrate_of(self._fabric).retags else ()
-            lost_s = [
-                self._lost[vlan][0]
-                for vlan, paths in vlans_changed(self._state, target).items()
-                if vlan in self._lost and vlan not in joined and not paths <= self._lost[vlan][1]
-            ]
-        return max(0.0, max(lost_s, default=float("-inf")) + vlan_rest_s - time.monotonic())
+            return self._rests.wait_s(
+                taken_between(self._state.vlans, target.vlans),
+                joined=joined,
+                rest_s=vlan_rest_s,
+                now_s=time.monotonic(),
+            )
 
     def age_s(self, circuit: Circuit) -> float:
         """Seconds since a circuit came up; many, if it was there before the start."""
@@ -169,6 +171,19 @@ class NetworkRecord:
         with self._lock:
             self._unsettled |= more
 
+    @property
+    def held(self) -> Held:
+        """Paths that are left standing beside the state."""
+        with self._lock:
+            return self._held
+
+    def hold(self, held: Held) -> None:
+        """Leave these paths standing, and no others. The next controller is told of them whenever
+        the state is saved.
+        """
+        with self._lock:
+            self._held = held
+
     # -- telling others ---------------------------------------------------------------------------
 
     def foretell(self, circuits: Collection[Circuit], reason: str) -> None:
@@ -204,8 +219,8 @@ class NetworkRecord:
             return ()
         now_s, state = time.time(), self._state
         changes = save_state(self._fabric, state, now_s, self._unsaved)
-        if self._under_way:
-            more = intent(self._fabric, state, state, self._under_way)
+        if self._under_way or self._held.lanes:
+            more = intent(self._fabric, state, self._held.beside(state), self._under_way)
             changes.append(entry(now_s, more.what, more.details))
         return changes
 

@@ -64,9 +64,9 @@ class Reservations:
     # -- what is asked for ------------------------------------------------------------------------
 
     def keep(self, reservations: Collection[Reservation]) -> None:
-        """Write reservations to the journal, and those that gave way to them, all or none.
+        """Write reservations, and the reservations that gave way to them, in one journal write.
 
-        From now on they survive a restart. Raises JournalError.
+        After the write, they survive a restart. Raises JournalError if nothing could be written.
         """
         with self._lock:
             displaced = [one for r in reservations for one in self._book.displaced(r.id)]
@@ -142,8 +142,8 @@ class Reservations:
 
     @contextmanager
     def _or_as_it_was(self, reservation_id: str) -> Iterator[None]:
-        """Put the reservation, and those that are to give way to it, back as they were if the
-        journal can't be written.
+        """If the journal can't be written: restore the reservation, and the reservations that are
+        to give way to it.
         """
         before = self._book.get(reservation_id), *self._book.giving_way_to(reservation_id)
         try:
@@ -166,8 +166,8 @@ class Reservations:
     ) -> Reservation:
         """Enter a state, unless the owner, or a reservation of higher rank, has ended it by now.
 
-        ``leaves_nothing``: with it goes what :meth:`leave_nothing` notes of its pair. Raises
-        Changed if it is not as it was ``seen``.
+        ``leaves_nothing``: do :meth:`leave_nothing` for its pair, too. Raises Changed if the
+        reservation is not as it was ``seen``.
         """
         with self._lock:
             self._check_unchanged(seen)
@@ -208,7 +208,9 @@ class Reservations:
                 self.change(reservation_id, ReservationState.FAILED, why)
 
     def _let_stay(self, over: Iterable[str]) -> None:
-        """Let reservations stay that were to give way to others, which are ``over``."""
+        """The reservations ``over`` need nothing any more: others that were to give way to them
+        stay.
+        """
         now_s = time.time()
         staying = [
             one for reservation_id in over for one in self._book.let_stay(reservation_id, now_s)
@@ -218,8 +220,8 @@ class Reservations:
             self._writer.write_in_time(self._records(staying), _news(staying))
 
     def resume(self, stale: Callable[[Reservation], bool]) -> None:
-        """Fail or begin the reservations that the end of the last run cut off, and write those that
-        are ``stale``, before anybody is told of them. Raises JournalError.
+        """After a start: fail reservations that had no path yet, and begin committed ones. Write
+        the ``stale`` ones before anybody is told of them. Raises JournalError.
         """
         for reservation in self._book:
             if reservation.is_booked and reservation.booked is None:
@@ -240,8 +242,8 @@ class Reservations:
     # -- paths ------------------------------------------------------------------------------------
 
     def save(self, what: str) -> None:
-        """Write the network's state, with the paths that the reservations have in it: now, or as
-        soon as the journal can be written. ``what`` has led to the state.
+        """Write the network's state and the reservations' paths: now, or once the journal can be
+        written. ``what`` names the event that led to the state.
         """
         with self._lock:
             placed = self._placed(self._promised_paths())
@@ -258,8 +260,8 @@ class Reservations:
             self.save("reconfigured")
 
     def place(self, path: Path) -> bool:
-        """Note with the path's reservations that it stands; False if it does not, or if its pair
-        has a path that nobody reserved.
+        """Set ``path`` as the present path of its reservations. False, without effect, if the path
+        does not stand, or if its pair has a path that nobody reserved.
         """
         with self._lock:
             pair = pair_of(path)
@@ -290,7 +292,9 @@ class Reservations:
             self._network.keep_pairs(set(paths_by_pair(self._network.state)) - reserved)
 
     def leave_nothing(self, pair: Pair) -> None:
-        """Note that the circuits that a pair's reservations left are gone, or somebody else's."""
+        """Clear ``leaves_path`` of the pair's finished reservations: the circuits that they left
+        are gone, or somebody else's.
+        """
         with self._lock:
             self._leave_nothing(lambda one: one == pair)
 

@@ -17,8 +17,9 @@ from hydra.journal_format import Unfinished
 from hydra.lifecycle import ReconfigurationState, StagePhase
 from hydra.model import Circuit, DemandMatrix, Fabric, NetworkState, Topology
 from hydra.policy import CurrentPolicy
-from hydra.reconfiguration.executor import Execution
+from hydra.reconfiguration.moved import Moved
 from hydra.reconfiguration.plan import directions, moving_pairs
+from hydra.reconfiguration.scheduler import Job, Work
 from hydra.reconfiguration.stages import Stage
 from hydra.service import Reconfiguration
 from hydra.staged_changes import Agenda, Asker, StagedChange
@@ -36,14 +37,15 @@ class Progress:
 
     def __init__(
         self,
+        *,
         fabric: Fabric,
         policy: CurrentPolicy,
         ledger: Ledger,
         reach: Reach,
         mover: Mover,
         agenda: Agenda,
-        put: Callable[[Callable[[], None]], None],
-        take_turn: Callable[[StagedChange], None],
+        put: Callable[[Job], None],
+        take_turn: Callable[[StagedChange], Work[None]],
     ) -> None:
         """``put`` queues a job; ``take_turn`` makes a change's next stage in its turn."""
         self._fabric = fabric
@@ -88,9 +90,9 @@ class Progress:
     def queue(self, change: StagedChange) -> None:
         """Have a queued change's next stage made in its turn, unless it is over by then."""
 
-        def take_turn() -> None:
+        async def take_turn() -> None:
             if self._agenda.get(change.entry.id) is change:
-                self._take_turn(change)
+                await self._take_turn(change)
 
         self._put(take_turn)
 
@@ -109,7 +111,7 @@ class Progress:
 
     # -- stages -----------------------------------------------------------------------------------
 
-    def carry_out(self, change: StagedChange, stage: Stage, goal: NetworkState) -> None:
+    async def carry_out(self, change: StagedChange, stage: Stage, goal: NetworkState) -> None:
         """Carry out a stage in its turn; queue the next, if it is not the last."""
         entry, before = change.entry, self._network.state
         if stage.last:
@@ -117,15 +119,15 @@ class Progress:
         else:
             entry = self.enter_stage(change)
         reached = goal if stage.last else stage.target
-        execution = self._mover.move(
+        done = await self._mover.move(
             entry, reached, gives_way=True, hurries=not change.makes_up, slow=change.late
         )
         if stage.last:
-            self.note_last(change, execution)
+            self.note_last(change, done)
             return
-        self.note_stage(change, execution)
+        self.note_stage(change, done)
         after = self._network.state
-        if execution.left is None:
+        if done.left is None:
             change.put_off_unmoved(stage.pairs, after, stage.target, goal)
         if (after.topology, after.vlans) == (before.topology, before.vlans):
             change.put_off |= moving_pairs(after, goal)  # what is left is one more stage
@@ -142,53 +144,53 @@ class Progress:
         self._log.update(entry.id, stages_expected=change.expected)
         return self._log.enter(entry.trigger, f"stage {number} {of}of {entry.id}")
 
-    def note_stage(self, change: StagedChange, execution: Execution, *, last: bool = False) -> None:
+    def note_stage(self, change: StagedChange, done: Moved, *, last: bool = False) -> None:
         """Note that a stage was made."""
-        change.left_out |= execution.late
-        change.asker.moved(execution, change.done == 0 and not change.makes_up)
-        self._leave_as_it_is(execution, change)
+        change.left_out |= done.late
+        change.asker.moved(done, change.done == 0 and not change.makes_up)
+        self._leave_as_it_is(done, change)
         change.done += 1
-        change.connected |= execution.plan.connect - execution.failures.keys()
-        change.disconnected |= execution.plan.disconnect
+        change.connected |= done.connected
+        change.disconnected |= done.disconnected
         self._log.update(change.entry.id, stages_done=change.done)
         if not last:
             self.journal(change)
 
-    def _leave_as_it_is(self, execution: Execution, by: StagedChange) -> None:
-        before, after = execution.plan.current, execution.result
+    def _leave_as_it_is(self, done: Moved, by: StagedChange) -> None:
+        before, after = done.before, done.result
         for change in self._agenda.leave_as_it_is(by, before, after, self._network.state):
             self.journal(change)
 
     # -- end --------------------------------------------------------------------------------------
 
-    def note_last(self, change: StagedChange, execution: Execution) -> None:
+    def note_last(self, change: StagedChange, done: Moved) -> None:
         """Note that the last of several stages was made."""
         entry = change.entry
-        self.note_stage(change, execution, last=True)
+        self.note_stage(change, done, last=True)
         change.enter(StagePhase.OVER)
         self._log.note_finished(entry.id)
         self._log.update(entry.id, connected=change.connected, disconnected=change.disconnected)
-        self._see_to_the_rest(change, execution)
+        self._see_to_the_rest(change, done)
 
-    def note_whole(self, change: StagedChange, execution: Execution) -> None:
+    def note_whole(self, change: StagedChange, done: Moved) -> None:
         """Note that a change was made in one."""
-        change.left_out |= execution.late
-        change.asker.moved(execution, True)
-        self._leave_as_it_is(execution, change)
+        change.left_out |= done.late
+        change.asker.moved(done, True)
+        self._leave_as_it_is(done, change)
         change.enter(StagePhase.OVER)
-        self._see_to_the_rest(change, execution)
+        self._see_to_the_rest(change, done)
 
-    def _see_to_the_rest(self, change: StagedChange, execution: Execution) -> None:
+    def _see_to_the_rest(self, change: StagedChange, done: Moved) -> None:
         """Go on, as another change, with what the last stage has left to others, or has left out
         since switches were late.
 
         A change that recurs is planned anew by the next decision.
         """
-        there, late = execution.result.topology == execution.wanted.topology, change.left_out
-        if change.asker.recurs or (execution.left is None and (there or not late)):
+        there, late = done.result.topology == done.wanted.topology, change.left_out
+        if change.asker.recurs or (done.left is None and (there or not late)):
             return
         before = change.entry
-        why = "it gave way to others" if execution.left else "switches were late"
+        why = "it gave way to others" if done.left else "switches were late"
         entry = self._log.enter(before.trigger, f"what {before.id} could not do, since {why}")
         rest = change.rest(entry, time.monotonic() + self._policy.now.timeouts.vswitch_s)
         self._agenda.put(rest)

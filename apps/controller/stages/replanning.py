@@ -15,7 +15,7 @@ from hydra.reservations.reservation import Pin
 from hydra.staged_changes import StagedChange
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Anew:
     """A change planned anew."""
 
@@ -58,7 +58,9 @@ class Replanning:
             return None
         if change.asker.plan is None:
             raise PlanError(f"{why}, and what it was planned for is not known after a restart")
-        return Anew(why, change.asker.plan(), pins, blocked, wanted_mbps)
+        return Anew(
+            why=why, plan=change.asker.plan(), pins=pins, blocked=blocked, wanted_mbps=wanted_mbps
+        )
 
     def adopt(self, change: StagedChange, anew: Anew, plan: Plan) -> None:
         """Have a change go on by the plan that was made anew."""

@@ -17,18 +17,19 @@ from apps.controller.record.ledger import Ledger
 from apps.controller.stages.headroom import Headroom
 from apps.controller.stages.progress import Progress, touched
 from apps.controller.stages.replanning import Replanning
+from apps.controller.ways import PresentWays
 from apps.planning.engine import Planning
 from apps.process.logs import about
 from hydra.errors import HydraError, LifecycleError, PlanError
 from hydra.journal import JournalError
 from hydra.journal_format import Unfinished
 from hydra.lifecycle import StagePhase
-from hydra.model import DemandMatrix, Fabric, PortId, RackId
+from hydra.model import DemandMatrix, Fabric, RackId
 from hydra.policy import CurrentPolicy
-from hydra.reconfiguration.beside import Touched
-from hydra.reconfiguration.detours import Detours
 from hydra.reconfiguration.plan import Plan, hold, pair_of, paths_by_pair
+from hydra.reconfiguration.scheduler import Job
 from hydra.reconfiguration.stages import Stage, next_stage, stages
+from hydra.reconfiguration.touched import Touched
 from hydra.service import Reconfiguration
 from hydra.staged_changes import Agenda, Asker, StagedChange
 
@@ -42,29 +43,38 @@ class Staging:
 
     def __init__(
         self,
+        *,
         fabric: Fabric,
         policy: CurrentPolicy,
         planning: Planning,
         ledger: Ledger,
         reach: Reach,
         mover: Mover,
-        put: Callable[[Callable[[], None]], None],
+        ways: PresentWays,
+        put: Callable[[Job], None],
     ) -> None:
         """``put`` queues a job."""
         self._fabric = fabric
         self._policy = policy
         self._planning = planning
         self._network = ledger.network
-        self._bookings = ledger.bookings
         self._log = ledger.log
         self._reach = reach
         self._mover = mover
+        self._ways = ways
         self._put = put
         self.headroom = Headroom(fabric, policy)
         self.agenda = Agenda(fabric, planning.toward)
         self.replanning = Replanning(policy, ledger, reach)
         self.progress = Progress(
-            fabric, policy, ledger, reach, mover, self.agenda, put, self._go_on
+            fabric=fabric,
+            policy=policy,
+            ledger=ledger,
+            reach=reach,
+            mover=mover,
+            agenda=self.agenda,
+            put=put,
+            take_turn=self._go_on,
         )
 
     # -- from any thread --------------------------------------------------------------------------
@@ -134,19 +144,20 @@ class Staging:
         """
         if sent_mbps is None or plan.empty:
             return ()
-        ends_s = time.monotonic() + self._policy.now.planning_budget_ms / 1000
+        until_s = self._ways.until_s()
         ahead: list[Stage] = []
         traffic = self.headroom.traffic(sent_mbps)
         closed = self.agenda.closed_to(plan.target.topology, None, self._network.state)
-        for stage in stages(plan.current, plan.target, traffic, self._detours(closed)):
+        detours, ways = self._ways.detours(until_s, closed), self._ways.now(until_s)
+        for stage in stages(plan.current, plan.target, traffic, detours, ways):
             ahead.append(stage)
-            if time.monotonic() > ends_s:
+            if time.monotonic() > until_s:
                 break
         return tuple(ahead)
 
     # -- in its turn ------------------------------------------------------------------------------
 
-    def carry_out(self, entry: Reconfiguration, plan: Plan, asker: Asker) -> None:
+    async def carry_out(self, entry: Reconfiguration, plan: Plan, asker: Asker) -> None:
         """Move the network to the plan's target: at once if that fits, else a stage at a time.
 
         The entry ends with the last stage. Raises HydraError where the first one can't be begun, or
@@ -170,8 +181,8 @@ class Staging:
             return
         if sent_mbps is None or not ahead or ahead[0].last:
             self.headroom.warn_of(ahead)
-            execution = self._mover.move(entry, plan.target, plan, gives_way=True, hurries=True)
-            self.progress.note_whole(change, execution)
+            done = await self._mover.move(entry, plan.target, plan, gives_way=True, hurries=True)
+            self.progress.note_whole(change, done)
             return
         with about(entry.id):
             LOG.info(
@@ -181,15 +192,15 @@ class Staging:
             )
         with self.progress.ending_with(change):
             self.headroom.warn_of(ahead[:1])
-            self.progress.carry_out(change, ahead[0], plan.target)
+            await self.progress.carry_out(change, ahead[0], plan.target)
 
-    def go_on(self, entry: Reconfiguration) -> None:
+    async def go_on(self, entry: Reconfiguration) -> None:
         """Go on in its turn with a change that was begun beside another, if it has stages left."""
         change = self.agenda.get(entry.id)
         if change is not None:
-            self._go_on(change)
+            await self._go_on(change)
 
-    def keep_time(self) -> None:
+    async def keep_time(self) -> None:
         """Go on with changes whose hours have come, or that need not wait any more: a duty."""
         for change in self.agenda:
             if change.phase is StagePhase.AWAITS_HOURS:
@@ -197,7 +208,7 @@ class Staging:
             else:
                 waits = not (change.late and change.turn_has_come)
             if not waits and self.agenda.get(change.entry.id) is change:
-                self._go_on(change)
+                await self._go_on(change)
 
     def resume(
         self, unfinished: Unfinished, asker: Asker, sent_mbps: DemandMatrix | None
@@ -231,11 +242,11 @@ class Staging:
 
     # -- between stages ---------------------------------------------------------------------------
 
-    def _go_on_if_its_turn_has_come(self, change: StagedChange) -> None:
+    async def _go_on_if_its_turn_has_come(self, change: StagedChange) -> None:
         if change.turn_has_come and self.agenda.get(change.entry.id) is change:
-            self._go_on(change)
+            await self._go_on(change)
 
-    def _go_on(self, change: StagedChange) -> None:
+    async def _go_on(self, change: StagedChange) -> None:
         """Make a change's next stage, unless it was stopped or paused or has to wait."""
         if change.stopped_by is not None:
             self.progress.end(change, f"stopped by {change.stopped_by}")
@@ -247,13 +258,13 @@ class Staging:
         change.enter(StagePhase.MOVING)
         try:
             with self.progress.ending_with(change):
-                self._make_next_stage(change, before)
+                await self._make_next_stage(change, before)
         except JournalError:
             raise  # recorded where it happened
         except HydraError:
             return  # the whole's entry says so
 
-    def _make_next_stage(self, change: StagedChange, before: StagePhase) -> None:
+    async def _make_next_stage(self, change: StagedChange, before: StagePhase) -> None:
         """``before``: the phase in which its turn has come."""
         why = {
             StagePhase.AWAITS_HOURS: "its hours have come",
@@ -269,13 +280,15 @@ class Staging:
         near = hold(state, goal, change.put_off, ()) if change.put_off else goal
         traffic = self.headroom.traffic(change.sent_now(state))
         closed = self.agenda.closed_to(goal.topology, change, state)
-        stage = next_stage(state, near, traffic, self._detours(closed))
+        until_s = self._ways.until_s()
+        detours, ways = self._ways.detours(until_s, closed), self._ways.now(until_s)
+        stage = next_stage(state, near, traffic, detours, ways)
         if self.headroom.is_too_early((stage,)) and not change.asker.recurs:
             self._wait_for_hours(change, (stage,))
             return
         self.headroom.refuse_beyond((stage,))
         self.headroom.warn_of((stage,))
-        self.progress.carry_out(change, stage, goal)
+        await self.progress.carry_out(change, stage, goal)
 
     def _look_again(self, change: StagedChange, others_came: str) -> bool:
         """Plan anew if there is something else to plan with or for; False if the change ends here.
@@ -311,19 +324,3 @@ class Staging:
         if time.monotonic() >= change.late_until_s:
             missing &= self._reach.soon_ready()
         return bool(missing)
-
-    def _detours(self, closed_ports: frozenset[PortId]) -> Detours:
-        """Detours over no circuit that is reserved, or at one of these ports."""
-        pins = self._bookings.pins()
-        closed = {one for pin in pins if pin.path is not None for one in pin.path.circuits}
-        standing = self._network.state.topology.circuits
-        closed.update(one for one in standing if not closed_ports.isdisjoint(one.ends))
-        policy = self._policy.now
-        ends_s = time.monotonic() + policy.planning_budget_ms / 1000
-        return Detours(
-            self._fabric,
-            policy.max_hops,
-            frozenset(closed),
-            self._planning.toward,
-            lambda: time.monotonic() > ends_s,
-        )

@@ -14,7 +14,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 from pydantic import AfterValidator, Field
 
-from apps.rest.asking import Closing, Service, Standing, Waking
+from apps.rest.asking import Closing, Service, StillEntitled, Waking
 from apps.rest.document import Body, Document, Name
 from apps.rest.problems import (
     BODY_PROBLEMS,
@@ -232,7 +232,7 @@ async def follow_circuits(
     server_name: str,
     service: Service,
     closing: Closing,
-    standing: Standing,
+    standing: StillEntitled,
     news: Annotated[asyncio.Event, Depends(_news)],
 ) -> AsyncIterator[ServerSentEvent]:
     """Server-sent events ``circuits``, each an ``AgentCircuits``: one at once, then one for each

@@ -9,8 +9,8 @@ from pydantic import Field, model_validator
 
 from apps.rest.document import Document, RackPairs
 from apps.rest.routing import Routes
-from hydra.faults import conditions as core
-from hydra.faults.conditions import ConditionKind
+from hydra.faults import condition as core
+from hydra.faults.condition import ConditionKind
 from hydra.model import Fabric
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from hydra.events import EventKind, EventLog
 from hydra.model import Fabric
 
 if TYPE_CHECKING:
-    from apps.rest.asking import Asking, Closing, Reserving, Standing
+    from apps.rest.asking import Asking, Closing, Reserving, StillEntitled
 
 routes = Routes("/v1/events", "events", TENANTS)
 MOST_SUBSCRIBERS: Final = 200
@@ -126,7 +126,7 @@ async def follow_events(
     service: Reserving,
     closing: Closing,
     caller: Asking,
-    standing: Standing,
+    standing: StillEntitled,
     kind: Annotated[Sequence[EventKind], Query(description="Only these; may be repeated.")] = (),
     reservation: Annotated[
         Sequence[str],

@@ -1,8 +1,9 @@
-"""/v1/load: the last hour of circuits and rack pairs."""
+"""/v1/load: the last hour of circuits, of rack pairs, and of the network as a whole."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import fields
 from typing import TYPE_CHECKING
 
 from pydantic import Field, field_validator
@@ -52,6 +53,19 @@ class PairLoad(Document):
     mbps: list[float | None]
 
 
+class Totals(Document):
+    """Sums over the network; each has an entry for each of `unix_s`, null where unknown."""
+
+    carried_mbps: list[float | None] = Field(description="Rate of all rack pairs.")
+    with_circuits_mbps: list[float | None] = Field(
+        description="Rate of the rack pairs that have a path of circuits."
+    )
+    circuits: list[float | None] = Field(description="Number of circuits.")
+    reservations: list[float | None] = Field(
+        description="Number of reservations that have, or are getting, circuits."
+    )
+
+
 class Load(Document):
     """The last hour; in each list of rates, an entry for each of `unix_s`."""
 
@@ -64,6 +78,7 @@ class Load(Document):
     pairs: list[PairLoad] = Field(
         description="The highest rate in the hour first; with two racks, both directions."
     )
+    totals: Totals
 
 
 @routes.on("GET", "", UNKNOWN_NAME, INVALID_REQUEST)
@@ -84,6 +99,7 @@ def get_load(service: Service, query: Asked[LoadFilter]) -> Load:
             for one in found.circuits
         ],
         pairs=[{"src": one.src, "dst": one.dst, "mbps": _series(one.mbps)} for one in found.pairs],
+        totals={one.name: _series(getattr(found.totals, one.name)) for one in fields(found.totals)},
     )
 
 

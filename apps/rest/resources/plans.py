@@ -23,6 +23,7 @@ from apps.rest.reading import MOST_ERRORS
 from apps.rest.resources.problem_types import ErrorDetail
 from apps.rest.resources.topology import Circuits, Path, in_own_order
 from apps.rest.routing import Routes
+from apps.rest.wanted_topology import TopologyReader, WantedTopology
 from hydra import model
 from hydra.model import Fabric, PlaneId, RackId
 from hydra.names import did_you_mean
@@ -79,6 +80,9 @@ class PlanBody(Body):
         description="Circuits that may change end up on these only. Null: on any.",
     )
     algorithm: Name | None = Field(default=None, description="Null: the configured one.")
+    topology: WantedTopology | None = Field(
+        default=None, description="These circuits, whatever the demand. Null: as planned."
+    )
     only_if_it_pays: bool = False
 
     def request(self, fabric: Fabric) -> PlanRequest:
@@ -90,8 +94,12 @@ class PlanBody(Body):
         demand, weights = (None, None) if self.demand is None else reader.demand(self.demand)
         if self.demand_matrix is not None:
             demand = reader.matrix(self.demand_matrix, alone=demand is None)
+        topology = self._topology(reader)
+        if topology is not None and demand is None:
+            demand = np.zeros((len(fabric.racks),) * 2)  # it is not planned for
         reader.finish()
         return PlanRequest(
+            topology=topology,
             demand=demand,
             racks=racks,
             planes=planes,
@@ -101,12 +109,20 @@ class PlanBody(Body):
             only_if_it_pays=self.only_if_it_pays,
         )
 
+    def _topology(self, reader: _Reader) -> model.Topology | None:
+        if self.topology is None:
+            return None
+        for field in ("algorithm", "use_planes", "only_if_it_pays"):
+            if getattr(self, field):
+                reader.wrong((field,), "a topology is not planned: leave this out, or the topology")
+        return TopologyReader(reader.fabric, reader).read(self.topology)
+
 
 class _Reader:
     """Collects what is wrong instead of stopping at the first problem."""
 
     def __init__(self, fabric: Fabric) -> None:
-        self._fabric = fabric
+        self.fabric = fabric
         self._unknown: list[ErrorDetail] = []
         self._invalid: list[ErrorDetail] = []
         self._unknown_count = self._wrong_count = 0
@@ -124,13 +140,13 @@ class _Reader:
         raise ApiError(problem, "; ".join(words), errors=told)
 
     def planes(self, field: str, names: Sequence[str] | None) -> frozenset[PlaneId] | None:
-        known = self._fabric.plane_by_name
+        known = self.fabric.plane_by_name
         if names is None:
             return None
         return frozenset(known[name].id for name in self._known((field,), "plane", names, known))
 
     def racks(self, field: str, names: Sequence[str] | None) -> frozenset[RackId] | None:
-        known = self._fabric.rack_by_name
+        known = self.fabric.rack_by_name
         if names is None:
             return None
         return frozenset(known[name].id for name in self._known((field,), "rack", names, known))
@@ -145,7 +161,7 @@ class _Reader:
         return [
             name
             for position, name in enumerate(names)
-            if self._check_known((*at, position), kind, name, known)
+            if self.known((*at, position), kind, name, known)
         ]
 
     def demand(
@@ -154,7 +170,7 @@ class _Reader:
         """Demand and what is expected of it, Mbps of shape (N, N), None where no entry tells that;
         complete only if :meth:`finish` passes.
         """
-        racks = self._fabric.rack_by_name
+        racks = self.fabric.rack_by_name
         matrix = np.zeros((len(racks), len(racks)))
         expected = np.zeros_like(matrix)
         seen: dict[tuple[RackId, RackId], int] = {}
@@ -164,8 +180,8 @@ class _Reader:
                 continue
             first = seen.setdefault(pair, position)
             if first != position:
-                self._wrong(
-                    json_pointer("demand", position),
+                self.wrong(
+                    ("demand", position),
                     f"{entry.src} to {entry.dst} is given twice, first by /demand/{first}: "
                     "send their sum",
                 )
@@ -177,14 +193,14 @@ class _Reader:
     def matrix(self, given: DemandMatrix, *, alone: bool) -> model.DemandMatrix:
         """The same; ``alone`` is whether there are no entries besides."""
         field = "demand_matrix"
-        racks = self._fabric.rack_by_name
+        racks = self.fabric.rack_by_name
         names = list(racks) if given.racks is None else given.racks
         if not alone:
-            self._wrong(json_pointer(field), "there is a demand as well: send one of them")
+            self.wrong((field,), "there is a demand as well: send one of them")
         first: dict[str, int] = {}
         for position, name in enumerate(names):
             if first.setdefault(name, position) != position:
-                self._wrong(json_pointer(field, "racks", position), f"{name} is given twice")
+                self.wrong((field, "racks", position), f"{name} is given twice")
         known = self._known((field, "racks"), "rack", names, racks)
         matrix = np.zeros((len(racks), len(racks)))
         if self._check_square(field, given.mbps, names) and len(known) == len(names):
@@ -197,49 +213,48 @@ class _Reader:
     ) -> bool:
         n = len(names)
         if len(rows) != n:
-            self._wrong(json_pointer(field, "mbps"), f"{len(rows)} rows for {n} racks")
+            self.wrong((field, "mbps"), f"{len(rows)} rows for {n} racks")
             return False
         wrong = [position for position, row in enumerate(rows) if len(row) != n]
         for position in wrong:
-            pointer = json_pointer(field, "mbps", position)
-            self._wrong(pointer, f"{len(rows[position])} numbers for {n} racks")
+            self.wrong((field, "mbps", position), f"{len(rows[position])} numbers for {n} racks")
         own = [] if wrong else [position for position in range(n) if rows[position][position]]
         for position in own:
-            self._wrong(
-                json_pointer(field, "mbps", position, position),
+            self.wrong(
+                (field, "mbps", position, position),
                 f"{names[position]} to itself: traffic inside a rack needs no circuit; write 0",
             )
         return not (wrong or own)
 
     def _pair(self, position: int, entry: DemandEntry) -> tuple[RackId, RackId] | None:
-        racks = self._fabric.rack_by_name
-        src_known = self._check_known(("demand", position, "src"), "rack", entry.src, racks)
-        dst_known = self._check_known(("demand", position, "dst"), "rack", entry.dst, racks)
+        racks = self.fabric.rack_by_name
+        src_known = self.known(("demand", position, "src"), "rack", entry.src, racks)
+        dst_known = self.known(("demand", position, "dst"), "rack", entry.dst, racks)
         if not (src_known and dst_known):
             return None
         if entry.src == entry.dst:
-            self._wrong(
-                json_pointer("demand", position),
+            self.wrong(
+                ("demand", position),
                 f"{entry.src} to itself: traffic inside a rack needs no circuit; leave it out",
             )
             return None
         return racks[entry.src].id, racks[entry.dst].id
 
-    def _check_known(
+    def known(
         self, at: tuple[str | int, ...], kind: str, name: str, known: Mapping[str, object]
     ) -> bool:
         if name in known:
             return True
         self._unknown_count += 1
         if len(self._unknown) < MOST_ERRORS:
-            detail = f"no {kind} {name!r} in fabric {self._fabric.name}{did_you_mean(name, known)}"
+            detail = f"no {kind} {name!r} in fabric {self.fabric.name}{did_you_mean(name, known)}"
             self._unknown.append(ErrorDetail(pointer=json_pointer(*at), detail=detail))
         return False
 
-    def _wrong(self, pointer: str, detail: str) -> None:
+    def wrong(self, at: tuple[str | int, ...], detail: str) -> None:
         self._wrong_count += 1
         if len(self._invalid) < MOST_ERRORS:
-            self._invalid.append(ErrorDetail(pointer=pointer, detail=detail))
+            self._invalid.append(ErrorDetail(pointer=json_pointer(*at), detail=detail))
 
 
 class Verdict(Document):
@@ -266,7 +281,8 @@ class Stage(Document):
         description="What it diverts more than the electrical network has room for, by rack."
     )
     detoured: RackPairs = Field(
-        description="Those of its pairs that wait for their new paths on circuits of others."
+        description="Those of its pairs that wait for their new paths on spare circuits, or on "
+        "circuits of others."
     )
     last: bool = Field(description="False at the end of the list: there are more.")
 
@@ -294,6 +310,14 @@ class Plan(Document):
     connect: Circuits
     disconnect: Circuits
     affected_pairs: RackPairs
+    diverted_pairs: RackPairs = Field(
+        description="Affected pairs whose traffic leaves circuits for the electrical network, "
+        "meanwhile or for good, if nothing fails. No traffic of the others does."
+    )
+    courses: int = Field(
+        description="Courses that it takes one after the other, if nothing fails and all is made "
+        "at once: those in the light, and those that divert pairs."
+    )
     retagged_ports: int
     rules: int
     served_mbps: float
@@ -325,4 +349,6 @@ def make_plan(body: PlanBody, service: Service) -> Plan:
         disconnect=plan.disconnect,
         affected_pairs=plan.affected,
         retagged_ports=plan.retagged_ports,
+        diverted_pairs=report.way.away,
+        courses=len(report.way.courses),
     )

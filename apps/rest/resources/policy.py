@@ -17,6 +17,7 @@ from apps.rest.problems import (
     UNSUPPORTED_MEDIA_TYPE,
 )
 from apps.rest.routing import Routes
+from hydra.config.policy_words import key_words
 from hydra.config.reload import BY_REQUEST, in_force, why_not
 from hydra.config.schema import policy_model
 from hydra.policy import Policy, Taken
@@ -74,6 +75,10 @@ class ConfigurationChange(Document):
 class PolicyValue(Document):
     key: str = Field(description="Path in the file, such as `policy.epoch_s`.")
     value: str
+    default: str
+    allowed: str = Field(description="Values that it may have, in words.")
+    choices: list[str] = Field(description="The same where they are words; else empty.")
+    meaning: str
     at_once: bool = Field(description="A reload changes it; else the next start does.")
     by_request: bool = Field(description="`PATCH /v1/policy` changes it, too.")
 
@@ -103,11 +108,16 @@ def amend_policy(body: PolicyBody, service: Service) -> PolicyInForce:
 
 
 def _in_force(policy: Policy) -> PolicyInForce:
+    words = {f"policy.{path}": about for path, about in key_words().items()}
     return PolicyInForce(
         values=[
             PolicyValue(
                 key=key,
                 value=value,
+                default="none" if words[key].default == "None" else words[key].default,
+                allowed=words[key].plain_allowed,
+                choices=list(words[key].choices),
+                meaning=words[key].plain_meaning,
                 at_once=taken is not Taken.AT_START,
                 by_request=taken is Taken.AT_ONCE,
             )

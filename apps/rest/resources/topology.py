@@ -143,6 +143,7 @@ class Topology(Document):
     epoch: int
     racks: list[str]
     planes: list[Plane]
+    ports: int = Field(description="Optical ports of all ToRs; a circuit takes two.")
     electrical_rate_mbps: float
     circuits: list[LiveCircuit]
     paths: list[Path]
@@ -159,10 +160,11 @@ def get_topology(service: Service) -> Topology:
         epoch=state.epoch,
         racks=[rack.name for rack in fabric.racks],
         planes=fabric.planes,
+        ports=len(fabric.ports),
         electrical_rate_mbps=fabric.electrical_rate_mbps,
         circuits=[_live(fabric, one, rates_mbps) for one in sorted(state.topology.circuits)],
         paths=in_own_order(state.topology.paths, state.vlans),
-        resting_vlans=sorted(state.resting),
+        resting_vlans=sorted(state.pool.resting),
     )
 
 

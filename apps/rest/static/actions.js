@@ -1,27 +1,32 @@
 // What an operator does from the page: each asks first, and shows what would come of it.
 
 import { get, isUnknown, send } from "./api.js";
-import { by, clock, count, el, mbps, open, row, told } from "./dom.js";
+import { by, count, el, mbps, open } from "./dom.js";
+import { clock, told } from "./times.js";
 import { along, describe, uses } from "./why.js";
 
 const MOST_LINES = 12;
 const ASKING = "Asking the controller…";
 
-// Resolves to whether the answer is yes; without `yes` there is nothing to agree to.
-export function ask(title, text, yes) {
+// Resolves to what is chosen: "yes", or the value of one of `others`, each [value, words]; false if
+// nothing is. Without `yes` there is nothing to agree to. What can't be taken back `isFinal`, and red.
+export function ask(title, text, yes, { isFinal = false, others = [] } = {}) {
   const dialog = by("ask");
   by("asking").textContent = "";
   by("ask-title").textContent = title;
   by("ask-text").replaceChildren(...text);
   by("ask-yes").textContent = yes;
   by("ask-yes").hidden = yes === "";
+  by("ask-yes").className = isFinal ? "danger" : "primary";
+  by("ask-others").replaceChildren(...others.map(([value, words]) => el("button", { value }, words)));
   by("ask-no").onclick = () => dialog.close("no");
   dialog.returnValue = "";
   open(dialog);
   return new Promise((resolve) => {
     dialog.addEventListener("close", () => {
-      if (dialog.returnValue === "yes") by("asking").textContent = ASKING;
-      resolve(dialog.returnValue === "yes");
+      const chosen = ["", "no"].includes(dialog.returnValue) ? false : dialog.returnValue;
+      if (chosen) by("asking").textContent = ASKING;
+      resolve(chosen);
     }, { once: true });
   });
 }
@@ -98,7 +103,7 @@ export async function plan() {
     const lines = [...dry.connect.map((one) => `up: ${describe(one)}`), ...dry.disconnect.map((one) => `down: ${describe(one)}`)];
     const text = [
       el("p", {}, `For the demand as measured: ${mbps(dry.served_mbps)} of ${mbps(dry.demand_mbps)} Mb/s would be served.${onCircuits(dry.on_circuits)} ${dry.verdict.pays ? "It pays" : "It does not pay"}: ${dry.verdict.reason}.`),
-      el("p", {}, `${count(dry.connect.length, "circuit")} up, ${dry.disconnect.length} down, ${count(dry.retagged_ports, "port")}, ${count(dry.rules, "rule")}. ${count(dry.affected_pairs.length, "rack pair")} without circuits meanwhile.`),
+      el("p", {}, `${count(dry.connect.length, "circuit")} up, ${dry.disconnect.length} down, ${count(dry.retagged_ports, "port")}, ${count(dry.rules, "rule")}. ${count(dry.diverted_pairs.length, "rack pair")} without circuits meanwhile.`),
       ...risks(dry),
       list(lines),
     ];
@@ -106,33 +111,6 @@ export async function plan() {
     if ((await get("/v1/topology")).epoch === dry.current_epoch) break; // else: ask again
   }
   return done("Not carried out", () => send("POST", "/v1/reconfigurations", body));
-}
-
-function table(heads, many) {
-  const head = el("thead", {}, el("tr", {}, ...heads.map((text) => el("th", {}, text))));
-  return el("table", {}, head, el("tbody", {}, ...many.map((cells) => row(...cells))));
-}
-
-// The file is where the policy is written; what a new reading of it would change is the dry run.
-export async function policy(mayReload) {
-  const { values } = await get("/v1/policy");
-  const file = mayReload && await send("POST", "/v1/reload", { dry_run: true }).catch((error) => error);
-  const changes = (many) => many.map((one) => [one.key, one.before, one.after]);
-  const text = [];
-  if (!mayReload) {
-    text.push(el("p", {}, "Operators can take over what the configuration file has anew."));
-  } else if (file instanceof Error) {
-    text.push(el("p", {}, `The file can't be taken over: ${file.message}`));
-  } else if (file.applied.length || file.waiting.length) {
-    if (file.applied.length) text.push(el("h3", {}, "The file differs, and can be taken over at once"), table(["key", "in force", "file"], changes(file.applied)));
-    if (file.waiting.length) text.push(el("h3", {}, "Waits for the next start"), table(["key", "in force", "file"], changes(file.waiting)));
-  } else {
-    text.push(el("p", {}, "The configuration file says the same: there is nothing to take over."));
-  }
-  const shown = values.map((one) => [one.key.replace("policy.", ""), one.value, one.at_once ? "by a reload" : "at the next start"]);
-  text.push(el("h3", {}, "In force"), el("div", { className: "scroll", tabIndex: 0 }, table(["key", "value", "changes"], shown)));
-  if (!(await ask("Policy", text, file.applied?.length ? "Take it over" : ""))) return false;
-  return done("Not taken over", () => send("POST", "/v1/reload", {}));
 }
 
 const place = (rack, port) => `/v1/quarantine/${encodeURIComponent(rack)}/${encodeURIComponent(port)}`;

@@ -33,9 +33,8 @@ export const signOut = () => sessionStorage.removeItem(KEY);
 const headers = (sent) => (sent === null ? {} : { Authorization: `Bearer ${sent}` });
 
 async function answer(response, sent) {
-  const document = await response.json().catch(() => ({}));
-  if (!response.ok) throw new Refused(response.status, document, sent);
-  return document;
+  if (response.ok) return response.json(); // a body that breaks off is no answer
+  throw new Refused(response.status, await response.json().catch(() => ({})), sent);
 }
 
 export async function get(path) {

@@ -8,6 +8,13 @@ export function el(name, properties = {}, ...children) {
   return element;
 }
 
+export function svg(name, attributes, ...children) {
+  const element = document.createElementNS("http://www.w3.org/2000/svg", name);
+  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
+  element.append(...children);
+  return element;
+}
+
 export const row = (...cells) => el("tr", {}, ...cells.map((cell) => el("td", {}, cell)));
 
 // What says the same as before stays as it is: screen readers read out what is new, and whoever
@@ -18,8 +25,11 @@ export function say(place, ...parts) {
   if (now.innerHTML !== place.innerHTML) place.replaceChildren(...now.childNodes);
 }
 
+// Each cell knows the head of its column: on a telephone a row is a card, and the table has no head.
 export function rows(table, many, empty) {
   const body = table.tBodies[0];
+  const heads = [...table.tHead.rows[0].cells].map((head) => head.textContent);
+  for (const line of many) [...line.cells].forEach((cell, k) => { cell.dataset.label = heads[k]; });
   if (many.length) return many.some((one) => one.querySelector("button")) ? body.replaceChildren(...many) : say(body, ...many);
   const cell = el("td", { className: "quiet", colSpan: table.tHead.rows[0].cells.length }, empty);
   say(body, el("tr", {}, cell));
@@ -66,11 +76,6 @@ export function surface(canvas) {
   return { pen, width, height };
 }
 
+export const LEAST_MBPS = 0.05; // less is written as 0: what averages keep of traffic that has ended
 export const mbps = (rate) => rate.toLocaleString("en", { maximumFractionDigits: 1 });
 export const count = (many, what) => `${many} ${what}${many === 1 ? "" : "s"}`;
-const FULL = { dateStyle: "medium", timeStyle: "long" };  // with the zone
-export const clock = (unix) => new Date(unix * 1000).toLocaleString(undefined, FULL);
-
-const UTC = /\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ/g;
-// A sentence of the controller, with its moments as `clock` has them.
-export const told = (text) => text.replace(UTC, (moment) => clock(Date.parse(moment) / 1000));

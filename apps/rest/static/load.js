@@ -1,31 +1,11 @@
 // The last hour of a circuit or a rack pair: a line for each direction, and the same in words.
 
 import { get } from "./api.js";
-import { clock, el, mbps } from "./dom.js";
+import { el, mbps, svg } from "./dom.js";
+import { HOUR_S, line } from "./spark.js";
+import { clock } from "./times.js";
 
-const SPACE = "http://www.w3.org/2000/svg";
-const HOUR_S = 3600;
 const [WIDTH, HEIGHT] = [600, 120];
-
-function svg(name, attributes, ...children) {
-  const element = document.createElementNS(SPACE, name);
-  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
-  element.append(...children);
-  return element;
-}
-
-// Where nothing is known, the line is broken; a sample between two gaps is a dot.
-function way(samples, times, top) {
-  const first = times.at(-1) - HOUR_S;
-  let broken = true;
-  return samples.map((rate, k) => {
-    const before = broken;
-    broken = rate === null;
-    if (broken) return "";
-    const at = `${(WIDTH * (times[k] - first) / HOUR_S).toFixed(1)} ${(HEIGHT * (1 - rate / top)).toFixed(1)}`;
-    return before ? `M${at}h0` : `L${at}`;
-  }).join("");
-}
 
 const lasting = (seconds) => (seconds < 120 ? `${seconds} s` : `${Math.round(seconds / 60)} min`);
 
@@ -46,7 +26,7 @@ function plot({ interval_s: interval, unix_s: times }, directions, full, of) {
   if (!times.length) return [el("p", {}, `No sample yet: the first comes ${interval} s after the start.`)];
   if (!directions.length) return [el("p", {}, "It is gone.")];
   const top = Math.max(full, ...directions.flatMap(({ samples }) => samples.map((rate) => rate ?? 0))) || 1;
-  const lines = directions.map(({ samples }, k) => svg("path", { d: way(samples, times, top), class: k ? "back" : "there" }));
+  const lines = directions.map(({ samples }, k) => svg("path", { d: line(times, samples, top, WIDTH, HEIGHT), class: k ? "back" : "there" }));
   return [
     el("p", { className: "ends" }, el("span", {}, `${mbps(top)} Mb/s`)),
     svg("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", class: "load", "aria-hidden": "true" }, ...lines),

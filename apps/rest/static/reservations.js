@@ -1,7 +1,9 @@
 // The table of reservations, of everybody or of a tenant.
 
-import { by, clock, el, mbps, row, rows, told } from "./dom.js";
+import { idButton } from "./copy.js";
+import { by, el, mbps, row, rows } from "./dom.js";
 import { calendar, span } from "./timeline.js";
+import { at, clock, told } from "./times.js";
 import { along } from "./why.js";
 
 const MOST = 1000;
@@ -27,9 +29,9 @@ export function render({ reservations, ended, deliveries }, more = () => []) {
   rows(by("reservations"), current.map((one) => {
     const bad = ["failed", "preempted"].includes(one.state);
     const state = el("div", {}, el("span", { className: bad ? "state bad" : "state" }, bad ? `✗ ${one.state}` : one.state), ...[one.reason].filter(Boolean).map((why) => el("div", {}, told(why))));
-    const pair = el("div", {}, `${one.src} to ${one.dst}`, ...[one.id, one.booked && along(one.booked)].filter(Boolean).map((text) => el("div", { className: "quiet" }, text)));
-    const end = one.expires_unix_s === null ? "until it is released" : `to ${clock(one.expires_unix_s)}`;
-    const time = el("div", {}, bad ? "" : calendar(one, limits, now), el("div", { className: "quiet" }, `from ${clock(one.start_unix_s)} ${end}`), ...more(one));
+    const pair = el("div", {}, `${one.src} to ${one.dst}`, el("div", {}, idButton(one.id)), ...(one.booked ? [el("div", { className: "quiet" }, along(one.booked))] : []));
+    const end = one.expires_unix_s === null ? ["until it is released"] : ["to ", at(one.expires_unix_s)];
+    const time = el("div", {}, bad ? "" : calendar(one, limits, now), el("div", { className: "quiet" }, "from ", at(one.start_unix_s), " ", ...end), ...more(one));
     return row(pair, mbps(one.bandwidth_mbps), state, delivered(deliveries.get(one.id)), time);
   }), "No reservations.");
   by("calendar-span").textContent = current.length ? `${clock(limits[0])} to ${clock(limits[1])}; the mark is now. What they get, in Mb/s, is of the last seconds.${reservations.length < MOST ? "" : ` Of those that are not over, the first ${MOST} are shown: hydra list shows all.`}` : "";

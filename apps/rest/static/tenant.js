@@ -2,8 +2,9 @@
 
 import { UNANSWERED, ask, done, risks } from "./actions.js";
 import { get, isUnknown, send } from "./api.js";
-import { by, clock, count, el, keepFocus, mbps, told } from "./dom.js";
+import { by, count, el, keepFocus, mbps } from "./dom.js";
 import * as reservations from "./reservations.js";
+import { clock, told } from "./times.js";
 import { along } from "./why.js";
 
 const HOUR_S = 3600;
@@ -72,6 +73,15 @@ function wanted() {
 // An alternative without a start is one at the start that was asked for.
 const fits = (one) => `${mbps(one.bandwidth_mbps)} Mb/s${one.start_unix_s ? ` from ${clock(one.start_unix_s)}` : ""}`;
 
+// Tells of a refusal; resolves to the alternative that is chosen, or null. The nearest comes first.
+async function alternative(error, title, all) {
+  const [first, ...others] = all;
+  const text = [el("p", {}, isUnknown(error) ? UNANSWERED : told(error.message)), ...(first ? [el("p", {}, "This would fit:")] : [])];
+  const chosen = await ask(title, text, first ? `Take ${fits(first)}` : "", { others: others.map((one, k) => [String(k), `Take ${fits(one)}`]) });
+  if (!chosen) return null;
+  return chosen === "yes" ? first : others[Number(chosen)];
+}
+
 // Asks what would come of it, and books it once that is agreed to; what fits instead is offered.
 async function book() {
   let body = wanted();
@@ -80,11 +90,9 @@ async function book() {
     try {
       seen = await send("POST", "/v1/reservations/preview", body);
     } catch (error) {
-      const [first] = error.document?.alternatives ?? [];
-      const others = (error.document?.alternatives ?? []).map((one) => el("li", {}, fits(one)));
-      const text = [el("p", {}, isUnknown(error) ? UNANSWERED : told(error.message)), ...(first ? [el("p", {}, "This would fit:"), el("ul", {}, ...others)] : [])];
-      if (!(await ask(error.status === 409 ? "It does not fit" : "It can't be booked", text, first ? `Take ${fits(first)}` : ""))) return false;
-      body = { ...body, bandwidth_mbps: first.bandwidth_mbps, ...(first.start_unix_s && { start_unix_s: first.start_unix_s }) };
+      const chosen = await alternative(error, error.status === 409 ? "It does not fit" : "It can't be booked", error.document?.alternatives ?? []);
+      if (chosen === null) return false;
+      body = { ...body, bandwidth_mbps: chosen.bandwidth_mbps, ...(chosen.start_unix_s && { start_unix_s: chosen.start_unix_s }) };
       continue;
     }
     const text = el("p", {}, `${body.src} to ${body.dst}, ${mbps(seen.bandwidth_mbps)} Mb/s in both directions, ${times(seen)}, by ${seen.booked ? along(seen.booked) : seen.parts.map((part) => `${along(part.booked)} (${part.src} to ${part.dst}, ${mbps(part.bandwidth_mbps)} Mb/s)`).join(", ")}.`);
@@ -103,7 +111,18 @@ async function change(one) {
   if (!(await ask(`Change ${one.id}?`, text, "Change it"))) return false;
   const body = { bandwidth_mbps: Number(rate.value) };
   if (hours.value) body.end_unix_s = Date.now() / 1000 + Number(hours.value) * HOUR_S;
-  return done("Not changed", () => send("PATCH", place(one), body));
+  for (;;) {
+    try {
+      await send("PATCH", place(one), body);
+      return true;
+    } catch (error) {
+      const now = (error.document?.alternatives ?? []).filter((other) => !other.start_unix_s);
+      if (!now.length) return done("Not changed", () => Promise.reject(error));
+      const chosen = await alternative(error, "It does not fit", now);
+      if (chosen === null) return false;
+      body.bandwidth_mbps = chosen.bandwidth_mbps;
+    }
+  }
 }
 
 async function keep(one) {
@@ -114,6 +133,6 @@ async function keep(one) {
 
 async function release(one) {
   const text = `${one.src} to ${one.dst}, ${mbps(one.bandwidth_mbps)} Mb/s, ${times(one)}. ${one.state === "failed" ? "It has failed, and is not listed any more then." : "From then on its traffic has nothing promised."}${one.bundle ? ` All of reservation ${one.bundle} goes with it.` : ""}`;
-  if (!(await ask(`Release ${one.id}?`, [el("p", {}, text)], "Release it"))) return false;
+  if (!(await ask(`Release ${one.id}?`, [el("p", {}, text)], "Release it", { isFinal: true }))) return false;
   return done("Not released", () => send("DELETE", place(one)));
 }

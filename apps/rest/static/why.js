@@ -1,9 +1,12 @@
 // Why a circuit is here: who uses it, who was promised it, and what the controller says of its ends.
 
 import { get } from "./api.js";
-import { el, mbps, told } from "./dom.js";
+import { idButton } from "./copy.js";
+import { el, mbps } from "./dom.js";
 import { ofCircuit } from "./load.js";
+import { told } from "./times.js";
 
+const MOST_NAMED = 3;
 const is = (end, rack, port) => end.rack === rack && end.port === port;
 const leads = (hop, from, to) => is(from, hop.from_rack, hop.from_port) && is(to, hop.to_rack, hop.to_port);
 export const uses = (path, circuit) => path.hops.some((hop) =>
@@ -20,7 +23,7 @@ function lights({ one_way, b }, circuits) {
   return onward ? [el("p", {}, `It lights ${b.rack} ${b.port}, which sends on ${describe(onward)}.`)] : [];
 }
 
-const list = (many) => el("ul", {}, ...many.map((text) => el("li", {}, text)));
+const list = (many) => el("ul", {}, ...many.map((parts) => el("li", {}, ...[parts].flat())));
 
 // What the controller says of two racks, from before its last start, too: who set up what, what
 // they want, what was decided and what happened.
@@ -32,6 +35,16 @@ export function said(a, b) {
   return [el("h3", {}, `What the controller says of ${a} and ${b}`), place];
 }
 
+const names = (many) => `${many.slice(0, MOST_NAMED).map(({ src, dst }) => `${src} to ${dst}`).join(", ")}${many.length > MOST_NAMED ? ` and ${many.length - MOST_NAMED} more` : ""}`;
+
+// The answer in a sentence: a promise weighs more than traffic, and traffic more than a port to light.
+function answer(circuit, paths, promised, lit) {
+  if (promised.length) return `It was promised to ${promised.length === 1 ? "the reservation" : `${promised.length} reservations`} of ${names(promised)}.`;
+  if (paths.length) return `It carries the traffic of ${names(paths)}.`;
+  if (lit.length) return `It closes a ring of one-way circuits, and carries nothing itself.`;
+  return "Nothing uses it: it is idle, and free for the next plan.";
+}
+
 export function explain(circuit, { topology, demand, reservations }) {
   const paths = topology.paths.filter((path) => uses(path, circuit));
   const promised = reservations.filter((one) => (one.path ?? one.booked) && uses(one.path ?? one.booked, circuit));
@@ -39,20 +52,22 @@ export function explain(circuit, { topology, demand, reservations }) {
   const beside = (path) => topology.paths.filter((one) => one.src === path.src && one.dst === path.dst).length;
   const shared = (path) => (beside(path) > 1 ? `, on ${beside(path)} paths together` : "");
   const carried = (path) => `${mbps(rate(path.src, path.dst))} Mb/s${path.one_way ? "" : ` there, ${mbps(rate(path.dst, path.src))} back`}${shared(path)}`;
+  const lit = lights(circuit, topology.circuits);
   const parts = [
+    el("p", { className: "answer" }, answer(circuit, paths, promised, lit)),
     el("p", {}, circuit.one_way
       ? `${describe(circuit)}, from port ${circuit.a.port} to ${circuit.b.port}, ${mbps(circuit.rate_mbps)} Mb/s.`
       : `${describe(circuit)}, ports ${circuit.a.port} and ${circuit.b.port}, ${mbps(circuit.rate_mbps)} Mb/s each way.`),
-    ...lights(circuit, topology.circuits),
+    ...lit,
     el("h3", {}, "The last hour"),
     ofCircuit(circuit),
     el("h3", {}, "Paths that it carries"),
     paths.length
       ? list(paths.map((path) => `${along(path)}, VLAN ${path.vlan}: ${carried(path)}`))
-      : el("p", {}, "None: it is idle, and free for the next plan."),
+      : el("p", {}, "None."),
     ...(paths.length ? [el("p", { className: "quiet" }, `Rates of paths are what servers send, on average over ${demand.window_s} s.`)] : []),
     el("h3", {}, "Reservations that were promised it"),
-    promised.length ? list(promised.map((one) => `${one.id} ${one.state}: ${one.src} to ${one.dst}, ${mbps(one.bandwidth_mbps)} Mb/s`)) : el("p", {}, "None."),
+    promised.length ? list(promised.map((one) => [idButton(one.id), ` ${one.state}: ${one.src} to ${one.dst}, ${mbps(one.bandwidth_mbps)} Mb/s`])) : el("p", {}, "None."),
     ...said(circuit.a.rack, circuit.b.rack),
   ];
   return parts;

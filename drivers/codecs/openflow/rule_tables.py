@@ -22,9 +22,9 @@ from hydra.forwarding.pipeline import (
     COOKIE_TAG_MASK,
     SHAPES,
     RuleKind,
-    Table,
 )
-from hydra.forwarding.rules import Install, InstallAll, Installation, RemoveByCookie
+from hydra.forwarding.rules import FlowRule, Install, InstallAll, Installation, RemoveByCookie
+from hydra.forwarding.shapes import Table, wired_port
 from hydra.reconfiguration.drift import NOTHING, Drift, DriftKind, RuleDrift
 
 _FLOW_MOD: Final = struct.Struct("!8xQ8xB5xH16x")
@@ -44,6 +44,11 @@ _REFUSING: Final = tuple(
     for kind in (RuleKind.PORT_FOREIGN, RuleKind.TOR_TAGGED_DROP)
 )
 """How cookies of rules begin that drop what a server may not send, and the rules' priorities."""
+_IN_PORT_HEAD: Final = _IN_PORT.to_bytes(4, "big")
+_VLAN_VID_HEAD: Final = 0x80000C02.to_bytes(4, "big")
+"""OXM head of ``vlan_vid``: field 6, two bytes."""
+_RELAY: Final = (COOKIE_TAG | RuleKind.TOR_RELAY.value << 48).to_bytes(8, "big")[:2]
+"""How cookies of relay rules begin."""
 _MATCH_HEAD: Final = struct.Struct("!HH")
 _OXM: Final = struct.Struct("!HBB")
 _EVERY_BIT: Final = 2**64 - 1
@@ -213,16 +218,52 @@ def _kind(rule: HeldRule) -> RuleKind | None:
     return _KIND_BY_NUMBER.get(rule.cookie >> 48 & 0xFF) if rule.ours else None
 
 
+def held_relays(ports: SwitchPorts, body: bytes) -> list[FlowRule]:
+    """Relay rules in an OFPMP_FLOW reply body, with what they match; their action is not told.
+
+    A port that is wired to no plane has its number. Raises MalformedReplyError.
+    """
+    if _RELAY not in body:
+        return []
+    found: list[FlowRule] = []
+    for (_, _, fields), rule in decode_rules(body).items():
+        if _kind(rule) is RuleKind.TOR_RELAY:
+            values = {one[:4]: int.from_bytes(one[4:], "big") for one in fields}
+            number, label = values.get(_IN_PORT_HEAD, 0), values.get(_VLAN_VID_HEAD, 0)
+            wired = number in ports.wired
+            port = wired_port(ports.wired.index(number)) if wired else number
+            found.append(FlowRule(RuleKind.TOR_RELAY, (port, label, 0)))
+    return found
+
+
 def rule_drift(device: str, intended: RuleTable, held: RuleTable) -> Iterator[Drift]:
     """Rules that a switch lacks, has too many, or has with other instructions."""
     for key in sorted(intended.keys() | held.keys(), key=lambda key: (*key[:2], sorted(key[2]))):
         want, have = intended.get(key), held.get(key)
         if have is None and want is not None:
-            yield Drift(DriftKind.RULE, device, _subject(key, want), "installed", NOTHING)
+            yield Drift(
+                kind=DriftKind.RULE,
+                device=device,
+                subject=_subject(key, want),
+                intended="installed",
+                actual=NOTHING,
+            )
         elif want is None and have is not None and not _of_an_experiment(have):
-            yield Drift(DriftKind.RULE, device, _subject(key, have), NOTHING, "installed")
+            yield Drift(
+                kind=DriftKind.RULE,
+                device=device,
+                subject=_subject(key, have),
+                intended=NOTHING,
+                actual="installed",
+            )
         elif want is not None and have is not None and want.instructions != have.instructions:
-            yield Drift(DriftKind.RULE, device, _subject(key, want), "installed", "other actions")
+            yield Drift(
+                kind=DriftKind.RULE,
+                device=device,
+                subject=_subject(key, want),
+                intended="installed",
+                actual="other actions",
+            )
 
 
 def foreign(intended: RuleTable, held: RuleTable) -> list[RemoveByCookie]:

@@ -50,21 +50,7 @@ from hydra.forwarding.pipeline import (
     IN_PORT,
     PATH_REGISTER,
     SHAPES,
-    Arg,
-    EndOnFin,
-    Field,
-    Output,
-    PickPath,
-    Port,
-    PushVlan,
     RuleKind,
-    SetDscp,
-    SetPath,
-    Shape,
-    Table,
-    ToController,
-    place_of_server,
-    place_of_wired,
 )
 from hydra.forwarding.rules import (
     FlowRule,
@@ -75,6 +61,22 @@ from hydra.forwarding.rules import (
     RemoveByPort,
     RuleChange,
     round_rule,
+)
+from hydra.forwarding.shapes import (
+    Arg,
+    EndOnFin,
+    Field,
+    Output,
+    PickPath,
+    Port,
+    PushVlan,
+    SetDscp,
+    SetPath,
+    Shape,
+    Table,
+    ToController,
+    place_of_server,
+    place_of_wired,
 )
 
 TAKEN_OVER: Final = "another controller has taken this switch over: stop one of the two"

@@ -1,7 +1,7 @@
-"""The substrate: which rules and which port VLANs turn a plan into a network.
+"""The substrate: rules and port VLANs that implement a plan.
 
-The rest of the core speaks of pairs, paths and VLANs; how servers are attached, and who tells
-circuits apart, is known here only. :func:`substrate_of` is asked wherever it matters.
+The rest of the core works on pairs, paths and VLANs. Only this package knows the attachment of
+servers, and the switches that distinguish circuits. :func:`substrate_of` selects the substrate.
 """
 
 from __future__ import annotations

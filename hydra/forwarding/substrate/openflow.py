@@ -1,9 +1,10 @@
-"""Plain servers with one uplink each, and ToRs that OpenFlow alone controls.
+"""Plain servers with a single uplink, and ToRs under the sole control of OpenFlow.
 
-A ToR holds the tables of a vswitch for all servers of its rack. The path's VLAN is a label between
-ToRs: pushed by the first, read by those in between, taken off by the last. A relay tells the paths
-over one circuit apart by their labels, so those differ. Servers are where the configuration says:
-nothing learns, and groups leave by the electrical port and to neighbours only.
+A ToR holds the tables of a vswitch for all servers of the rack. The VLAN of a path is a label
+between ToRs: the first ToR pushes the label, relays match the label, the last ToR pops the label.
+Paths over the same circuit have different labels, since relays distinguish paths by label. Servers
+are where the configuration says: no table learns, and group frames go to the electrical port and to
+neighbours only.
 """
 
 from __future__ import annotations
@@ -12,16 +13,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from hydra.forwarding.pipeline import (
-    FOR_ONE_SERVER,
-    VLAN_PRESENT,
-    Port,
-    RuleKind,
-    cookie,
-    cookie_subject,
-    server_port,
-    wired_port,
-)
+from hydra.forwarding.pipeline import FOR_ONE_SERVER, VLAN_PRESENT, RuleKind, cookie, cookie_subject
 from hydra.forwarding.rules import (
     BY_PORT,
     FlowRule,
@@ -35,6 +27,7 @@ from hydra.forwarding.rules import (
     port_rules,
     rack_metadata,
 )
+from hydra.forwarding.shapes import Port, server_port, wired_port
 from hydra.forwarding.substrate.role import PortNames, Steering, Substrate
 from hydra.model import (
     Circuit,
@@ -52,7 +45,7 @@ from hydra.policy import SourceCheck
 
 @dataclass(frozen=True, slots=True)
 class SingleHomedOpenFlow(Substrate):
-    """The substrate that the module describes."""
+    """The substrate of the module docstring."""
 
     # -- switches ---------------------------------------------------------------------------------
 
@@ -82,7 +75,7 @@ class SingleHomedOpenFlow(Substrate):
     def own_rules(
         self, datapath: DatapathId, _dead: Collection[str], source_check: SourceCheck
     ) -> Iterator[FlowRule]:
-        """``_dead`` changes nothing: there is no way around a dead uplink."""
+        """``_dead`` has no effect: a dead uplink has no detour."""
         rack = self.fabric.rack_by_tor_datapath[datapath]
         if not rack.spine:
             yield from self._local_rules(rack, source_check)
@@ -103,7 +96,7 @@ class SingleHomedOpenFlow(Substrate):
                 yield from relays.get(datapath, ())
 
     def _local_rules(self, rack: Rack, source_check: SourceCheck) -> Iterator[FlowRule]:
-        """Rules by ingress port, and for what stays in the rack or is electrical."""
+        """Rules by ingress port, and for rack-local and electrical traffic."""
         places = range(len(rack.servers))
         for port in (Port.ELECTRICAL, *map(server_port, places)):
             yield constant(RuleKind.TOR_TAGGED_DROP, port)
@@ -154,7 +147,7 @@ class SingleHomedOpenFlow(Substrate):
         return found
 
     def _meeting(self, one: Circuit, other: Circuit) -> tuple[RackId, tuple[PortId, PortId]]:
-        """The rack at which two circuits of a path meet, and their ports there."""
+        """The rack where two circuits of a path meet, and their ports there."""
         rack = (set(self.fabric.racks_of(one)) & set(self.fabric.racks_of(other))).pop()
         return rack, (self._end(one, rack), self._end(other, rack))
 
@@ -162,7 +155,7 @@ class SingleHomedOpenFlow(Substrate):
         return circuit.a if self.fabric.ports[circuit.a].rack == rack else circuit.b
 
     def _entry(self, rack: RackId, path: Path) -> int:
-        """The ToR port at which ``path`` begins for ``rack``, one of its ends."""
+        """The ToR port at which ``path`` begins for ``rack``, an end of the path."""
         circuit = path.circuits[0 if rack == path.src else -1]
         return wired_port(self.fabric.place_of_port[self._end(circuit, rack)])
 
@@ -175,5 +168,5 @@ class SingleHomedOpenFlow(Substrate):
     def announced(
         self, _server: Server, _vlans: Collection[VlanId]
     ) -> Iterator[tuple[int, VlanId | None]]:
-        """The electrical port alone, since only the electrical network learns."""
+        """The electrical port only, since only the electrical network learns."""
         yield Port.ELECTRICAL, None

@@ -1,4 +1,6 @@
-"""Servers that tag frames for circuits, on ToRs that learn: ToR ports are in the VLANs of paths."""
+"""Servers that tag frames for circuits, and learning ToRs: ToR ports are members of the path
+VLANs.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
 
-from hydra.forwarding.pipeline import Port, RuleKind
+from hydra.forwarding.pipeline import RuleKind
 from hydra.forwarding.rules import (
     BY_UPLINK,
     FlowRule,
@@ -20,6 +22,7 @@ from hydra.forwarding.rules import (
     own_rack_rules,
     uplink_exceptions,
 )
+from hydra.forwarding.shapes import Port
 from hydra.forwarding.substrate.role import PortNames, Steering, Substrate
 from hydra.model import (
     DatapathId,
@@ -32,13 +35,14 @@ from hydra.model import (
     VlanId,
     VSwitch,
 )
+from hydra.path_arrays import vlans_at_ports
 from hydra.policy import SourceCheck
 from hydra.roles import PortVlans
 
 
 @dataclass(frozen=True, slots=True)
 class _TaggingServers(Substrate):
-    """Common part of the substrates whose servers have a vswitch, however they are attached."""
+    """Common part of the substrates whose servers have a vswitch."""
 
     retags = True
     tells_rounds = True
@@ -46,7 +50,7 @@ class _TaggingServers(Substrate):
     _steering: dict[RackId, tuple[Steering, ...]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
-    """Steering switches of racks that were asked for."""
+    """Cached result of :meth:`steering` by rack."""
 
     def owned(self) -> Mapping[DatapathId, str]:
         return self.fabric.vswitch_names
@@ -87,7 +91,7 @@ class _TaggingServers(Substrate):
         return vswitch_of(server).datapath_id, Port.OPTICAL
 
     def fixed_ports(self, rack: RackId) -> dict[str, PortVlans]:
-        """Server-facing ports carry the rack's own VLAN and every circuit's.
+        """Server-facing ports carry the native VLAN of the rack and every circuit VLAN.
 
         Constant, so that a reconfiguration only retags optical ports.
         """
@@ -97,28 +101,22 @@ class _TaggingServers(Substrate):
         return {server.tor_port: vlans for server in this.servers}
 
     def closed_ports(self, servers: Collection[Server]) -> dict[str, PortVlans]:
-        parked = frozenset({self.fabric.parking_vlan})  # no VLAN at all means all of them to some
+        parked = frozenset({self.fabric.parking_vlan})  # some ToRs take an empty list for all VLANs
         return {
             server.tor_port: PortVlans(parked, self.fabric.racks[server.rack].tor.native_vlan)
             for server in servers
         }
 
     def trunks(self, state: NetworkState) -> Mapping[PortId, PortVlans]:
-        """The VLANs of each port's paths, or the parking VLAN alone."""
-        tagged: dict[PortId, set[VlanId]] = {}
-        for path in state.topology.paths:
-            vlan = state.vlans[path]
-            for circuit in path.circuits:
-                tagged.setdefault(circuit.a, set()).add(vlan)
-                tagged.setdefault(circuit.b, set()).add(vlan)
+        """The VLANs of the paths at each port, or the parking VLAN alone."""
         trunks = dict.fromkeys(self.fabric.port_ids, _parked(self.fabric.parking_vlan))
-        trunks.update((end, _trunk(frozenset(vlans))) for end, vlans in tagged.items())
+        trunks.update((end, _trunk(vlans)) for end, vlans in vlans_at_ports(state).items())
         return trunks
 
 
 @dataclass(frozen=True, slots=True)
 class DualHomedVlan(_TaggingServers):
-    """Servers tag circuits; one uplink to the ToR, and one to the electrical network."""
+    """Servers tag frames for circuits; each has an uplink to the ToR and an electrical uplink."""
 
     dead_uplink = "optical uplink down"
     detours = True
@@ -126,7 +124,7 @@ class DualHomedVlan(_TaggingServers):
     def own_rules(
         self, datapath: DatapathId, dead: Collection[str], source_check: SourceCheck
     ) -> Iterator[FlowRule]:
-        """Servers with a dead uplink are reached electrically, and answer the same way."""
+        """Servers with a dead uplink send and receive electrically."""
         server = self.fabric.server_by_datapath[datapath]
         yield from host_rules(self.fabric, server, _FROM_TWO_UPLINKS, source_check)
         yield from own_rack_rules(self.fabric, server, server.name in dead)
@@ -146,17 +144,17 @@ class DualHomedVlan(_TaggingServers):
 
 @dataclass(frozen=True, slots=True)
 class SingleHomedVlan(_TaggingServers):
-    """Servers tag frames for circuits on their one uplink; a ToR hands untagged ones to the
-    electrical network behind it.
+    """Servers tag frames for circuits on a single uplink; a ToR forwards untagged frames to the
+    electrical network.
 
-    The rack's own VLAN continues there, tagged on the ToR's electrical port, and is the same VLAN
-    in every rack: servers in the own rack and in others are reached alike.
+    The native VLAN of the rack continues there, tagged on the electrical port of the ToR, and is
+    the same in every rack. So servers reach the own rack and other racks alike.
     """
 
     def own_rules(
         self, datapath: DatapathId, _dead: Collection[str], source_check: SourceCheck
     ) -> Iterator[FlowRule]:
-        """``_dead`` changes nothing: there is no way around a dead uplink."""
+        """``_dead`` has no effect: a dead uplink has no detour."""
         server = self.fabric.server_by_datapath[datapath]
         yield from host_rules(self.fabric, server, _FROM_ONE_UPLINK, source_check)
         yield from own_rack_rules(self.fabric, server, uplink_dead=False)
@@ -178,24 +176,26 @@ class SingleHomedVlan(_TaggingServers):
 
 @lru_cache(maxsize=4)
 def _parked(vlan: VlanId) -> PortVlans:
-    """The VLANs of a port without a circuit: one object for all, which is soon compared."""
+    """The VLANs of a port without a circuit: a shared object, for fast comparison."""
     return PortVlans(frozenset({vlan}))
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=65536)
 def _trunk(vlans: frozenset[VlanId]) -> PortVlans:
-    """The VLANs of a port with circuits: those of another state are soon compared with them."""
+    """The VLANs of a port with circuits, cached for fast comparison with other states."""
     return PortVlans(vlans)
 
 
 @lru_cache(maxsize=4)
 def _from_to(first: int, last: int) -> frozenset[VlanId]:
-    """VLANs of a range; thousands, asked for by each rack, and always the same."""
+    """VLANs of a range, cached: each rack asks for the same thousands of VLANs."""
     return frozenset(VlanId(vlan) for vlan in range(first, last + 1))
 
 
 def vswitch_of(server: Server) -> VSwitch:
-    """Raises LookupError for a plain server, which these substrates do not have."""
+    """The vswitch of ``server``. Raises LookupError for a plain server, a misfit in these
+    substrates.
+    """
     if server.vswitch is None:
         raise LookupError(f"server {server.name} has no vswitch")
     return server.vswitch

@@ -16,12 +16,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from enum import Enum
-from pathlib import Path
 from statistics import fmean
 from typing import Any, Final
 
-import mininet_scenarios
-from hydra.policy import Mode, Sharing, Transition
+from hydra.policy import Mode, Sharing
+from mininet_scenarios.cycles.names import CycleName
 from mininet_scenarios.reporting.narrator import Narrator
 from mininet_scenarios.stage import building
 from mininet_scenarios.stage.agents import AgentStage, agent_stage
@@ -29,7 +28,7 @@ from mininet_scenarios.stage.controller_client import ControllerClient, PairDema
 from mininet_scenarios.stage.stage import CALM_SHARE, ScenarioError, Stage, calm_down, sent_bytes
 from mininet_scenarios.stage.transfers import Transferred, Wish, transfer_all
 
-CONFIG: Final = Path(mininet_scenarios.__file__).parents[1] / "configs" / "leaf-spine.yaml"
+CONFIG: Final = building.CONFIGS / "leaf-spine.yaml"
 PAIRS: Final = (("r1", "r4"), ("r2", "r5"), ("r3", "r6"))
 SPINE: Final = "s1"
 DIRECT: Final = "d1"
@@ -90,7 +89,7 @@ class Case:
     """A run: who gets the direct link, how it moves, and the number of transfers."""
 
     regime: Regime
-    transition: Transition
+    cycle: CycleName
     transfers: int
     """Number of transfers, a multiple of 24: eight for each pair, one of them an elephant."""
 
@@ -121,7 +120,7 @@ class Run:
     """Result of a case."""
 
     regime: str
-    transition: str
+    cycle: str
     transfers: int
     done: tuple[Transferred, ...]
     changes: int
@@ -176,7 +175,8 @@ def network(stage: Stage, scale: Scale) -> Iterator[AgentStage]:
 def run(agents: AgentStage, case: Case, scale: Scale, narrator: Narrator) -> Run:
     """Play one case; raises ScenarioError when it can't be counted."""
     stage, wanted = agents.stage, wishes(case.transfers, scale)
-    title = f"{case.transfers} transfers, {case.regime.value}, {case.transition.value}"
+    title = f"{case.transfers} transfers, {case.regime.value}, {case.cycle.value}"
+    agents.play(case.cycle)
     with narrator.phase(title, scale.expected_s(case)), agents.client() as client:
         _lead_uplinks(stage, client, case.regime)
         agents.follow(_policy(case, scale))
@@ -191,7 +191,7 @@ def run(agents: AgentStage, case: Case, scale: Scale, narrator: Narrator) -> Run
         client.amend({"mode": Mode.ON_REQUEST.value})
     result = Run(
         case.regime.value,
-        case.transition.value,
+        case.cycle.value,
         case.transfers,
         done,
         changes,
@@ -275,7 +275,6 @@ def _policy(case: Case, scale: Scale) -> dict[str, Any]:
     on_demand = sharing is Sharing.ON_DEMAND
     return {
         "mode": "on-request" if sharing is None else "periodic",
-        "transition": case.transition.value,
         "sharing": (sharing or Sharing.BY_DEMAND).value,
         "epoch_s": 0.5 if on_demand else PAPER_EPOCH_S * scale.time,
     }

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hydra.policy import Transition
+from mininet_scenarios.cycles.names import CycleName
 from mininet_scenarios.reporting.narrator import Narrator
 from mininet_scenarios.stage.alternation import sleep_until
 from mininet_scenarios.stage.controller_client import (
@@ -23,6 +23,7 @@ from mininet_scenarios.stage.controller_client import (
     PairDemand,
     ReconfigurationRecord,
 )
+from mininet_scenarios.stage.delays import ACTIVATING
 from mininet_scenarios.stage.stage import CONGESTION, ScenarioError, Stage, tcp_transfer
 from mininet_scenarios.testbed.capture import Frame
 
@@ -61,7 +62,7 @@ class Fig5Plan:
 
     @property
     def expected_s(self) -> float:
-        """Wall time of one transition."""
+        """Wall time of one cycle."""
         return _SETUP_S + self.run_s + 2 * (self.alone_s + _WARM_UP_S + 1)
 
 
@@ -85,7 +86,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Fig5Run:
-    transition: str
+    cycle: str
     mbps: tuple[float, ...]
     """Arrivals in each bin of :data:`BIN_S`, headers included."""
     optical_mbps: float
@@ -107,11 +108,13 @@ class Fig5Run:
         return sum(inside) * BIN_S / ideal
 
 
-def run(stage: Stage, plan: Fig5Plan, transition: Transition, narrator: Narrator) -> Fig5Run:
+def run(stage: Stage, plan: Fig5Plan, cycle: CycleName, narrator: Narrator) -> Fig5Run:
     """Play the plan. Raises ScenarioError and ControllerError for a run that can't be counted."""
-    title = f"TCP over a circuit that comes and goes, {transition.value}"
-    policy: dict[str, Any] = {"mode": "on-request", "transition": transition.value}
-    with narrator.phase(title, plan.expected_s), stage.controller(policy) as controller:
+    title = f"TCP over a circuit that comes and goes, {cycle.value}"
+    with (
+        narrator.phase(title, plan.expected_s),
+        stage.controller({"mode": "on-request"}, cycle) as controller,
+    ):
         controller.reconfigure([])
         electrical_mbps = _alone(stage, plan)
         controller.reconfigure([_demand(stage)])
@@ -124,7 +127,7 @@ def run(stage: Stage, plan: Fig5Plan, transition: Transition, narrator: Narrator
     arrived = Arrivals.of(frames)
     moments = [(_effective_unix_s(one, up) - start_unix_s, up) for one, up in records]
     result = Fig5Run(
-        transition=transition.value,
+        cycle=cycle.value,
         mbps=tuple(arrived.binned_mbps().tolist()),
         optical_mbps=optical_mbps,
         electrical_mbps=electrical_mbps,
@@ -133,7 +136,7 @@ def run(stage: Stage, plan: Fig5Plan, transition: Transition, narrator: Narrator
         dark_frames=dark_frames,
     )
     narrator.say(
-        f"{transition.value}: {electrical_mbps:.1f} and {optical_mbps:.1f} Mb/s alone, "
+        f"{cycle.value}: {electrical_mbps:.1f} and {optical_mbps:.1f} Mb/s alone, "
         f"{result.share:.1%} of what there was; {retransmits} retransmissions"
     )
     return result
@@ -198,7 +201,7 @@ def _effective_unix_s(record: ReconfigurationRecord, up: bool) -> float:
     if record.started_unix_s is None or not record.timeline:
         raise ScenarioError(f"reconfiguration {record.id} has no timeline")
     times_ms = (
-        [step.finished_ms for step in record.timeline if step.step == "activate"]
+        [step.finished_ms for step in record.timeline if step.step in ACTIVATING]
         if up
         else [step.started_ms for step in record.timeline]
     )

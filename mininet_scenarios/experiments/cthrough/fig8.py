@@ -9,7 +9,7 @@ from typing import Final
 
 from matplotlib.figure import Figure
 
-from hydra.policy import Transition
+from mininet_scenarios.cycles.names import CycleName
 from mininet_scenarios.experiments.cthrough import cases as cthrough_cases
 from mininet_scenarios.experiments.cthrough import fig8_scenario
 from mininet_scenarios.experiments.cthrough.cases import (
@@ -23,6 +23,7 @@ from mininet_scenarios.experiments.cthrough.cases import (
     Seconds,
     helped,
     packets_alone,
+    ratio_row,
     seconds_row,
 )
 from mininet_scenarios.experiments.cthrough.fig8_scenario import COPY, OUTPUT, READ, SHUFFLE
@@ -40,10 +41,6 @@ INTERVALS_S: Final = (0.5, USUAL_S, 2.0, 5.0)
 SERVERS: Final = 2
 """Servers in each rack, for the paper's four: Hadoop has no more than five transfers to a reducer
 at once, and as many TCP connections here would leave each less than a frame in a round trip."""
-_NEAR: Final = 1.3
-"""Multiple of the time at full bisection that counts as near it."""
-_LITTLE: Final = 0.15
-"""Greatest relative change that buffers beyond 50 MB make, either way."""
 _BUSIEST_MBPS: Final = 1.5 * fig8_scenario.PAPER_BYTES * 8e-6 / fig8_scenario.PAPER_WRITE_S
 """Traffic while disks write: one copy of the output goes to another rack, and one stays, which is
 half the work. Data that waited for a circuit fills it for a tenth of a second once it has come;
@@ -74,8 +71,8 @@ def full_cases() -> list[Case]:
 def short_cases() -> list[Case]:
     return [
         packets_alone(WORST),
-        helped(WORST, USUAL_MB, USUAL_S, Transition.AS_PUBLISHED),
-        helped(WORST, USUAL_MB, USUAL_S, Transition.HITLESS),
+        helped(WORST, USUAL_MB, USUAL_S, CycleName.AS_PUBLISHED),
+        helped(WORST, USUAL_MB, USUAL_S, CycleName.HITLESS),
     ]
 
 
@@ -107,81 +104,58 @@ def _conclude(found: Sequence[Sorts]) -> Findings:
     of = cthrough_cases.seconds_of(found)
     rows = list(cthrough_cases.scale_rows(found[0].scale))
     whole = all(one.scale.part == 1 for one in found)
-    for transition, name in WAYS:
-        rows += _near_rows(of, transition, name, whole)
-        rows += _interval_rows(of, transition, name)
-        rows += _buffer_rows(of, transition, name)
-        rows += _step_rows(found, transition, name, whole)
-    rows += cthrough_cases.gap_rows(of, USUAL_MB)
+    for cycle, name in WAYS:
+        rows += _near_rows(of, cycle, name, whole)
+        rows += _interval_rows(of, cycle, name)
+        rows += _buffer_rows(of, cycle, name)
+        rows += _step_rows(found, cycle, name, whole)
+    rows += cthrough_cases.gap_rows(of, USUAL_MB, "sort")
     rows.append(cthrough_cases.dark_row(found))
     return Findings(tuple(rows), (cthrough_cases.table(found),))
 
 
-def _near_rows(of: Seconds, transition: Transition, name: str, whole: bool) -> Iterator[Row]:
+def _near_rows(of: Seconds, cycle: CycleName, name: str, whole: bool) -> Iterator[Row]:
     """Rows. ``whole``: all of the paper's data; in a part, the last flows weigh too much."""
-    usual = of(helped(WORST, USUAL_MB, USUAL_S, transition))
+    usual = of(helped(WORST, USUAL_MB, USUAL_S, cycle))
     full, alone = of(FULL_BISECTION), of(packets_alone(WORST))
     figure = f"{name}: {WORST}, buffers of {USUAL_MB:g} MB, an interval of {USUAL_S:g} s"
     if usual is not None and alone is not None:
         target = f"less than electrical alone, {alone:.0f} s"
-        yield seconds_row(figure, None, usual, target, alone, _WHY)
+        yield seconds_row(figure, usual, target, alone, _WHY)
     if usual is not None and full is not None:
-        yield Row(
-            f"{figure}, over full bisection",
-            "near 1",
-            f"{usual / full:.2f}",
-            target=f"≤ {_NEAR:g}" if whole else "",
-            met=usual / full <= _NEAR if whole else None,
-            why=_WHY,
-        )
+        what = f"buffers of {USUAL_MB:g} MB, an interval of {USUAL_S:g} s, over full bisection"
+        yield ratio_row("sort near", name, usual / full, what, _WHY, whole=whole)
 
 
-def _interval_rows(of: Seconds, transition: Transition, name: str) -> Iterator[Row]:
+def _interval_rows(of: Seconds, cycle: CycleName, name: str) -> Iterator[Row]:
     shortest_s, *_, longest_s = INTERVALS_S
-    longest = of(helped(WORST, USUAL_MB, longest_s, transition))
+    longest = of(helped(WORST, USUAL_MB, longest_s, cycle))
     for interval_s in (shortest_s, USUAL_S):
-        seconds = of(helped(WORST, USUAL_MB, interval_s, transition))
+        seconds = of(helped(WORST, USUAL_MB, interval_s, cycle))
         if seconds is not None and longest is not None:
-            usual = interval_s == USUAL_S
-            yield Row(
-                f"{name}: {WORST}, an interval of {longest_s:g} s, over one of {interval_s:g} s",
-                "above 1",
-                f"{longest / seconds:.2f}",
-                target="> 1" if usual else "",
-                met=longest > seconds if usual else None,
-                why="" if usual else _SHORT,
-            )
+            what = f"an interval of {longest_s:g} s, over one of {interval_s:g} s"
+            key = f"sort {interval_s:g} s"
+            why = "" if interval_s == USUAL_S else _SHORT
+            yield ratio_row(key, name, longest / seconds, what, why)
 
 
-def _buffer_rows(of: Seconds, transition: Transition, name: str) -> Iterator[Row]:
+def _buffer_rows(of: Seconds, cycle: CycleName, name: str) -> Iterator[Row]:
     _, enough_mb, *_, most_mb = BUFFERS_MB
-    enough = of(helped(WORST, enough_mb, USUAL_S, transition))
-    most = of(helped(WORST, most_mb, USUAL_S, transition))
+    enough = of(helped(WORST, enough_mb, USUAL_S, cycle))
+    most = of(helped(WORST, most_mb, USUAL_S, cycle))
     if enough is not None and most is not None:
-        yield Row(
-            f"{name}: {WORST}, buffers of {most_mb:g} MB, over {enough_mb:g} MB",
-            "near 1",
-            f"{most / enough:.2f}",
-            target=f"{1 - _LITTLE:g} to {1 + _LITTLE:g}",
-            met=abs(most / enough - 1) <= _LITTLE,
-        )
+        what = f"buffers of {most_mb:g} MB, over {enough_mb:g} MB"
+        yield ratio_row("sort buffers", name, most / enough, what)
 
 
-def _step_rows(
-    found: Sequence[Sorts], transition: Transition, name: str, whole: bool
-) -> Iterator[Row]:
+def _step_rows(found: Sequence[Sorts], cycle: CycleName, name: str, whole: bool) -> Iterator[Row]:
     """Rows of Fig. 8: steps with long tails in the electrical network. ``whole`` as above."""
     for kind, what in _KINDS.items():
         alone = _ended_s(found, packets_alone(WORST), kind)
-        with_circuits = _ended_s(found, helped(WORST, USUAL_MB, USUAL_S, transition), kind)
+        with_circuits = _ended_s(found, helped(WORST, USUAL_MB, USUAL_S, cycle), kind)
         if alone is not None and with_circuits is not None:
-            yield Row(
-                f"{name}: {WORST}, {what}",
-                "sooner",
-                f"{with_circuits:.0f} s, electrical alone {alone:.0f} s",
-                target="sooner" if whole else "",
-                met=with_circuits < alone if whole else None,
-            )
+            after = f"{what} over packets' {alone:.0f} s"
+            yield ratio_row(f"sort {kind}", name, with_circuits / alone, after, whole=whole)
 
 
 def _ended_s(found: Sequence[Sorts], case: Case, kind: str) -> float | None:
@@ -207,8 +181,8 @@ def _timeline(one: Sorts) -> Figure:
     figure = Figure(figsize=(9.0, 7.0), dpi=150, layout="constrained")
     curves = (
         (packets_alone(WORST), "packets alone", GREY),
-        (helped(WORST, USUAL_MB, USUAL_S, Transition.AS_PUBLISHED), "as published", VERMILION),
-        (helped(WORST, USUAL_MB, USUAL_S, Transition.HITLESS), "hydra", GREEN),
+        (helped(WORST, USUAL_MB, USUAL_S, CycleName.AS_PUBLISHED), "as published", VERMILION),
+        (helped(WORST, USUAL_MB, USUAL_S, CycleName.HITLESS), "hydra", GREEN),
         (FULL_BISECTION, "full bisection", BLUE),
     )
     steps = (("read from afar", {READ}), ("shuffle", {SHUFFLE}), ("output", {OUTPUT, COPY}))

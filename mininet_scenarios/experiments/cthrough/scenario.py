@@ -15,8 +15,7 @@ from typing import Any, Final, Generic, TypeVar
 
 import yaml
 
-import mininet_scenarios
-from hydra.policy import Transition
+from mininet_scenarios.cycles.names import CycleName
 from mininet_scenarios.reporting.narrator import Narrator
 from mininet_scenarios.stage import building
 from mininet_scenarios.stage.stage import Stage
@@ -25,7 +24,7 @@ from mininet_scenarios.testbed.servers import run_in
 T = TypeVar("T")
 """Report of an application."""
 
-CONFIG: Final = Path(mininet_scenarios.__file__).parents[1] / "configs" / "cthrough.yaml"
+CONFIG: Final = building.CONFIGS / "cthrough.yaml"
 RACKS: Final = 4
 RACK_SERVERS: Final = 4
 OVERSUBSCRIBED_MBPS: Final[Mapping[str, float]] = {"40:1": 100.0, "10:1": 400.0, "4:1": 1000.0}
@@ -44,7 +43,7 @@ SETUP_S: Final = 3.0
 class Circuits:
     """Use of circuits in a case."""
 
-    transition: Transition
+    cycle: CycleName
     interval_s: float
     """Time between decisions of the controller."""
 
@@ -62,7 +61,7 @@ class Case:
 
     @property
     def way(self) -> str:
-        return "packets alone" if self.circuits is None else self.circuits.transition.value
+        return "packets alone" if self.circuits is None else self.circuits.cycle.value
 
     @property
     def interval_s(self) -> float | None:
@@ -140,7 +139,8 @@ def play(
     for server in senders:
         setting = f"net.ipv4.tcp_wmem=4096 {octets} {octets}"
         run_in(stage.testbed.host(server), "sysctl", "-qw", setting)
-    with stage.controller(_policy(case)) as client:
+    cycle = CycleName.HITLESS if case.circuits is None else case.circuits.cycle
+    with stage.controller(_policy(case), cycle) as client:
         client.reconfigure([])  # what the case before left
         before = stage.losses()
         earlier = client.changes_done()
@@ -167,11 +167,9 @@ def _policy(case: Case) -> dict[str, Any]:
     change, so that one controller does for them.
     """
     circuits, interval_s = case.circuits, case.interval_s or 1.0
-    transition = Transition.HITLESS if circuits is None else circuits.transition
     return {
         "mode": "on-request" if circuits is None else "periodic",
         "sharing": "undifferentiated",
-        "transition": transition.value,
         "algorithm": "edmonds",
         "max_hops": 1,
         "epoch_s": interval_s,

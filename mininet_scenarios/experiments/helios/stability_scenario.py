@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 from prometheus_client.parser import text_string_to_metric_families
 
-import mininet_scenarios
-from hydra.policy import Transition
+from mininet_scenarios.cycles.names import CycleName
+from mininet_scenarios.experiments.helios.patterns import PORT_UP_S
 from mininet_scenarios.patience import PATIENCE_S
 from mininet_scenarios.reporting.narrator import Narrator
 from mininet_scenarios.stage import building
@@ -31,7 +31,7 @@ from mininet_scenarios.workloads.mesh import Endpoint
 from mininet_scenarios.workloads.reports import read_report, tell_moment
 from mininet_scenarios.workloads.shifting import Sample, samples_from_json
 
-CONFIG: Final = Path(mininet_scenarios.__file__).parents[1] / "configs" / "helios.yaml"
+CONFIG: Final = building.CONFIGS / "helios.yaml"
 PODS: Final = 4
 HOSTS: Final = 4
 """Number of hosts in each pod, and of flows of each host."""
@@ -90,8 +90,8 @@ PATTERNS: Final[Mapping[str, Callable[[int, np.random.Generator], Destinations]]
 class Case:
     pattern: str
     stability_s: float
-    transition: Transition | None
-    """Transition; None: the packet switch alone."""
+    cycle: CycleName | None
+    """CycleName; None: the packet switch alone."""
     port_up: str = "neither"
     """Condition that keeps ports down once light is there."""
     circuits: str = "unidirectional"
@@ -99,7 +99,7 @@ class Case:
 
     @property
     def way(self) -> str:
-        return "packets alone" if self.transition is None else self.transition.value
+        return "packets alone" if self.cycle is None else self.cycle.value
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +172,7 @@ def run(stage: Stage, case: Case, length: Length, seed: int, narrator: Narrator)
     plans = [PATTERNS[case.pattern](period, chance) for period in range(periods)]
     with (
         narrator.phase(title, length.expected_s(case.stability_s)),
-        stage.controller(_policy(stage, case)) as client,
+        stage.controller(_policy(stage, case), case.cycle or CycleName.HITLESS) as client,
     ):
         client.reconfigure([])  # circuits of the case before
         before, earlier = stage.losses(), client.changes_done()
@@ -204,10 +204,8 @@ def run(stage: Stage, case: Case, length: Length, seed: int, narrator: Narrator)
 def _policy(stage: Stage, case: Case) -> dict[str, Any]:
     """The case's policy; a reload can change all that differs, so one controller does for all."""
     enough_mbps = 0.02 * stage.fabric.electrical_rate_mbps
-    transition = Transition.HITLESS if case.transition is None else case.transition
     return {
-        "mode": "on-request" if case.transition is None else "periodic",
-        "transition": transition.value,
+        "mode": "on-request" if case.cycle is None else "periodic",
         "epoch_s": LOOP_S,
         "poll_interval_s": LOOP_S / 2,
         "demand_window_s": LOOP_S / 2,
@@ -216,6 +214,8 @@ def _policy(stage: Stage, case: Case) -> dict[str, Any]:
         "minimum_gain_mbps": enough_mbps,
         "gain_factor": 0.0,
         "audit_interval_s": 0,
+        # Late ports are the experiment's, not dead ones.
+        "timeouts": {"port_up_s": 2 * PORT_UP_S[case.port_up] + _SETUP_S},
     }
 
 

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 
 from mininet_scenarios.experiments.hydra_paper.fig9a_scenario import Fig9aResult, TcpRun
 from mininet_scenarios.experiments.hydra_paper.fig9b_scenario import Fig9bResult, TransferRun
-from mininet_scenarios.reporting.plots import BLUE, GREEN, GREY, VERMILION, legend_below
+from mininet_scenarios.reporting.plots import BLUE, GREEN, GREY, PURPLE, VERMILION, legend_below
 from mininet_scenarios.stage.delays import SUBSTEPS
 from mininet_scenarios.workloads.iperf3 import Sample
 
@@ -21,10 +21,13 @@ _SECONDS: Final = "time [s]"
 _MBPS: Final = "throughput [Mb/s]"
 
 
-def plot_fig9a(result: Fig9aResult, path: Path, way: str = "") -> None:
+def plot_fig9a(
+    result: Fig9aResult, path: Path, way: str = "", made_first: Fig9aResult | None = None
+) -> None:
     """Throughput over time: static, and with the topology changed under each number of rules.
 
-    ``way`` is the transition, for the title, if there are several.
+    ``way`` is the cycle, for the title, if there are several. ``made_first`` is the same
+    scenario with changes that make before they break.
     """
     title = "TCP between two racks while the topology changes" + (f", {way}" if way else "")
     figure, axes = _axes(title, _SECONDS, _MBPS)
@@ -32,7 +35,13 @@ def plot_fig9a(result: Fig9aResult, path: Path, way: str = "") -> None:
     _draw(axes, result.static.throughput.samples, static, BLUE, "-")
     for run, colour, style in zip(result.changing, (VERMILION, GREEN), ("--", "-"), strict=False):
         label = f"{run.rules} rules ({run.average_mbps:.1f} Mb/s)"
+        if made_first is not None:
+            label = f"HydRA's order, {label}"
         _draw(axes, run.throughput.samples, label, colour, style)
+    if made_first is not None:
+        run = made_first.changing[-1]
+        label = f"in the light, {run.rules} rules ({run.average_mbps:.1f} Mb/s)"
+        _draw(axes, run.throughput.samples, label, PURPLE, "-")
     _mark_changes(axes, result.changing)
     _save(figure, axes, path)
 

@@ -14,7 +14,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import Final
 
-from hydra.policy import Transition
+from mininet_scenarios.cycles.names import CycleName
 from mininet_scenarios.reporting.narrator import Narrator
 from mininet_scenarios.reporting.sparkline import sparkline
 from mininet_scenarios.stage.alternation import Alternation, Change
@@ -64,7 +64,7 @@ class Fig9aPlan:
     udp_datagrams: int
     udp_period_s: float
     udp_pps: float = AFFECTED_PPS
-    transition: str = Transition.HITLESS.value
+    cycle: CycleName = CycleName.DIVERT_FIRST
 
     @property
     def run_s(self) -> float:
@@ -87,7 +87,7 @@ class Fig9aPlan:
 
     def expected_s(self, ways: int = 1) -> float:
         """Wall time of the whole scenario, in ``ways`` ways."""
-        starts_s = (len(RULES) - 1) * _SETUP_S
+        starts_s = (ways * len(RULES) - 1) * _SETUP_S
         each_s = len(RULES) * self.changing_expected_s + self.udp_s
         return self.static_expected_s + starts_s + ways * each_s
 
@@ -149,22 +149,18 @@ class Fig9aResult:
         return in_tcp_runs + self.udp.losses.dark_frames
 
 
-def run(stage: Stage, plan: Fig9aPlan, narrator: Narrator) -> Fig9aResult:
-    """Play the scenario; raises ScenarioError when a run can't be counted."""
-    (result,) = run_ways(stage, plan, (Transition(plan.transition),), narrator)
-    return result
-
-
 def run_ways(
-    stage: Stage, plan: Fig9aPlan, transitions: Sequence[Transition], narrator: Narrator
+    stage: Stage, plan: Fig9aPlan, cycles: Sequence[CycleName], narrator: Narrator
 ) -> tuple[Fig9aResult, ...]:
-    """Play the scenario with each of these transitions; raises as :func:`run` does.
+    """Play the scenario with each of these cycles.
+
+    Raises ScenarioError when a run can't be counted.
 
     A topology that does not change is measured once for all of them. A controller plays all runs
-    with the same number of rules.
+    of one cycle with the same number of rules.
     """
     static: TcpRun | None = None
-    plans = [replace(plan, transition=transition.value) for transition in transitions]
+    plans = [replace(plan, cycle=cycle) for cycle in cycles]
     changing: list[list[TcpRun]] = [[] for _ in plans]
     udp: list[UdpRun] = []
     with stage.one_controller():
@@ -197,12 +193,7 @@ def _summary(run: TcpRun) -> str:
 @contextmanager
 def _controller(stage: Stage, plan: Fig9aPlan, rules: int) -> Iterator[ControllerClient]:
     """A controller on request only, with a circuit on the first plane for each of the two pairs."""
-    policy = {
-        "mode": "on-request",
-        "emulated_rules": rules,
-        "transition": plan.transition,
-    }
-    with stage.controller(policy) as controller:
+    with stage.controller({"mode": "on-request"}, plan.cycle, rules) as controller:
         demand = [_demand(stage, *PAIR), _demand(stage, *BYSTANDER_PAIR)]
         controller.reconfigure(demand, use_planes=PLANES[:1])
         for pair in (PAIR, BYSTANDER_PAIR):
@@ -225,7 +216,7 @@ def _static_run(stage: Stage, plan: Fig9aPlan, narrator: Narrator) -> TcpRun:
 def _tcp_run(
     stage: Stage, controller: ControllerClient, plan: Fig9aPlan, rules: int, narrator: Narrator
 ) -> TcpRun:
-    title = f"(a) TCP, a change every {plan.period_s:g} s, {rules} rules, {plan.transition}"
+    title = f"(a) TCP, a change every {plan.period_s:g} s, {rules} rules, {plan.cycle}"
     with narrator.phase(title, plan.changing_expected_s):
         run = _tcp_changing(stage, controller, plan, rules)
     narrator.say(_summary(run))
@@ -307,7 +298,7 @@ def _payload_bytes(load_mbps: float, pps: float) -> int:
 def _udp_run(
     stage: Stage, controller: ControllerClient, plan: Fig9aPlan, narrator: Narrator
 ) -> UdpRun:
-    with narrator.phase(f"(a) paced UDP of the affected pair, {plan.transition}", plan.udp_s):
+    with narrator.phase(f"(a) paced UDP of the affected pair, {plan.cycle}", plan.udp_s):
         run = _udp_changing(stage, controller, plan)
     narrator.say(f"(a) affected pair: {run.affected.lost} of {run.affected.sent} lost")
     return run

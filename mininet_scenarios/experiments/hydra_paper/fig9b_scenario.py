@@ -20,7 +20,7 @@ from typing import Any, Final, Protocol
 
 import numpy as np
 
-from hydra.policy import Transition
+from mininet_scenarios.cycles.names import CycleName
 from mininet_scenarios.reporting.narrator import Narrator
 from mininet_scenarios.stage import mpi
 from mininet_scenarios.stage.alternation import sleep_until
@@ -233,10 +233,9 @@ def by_hand(
     It is made on request, ``at_s`` after the ranks' start, while frames are under way.
     Raises ScenarioError when the run can't be counted.
     """
-    policy = _policy(plan) | {"transition": Transition.AS_PUBLISHED.value}
     with (
         narrator.phase("(b) the same, changed by hand as published", plan.by_hand_s),
-        _topology_1(stage, policy) as controller,
+        _topology_1(stage, _policy(plan), CycleName.AS_PUBLISHED) as controller,
     ):
         done: list[ReconfigurationRecord] = []
 
@@ -266,7 +265,6 @@ def _policy(plan: Fig9bPlan) -> dict[str, Any]:
     """
     return {
         "mode": "on-request",
-        "emulated_rules": 0,
         "epoch_s": plan.epoch_s,
         "poll_interval_s": plan.epoch_s / 8,
         "demand_window_s": plan.epoch_s / 2,
@@ -275,9 +273,11 @@ def _policy(plan: Fig9bPlan) -> dict[str, Any]:
 
 
 @contextmanager
-def _topology_1(stage: Stage, policy: Mapping[str, Any]) -> Iterator[ControllerClient]:
+def _topology_1(
+    stage: Stage, policy: Mapping[str, Any], cycle: CycleName = CycleName.HITLESS
+) -> Iterator[ControllerClient]:
     """A controller, and the topology that all three runs start from."""
-    with stage.controller(policy) as controller:
+    with stage.controller(policy, cycle) as controller:
         controller.reconfigure(TOPOLOGY_1)
         routes = [controller.path_between(pair.a, pair.b) for pair in TOPOLOGY_1]
         if [route.relays for route in routes] != [(), (), ("r1",)]:

@@ -14,7 +14,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Final
 
-from hydra.policy import Transition
+from mininet_scenarios.cycles.names import CycleName
 from mininet_scenarios.stage.controller_client import ControllerClient, PairDemand
 from mininet_scenarios.stage.stage import ScenarioError, Stage, tcp_transfer
 
@@ -58,7 +58,7 @@ class Shared:
     """A run by slots of one length."""
 
     slot_s: float
-    transition: str
+    cycle: str
     mbps: float
     """Throughput of both pairs together, after :data:`LEAD_S`."""
     duty_cycle: float
@@ -84,7 +84,7 @@ def baselines(stage: Stage, seconds: int = USUAL.least_s) -> Worth:
 def shared(
     stage: Stage,
     slot_s: float,
-    transition: Transition = Transition.HITLESS,
+    cycle: CycleName = CycleName.HITLESS,
     length: Length = USUAL,
 ) -> Shared:
     """Run slots with half of a week for each pair; the policy tolerates halves that differ a bit.
@@ -94,12 +94,11 @@ def shared(
     policy = {
         "mode": "periodic",
         "sharing": "slotted",
-        "transition": transition.value,
         "poll_interval_s": 0.5,
         "slots": {"slot_s": 0.7 * slot_s, "week_s": 2 * slot_s},
     }
     before = stage.losses()
-    with stage.process(policy) as process, ControllerClient(process.base_url) as controller:
+    with stage.controller(policy, cycle) as controller:
         _set_aside(controller)
         mbps, retransmits = _both(stage, length.seconds(slot_s), LEAD_S)
         schedule = controller.schedule()
@@ -109,7 +108,7 @@ def shared(
     time.sleep(_SETTLE_S)
     return Shared(
         slot_s,
-        transition.value,
+        cycle.value,
         mbps,
         schedule["measured_duty_cycle"],
         week["duty_cycle"],

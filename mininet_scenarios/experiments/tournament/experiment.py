@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -15,12 +16,15 @@ from typing import Final
 import numpy as np
 from matplotlib.figure import Figure
 
+from apps.offline.replay import Variant
 from apps.offline.study import Limits, plain_fabric
+from apps.planning.engine import SCHEDULER
 from apps.traces.comparing import Contestant, compare
 from apps.traces.reading import read_trace, summarise
 from apps.traces.synthetic import SAMPLE_COFLOWS, SAMPLE_RACKS, coflow_lines
 from apps.traces.windows import Window, busiest_rack_mbps, rack_numbers, windows
 from hydra.model import DemandMatrix, Fabric
+from hydra.policy import Sharing
 from mininet_scenarios.experiments.bounds import packet_share
 from mininet_scenarios.experiments.frame import Experiment, Findings, Setting, Table
 from mininet_scenarios.experiments.helios import patterns
@@ -36,6 +40,12 @@ _ELECTRICAL_SHARE: Final = 0.1
 """Rate of a rack's electrical link as a part of its optical rate."""
 _LOAD: Final = 0.8
 _TOLERANCE: Final = 1e-6
+_SLOW_PLANS_S: Final = MappingProxyType({"anytime": 0.5, "tms-duplex": 0.5, "by-plane": 0.2})
+_PLAN_S: Final = 0.05
+_LEAST_PLAN_S: Final = 0.01
+"""Processor time of a plan and its checks in full form, as measured: of slow algorithms, of all
+others, and the least.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,26 +154,56 @@ def _measure(setting: Setting, narrator: Narrator) -> Tournament:
         )
         for one_way in (False, True)
     ]
-    made = workloads(size, setting.seed)
     matches: list[Match] = []
     courses: list[Course] = []
-    for name, make in made.items():
-        with narrator.phase(f"planning for {name}", _expected_s(setting.full) / len(made)):
-            cut = make()
-            matches.append(_match(fabric, name, cut))
-            for network in shared:
-                courses += policy_matrix.courses(network, name, cut, size.window_s)
+    for workload, make in workloads(size, setting.seed).items():
+        cut = make()
+        matches.append(_match(fabric, workload, cut, size, narrator))
+        for network in shared:
+
+            def begun(variant: Variant, workload: str = workload) -> AbstractContextManager[None]:
+                return narrator.phase(f"{workload}: {variant.name}", _variant_s(variant, size))
+
+            courses += policy_matrix.courses(network, workload, cut, size.window_s, begun)
     return Tournament(size.racks, size.planes, tuple(matches), tuple(courses))
 
 
-def _match(fabric: Fabric, name: str, cut: list[Window]) -> Match:
+def _match(
+    fabric: Fabric, workload: str, cut: list[Window], size: Size, narrator: Narrator
+) -> Match:
     ports_mbps = len(fabric.planes) * _PORT_MBPS
+    contestants: list[Contestant] = []
+    for name in ENTRIES:
+        with narrator.phase(f"{workload}: {name}", size.periods * _plan_s(name, size)):
+            contestants += compare(fabric, cut, Limits(max_hops=3, window_s=1.0), (name,))
     return Match(
-        name,
-        tuple(compare(fabric, cut, Limits(max_hops=3, window_s=1.0))),
+        workload,
+        tuple(contestants),
         _weighted(cut, lambda demand: packet_share(demand, _ELECTRICAL_SHARE * ports_mbps)),
         _weighted(cut, lambda demand: packet_share(demand, ports_mbps)),
     )
+
+
+def _plan_s(algorithm: str, size: Size) -> float:
+    """Expected processor time of a plan and its checks, in s."""
+    cells = size.racks**2 * size.planes / (FULL.racks**2 * FULL.planes)
+    return max(_LEAST_PLAN_S, cells * _SLOW_PLANS_S.get(algorithm, _PLAN_S))
+
+
+def _variant_s(variant: Variant, size: Size) -> float:
+    """Expected processor time of a policy on a workload, in s."""
+    policy = variant.policy
+    if policy is None:
+        return _LEAST_PLAN_S
+    week_s = _plan_s(SCHEDULER, size)
+    if policy.sharing is Sharing.SLOTTED:
+        return size.periods * week_s
+    if policy.sharing.in_turn:
+        return size.periods * size.window_s / policy.epoch_s * _plan_s(policy.algorithm, size)
+    # A demand that lasts is planned for twice: before the change, and from what stands then.
+    each_s = _plan_s(policy.algorithm, size)
+    each_s += week_s if policy.sharing is Sharing.AUTO else 0.0
+    return 2 * size.periods * each_s
 
 
 def _weighted(cut: Sequence[Window], share: Callable[[DemandMatrix], float]) -> float:
@@ -371,7 +411,19 @@ def _heat_map(
 
 
 def _expected_s(full: bool) -> float:
-    return 600.0 if full else 10.0
+    """The time of all phases of :func:`_measure`, which the narrator corrects by what they take."""
+    size = FULL if full else SHORT
+    fabrics = [
+        policy_matrix.fabric(
+            size.racks, size.planes, _PORT_MBPS, _ELECTRICAL_SHARE, one_way=one_way
+        )
+        for one_way in (False, True)
+    ]
+    each_s = sum(size.periods * _plan_s(name, size) for name in ENTRIES)
+    each_s += sum(
+        _variant_s(one, size) for fabric in fabrics for one in policy_matrix.variants(fabric)
+    )
+    return len(workloads(size, 1)) * each_s
 
 
 EXPERIMENT: Final = Experiment(

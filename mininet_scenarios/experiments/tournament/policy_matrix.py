@@ -8,7 +8,8 @@ have their own scheduler.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -32,6 +33,9 @@ _LEAST_SHARE: Final = 0.01
 """Least part of a port's rate for an elephant, or for a gain."""
 _NONE: Final = "static"
 """A policy that changes nothing, and so leaves a dark network dark, whoever shares."""
+_PLANNING_MS: Final = 600_000.0
+"""Time for a plan, longer than any search: searches end by their number of steps, so that results
+do not depend on the machine."""
 ALONE: Final = Variant("electrical alone", None)
 
 
@@ -93,6 +97,7 @@ def variants(network: Fabric) -> Iterator[Variant]:
 
 def base_policy(port_mbps: float) -> Policy:
     return Policy(
+        planning_budget_ms=_PLANNING_MS,
         epoch_s=EPOCH_S,
         minimum_circuit_life_s=EPOCH_S,
         elephant_mbps=_LEAST_SHARE * port_mbps,
@@ -102,13 +107,21 @@ def base_policy(port_mbps: float) -> Policy:
 
 
 def courses(
-    network: Fabric, workload: str, cut: Sequence[Window], window_s: float
+    network: Fabric,
+    workload: str,
+    cut: Sequence[Window],
+    window_s: float,
+    begun: Callable[[Variant], AbstractContextManager[None]] = lambda _variant: nullcontext(),
 ) -> Iterator[Course]:
-    """Every policy on a workload, whose demands last ``window_s`` each."""
+    """Every policy on a workload, whose demands last ``window_s`` each.
+
+    Each policy is played within the context that ``begun`` gives.
+    """
     base = base_policy(network.planes[0].rate_mbps)
     trace = trace_of(network, cut, window_s)
     for variant in variants(network):
-        run = replay(network, base, trace, variant, OUTAGE_S)
+        with begun(variant):
+            run = replay(network, base, trace, variant, OUTAGE_S)
         lasts_s = len(cut) * window_s
         yield Course(workload, variant.name, run.served_share, run.changes, lasts_s)
 

@@ -20,7 +20,7 @@ from typing import Any, Final
 from apps.traces.reading import read_trace, summarise
 from apps.traces.windows import flows_of_window, rack_numbers, windows
 from hydra.model import Fabric
-from hydra.policy import Transition
+from mininet_scenarios.cycles.names import CycleName
 from mininet_scenarios.patience import PATIENCE_S
 from mininet_scenarios.reporting.narrator import Narrator
 from mininet_scenarios.stage import building
@@ -52,14 +52,14 @@ class Way(Enum):
     FULL_BISECTION = "full bisection"
 
     @property
-    def transition(self) -> Transition | None:
-        """Transition of the circuits; None: there are none."""
-        return _TRANSITIONS.get(self)
+    def cycle(self) -> CycleName | None:
+        """Cycle in which circuits move; None: there are none."""
+        return _CYCLES.get(self)
 
 
-_TRANSITIONS: Final = {
-    Way.AS_PUBLISHED: Transition.AS_PUBLISHED,
-    Way.HITLESS: Transition.HITLESS,
+_CYCLES: Final = {
+    Way.AS_PUBLISHED: CycleName.AS_PUBLISHED,
+    Way.HITLESS: CycleName.HITLESS,
 }
 
 
@@ -200,7 +200,7 @@ def run(stage: Stage, played: Excerpt, way: Way, rate: float, narrator: Narrator
     title = f"window {played.number}, {way.value}"
     with (
         narrator.phase(title, expected_s(way, played.length_s)),
-        stage.controller(_policy(way, rate)) as client,
+        stage.controller(_policy(way, rate), way.cycle or CycleName.HITLESS) as client,
     ):
         stage.introduce([server.name for server in stage.fabric.servers])
         client.reconfigure([])  # circuits of the case before
@@ -224,10 +224,8 @@ def _on_circuits_bytes(stage: Stage) -> int:
 
 def _policy(way: Way, rate: float) -> Mapping[str, Any]:
     """The way's policy; nobody tells the controller the demand: it sees it in its counters."""
-    transition = way.transition or Transition.HITLESS
     return {
-        "mode": "on-request" if way.transition is None else "periodic",
-        "transition": transition.value,
+        "mode": "on-request" if way.cycle is None else "periodic",
         "algorithm": "hydra-bfs+",
         "elephant_mbps": _LEAST_SHARE * CIRCUIT_MBPS * rate,
         "minimum_gain_mbps": _LEAST_SHARE * CIRCUIT_MBPS * rate,

@@ -16,6 +16,7 @@ from hydra.model import Rack
 from hydra.roles import TorSwitch
 from mininet_scenarios.emulators.admin import AdminClient
 from mininet_scenarios.emulators.faults import FaultKind
+from mininet_scenarios.patience import PATIENCE_S
 
 
 class TorDeviation(Enum):
@@ -37,7 +38,7 @@ class TorBench:
     """What the registry builds a driver from."""
     ports: tuple[str, ...]
     """Four or more that nobody uses."""
-    timeout_s: float = 5.0
+    timeout_s: float = PATIENCE_S
     admin: AdminClient | None = None
     """Of an emulator: makes it fail, and counts its changes. None for others."""
 

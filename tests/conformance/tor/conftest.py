@@ -81,7 +81,7 @@ def deviations(tor_candidate: TorCandidate) -> Mapping[TorDeviation, str]:
 @pytest.fixture
 def bench(running: TorBench) -> Iterator[TorBench]:
     """The switch without faults; afterwards its trunks are as they were found."""
-    driver = running.driver(timeout_s=max(5.0, running.timeout_s))
+    driver = running.driver()
     before = driver.vlans(running.ports)
     driver.close()
     yield running

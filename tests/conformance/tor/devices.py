@@ -125,13 +125,11 @@ def g8264(driver: str, *, console: bool = False) -> Iterator[TorBench]:
             if console:
                 address, options = f"serial:{line}", {"baud": 115200}
             wanted = rack(driver, address, login=login, options=options)
-            yield TorBench(wanted, ("1", "2", "3", "64"), 5.0, admin_client(admin))
+            yield TorBench(wanted, ("1", "2", "3", "64"), admin=admin_client(admin))
 
 
 @contextmanager
-def gnmi(
-    driver: str, device: Emulator, ports: Sequence[str], timeout_s: float, *options: str
-) -> Iterator[TorBench]:
+def gnmi(driver: str, device: Emulator, ports: Sequence[str], *options: str) -> Iterator[TorBench]:
     """A switch without OpenFlow, on gNMI, with authorities of its own."""
     with TemporaryDirectory() as directory, pytest.MonkeyPatch.context() as environment:
         environment.setenv(LOGIN_VARIABLE, device.password)
@@ -139,18 +137,18 @@ def gnmi(
         ca_file = {"ca_file": f"{directory}/{CA}"}
         with serving(*options, "--directory", directory) as (_, _, address, _, admin):
             wanted = rack(driver, address, login=login, options=ca_file)
-            yield TorBench(wanted, tuple(ports), timeout_s, admin_client(admin))
+            yield TorBench(wanted, tuple(ports), admin=admin_client(admin))
 
 
 def sonic() -> AbstractContextManager[TorBench]:
     ports = [f"Ethernet{number}" for number in (0, 4, 8, 124)]
-    return gnmi("sonic-vlan", SONIC, ports, 15.0, "mininet_scenarios.emulators.sonic_tor")
+    return gnmi("sonic-vlan", SONIC, ports, "mininet_scenarios.emulators.sonic_tor")
 
 
 def openconfig(make: str) -> AbstractContextManager[TorBench]:
     """With OpenConfig models, in the ways of a make."""
     ports = (*map(MAKES[make].port.format, (1, 2, 32)), MAKES[make].lag.format(1))
-    return gnmi("openconfig-vlan-gnmi", DEVICE, ports, 5.0, DEVICE.path, "--make", make)
+    return gnmi("openconfig-vlan-gnmi", DEVICE, ports, DEVICE.path, "--make", make)
 
 
 SERIAL = {TorDeviation.NO_SECOND_SESSION: "a serial line has one user at a time"}

@@ -301,9 +301,13 @@ def test_a_refusal_is_told_in_the_switchs_words(bench, tor, admin):
 @pytest.mark.parametrize("fault", [FaultKind.KILL, FaultKind.LOSE_REPLY])
 def test_a_session_lost_in_a_change_leaves_the_outcome_unknown(bench, tor, admin, fault):
     tor.set_vlans({bench.ports[0]: OLD})
+    tor.close()
+    hasty = bench.driver(timeout_s=5.0)  # timed: on a serial line the reply is waited for so long
+    hasty.open()
     admin.fault(fault, times=1)
     with pytest.raises(OutcomeUnknown, match="read the device back"):
-        tor.set_vlans({bench.ports[0]: NEW})
+        hasty.set_vlans({bench.ports[0]: NEW})
+    hasty.close()
     assert set(tor.vlans(bench.ports[:1])) == {bench.ports[0]}  # on a new session
     tor.set_vlans({bench.ports[0]: NEW})
     assert tor.vlans(bench.ports[:1]) == {bench.ports[0]: NEW}

@@ -45,7 +45,7 @@ def fabric(server) -> Fabric:
 
 @pytest.fixture(scope="module")
 def devices(fabric):
-    devices = Devices(fabric, POLICY)
+    devices = Devices(fabric=fabric, policy=POLICY)
     yield devices
     devices.close()
 
@@ -57,7 +57,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def counters(fabric, devices, clock) -> TorCounters:
-    return TorCounters(fabric, POLICY, devices, clock)
+    return TorCounters(fabric=fabric, policy=POLICY, devices=devices, clock=clock)
 
 
 @pytest.fixture(autouse=True)
@@ -137,7 +137,9 @@ def test_counters_that_went_back_are_counted(counters, clock, sent):
 def test_the_thread_asks_again_and_again(fabric, devices, sent):
     """Those that OpenFlow does not reach."""
     sent(100)
-    asking = TorCounters(fabric, replace(POLICY, poll_interval_s=0.1), devices)
+    asking = TorCounters(
+        fabric=fabric, policy=replace(POLICY, poll_interval_s=0.1), devices=devices
+    )
     asking.start()
     wait_until(lambda: len(asking.rates_mbps()) >= len(fabric.ports_of(FIRST)))
     asking.stop()
@@ -150,7 +152,7 @@ def test_no_tor_is_asked_oftener_than_its_counters_change(fabric, devices):
     *others, last = fabric.racks
     by_ovsdb = replace(last, tor=replace(last.tor, datapath_id=None))
     fabric = replace(fabric, racks=(*others, by_ovsdb))
-    assert TorCounters(fabric, POLICY, devices)._interval_s == 5.0
+    assert TorCounters(fabric=fabric, policy=POLICY, devices=devices)._interval_s == 5.0
 
 
 @pytest.mark.parametrize("interval_s", [0.0, 1.0])
@@ -158,7 +160,9 @@ def test_nothing_to_do(fabric, devices, interval_s):
     """Polling is off, or all ToRs speak OpenFlow."""
     demo = load_configuration(DEMO_CONFIG).fabric
     idle = TorCounters(
-        fabric if not interval_s else demo, replace(POLICY, poll_interval_s=interval_s), devices
+        fabric=fabric if not interval_s else demo,
+        policy=replace(POLICY, poll_interval_s=interval_s),
+        devices=devices,
     )
     idle.start()
     idle.stop()

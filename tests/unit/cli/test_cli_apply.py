@@ -179,3 +179,36 @@ def test_pause_and_resume(call, service):
     refused = call("pause", one.id)
     assert refused.exit_code == 1
     assert "no stage ahead" in refused.stderr
+
+
+def test_circuits_in_a_file_are_asked_for_by_name(call, service, carried_out, tmp_path):
+    wanted = tmp_path / "circuits.yaml"
+    wanted.write_text("circuits:\n  p1: [[r1, r2]]\n  p2: [[r2, r3]]\npaths: [[r1, r2, r3]]\n")
+    result = call("apply", "--topology", str(wanted), "--yes")
+    assert result.exit_code == 0, result.output
+    for request in service.plan_requests:
+        assert sorted(map(service.fabric.circuit_name, request.topology.circuits)) == [
+            "r1 =p1= r2",
+            "r2 =p2= r3",
+        ]
+        assert [path.hops for path in request.topology.paths] == [1, 2, 1]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("- r1", "has no circuits: write circuits: {PLANE"),
+        ("circuits: {p1: [[r1]]}", "the circuit ['r1'] of p1 is not [RACK, RACK]"),
+        ("circuits: {p1: r1}", "the circuits of p1 are no list"),
+        ("circuits: {}\nslots: 3", "has 'slots', which it can't have"),
+        ("circuits: [", "is neither YAML nor JSON"),
+        ("circuits: {p1: [[r1, r9]]}", "no rack 'r9' in fabric demo"),
+    ],
+)
+def test_a_file_of_circuits_with_a_mistake_changes_nothing(call, service, tmp_path, text, told):
+    wanted = tmp_path / "circuits.yaml"
+    wanted.write_text(text)
+    result = call("apply", "--topology", str(wanted), "--yes")
+    assert result.exit_code != 0
+    assert told in " ".join(result.output.split())
+    assert service.reconfigurations() == []

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from apps.etcd import gateway
 from apps.journal.opening import check_journal
 from apps.journal.sqlite import SCHEMA_VERSION
 from apps.process.configuration import load_configuration
@@ -497,7 +498,10 @@ def test_without_a_controller_there_is_a_bundle_too(run, config, tmp_path):
 
 
 @pytest.mark.parametrize("store", ["damaged", "silent"])
-def test_without_a_journal_that_can_be_read_there_is_a_bundle_too(run, config, tmp_path, store):
+def test_without_a_journal_that_can_be_read_there_is_a_bundle_too(
+    run, config, tmp_path, store, monkeypatch
+):
+    monkeypatch.setattr(gateway, "PATIENCE_S", 0.1)  # timed: nobody answers
     if store == "damaged":
         (tmp_path / "journal.db").write_bytes(b"no journal " * 1000)
         words = "is damaged"
@@ -562,6 +566,7 @@ def test_the_password_of_etcd_s_user_is_left_out(run, config, tmp_path, monkeypa
     document["controller"]["store"] = {"etcd": {"endpoints": ["http://127.0.0.1:1"], "user": user}}
     config.write_text(yaml.safe_dump(document))
     monkeypatch.setenv("ETCD_PASSWORD", "tulip")
+    monkeypatch.setattr(gateway, "PATIENCE_S", 0.1)  # timed: nobody answers
     (tmp_path / "hydra.log").write_text("etcd was told tulip\n")
     target = tmp_path / "bundle.tar.gz"
     result = run(

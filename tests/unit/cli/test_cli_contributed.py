@@ -30,6 +30,16 @@ def test_one_that_can_t_be_loaded_stops_only_itself(run, contributing):
     assert "apps.no_such_module" in result.stderr
 
 
+def test_what_is_no_command_says_so(run, contributing):
+    contributing("odd", "os:getcwd")
+    assert run("--help").exit_code == 0
+    result = run("odd")
+    assert (result.exit_code, result.stderr) == (
+        1,
+        "Error: command odd: os:getcwd is no click command\n",
+    )
+
+
 def test_ours_can_t_be_replaced(run, contributing):
     contributing("check", "apps.cli.run:run")
     assert "Contributed" not in run("--help").stdout

@@ -311,7 +311,7 @@ def test_every_command_has_a_manual_page(tmp_path):
         cwd=ROOT,
         env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"},
         check=True,
-        timeout=60,
+        timeout=PATIENCE_S,
     )
     pages = {path.name for path in tmp_path.iterdir()}
     assert {"hydra.1", "hydra-top.1", "hydra-backup.1", "hydra-quarantine-clear.1"} <= pages

@@ -11,6 +11,7 @@ from hydra.model import NetworkState, Topology, VlanId
 from hydra.policy import DemandBasis
 from hydra.service import PlanRequest
 from tests.unit.rest.fake_service import relay_path
+from tests.waiting import once
 
 LOOKING = ["status", "topology", "demand", "reconfigurations", "reservations"]
 
@@ -72,14 +73,14 @@ def test_status_tells_which_changes_wait(call, service):
 
 
 @pytest.mark.parametrize("of", ["unready", "quarantined"])
-def test_status_waits_until_ready_and_healthy(call, service, of):
+def test_status_waits_until_ready_and_healthy(call, service, of, monkeypatch):
     if of == "unready":
         service.unready = ["rack r1"]
         service.quarantined.clear()
-    later = threading.Timer(0.3, getattr(service, of).clear)
-    later.start()
-    result = call("status", "--wait", "20")
-    later.join()
+    asked, conditions = [], service.conditions
+    monkeypatch.setattr(service, "conditions", lambda: asked.append(None) or conditions())
+    with once(lambda: len(asked) > 1, getattr(service, of).clear):
+        result = call("status", "--wait", "60")
     assert result.exit_code == 0
     assert result.stdout.startswith("ready\n")
 

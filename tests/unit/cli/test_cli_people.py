@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
-import time
 
 import pytest
 import yaml
@@ -12,6 +10,7 @@ import yaml
 from drivers.optical.panel_store import PanelStore
 from hydra.model import CrossConnect
 from hydra.roles import TaskState
+from tests.waiting import PATIENCE_S, once
 
 from . import DEMO
 
@@ -32,7 +31,7 @@ def config(tmp_path):
     document["planes"][0] |= {
         "driver": "manual",
         "address": "panel: shelf {plane}",
-        "options": {"state": f"{tmp_path}/{{name}}.db", "timeout_s": 20},
+        "options": {"state": f"{tmp_path}/{{name}}.db", "timeout_s": PATIENCE_S},
     }
     document["controller"]["journal"] = str(tmp_path / "journal.db")
     path = tmp_path / "fabric.yaml"
@@ -90,13 +89,9 @@ def test_connect_waits_for_a_person(run, config, tmp_path):
     store = PanelStore(str(tmp_path / "p1.db"))
 
     def confirm():
-        while not store.tasks():
-            time.sleep(0.01)
         assert run("device", "confirm", "p1", "1", "--config", str(config)).exit_code == 0
 
-    person = threading.Thread(target=confirm)
-    person.start()
-    result = run("device", "connect", "p1", "9:25", "--config", str(config))
-    person.join()
+    with once(store.tasks, confirm):
+        result = run("device", "connect", "p1", "9:25", "--config", str(config))
     assert result.exit_code == 0
     assert store.cross_connects() == {CrossConnect(9, 25)}

@@ -2,7 +2,6 @@
 
 import json
 import re
-import threading
 import time
 from datetime import datetime
 
@@ -11,19 +10,12 @@ import pytest
 
 from hydra.errors import DeviceUnavailable, PlanError
 from hydra.lifecycle import ReservationState as State
-from tests.waiting import wait_until
+from tests.waiting import once
 
 
-def settle_soon(service, state, reason=""):
+def settled_soon(service, state, reason=""):
     """As soon as there is a reservation, bring it to ``state``."""
-
-    def watch():
-        wait_until(service.reservations)
-        service.settle("v0", state, reason)
-
-    thread = threading.Thread(target=watch)
-    thread.start()
-    return thread
+    return once(service.reservations, lambda: service.settle("v0", state, reason))
 
 
 def test_reserve_and_release(call, service):
@@ -58,9 +50,8 @@ def test_a_reservation_by_the_hour(call, service):
 
 
 def test_reserve_waits_until_it_is_active(call, service):
-    thread = settle_soon(service, State.ACTIVE)
-    result = call("reserve", "r1", "r2", "--mbps", "30", "--wait")
-    thread.join()
+    with settled_soon(service, State.ACTIVE):
+        result = call("reserve", "r1", "r2", "--mbps", "30", "--wait")
     assert result.exit_code == 0
     assert "r1 =p1= r2, VLAN 100" in result.stdout
     assert re.search(r"^end +when released$", result.stdout, re.MULTILINE)
@@ -68,9 +59,8 @@ def test_reserve_waits_until_it_is_active(call, service):
 
 
 def test_reserve_waits_and_tells_of_failure(call, service):
-    thread = settle_soon(service, State.FAILED, "plane p1 is down")
-    result = call("reserve", "r1", "r2", "--mbps", "30", "--wait")
-    thread.join()
+    with settled_soon(service, State.FAILED, "plane p1 is down"):
+        result = call("reserve", "r1", "r2", "--mbps", "30", "--wait")
     assert result.exit_code == 1
     assert "is failed, not active: plane p1 is down" in result.stderr
 

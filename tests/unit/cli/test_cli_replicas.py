@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
-from types import SimpleNamespace
 
 import pytest
 
@@ -105,8 +103,7 @@ def test_without_a_store_status_says_so_and_reads_are_dated(run, fabric, monkeyp
         for words in ("not ready: this controller stands by", "store-unavailable, since"):
             assert words in result.stdout
         with serving(create_app(FakeService(fabric), term=Term())) as started:
-            patient = SimpleNamespace(monotonic=time.monotonic, sleep=waits)
-            monkeypatch.setattr("apps.connection.time", patient)
+            monkeypatch.setattr("hydra_hybrid_network_client.synchronous.connection.sleep", waits)
             both = run("status", "--url", f"{started.base_url},{url}")
             monkeypatch.undo()
         assert (both.exit_code, both.stdout) == (1, result.stdout)

@@ -1,4 +1,3 @@
-import contextlib
 import functools
 import json
 import re
@@ -14,6 +13,7 @@ from hydra.reservations.reservation import ReservationRequest
 from hydra.roles import Alarm, Severity
 from tests import silent_streams
 from tests.unit.rest.fake_service import relay_path
+from tests.waiting import once
 
 
 @pytest.fixture
@@ -41,21 +41,9 @@ def happenings(service):
     thread.join()
 
 
-@contextlib.contextmanager
 def once_followed(service, act):
     """``act`` is called in a thread of its own as soon as somebody follows the events."""
-
-    def wait_and_act():
-        deadline_s = time.monotonic() + 60
-        while not service.events._listeners:
-            assert time.monotonic() < deadline_s, "nobody follows the events"
-            time.sleep(0.01)
-        act()
-
-    thread = threading.Thread(target=wait_and_act)
-    thread.start()
-    yield
-    thread.join()
+    return once(lambda: service.events._listeners, act)
 
 
 def test_a_line_for_each_event(call, happenings):
@@ -93,21 +81,16 @@ def test_a_silent_stream_is_watched_on(run):
     assert len(result.stdout.splitlines()) == 3
 
 
-@contextlib.contextmanager
 def happening(network, events):
     """Events with silence between them, once somebody follows."""
 
     def happen():
-        network.await_followers()
         network.act()
         for _ in range(events - 1):
             network.be_silent()
             network.act()
 
-    thread = threading.Thread(target=happen)
-    thread.start()
-    yield
-    thread.join()
+    return once(network.followed, happen)
 
 
 def test_a_week_of_slots_is_told(call, service):

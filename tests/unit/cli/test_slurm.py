@@ -16,7 +16,7 @@ from apps.jobs.slurm import Job, Wish, hostnames, read_wish
 from hydra.errors import HydraError
 from hydra.lifecycle import ReservationState as State
 from mininet_scenarios.emulators.ports import free_port
-from tests.waiting import PATIENCE_S, wait_until
+from tests.waiting import PATIENCE_S, accepts, wait_until
 
 from .jobs import all_over, states
 
@@ -92,7 +92,7 @@ class Cluster:
         with ExitStack() as stack:
             munged = ["/usr/sbin/munged", "--foreground", "--force", *options]
             stack.enter_context(daemon(home, "munged", *munged))
-            wait_until((home / "munge.sock").exists)
+            wait_until(lambda: accepts(home / "munge.sock"))
             stack.enter_context(daemon(home, "slurmctld", "/usr/sbin/slurmctld", "-D", "-f", conf))
             for name in NODES:
                 slurmd = ["/usr/sbin/slurmd", "-D", "-N", name, "-f", conf]

@@ -1,23 +1,32 @@
 """The typed client, over HTTP, against the REST API in front of a stand-in for the network."""
 
+import asyncio
 import select
 import socket
 import threading
-import time
 
 import pytest
 
-from apps.client import ClientError, HydraClient, NotActive, Refused
 from apps.process.configuration import load_configuration
 from apps.rest.app import create_app
-from apps.rest.resources import Gap, MatrixEntry
 from apps.rest.server import RestServer
-from hydra.lifecycle import ReservationState as State
-from hydra.reservations.reservation import ServiceClass
+from hydra.lifecycle import ReservationState as Core
+from hydra_hybrid_network_client import (
+    AsyncHydraClient,
+    BadSetting,
+    ClientError,
+    HydraClient,
+    MatrixEntry,
+    NotActive,
+    Refused,
+    ServiceClass,
+)
+from hydra_hybrid_network_client import ReservationState as State
+from hydra_hybrid_network_client.documents import Gap
 from tests import silent_streams
 from tests.unit.cli import DEMO
 from tests.unit.rest.fake_service import FakeService, recorded
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, once
 
 
 @pytest.fixture(scope="module")
@@ -44,23 +53,17 @@ def client(server):
         yield client
 
 
-def settle_soon(service, state, reason=""):
-    def settle():
-        while not service.reservations():
-            time.sleep(0.01)
-        service.settle("v0", state, reason)
-
-    thread = threading.Thread(target=settle)
-    thread.start()
-    return thread
+def settled_soon(service, state, reason=""):
+    return once(service.reservations, lambda: service.settle("v0", state, reason))
 
 
 def test_bandwidth_for_a_block(client, service):
-    thread = settle_soon(service, State.ACTIVE)
-    with client.bandwidth("r1", "r2", 40) as reservation:
+    with (
+        settled_soon(service, Core.ACTIVE),
+        client.bandwidth("r1", "r2", 40) as reservation,
+    ):
         assert reservation.state is State.ACTIVE
         assert reservation.path.hops[0].plane == "p1"
-    thread.join()
     assert client.reservation("v0").state is State.RELEASING
 
 
@@ -70,26 +73,29 @@ def test_a_purpose_is_kept(client):
 
 
 def test_a_block_that_fails_gives_it_back(client, service):
-    thread = settle_soon(service, State.ACTIVE)
-    with pytest.raises(ZeroDivisionError), client.bandwidth("r1", "r2", 40):
+    with (
+        settled_soon(service, Core.ACTIVE),
+        pytest.raises(ZeroDivisionError),
+        client.bandwidth("r1", "r2", 40),
+    ):
         _ = 1 / 0
-    thread.join()
     assert client.reservation("v0").state is State.RELEASING
 
 
 def test_no_block_without_it(client, service):
-    thread = settle_soon(service, State.FAILED, "no light")
-    with pytest.raises(NotActive, match="no light"), client.bandwidth("r1", "r2", 40):
+    with (
+        settled_soon(service, Core.FAILED, "no light"),
+        pytest.raises(NotActive, match="no light"),
+        client.bandwidth("r1", "r2", 40),
+    ):
         pytest.fail("it is not there")
-    thread.join()
 
 
-@pytest.mark.parametrize("becomes", [State.ACTIVE, State.FAILED])
+@pytest.mark.parametrize("becomes", [Core.ACTIVE, Core.FAILED])
 def test_a_state_is_waited_for_or_what_rules_it_out(client, service, becomes):
     made = client.reserve("r1", "r2", 40)
-    thread = settle_soon(service, becomes)
-    assert client.reservation(made.id, wait=State.ACTIVE).state is becomes
-    thread.join()
+    with settled_soon(service, becomes):
+        assert client.reservation(made.id, wait=State.ACTIVE).state == becomes
 
 
 def test_a_state_is_not_waited_for_beyond_the_limit(client):
@@ -127,12 +133,6 @@ def test_between_servers_of_different_racks(client):
     assert len(list(client.reservations())) == 2
 
 
-def test_more_servers_than_one_request_may_be_for(client, monkeypatch):
-    monkeypatch.setattr("apps.rest.resources.MOST_ENTRIES", 3)
-    with pytest.raises(ClientError, match="4 pairs of servers are more than the 3"):
-        client.reserve_between(["h11", "h12", "h21", "h22"], 5)
-
-
 def test_hold_commit_preview(client):
     held = client.reserve("r1", "r2", 1, hold_s=30)
     assert held.state is State.HELD
@@ -143,10 +143,19 @@ def test_hold_commit_preview(client):
 
 def test_events(client, service):
     reservation = client.reserve("r1", "r2", 1)
-    service.settle(reservation.id, State.FAILED)
+    service.settle(reservation.id, Core.FAILED)
     identifier, event = next(client.events(last_id="run-0"))
     assert (identifier, event.reservation.state) == ("run-1", State.FAILED)
     assert isinstance(next(client.events(last_id="other-1"))[1], Gap)
+
+
+def test_events_of_one_reservation(client, service):
+    mine, other = client.reserve("r1", "r2", 1), client.reserve("r1", "r3", 1)
+    follower = client.events(last_id="run-0", reservations=[mine.id])
+    service.settle(other.id, Core.FAILED)
+    service.settle(mine.id, Core.ACTIVE)
+    about = next(follower)[1].reservation
+    assert (about.id, about.state) == (mine.id, State.ACTIVE)
 
 
 def test_a_stream_that_is_silent_after_an_event_goes_on():
@@ -232,3 +241,45 @@ def test_a_modification(client):
     with pytest.raises(Refused) as refused:
         client.modify(reservation.id, dst="r3")
     assert refused.value.problem.type == "/problems/not-hitless"
+
+
+def test_asyncio_reserves_for_a_block_beside_a_stream_of_events(server, service):
+    """In one thread: neither the wait for circuits nor the stream keeps the other one waiting."""
+
+    async def until_active(client, name):
+        async for _, event in client.events("reservation", last_id="run-0"):
+            if event.reservation.id == name and event.reservation.state is State.ACTIVE:
+                return event.reservation.state
+        pytest.fail("the stream ended")
+
+    async def work():
+        async with AsyncHydraClient(server.url) as client:
+            seen = asyncio.create_task(until_active(client, "v0"))
+            with settled_soon(service, Core.ACTIVE):
+                async with client.bandwidth("r1", "r2", 40) as reservation:
+                    assert reservation.state is State.ACTIVE
+                    assert await asyncio.wait_for(seen, PATIENCE_S) is State.ACTIVE
+                    assert [one.id async for one in client.reservations()] == [reservation.id]
+            assert (await client.reservation(reservation.id)).state is State.RELEASING
+            with pytest.raises(Refused, match="r9"):
+                await client.load("r9")
+
+    asyncio.run(work())
+
+
+def test_all_settings_come_from_the_environment(server, tmp_path, monkeypatch):
+    token = tmp_path / "token"
+    token.write_text("hydra_secret\n")
+    monkeypatch.setenv("HYDRA_URL", server.url)
+    monkeypatch.setenv("HYDRA_TOKEN_FILE", str(token))
+    with HydraClient() as client:
+        assert client.topology().racks == ["r1", "r2", "r3", "r4"]
+        asked = client._connection.request("GET", "/v1/topology").request
+    assert asked.headers["Authorization"] == "Bearer hydra_secret"
+
+
+@pytest.mark.parametrize("variable", ["HYDRA_TOKEN_FILE", "HYDRA_CA"])
+def test_a_file_that_the_environment_names_and_that_is_not_there(variable, tmp_path, monkeypatch):
+    monkeypatch.setenv(variable, str(tmp_path / "no-such-file"))
+    with pytest.raises(BadSetting, match=f"{variable} .*no-such-file can't be read .*unset it"):
+        HydraClient("http://127.0.0.1:1")

@@ -5,20 +5,13 @@ import ssl
 
 import pytest
 
-from apps.connection import (
-    BadToken,
-    BadUrl,
-    ClientError,
-    Connection,
-    NoAnswer,
-    Place,
-    Refusal,
-    TooLate,
-    resource,
-)
 from apps.process.configuration import load_configuration
 from apps.rest.app import create_app
 from apps.rest.server import RestServer
+from hydra_hybrid_network_client import ClientError, NoAnswer
+from hydra_hybrid_network_client.errors import BadToken, BadUrl, Refusal, TooLate
+from hydra_hybrid_network_client.requests import Place, resource
+from hydra_hybrid_network_client.synchronous.connection import Connection
 from tests.unit.cli import DEMO
 from tests.unit.rest.fake_service import FakeService
 
@@ -77,11 +70,11 @@ def test_a_token_that_can_not_be_sent_is_not_shown(url, token):
     assert "secret" not in str(caught.value)
 
 
-def test_nobody_there(listener):
-    url = at(listener)
-    listener.close()
-    with Connection(url) as connection, pytest.raises(NoAnswer, match="refused") as caught:
-        connection.request("GET", "/v1/topology")
+def test_nobody_there():
+    with socket.socket() as deaf:  # bound, so that no other test listens there
+        deaf.bind(("127.0.0.1", 0))
+        with Connection(at(deaf)) as connection, pytest.raises(NoAnswer, match="refused") as caught:
+            connection.request("GET", "/v1/topology")
     assert not isinstance(caught.value, TooLate)
 
 

@@ -8,12 +8,12 @@ from importlib import import_module
 import pytest
 from pydantic import BaseModel
 
-from apps.client import HydraClient
 from apps.process.configuration import load_configuration
 from apps.rest import resources
 from apps.rest.app import create_app
 from apps.rest.server import RestServer
 from hydra.lifecycle import ReservationState as State
+from hydra_hybrid_network_client import HydraClient
 from tests.unit.cli import DEMO
 from tests.unit.rest.fake_service import FakeService
 

@@ -319,7 +319,6 @@ CASES = [
     (("policy", "poll_interval_s"), -1, "policy.poll_interval_s", "at least 0"),
     (("policy", "elephant_mbps"), NAN, "policy.elephant_mbps", "finite"),
     (("policy", "fdb_age_s"), 0, "policy.fdb_age_s", "at least 0.001"),
-    (("policy", "emulated_rules"), -1, "policy.emulated_rules", "at least 0"),
     (("policy", "drain"), {"reads": 0}, "policy.drain.reads", "at least 1"),
     (("policy", "drain"), {"bound_ms": 20}, "policy.drain.bound_ms", "at least 36 is needed"),
     (("policy", "timeouts"), {"tor_s": 0}, "policy.timeouts.tor_s", "at least 0.001"),
@@ -334,15 +333,6 @@ def test_is_reported_at_its_path(demo, problems_of, where, value, path, words):
     problems = problems_of(demo)
     assert words in " ".join(p.message for p in problems if p.path == path), problems
     assert all(problem.line for problem in problems)
-
-
-@pytest.mark.parametrize("address", ["10.9.9.9:5025", "ocs.example:5025", "/dev/ttyUSB0"])
-def test_what_loses_packets_is_for_emulated_mirrors_only(demo, problems_of, load_data, address):
-    demo["policy"]["transition"] = "as-published"
-    load_data(demo)
-    demo["planes"][0]["address"] = address
-    problem = next(p for p in problems_of(demo) if p.path == "policy.transition")
-    assert f"p1 at {address} may be a real switch" in problem.message
 
 
 @pytest.mark.parametrize(

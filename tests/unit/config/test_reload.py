@@ -124,21 +124,19 @@ def test_what_is_decided_later_changes_at_once(tmp_path):
 
 
 def test_the_transition_changes_at_once_but_by_the_file_alone(tmp_path):
-    """Only the file's checks hold the published one to emulated planes."""
     running = load_configuration(DEMO)
-    published = {"transition": Transition.AS_PUBLISHED.value}
-    file = changed(tmp_path, lambda document: document["policy"].update(published))
+    divert_first = {"transition": Transition.DIVERT_FIRST.value}
+    file = changed(tmp_path, lambda document: document["policy"].update(divert_first))
     policy, done = reload(running, running.policy, file)
-    assert policy.transition is Transition.AS_PUBLISHED
+    assert policy.transition is Transition.DIVERT_FIRST
     assert done.waiting == ()
     with pytest.raises(HydraError, match=r"policy\.transition can't be changed without"):
-        amended(running.policy, {"transition": Transition.AS_PUBLISHED})
+        amended(running.policy, {"transition": Transition.DIVERT_FIRST})
 
 
 @pytest.mark.parametrize(
     ("planes", "policy", "words"),
     [
-        ({"address": "192.0.2.1:{5024 + plane}"}, {"transition": "as-published"}, "a real switch"),
         ({"switching_ms": 5000}, {"sharing": "slotted"}, "leaves no day"),
     ],
 )

@@ -96,7 +96,7 @@ def told(ledger):
         "due": ledger.bookings.due(),
         "usage": ledger.bookings.usage("tina"),
         "admits": path,
-        "history": [line.text for line in ledger.log.history(0.0, time.time() + 1, (), 10_000)],
+        "history": [line.text for line in ledger.log.history(0.0, time.time() + 1000, (), 10_000)],
         "events": (ledger.events.run, events, forgotten, ledger.events.last),
     }
 
@@ -106,7 +106,7 @@ def loaded_plainly(settings):
     journal = SqliteJournal(":memory:")
     with closing(EtcdJournal(settings, read_only=True)) as etcd:
         journal.write([one for kind in Kind for one in etcd.changes(kind)])
-    ledger = Ledger(FABRIC, journal, stored_events=True)
+    ledger = Ledger(fabric=FABRIC, journal=journal, stored_events=True)
     ledger.load()
     return ledger
 
@@ -116,8 +116,8 @@ def test_who_has_read_ahead_goes_on_as_who_has_not(settings, reads, monkeypatch)
     rng = random.Random(3)
     with closing(Copying(settings)) as copies:
         journal = EtcdJournal(settings, later=True)
-        following = Ledger(FABRIC, journal, stored_events=True)
-        leading = Ledger(FABRIC, EtcdJournal(settings), stored_events=True)
+        following = Ledger(fabric=FABRIC, journal=journal, stored_events=True)
+        leading = Ledger(fabric=FABRIC, journal=EtcdJournal(settings), stored_events=True)
         leading.load()
         leading.network.settle(STANDING)
         leading.reservations.save("test")
@@ -147,9 +147,9 @@ def test_who_has_read_ahead_goes_on_as_who_has_not(settings, reads, monkeypatch)
 def test_what_is_looked_at_once_it_leads_changes_nothing(settings):
     with closing(Copying(settings)) as copies:
         journal = EtcdJournal(settings, later=True)
-        following = Ledger(FABRIC, journal)
+        following = Ledger(fabric=FABRIC, journal=journal)
         with closing(EtcdJournal(settings)) as before:
-            leading = Ledger(FABRIC, before)
+            leading = Ledger(fabric=FABRIC, journal=before)
             with leading.bookings.trial():
                 leading.reservations.keep(
                     [leading.bookings.add(ReservationRequest("h11", "r2", 1.0), LIMITS)]

@@ -2,7 +2,7 @@
 
 from apps.controller.announcer import Announcer
 from hydra.forwarding.frames import announcement
-from hydra.forwarding.pipeline import Port
+from hydra.forwarding.shapes import Port
 from hydra.forwarding.substrate import substrate_of
 from hydra.model import VlanId
 from tests.unit.core.fabrics import small_fabric
@@ -17,7 +17,9 @@ class Fleet:
 
 def test_only_switches_of_these_servers_are_sent_anything():
     fleet, (first, _, third, *_) = Fleet(), FABRIC.servers
-    announcer = Announcer(fleet, substrate_of(FABRIC), tuple, 60.0)
+    announcer = Announcer(
+        fleet=fleet, substrate=substrate_of(FABRIC), current=tuple, interval_s=60.0
+    )
     announcer.announce([(first, (VlanId(7),)), (third, ())])
     assert fleet.sent == {
         server.vswitch.datapath_id: [

@@ -11,15 +11,27 @@ from hydra.policy import CurrentPolicy, OnDrift, Policy
 from hydra.reconfiguration.audit import Seen
 from hydra.reconfiguration.drift import Drift, DriftKind, RuleDrift
 from hydra.reconfiguration.plan import without
+from tests.unit.controller.runners import at_once, awaited, course_of
 from tests.unit.core.fabrics import path_of, small_fabric, state_of
 
 FABRIC = small_fabric(racks=2, planes=1, servers=1)
 STATE = state_of(FABRIC, NetworkState(), path_of(FABRIC, 0, 1))
 CIRCUITS = STATE.topology.circuits
 GONE = Seen(
-    (Drift(DriftKind.CROSS_CONNECT, "p1", "1 to 2", "connected", "nothing"),), CIRCUITS, {}, ()
+    on_devices=(
+        Drift(
+            kind=DriftKind.CROSS_CONNECT,
+            device="p1",
+            subject="1 to 2",
+            intended="connected",
+            actual="nothing",
+        ),
+    ),
+    broken=CIRCUITS,
+    rules={},
+    silent=(),
 )
-WHOLE = Seen((), frozenset(), {}, ())
+WHOLE = Seen(on_devices=(), broken=frozenset(), rules={}, silent=())
 
 
 class Bench:
@@ -32,23 +44,23 @@ class Bench:
         looks = iter(looks)
         self.mended: list[Seen] = []
         audit = SimpleNamespace(
-            look=lambda everywhere: next(looks),
-            mend_rules=self.mended.append,
-            clear_away=lambda: None,
+            look=course_of(lambda everywhere: next(looks)),
+            mend_rules=course_of(self.mended.append),
+            clear_away=course_of(lambda: None),
         )
         ignored = SimpleNamespace(note_loss=lambda *_: None, keep_standing=lambda: None)
         self.network = self  # its state
         ledger = SimpleNamespace(network=self, log=ignored, reservations=ignored)
         planning = SimpleNamespace(without_circuits=self._without, restored=lambda state, *_: state)
-        self.auditor = Auditor(
-            CurrentPolicy(Policy(**policy)),
-            ledger,
-            SimpleNamespace(blocked_ports=frozenset),
-            SimpleNamespace(go=self._go),
-            planning,
-            SimpleNamespace(run=lambda result: result),
-            audit,
+        auditor = Auditor(
+            policy=CurrentPolicy(Policy(**policy)),
+            ledger=ledger,
+            reach=SimpleNamespace(blocked_ports=frozenset),
+            mover=SimpleNamespace(go=awaited(self._go)),
+            planning=planning,
+            audit=audit,
         )
+        self.auditor = at_once(auditor)
 
     def _without(self, state, circuits):
         self.asked.append(frozenset(circuits))
@@ -79,14 +91,23 @@ def test_what_is_withdrawn_is_not_asked_for_again():
 
 
 STRANGE = Seen(
-    GONE.on_devices,
-    CIRCUITS,
-    {
+    on_devices=GONE.on_devices,
+    broken=CIRCUITS,
+    rules={
         DatapathId(1): RuleDrift(
-            (Drift(DriftKind.RULE, "v1", "a rule", "nothing", "installed"),), ()
+            (
+                Drift(
+                    kind=DriftKind.RULE,
+                    device="v1",
+                    subject="a rule",
+                    intended="nothing",
+                    actual="installed",
+                ),
+            ),
+            (),
         )
     },
-    (),
+    silent=(),
 )
 
 

@@ -1,4 +1,4 @@
-"""A reservation that comes while a change is under way: between two steps of it, or after it."""
+"""A reservation that comes while a change is under way: beside that, or after it."""
 
 import queue
 import random
@@ -8,25 +8,31 @@ from types import SimpleNamespace
 
 import pytest
 
+from apps.controller.conductor import Conductor
 from apps.controller.mover import Mover
 from apps.controller.promises.admission import Admission
 from apps.controller.promises.care import ReservationCare
 from apps.controller.promises.limits import Limits
 from apps.controller.promises.placement import Placement
 from apps.controller.record.ledger import Ledger
+from apps.controller.runner import Runner
 from apps.planning.engine import Planning
 from apps.planning.planner import Planner
+from apps.process.metrics import Metrics
 from hydra.journal import JournalError, Kind
 from hydra.journal_format import INTENDED, read_state
 from hydra.lifecycle import ReconfigurationState, ReservationState
 from hydra.model import NetworkState
 from hydra.policy import CurrentPolicy, DrainPolicy, Policy
-from hydra.reconfiguration.commands import Pause
+from hydra.reconfiguration.commands import MoveMirrors, Record
 from hydra.reconfiguration.recovery import interrupted
 from hydra.reservations.reservation import ReservationRequest
 from tests.journals import SqliteJournal
-from tests.unit.core.fabrics import path_of, small_fabric, state_of
+from tests.unit.controller.runners import Doer, at_once, awaited
+from tests.unit.controller.ways import ways_of
+from tests.unit.core.fabrics import circuit_between, path_of, small_fabric, state_of
 from tests.unit.reconfiguration.simulation import Faults, Network, conditions_of
+from tests.waiting import PATIENCE_S, remains, wait_until
 
 FABRIC = small_fabric(racks=5, planes=1)
 POLICY = Policy(
@@ -50,25 +56,25 @@ class Disk(SqliteJournal):
 
 
 class Stage:
-    """A controller's change from STANDING to LATER on a simulated network."""
+    """A controller's change from a state to other paths, on a simulated network."""
 
-    def __init__(self):
+    def __init__(self, fabric=FABRIC, standing=STANDING, later=(LATER,)):
+        self.fabric, self.later = fabric, later
         self.journal, self.jobs = Disk(":memory:"), queue.SimpleQueue()
-        ledger = self.ledger = Ledger(FABRIC, self.journal)
-        ledger.network.settle(STANDING)
+        ledger = self.ledger = Ledger(fabric=fabric, journal=self.journal)
+        ledger.network.settle(standing)
         ledger.reservations.save("reconciled")
-        self.network = Network(FABRIC, STANDING, random.Random(1))
+        self.network = Network(fabric, standing, random.Random(1))
         self.before = lambda _step: None
         """Called before each step of a change."""
         self.amid = lambda _batch: None
         """Called while a batch is carried out."""
-        self.only_waits, self.over_since_s = False, None
-        conditions = conditions_of(self.network, STANDING)
-        planning = Planning(FABRIC, POLICY)
+        conditions = conditions_of(self.network, standing)
+        planning = Planning(fabric, POLICY)
         self.uncertain = []
         reach = SimpleNamespace(
             conditions=lambda: conditions,
-            unconfirmed=lambda: self.uncertain,
+            absences=SimpleNamespace(unconfirmed=lambda: self.uncertain),
             blocked_ports=frozenset,
             blocked_with_all_planes=frozenset,
             down_planes=list,
@@ -77,62 +83,85 @@ class Stage:
         )
         self.broken_off = []
         upkeep = SimpleNamespace(
-            make_certain=lambda _plan: None,
-            tidy_relays=lambda: None,
+            devices=SimpleNamespace(make_certain=awaited(lambda _plan: None)),
+            tidy_relays=awaited(lambda: None),
             take_over=lambda _execution: None,
             start_over=self.broken_off.append,
             hold_reserved=lambda: None,
-            refusal=lambda _reservation: "",
+            refusal=awaited(lambda _reservation: ""),
         )
-        self.mover = Mover(
-            FABRIC,
-            CurrentPolicy(POLICY),
-            planning,
-            self,
-            upkeep,
-            reach,
-            SimpleNamespace(suspended=threading.Lock()),
-            ledger,
-            lambda: any(come_in() for come_in in self.comes_in),
+        mover = Mover(
+            fabric=fabric,
+            policy=CurrentPolicy(POLICY),
+            planning=planning,
+            upkeep=upkeep,
+            reach=reach,
+            announcer=SimpleNamespace(suspended=threading.Lock()),
+            ledger=ledger,
+            ways=ways_of(fabric, CurrentPolicy(POLICY), planning, reach, ledger),
         )
-        limits = Limits(reach, self.mover, ledger, POLICY.max_hops, 16)
-        planner, panels = Planner(FABRIC, POLICY), SimpleNamespace(awaited=lambda _path: False)
+        conductor = self.conductor = Conductor(Metrics())
+        doer = self.doer = Doer(conductor, self.perform)
+        self.mover = at_once(mover, doer.carry_out)
+        limits = Limits(
+            reach=reach,
+            mover=mover,
+            ledger=ledger,
+            max_hops=POLICY.max_hops,
+            paths_per_pair=16,
+        )
+        planner, panels = Planner(fabric, POLICY), SimpleNamespace(awaited=lambda _path: False)
         placement = Placement(
-            planning, planner, self.mover, upkeep, reach, panels, ledger, limits, self.jobs.put
+            planning=planning,
+            planner=planner,
+            mover=mover,
+            upkeep=upkeep,
+            reach=reach,
+            panels=panels,
+            ledger=ledger,
+            limits=limits,
+            enqueue=self.jobs.put,
         )
-        self.comes_in = [placement.beside]
-        care = ReservationCare(
-            FABRIC, planning, self.mover, upkeep, reach, ledger, placement, self.jobs.put
+        conductor.beside(lambda: mover.lets_others_in, [placement.beside])
+        self.placement = placement
+        care = self.care = ReservationCare(
+            fabric=fabric,
+            planning=planning,
+            mover=mover,
+            upkeep=upkeep,
+            reach=reach,
+            ledger=ledger,
+            placement=placement,
+            enqueue=self.jobs.put,
         )
         self.admission = Admission(
-            FABRIC,
-            planning,
-            planner,
-            reach,
-            ledger,
-            limits,
-            placement,
-            care,
-            POLICY.preemption_notice_s,
+            fabric=fabric,
+            planning=planning,
+            planner=planner,
+            reach=reach,
+            ledger=ledger,
+            limits=limits,
+            placement=placement,
+            care=care,
+            notice_s=POLICY.preemption_notice_s,
         )
 
-    def run(self, steps, on_batch=lambda _batch: None):
-        try:
-            batch = next(steps)
-            while True:
-                self.before(batch.step)
-                on_batch(batch)
-                outcomes = self.network.perform(batch, lambda _command, its=batch: self.amid(its))
-                for command in batch.commands:
-                    if hasattr(command, "details"):
-                        self.ledger.writer.record(command.what, command.details)
-                batch = steps.send(outcomes)
-        except StopIteration:
-            return
+        doer.look = lambda batch: self.before(batch.step)
+
+    def take_turn(self):
+        """Do the next job."""
+        self.doer.do(self.jobs.get()())
+
+    def perform(self, batch):
+        outcomes = self.network.perform(batch, lambda _command: self.amid(batch))
+        for command in batch.commands:
+            if hasattr(command, "details"):
+                self.ledger.writer.record(command.what, command.details)
+        return outcomes
 
     def change(self, *, gives_way=False):
         entry = self.ledger.log.enter("operator")
-        target = state_of(FABRIC, self.ledger.network.state, LATER)
+        target = state_of(self.fabric, self.ledger.network.state, *self.later)
         self.execution = self.mover.move(entry, target, gives_way=gives_way)
         return self.ledger.log.reconfiguration(entry.id)
 
@@ -179,7 +208,7 @@ def test_it_is_placed_before_the_next_step(stage, step):
     assert stage.ledger.network.state.epoch > STANDING.epoch
     for datapath in stage.network.names:
         assert not list(stage.network.differing_rules(datapath, stage.ledger.network.state))
-    stage.jobs.get()()  # its turn
+    stage.take_turn()  # its turn
     assert len(stage.ledger.log.reconfigurations()) == 2
 
 
@@ -208,7 +237,7 @@ def test_one_that_needs_what_the_change_moves_has_its_turn_after_it(stage):
     made = stage.asked_before("drain", "h21", "h31")
     assert stage.change().state is ReconfigurationState.DONE
     assert stage.ledger.bookings.get(made[0]).state is ReservationState.ACTIVATING
-    stage.jobs.get()()
+    stage.take_turn()
     assert stage.ledger.bookings.get(made[0]).state is ReservationState.ACTIVE
 
 
@@ -280,7 +309,7 @@ def test_it_leaves_nothing_once_it_moves(stage, step):
     made = stage.asked_before(step, "h21", "h31")
     assert stage.change(gives_way=True).state is ReconfigurationState.DONE
     assert stage.ledger.bookings.get(made[0]).state is ReservationState.ACTIVATING
-    stage.jobs.get()()
+    stage.take_turn()
     assert stage.ledger.bookings.get(made[0]).state is ReservationState.ACTIVE
 
 
@@ -301,14 +330,14 @@ def test_a_reserved_path_is_taken_over_by_nobody(stage):
     assert first
 
 
-def test_it_is_placed_while_the_change_only_waits(stage):
+@pytest.mark.parametrize("step", ["drain", "move", "activate"])
+def test_it_is_placed_while_a_step_of_the_change_is_carried_out(stage, step):
     placed = []
 
     def amid(batch):
-        stage.only_waits = all(isinstance(one, Pause) for one in batch.commands)
-        if batch.step == "drain" and stage.only_waits and not placed:
+        if batch.step == step and not placed:
             placed.append(stage.admission.reserve(ReservationRequest("h31", "h41", 10.0)).id)
-            stage.mover.let_in_meanwhile()
+            stage.doer.let_in()
             placed.append(stage.ledger.bookings.get(placed[0]).state)
 
     stage.amid = amid
@@ -317,28 +346,13 @@ def test_it_is_placed_while_the_change_only_waits(stage):
     assert paths(stage.ledger.network.state) == {LATER, THERE}
 
 
-def test_nothing_is_placed_while_a_device_is_at_work(stage):
-    seen = []
-
+def test_one_that_breaks_off_meanwhile_breaks_off_the_change(stage):
     def amid(batch):
-        if batch.step == "move" and not seen:
-            seen.append(stage.admission.reserve(ReservationRequest("h31", "h41", 10.0)).id)
-            stage.mover.let_in_meanwhile()
-            seen.append(stage.ledger.bookings.get(seen[0]).state)
-
-    stage.amid = amid
-    stage.change()
-    assert seen[1] is ReservationState.ACTIVATING
-
-
-def test_one_that_breaks_off_while_the_change_waits_breaks_that_off(stage):
-    def amid(batch):
-        stage.only_waits = all(isinstance(one, Pause) for one in batch.commands)
-        if batch.step == "drain" and stage.only_waits and len(stage.ledger.network.under_way) == 1:
+        if batch.step == "drain" and len(stage.ledger.network.under_way) == 1:
             stage.admission.reserve(ReservationRequest("h31", "h41", 10.0))
             stage.journal.full = True
             with suppress(JournalError):  # as the conductor does
-                stage.mover.let_in_meanwhile()
+                stage.doer.let_in()
 
             stage.journal.full = False
 
@@ -356,44 +370,6 @@ def test_one_on_a_device_of_which_something_is_open_has_its_turn(stage):
     assert stage.ledger.bookings.get(made[0]).state is ReservationState.ACTIVATING
 
 
-@pytest.fixture
-def _seconds_fly(monkeypatch):
-    """Each look of the mover's at the clock is a second later."""
-    clock = iter(range(1000))
-    monkeypatch.setattr(
-        "apps.controller.mover.time",
-        SimpleNamespace(monotonic=lambda: float(next(clock)), time=lambda: 0.0),
-    )
-
-
-@pytest.mark.usefixtures("_seconds_fly")
-def test_a_change_does_not_stand_still_for_others_for_good(stage):
-    asked = []
-    stage.comes_in = [lambda: asked.append(len(stage.ledger.network.under_way)) or True]
-    assert stage.change().state is ReconfigurationState.DONE
-    assert asked == [1]
-
-
-@pytest.mark.usefixtures("_seconds_fly")
-def test_while_it_waits_anyway_it_does_not_stand_still(stage):
-    asked = []
-    stage.comes_in = [lambda: stage.only_waits and len(asked) < 9 and not asked.append(1)]
-
-    def amid(batch):
-        stage.only_waits = batch.step == "drain" and len(asked) < 5
-        if stage.only_waits:
-            stage.mover.let_in_meanwhile()
-        stage.only_waits = False
-
-    stage.amid = amid
-    assert stage.change().state is ReconfigurationState.DONE
-    assert len(asked) == 9
-    asked.clear()
-    stage.over_since_s = 0.0
-    stage.mover.move(stage.ledger.log.enter("operator"), STANDING)
-    assert len(asked) == 1
-
-
 def test_what_breaks_it_off_breaks_off_the_change_too(stage):
     made = stage.asked_before("move", "h31", "h41")
 
@@ -407,3 +383,178 @@ def test_what_breaks_it_off_breaks_off_the_change_too(stage):
     assert not stage.ledger.network.under_way
     assert len(stage.broken_off) == 1, "its intent was not written: it touched nothing"
     assert stage.ledger.network.state.topology == STANDING.topology
+
+
+def test_a_change_in_several_courses_claims_from_the_first_what_the_last_one_touches():
+    """What comes in meanwhile may still be under way when that begins."""
+    fabric = small_fabric(racks=5, planes=2, servers=1)
+    moves = path_of(fabric, 0, 1, circuit_between(fabric, 0, 1, 1))
+    comes, goes = path_of(fabric, 2, 4), path_of(fabric, 2, 3)
+    standing = state_of(fabric, NetworkState(), path_of(fabric, 0, 1), goes)
+    stage = Stage(fabric, standing, (moves, comes))
+    (needed,) = comes.circuits
+    seen = {}
+
+    def before(step):
+        seen[step] = stage.mover.touched.ports.issuperset(needed.ends)
+
+    stage.before = before
+    assert stage.change().state is ReconfigurationState.DONE
+    assert list(seen)[:2] == ["intent", "make"], "the pair that stays comes first"
+    assert "divert" in seen
+    assert all(seen.values())
+
+
+class Live(Stage):
+    """With the conductor and the runner of a controller, in their threads."""
+
+    def __init__(self):
+        super().__init__()
+        self._one_at_a_time = threading.Lock()
+        self.runner = Runner(
+            fabric=FABRIC,
+            policy=CurrentPolicy(POLICY),
+            fleet=None,
+            devices=None,
+            writer=self.ledger.writer,
+            reservations=self.ledger.reservations,
+            announcer=None,
+            metrics=Metrics(),
+            mastership=None,
+            policing=None,
+        )
+        self.runner._handlers = dict.fromkeys(self.runner._handlers, self._carried_out)
+        self.conductor.carry_out_by(self.runner.submit)
+        for room in (self.care, self.placement):
+            room._enqueue = self.conductor.put
+        self.gates = {}
+        """What keeps commands of a type back, by the pairs under way of the last change."""
+        self.held = []
+
+    def _carried_out(self, command):
+        gate = self.gates.get((type(command), self._by(command)))
+        if gate is not None:
+            self.held.append(gate)
+            assert gate.wait(PATIENCE_S)
+        with self._one_at_a_time:
+            if isinstance(command, Record):
+                return self.ledger.writer.record(command.what, command.details)
+            try:
+                doing = self.network.start(command)
+                while True:
+                    next(doing)
+            except StopIteration as end:
+                return end.value[0]
+
+    def _by(self, command):
+        """Whose command it is, by the mirrors that it moves or the paths that it leads to."""
+        match command:
+            case Record():
+                target = read_state(FABRIC, command.details["target"])
+                another = THERE in target.topology.paths
+            case MoveMirrors():
+                (circuit,) = THERE.circuits
+                another = not command.move.connect.isdisjoint(FABRIC.cross_connects(circuit))
+            case _:
+                return ""
+        return "another" if another else "the change"
+
+    def hold(self, kind, whose):
+        gate = self.gates[kind, whose] = threading.Event()
+        return gate
+
+    def begin(self):
+        async def change():
+            entry = self.ledger.log.enter("operator")
+            target = state_of(FABRIC, self.ledger.network.state, *self.later)
+            await self.mover._room.move(entry, target)
+
+        self.conductor.start()
+        self.conductor.put(change)
+
+    def states(self):
+        """Of the changes, the latest first."""
+        return [one.state for one in self.ledger.log.reconfigurations()]
+
+
+@pytest.fixture
+def live():
+    live = Live()
+    yield live
+    for gate in live.gates.values():
+        gate.set()
+    live.conductor.stop()
+    live.runner.close()
+
+
+def test_each_goes_on_as_soon_as_its_own_devices_have_answered(live):
+    first, second = live.hold(MoveMirrors, "the change"), live.hold(MoveMirrors, "another")
+    live.begin()
+    wait_until(lambda: first in live.held)
+    made = live.admission.reserve(ReservationRequest("h31", "h41", 10.0)).id
+    wait_until(lambda: second in live.held)
+    assert live.states() == [ReconfigurationState.MOVING] * 2, "at the same time"
+    first.set()
+    wait_until(lambda: live.states()[1] is ReconfigurationState.DONE)
+    assert live.states()[0] is ReconfigurationState.MOVING
+    assert paths(live.ledger.network.state) == {LATER}
+    what, details = live.last_entry()
+    assert what == INTENDED
+    assert paths(read_state(FABRIC, details["target"])) == {LATER, THERE}
+    second.set()
+    wait_until(lambda: live.ledger.bookings.get(made).state is ReservationState.ACTIVE)
+    assert paths(live.ledger.network.state) == {LATER, THERE}
+    for datapath in live.network.names:
+        assert not list(live.network.differing_rules(datapath, live.ledger.network.state))
+
+
+def test_the_next_job_waits_for_all_that_came_in_beside_the_one_before_it(live):
+    second = live.hold(MoveMirrors, "another")
+    first = live.hold(MoveMirrors, "the change")
+    live.begin()
+    wait_until(lambda: first in live.held)
+    live.admission.reserve(ReservationRequest("h31", "h41", 10.0))
+    wait_until(lambda: second in live.held)
+    first.set()
+    wait_until(lambda: live.states()[1] is ReconfigurationState.DONE)
+    under_way = []
+    live.conductor.put(lambda: under_way.append(live.ledger.network.under_way))
+    threading.Timer(0.1, second.set).start()  # timed: the job waits by then
+    wait_until(lambda: under_way)
+    assert under_way == [()]
+
+
+def test_no_change_goes_on_while_the_intent_of_another_is_written(live):
+    """The journal's last entry has to tell of all that may be half done."""
+    first, second = live.hold(MoveMirrors, "the change"), live.hold(Record, "another")
+    live.begin()
+    wait_until(lambda: first in live.held)
+    live.admission.reserve(ReservationRequest("h31", "h41", 10.0))
+    wait_until(lambda: second in live.held)
+    first.set()
+    assert remains(lambda: live.states()[1] is ReconfigurationState.MOVING)
+    second.set()
+    wait_until(lambda: live.states() == [ReconfigurationState.DONE] * 2)
+    assert paths(live.ledger.network.state) == {LATER, THERE}
+
+
+def test_a_journal_that_is_full_breaks_off_all_that_is_under_way(live):
+    first, second = live.hold(MoveMirrors, "the change"), live.hold(MoveMirrors, "another")
+    live.begin()
+    wait_until(lambda: first in live.held)
+    live.admission.reserve(ReservationRequest("h31", "h41", 10.0))
+    wait_until(lambda: second in live.held)
+    update = live.mover._log.update
+
+    def full(entry_id, **changes):
+        if changes.get("state") is ReconfigurationState.GATING:
+            raise JournalError("disk full")
+        update(entry_id, **changes)
+
+    live.mover._log.update = full
+    first.set()
+    wait_until(lambda: live.states()[1] is ReconfigurationState.FAILED)
+    second.set()
+    wait_until(lambda: live.states() == [ReconfigurationState.FAILED] * 2)
+    wait_until(lambda: len(live.broken_off) == 2)
+    assert not live.ledger.network.under_way

@@ -6,9 +6,11 @@ from types import SimpleNamespace
 import pytest
 
 from apps.controller.choosing import Choosing
+from apps.controller.slots import WeekUnderWay
 from hydra.decisions.decision import Action, Verdict
 from hydra.errors import PlanError
 from hydra.policy import Sharing
+from tests.unit.controller.runners import at_once, awaited
 from tests.unit.controller.test_slots import BOTH, POLICY, Stage
 
 
@@ -22,14 +24,24 @@ class Auto(Stage):
         self.refusal = ""
         self.acted = []
         self.told = []
-        loop = SimpleNamespace(round=self.round, act=self.acted.append, draft_week=self.draft)
-        self.choosing = Choosing(self.policy, loop, self.told.append)
-        self.slots._plan = self.choosing.draft_week
+        self.loop = SimpleNamespace(
+            round=self.round,
+            act=awaited(self.acted.append),
+            begin_week=self.begin,
+            between_stages=False,
+        )
+        choosing = Choosing(
+            policy=self.policy, loop=self.loop, slots=self.slots._room, tell=self.told.append
+        )
+        self.choosing = at_once(choosing, self.perform)
 
-    def draft(self, night_s):
+    def keep_time(self):
+        self.choosing.keep_time()
+
+    def begin(self, night_s):
         if self.refusal:
-            raise PlanError(self.refusal)
-        return self.plan(night_s)
+            return WeekUnderWay.refused(PlanError(self.refusal))
+        return super().begin(night_s)
 
     def round(self):
         report = SimpleNamespace(
@@ -42,8 +54,10 @@ class Auto(Stage):
         )
 
     def weigh(self):
-        """What a periodic round does."""
-        return self.choosing.shares_by_slots(self.round(), self.slots)
+        """A periodic round; True if slots take the place of its decision."""
+        before = len(self.acted)
+        self.choosing.periodic()
+        return len(self.acted) == before
 
 
 @pytest.fixture
@@ -60,6 +74,46 @@ def test_slots_begin_when_they_carry_more(auto):
     assert {frozenset({(0, 1)}), frozenset({(0, 2)})} <= set(seen)
     assert len(auto.told) == 1
     assert auto.told[0].startswith("circuits are shared slotted: a standing topology would carry")
+
+
+def test_no_round_waits_for_a_week(auto):
+    auto.plans_slowly = True
+    assert not auto.weigh()
+    assert not auto.weigh()
+    assert len(auto.planned_at_s) == 1, "one week is planned at a time"
+    assert auto.told == []
+    auto.end_planning()
+    assert auto.weigh()
+    assert auto.policy.in_force.slotted
+
+
+def test_slots_begin_with_the_week_that_was_weighed(auto):
+    assert auto.weigh()
+    auto.plans_slowly = True
+    auto.pass_time(0.1)
+    assert len(auto.planned_at_s) == 1
+    assert auto.slots.schedule().week is not None
+
+
+def test_a_week_for_an_earlier_demand_is_not_weighed_later(auto):
+    auto.plans_slowly = True
+    assert not auto.weigh()
+    auto.end_planning()
+    auto.standing_mbps = 179.0
+    assert not auto.weigh()
+    auto.standing_mbps = 100.0
+    assert not auto.weigh(), "another week is asked for"
+    auto.end_planning()
+    assert auto.weigh()
+
+
+def test_a_week_that_a_controller_at_its_end_does_not_plan_begins_nothing(auto):
+    auto.plans_slowly = True
+    assert not auto.weigh()
+    asked, _ = auto.asked
+    asked.week.cancel()
+    assert not auto.weigh()
+    assert auto.policy.choice.reason.endswith("nothing is planned any more")
 
 
 def test_nothing_begins_where_a_standing_topology_carries_as_much(auto):
@@ -95,6 +149,15 @@ def test_slots_that_can_not_be_planned_any_more_end(auto):
     assert not auto.policy.in_force.slotted
     assert auto.policy.choice.reason.endswith("a slot of 500 ms leaves no day")
     assert not auto.weigh()
+
+
+def test_no_round_is_made_between_the_stages_of_a_change(auto):
+    auto.loop.between_stages = True
+    auto.choosing.periodic()
+    assert (auto.acted, auto.told, auto.planned_at_s) == ([], [], [])
+    auto.loop.between_stages = False
+    assert auto.weigh()
+    assert auto.planned_at_s != []
 
 
 def test_other_ways_of_sharing_are_left_as_they_are(auto):

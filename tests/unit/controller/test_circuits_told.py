@@ -11,22 +11,9 @@ def test_a_server_hears_of_a_circuit_before_it_moves_and_when_it_stands():
         stage.move(JOINED)
         assert heard == [("r2",)]
         steps = []
-        stage.run = stage.controller.rooms.runner.run = _noting(stage.run, heard, steps)
+        stage.doer.look = lambda batch: steps.append((batch.step, list(heard)))
         stage.move(OTHERWISE)
         assert heard == [("r2",), ()], "r1 has lost its circuit"
         assert dict(steps)["divert"] == [("r2",), ()], "told before it leaves the circuit"
         stage.move(EMPTY)
         assert heard == [("r2",), ()]
-
-
-def _noting(run, heard, steps):
-    """The same, with what has been heard as each step begins."""
-
-    def noting(course, on_batch=lambda _batch: None):
-        def on(batch):
-            on_batch(batch)
-            steps.append((batch.step, list(heard)))
-
-        return run(course, on)
-
-    return noting

@@ -56,7 +56,11 @@ def spills():
 @pytest.fixture
 def classifier(fleet, elephants, policy, spills):
     return Classifier(
-        FABRIC, fleet, lambda server: elephants.get(server.name, ()), policy, lambda: spills
+        fabric=FABRIC,
+        fleet=fleet,
+        elephants=lambda server: elephants.get(server.name, ()),
+        policy=policy,
+        spills=lambda: spills,
     )
 
 
@@ -127,11 +131,11 @@ def test_what_is_not_confirmed_is_told(classifier, fleet, elephants, policy, cap
 def test_a_tor_that_steers_classes_for_all_its_servers(fleet, elephants):
     fabric = openflow_only(FABRIC)
     classifier = Classifier(
-        fabric,
-        fleet,
-        lambda server: elephants.get(server.name, ()),
-        CurrentPolicy(Policy(sharing=Sharing.ON_DEMAND)),
-        dict,
+        fabric=fabric,
+        fleet=fleet,
+        elephants=lambda server: elephants.get(server.name, ()),
+        policy=CurrentPolicy(Policy(sharing=Sharing.ON_DEMAND)),
+        spills=dict,
     )
     elephants |= {"h11": {FLOW}, "h12": {OTHER}, "h21": {FLOW}}
     tor = classifier.switch_of(fabric.servers[0])

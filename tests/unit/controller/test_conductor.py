@@ -1,7 +1,7 @@
 """Jobs in turn, duties when due, answers for others; nothing that goes wrong ends it."""
 
 import threading
-from concurrent.futures import Future, wait
+from concurrent.futures import Future
 
 import pytest
 
@@ -9,7 +9,10 @@ from apps.controller import conductor as room
 from apps.controller.conductor import Conductor
 from apps.process.metrics import Metrics
 from hydra.errors import DeviceUnavailable, HydraError
-from tests.waiting import PATIENCE_S
+from hydra.reconfiguration.commands import Batch
+from hydra.reconfiguration.scheduler import performed
+from tests.unit.controller.runners import awaited, do
+from tests.waiting import PATIENCE_S, wait_until
 
 
 class Clock:
@@ -32,8 +35,17 @@ def clock(monkeypatch):
 @pytest.fixture
 def conductor():
     conductor = Conductor(Metrics())
+    conductor.carry_out_by(lambda batch: batch.commands)
     yield conductor
     conductor.stop()
+
+
+async def answers(*devices):
+    """A job that waits for these futures."""
+    await performed(Batch("wait", devices))
+
+
+nothing = awaited(lambda: None)
 
 
 def turns(conductor, clock, times):
@@ -82,7 +94,7 @@ def test_a_part_of_a_duty_is_done_once_a_period_while_a_job_waits(conductor, clo
     def wait(*times):
         for now_s in times:
             clock.now_s = now_s
-            conductor.in_part(duty, lambda: done.append(("part", clock.now_s)))
+            do(conductor.in_part(duty, awaited(lambda: done.append(("part", clock.now_s)))))
 
     wait(105.0, 110.0, 112.0, 119.9, 121.0)
     turns(conductor, clock, (122.0,))
@@ -109,7 +121,7 @@ def test_a_job_that_waits_is_not_put_again(conductor):
     for _ in range(3):  # there may be something new that it has not seen
         conductor.put_once(room.job)
     go_on.set()
-    conductor.ask(lambda: None)
+    conductor.ask(nothing)
     assert done == ["job", "job"]
 
 
@@ -128,9 +140,11 @@ def test_one_that_ends_begins_no_duty_and_does_what_is_asked(conductor):
     turn.release(5)
     asked = ["job", "job after it"]
     for name in asked:
-        conductor.ask(lambda name=name: done.append(name))
+        conductor.ask(awaited(lambda name=name: done.append(name)))
     audit.last_s = float("-inf")
-    conductor.ask(lambda: conductor.in_part(audit, lambda: done.append("a part of a duty")))
+    conductor.ask(
+        lambda: conductor.in_part(audit, awaited(lambda: done.append("a part of a duty")))
+    )
     conductor.stop()
     assert done == ["duty", *asked]
 
@@ -156,15 +170,15 @@ def test_what_goes_wrong_is_logged_and_counted_and_the_next_job_runs(conductor, 
 
 def test_an_answer_and_an_error_reach_who_asked(conductor):
     conductor.start()
-    assert conductor.ask(lambda: 7) == 7
+    assert conductor.ask(awaited(lambda: 7)) == 7
     with pytest.raises(ZeroDivisionError):
-        conductor.ask(lambda: 1 // 0)
+        conductor.ask(awaited(lambda: 1 // 0))
 
 
 def test_who_asks_is_told_when_changes_take_too_long(conductor, monkeypatch):
     monkeypatch.setattr(room, "_PATIENCE_S", 0.05)
     with pytest.raises(DeviceUnavailable, match=r"busy with other changes for 0\.05 s: ask again"):
-        conductor.ask(lambda: 7)  # it has not been started
+        conductor.ask(awaited(lambda: 7))  # it has not been started
 
 
 def test_what_comes_first_does_not_wait_for_what_others_have_asked(conductor):
@@ -183,16 +197,16 @@ def test_what_comes_first_does_not_wait_for_what_others_have_asked(conductor):
     for name in ("first 1", "first 2"):
         conductor.put(lambda name=name: done.append(name), first=True)
     go_on.set()
-    conductor.ask(lambda: None)
+    conductor.ask(nothing)
     assert done == ["under way", "first 1", "first 2", "asked 1", "asked 2"]
 
 
 def test_what_can_not_wait_is_done_while_a_job_waits_for_devices(conductor):
     device, done, helped = Future(), [], threading.Event()
 
-    def under_way():
+    async def under_way():
         waiting.set()
-        conductor.wait_for([device])
+        await answers(device)
         done.append("under way")
 
     def help_meanwhile():
@@ -208,38 +222,29 @@ def test_what_can_not_wait_is_done_while_a_job_waits_for_devices(conductor):
         conductor.put(lambda: None, first=True, meanwhile=help_meanwhile)
     assert helped.wait(PATIENCE_S)
     device.set_result(None)
-    conductor.ask(lambda: None)
+    conductor.ask(nothing)
     assert done[0] == "meanwhile"
     assert done[-2:] == ["under way", "first"]
 
 
-def test_what_can_not_wait_does_not_wait_for_devices_of_the_one_before_it(conductor):
-    """As a divert that comes with a reservation, which is a change of its own."""
-    device, other, done = Future(), Future(), []
+def test_what_was_put_before_the_last_answer_is_done_before_a_job_goes_on(conductor):
+    """As a port's news that come before a switch's answer, on one connection."""
+    device, done = Future(), []
 
-    def wait_meanwhile():
-        conductor.wait_for([other])
-        done.append("reservation")
+    def news_and_then_the_answer():
+        if not device.done():
+            conductor.put(lambda: None, first=True, meanwhile=lambda: done.append("news"))
+            device.set_result(None)
 
-    def divert():
-        done.append("divert")
-        other.set_result(None)
-
-    def under_way():
-        conductor.put(lambda: None, first=True, meanwhile=wait_meanwhile)
-        conductor.put(lambda: None, first=True, meanwhile=divert)
-        late.start()
-        conductor.wait_for([device])
+    async def under_way():
+        await answers(device)
         done.append("under way")
 
-    late = threading.Timer(5.0, other.set_result, [None])
-    conductor.put(under_way)
+    conductor.beside(news_and_then_the_answer, ())
     conductor.start()
-    wait([other], 10)
-    late.cancel()
-    device.set_result(None)
-    conductor.ask(lambda: None)
-    assert done == ["divert", "reservation", "under way"]
+    conductor.put(under_way)
+    conductor.ask(nothing)
+    assert done == ["news", "under way"]
 
 
 def test_what_can_not_wait_is_left_to_what_comes_first_where_nothing_waits(conductor):
@@ -247,16 +252,16 @@ def test_what_can_not_wait_is_left_to_what_comes_first_where_nothing_waits(condu
     conductor.put(lambda: done.append("first"), first=True)
     conductor.put(lambda: None, first=True, meanwhile=lambda: done.append("meanwhile"))
     conductor.start()
-    threading.Timer(0.1, device.set_result, [None]).start()
-    conductor.ask(lambda: conductor.wait_for([device, device]))
-    conductor.ask(lambda: conductor.wait_for([]))
+    threading.Timer(0.1, device.set_result, [None]).start()  # timed: it is waited for by then
+    conductor.ask(lambda: answers(device, device))
+    conductor.ask(answers)
     assert done == ["first"]
 
 
 def test_a_wait_ends_with_the_last_device(conductor):
     devices = [Future() for _ in range(3)]
     conductor.start()
-    conductor.put(lambda: conductor.wait_for(devices))
+    conductor.put(lambda: answers(*devices))
     for device in devices[1:]:
         device.set_result(None)
         conductor.put(lambda: None, first=True, meanwhile=lambda: None)
@@ -268,8 +273,7 @@ def test_a_wait_ends_with_the_last_device(conductor):
 
 def test_what_comes_first_wakes_the_conductor(conductor):
     done = threading.Event()
-    conductor.nap_s = lambda _most_s: 60.0
-    conductor.start()
+    conductor.start(lambda _most_s: 60.0)
     conductor.put(done.set, first=True)
     assert done.wait(PATIENCE_S)
 
@@ -301,13 +305,17 @@ def test_what_can_not_wait_is_not_forgotten_for_what_comes_first(conductor):
         done.append("meanwhile")
         device.set_result(None)
 
-    conductor.put(lambda: (conductor.wait_for([device]), done.append("one")), first=True)
+    async def one():
+        await answers(device)
+        done.append("one")
+
+    conductor.put(one, first=True)
     conductor.put(lambda: done.append("two"), first=True)
     conductor.put(lambda: None, first=True, meanwhile=help_meanwhile)
-    late = threading.Timer(5.0, device.cancel)
+    late = threading.Timer(PATIENCE_S, device.cancel)
     late.start()
     conductor.start()
-    conductor.ask(lambda: None)
+    conductor.ask(nothing)
     late.cancel()
     assert done == ["meanwhile", "one", "two"]
 
@@ -318,44 +326,73 @@ def test_who_was_told_to_ask_again_is_not_obeyed_later(conductor, monkeypatch):
     over, done = threading.Event(), []
     conductor.put(lambda: over.wait(PATIENCE_S))
     with pytest.raises(DeviceUnavailable, match="busy with other changes"):
-        conductor.ask(lambda: done.append("late"))
+        conductor.ask(awaited(lambda: done.append("late")))
     over.set()
-    monkeypatch.setattr(room, "_PATIENCE_S", 10.0)
-    conductor.ask(lambda: done.append("next"))
+    monkeypatch.setattr(room, "_PATIENCE_S", PATIENCE_S)
+    conductor.ask(awaited(lambda: done.append("next")))
     assert done == ["next"]
 
 
 def test_who_asks_for_much_is_told_that_it_has_begun(conductor, monkeypatch):
-    monkeypatch.setattr(room, "_PATIENCE_S", 0.2)
+    begun, over = threading.Event(), threading.Event()
+
+    class Asked(Future):
+        def result(self, timeout=None):
+            assert begun.wait(PATIENCE_S)
+            return super().result(timeout)
+
+    monkeypatch.setattr(room, "Future", Asked)
+    monkeypatch.setattr(room, "_PATIENCE_S", 0.01)
     conductor.start()
-    over = threading.Event()
     with pytest.raises(DeviceUnavailable, match="has begun it"):
-        conductor.ask(lambda: over.wait(PATIENCE_S))
+        conductor.ask(awaited(lambda: (begun.set(), over.wait(PATIENCE_S))))
     over.set()
 
 
-def test_changes_come_in_while_a_job_waits_once_there_is_something_new(conductor):
-    """The most urgent first: it is asked first, and only one is made at a time."""
-    device, asked, looked = Future(), [], threading.Semaphore(0)
+def test_changes_begin_beside_a_job_that_waits_the_most_urgent_first(conductor):
+    device, others, done, begun = Future(), [Future(), Future()], [], threading.Semaphore(0)
+    wanted = {"lost": [], "reserved": [others[0]], "asked for": [others[1]]}
 
-    def come_in(name, made):
-        conductor.beside(lambda: asked.append(name) or made)
+    async def change(name, other):
+        begun.release()
+        await answers(other)
+        done.append(name)
 
-    def look():
-        assert conductor.come_in()
-        looked.release()
+    def source(name):
+        return lambda: change(name, wanted[name].pop()) if wanted[name] else None
 
-    for name, made in (("lost", False), ("reserved", True), ("asked for", True)):
-        come_in(name, made)
-    conductor.start(look_beside=look)
-    conductor.put(lambda: conductor.wait_for([device]))
-    conductor.put(lambda: None)
-    assert looked.acquire(timeout=PATIENCE_S)
-    while looked.acquire(blocking=False):
-        pass
-    asked.clear()
-    conductor.wake()
-    assert looked.acquire(timeout=PATIENCE_S)
+    async def under_way():
+        await answers(device)
+        done.append("in turn")
+
+    conductor.beside(lambda: not device.done(), [source(name) for name in wanted])
+    conductor.start()
+    conductor.put(under_way)
+    conductor.put(lambda: done.append("next"))
+    for _ in others:
+        assert begun.acquire(timeout=PATIENCE_S)
+    others[1].set_result(None)
+    wait_until(lambda: done == ["asked for"])
     device.set_result(None)
-    conductor.ask(lambda: None)
-    assert asked == ["lost", "reserved"]
+    wait_until(lambda: done == ["asked for", "in turn"])
+    others[0].set_result(None)
+    conductor.ask(nothing)
+    assert done == ["asked for", "in turn", "reserved", "next"]
+
+
+def test_what_goes_wrong_beside_a_job_is_logged_and_the_job_goes_on(conductor, caplog):
+    device, done, wanted = Future(), [], [HydraError("no room there")]
+
+    async def fails(error):
+        device.set_result(None)
+        raise error
+
+    async def under_way():
+        await answers(device)
+        done.append("in turn")
+
+    conductor.beside(lambda: True, [lambda: fails(wanted.pop()) if wanted else None])
+    conductor.start()
+    conductor.ask(under_way)
+    assert done == ["in turn"]
+    assert "no room there" in caplog.text

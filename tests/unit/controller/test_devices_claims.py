@@ -43,7 +43,7 @@ def asked(monkeypatch):
 
 def test_a_tor_is_connected_to_once_and_claimed(asked):
     loaded = load_configuration(DEMO)
-    devices = Devices(loaded.fabric, loaded.policy)
+    devices = Devices(fabric=loaded.fabric, policy=loaded.policy)
     devices.claim()
     problems = {rack.name: devices.tor_problem(rack.id) for rack in loaded.fabric.racks}
     devices.close()
@@ -128,7 +128,7 @@ def test_a_leader_of_a_new_store_goes_beyond_what_tors_know(loaded, tors):
         tor.known = 1000
     tors["r2"].away = True
     term = Term(7)
-    devices = Devices(loaded.fabric, loaded.policy, term=term)
+    devices = Devices(fabric=loaded.fabric, policy=loaded.policy, term=term)
     devices.claim()
     assert {tor.known for name, tor in tors.items() if name != "r2"} == {1100}
     tors["r2"].away = False
@@ -143,7 +143,7 @@ def test_a_leader_that_is_followed_takes_no_tor_back(loaded, tors):
     first, second = (rack.id for rack in loaded.fabric.racks[:2])
     tors["r2"].away = True
     term = Term(7)
-    devices = Devices(loaded.fabric, loaded.policy, term=term)
+    devices = Devices(fabric=loaded.fabric, policy=loaded.policy, term=term)
     devices.claim()
     tors["r1"].known = tors["r2"].known = 9
     tors["r2"].away = False
@@ -159,7 +159,7 @@ def test_a_leader_that_is_followed_takes_no_tor_back(loaded, tors):
 
 def test_a_leader_goes_on_without_a_tor_that_knows_a_later_one(loaded, tors, caplog):
     tors["r1"].known = 9
-    devices = Devices(loaded.fabric, loaded.policy, term=Term(7, leads=False))
+    devices = Devices(fabric=loaded.fabric, policy=loaded.policy, term=Term(7, leads=False))
     devices.claim()
     assert "r1: another controller holds it" in caplog.text
     assert devices.tor_problem(loaded.fabric.racks[0].id) is not None
@@ -169,7 +169,7 @@ def test_a_leader_goes_on_without_a_tor_that_knows_a_later_one(loaded, tors, cap
 
 def test_without_a_store_a_tor_that_another_one_holds_ends_the_start(loaded, tors):
     tors["r1"].known = 9
-    devices = Devices(loaded.fabric, loaded.policy)
+    devices = Devices(fabric=loaded.fabric, policy=loaded.policy)
     with pytest.raises(HydraError, match="a controller is at work on this fabric already: r1"):
         devices.claim()
     devices.close()
@@ -177,7 +177,7 @@ def test_without_a_store_a_tor_that_another_one_holds_ends_the_start(loaded, tor
 
 def test_what_a_device_was_being_told_when_the_lease_ended_goes_no_further(loaded, tors):
     term = Term(7)
-    devices = Devices(loaded.fabric, loaded.policy, term=term)
+    devices = Devices(fabric=loaded.fabric, policy=loaded.policy, term=term)
     devices.claim()
 
     def end():

@@ -50,7 +50,7 @@ class Tor:
 @pytest.fixture
 def devices():
     loaded = load_configuration(DEMO)
-    devices = Devices(loaded.fabric, loaded.policy)
+    devices = Devices(fabric=loaded.fabric, policy=loaded.policy)
     devices._tors[R1].device = Tor()
     yield devices
     devices.close()

@@ -10,10 +10,10 @@ from apps.controller.devices import Devices
 from apps.process.configuration import load_configuration
 from hydra.errors import DeviceError, OutcomeUnknown
 from hydra.failures import FailureKind
-from hydra.roles import Severity
+from hydra.roles import Alarm, Severity
 from mininet_scenarios.emulators.faults import FaultKind
 from tests.conformance.devices import emulated
-from tests.waiting import wait_until
+from tests.waiting import SHORT_S, wait_until
 
 DEMO = Path(__file__).parents[3] / "configs" / "demo.yaml"
 
@@ -27,8 +27,8 @@ def watched(request, monkeypatch):
         _, other = loaded.fabric.planes
         fabric = replace(loaded.fabric, planes=(bench.plane, other))
         told = []
-        policy = replace(loaded.policy, timeouts=replace(loaded.policy.timeouts, ocs_s=1.0))
-        devices = Devices(fabric, policy, tell_alarm=told.append)
+        policy = replace(loaded.policy, timeouts=replace(loaded.policy.timeouts, ocs_s=SHORT_S))
+        devices = Devices(fabric=fabric, policy=policy, tell_alarm=told.append)
         devices.told = told
         devices.mirrors(bench.plane.id)
         devices._watchman.start()
@@ -61,6 +61,31 @@ def test_an_alarm_is_seen_and_told_once_and_its_end_too(watched, caplog):
     ]
     severities = [(one.device, one.alarm.severity.value) for one in devices.told]
     assert severities == [("p1", "critical"), ("p1", "cleared")]
+
+
+def test_an_alarm_that_begins_right_after_a_look_is_told_once(watched, monkeypatch):
+    devices, _ = watched
+    plane, alarm = devices._planes[0], Alarm(Severity.CRITICAL, 3, "LOS", "fibre cut")
+    standing, reported = [], []
+
+    def look():
+        listed = tuple(standing)
+        if not standing:
+            standing.append(alarm)
+            reported.append(alarm)
+        return listed
+
+    def reports():
+        told = list(reported)
+        reported.clear()
+        return told
+
+    with plane.lock:
+        monkeypatch.setattr(plane.device, "alarms", look)
+        monkeypatch.setattr(plane.device, "reports", reports)
+    wait_until(lambda: alarms(devices) and not reported)
+    with plane.lock:  # the watchman has told what it saw
+        assert [one.alarm for one in devices.told] == [alarm]
 
 
 def test_what_came_and_went_between_two_looks_is_told(watched):
@@ -143,7 +168,9 @@ def test_a_switch_of_another_size_is_refused_before_it_is_read_and_whenever_it_i
         loaded = load_configuration(DEMO)
         _, other = loaded.fabric.planes
         plane = replace(bench.plane, ports=bench.plane.ports - 1)
-        devices = Devices(replace(loaded.fabric, planes=(plane, other)), loaded.policy)
+        devices = Devices(
+            fabric=replace(loaded.fabric, planes=(plane, other)), policy=loaded.policy
+        )
         for _ in range(2):
             with pytest.raises(DeviceError, match=f"is configured with {plane.ports}: give the"):
                 devices.mirrors(plane.id)

@@ -11,7 +11,8 @@ from apps.process.term import Alone
 from hydra.lifecycle import ReservationState
 from hydra.reservations.reservation import ReservationRequest
 from tests.journals import SqliteJournal
-from tests.waiting import wait_until
+from tests.unit.controller.runners import awaited
+from tests.waiting import PATIENCE_S
 
 LOADED = load_configuration(Path(__file__).parents[3] / "configs" / "demo.yaml")
 
@@ -23,27 +24,31 @@ class Followed(Alone):
 
 
 @pytest.mark.parametrize("term", [Alone(), Followed()])
-def test_the_next_leader_goes_on_where_there_may_be_one(term):
+def test_the_next_leader_goes_on_where_there_may_be_one(term, pass_time):
     controller = Controller(
-        LOADED, SqliteJournal(":memory:"), lambda job: job(), lambda: LOADED, term=term
+        loaded=LOADED,
+        journal=SqliteJournal(":memory:"),
+        post=lambda job: job(),
+        read_file=lambda: LOADED,
+        term=term,
     )
     ledger, conductor, admission = (
         controller.rooms.ledger,
         controller.rooms.conductor,
-        controller.rooms.admission,
+        controller.rooms.promises.admission,
     )
-    soon_s = time.time() + 0.05
+    soon_s = time.time() + PATIENCE_S
     with ledger.bookings.trial():
         (one,) = admission._add(
             ReservationRequest("r1", "r2", 10.0, start_unix_s=soon_s), admission._limits.now(), None
         )
         ledger.reservations.keep([one])
-    wait_until(lambda: time.time() > soon_s)
-    conductor.duty("reservations", controller.rooms.reservation_care.keep_time, lambda: 0.0)
+    pass_time(2 * PATIENCE_S)
+    conductor.duty("reservations", controller.rooms.promises.care.keep_time, lambda: 0.0)
     controller.end_soon()
     conductor.start()
     for _ in range(2):
-        conductor.ask(lambda: None)
+        conductor.ask(awaited(lambda: None))
     ended = ledger.bookings.get(one.id).state
     controller.stop()
     assert (ended is ReservationState.SCHEDULED) == term.is_shared

@@ -14,17 +14,17 @@ __all__ = ["asked", "stage"]
 @pytest.fixture
 def loop(stage, monkeypatch):
     """One server fills its uplink, the first one of the third rack half of its own."""
-    loop = stage.controller.rooms.loop
+    monitor = stage.controller.rooms.monitor
     source, to = np.array([0, 4]), np.array([1, 3])
     mbps = np.array([1.0, 0.5]) * FABRIC.electrical_rate_mbps
-    monkeypatch.setattr(loop._poller, "sent", lambda: Sent(source, to, mbps, mbps, mbps))
-    monkeypatch.setattr(loop._poller, "heard", lambda: (0.1, (), True))
-    return loop
+    monkeypatch.setattr(monitor.poller, "sent", lambda: Sent(source, to, mbps, mbps, mbps))
+    monkeypatch.setattr(monitor.poller, "heard", lambda: (0.1, (), True))
+    return stage.controller.rooms.loop
 
 
-def test_a_plan_for_the_measured_demand_prefers_by_what_is_expected(loop, asked):
+def test_a_plan_for_the_measured_demand_prefers_by_what_is_expected(loop, asked, stage):
     told = loop.plan(PlanRequest())
-    seen = loop.demand()
+    seen = stage.controller.desk.demand()
     (request,) = asked.requests
     assert request.weights == pytest.approx(seen.expected_mbps)
     assert request.weights[0, 1] < seen.estimated_mbps[0, 1] / 2
@@ -32,7 +32,7 @@ def test_a_plan_for_the_measured_demand_prefers_by_what_is_expected(loop, asked)
 
 
 def test_an_explanation_says_what_plans_count_on(loop, stage):
-    seen = loop.demand()
+    seen = stage.controller.desk.demand()
     found = stage.controller.desk.explain(RackId(0), RackId(1))
     assert found.demand[0].expected_mbps == pytest.approx(seen.expected_mbps[0, 1])
     assert any(f"(plans count on {seen.expected_mbps[0, 1]:.1f})" in one for one in found.lines)

@@ -5,7 +5,8 @@ from types import SimpleNamespace
 import pytest
 
 from apps.controller.health import Health
-from hydra.faults.conditions import ConditionKind, MissingSwitch, RefusedWorker, TakeoverRisk
+from hydra.faults.condition import ConditionKind
+from hydra.faults.facts import MissingSwitch, RefusedWorker, TakeoverRisk
 from hydra.history import HappeningKind
 from hydra.model import NetworkState, PlaneId, RackId
 from hydra.reconfiguration.drift import Drift, DriftKind
@@ -17,11 +18,13 @@ FABRIC = small_fabric(racks=4, planes=2)
 
 
 class Away:
-    """Parts of the network that are away, as :class:`apps.controller.reach.Reach` tells them."""
+    """Parts of the network that are away, as :class:`apps.controller.reach.Reach` and
+    :class:`apps.controller.absences.Absences` tell them."""
 
     def __init__(self):
         self.planes, self.tors, self.switches, self.uplinks, self.complaints = {}, {}, [], set(), {}
         self.mute, self.refusing, self.moved = [], {}, []
+        self.absences = self
 
     def planes_down(self):
         return self.planes
@@ -102,16 +105,16 @@ def health(ledger, away, auditor, refused, risks):
     policing = SimpleNamespace(refused={})
     nothing = SimpleNamespace(entries=lambda: (), fitting_mbps=lambda _: {})
     return Health(
-        FABRIC,
-        ledger,
-        away,
-        nothing,
-        poller,
-        auditor,
-        nothing,
-        policing,
-        lambda: refused,
-        lambda: risks,
+        fabric=FABRIC,
+        ledger=ledger,
+        reach=away,
+        quarantine=nothing,
+        poller=poller,
+        auditor=auditor,
+        admission=nothing,
+        policing=policing,
+        workers_refused=lambda: refused,
+        takeover_risks=lambda: risks,
     )
 
 
@@ -122,7 +125,15 @@ def test_what_comes_and_goes_is_told_once_in_words_for_people(health, away, audi
     away.mute.append(MissingSwitch("hyv-h21", "h21", RackId(1)))
     away.uplinks.add("h11")
     away.complaints["p2"] = [Alarm(Severity.MAJOR, 3, "LOS", "no light")]
-    auditor.found = [Drift(DriftKind.CROSS_CONNECT, "p2", "1 to 18", "connected", "nothing")]
+    auditor.found = [
+        Drift(
+            kind=DriftKind.CROSS_CONNECT,
+            device="p2",
+            subject="1 to 18",
+            intended="connected",
+            actual="nothing",
+        )
+    ]
     health.look()
     health.look()
     assert [text for text, *_ in told] == [
@@ -151,7 +162,7 @@ def test_what_comes_and_goes_is_told_once_in_words_for_people(health, away, audi
 
 
 def test_a_port_whose_new_number_is_not_followed_is_told_until_it_is(health, away, told):
-    away.moved = [MovedPort("hyv-h11", "hyo-h11", (2,), 41, RackId(0))]
+    away.moved = [MovedPort(switch="hyv-h11", port="hyo-h11", old=(2,), now=41, rack=RackId(0))]
     health.look()
     (one,) = health.conditions()
     assert (one.kind, one.subjects) == (ConditionKind.PORT_RENUMBERED, ("hyv-h11:hyo-h11",))

@@ -63,7 +63,7 @@ def metrics():
 @pytest.fixture
 def ledger(disk, metrics, monkeypatch):
     monkeypatch.setattr(journal_writer, "_TRY_AGAIN_S", 0.0)
-    return Ledger(FABRIC, disk, metrics)
+    return Ledger(fabric=FABRIC, journal=disk, metrics=metrics)
 
 
 def reserve(ledger, mbps=30.0, **more):
@@ -75,7 +75,7 @@ def reserve(ledger, mbps=30.0, **more):
 
 def restarted(disk):
     disk.full = False
-    other = Ledger(FABRIC, disk)
+    other = Ledger(fabric=FABRIC, journal=disk)
     other.load()
     return other
 
@@ -144,7 +144,7 @@ def test_what_was_to_give_way_stays_over_a_restart(ledger, disk, cancelled):
     assert (stays.state, stays.expires_unix_s, stays.preempted_by) == (State.ACTIVE, None, None)
     events, _ = ledger.events.after(told)
     assert [one.reservation.id for one in events] == [new.id, old.id]
-    lines = ledger.log.history(0, time.time() + 1, (), 10)
+    lines = ledger.log.history(0, time.time() + 1000, (), 10)
     assert any("does not give way any more" in one.text for one in lines)
     assert restarted(disk).bookings.get(old.id) == stays
 
@@ -198,7 +198,7 @@ def test_what_has_happened_is_written_once_that_can_be(ledger, disk, metrics, ca
 
 def test_an_outage_right_after_the_machine_has_started_is_logged(disk, monkeypatch, caplog):
     monkeypatch.setattr(network.time, "monotonic", lambda: 3.0)
-    ledger = Ledger(FABRIC, disk)
+    ledger = Ledger(fabric=FABRIC, journal=disk)
     disk.full = True
     with pytest.raises(JournalError):
         reserve(ledger)
@@ -429,7 +429,7 @@ def test_what_stands_is_told_while_a_slow_disk_is_written(ledger, disk, monkeypa
 
 def test_who_has_lost_the_journal_promises_nothing(ledger, tmp_path):
     one = reserve(ledger)
-    successor = Ledger(FABRIC, SqliteJournal(tmp_path / "journal.db"))
+    successor = Ledger(fabric=FABRIC, journal=SqliteJournal(tmp_path / "journal.db"))
     successor.load()
     with pytest.raises(JournalTaken, match="another controller has taken over the journal"):
         reserve(ledger)
@@ -495,24 +495,24 @@ def test_labels_that_one_path_has_lost_and_another_has_are_handed_out_last(ledge
     ledger.network.settle(both)
     ledger.network.settle(taken(NetworkState(), ELSEWHERE))
     (vlan,) = STANDING.vlans.values()
-    assert ledger.network.state.longest_free(FABRIC.circuit_vlans)[-1] == vlan
+    assert ledger.network.state.pool.in_turn(FABRIC.circuit_vlans)[-1] == vlan
 
 
 def test_what_a_change_that_was_cut_off_has_tried_rests_at_the_next_start(disk, clock):
-    first = Ledger(FABRIC, disk)
+    first = Ledger(fabric=FABRIC, journal=disk)
     first.load()
     first.reservations.save("reconfigured")
     empty, target = (state_record(FABRIC, one) for one in (NetworkState(), STANDING))
     first.writer.record(INTENDED, {"current": empty, "target": target})
     other = restarted(disk)
-    assert other.network.state.resting == frozenset(STANDING.vlans.values())
+    assert other.network.state.pool.resting == frozenset(STANDING.vlans.values())
     assert other.network.rest_s(taken(other.network.state, ELSEWHERE), REST_S) == REST_S
 
 
 @pytest.fixture
 def shared(disk, monkeypatch):
     monkeypatch.setattr(journal_writer, "_TRY_AGAIN_S", 0.0)
-    return Ledger(FABRIC, disk, stored_events=True)
+    return Ledger(fabric=FABRIC, journal=disk, stored_events=True)
 
 
 def events_of(ledger, after=0):
@@ -685,7 +685,7 @@ def test_whoever_leads_next_goes_on_with_the_events(shared, disk):
     first = shared.events.after(0)[0]
     kinds = {"reservation", "circuit-up", "circuit-moving", "reconfiguration", "alarm"}
     assert {one.kind.value for one in first} == kinds
-    again = Ledger(FABRIC, SqliteJournal(disk.name), stored_events=True)
+    again = Ledger(fabric=FABRIC, journal=SqliteJournal(disk.name), stored_events=True)
     again.load()
     again.close()
     assert again.events.run == shared.events.run
@@ -703,7 +703,7 @@ def test_whoever_leads_next_goes_on_with_the_events(shared, disk):
     of_others = {"run": again.events.run, "number": last.number + 1, "kind": "of another release"}
     journal = SqliteJournal(disk.name)
     journal.write([Change(Kind.EVENT, None, of_others)])
-    later = Ledger(FABRIC, journal, stored_events=True)
+    later = Ledger(fabric=FABRIC, journal=journal, stored_events=True)
     later.load()
     later.close()
     assert (events_of(later), later.events.last) == ([], last.number + 1)

@@ -2,6 +2,7 @@
 
 import threading
 import time
+from contextlib import suppress
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -9,7 +10,7 @@ import pytest
 
 from apps.controller.record import reservations as reservations_module
 from hydra.decisions.decision import Action
-from hydra.errors import UnknownName
+from hydra.errors import HydraError, UnknownName
 from hydra.faults.surveillance import LostPath
 from hydra.journal import JournalError
 from hydra.lifecycle import ReconfigurationState
@@ -85,7 +86,7 @@ def test_a_change_that_waits_for_its_hours_is_made_then_after_a_restart():
     (unfinished,) = staged.ledger.log.unfinished()
     new = Staged(before=staged.ledger.network.state)
     at_hours(new, minute)
-    new.rooms.loop._sent_mbps = staged.sent_mbps.copy
+    new.rooms.monitor.sent_mbps = staged.sent_mbps.copy
     new.rooms.loop.take_over([unfinished])
     new.rooms.loop.resume()
     go_on(new)
@@ -124,9 +125,9 @@ def test_a_periodic_change_for_which_there_is_no_room_is_told_as_refused(beyond)
     staged.staging.headroom._minute_of_day = lambda: NOON
     staged.policy(beyond_room=beyond, mode=Mode.PERIODIC)
     loop = staged.rooms.loop
-    loop._sent_mbps = staged.sent_mbps.copy
+    staged.rooms.monitor.sent_mbps = staged.sent_mbps.copy
     loop._wanted = lambda _request: staged.sent_mbps.copy()
-    loop.demand = lambda: None
+    staged.rooms.monitor.demand = lambda: None
     kept = no_plan("", frozenset(), (), "periodic", time.time())
     done = SimpleNamespace(
         request=PlanRequest(),
@@ -134,7 +135,8 @@ def test_a_periodic_change_for_which_there_is_no_room_is_told_as_refused(beyond)
         decision=replace(kept, action=Action.CHANGE, reason="gains 40 Mb/s"),
     )
     loop._rounds.periodic = lambda *_: done
-    staged.rooms.conductor._safely(loop.periodic, "periodic")
+    with suppress(HydraError):
+        staged.rooms.choosing.periodic()
     newest = staged.ledger.log.reconfigurations()[0]
     assert newest.trigger == "periodic"
     assert newest.state is ReconfigurationState.REFUSED
@@ -150,13 +152,13 @@ class Reserved:
     def __init__(self):
         self.staged, self.jobs = Staged(before=EMPTY), []
         self.rooms = rooms = self.staged.rooms
-        self.care, self.ledger = rooms.reservation_care, rooms.ledger
-        self.admission = rooms.admission
-        self.care._enqueue = rooms.placement._enqueue = self.jobs.append
+        self.care, self.ledger = rooms.promises.care, rooms.ledger
+        self.admission = rooms.promises.admission
+        self.care._enqueue = rooms.promises.placement._enqueue = self.jobs.append
         rooms.upkeep.hold_reserved = lambda: None
         rooms.fleet.mute = frozenset
         rooms.fleet.connected = lambda: frozenset(self.network.connected)
-        rooms.recovery.done = rooms.upkeep.in_command = True
+        rooms.courses.recovery.done = rooms.upkeep.in_command = True
         rooms.reach.starting = False
         self.ledger.network.rest_s = lambda *_: 0.0
         self.id = self.admission.reserve(ReservationRequest("r1", "r2", 5.0)).id
@@ -169,7 +171,7 @@ class Reserved:
 
     def work(self):
         while self.jobs:
-            self.jobs.pop(0)()
+            self.staged.stage.do(self.jobs.pop(0)())
 
     def released_while_one_is_away(self):
         """It is let go while a vswitch that its end takes is away; that one's datapath."""
@@ -191,9 +193,9 @@ class Reserved:
 
     def is_back(self, datapath):
         self.network.connected.add(datapath)
-        self.rooms.switches.renewed(datapath)
+        self.rooms.courses.switches.renewed(datapath)
         self.staged.stage.controller._look_after()
-        self.rooms.synchronise()
+        self.rooms.events.synchronise()
 
 
 def test_a_path_that_could_not_be_taken_down_goes_once_its_vswitch_is_back():
@@ -240,7 +242,8 @@ def test_a_path_that_is_to_go_stays_where_it_is_planned_for():
     assert reserved.ledger.reservations.unwanted((0, 1))
     loop, entry = reserved.rooms.loop, reserved.ledger.log.enter("operator")
     state = reserved.ledger.network.state
-    made = SimpleNamespace(asked_planes=frozenset(), wanted=state, result=state)
+    course = SimpleNamespace(asked_planes=frozenset(), wanted=state, result=state)
+    made = SimpleNamespace(courses=[course], wanted=state)
     loop._asker(entry, PlanRequest(racks=frozenset({0, 2}))).moved(made, False)
     assert reserved.ledger.reservations.unwanted((0, 1)), "it was planned for others"
     loop._asker(entry, PlanRequest()).moved(made, False)
@@ -259,21 +262,16 @@ def test_a_path_goes_whose_reservation_is_let_go_during_a_change():
         standing.circuits | more.circuits, tuple(sorted({*standing.paths, *more.paths}))
     )
     plan = staged.plan_to(staged.staging._planning.toward(ledger.network.state, goal))
-    run = rooms.runner.run
 
-    def released_in_the_middle(course, on_batch=lambda _batch: None):
-        def look(batch):
-            on_batch(batch)
-            if batch.step == "move":
-                reserved.admission.release(reserved.id)
+    def release_in_the_middle(batch):
+        if batch.step == "move":
+            reserved.admission.release(reserved.id)
 
-        return run(course, look)
-
-    rooms.runner.run = released_in_the_middle
-    rooms.loop._sent_mbps = lambda: None
+    staged.stage.doer.look = release_in_the_middle
+    rooms.monitor.sent_mbps = lambda: None
     entry = ledger.log.enter("operator")
     staged.staging.carry_out(entry, plan, rooms.loop._asker(entry, PlanRequest()))
-    rooms.runner.run = run
+    staged.stage.doer.look = lambda _batch: None
     assert staged.pairs == {(0, 1), (2, 3)}
     reserved.work()
     assert staged.pairs == {(2, 3)}, "nobody wants the other"
@@ -321,24 +319,20 @@ def test_a_pair_gets_another_path_once_the_journal_can_be_written_again(fails):
     staged = Staged(before=joined(EMPTY, (0, 1, 0)))
     rooms, intents = staged.rooms, []
     rooms.ledger.reservations.keep_standing()
-    rooms.recovery.done = True
+    rooms.courses.recovery.done = True
     (circuit,) = rooms.ledger.network.state.topology.circuits
-    run = rooms.runner.run
 
-    def journalled(course, on_batch=lambda _batch: None):
-        def look(batch):
-            on_batch(batch)
-            if batch.step == "intent":
-                intents.append(batch)
-                if fails and len(intents) == 2:
-                    raise JournalError("etcd does not answer")
+    def journal(batch):
+        if batch.step == "intent":
+            intents.append(batch)
+            if fails and len(intents) == 2:
+                raise JournalError("etcd does not answer")
 
-        return run(course, look)
-
-    rooms.runner.run = journalled
+    staged.stage.doer.look = journal
     rooms.quarantine.put(set(circuit.ends), "no light", rooms.ledger.network.state.topology.paths)
     withdraw = rooms.withdrawals._withdraw
-    rooms.conductor._safely(lambda: withdraw([circuit], "carrier lost"), "job")
+    with suppress(JournalError):
+        withdraw([circuit], "carrier lost")
     if rooms.withdrawals.due:
         rooms.withdrawals.of_dead_circuits()
     assert {pair_of(path) for path in rooms.ledger.network.state.topology.paths} == {(0, 1)}
@@ -349,23 +343,20 @@ def test_a_pair_that_is_let_go_after_a_failure_of_the_journal_does_not_come_back
     staged, rooms, ledger = reserved.staged, reserved.rooms, reserved.ledger
     reserved.join_others()
     (lost,) = (path for path in ledger.network.state.topology.paths if pair_of(path) == (2, 3))
-    intents, run = [], rooms.runner.run
+    intents = []
 
-    def journalled(course, on_batch=lambda _batch: None):
-        def look(batch):
-            on_batch(batch)
-            if batch.step == "intent":
-                intents.append(batch)
-                if len(intents) == 2:
-                    raise JournalError("etcd does not answer")
+    def journal(batch):
+        if batch.step == "intent":
+            intents.append(batch)
+            if len(intents) == 2:
+                raise JournalError("etcd does not answer")
 
-        return run(course, look)
-
-    rooms.runner.run = journalled
+    staged.stage.doer.look = journal
     (circuit,) = lost.circuits
     rooms.quarantine.put(set(circuit.ends), "no light", ledger.network.state.topology.paths)
     withdraw = rooms.withdrawals._withdraw
-    rooms.conductor._safely(lambda: withdraw([circuit], "carrier lost"), "job")
+    with suppress(JournalError):
+        withdraw([circuit], "carrier lost")
     ledger.network.rest_s = lambda *_: 0.05  # as ever: nothing is made beside others
     reserved.admission.release(reserved.id)
     reserved.work()

@@ -65,7 +65,9 @@ class _Connection:
 def commanding(switch, *, counts=True, term=ALONE):
     fleet = Fleet(FABRIC, lambda function: function())
     switch.serve(fleet)
-    mastership = Mastership(fleet, {V1: "h11"}, 1.0, term, counts=counts)
+    mastership = Mastership(
+        fleet=fleet, names={V1: "h11"}, timeout_s=PATIENCE_S, term=term, counts=counts
+    )
     try:
         mastership.take([V1])
         mastership.start()

@@ -17,63 +17,87 @@ from hydra.errors import PlanError
 from hydra.failures import Failure, FailureKind
 from hydra.journal import JournalError
 from hydra.lifecycle import ReconfigurationState
-from hydra.model import NetworkState, RackId
+from hydra.model import Fabric, NetworkState, PlaneId, RackId
 from hydra.policy import CurrentPolicy, DrainPolicy, OnSilence, Policy
+from hydra.reconfiguration.commands import AwaitPortsUp
 from hydra.reconfiguration.plan import diff
 from tests.journals import SqliteJournal
-from tests.unit.core.fabrics import order_of, path_of, small_fabric, state_of
+from tests.unit.controller.runners import at_once, awaited
+from tests.unit.controller.ways import ways_of
+from tests.unit.core.fabrics import (
+    circuit_between,
+    order_of,
+    path_of,
+    small_fabric,
+    state_of,
+)
 from tests.unit.reconfiguration.simulation import Faults, Network, conditions_of
+from topology.marks import marks_of
 
 FABRIC = small_fabric(racks=3, planes=1, servers=2)
 POLICY = CurrentPolicy(Policy(drain=DrainPolicy(reads=3, interval_ms=12.0, bound_ms=100.0)))
 EMPTY = NetworkState()
 
 
-class SimulatedRunner:
-    """Carries batches out on the simulation, and notes what the ledger says at each of them."""
+class NotingRunner:
+    """Carries out batches, and notes what the ledger says at each of them."""
 
     def __init__(
-        self, ledger: Ledger, faults: Faults | None = None, state: NetworkState = EMPTY
+        self,
+        ledger: Ledger,
+        faults: Faults | None = None,
+        state: NetworkState = EMPTY,
+        fabric: Fabric = FABRIC,
     ) -> None:
-        self.network = Network(FABRIC, state, random.Random(1))
+        self.network = Network(fabric, state, random.Random(1))
         self.network.faults = faults or Faults()
         self.conditions = conditions_of(self.network, state)
         self._ledger = ledger
         self.seen = []
         self.steps = []
+        self.rested_s = []
 
-    def run(self, steps, on_batch) -> None:
-        try:
-            batch = next(steps)
-            while True:
-                on_batch(batch)
-                self.steps.append(batch.step)
-                (one,) = self._ledger.log.reconfigurations()
-                self.seen.append((one.state.value, len(one.timeline)))
-                batch = steps.send(self.network.perform(batch, lambda _command: None))
-        except StopIteration:
-            return
+    def perform(self, batch):
+        if batch.step == "rest":
+            self.rested_s.append(batch.commands[0].seconds)
+            time.sleep(batch.commands[0].seconds)
+        else:
+            self.steps.append(batch.step)
+            (one,) = self._ledger.log.reconfigurations()
+            self.seen.append((one.state.value, len(one.timeline)))
+        return self.network.perform(batch, lambda _command: None)
 
 
 TARGET = state_of(FABRIC, EMPTY, path_of(FABRIC, 0, 1))
 
 
-PLAN = partial(diff, FABRIC)
-
-
-def mover_of(ledger, runner, plan=PLAN, policy=POLICY, **upkeeps):
-    order = order_of(FABRIC)
-    planning = SimpleNamespace(diff=lambda now, then: plan(now, then, order), order_of=order)
+def mover_of(ledger, runner, plan=None, policy=POLICY, fabric=FABRIC, **upkeeps):
+    order, plan = order_of(fabric), plan or partial(diff, fabric)
+    planning = SimpleNamespace(
+        diff=lambda now, then: plan(now, then, order),
+        order_of=order,
+        toward=marks_of(fabric).state,
+    )
     upkeep = SimpleNamespace(
-        make_certain=lambda _plan: None,
-        tidy_relays=lambda: None,
+        devices=SimpleNamespace(make_certain=awaited(lambda _plan: None)),
+        tidy_relays=awaited(lambda: None),
         take_over=lambda _execution: None,
         start_over=lambda _execution: None,
         **upkeeps,
     )
-    reach = SimpleNamespace(conditions=lambda: runner.conditions)
+    reach = SimpleNamespace(conditions=lambda: runner.conditions, blocked_ports=frozenset)
     announcer = SimpleNamespace(suspended=threading.Lock())
-    return Mover(FABRIC, policy, planning, runner, upkeep, reach, announcer, ledger, lambda: False)
+    mover = Mover(
+        fabric=fabric,
+        policy=policy,
+        planning=planning,
+        upkeep=upkeep,
+        reach=reach,
+        announcer=announcer,
+        ledger=ledger,
+        ways=ways_of(fabric, policy, planning, reach, ledger),
+    )
+    return at_once(mover, runner.perform)
 
 
 @pytest.fixture
@@ -83,14 +107,14 @@ def metrics():
 
 @pytest.fixture
 def ledger(metrics):
-    return Ledger(FABRIC, SqliteJournal(":memory:"), metrics)
+    return Ledger(fabric=FABRIC, journal=SqliteJournal(":memory:"), metrics=metrics)
 
 
 @pytest.fixture
 def moved(caplog, ledger, metrics):
     """(ledger, runner, metrics) after one reconfiguration."""
     caplog.set_level(logging.DEBUG, "hydra.mover")
-    runner = SimulatedRunner(ledger)
+    runner = NotingRunner(ledger)
     mover_of(ledger, runner).move(ledger.log.enter("operator"), TARGET)
     return ledger, runner, metrics
 
@@ -101,7 +125,7 @@ def test_a_plan_that_can_not_be_is_refused(ledger):
 
     entry = ledger.log.enter("operator")
     with pytest.raises(PlanError):
-        mover_of(ledger, SimulatedRunner(ledger), unsound).move(entry, TARGET)
+        mover_of(ledger, NotingRunner(ledger), unsound).move(entry, TARGET)
     (one,) = ledger.log.reconfigurations()
     assert one.state is ReconfigurationState.REFUSED
     assert one.reason == "1 path of 0 is unsound"
@@ -110,9 +134,9 @@ def test_a_plan_that_can_not_be_is_refused(ledger):
 def test_who_is_closed_out_is_gone_around_from_the_next_step_on(metrics):
     """And at none before it: what others send there goes nowhere."""
     fabric_state = state_of(FABRIC, EMPTY, path_of(FABRIC, 0, 1))
-    ledger = Ledger(FABRIC, SqliteJournal(":memory:"), metrics)
+    ledger = Ledger(fabric=FABRIC, journal=SqliteJournal(":memory:"), metrics=metrics)
     ledger.network.settle(fabric_state)
-    runner = SimulatedRunner(ledger, state=fabric_state)
+    runner = NotingRunner(ledger, state=fabric_state)
     silent = FABRIC.servers[0]
     runner.network.connected.discard(silent.vswitch.datapath_id)
     runner.conditions = conditions_of(runner.network, fabric_state)
@@ -130,21 +154,12 @@ def test_who_is_closed_out_is_gone_around_from_the_next_step_on(metrics):
 
 
 def test_while_vlan_ids_rest_somebody_looks_around(ledger, monkeypatch):
-    runner = SimulatedRunner(ledger)
-    run, looks, rested_s = runner.run, [], []
-
-    def rest_or_run(steps, on_batch=None):
-        if on_batch is None:
-            (pause,) = next(steps).commands
-            rested_s.append(pause.seconds)
-            time.sleep(pause.seconds)
-        else:
-            run(steps, on_batch)
-
-    runner.run = rest_or_run
+    runner = NotingRunner(ledger)
+    looks, rested_s = [], runner.rested_s
     monkeypatch.setattr(ledger.network, "rest_s", lambda *_: 0.6)
     mover = mover_of(ledger, runner)
-    mover.while_waiting(lambda: looks.append(ledger.log.reconfigurations()[0].state))
+    look = awaited(lambda: looks.append(ledger.log.reconfigurations()[0].state))
+    mover.while_waiting(look)
     mover.move(ledger.log.enter("operator"), TARGET)
     assert looks == [ReconfigurationState.QUEUED] * len(rested_s)
     assert sum(rested_s) <= 0.6
@@ -153,13 +168,12 @@ def test_while_vlan_ids_rest_somebody_looks_around(ledger, monkeypatch):
 
 
 def test_one_that_broke_off_has_failed_and_was_not_refused(ledger):
-    runner = SimulatedRunner(ledger)
+    runner = NotingRunner(ledger)
 
-    def run(steps, on_batch):
-        on_batch(next(steps))
+    def full(_batch, _look):
         raise JournalError("disk full")
 
-    runner.run = run
+    runner.network.perform = full
     entry = ledger.log.enter("operator")
     with pytest.raises(JournalError, match="disk full"):
         mover_of(ledger, runner).move(entry, TARGET)
@@ -191,7 +205,7 @@ PORT = "r1:" + FABRIC.ports_of(RackId(0))[0].tor_port
     ids=["carrier", "probe"],
 )
 def test_what_does_not_pass_the_gate_is_told_and_counted(ledger, metrics, faults, failure):
-    runner = SimulatedRunner(ledger, faults)
+    runner = NotingRunner(ledger, faults)
     mover_of(ledger, runner).move(ledger.log.enter("operator"), TARGET)
     (one,) = ledger.log.reconfigurations()
     assert one.state is ReconfigurationState.PARTIAL
@@ -207,7 +221,7 @@ def test_what_does_not_pass_the_gate_is_told_and_counted(ledger, metrics, faults
 
 
 def test_a_device_that_refuses_is_counted_by_its_step(ledger, metrics):
-    runner = SimulatedRunner(ledger)
+    runner = NotingRunner(ledger)
     refused = Failure("move", "p1", FailureKind.REFUSED, "p1: mirror stuck")
 
     def stuck(_command):
@@ -253,3 +267,67 @@ def test_the_log_tells_its_beginning_its_steps_and_its_end(moved, caplog):
     assert told[0] == "begins: 0 circuits down, 1 up, 1 pairs affected: r1 - r2"
     assert any(line.startswith("divert: ") for line in told)
     assert told[-1].startswith("ends done after ")
+
+
+# -- several courses ------------------------------------------------------------------------------
+
+WIDE = small_fabric(racks=4, planes=3, servers=1)
+
+
+def swapped(metrics, *dark, urgent=False):
+    """(ledger, runner, target) after two pairs got each other's plane, with ``dark`` planes."""
+
+    def on(plane, other):
+        return path_of(WIDE, 0, other, circuit_between(WIDE, 0, other, plane))
+
+    before = state_of(WIDE, EMPTY, on(0, 1), on(1, 2))
+    target = state_of(WIDE, before, on(1, 1), on(0, 2))
+    ledger = Ledger(fabric=WIDE, journal=SqliteJournal(":memory:"), metrics=metrics)
+    ledger.network.settle(before)
+    runner = NotingRunner(ledger, state=before, fabric=WIDE)
+    runner.network.perform = without_light(runner.network.perform, dark)
+    mover = mover_of(ledger, runner, fabric=WIDE)
+    mover.move(ledger.log.enter("operator"), target, gives_way=not urgent)
+    return ledger, runner, target
+
+
+def without_light(perform, dark):
+    """Batches as performed, but that ports on ``dark`` planes never come up."""
+
+    def performed(batch, look):
+        def of(command, outcome):
+            if not isinstance(command, AwaitPortsUp):
+                return outcome
+            ports = (WIDE.port_by_name[WIDE.racks[command.rack].name, one] for one in command.ports)
+            lost = tuple(port.tor_port for port in ports if port.plane in dark)
+            return replace(outcome, value=lost)
+
+        return [of(*both) for both in zip(batch.commands, perform(batch, look), strict=True)]
+
+    return performed
+
+
+def test_pairs_that_need_each_others_ports_never_leave_the_light(metrics):
+    ledger, runner, target = swapped(metrics)
+    assert ledger.network.state.topology == target.topology
+    assert runner.steps.count("shift") == 3
+    assert "divert" not in runner.steps
+    (entry,) = ledger.log.reconfigurations()
+    assert entry.state is ReconfigurationState.DONE
+
+
+def test_what_somebody_waits_for_takes_one_course_where_ports_are_needed(metrics):
+    """As a reservation, or a repair."""
+    ledger, runner, target = swapped(metrics, urgent=True)
+    assert ledger.network.state.topology == target.topology
+    assert runner.steps.count("divert") == 1
+    assert "shift" not in runner.steps
+
+
+def test_a_pair_that_can_not_move_aside_is_diverted_with_the_others(metrics):
+    ledger, runner, target = swapped(metrics, PlaneId(2))
+    assert ledger.network.state.topology == target.topology
+    assert "divert" in runner.steps
+    (entry,) = ledger.log.reconfigurations()
+    assert entry.state is ReconfigurationState.PARTIAL
+    assert {one.circuit.plane for one in entry.failures} == {PlaneId(2)}

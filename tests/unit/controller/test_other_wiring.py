@@ -124,7 +124,7 @@ def circuit(fabric, *ends):
 
 
 def started(fabric, journal):
-    ledger = Ledger(fabric, SqliteJournal(journal))
+    ledger = Ledger(fabric=fabric, journal=SqliteJournal(journal))
     ledger.load()
     return ledger
 

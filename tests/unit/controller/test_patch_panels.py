@@ -46,7 +46,7 @@ def fabric(tmp_path):
 
 @pytest.fixture
 def devices(fabric):
-    built = Devices(fabric, load_configuration(DEMO).policy)
+    built = Devices(fabric=fabric, policy=load_configuration(DEMO).policy)
     yield built
     built.close()
 

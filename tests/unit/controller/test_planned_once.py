@@ -9,6 +9,7 @@ from hydra.lifecycle import ReconfigurationState
 from hydra.model import RackId
 from hydra.reconfiguration.plan import pair_of
 from hydra.service import CircuitShares, PlanRequest
+from tests.unit.controller.runners import awaited
 from tests.unit.controller.test_policy_in_force import (
     EMPTY,
     FABRIC,
@@ -62,7 +63,7 @@ def carried_out(stage, meanwhile=lambda: None):
     meanwhile()
     conductor.start()
     try:
-        conductor.ask(lambda: None)
+        conductor.ask(awaited(lambda: None))
     finally:
         conductor.stop()
     (entry,) = [

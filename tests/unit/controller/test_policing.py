@@ -25,16 +25,13 @@ from drivers.codecs.openflow.meters import (
     TYPE_METER_MOD,
 )
 from hydra.failures import FailureKind
-from hydra.forwarding.pipeline import (
-    DELIVERY_COUNTERS,
-    DELIVERY_COUNTERS_MASK,
-    cookie_subject,
-    server_port,
-)
+from hydra.forwarding.pipeline import DELIVERY_COUNTERS, DELIVERY_COUNTERS_MASK, cookie_subject
+from hydra.forwarding.shapes import server_port
 from hydra.model import NetworkState
 from tests.unit.core.fabrics import circuit_between, openflow_only, path_of, state_of
 from tests.unit.openflow.ryu_reference import split
 from tests.unit.sharing.test_policing import DIRECT, FABRIC, ONE_HOP, reserved
+from tests.waiting import PATIENCE_S
 
 SERVERS = {server.name: server.vswitch.datapath_id for server in FABRIC.servers}
 NAMES = ("host", "optical", "electrical", "s1", "s2", "o1.1", "o2.1", "up")
@@ -148,7 +145,8 @@ def clock():
 
 @pytest.fixture
 def policing(fleet, vswitches, clock):
-    return Policing(FABRIC, fleet, 1.0, clock)
+    timeout_s = 1.0  # timed: of vswitches that do not answer
+    return Policing(fabric=FABRIC, fleet=fleet, timeout_s=timeout_s, clock=clock)
 
 
 def mbps(vswitch):
@@ -523,7 +521,7 @@ def test_a_tor_holds_each_of_its_servers_to_its_part(clock):
     fabric = openflow_only(FABRIC)
     fleet = Fleet(fabric, post=lambda function: function())
     tors = [Vswitch(fleet, rack.name, at=rack.tor.datapath_id) for rack in fabric.racks]
-    policing = Policing(fabric, fleet, 1.0, clock)
+    policing = Policing(fabric=fabric, fleet=fleet, timeout_s=PATIENCE_S, clock=clock)
     reservation = reserved("h11", "h21")
     datapaths = frozenset(tor.datapath for tor in tors)
     assert hold(policing, reservation, ready=datapaths) == NOBODY
@@ -587,7 +585,7 @@ def test_meters_that_take_long_to_read_are_read_less_often(policing, vswitches, 
 
 
 def test_the_thread_ends_when_told(fleet, vswitches):
-    policing = Policing(FABRIC, fleet, 1.0)
+    policing = Policing(fabric=FABRIC, fleet=fleet, timeout_s=PATIENCE_S)
     policing.start()
     assert "pacer" in {thread.name for thread in threading.enumerate()}
     policing.stop()

@@ -5,17 +5,15 @@ devices and switches.
 """
 
 import random
-import time
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from apps.controller.controller import Controller
 from apps.planning.engine import PlannedChange
-from apps.planning.rounds import Standing
+from apps.planning.rounds import NetworkNow
 from apps.process.configuration import load_configuration
 from hydra.config import Loaded
 from hydra.config.reload import AT_ONCE
@@ -44,14 +42,18 @@ from hydra.policy import (
 from hydra.reconfiguration.commands import Pause
 from hydra.service import PlanRequest
 from hydra.staged_changes import Asker
+from hydra.vlan_pool import VlanPool
 from tests.journals import SqliteJournal
-from tests.unit.core.fabrics import path_of, state_of
+from tests.unit.controller.runners import Doer, at_once, submitted
+from tests.unit.controller.ways import all_at_once
+from tests.unit.core.fabrics import circuit_between, path_of, state_of
 from tests.unit.reconfiguration.simulation import Network
 
 FABRIC = load_configuration(Path(__file__).parents[3] / "configs" / "demo.yaml").fabric
 RACKS = len(FABRIC.racks)
 EMPTY = NetworkState()
 JOINED = state_of(FABRIC, EMPTY, path_of(FABRIC, 0, 1))
+ELSEWHERE = state_of(FABRIC, JOINED, path_of(FABRIC, 0, 1, circuit_between(FABRIC, 0, 1, plane=1)))
 OTHERWISE = state_of(FABRIC, JOINED, path_of(FABRIC, 1, 2))
 POLICY = Policy(
     mode=Mode.PERIODIC,
@@ -70,33 +72,29 @@ class Stage:
         self.file = self.loaded = Loaded(fabric, POLICY, ControllerSettings(), "fabric.yaml")
         self.network = Network(fabric, EMPTY, random.Random(1))
         self.batches = []
-        self.controller = Controller(
-            self.loaded, SqliteJournal(":memory:"), lambda job: job(), lambda: self.file
+        controller = Controller(
+            loaded=self.loaded,
+            journal=SqliteJournal(":memory:"),
+            post=lambda job: job(),
+            read_file=lambda: self.file,
         )
+        controller.rooms.runner.close()
+        self.doer = Doer(controller.rooms.conductor, self.perform)
+        self.do = self.doer.do
+        submit = submitted(self.perform)
+        controller.rooms.runner.submit = submit
+        controller.rooms.conductor.carry_out_by(submit)
+        self.controller = at_once(controller, self.doer.carry_out)
         rooms = self.controller.rooms
-        rooms.runner.close()
-        rooms.runner.run = self.run
-        rooms.runner.run_beside = self.run_beside
         rooms.fleet.connected = lambda: frozenset(self.network.names)
-        rooms.switches.settled = True
+        rooms.courses.switches.settled = True
         rooms.upkeep.synchronise()
         self.controller._give_duties()
         self.batches.clear()
 
-    def run(self, course, on_batch=lambda _batch: None):
-        try:
-            batch = next(course)
-            while True:
-                on_batch(batch)
-                self.batches.append(batch)
-                batch = course.send(self.network.perform(batch, lambda _command: None))
-        except StopIteration as end:
-            return end.value
-
-    def run_beside(self, course, _put, _alone_s):
-        """Whoever is asked answers promptly."""
-        self.run(course)
-        return SimpleNamespace(over=True)
+    def perform(self, batch):
+        self.batches.append(batch)
+        return self.network.perform(batch, lambda _command: None)
 
     def move(self, target):
         """Reconfigure; the steps that this took."""
@@ -105,19 +103,35 @@ class Stage:
         rooms.auditor._mover.move(rooms.ledger.log.enter("test"), target)
         return [batch.step for batch in self.batches]
 
+    def diverts(self):
+        """Whether a pair whose new circuit needs free ports alone is diverted all the same."""
+        self.move(JOINED)
+        return "divert" in self.move(ELSEWHERE)
+
     def rests(self):
         """Whether a path waits for the VLAN-ID that another one has just lost."""
         self.move(JOINED)
         self.move(EMPTY)
         (path,) = OTHERWISE.topology.paths
-        taken = replace(OTHERWISE, vlans={path: VlanId(100)}, resting=frozenset())
+        taken = replace(OTHERWISE, vlans={path: VlanId(100)}, pool=VlanPool())
         return "rest" in self.move(taken)
+
+    @staticmethod
+    def standing():
+        return NetworkNow(state=JOINED, outage_s=0.1, age_s=lambda _circuit: 1.0, way=all_at_once)
 
     def verdict(self):
         """Of a change that takes a circuit away."""
-        standing = Standing(JOINED, 0.1, lambda _circuit: 1.0)
+        standing = self.standing()
         nothing = frozenset()
-        change = PlannedChange(OTHERWISE, nothing, nothing, 10.0, 40.0, 50.0)
+        change = PlannedChange(
+            target=OTHERWISE,
+            disconnect_first=nothing,
+            connect_last=nothing,
+            served_now_mbps=10.0,
+            served_then_mbps=40.0,
+            moving_mbps={(0, 1): 50.0},
+        )
         report = self.controller.rooms.loop._rounds.plan(
             standing, PlanRequest(), np.zeros((RACKS, RACKS)), lambda *_asked: change
         )
@@ -125,11 +139,18 @@ class Stage:
 
     def plans_around_young(self):
         """Whether a change that is to pay is planned around a circuit that stands for 1 s."""
-        standing, pinned = Standing(JOINED, 0.1, lambda _circuit: 1.0), []
+        standing, pinned = self.standing(), []
 
         def propose(_state, _request, _demand, pins, _blocked):
             pinned.extend(pin.path for pin in pins)
-            return PlannedChange(OTHERWISE, frozenset(), frozenset(), 10.0, 40.0, 50.0)
+            return PlannedChange(
+                target=OTHERWISE,
+                disconnect_first=frozenset(),
+                connect_last=frozenset(),
+                served_now_mbps=10.0,
+                served_then_mbps=40.0,
+                moving_mbps={(0, 1): 50.0},
+            )
 
         request = PlanRequest(only_if_it_pays=True)
         self.controller.rooms.loop._rounds.plan(
@@ -139,7 +160,7 @@ class Stage:
 
     def foretell(self, *demands_mbps, every_s=1.0):
         """What is foretold of one pair after these demands; its last and what comes by default."""
-        forecast = self.controller.rooms.loop._forecast
+        forecast = self.controller.rooms.monitor._forecast
         for number, mbps in enumerate(demands_mbps or (30.0, 20.0)):
             forecast.see(np.full((RACKS, RACKS), mbps), number * every_s)
         predicted = forecast.told().predicted_mbps
@@ -159,8 +180,10 @@ class Stage:
     def quarantined_s(self):
         room = self.controller.rooms.quarantine
         room.put([PortId(0)], "no light")
-        until_s = room.entries()[0].until_unix_s
-        return None if until_s is None else round(until_s - time.time())
+        (entry,) = room.entries()
+        return (
+            None if entry.until_unix_s is None else round(entry.until_unix_s - entry.since_unix_s)
+        )
 
     def pauses_ms(self):
         self.move(JOINED)
@@ -190,7 +213,7 @@ class Stage:
             RuleKind.PORT_OWN,
             RuleKind.PORT_ANY,
         }
-        return kinds, self.controller.rooms.switches.all_ready
+        return kinds, self.controller.rooms.courses.switches.all_ready
 
     def beyond_room(self):
         """Racks where a change diverts more than nine tenths of their electrical rate has room for;
@@ -240,7 +263,7 @@ class Stage:
     def wanted_mbps(self):
         """By a server that fills its electrical uplink."""
         one, mbps = np.array([0]), np.array([FABRIC.electrical_rate_mbps])
-        self.controller.rooms.poller.sent = lambda: Sent(one, one + 1, mbps, mbps, mbps)
+        self.controller.rooms.monitor.poller.sent = lambda: Sent(one, one + 1, mbps, mbps, mbps)
         return self.controller.desk.demand().estimated_mbps[0, 1]
 
     def classes(self):
@@ -290,10 +313,10 @@ EFFECTS = {
     ),
     "slots": (SlotPolicy(slot_s=0.2), Stage.slots_fit, True, False),
     "transition": (
-        Transition.AS_PUBLISHED,
-        lambda s: "divert" in s.move(JOINED),
-        True,
+        Transition.DIVERT_FIRST,
+        Stage.diverts,
         False,
+        True,
     ),
 }
 """By key: another value, what shows it, and what that shows before and after."""
@@ -340,7 +363,7 @@ def test_slots_that_the_file_may_not_ask_for_are_refused(stage):
 
 def test_the_desk_tells_the_load_of_what_stands(stage):
     stage.move(JOINED)
-    stage.controller.rooms.load_recorder.sample()
+    stage.controller.rooms.monitor.load_recorder.sample()
     found = stage.controller.desk.load((), 10)
     assert [one.circuit for one in found.circuits] == sorted(JOINED.topology.circuits)
     assert len(found.unix_s) == 1

@@ -46,15 +46,15 @@ class Wire:
         self.links = []
         """What was reported of servers' links, in turn."""
         self.prober = Prober(
-            FABRIC,
-            Policy(probe_interval_s=interval_s),
-            self.fleet,
-            lambda: (STATE, self.moving),
-            lambda: self.able,
-            self.lost.extend,
-            None,
-            lambda: self.linked,
-            self.links.append,
+            fabric=FABRIC,
+            policy=Policy(probe_interval_s=interval_s),
+            fleet=self.fleet,
+            standing=lambda: (STATE, self.moving),
+            able=lambda: self.able,
+            report=self.lost.extend,
+            metrics=None,
+            linked=lambda: self.linked,
+            report_links=self.links.append,
         )
         self.now_s = 0.0
 

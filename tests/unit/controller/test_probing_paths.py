@@ -18,6 +18,7 @@ from hydra.failures import FailureKind
 from hydra.model import VlanId
 from hydra.policy import CurrentPolicy, Policy
 from hydra.reconfiguration.commands import Batch, Marker, PassMarkers, ProbePath
+from tests.unit.controller.runners import performed
 from tests.unit.core.fabrics import path_of, small_fabric
 
 FABRIC = small_fabric(racks=2, planes=1, servers=1)
@@ -43,16 +44,16 @@ class Network:
             self.answer = lambda answer: answer()
             self.fleet.switch_connected(switch.datapath_id, self.port, ports)
         self.runner = Runner(
-            FABRIC,
-            CurrentPolicy(Policy()),
-            self.fleet,
-            None,
-            None,
-            None,
-            None,
-            Metrics(),
-            None,
-            None,
+            fabric=FABRIC,
+            policy=CurrentPolicy(Policy()),
+            fleet=self.fleet,
+            devices=None,
+            writer=None,
+            reservations=None,
+            announcer=None,
+            metrics=Metrics(),
+            mastership=None,
+            policing=None,
         )
 
     def probe(self):
@@ -62,15 +63,19 @@ class Network:
         return outcome.value, time.monotonic() - started
 
     def outcome_of_probe(self):
-        command = ProbePath(path_of(FABRIC, 0, 1), VlanId(100), (H11, H21), TIMEOUT_S)
-        (outcome,) = self.runner.perform(Batch("probe", (command,)))
+        command = ProbePath(
+            path_of(FABRIC, 0, 1), VlanId(100), (H11, H21), timeout_s=TIMEOUT_S
+        )  # timed: of lost probes
+        (outcome,) = performed(self.runner, Batch("probe", (command,)))
         self.runner.close()
         return outcome
 
     def pass_marker(self):
-        command = PassMarkers((Marker(path_of(FABRIC, 0, 1), VlanId(100), H11, H21),), TIMEOUT_S)
+        command = PassMarkers(
+            (Marker(path=path_of(FABRIC, 0, 1), vlan=VlanId(100), src=H11, dst=H21),), TIMEOUT_S
+        )
         started = time.monotonic()
-        (outcome,) = self.runner.perform(Batch("drain", (command,)))
+        (outcome,) = performed(self.runner, Batch("drain", (command,)))
         self.runner.close()
         return outcome.value, time.monotonic() - started
 
@@ -117,6 +122,7 @@ def test_a_probe_that_is_lost_is_soon_repeated():
 def test_a_probe_that_is_late_counts():
     def is_late(network, _from, attempt, frame):
         if attempt == 1:
+            # timed: half of the time of the probe
             threading.Timer(TIMEOUT_S / 2, network.arrives, [frame]).start()
 
     missing, seconds = Network(is_late).probe()
@@ -202,6 +208,7 @@ def test_a_marker_that_was_repeated_is_waited_for_as_often():
         sent.append(frame)
         if len(sent) > 1:
             network.arrives(sent[0])
+            # timed: within the time of the marker
             threading.Timer(TIMEOUT_S * 4 / 15, repetition_arrives).start()
 
     missing, seconds = Network(late).pass_marker()
@@ -218,6 +225,7 @@ def test_a_marker_behind_a_long_queue_is_not_repeated_for_ever():
 
     def behind(network, _from, attempt, frame):
         sent.append(attempt)
+        # timed: later than the pause before its repetition
         threading.Timer(TIMEOUT_S * 6 / 15, network.arrives, [frame]).start()
 
     missing, seconds = Network(behind).pass_marker()

@@ -45,7 +45,7 @@ def journal(tmp_path):
 
 
 def test_it_blocks_for_its_time_and_is_on_trial_then(clock, journal):
-    quarantine = Quarantine(FABRIC, journal, lasting(60.0))
+    quarantine = Quarantine(fabric=FABRIC, journal=journal, policy=lasting(60.0))
     quarantine.put([FIRST, SECOND], "no carrier")
     assert quarantine.blocked() == {FIRST, SECOND}
     clock.now_s += 60
@@ -56,12 +56,17 @@ def test_it_blocks_for_its_time_and_is_on_trial_then(clock, journal):
 def test_several_are_written_down_at_once_and_told_of_one_by_one(clock, journal, monkeypatch):
     told, written, write = [], [], journal.write
     monkeypatch.setattr(journal, "write", lambda changes: (written.append(changes), write(changes)))
-    quarantine = Quarantine(FABRIC, journal, lasting(60.0), lambda text, _pairs: told.append(text))
+    quarantine = Quarantine(
+        fabric=FABRIC,
+        journal=journal,
+        policy=lasting(60.0),
+        tell=lambda text, _pairs: told.append(text),
+    )
     quarantine.put_each([([FIRST], "no carrier"), ([], "nothing"), ([SECOND], "no probe came")])
     assert len(written) == 1
     assert [entry.reason for entry in quarantine.entries()] == ["no carrier", "no probe came"]
     assert [text.partition(":")[0] for text in told] == ["no carrier", "no probe came"]
-    later = Quarantine(FABRIC, journal, lasting(60.0))
+    later = Quarantine(fabric=FABRIC, journal=journal, policy=lasting(60.0))
     later.load()
     assert later.blocked() == {FIRST, SECOND}
     quarantine.put_each([([FIRST], "no carrier"), ([SECOND], "no light")])
@@ -71,7 +76,7 @@ def test_several_are_written_down_at_once_and_told_of_one_by_one(clock, journal,
 
 
 def test_a_success_on_trial_ends_it_and_a_failure_renews_it(clock, journal):
-    quarantine = Quarantine(FABRIC, journal, lasting(60.0))
+    quarantine = Quarantine(fabric=FABRIC, journal=journal, policy=lasting(60.0))
     quarantine.put([FIRST, SECOND], "no carrier")
     quarantine.passed([FIRST])
     assert quarantine.blocked() == {FIRST, SECOND}, "not on trial yet"
@@ -83,8 +88,17 @@ def test_a_success_on_trial_ends_it_and_a_failure_renews_it(clock, journal):
     assert quarantine.blocked() == {SECOND}
 
 
+def test_a_port_of_two_circuits_that_passed_is_freed_once(clock, journal):
+    """One-way circuits: one sends from the port, another one ends at it."""
+    quarantine = Quarantine(fabric=FABRIC, journal=journal, policy=lasting(60.0))
+    quarantine.put([FIRST, SECOND], "no carrier")
+    clock.now_s += 60
+    quarantine.passed([FIRST, SECOND, FIRST])
+    assert not quarantine.entries()
+
+
 def test_without_a_length_only_an_operator_ends_it(clock, journal):
-    quarantine = Quarantine(FABRIC, journal, lasting(None))
+    quarantine = Quarantine(fabric=FABRIC, journal=journal, policy=lasting(None))
     quarantine.put([SECOND], "no light")
     clock.now_s += 1e9
     quarantine.passed([SECOND])
@@ -98,17 +112,17 @@ def test_without_a_length_only_an_operator_ends_it(clock, journal):
 
 
 def test_a_restart_frees_nothing(clock, journal):
-    before = Quarantine(FABRIC, journal, lasting(60.0))
+    before = Quarantine(fabric=FABRIC, journal=journal, policy=lasting(60.0))
     before.put([FIRST, SECOND], "no carrier")
     before.clear(*NAMES)
-    after = Quarantine(FABRIC, journal, lasting(None))
+    after = Quarantine(fabric=FABRIC, journal=journal, policy=lasting(None))
     after.load()
     assert after.entries() == before.entries()
     assert after.blocked() == {FIRST}
 
 
 def test_a_journal_that_fails_keeps_the_port_where_it_was(clock, journal):
-    quarantine = Quarantine(FABRIC, journal, lasting(60.0))
+    quarantine = Quarantine(fabric=FABRIC, journal=journal, policy=lasting(60.0))
     quarantine.put([SECOND], "no carrier")
     journal.close()
     quarantine.put([FIRST], "no carrier")
@@ -119,7 +133,7 @@ def test_a_journal_that_fails_keeps_the_port_where_it_was(clock, journal):
 
 
 def test_a_clock_set_back_does_not_block_for_ever(clock, journal):
-    quarantine = Quarantine(FABRIC, journal, lasting(60.0))
+    quarantine = Quarantine(fabric=FABRIC, journal=journal, policy=lasting(60.0))
     quarantine.put([FIRST], "no carrier")
     clock.now_s -= 4
     assert quarantine.blocked() == {FIRST}
@@ -137,12 +151,12 @@ def test_records_go_by_name():
 
 
 def test_a_port_is_set_aside_by_hand_until_it_is_cleared(journal, clock):
-    quarantine = Quarantine(FABRIC, journal, lasting(60.0))
+    quarantine = Quarantine(fabric=FABRIC, journal=journal, policy=lasting(60.0))
     quarantine.set_aside(*NAMES, "fibre is cleaned")
     clock.now_s += 1e6
     quarantine.passed([SECOND])
     assert quarantine.blocked() == {SECOND}
-    again = Quarantine(FABRIC, journal, lasting(60.0))
+    again = Quarantine(fabric=FABRIC, journal=journal, policy=lasting(60.0))
     again.load()
     assert [entry.reason for entry in again.entries()] == ["fibre is cleaned"]
     with pytest.raises(UnknownName, match="no optical port nowhere x"):
@@ -150,7 +164,7 @@ def test_a_port_is_set_aside_by_hand_until_it_is_cleared(journal, clock):
 
 
 def test_what_can_not_be_written_down_is_not_set_aside(journal):
-    quarantine = Quarantine(FABRIC, journal, lasting(60.0))
+    quarantine = Quarantine(fabric=FABRIC, journal=journal, policy=lasting(60.0))
     journal.close()
     with pytest.raises(JournalError):
         quarantine.set_aside(*NAMES, "fibre is cleaned")
@@ -160,7 +174,10 @@ def test_what_can_not_be_written_down_is_not_set_aside(journal):
 def test_what_fails_again_for_the_same_reason_is_no_news(clock, journal):
     told = []
     quarantine = Quarantine(
-        FABRIC, journal, lasting(60.0), tell=lambda words, _pairs: told.append(words)
+        fabric=FABRIC,
+        journal=journal,
+        policy=lasting(60.0),
+        tell=lambda words, _pairs: told.append(words),
     )
     quarantine.put([FIRST], "no carrier")
     clock.now_s += 30
@@ -176,7 +193,12 @@ def test_what_fails_again_for_the_same_reason_is_no_news(clock, journal):
 
 def test_a_port_that_is_set_aside_stays_so_when_its_circuit_fails(journal, clock):
     told = []
-    quarantine = Quarantine(FABRIC, journal, lasting(60.0), lambda text, _pairs: told.append(text))
+    quarantine = Quarantine(
+        fabric=FABRIC,
+        journal=journal,
+        policy=lasting(60.0),
+        tell=lambda text, _pairs: told.append(text),
+    )
     quarantine.set_aside(*NAMES, "fibre is replaced")
     told.clear()
     quarantine.put(

@@ -32,6 +32,12 @@ def reload(controller):
     return controller.http.post("/v1/reload", json={})
 
 
+def value_of(key, policy):
+    """The value of a key, and how it can be changed."""
+    (found,) = (one for one in policy["values"] if one["key"] == key)
+    return {name: found[name] for name in ("key", "value", "at_once", "by_request")}
+
+
 def test_reload_by_rest_and_by_signal(controller, change):
     change(epoch_s=7.5, max_hops=2)
     done = reload(controller).json()
@@ -61,9 +67,10 @@ def test_reload_by_rest_and_by_signal(controller, change):
     assert "holds no slot" in refused.text
     at_once = {"at_once": True, "by_request": True}
     slot = {"key": "policy.slots.slot_s", "value": "1.0", **at_once}
-    assert slot in controller.http.get("/v1/policy").json()["values"]
+    assert value_of("policy.slots.slot_s", controller.http.get("/v1/policy").json()) == slot
     told = controller.http.patch("/v1/policy", json={"epoch_s": 9.5}).json()
-    assert {"key": "policy.epoch_s", "value": "9.5", **at_once} in told["values"]
+    epoch = {"key": "policy.epoch_s", "value": "9.5", **at_once}
+    assert value_of("policy.epoch_s", told) == epoch
     assert "asked for: policy.epoch_s is 9.5, was 8.5" in controller.log.read_text()
     back = reload(controller).json()["applied"]
     assert back == [{"key": "policy.epoch_s", "before": "9.5", "after": "8.5"}]

@@ -50,7 +50,9 @@ class Asked(Staged):
         loop = self.loop = self.rooms.loop
         loop._enqueue = self.queue.append
         loop.plan = self._plan
-        loop._sent_mbps = lambda: None if self.sent_mbps is None else self.sent_mbps.copy()
+        self.rooms.monitor.sent_mbps = lambda: (
+            None if self.sent_mbps is None else self.sent_mbps.copy()
+        )
         loop._decide = lambda _report, _request, trigger: Decided(trigger)
         self.decided = []
         self.ledger.log.decide = self.decided.append
@@ -66,7 +68,7 @@ class Asked(Staged):
         def performing(batch, watch):
             innermost = self.ledger.network.under_way[-1:]
             if innermost and innermost[0].slow and (job := self.amid.pop(batch.step, None)):
-                job()
+                self.stage.do(job())
             outcomes = perform(batch, watch)
             for place, command in enumerate(batch.commands):
                 if isinstance(command, ApplyRules) and command.hurries:
@@ -77,18 +79,13 @@ class Asked(Staged):
             return outcomes
 
         self.stage.network.perform = performing
-        run = self.rooms.runner.run
 
-        def running(course, on_batch=lambda _batch: None):
-            def before(batch):
-                innermost = self.ledger.network.under_way[-1:]
-                if innermost and innermost[0].slow and (job := self.before.pop(batch.step, None)):
-                    job()
-                on_batch(batch)
+        def before(batch):
+            innermost = self.ledger.network.under_way[-1:]
+            if innermost and innermost[0].slow and (job := self.before.pop(batch.step, None)):
+                self.stage.do(job())
 
-            return run(course, before)
-
-        self.rooms.runner.run = running
+        self.stage.doer.look = before
 
     def _hear(self, entry):
         self.states.setdefault(entry.id, []).append(entry.state.value)
@@ -180,31 +177,25 @@ def test_it_is_made_beside_what_does_not_concern_it(step):
         assert not list(asked.stage.network.differing_rules(datapath, asked.ledger.network.state))
 
 
-def waiting(asked, monkeypatch, let_in):
-    """What was let in while the other waits for the slow switch to activate; before that, nothing
-    is, while others are yet to answer.
-    """
-    mover, seen = asked.rooms.mover, []
+def waiting(asked, let_in):
+    """What was let in while the other waits for switches to activate, and how far that got."""
+    seen = []
 
     def amid():
         number = asked.ask(*OTHERS)
-        mover.let_in_meanwhile()
-        seen.append(asked.entry(number).state)
-        with monkeypatch.context() as patch:
-            patch.setattr(type(mover._runner), "only_waits", True)
-            let_in(mover)
+        let_in(asked.stage)
         seen.append(asked.entry(number).state)
 
     asked.amid["activate"] = amid
     return seen
 
 
-def test_so_it_is_while_the_other_waits_for_the_slow_switch_alone(monkeypatch):
+def test_so_it_is_while_the_other_waits_for_the_slow_switch():
     asked = Asked()
     asked.left_out()
-    seen = waiting(asked, monkeypatch, lambda mover: mover.let_in_meanwhile())
+    seen = waiting(asked, lambda stage: stage.doer.let_in())
     asked.make_up()
-    assert seen == [ReconfigurationState.QUEUED, ReconfigurationState.DONE]
+    assert seen == [ReconfigurationState.DONE]
     asked.finish()
     assert set(asked.paths) == {path(0, 1, 1), path(2, 3, 1), path(4, 5, 1)}
 
@@ -213,21 +204,21 @@ def test_what_breaks_it_off_then_breaks_off_the_other_as_that_ends(monkeypatch):
     asked = Asked()
     rest = asked.left_out()
 
-    def breaks_off(mover):
-        with monkeypatch.context() as patch, suppress(JournalError):
-            patch.setattr(mover, "_carry_out", full)
-            mover.let_in_meanwhile()
+    def full(batch):
+        if batch.step == "divert":
+            raise JournalError("full")
 
-    seen = waiting(asked, monkeypatch, breaks_off)
+    def breaks_off(stage):
+        with monkeypatch.context() as patch, suppress(JournalError):
+            patch.setattr(stage.doer, "look", full)
+            stage.doer.let_in()
+
+    seen = waiting(asked, breaks_off)
     with pytest.raises(JournalError):
         asked.make_up()
-    assert seen
+    assert seen == [ReconfigurationState.FAILED]
     assert asked.entry(rest).state is ReconfigurationState.FAILED
     assert not asked.ledger.network.under_way
-
-
-def full(*_arguments, **_named):
-    raise JournalError("full")
 
 
 PARTLY = ((ELSEWHERE, path(2, 3, 1)), (path(4, 5, 1), path(0, 2, 2), path(2, 3, 3)))
@@ -374,7 +365,7 @@ def test_there_is_room_for_what_both_divert():
     asked.sent_mbps[0, 1] = 0.6 * room_mbps
     asked.sent_mbps[1, 6] = 0.6 * room_mbps
     seen = []
-    beside = asked.rooms.stages_beside._parts
+    beside = asked.rooms.early_stages._parts
     foresees = beside._traffic
     beside._traffic = lambda sent: seen.append(foresees(sent)) or seen[-1]
     asked.before["move"] = lambda: asked.ask(*OTHERS)
@@ -392,7 +383,7 @@ def test_what_breaks_it_off_breaks_off_the_other(monkeypatch):
 
     def recorded(*arguments):
         if len(asked.ledger.network.under_way) == 2:
-            full()
+            raise JournalError("full")
         record(*arguments)
 
     perform = asked.stage.network.perform
@@ -439,14 +430,14 @@ class Drawn(Asked):
         """Topologies asked for, with the pairs that each was to move."""
         self.made_beside = []
         mover = self.rooms.mover
-        move_beside = mover.move_beside
+        moving_beside, self.waits = mover._room.moving_beside, False
 
-        def moving_beside(entry, plan, **named):
+        async def moving(entry, plan, **named):
             self.made_beside.append("in part" if "stage 1" in entry.reason else "whole")
-            self.made_beside += ["while it waits"] * mover._runner.only_waits
-            return move_beside(entry, plan, **named)
+            self.made_beside += ["while it waits"] * self.waits
+            return await moving_beside(entry, plan, **named)
 
-        mover.move_beside = moving_beside
+        mover.moving_beside = moving
         perform = network.perform
 
         def performing(batch, watch):
@@ -485,13 +476,9 @@ class Drawn(Asked):
 
     def ask_while_slow_ones_are_waited_for(self):
         self.ask_for_any()
-        runner = self.rooms.runner
-        kind = type(runner)
-        only_waits, kind.only_waits = kind.only_waits, True
-        try:
-            self.rooms.mover.let_in_meanwhile()
-        finally:
-            kind.only_waits = only_waits
+        self.waits = True
+        self.stage.doer.let_in()
+        self.waits = False
 
 
 @pytest.mark.parametrize("seeds", [range(12), range(12, 24)], ids=str)

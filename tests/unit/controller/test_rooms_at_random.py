@@ -84,7 +84,7 @@ class _World:
         """What a start would do, and time that always is up."""
         self.staged.policy(on_drift=OnDrift.MEND)
         self.staged.staging._put = self.staged.staging.progress._put = rooms.conductor.put
-        rooms.recovery.done = rooms.upkeep.in_command = True
+        rooms.courses.recovery.done = rooms.upkeep.in_command = True
         rooms.reach.starting = False
         rooms.upkeep.hold_reserved = lambda: None
         rooms.fleet.mute = frozenset
@@ -93,30 +93,25 @@ class _World:
         planning, planner = self.staged.staging._planning, rooms.planner
         planner.propose = _whenever(planning.propose)
         planner.for_pins = _whenever(planning.for_pins)
-        rooms.loop._sent_mbps = self._now_sent
+        rooms.monitor.sent_mbps = self._now_sent
         ticks = iter(range(0, 10**9, 30))
         for retries in (
             rooms.upkeep._retries,
-            rooms.upkeep._port_retries,
-            rooms.reservation_care._retries,
+            rooms.upkeep.devices._retries,
+            rooms.upkeep.devices._port_retries,
+            rooms.promises.care._retries,
         ):
             retries._clock = lambda: float(next(ticks))
-        rooms.conductor._safely = self._do
-        write, run = rooms.ledger._journal.write, rooms.runner.run
+        rooms.conductor._do = self._do
+        write = rooms.ledger._journal.write
 
         def written(changes):
             if self.full:
                 raise JournalError("full")
             write(changes)
 
-        def running(course, on_batch=lambda _batch: None):
-            def look(batch):
-                self._between_steps()
-                on_batch(batch)
-
-            return run(course, look)
-
-        rooms.ledger._journal.write, rooms.runner.run = written, running
+        rooms.ledger._journal.write = written
+        self.staged.stage.doer.look = lambda _batch: self._between_steps()
 
     def _now_sent(self):
         return self.sent_mbps.copy()
@@ -124,7 +119,7 @@ class _World:
     def _do(self, job, _stage):
         """As the conductor does a job; what is no refusal is a defect."""
         with suppress(HydraError):
-            job()
+            self.staged.stage.do(job())
 
     # -- events ------------------------------------------------------------------------------------
 
@@ -152,11 +147,12 @@ class _World:
             ),
             rng.choice([5.0, 20.0, 60.0, 90.0, 150.0]),
             duration_s=rng.choice([None, None, 0.05, 0.3]),
+            # timed: a moment that has passed is refused, which is another way to go on
             start_unix_s=rng.choice([None, None, None, time.time() + 0.1]),
             priority=rng.choice([0, 0, 0, 2]),
             service=rng.choice(services),
         )
-        self.rooms.admission.reserve(request)
+        self.rooms.promises.admission.reserve(request)
 
     def _one_booked(self):
         booked = [one for one in self.rooms.ledger.bookings.all() if one.is_booked]
@@ -164,12 +160,12 @@ class _World:
         return "none" if one is None else one.bundle or one.id
 
     def _release(self):
-        self.rooms.admission.release(self._one_booked())
+        self.rooms.promises.admission.release(self._one_booked())
 
     def _modify(self):
         end = time.time() + self.rng.choice([0.2, 5.0])
         change = Modification(bandwidth_mbps=self.rng.choice([5.0, 30.0]), end_unix_s=end)
-        self.rooms.admission.modify(self._one_booked(), change)
+        self.rooms.promises.admission.modify(self._one_booked(), change)
 
     def _random_mbps(self, most, rates):
         mbps = np.zeros_like(self.sent_mbps)
@@ -191,7 +187,7 @@ class _World:
         if state.topology.paths:
             path = self.rng.choice(state.topology.paths)
             dead = frozenset(self.rng.sample(path.circuits, self.rng.randint(0, 1)))
-            self.rooms._paths_lost([LostPath(path, state.vlans[path], dead, "probes lost")])
+            self.rooms.events.paths_lost([LostPath(path, state.vlans[path], dead, "probes lost")])
 
     def _set_aside(self):
         port = self.rng.choice(FABRIC.ports)
@@ -226,11 +222,11 @@ class _World:
         for datapath in sorted(set(self.network.names) - self.network.connected):
             if self.quiet or self.rng.random() < 0.5:
                 self.network.connected.add(datapath)
-                rooms.switches.renewed(datapath)
+                rooms.courses.switches.renewed(datapath)
         duties = (
             self.staged.stage.controller._look_after,
             self.staged.staging.keep_time,
-            rooms.reservation_care.keep_time,
+            rooms.promises.care.keep_time,
         )
         for duty in duties:
             self._do(duty, "duty")
@@ -305,11 +301,11 @@ class _World:
         kept = {
             "changes in the journal": {one.id for one in ledger.log.unfinished()} ^ changes,
             "asked for": rooms.loop._asked_for,
-            "reservations that wait": rooms.placement._in_turn,
+            "reservations that wait": rooms.promises.placement._in_turn,
             "paths to be taken down": ledger.bookings.leaving(),
             "under way": ledger.network.under_way,
             "the journal lags": ledger.writer.behind,
-            "standstills": rooms.mover._standstills,
+            "stages at work": rooms.early_stages._under_way,
             "lost and standing": rooms.withdrawals._left,
             "pairs cut off": rooms.withdrawals._cut,
             "announcements suspended": rooms.announcer.suspended.locked(),

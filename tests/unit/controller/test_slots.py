@@ -2,6 +2,7 @@
 
 import random
 import threading
+from concurrent.futures import Future
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -10,7 +11,7 @@ import pytest
 
 from apps.controller.mover import Mover
 from apps.controller.record.ledger import Ledger
-from apps.controller.slots import TRIGGER, Slots, WeekDraft
+from apps.controller.slots import TRIGGER, Slots, WeekUnderWay
 from apps.offline.rehearsal import Rehearsal
 from apps.planning.engine import Planning
 from hydra.decisions.decision import Action
@@ -23,6 +24,8 @@ from hydra.reconfiguration.plan import paths_by_pair
 from hydra.reservations.reservation import Pin
 from hydra.service import PlanRequest
 from tests.journals import SqliteJournal
+from tests.unit.controller.runners import at_once, awaited
+from tests.unit.controller.ways import ways_of
 from tests.unit.core.fabrics import (
     path_of,
     random_fabric,
@@ -62,64 +65,71 @@ class Stage:
         self.demand = demand
         self.pins = ()
         self.planned_at_s = []
-        self.ledger = Ledger(FABRIC, SqliteJournal(":memory:"))
+        self.plans_slowly = False
+        self.ledger = Ledger(fabric=FABRIC, journal=SqliteJournal(":memory:"))
         self.planning = Planning(FABRIC, POLICY)
         upkeep = SimpleNamespace(
-            make_certain=lambda _plan: None,
-            tidy_relays=lambda: None,
+            devices=SimpleNamespace(make_certain=awaited(lambda _plan: None)),
+            tidy_relays=awaited(lambda: None),
             take_over=lambda one: mend(self.network, one) if one.failures else None,
         )
         reach = SimpleNamespace(
-            conditions=lambda: conditions_of(self.network, self.ledger.network.state)
+            conditions=lambda: conditions_of(self.network, self.ledger.network.state),
+            blocked_ports=frozenset,
         )
         announcer = SimpleNamespace(suspended=threading.Lock())
         self.policy = CurrentPolicy(POLICY)
-        self.mover = Mover(
-            FABRIC,
-            self.policy,
-            self.planning,
-            self,
-            upkeep,
-            reach,
-            announcer,
-            self.ledger,
-            lambda: False,
+        mover = Mover(
+            fabric=FABRIC,
+            policy=self.policy,
+            planning=self.planning,
+            upkeep=upkeep,
+            reach=reach,
+            announcer=announcer,
+            ledger=self.ledger,
+            ways=ways_of(FABRIC, self.policy, self.planning, reach, self.ledger),
         )
-        self.slots = Slots(
-            FABRIC, self.policy, self.mover, self.ledger, self.plan, lambda: self.network.now_s
+        slots = Slots(
+            fabric=FABRIC,
+            policy=self.policy,
+            mover=mover,
+            ledger=self.ledger,
+            clock=lambda: self.network.now_s,
         )
+        self.mover, self.slots = at_once(mover, self.perform), at_once(slots, self.perform)
 
-    def run(self, steps, on_batch) -> None:
-        """As the runner does."""
-        try:
-            batch = next(steps)
-            while True:
-                on_batch(batch)
-                batch = steps.send(self.network.perform(batch, lambda _command: None))
-        except StopIteration:
-            return
+    def perform(self, batch):
+        return self.network.perform(batch, lambda _command: None)
 
-    def plan(self, night_s):
+    def keep_time(self):
+        self.slots.keep_time(self.begin, awaited(WeekUnderWay.draft))
+
+    def begin(self, night_s):
         self.planned_at_s.append(self.network.now_s)
         if self.demand is None:
-            return None
-        week = self.planning.week(
-            self.ledger.network.state,
-            PlanRequest(),
-            self.demand,
-            self.pins,
-            (),
-            self.policy.now.slots,
-            night_s,
-        )
-        return WeekDraft(week, ())
+            return WeekUnderWay.not_wanted()
+        current = self.ledger.network.state
+        asked = WeekUnderWay(Future(), (), current)
+        request = current, PlanRequest(), self.demand, self.pins, (), self.policy.now.slots, night_s
+        self.asked = asked, request
+        if not self.plans_slowly:
+            self.end_planning()
+        return asked
+
+    def end_planning(self):
+        """Plan the week that was asked for last."""
+        asked, request = self.asked
+        try:
+            asked.week.set_result(self.planning.week(*request))
+        except PlanError as refusal:
+            asked.week.set_exception(refusal)
 
     def pass_time(self, seconds, step_s=0.05):
         """The pairs that stood at each step."""
         seen = []
         end_s = self.network.now_s + seconds
         while self.network.now_s < end_s:
-            self.slots.keep_time()
+            self.keep_time()
             seen.append(frozenset(paths_by_pair(self.ledger.network.state)))
             self.network.now_s += min(step_s, max(1e-6, self.slots.patience_s(step_s)))
         return seen
@@ -208,6 +218,40 @@ def test_the_next_week_is_known_ahead(stage):
     assert (0, 3) in schedule.ahead.light_s()
 
 
+def test_slots_take_turns_while_the_next_week_is_planned(stage):
+    stage.pass_time(1.0)
+    stage.demand = demand_of((0, 1, 90.0), (0, 3, 90.0))
+    stage.plans_slowly = True
+    seen = stage.pass_time(8.0)
+    assert set(seen) == {frozenset({(0, 1)}), frozenset({(0, 2)})}
+    assert seen.count(frozenset({(0, 1)})) / len(seen) == pytest.approx(0.5, abs=0.05)
+    assert len(stage.planned_at_s) == 2, "one week is planned at a time"
+    stage.end_planning()
+    stage.plans_slowly = False
+    assert frozenset({(0, 3)}) in stage.pass_time(6.0)
+
+
+def test_nothing_changes_until_the_first_week_is_planned(stage):
+    stage.plans_slowly = True
+    assert set(stage.pass_time(3.0)) == {frozenset()}
+    assert stage.slots.patience_s(0.25) == 0.25
+    stage.end_planning()
+    assert frozenset() not in stage.pass_time(3.0)
+
+
+def test_a_week_that_was_planned_for_another_state_is_planned_anew(stage):
+    stage.plans_slowly = True
+    stage.pass_time(1.0)
+    path = path_of(FABRIC, 0, 3)
+    stage.pins = (Pin(RackId(0), RackId(3), path, 40.0, ()),)
+    state = stage.planning.for_pins(stage.ledger.network.state, stage.pins, ())
+    stage.mover.move(stage.ledger.log.enter("reservation 1"), state)
+    stage.end_planning()
+    stage.plans_slowly = False
+    assert set(stage.pass_time(3.0)) == {frozenset({(0, 3)})}
+    assert len(stage.planned_at_s) == 2
+
+
 def test_a_demand_that_ends_leaves_the_week_as_it_is(stage):
     stage.pass_time(3.0)
     stage.demand = None
@@ -268,7 +312,13 @@ def test_slots_that_leave_no_day_are_not_begun(stage):
 
 def test_one_way_circuits_are_not_shared_by_slots(stage):
     fabric = with_one_way_circuits(FABRIC)
-    slots = Slots(fabric, stage.policy, stage.mover, stage.ledger, stage.plan, lambda: 0.0)
+    slots = Slots(
+        fabric=fabric,
+        policy=stage.policy,
+        mover=stage.mover,
+        ledger=stage.ledger,
+        clock=lambda: 0.0,
+    )
     with pytest.raises(PlanError, match="circuits of this fabric are unidirectional"):
         slots.check()
     demand = demand_of((0, 1, 90.0))
@@ -321,7 +371,11 @@ def test_no_frame_is_lost_in_any_week(seed):
     for number in range(2 * len(week.slots) + 1):
         plan = entry if number == 0 else week.change_to(number % len(week.slots), state)
         execution = Execution(
-            fabric, POLICY, plan, conditions_of(network, state), planning.order_of
+            fabric=fabric,
+            policy=POLICY,
+            plan=plan,
+            conditions=conditions_of(network, state),
+            order_of=planning.order_of,
         )
         network.journal.clear()
         network.unsettle(sorted(plan.disconnect))

@@ -6,16 +6,20 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from apps.controller.between_jobs import BetweenJobs
+from apps.controller.desk import Desk
 from hydra.errors import HydraError, LifecycleError, PlanError
 from hydra.failures import Failure, FailureKind
 from hydra.journal import JournalError
 from hydra.lifecycle import ReconfigurationState
 from hydra.model import RackId, Topology
-from hydra.policy import Beyond
-from hydra.reconfiguration.beside import Touched
+from hydra.policy import Beyond, Transition
 from hydra.reconfiguration.commands import ApplyRules
 from hydra.reconfiguration.plan import hold, pair_of
+from hydra.reconfiguration.scheduler import carried_out
+from hydra.reconfiguration.touched import Touched
 from hydra.staged_changes import Asker
+from tests.unit.controller.runners import awaited
 from tests.unit.controller.test_policy_in_force import EMPTY, FABRIC, RACKS, Stage
 from tests.unit.core.fabrics import circuit_between, path_of, state_of
 
@@ -44,6 +48,7 @@ class Staged:
         self.stage = Stage(fabric)
         self.stage.move(before)
         self.rooms = self.stage.controller.rooms
+        self.policy(transition=Transition.DIVERT_FIRST)  # pairs that stay in the light need no room
         self.rooms.devices.plane_problem = self.rooms.devices.tor_problem = lambda _device: None
         self.staging = self.rooms.loop._staging
         self.queue = []
@@ -101,7 +106,7 @@ class Staged:
         return new, entry.id
 
     def next(self):
-        self.queue.pop(0)()
+        self.stage.do(self.queue.pop(0)())
 
     def entry(self, number):
         return self.ledger.log.reconfiguration(number)
@@ -149,8 +154,8 @@ def test_periodic_rounds_wait_for_the_last_stage(monkeypatch):
     staged = Staged()
     staged.begin()
     rounds = []
-    monkeypatch.setattr(staged.rooms.loop, "demand", lambda: rounds.append(1))
-    staged.rooms.loop.periodic()
+    monkeypatch.setattr(staged.rooms.monitor, "demand", lambda: rounds.append(1))
+    staged.rooms.choosing.periodic()
     assert rounds == []
 
 
@@ -173,6 +178,23 @@ def test_who_waits_counts_with_what_it_sent_before():
     staged.staging.headroom.traffic = lambda sent: asked.append(sent[2, 0]) or seen(sent)
     staged.next()
     assert asked == [pytest.approx(0.3 * ROOM_MBPS)]
+
+
+@pytest.mark.parametrize("beyond", [Beyond.REFUSE, Beyond.AT_HOURS])
+def test_what_stays_in_the_light_is_one_change_however_little_room_there_is(beyond):
+    before = joined(EMPTY, (0, 1, 0), (2, 3, 0))
+    after = joined(before, (0, 1, 1), (2, 3, 1))
+    staged = Staged(before=before)
+    staged.policy(transition=Transition.HITLESS, beyond_room=beyond, beyond_hours="00:00-00:01")
+    staged.sent_mbps[0, 1] = staged.sent_mbps[2, 3] = 4 * ROOM_MBPS
+    staged.rooms.ways._sent_mbps = lambda: staged.sent_mbps
+    (stage,) = staged.staging.foresee(staged.plan_to(after), staged.sent_mbps)
+    assert (stage.diverted_mbps, stage.beyond) == (0.0, {})
+    staged.stage.batches.clear()
+    assert staged.entry(staged.begin(after)).state is ReconfigurationState.DONE
+    assert staged.ledger.network.state.topology == after.topology
+    assert staged.queue == []
+    assert "divert" not in {batch.step for batch in staged.stage.batches}
 
 
 def test_too_much_for_a_rack_is_announced_or_refused(caplog):
@@ -413,6 +435,7 @@ def test_pairs_that_can_not_be_moved_are_tried_again_with_the_last_stage_alone(m
     staged = Staged()
     move, moves = staged.staging._mover.move, []
 
+    @awaited
     def held(entry, target, _plan=None, **_named):
         moves.append(entry.id)
         return move(entry, hold(staged.ledger.network.state, target, stuck, ()))
@@ -434,7 +457,9 @@ def test_what_is_left_for_two_racks_is_told_between_stages():
         f"{made}; what is left leaves their paths as they are"
     ]
     assert staged.staging.changes_of(2, 0) == [f"{made}; what is left gives them other paths"]
-    assert f"{made}; what is left gives them other paths" in staged.rooms.desk.explain(0, 2).lines
+    assert (
+        f"{made}; what is left gives them other paths" in Desk.of(staged.rooms).explain(0, 2).lines
+    )
     staged.next()
     assert staged.staging.changes_of(2, 0) == []
 
@@ -500,6 +525,7 @@ def test_a_paused_change_can_be_stopped():
 
 @pytest.mark.parametrize("error", [HydraError("broken"), JournalError("full"), KeyError("defect")])
 def test_a_stage_that_breaks_off_ends_the_whole(monkeypatch, error):
+    @awaited
     def fails(*_arguments, **_named):
         raise error
 
@@ -514,6 +540,7 @@ def test_a_stage_that_breaks_off_ends_the_whole(monkeypatch, error):
 
 @pytest.mark.parametrize("error", [HydraError("broken"), JournalError("full"), KeyError("defect")])
 def test_so_does_a_later_one_with_what_is_done(monkeypatch, error):
+    @awaited
     def fails(*_arguments, **_named):
         raise error
 
@@ -530,13 +557,15 @@ def test_so_does_a_later_one_with_what_is_done(monkeypatch, error):
 def leaves_something(monkeypatch, staged):
     """Have the next change leave something to another, which takes nothing of the goal here."""
     mover = staged.staging._mover
-    move = mover.move
+    move, first = mover.move, [True]
 
+    @awaited
     def left(*arguments, **named):
-        monkeypatch.setattr(mover, "move", move)
-        execution = move(*arguments, **named)
-        execution.left = Touched()
-        return execution
+        moved = move(*arguments, **named)
+        if first:
+            first.pop()
+            moved.courses[-1].left = Touched()
+        return moved
 
     monkeypatch.setattr(mover, "move", left)
 
@@ -652,14 +681,18 @@ def test_one_that_has_answered_is_waited_for_until_it_is_brought(monkeypatch):
     (change,) = staged.staging.agenda
     change.late_until_s = 0.0
     course = []
-    runner = staged.rooms.runner
-    monkeypatch.setattr(runner, "run_beside", lambda one, _put, _s: course.append(one))
-    staged.rooms.switches.answers_again(LATE.vswitch.datapath_id)
-    staged.rooms._switch_answers(LATE.vswitch.datapath_id)
+
+    @awaited
+    def begin(one, _alone_s):
+        course.append(one._running.steps)
+
+    monkeypatch.setattr(BetweenJobs, "begin", begin)
+    staged.rooms.courses.switches.answers_again(LATE.vswitch.datapath_id)
+    staged.rooms.events.switch_answers(LATE.vswitch.datapath_id)
     staged.rooms.upkeep.synchronise()
     staged.staging.keep_time()
     assert staged.staging.under_way, "it is about to be ready"
-    staged.stage.run(course[0])
+    staged.stage.do(carried_out(course[0]))
     staged.staging.keep_time()
     assert staged.entry(rest.id).state is ReconfigurationState.DONE
     assert staged.ledger.network.state.topology == AFTER.topology
@@ -669,7 +702,7 @@ def test_who_owes_an_answer_at_the_begin_is_made_up_for_as_well():
     """As one that was late with the change before, and is not there yet."""
     staged = Staged(to_r4=0.4)
     rooms = staged.rooms
-    rooms.switches.doubt([LATE.vswitch.datapath_id])
+    rooms.courses.switches.doubt([LATE.vswitch.datapath_id])
     first = staged.begin()
     assert staged.entry(first).state is ReconfigurationState.PARTIAL
     rest = staged.ledger.log.reconfigurations()[0]

@@ -8,6 +8,7 @@ import pytest
 from apps.controller.controller import Controller
 from apps.process.configuration import load_configuration
 from tests.journals import SqliteJournal
+from tests.unit.controller.runners import do
 
 LOADED = load_configuration(Path(__file__).parents[3] / "configs" / "demo.yaml")
 LONG_S = 3600.0
@@ -16,9 +17,14 @@ LONG_S = 3600.0
 @pytest.fixture
 def controller():
     """One that begins to lead, has read what devices there are, and to which nobody connects."""
-    one = Controller(LOADED, SqliteJournal(":memory:"), lambda job: job(), lambda: LOADED)
+    one = Controller(
+        loaded=LOADED,
+        journal=SqliteJournal(":memory:"),
+        post=lambda job: job(),
+        read_file=lambda: LOADED,
+    )
     one._began_s = time.monotonic()
-    one.rooms.recovery.done = True
+    one.rooms.courses.recovery.done = True
     yield one
     one.stop()
 
@@ -26,8 +32,8 @@ def controller():
 def test_what_was_missing_before_it_began_to_lead_keeps_nobody_from_it(controller):
     controller.fleet.note_listening()
     controller.fleet._listening_s -= LONG_S
-    assert controller.rooms.reach.missing()
-    controller._resume()
+    assert controller.rooms.reach.absences.missing()
+    do(controller._resume())
     assert not controller.rooms.reach.starting
     assert controller.rooms.reach.not_ready() == []
 
@@ -35,5 +41,5 @@ def test_what_was_missing_before_it_began_to_lead_keeps_nobody_from_it(controlle
 def test_after_a_start_what_is_missing_has_its_time(controller):
     controller.fleet.note_listening()
     controller._began_s = controller.fleet._listening_s = time.monotonic() + LONG_S
-    controller._resume()
+    do(controller._resume())
     assert controller.rooms.reach.starting

@@ -7,10 +7,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from apps.controller import upkeep
+from apps.controller import device_upkeep, upkeep
+from apps.controller.between_jobs import BetweenJobs
 from apps.controller.reach import Reach
 from apps.controller.record.ledger import Ledger
-from apps.controller.upkeep import Retries, Upkeep
+from apps.controller.retries import Retries
+from apps.controller.upkeep import Upkeep
 from hydra.errors import DeviceUnavailable
 from hydra.failures import Failure, FailureKind
 from hydra.forwarding.pipeline import RuleKind
@@ -20,10 +22,14 @@ from hydra.model import NetworkState, PlaneId, RackId
 from hydra.policy import OnSilence
 from hydra.reconfiguration.commands import Announce
 from hydra.reconfiguration.executor import Execution
-from hydra.reconfiguration.plan import diff
+from hydra.reconfiguration.plan import Unsettled, diff
+from hydra.reconfiguration.recovery import interrupted
+from hydra.reconfiguration.relaying import relay_rules
 from hydra.service import DeviceStatus, PlanRequest
 from tests.journals import SqliteJournal
+from tests.unit.controller.runners import at_once, awaited
 from tests.unit.core.fabrics import (
+    circuit_between,
     openflow_only,
     order_of,
     path_of,
@@ -67,13 +73,14 @@ class Stage:
         self.core = SimulatedUpkeep(self.network, state)
         self.down = {}
         self.missing = {}
-        self.ledger = Ledger(fabric, SqliteJournal(":memory:"))
+        self.ledger = Ledger(fabric=fabric, journal=SqliteJournal(":memory:"))
         self.statuses = []
         devices = SimpleNamespace(
             plane_problem=self.down.get,
             tor_problem=lambda rack: self.down.get(f"r{rack}"),
             statuses=lambda: self.statuses,
             missing_ports=lambda rack: self.missing.get(rack, frozenset()),
+            worked_by_people=lambda _plane: False,
         )
         self.mute = set()
         fleet = SimpleNamespace(
@@ -98,37 +105,47 @@ class Stage:
         )
         self.policing = SimpleNamespace(unanswered=frozenset())
         core = self.core
-        self.upkeep = Upkeep(
-            fabric,
-            fleet,
-            devices,
-            self.ledger,
-            quarantine,
-            panels,
-            self.policing,
-            SimpleNamespace(),
-            core,
-            core.switches,
-            core.care,
-            core.recovery,
-            lambda _error: None,
-            core.jobs.append,
-            lambda: core.jobs.append(self.upkeep.synchronise),
+        upkeep = Upkeep(
+            fabric=fabric,
+            fleet=fleet,
+            devices=devices,
+            ledger=self.ledger,
+            quarantine=quarantine,
+            panels=panels,
+            policing=self.policing,
+            mastership=SimpleNamespace(),
+            runner=core,
+            courses=core.courses,
+            give_up=lambda _error: None,
+            put=core.jobs.append,
+            synchronise_again=lambda: core.jobs.append(upkeep.synchronise),
         )
+        self.upkeep = at_once(upkeep, core.perform)
         self.reach = Reach(
-            fabric,
-            fleet,
-            devices,
-            self.ledger,
-            quarantine,
-            panels,
-            core.switches,
-            core.care,
-            core.recovery,
+            fabric=fabric,
+            fleet=fleet,
+            devices=devices,
+            ledger=self.ledger,
+            quarantine=quarantine,
+            panels=panels,
+            courses=core.courses,
         )
 
     def plan(self, *paths):
         return diff(FABRIC, EMPTY, state_of(FABRIC, EMPTY, *paths), order_of(FABRIC))
+
+
+@pytest.fixture(autouse=True)
+def slow_ones_answer_later(monkeypatch):
+    """Whoever is given time alone answers at once; others, as the network goes on."""
+    begin = BetweenJobs.begin
+
+    async def by_patience(one, alone_s):
+        if not alone_s:
+            one._submit = one._submit.__self__.submit_beside
+        await begin(one, alone_s)
+
+    monkeypatch.setattr(BetweenJobs, "begin", by_patience)
 
 
 @pytest.fixture
@@ -155,6 +172,85 @@ END = FABRIC.ports[CIRCUIT.a]
 TOLD = f"carrier lost at r1:{END.tor_port}"
 
 
+def begun(fabric=FABRIC, state=STANDING):
+    """A controller that starts after a change broke off which had begun the paths of ``state``,
+    with a switch away that may send there.
+    """
+    stage = Stage(fabric, state)
+    core = stage.core
+    core.memory.settle(EMPTY)
+    core.memory.unsettle(Unsettled.by(EMPTY, state))
+    path = state.topology.paths[0]
+    away = stage.network.substrate.steering(path.src)[0].datapath
+    stage.network.connected.discard(away)
+    stage.upkeep.in_command = True
+    stage.upkeep.look_after()
+    assert core.recovery.done
+    return stage, away
+
+
+def stands(stage, circuit=CIRCUIT):
+    crosses = stage.network.fabric.cross_connects(circuit)
+    return stage.network.mirrors[circuit.plane].issuperset(crosses)
+
+
+def test_what_a_switch_may_be_sending_on_stands_until_the_switch_has_been_brought():
+    stage, away = begun()
+    network, care = stage.network, stage.core.care
+    racks = set(FABRIC.racks_of(CIRCUIT))
+    assert stage.core.memory.state.topology.paths == ()
+    assert stands(stage)
+    assert network.vlans[END.id].tagged == set(STANDING.vlans.values())
+    assert care.uncertain_racks == racks, "plans leave out their ports"
+    stage.upkeep.look_after()
+    assert stands(stage)
+    assert care.uncertain_racks == racks
+    network.connected.add(away)
+    for _ in range(2):
+        stage.upkeep.look_after()
+    assert not stands(stage)
+    assert network.vlans[END.id].tagged == {FABRIC.parking_vlan}
+    assert not care.uncertain_racks
+
+
+def test_the_next_controller_leaves_standing_what_one_before_did():
+    stage, _ = begun()
+    network = stage.network
+    what, details = network.journal[-1]
+    unsettled = interrupted(FABRIC, EMPTY, (what, details))
+    assert dict(unsettled.begun) == dict(STANDING.vlans)
+    following = SimulatedUpkeep(network, EMPTY, unsettled)
+    following.start()
+    assert stands(stage)
+    assert following.memory.held.lanes == unsettled.begun
+
+
+def test_who_does_not_come_back_is_not_waited_for_for_ever(monkeypatch, caplog):
+    monkeypatch.setattr(device_upkeep, "HELD_S", 0.0)
+    stage, _ = begun()
+    stage.upkeep.look_after()
+    assert not stands(stage)
+    assert not stage.core.care.uncertain_racks
+    assert "r1 - r2: switches that may send on earlier paths have not answered" in caplog.text
+
+
+def test_relays_of_what_stands_stay_and_go_with_it():
+    fabric = openflow_only(small_fabric(racks=3, planes=2, servers=1))
+    path = path_of(fabric, 0, 2, circuit_between(fabric, 0, 1), circuit_between(fabric, 1, 2, 1))
+    stage, away = begun(fabric, state_of(fabric, EMPTY, path))
+    network, relay = stage.network, fabric.racks[1].tor.datapath_id
+    assert relay in stage.core.switches.ready()
+    stage.core.run(stage.core.switches.tidy_relays())
+    assert len(list(relay_rules(network.tables[relay].values()))) == 2
+    assert all(stands(stage, circuit) for circuit in path.circuits)
+    network.connected.add(away)
+    for _ in range(2):
+        stage.upkeep.look_after()
+    assert not any(stands(stage, circuit) for circuit in path.circuits)
+    assert not list(relay_rules(network.tables[relay].values()))
+    assert not stage.core.switches.spares_relays
+
+
 def cut(network):
     """No light at r1's end, whatever the mirrors say."""
     lit = network._lit
@@ -166,7 +262,7 @@ def test_a_circuit_without_carrier_is_not_adopted_at_a_start():
     cut(stage.network)
     stage.upkeep.look_after()
     assert stage.core.memory.state.topology.circuits == frozenset()
-    assert stage.upkeep.given_up(STANDING) == ({CIRCUIT}, TOLD)
+    assert stage.upkeep.dead.given_up(STANDING) == ({CIRCUIT}, TOLD)
     assert stage.quarantined == dict.fromkeys(CIRCUIT.ends, TOLD)
 
 
@@ -185,12 +281,12 @@ def test_a_circuit_of_a_plane_that_is_silent_at_a_start_is_kept_until_the_plane_
     stage.upkeep.look_after()
     assert stage.core.care.uncertain_planes == set()
     gone = frozenset() if there else STANDING.topology.circuits
-    assert stage.upkeep.denied == gone
-    dead, reason = stage.upkeep.dead_circuits()
+    assert stage.upkeep.dead.denied == gone
+    dead, reason = stage.upkeep.dead.find()
     assert dead == gone
     assert there or reason == f"{plane} does not have r1 ={plane}= r2"
     assert not stage.quarantined
-    assert stage.upkeep.dead_circuits()[0] == frozenset(), "told once"
+    assert stage.upkeep.dead.find()[0] == frozenset(), "told once"
 
 
 def test_a_tor_that_was_away_is_asked_for_its_carrier():
@@ -202,14 +298,14 @@ def test_a_tor_that_was_away_is_asked_for_its_carrier():
     cut(stage.network)
     stage.network.faults = Faults(read=1.0)
     stage.upkeep.look_after()
-    assert not stage.upkeep.dark, "an unanswered question says nothing"
+    assert not stage.upkeep.dead.dark, "an unanswered question says nothing"
     stage.network.faults = Faults()
     del stage.down["r0"]
-    stage.upkeep.make_certain(stage.plan(path_of(FABRIC, 1, 2)))
-    assert stage.upkeep.dark == {(CIRCUIT, END.id)}
-    assert stage.upkeep.dead_circuits() == ({CIRCUIT}, TOLD)
+    stage.upkeep.devices.make_certain(stage.plan(path_of(FABRIC, 1, 2)))
+    assert stage.upkeep.dead.dark == {(CIRCUIT, END.id)}
+    assert stage.upkeep.dead.find() == ({CIRCUIT}, TOLD)
     assert stage.quarantined == dict.fromkeys(CIRCUIT.ends, TOLD)
-    assert stage.upkeep.dead_circuits()[0] == frozenset(), "told once"
+    assert stage.upkeep.dead.find()[0] == frozenset(), "told once"
 
 
 @pytest.mark.parametrize(
@@ -219,7 +315,9 @@ def test_only_ports_of_circuits_that_were_tried_are_quarantined(kind, put_out):
     stage = Stage()
     plan = stage.plan(*STANDING.topology.paths)
     conditions = stage.reach.conditions()
-    execution = Execution(FABRIC, POLICY, plan, conditions, order_of(FABRIC))
+    execution = Execution(
+        fabric=FABRIC, policy=POLICY, plan=plan, conditions=conditions, order_of=order_of(FABRIC)
+    )
     execution.failures[CIRCUIT] = Failure("probe", "r1 - r2", kind, "why")
     stage.upkeep.take_over(execution)
     assert set(stage.quarantined) == (set(CIRCUIT.ends) if put_out else set())
@@ -229,7 +327,7 @@ def test_circuits_that_die_while_a_change_waits_are_withdrawn_after_it(stage):
     stage = Stage(state=STANDING)
     stage.upkeep.look_after()
     stage.core.switches.is_dark = lambda end: end == END.id
-    stage.upkeep.divert_meanwhile()
+    stage.upkeep.dead.divert_meanwhile()
     diverted = [
         dp
         for dp, table in stage.network.tables.items()
@@ -237,31 +335,37 @@ def test_circuits_that_die_while_a_change_waits_are_withdrawn_after_it(stage):
     ]
     assert sorted(diverted) == sorted(stage.network.names)[:2]
     stage.core.switches.is_dark = lambda _end: False
-    assert stage.upkeep.dead_circuits() == ({CIRCUIT}, TOLD), "although its light is back"
-    assert stage.upkeep.dead_circuits()[0] == frozenset(), "told once"
+    assert stage.upkeep.dead.find() == ({CIRCUIT}, TOLD), "although its light is back"
+    assert stage.upkeep.dead.find()[0] == frozenset(), "told once"
 
 
 def test_circuits_that_a_change_takes_down_itself_have_not_died(stage):
     stage = Stage(state=STANDING)
     stage.upkeep.look_after()
     plan = diff(FABRIC, STANDING, state_of(FABRIC, STANDING), order_of(FABRIC))
-    execution = Execution(FABRIC, POLICY, plan, stage.reach.conditions(), order_of(FABRIC))
+    execution = Execution(
+        fabric=FABRIC,
+        policy=POLICY,
+        plan=plan,
+        conditions=stage.reach.conditions(),
+        order_of=order_of(FABRIC),
+    )
     stage.ledger.network.begin(execution)
     stage.core.switches.is_dark = lambda end: end == END.id
-    stage.upkeep.divert_meanwhile()
+    stage.upkeep.dead.divert_meanwhile()
     stage.core.switches.is_dark = lambda _end: False
     stage.core.run(execution.run())
     stage.ledger.network.end(execution)
     stage.upkeep.take_over(execution)
     assert CIRCUIT not in stage.ledger.network.state.topology.circuits
     stage.ledger.network.settle(STANDING)
-    assert stage.upkeep.dead_circuits()[0] == frozenset(), "it was set up again"
+    assert stage.upkeep.dead.find()[0] == frozenset(), "it was set up again"
     assert not stage.quarantined
 
 
 def test_a_tor_that_refuses_to_open_a_port_is_asked_ever_more_rarely(stage, monkeypatch):
     clock = Clock()
-    monkeypatch.setattr(stage.upkeep, "_port_retries", Retries(clock))
+    monkeypatch.setattr(stage.upkeep.devices, "_port_retries", Retries(clock))
     stage.upkeep.look_after()
     (server, *_) = FABRIC.servers
     stage.core.switches.closed = frozenset({server.name})
@@ -328,7 +432,13 @@ def test_a_server_whose_port_is_closed_is_gone_around_until_it_is_open():
     stage.upkeep.follow_uplinks()
     network.connected.discard(silent.vswitch.datapath_id)
     plan = diff(FABRIC, STANDING, state_of(FABRIC, STANDING), order_of(FABRIC))
-    execution = Execution(FABRIC, POLICY, plan, stage.reach.conditions(), order_of(FABRIC))
+    execution = Execution(
+        fabric=FABRIC,
+        policy=POLICY,
+        plan=plan,
+        conditions=stage.reach.conditions(),
+        order_of=order_of(FABRIC),
+    )
     stage.ledger.network.begin(execution)
     steps = execution.run()
     batch = next(steps)
@@ -345,8 +455,7 @@ def test_a_server_whose_port_is_closed_is_gone_around_until_it_is_open():
     stage.ledger.network.settle(execution.result)
     stage.core.memory.settle(execution.result)
     stage.upkeep.take_over(execution)
-    while stage.core.jobs:
-        stage.core.jobs.pop(0)()
+    stage.core.do_jobs()
     assert gone_around(stage) == network.closed == {silent.name}
     network.connected.add(silent.vswitch.datapath_id)
     stage.upkeep.look_after()
@@ -362,7 +471,13 @@ def test_a_server_that_a_change_closes_is_gone_around_while_the_change_is_under_
     network.connected.discard(silent.vswitch.datapath_id)
     plan = diff(FABRIC, STANDING, state_of(FABRIC, STANDING), order_of(FABRIC))
     policy = replace(POLICY, on_silent_vswitch=OnSilence.CLOSE)
-    execution = Execution(FABRIC, policy, plan, stage.reach.conditions(), order_of(FABRIC))
+    execution = Execution(
+        fabric=FABRIC,
+        policy=policy,
+        plan=plan,
+        conditions=stage.reach.conditions(),
+        order_of=order_of(FABRIC),
+    )
     stage.ledger.network.begin(execution)
     steps = execution.run()
     batch = next(steps)
@@ -442,7 +557,13 @@ def test_a_change_does_not_wait_for_a_slow_switch_that_is_being_brought(stage, s
     assert slow not in stage.reach.ready_switches()
     plan = stage.plan(path_of(FABRIC, 1, 2), path_of(FABRIC, 0, 1))
     assert slow not in stage.reach.conditions().connected
-    execution = Execution(FABRIC, POLICY, plan, stage.reach.conditions(), order_of(FABRIC))
+    execution = Execution(
+        fabric=FABRIC,
+        policy=POLICY,
+        plan=plan,
+        conditions=stage.reach.conditions(),
+        order_of=order_of(FABRIC),
+    )
     stage.core.run(execution.run())
     stage.core.take_over(execution)
     assert slow not in stage.reach.ready_switches(), "the change has not waited for it"
@@ -494,13 +615,13 @@ def test_a_mute_switch_is_not_said_to_be_away(stage):
     stage.network.connected -= {one, other}
     stage.mute.add(other)
     names = stage.core.switches.owned
-    assert stage.reach.missing() == [
+    assert stage.reach.absences.missing() == [
         f"vswitch {names[one]} is not connected",
         f"vswitch {names[other]} is connected, and not answering",
     ]
-    assert [away.name for away in stage.reach.switches_away()] == [names[one]]
-    assert [mute.name for mute in stage.reach.switches_mute()] == [names[other]]
-    told = {s.name: (s.connected, s.answers, s.detail) for s in stage.reach.devices()}
+    assert [away.name for away in stage.reach.absences.switches_away()] == [names[one]]
+    assert [mute.name for mute in stage.reach.absences.switches_mute()] == [names[other]]
+    told = {s.name: (s.connected, s.answers, s.detail) for s in stage.reach.absences.devices()}
     assert told[names[one]] == (False, True, "")
     assert told[names[other]] == (True, False, "connected, and not answering")
     assert stage.reach.why_not_ready(other).startswith(f"switch {names[other]} is connected, and")
@@ -513,17 +634,17 @@ def test_it_is_ready_though_switches_are_away_once_they_had_their_time(stage):
     assert stage.reach.not_ready()[1:] == ["vswitch v-h11 is not connected"]
     stage.reach.starting = False
     assert stage.reach.not_ready() == []
-    assert stage.reach.missing() == ["vswitch v-h11 is not connected"]
+    assert stage.reach.absences.missing() == ["vswitch v-h11 is not connected"]
 
 
 def test_switches_that_are_missing_are_named_once_with_what_keeps_them(stage):
     stage.upkeep.look_after()
-    assert stage.reach.missing() == []
+    assert stage.reach.absences.missing() == []
     one, *others = sorted(stage.network.names)
     stage.network.connected.discard(one)
-    assert stage.reach.missing() == ["vswitch v-h11 is not connected"]
+    assert stage.reach.absences.missing() == ["vswitch v-h11 is not connected"]
     stage.core.switches.doubt(others)
-    assert stage.reach.missing()[1] == (
+    assert stage.reach.absences.missing()[1] == (
         "2 vswitches are being brought to the present state: v-h21, v-h31"
     )
 
@@ -532,16 +653,19 @@ def test_what_is_missing_for_a_change_is_told_before_it(stage):
     stage.upkeep.look_after()
     pair = RackId(0), RackId(1)
     planes, racks = [PlaneId(1)], [RackId(2)]
-    assert stage.reach.at_risk([pair], planes, racks) == ()
+    assert stage.reach.absences.at_risk([pair], planes, racks) == ()
     stage.network.connected.clear()
     stage.down |= {PlaneId(0): "no answer", PlaneId(1): "no answer"}
     stage.down |= {"r1": "not known", "r2": "not known"}  # by the rack's number from 0
-    assert stage.reach.at_risk([pair], planes, racks) == (
+    assert stage.reach.absences.at_risk([pair], planes, racks) == (
         "2 vswitches are not connected: v-h11, v-h21",
         "optical switch p2 is left out: no answer",
         "rack r3 is left out, for its ToR: not known",
     )
-    assert stage.reach.at_risk([(RackId(2), RackId(2))])[0] == "vswitch v-h31 is not connected"
+    assert (
+        stage.reach.absences.at_risk([(RackId(2), RackId(2))])[0]
+        == "vswitch v-h31 is not connected"
+    )
 
 
 def test_where_many_are_missing_some_are_named_and_the_others_counted():
@@ -552,7 +676,7 @@ def test_where_many_are_missing_some_are_named_and_the_others_counted():
         DeviceStatus(f"r{number}", "tor", "ovs-ovsdb", number == 2, "no answer")
         for number in range(1, 9)
     ]
-    assert stage.reach.missing() == [
+    assert stage.reach.absences.missing() == [
         "8 vswitches are not connected: v-h11, v-h12, v-h21, v-h22, v-h31 and 3 more",
         *(f"ToR r{number}: no answer" for number in (1, 3, 4, 5, 6)),
         "2 more ToRs",
@@ -576,13 +700,13 @@ def test_a_plane_that_was_down_is_read_again_before_it_is_used(stage):
     assert stage.core.care.uncertain_planes == {FIRST}
     stage.network.faults = Faults()
     del stage.down[FIRST]
-    stage.upkeep.make_certain(stage.plan(path_of(FABRIC, 0, 1)))
+    stage.upkeep.devices.make_certain(stage.plan(path_of(FABRIC, 0, 1)))
     assert not stage.core.care.uncertain_planes
 
 
 def test_a_device_that_was_away_for_long_is_looked_at_soon_when_it_fails_again(stage):
     """Also where a change has had it read meanwhile, and not the upkeep itself."""
-    clock = stage.upkeep._retries._clock = Clock()
+    clock = stage.upkeep.devices._retries._clock = Clock()
     stage.upkeep.look_after()
 
     def goes_away(seconds):
@@ -596,7 +720,7 @@ def test_a_device_that_was_away_for_long_is_looked_at_soon_when_it_fails_again(s
         stage.network.faults = Faults()
 
     goes_away(600.0)
-    stage.upkeep.make_certain(stage.plan(path_of(FABRIC, 0, 1)))
+    stage.upkeep.devices.make_certain(stage.plan(path_of(FABRIC, 0, 1)))
     clock.now_s += 60.0
     stage.upkeep.look_after()
     goes_away(1.0)
@@ -611,8 +735,8 @@ def test_nothing_is_set_up_on_a_device_that_does_not_say_what_it_has(stage):
     stage.core.care.uncertain_racks.add(RackId(1))
     stage.network.faults = Faults(read=1.0)
     with pytest.raises(DeviceUnavailable, match="p1, r2: what it has is not known yet"):
-        stage.upkeep.make_certain(stage.plan(path_of(FABRIC, 0, 1)))
-    stage.upkeep.make_certain(stage.plan())  # to take circuits away is always right
+        stage.upkeep.devices.make_certain(stage.plan(path_of(FABRIC, 0, 1)))
+    stage.upkeep.devices.make_certain(stage.plan())  # to take circuits away is always right
 
 
 def test_a_rack_whose_vlans_are_not_known_is_out_of_reach(stage):
@@ -627,7 +751,9 @@ def test_a_rack_whose_tor_lacks_a_port_is_within_reach_and_read_until_it_is_back
     gone = next(port for port in FABRIC.ports if port.rack == RackId(1))
     stage.missing[RackId(1)] = frozenset({gone.tor_port})
     asked = []
-    stage.upkeep._mend = lambda planes, racks: asked.append((list(planes), list(racks)))
+    stage.upkeep.devices._mend = awaited(
+        lambda planes, racks: asked.append((list(planes), list(racks)))
+    )
     assert stage.reach.blocked_ports() == {gone.id}
     assert stage.reach.within_reach(PlanRequest()).racks is None
     stage.upkeep.look_after()

@@ -10,7 +10,8 @@ from hydra.errors import HydraError
 from hydra.faults.surveillance import LostPath
 from hydra.model import NetworkState, RackId
 from hydra.policy import Policy
-from hydra.reconfiguration.beside import Touched
+from hydra.reconfiguration.touched import Touched
+from tests.unit.controller.runners import at_once, awaited
 from tests.unit.core.fabrics import path_of, small_fabric, state_of
 
 FABRIC = small_fabric(racks=4, planes=1)
@@ -36,30 +37,33 @@ class Stage:
         self.network = SimpleNamespace(state=state_of(FABRIC, NOTHING, PATH))
         ledger = SimpleNamespace(network=self.network, log=log, reservations=promises)
         self.upkeep = SimpleNamespace(
-            dark=frozenset(),
-            denied=frozenset(),
+            dead=SimpleNamespace(
+                dark=frozenset(),
+                denied=frozenset(),
+                find=lambda: (self.dead(), "carrier lost"),
+                divert=awaited(lambda circuits, paths: self.diverted.append([*circuits, *paths])),
+            ),
             late_switches=lambda: self.late,
-            dead_circuits=lambda: (self.dead(), "carrier lost"),
-            divert=lambda circuits, paths: self.diverted.append([*circuits, *paths]),
-            read_uncertain=lambda: self.read.append(self.now_s),
+            devices=SimpleNamespace(read_uncertain=awaited(lambda: self.read.append(self.now_s))),
         )
         self.awaited = frozenset()
-        placement = SimpleNamespace(restore=lambda: None, awaits_racks=False)
-        rejoining = SimpleNamespace(rejoin=lambda _: None)
+        placement = SimpleNamespace(restore=awaited(lambda: None), awaits_racks=False)
+        rejoining = SimpleNamespace(rejoin=awaited(lambda _: None))
         planning = SimpleNamespace(reduced=lambda *_: None)
-        mover = self.mover = SimpleNamespace(move=self._move, touched=Touched())
-        self.withdrawals = Withdrawals(
-            planning,
-            ledger,
-            self.upkeep,
-            SimpleNamespace(put=lambda *_: None),
-            None,
-            SimpleNamespace(awaited_racks=lambda: self.awaited),
-            mover,
-            placement,
-            rejoining,
-            lambda: self.now_s,
+        mover = self.mover = SimpleNamespace(move=awaited(self._move), touched=Touched())
+        withdrawals = Withdrawals(
+            planning=planning,
+            ledger=ledger,
+            upkeep=self.upkeep,
+            quarantine=SimpleNamespace(put=lambda *_: None),
+            panels=None,
+            reach=SimpleNamespace(awaited_racks=lambda: self.awaited),
+            mover=mover,
+            placement=placement,
+            rejoining=rejoining,
+            clock_s=lambda: self.now_s,
         )
+        self.withdrawals = at_once(withdrawals)
 
     def _move(self, *_):
         self.attempts.append(self.now_s)
@@ -141,7 +145,7 @@ def test_it_stays_diverted_where_the_journal_can_not_be_written(stage):
 def test_a_pair_whose_tor_is_about_to_be_in_reach_is_planned_around_once_it_is(stage):
     """A ToR has connected, and told that its port is dark, before it has its rules."""
     rejoined, stage.held = [], False
-    stage.withdrawals._rejoining.rejoin = rejoined.append
+    stage.withdrawals._rejoining.rejoin = awaited(rejoined.append)
     stage.awaited = frozenset({RackId(0)})
     stage.withdrawals.of_dead_circuits()
     assert stage.network.state == NOTHING, "its pair is electrical at once"
@@ -155,14 +159,14 @@ def test_a_pair_whose_tor_is_about_to_be_in_reach_is_planned_around_once_it_is(s
 def test_uncertain_devices_are_read_before_pairs_are_planned_around_a_loss(stage):
     """Else all ports of a ToR that was away are left out, and its pairs stay electrical."""
     stage.held, seen = False, []
-    stage.withdrawals._rejoining.rejoin = lambda _lost: seen.append(list(stage.read))
+    stage.withdrawals._rejoining.rejoin = awaited(lambda _lost: seen.append(list(stage.read)))
     stage.withdrawals.of_dead_circuits()
     assert seen == [[0.0]]
 
 
 def test_reservations_that_wait_for_a_tor_are_restored_once_it_is_in_reach(stage):
     stage.dark, restored = False, []
-    stage.withdrawals._placement.restore = lambda: restored.append(True)
+    stage.withdrawals._placement.restore = awaited(lambda: restored.append(True))
     assert not stage.withdrawals.due
     stage.withdrawals._placement.awaits_racks = True
     assert stage.withdrawals.due
@@ -184,8 +188,8 @@ class Beside(Stage):
         self.why_not = None
         self.moved, self.quarantined = [], []
         self.mover.plan_beside = self._plan_beside
-        self.mover.move_beside = self._move_beside
-        self.upkeep.divert_meanwhile = lambda circuits, paths: self.diverted.append([*paths])
+        self.mover.moving_beside = awaited(self._moving_beside)
+        self.upkeep.dead.divert_meanwhile = lambda circuits, paths: self.diverted.append([*paths])
         self.withdrawals._quarantine.put = lambda ends, why, _paths: self.quarantined.append(why)
         self.again = None
         """The path that a pair is given after its loss."""
@@ -204,9 +208,15 @@ class Beside(Stage):
         plan = self.withdrawals._planning.diff(self.network.state, target)
         return None if plan.empty or self.why_not else plan
 
-    def _move_beside(self, _entry, plan):
+    def _moving_beside(self, _entry, plan):
         self.moved.append(plan)
         self.network.state = plan.target
+
+    def begins_beside(self):
+        """True if it made something beside the change."""
+        before = self.network.state
+        self.withdrawals.beside()
+        return self.network.state != before
 
     def lose(self, path=PATH):
         vlan = self.network.state.vlans[path]
@@ -218,15 +228,15 @@ class Beside(Stage):
 def test_it_is_withdrawn_and_planned_around_between_the_steps_of_a_change():
     stage = Beside()
     lost = stage.lose()
-    assert stage.withdrawals.beside()
+    assert stage.begins_beside()
     assert set(stage.network.state.topology.paths) == {stage.OTHER}
     assert stage.told == ["probes lost"]
     assert stage.quarantined == ["probes lost"]
     stage.again = PATH
-    assert stage.withdrawals.beside()
+    assert stage.begins_beside()
     assert set(stage.network.state.topology.paths) == {PATH, stage.OTHER}
     assert stage.told[1:] == ["planned around it"]
-    assert not stage.withdrawals.beside(), "nothing is left to do"
+    assert not stage.begins_beside(), "nothing is left to do"
     stage.withdrawals.of_lost_paths(lost[:0])
     assert stage.attempts == [], "nor in its turn"
 
@@ -234,10 +244,10 @@ def test_it_is_withdrawn_and_planned_around_between_the_steps_of_a_change():
 def test_what_can_not_be_planned_around_beside_a_change_is_in_its_turn():
     stage = Beside()
     asked = []
-    stage.withdrawals._rejoining.rejoin = asked.append
+    stage.withdrawals._rejoining.rejoin = awaited(asked.append)
     lost = stage.lose()
-    assert stage.withdrawals.beside()
-    assert not stage.withdrawals.beside()
+    assert stage.begins_beside()
+    assert not stage.begins_beside()
     assert stage.withdrawals.due
     stage.withdrawals.of_lost_paths(lost)
     assert asked == [set(PATH.directions)]
@@ -248,10 +258,10 @@ def test_what_a_change_touches_keeps_its_turn():
     stage = Beside()
     lost = stage.lose()
     stage.why_not = "changes under way touch what it does"
-    assert not stage.withdrawals.beside()
+    assert not stage.begins_beside()
     assert stage.quarantined == []
     stage.why_not = None
-    assert not stage.withdrawals.beside(), "it is looked at once for each change under way"
+    assert not stage.begins_beside(), "it is looked at once for each change under way"
     stage.held = False
     stage.withdrawals.of_lost_paths(lost)
     assert stage.attempts == [0.0]

@@ -36,6 +36,7 @@ from hydra.model import (
 from hydra.reservations.book import ReservationBook
 from hydra.reservations.records import read_reservation, reservation_record
 from hydra.rings import whole_rings
+from hydra.vlan_pool import VlanPool
 from topology.marks import Marks, marks_of
 
 CIRCUIT_VLANS = VlanRange(VlanId(100), VlanId(399))
@@ -384,12 +385,12 @@ def _with_random_vlans(
     losing = {vlan for path, vlan in current.vlans.items() if path not in kept}
     in_use = set(current.vlans.values())
     first, last = fabric.circuit_vlans.first, fabric.circuit_vlans.last
-    unfit = in_use | current.resting
+    unfit = in_use | current.pool.resting
     fresh = list(islice((VlanId(v) for v in range(first, last) if v not in unfit), 3))
     pool = sorted(set(kept.values()) - losing) + fresh[: rng.randint(1, 3)]
     vlans = {path: kept.get(path) or rng.choice(pool) for path in topology.paths}
     resting = frozenset(in_use.difference(vlans.values()))
-    return NetworkState(current.epoch + 1, topology, vlans, resting)
+    return NetworkState(current.epoch + 1, topology, vlans, VlanPool(resting))
 
 
 def random_change(rng: random.Random) -> tuple[Fabric, NetworkState, NetworkState]:

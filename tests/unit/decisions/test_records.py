@@ -55,14 +55,14 @@ def test_what_is_no_longer_wired_is_left_out():
 def test_a_restart_forgets_none_of_the_last(tmp_path, monkeypatch, caplog):
     monkeypatch.setitem(KEPT, Kind.DECISION, 3)
     path = str(tmp_path / "journal.db")
-    before = Ledger(FABRIC, SqliteJournal(path), Metrics())
+    before = Ledger(fabric=FABRIC, journal=SqliteJournal(path), metrics=Metrics())
     before.load()
     for number in range(5):
         before.log.decide(replace(CHANGE, unix_s=float(number)))
     before.close()
     journal = SqliteJournal(path)
     journal.write([Change(Kind.DECISION, None, {"written by": "another release"})])
-    after = Ledger(FABRIC, journal, Metrics())
+    after = Ledger(fabric=FABRIC, journal=journal, metrics=Metrics())
     after.load()
     assert [one.unix_s for one in after.log.decisions()] == [4.0, 3.0]
     assert "a decision of another release is left out" in caplog.text
@@ -70,7 +70,7 @@ def test_a_restart_forgets_none_of_the_last(tmp_path, monkeypatch, caplog):
 
 def test_a_full_disk_costs_the_memory_only(tmp_path, caplog):
     journal = SqliteJournal(str(tmp_path / "journal.db"))
-    ledger = Ledger(FABRIC, journal, Metrics())
+    ledger = Ledger(fabric=FABRIC, journal=journal, metrics=Metrics())
     ledger.load()
     journal.close()
     ledger.log.decide(CHANGE)

@@ -49,7 +49,7 @@ def policy():
 
 @pytest.fixture
 def desk(clock, policy):
-    return AgentDesk(FABRIC, policy, lambda: (EMPTY, ()), clock)
+    return AgentDesk(fabric=FABRIC, policy=policy, standing=lambda: (EMPTY, ()), clock=clock)
 
 
 def counting(mbps):
@@ -73,7 +73,10 @@ def network():
 @pytest.fixture
 def moving_desk(clock, policy, network):
     return AgentDesk(
-        small_fabric(racks=3, planes=2, servers=1), policy, lambda: tuple(network), clock
+        fabric=small_fabric(racks=3, planes=2, servers=1),
+        policy=policy,
+        standing=lambda: tuple(network),
+        clock=clock,
     )
 
 
@@ -92,7 +95,9 @@ def test_circuits_are_worked_out_once_while_others_move(clock, policy, monkeypat
     """Not for each of thousands of agents that ask: who is moved is told by a new set each time."""
     fabric = small_fabric(racks=3, planes=2, servers=1)
     state, moving = state_of(fabric, EMPTY, *parallel_paths(fabric)), {(1, 2)}
-    desk = AgentDesk(fabric, policy, lambda: (state, frozenset(moving)), clock)
+    desk = AgentDesk(
+        fabric=fabric, policy=policy, standing=lambda: (state, frozenset(moving)), clock=clock
+    )
     worked_out, work_out = [], desk._neighbours
     monkeypatch.setattr(
         desk, "_neighbours", lambda *standing: worked_out.append(1) or work_out(*standing)
@@ -249,10 +254,10 @@ def told():
 @pytest.fixture
 def telling_desk(clock, policy, told):
     desk = AgentDesk(
-        FABRIC,
-        policy,
-        lambda: (EMPTY, ()),
-        clock,
+        fabric=FABRIC,
+        policy=policy,
+        standing=lambda: (EMPTY, ()),
+        clock=clock,
         on_elephants=lambda server: told.append(desk.elephants(server)),
     )
     return desk
@@ -312,6 +317,6 @@ def exchanged():
     ids=["link rate", "rack name", "own rack"],
 )
 def test_a_revision_tells_of_all_that_is_in_a_setup(desk, policy, clock, other):
-    new = AgentDesk(other, policy, lambda: (EMPTY, ()), clock)
+    new = AgentDesk(fabric=other, policy=policy, standing=lambda: (EMPTY, ()), clock=clock)
     assert new.setup(FIRST).revision != desk.setup(FIRST).revision
     assert new.hear(FIRST, {}) == new.setup(FIRST).revision

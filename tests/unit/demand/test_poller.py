@@ -79,7 +79,7 @@ def start(fleet):
     pollers = []
 
     def start(clock=time.monotonic):
-        pollers.append(StatsPoller(FABRIC, POLICY, fleet, clock))
+        pollers.append(StatsPoller(fabric=FABRIC, policy=POLICY, fleet=fleet, clock=clock))
         pollers[-1].start()
         return pollers[-1]
 

@@ -9,6 +9,7 @@ from mininet_scenarios import demo
 from mininet_scenarios.demo import Options, Results
 from mininet_scenarios.experiments.directories import held
 from mininet_scenarios.experiments.hydra_paper import fig9a_scenario, fig9b_scenario
+from mininet_scenarios.reporting import narrator as narrating
 from mininet_scenarios.reporting.narrator import ConsoleNarrator
 from mininet_scenarios.reporting.table import table
 from mininet_scenarios.stage import building
@@ -22,7 +23,7 @@ def options(tmp_path: Path, *, quick: bool = True, only: str | None = None) -> O
 
 
 def test_everything_measured_is_written_beside_the_plots(tmp_path: Path) -> None:
-    results = Results(fig9a_result(), fig9b_result())
+    results = Results(fig9a_result(), fig9b_result(), fig9a_result(mbps=95.0))
     written = demo.save(results, options(tmp_path), 90.0)
     assert [path.name for path in written] == ["result.json", "fig9a.png", "delay.png", "fig9b.png"]
     data = json.loads(written[0].read_text())
@@ -35,7 +36,7 @@ def test_everything_measured_is_written_beside_the_plots(tmp_path: Path) -> None
 
 def test_a_setting_that_could_not_be_raised_stands_in_the_table(tmp_path: Path) -> None:
     lacking = {"net.core.rmem_max": (212_992, 8_388_608)}
-    *_, row = Results(None, fig9b_result(), lacking).rows()
+    *_, row = Results(None, fig9b_result(), lacking=lacking).rows()
     assert row.figure == "this machine: net.core.rmem_max"
     assert (row.ours, row.target, row.met) == ("212,992", "≥ 8,388,608", False)
     assert "targets above may be missed" in row.why
@@ -94,12 +95,15 @@ def test_a_second_demo_leaves_the_first_one_s_directory_alone(
     assert log.exists()
 
 
-def test_without_a_terminal_each_phase_is_a_plain_line() -> None:
+def test_without_a_terminal_each_phase_is_a_plain_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s = [0.0]
+    monkeypatch.setattr(narrating.time, "monotonic", lambda: now_s[0])
     sink = io.StringIO()
     console = Console(file=sink, width=100, force_terminal=False)
     with ConsoleNarrator(console, total_s=100.0) as narrator:
         with narrator.phase("first", 60.0):
             narrator.say("half [way] there")
+            now_s[0] += 60.0
         with narrator.phase("second", 40.0):
             pass
     lines = sink.getvalue().splitlines()
@@ -119,3 +123,18 @@ def test_on_a_terminal_there_is_a_bar_with_the_time_left() -> None:
     assert "working" in text
     assert "1 min 40 s left" in text
     assert "a line that stays" in text
+
+
+def test_the_time_left_follows_what_past_phases_took(monkeypatch: pytest.MonkeyPatch) -> None:
+    now_s = [0.0]
+    monkeypatch.setattr(narrating.time, "monotonic", lambda: now_s[0])
+    sink = io.StringIO()
+    with ConsoleNarrator(Console(file=sink, width=200), total_s=100.0) as narrator:
+        with narrator.phase("the first half", 50.0):
+            now_s[0] += 200.0
+        with narrator.phase("the second half", 50.0):
+            pass
+    lines = sink.getvalue().splitlines()
+    assert "1 min 40 s left" in lines[0]
+    # 200 s for the 50 s that were expected, beside 5 s of belief in the expectation
+    assert "3 min 06 s left" in lines[1]

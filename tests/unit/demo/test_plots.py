@@ -15,11 +15,13 @@ def png_size(path: Path) -> tuple[int, int]:
     return width, height
 
 
-@pytest.mark.parametrize("name", ["fig9a", "fig9b", "delay"])
+@pytest.mark.parametrize("name", ["fig9a", "both ways", "fig9b", "delay"])
 def test_each_plot_is_a_picture_of_a_readable_size(tmp_path: Path, name: str) -> None:
     path = tmp_path / f"{name}.png"
     if name == "fig9a":
         fig9_plots.plot_fig9a(fig9a_result(), path)
+    elif name == "both ways":
+        fig9_plots.plot_fig9a(fig9a_result(), path, made_first=fig9a_result(mbps=95.0))
     elif name == "fig9b":
         fig9_plots.plot_fig9b(fig9b_result(), path)
     else:

@@ -29,6 +29,7 @@ from hydra.service import Reconfiguration
 from mininet_scenarios import plain_http
 from mininet_scenarios.emulators.ports import free_port
 from tests.prometheus import BIN, DEPLOY, ask, scraping
+from tests.unit.cli.test_cli_schedule import week_of
 from tests.unit.rest.fake_service import FakeService
 from tests.unit.rest.fake_workers import FakeWorkers
 from tests.waiting import PATIENCE_S, wait_until
@@ -52,7 +53,9 @@ def promtool(*arguments):
 def controller():
     """What Prometheus scrapes."""
     fabric = load_configuration(ROOT / "configs" / "demo.yaml").fabric
-    app = create_app(FakeService(fabric), registry=Metrics().registry, held_by=FakeWorkers())
+    service = FakeService(fabric)
+    service.week = week_of(fabric)
+    app = create_app(service, registry=Metrics().registry, held_by=FakeWorkers())
     server = RestServer(app, "127.0.0.1", 0)
     server.start()
     yield server
@@ -66,6 +69,18 @@ def exposed(controller):
     families = re.findall(r"^# TYPE (\w+) (\w+)", text, re.MULTILINE)
     parts = {"histogram": ("_bucket", "_sum", "_count")}
     return {name + end for name, kind in families for end in parts.get(kind, ("",))}
+
+
+def test_every_metric_is_in_the_operators_guide(controller):
+    """Under its name without ``hydra_``, in the table of metrics; and no other name is."""
+    text = plain_http.get(f"{controller.url}/metrics").text
+    served = set(re.findall(r"^# TYPE hydra_(\w+) ", text, re.MULTILINE))
+    guide = (ROOT / "docs" / "operators-guide.md").read_text()
+    table = guide.partition("| metrics `hydra_…` | tell |\n")[2].partition("\n\n")[0]
+    told = {
+        name for row in table.splitlines() for name in re.findall(r"`(\w+)`", row.split("|")[1])
+    }
+    assert told == served - {name for name in served if name.endswith("_created")}
 
 
 def test_the_rules_and_the_configuration_are_sound():

@@ -23,15 +23,21 @@ from .blocks import ROOT, all_commands, starting_with
 
 pytestmark = pytest.mark.takes(15)
 
+OWN_PACKAGE = "tests/unit/docs/test_own_package.py"
 ELSEWHERE = {
     "hydra run": "tests/integration/test_launch.py",
     "hydra agent": "tests/integration/test_agent.py",
+    "hydra doctor": "tests/unit/cli/test_cli_doctor.py",
+    "hydra init": "tests/unit/cli/test_cli_init.py",
     "hydra device": "tests/unit/cli/test_cli_device.py",
     "hydra device tasks": "tests/unit/cli/test_cli_people.py",
     "hydra device confirm": "tests/unit/cli/test_cli_people.py",
     "hydra experiment": "tests/unit/experiments/test_experiments.py",
     "hydra apply": "tests/unit/cli/test_cli_apply.py",
     "hydra mpirun": "tests/unit/cli/test_mpirun.py",
+    "hydra plan --fabric 16x4@10000 --demand gravity --algorithm": OWN_PACKAGE,
+    "pip install examples/own_package": OWN_PACKAGE,
+    "pip install ./hydra_hybrid_network_client": "tests/unit/packaging/test_client_package.py",
     "make demo": "tests/integration/test_demo.py",
     "curl": "tests/unit/rest/test_docs.py",
     "ryu-manager": "tests/integration/test_launch.py",
@@ -58,6 +64,7 @@ OF_THE_MACHINE = {
     "tc",
     "python3 -m venv /opt/hydra",
     "install",
+    "ln",
     "scripts/on_debian.sh",
     "systemctl",
     "journalctl",
@@ -109,6 +116,7 @@ def desk(tmp_path, monkeypatch, rest, service, network):
     SqliteJournal(document["controller"]["journal"]).close()
     for name in ("w1.key_secret", "controller.key"):
         (tmp_path / name).write_text("a key\n")
+    (tmp_path / "circuits.yaml").write_text("circuits: {p1: [[r1, r2]]}\n")
     (tmp_path / "hydra.log").write_text("2026-01-01 INFO    hydra: started\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HYDRA_URL", rest.url)
@@ -139,8 +147,9 @@ def test_it_runs(command, desk, service):
 @pytest.mark.parametrize(
     "command", [one for one in starting_with("hydra ") if not is_run_here(one)]
 )
-def test_its_options_are_ours(command, desk):
-    """Of what another test runs with other arguments."""
+def test_its_options_are_ours(command, desk, monkeypatch):
+    """Of what another test runs with other arguments; nobody is there to be asked."""
+    monkeypatch.setattr(click.Option, "prompt_for_value", click.Option.get_default)
     words = shlex.split(re.split(r"\s(?:\||&&|>)\s", command)[0])[1:]
     chosen: click.Command = hydra
     context = click.Context(hydra)

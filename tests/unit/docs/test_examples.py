@@ -2,10 +2,9 @@
 
 import os
 import re
-import runpy
 import subprocess
 import sys
-from contextlib import closing
+from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -13,14 +12,10 @@ import pytest
 from apps.process.configuration import load_configuration
 from apps.rest.app import create_app
 from apps.rest.server import RestServer
-from hydra.errors import DeviceError, DeviceUnavailable
 from hydra.lifecycle import ReservationState
-from hydra.model import CrossConnect, Plane
-from mininet_scenarios.emulators.catalogue import EMULATORS
 from tests import silent_streams
-from tests.conformance.devices import emulated
 from tests.unit.rest.fake_service import FakeService
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE_S, wait_until
 
 from .blocks import ROOT
 
@@ -53,6 +48,38 @@ def code_of(path: Path) -> list[str]:
     """Lines without docstrings, comments, and blank ones."""
     text = re.sub(r'^ *""".*?"""$', "", path.read_text(), flags=re.DOTALL | re.MULTILINE)
     return [line for line in text.splitlines() if not re.match(r"\s*(#|$)", line)]
+
+
+@pytest.mark.parametrize(
+    ("end", "released"),
+    [
+        (ReservationState.ACTIVE, ReservationState.RELEASING),
+        (ReservationState.FAILED, ReservationState.RELEASED),
+    ],
+)
+def test_a_reservation_from_18_00_is_told_of_and_released(end, released):
+    service = FakeService(load_configuration(ROOT / "configs" / "demo.yaml").fabric)
+    server = RestServer(create_app(service), "127.0.0.1", 0)
+    server.start()
+    command = [sys.executable, EXAMPLES / "reserve_later.py"]
+    environment = {**os.environ, "HYDRA_URL": server.url}
+    job = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+    try:
+        assert job.stdout.readline().split()[-2:] == ["from", "18:00"]
+        (mine,) = service.reservations()
+        begins = datetime.fromtimestamp(mine.starts_unix_s)
+        assert (begins.hour, begins.minute, mine.duration_s) == (18, 0, 3600)
+        service.settle(mine.id, ReservationState.ACTIVATING)
+        service.settle(mine.id, end, "because")
+        told, _ = job.communicate(timeout=PATIENCE_S)
+        assert (job.returncode, told) == (0, f"{mine.id} {end} because\n")
+        (mine,) = service.reservations()
+        assert mine.state is released
+    finally:
+        job.kill()
+        job.wait()
+        job.stdout.close()
+        server.stop()
 
 
 def test_a_compressed_log_of_spark_is_refused_with_the_remedy():
@@ -114,7 +141,7 @@ def test_events_are_followed_through_silence():
             text=True,
         )
         try:
-            network.await_followers()
+            wait_until(network.followed)
             network.act()
             network.be_silent()
             network.act()
@@ -124,45 +151,6 @@ def test_events_are_followed_through_silence():
             follower.wait()
     assert (follower.returncode, complaints) == (0, "")
     assert re.findall(r"^run-(\d) ", told, re.MULTILINE) == ["1", "2"]
-
-
-def test_an_own_algorithm_serves_more_than_no_circuits():
-    command = [sys.executable, EXAMPLES / "algorithm.py"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
-    assert done.returncode == 0, done.stderr
-    served = dict(re.findall(r"(.+): (\d+)% of the demand", done.stdout))
-    assert served.keys() == {"greedy", "edmonds", "static"}
-    assert int(served["greedy"]) > int(served["static"]) == 0
-
-
-def test_an_own_driver_moves_mirrors_and_says_what_became_of_it():
-    with emulated("polatis-restconf")() as bench:
-        port = runpy.run_path(str(EXAMPLES / "driver.py"))["HttpSwitch"](bench.plane, 10)
-        port.open()
-        assert connected(bench.plane) == "connected:\n"
-        port.change([], [CrossConnect(1, 18)])
-        assert connected(bench.plane) == "connected: 1 to 18\n"
-        port.change([CrossConnect(1, 18)], [])
-        assert connected(bench.plane) == "connected:\n"
-        with closing(bench.driver()) as other:  # who does not like to lose it
-            other.change([], [CrossConnect(1, 18)])
-        with pytest.raises(DeviceError, match="port 18 is connected to 1"):
-            port.change([], [CrossConnect(2, 18)])
-    with pytest.raises(DeviceUnavailable):
-        port.change([], [CrossConnect(2, 17)])
-    port.close()
-
-
-def connected(plane: Plane) -> str:
-    """What the example shows as a program."""
-    return subprocess.run(
-        [sys.executable, EXAMPLES / "driver.py", plane.address],
-        env={**os.environ, "P1_PASSWORD": EMULATORS["polatis-restconf"].password},
-        stdout=subprocess.PIPE,
-        text=True,
-        timeout=100,
-        check=True,
-    ).stdout
 
 
 def test_algorithms_are_compared_without_a_controller():

@@ -3,13 +3,14 @@
 import json
 import re
 from dataclasses import asdict
+from html import unescape
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from apps.cli import hydra
-from mininet_scenarios.experiments import NAMES, load, repetitions
+from mininet_scenarios.experiments import EXPERIMENTS, load, repetitions
 
 RESULTS = Path(__file__).parents[3] / "docs" / "results"
 PAGE = (RESULTS / "README.md").read_text()
@@ -21,7 +22,7 @@ LINES = {
 
 def test_each_has_a_line():
     assert LINES.keys() == {path.parent.name for path in RESULTS.glob("*/result.json")}
-    assert set(NAMES) >= LINES.keys()
+    assert set(EXPERIMENTS) >= LINES.keys()
 
 
 @pytest.mark.parametrize("name", LINES)
@@ -34,6 +35,9 @@ def test_it_is_of_a_full_run_and_what_it_missed_is_told(name):
     assert {path.name for path in (RESULTS / name).glob("*.png")} == set(result["plots"])
     for plot in result["plots"]:
         assert f"({name}/{plot})" in PAGE, "not shown on the page"
+    for row in result["rows"]:
+        assert bool(row["paper"]) == bool(row["claim"]), row["figure"]
+        assert row["met"] is not False or row["why"], row["figure"]
     missed = [row["figure"] for row in result["rows"] if row["met"] is False]
     assert bool(missed) == ("missed" in LINES[name]), missed
 
@@ -59,5 +63,10 @@ def test_the_report_is_made_from_what_is_committed(tmp_path):
     text = page.read_text()
     for name in LINES:
         assert f'<section id="{name}">' in text
-    missed = {line.partition(":")[0] for line in json.loads(done.stdout)["not_met"]}
+    document = json.loads(done.stdout)
+    plain = unescape(text)
+    for claim in document["claims"]:
+        assert claim["claim"] in plain
+    assert {count["rows"] > count["not_played"] for count in document["papers"].values()} == {True}
+    missed = {line.partition(":")[0] for line in document["not_met"]}
     assert missed == {name for name, line in LINES.items() if "missed" in line}

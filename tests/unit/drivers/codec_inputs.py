@@ -21,6 +21,7 @@ from drivers.codecs import (
     tl1_calient,
     tl1_glimmerglass,
     tl1_polatis,
+    tl1_values,
     yang_json,
 )
 from drivers.codecs.openflow import messages
@@ -219,9 +220,9 @@ CODECS = [
         _fed(lambda: tl1.Decoder(PROMPTS), "next_event", tl1.Tl1Error),
         device_side.tl1_event,
         (
-            tl1.parse_alarm,
-            tl1.parse_pairs,
-            tl1.parse_power_dbm,
+            tl1_values.parse_alarm,
+            tl1_values.parse_pairs,
+            tl1_values.parse_power_dbm,
             tl1_polatis.parse_attenuator,
             tl1_polatis.parse_attenuator_modes,
             tl1_polatis.parse_patch,

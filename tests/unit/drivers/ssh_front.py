@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import socket
 import threading
 from collections.abc import Callable
@@ -10,6 +11,15 @@ from collections.abc import Callable
 import paramiko
 
 from tests.waiting import PATIENCE_S
+
+_LOOK_S = 0.1
+"""Between two looks whether a client that has not asked for a channel has left."""
+
+
+@functools.cache
+def _key() -> paramiko.PKey:
+    """The host key of all fronts: an RSA key takes long to make."""
+    return paramiko.RSAKey.generate(2048)
 
 
 class SshFront:
@@ -20,8 +30,7 @@ class SshFront:
 
     def __init__(self, serve: Callable[[paramiko.Channel], None]) -> None:
         self._serve = serve
-        self._key = paramiko.RSAKey.generate(2048)
-        self.host_key = f"{self._key.get_name()} {self._key.get_base64()}"
+        self.host_key = f"{_key().get_name()} {_key().get_base64()}"
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._listener.settimeout(PATIENCE_S)
         self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
@@ -29,8 +38,10 @@ class SshFront:
         self._thread.start()
 
     def stop(self) -> None:
-        self._listener.close()
+        with contextlib.suppress(OSError):  # nobody is awaited any more
+            self._listener.shutdown(socket.SHUT_RDWR)
         self._thread.join(PATIENCE_S)
+        self._listener.close()
         assert not self._thread.is_alive()
 
     def _run(self) -> None:
@@ -41,10 +52,11 @@ class SshFront:
             except OSError:
                 return
             transport, gate = paramiko.Transport(client), _Gate()
-            transport.add_server_key(self._key)
+            transport.add_server_key(_key())
             with contextlib.suppress(paramiko.SSHException, EOFError):
                 transport.start_server(server=gate)
-                channel = transport.accept(5)
+                while channel is None and transport.is_active():
+                    channel = transport.accept(_LOOK_S)
             if channel is None:
                 transport.close()
         gate.begun.wait(PATIENCE_S)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from drivers.codecs import tl1
+from drivers.codecs import tl1, tl1_values
 from tests.unit.drivers.codec_inputs import CODECS
 
 FRAGMENTS = [
@@ -78,7 +78,7 @@ _WORD = st.from_regex(r"[A-Za-z0-9_.-]{1,10}", fullmatch=True)
 
 @given(st.dictionaries(st.from_regex(r"[A-Z][A-Z0-9]{0,8}", fullmatch=True), _WORD, min_size=1))
 def test_pairs_survive(pairs):
-    assert tl1.parse_pairs(tl1.format_pairs(pairs)) == pairs
+    assert tl1_values.parse_pairs(tl1_values.format_pairs(pairs)) == pairs
 
 
 @given(st.text(st.characters(min_codepoint=0x20, max_codepoint=0x7E), max_size=30))

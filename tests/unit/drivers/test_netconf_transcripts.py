@@ -299,7 +299,9 @@ def test_the_lock_of_a_leader_before_is_broken_and_nobody_else_s(switch, user, l
         return answer(request)
 
     # timed: half of a call is waited for the lock, and a call in vain to its end
-    driver = switch(hold, timeout_s=10.0 if killed else SHORT_S)
+    driver = switch(hold, timeout_s=PATIENCE_S)
+    driver.open()
+    driver._netconf._timeout_s = 10.0 if killed else SHORT_S
     with permitted(lambda: 60.0 if leads else float("inf")):
         if killed:
             driver.change([], [CrossConnect(1, 17)])

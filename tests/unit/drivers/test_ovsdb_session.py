@@ -3,13 +3,14 @@
 import json
 import socket
 import threading
-import time
 from contextlib import contextmanager
+from types import SimpleNamespace
 
 import pytest
 
+from drivers.transports import ovsdb_session
 from drivers.transports.ovsdb_session import _TURNS, Call, OvsdbSession, SessionLostError
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, SHORT_S
 
 WATCHED = {"Open_vSwitch": ("next_cfg", "cur_cfg")}
 ROOT = "6d3b8e2a-0000-0000-0000-000000000001"
@@ -51,7 +52,7 @@ def test_what_changes_right_behind_the_first_answer_is_not_lost(tmp_path):
     then = {ROOT: {"new": {"next_cfg": 7, "cur_cfg": 7}}, GONE: {"old": {"next_cfg": 0}}}
     with server(tmp_path, said(first), said(then, "update")) as address:
         session = OvsdbSession(address, WATCHED)
-        with Call(10) as call:
+        with Call(PATIENCE_S) as call:
             session.connect(call)
         assert session.rows["Open_vSwitch"] == {ROOT: {"next_cfg": 7, "cur_cfg": 7}}
         session.close()
@@ -61,7 +62,10 @@ def test_what_changes_right_behind_the_first_answer_is_not_lost(tmp_path):
 def test_an_answer_without_sense_ends_the_session(tmp_path, answer):
     with server(tmp_path, {"id": 1, "error": None, **answer}) as address:
         session = OvsdbSession(address, WATCHED)
-        with Call(10) as call, pytest.raises(SessionLostError, match="does not speak OVSDB"):
+        with (
+            Call(PATIENCE_S) as call,
+            pytest.raises(SessionLostError, match="does not speak OVSDB"),
+        ):
             session.connect(call)
         session.close()
 
@@ -69,7 +73,7 @@ def test_an_answer_without_sense_ends_the_session(tmp_path, answer):
 @pytest.mark.parametrize("path", ["/nowhere/db.sock", "/" + "x" * 200])
 def test_an_address_where_nobody_can_be_is_a_lost_session(path):
     session = OvsdbSession(f"unix:{path}", WATCHED)
-    with Call(10) as call, pytest.raises(SessionLostError):
+    with Call(PATIENCE_S) as call, pytest.raises(SessionLostError):
         session.connect(call)
     session.close()
 
@@ -124,7 +128,7 @@ def test_each_address_of_a_name_is_tried(resolves, first):
     resolves(first, "127.0.0.1")
     with at_port(answers=True) as port:
         session = OvsdbSession(f"tcp:tor1.lab:{port}", WATCHED)
-        with Call(10) as call:
+        with Call(PATIENCE_S) as call:
             session.connect(call)
         assert session.rows["Open_vSwitch"] == {ROOT: {"next_cfg": 1, "cur_cfg": 1}}
         session.close()
@@ -135,7 +139,7 @@ def test_an_address_that_is_silent_has_its_share_of_the_time(resolves):
     resolves("192.0.2.1", "127.0.0.1")
     with at_port(answers=True) as port:
         session = OvsdbSession(f"tcp:tor1.lab:{port}", WATCHED)
-        with Call(2) as call:
+        with Call(2 * SHORT_S) as call:  # timed: half of it is waited out
             session.connect(call)
         session.close()
 
@@ -149,13 +153,15 @@ def test_a_name_that_leads_nowhere_is_a_lost_session(resolves, addresses, reason
     with socket.socket() as taken:
         taken.bind(("127.0.0.2", 0))
         session = OvsdbSession(f"tcp:tor1.lab:{taken.getsockname()[1]}", WATCHED)
-        with Call(10) as call, pytest.raises(SessionLostError, match=reason):
+        with Call(PATIENCE_S) as call, pytest.raises(SessionLostError, match=reason):
             session.connect(call)
         session.close()
 
 
-def test_others_have_their_turn_while_a_name_is_looked_up(resolves):
+def test_others_have_their_turn_while_a_name_is_looked_up(resolves, monkeypatch):
     """And the time counts: a resolver that is slower than a call may be ends it."""
+    now_s = [0.0]
+    monkeypatch.setattr(ovsdb_session, "time", SimpleNamespace(monotonic=lambda: now_s[0]))
     looking, answers = threading.Barrier(TURNS + 1), threading.Event()
     lost = []
 
@@ -165,7 +171,10 @@ def test_others_have_their_turn_while_a_name_is_looked_up(resolves):
 
     def connect():
         session = OvsdbSession("tcp:tor1.lab:9", WATCHED)
-        with Call(0.1) as call, pytest.raises(SessionLostError, match="no answer in time") as told:
+        with (
+            Call(PATIENCE_S) as call,
+            pytest.raises(SessionLostError, match="no answer in time") as told,
+        ):
             session.connect(call)
         lost.append(told)
 
@@ -174,8 +183,8 @@ def test_others_have_their_turn_while_a_name_is_looked_up(resolves):
     for thread in threads:
         thread.start()
     looking.wait(PATIENCE_S)
-    with Call(1):
-        time.sleep(0.2)  # timed: the others wait for their turn
+    with Call(PATIENCE_S):
+        now_s[0] += 2 * PATIENCE_S
     answers.set()
     for thread in threads:
         thread.join(PATIENCE_S)

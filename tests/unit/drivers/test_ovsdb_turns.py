@@ -3,21 +3,25 @@
 import select
 import threading
 from contextlib import ExitStack
+from types import SimpleNamespace
 
 import pytest
 
+from drivers.transports import ovsdb_session
 from drivers.transports.ovsdb_session import _TURNS, Call, SessionLostError
 from tests.waiting import PATIENCE_S, remains
 
 TURNS = _TURNS._initial_value
 
 
-def test_time_in_which_others_have_their_turn_does_not_count():
+def test_time_in_which_others_have_their_turn_does_not_count(monkeypatch):
+    now_s = [0.0]
+    monkeypatch.setattr(ovsdb_session, "time", SimpleNamespace(monotonic=lambda: now_s[0]))
     began, over = threading.Event(), threading.Event()
     lost = []
 
     def call():
-        with Call(0.2) as late:
+        with Call(PATIENCE_S) as late:
             began.set()
             try:
                 late.wait(select.poll(), 10)
@@ -27,9 +31,10 @@ def test_time_in_which_others_have_their_turn_does_not_count():
 
     with ExitStack() as others:
         for _ in range(TURNS):
-            others.enter_context(Call(60))
+            others.enter_context(Call(PATIENCE_S))
         threading.Thread(target=call).start()
-        assert remains(lambda: not began.is_set(), 0.5)
+        assert remains(lambda: not began.is_set())
+        now_s[0] += 2 * PATIENCE_S
     assert over.wait(PATIENCE_S)
     assert not lost
 
@@ -38,7 +43,7 @@ def test_who_waits_for_a_server_leaves_the_turn_to_others():
     waiting = threading.Barrier(TURNS + 1)
 
     def call():
-        with Call(60) as one:
+        with Call(PATIENCE_S) as one:
             one.wait(Server(waiting), None)
 
     threads = [threading.Thread(target=call) for _ in range(TURNS + 1)]
@@ -61,6 +66,6 @@ class Server:
 
 
 def test_a_server_that_is_silent_is_not_waited_for():
-    with Call(0.05) as call, pytest.raises(SessionLostError):
+    with Call(0.05) as call, pytest.raises(SessionLostError):  # timed: nobody answers
         while True:
             call.wait(select.poll(), None)

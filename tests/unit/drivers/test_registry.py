@@ -1,21 +1,28 @@
 """Drivers that are loaded when they are asked for."""
 
 import sys
+from importlib.metadata import EntryPoint
 
 import pytest
 
-from drivers.registry import OPTICAL, _Entries
+from drivers import registry
+from drivers.registry import OPTICAL, TOR, optical_switch, plane_checks
+from hydra import contributed
+from hydra.contributed import Places
+from hydra.errors import DeviceError, Problem
+from hydra.model import Plane, PlaneId
+from tests.waiting import PATIENCE_S
 
 
 def test_a_package_that_is_missing_is_named(tmp_path, monkeypatch):
     (tmp_path / "driver_of_a_missing_package.py").write_text("import a_missing_package\n")
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(ModuleNotFoundError, match="a_missing_package"):
-        _Entries({"new": "driver_of_a_missing_package"})["new"]
+        Places({"new": "driver_of_a_missing_package"})["new"]
 
 
 def test_names_are_known_without_loading_anything():
-    entries = _Entries({"new": "a_driver_that_is_not_there"})
+    entries = Places({"new": "a_driver_that_is_not_there"})
     assert "new" in entries
     assert "other" not in entries
     assert "a_driver_that_is_not_there" not in sys.modules
@@ -24,3 +31,50 @@ def test_names_are_known_without_loading_anything():
 def test_drivers_are_what_their_names_say():
     for name in OPTICAL:
         assert OPTICAL[name].__name__ == f"drivers.optical.{name.replace('-', '_')}"
+
+
+@pytest.fixture
+def contributing(monkeypatch):
+    """Contributes one driver; the tables are made anew, with ours."""
+
+    def contribute(value):
+        point = EntryPoint("new", value, registry.CONTRIBUTED)
+        monkeypatch.setattr(contributed, "entry_points", lambda group: [point] if group else [])
+        for table in (OPTICAL, TOR):
+            monkeypatch.delitem(vars(table), "_points", raising=False)
+            monkeypatch.setattr(table, "_made", {})
+
+    yield contribute
+    for table in (OPTICAL, TOR):
+        vars(table).pop("_points", None)
+
+
+def test_a_contributed_driver_stands_beside_ours(contributing):
+    contributing("drivers.optical.polatis_scpi")
+    assert OPTICAL["new"].CAPABILITIES.bulk
+    assert plane_checks().keys() == {*OPTICAL}
+    assert "new" in plane_checks()
+
+
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [
+        ("a_missing_module:Driver", "ModuleNotFoundError: No module named 'a_missing_module'"),
+        ("json", "it has no CAPABILITIES and no build and no check"),
+        (
+            "drivers.tor.ibm_g8264",
+            "its CAPABILITIES are TorCapabilities, not OpticalCapabilities",
+        ),
+    ],
+)
+def test_a_bad_contribution_is_a_problem_of_the_planes_that_name_it(contributing, value, problem):
+    contributing(value)
+    plane = Plane(PlaneId(0), "p1", "new", "10.0.0.7:5025", 16, 25, 100)
+    why = (
+        f"optical driver new can't be loaded from {value} ({problem}): mend or uninstall that "
+        "package, or choose another optical driver"
+    )
+    assert [*plane_checks()["new"](plane)] == [Problem("driver", why)]
+    with pytest.raises(DeviceError, match="p1: optical driver new can't be loaded"):
+        optical_switch(plane, PATIENCE_S)
+    assert OPTICAL["polatis-scpi"].CAPABILITIES.bulk

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import termios
-import threading
 import time
 import tty
+from types import SimpleNamespace
 
 import pytest
 
@@ -101,20 +101,16 @@ def test_what_was_said_before_is_not_heard(line):
 
 
 def test_an_output_that_the_device_is_in_the_middle_of_is_not_heard(line, monkeypatch):
-    monkeypatch.setattr(serial_line, "_QUIET_S", 0.5)
-    monkeypatch.setattr(serial_line, "_NOISE_LIMIT_S", 10.0)
+    said = iter([b"x", b"x", b"x"])
 
-    def talk() -> None:
-        for _ in range(300):
-            os.write(line.device, b"x")
-            time.sleep(0.001)  # timed: a device that talks slowly
+    def nap(_seconds: float) -> None:
+        os.write(line.device, next(said, b""))
 
-    device = threading.Thread(target=talk)
-    device.start()
-    time.sleep(0.02)  # timed: it talks by now
+    clock = SimpleNamespace(sleep=nap, monotonic=lambda: 0.0)
+    monkeypatch.setattr(serial_line, "time", clock)
     ours = stream(line)
     ours.connect(Deadline(PATIENCE_S))
-    device.join()
+    assert next(said, None) is None
     os.write(line.device, b"1\r")
     assert ours.receive(Deadline(PATIENCE_S)) == b"1\r"
     ours.close()

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from drivers.codecs import tl1, tl1_calient, tl1_glimmerglass, tl1_polatis
+from drivers.codecs import tl1, tl1_calient, tl1_glimmerglass, tl1_polatis, tl1_values
 from drivers.codecs.tl1 import Completion, Header
 from hydra.roles import Severity
 
@@ -248,14 +248,14 @@ def test_a_command_that_would_break_the_grammar_is_refused(command):
             tl1_glimmerglass.Port(10064, True, "0x1"),
         ),
         (
-            tl1.parse_alarm,
+            tl1_values.parse_alarm,
             '1-A-2-2,OTU4:MN,LOS,NSA,11-05,06-46-17,,,:"Loss of Signal"',
-            tl1.AlarmRecord("1-A-2-2", Severity.MINOR, "LOS", "Loss of Signal"),
+            tl1_values.AlarmRecord("1-A-2-2", Severity.MINOR, "LOS", "Loss of Signal"),
         ),
         (
-            tl1.parse_alarm,
+            tl1_values.parse_alarm,
             "17:CL,LOS,NSA",
-            tl1.AlarmRecord("17", Severity.CLEARED, "LOS", ""),
+            tl1_values.AlarmRecord("17", Severity.CLEARED, "LOS", ""),
         ),
     ],
 )
@@ -278,8 +278,8 @@ def test_records_as_in_captures(parse, text, value):
         (tl1_calient.parse_connection, "x:SRCPORT=1.1.1,SRCPORT=1.1.2"),
         (tl1_glimmerglass.parse_power, "GGN:PORTID=30003,PORTPOWER=-0.951"),
         (tl1_glimmerglass.parse_connection, "IPORTID=10001"),
-        (tl1.parse_alarm, "17"),
-        (tl1.parse_alarm, "17:CR"),
+        (tl1_values.parse_alarm, "17"),
+        (tl1_values.parse_alarm, "17:CR"),
     ],
 )
 def test_bad_records_are_refused(parse, text):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import threading
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -12,6 +13,7 @@ import pytest
 
 from apps.etcd.gateway import Etcd, EtcdRefused, EtcdUnanswered
 from hydra.policy import EtcdSettings
+from tests.waiting import PATIENCE_S
 
 
 def of_3_4(code, words):
@@ -32,7 +34,7 @@ class Member(ThreadingHTTPServer):
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
-        self.status, self.text = 200, "{}"
+        self.status, self.text, self.takes_s = 200, "{}", 0.0
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -40,6 +42,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers["Content-Length"]))
+        time.sleep(self.server.takes_s)
         body = self.server.text.encode()
         self.send_response(self.server.status)
         self.send_header("Content-Length", str(len(body)))
@@ -113,3 +116,10 @@ def test_the_answer_of_a_proxy_leaves_open_what_was_done(member, etcd, status, t
     member.status, member.text = status, text
     with pytest.raises(EtcdUnanswered):
         etcd.ask("/kv/txn", {}, patience_s=0.1)  # timed: it asks again until then
+
+
+def test_a_member_that_takes_longer_than_an_attempt_is_given_longer(member):
+    member.takes_s, member.text = 0.5, '{"done": true}'
+    address = f"http://127.0.0.1:{member.server_address[1]}"
+    with contextlib.closing(Etcd(EtcdSettings((address,), "/test/"), try_s=0.1)) as etcd:
+        assert etcd.ask("/kv/txn", {}, patience_s=PATIENCE_S) == {"done": True}

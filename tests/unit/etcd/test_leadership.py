@@ -21,7 +21,7 @@ from hydra.errors import LifecycleError
 from mininet_scenarios.stage.etcd_members import EtcdMembers
 from tests.unit.controller.test_mastership import FABRIC, V1, SharedSwitch
 from tests.unit.etcd.candidates import LONG_S, Candidate, candidate
-from tests.waiting import HANGS_S, wait_until
+from tests.waiting import HANGS_S, PATIENCE_S, wait_until
 
 pytestmark = pytest.mark.takes(20)
 
@@ -153,7 +153,13 @@ def test_switches_take_the_leader_of_an_etcd_that_was_set_up_anew(tmp_path):
                 one.leads.get(timeout=LONG_S)
                 fleet = Fleet(FABRIC, lambda function: function())
                 switch.serve(fleet)
-                mastership = Mastership(fleet, {V1: "h11"}, 1.0, one.leadership, counts=False)
+                mastership = Mastership(
+                    fleet=fleet,
+                    names={V1: "h11"},
+                    timeout_s=PATIENCE_S,
+                    term=one.leadership,
+                    counts=False,
+                )
                 assert mastership.take([V1]) == {V1}
                 assert switch.master is fleet
         generations.append(switch.generation)

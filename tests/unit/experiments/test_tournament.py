@@ -1,6 +1,8 @@
 """The tournament's demands, and its heat map."""
 
+from contextlib import contextmanager
 from itertools import islice
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,6 +11,8 @@ from apps.traces.comparing import Attempt, Contestant
 from apps.traces.reading import read_trace, summarise
 from apps.traces.synthetic import SAMPLE, SAMPLE_SEED
 from apps.traces.windows import rack_numbers, windows
+from mininet_scenarios.experiments.frame import Setting
+from mininet_scenarios.experiments.tournament import experiment, policy_matrix
 from mininet_scenarios.experiments.tournament.experiment import (
     SHORT,
     Match,
@@ -57,3 +61,32 @@ def test_the_first_repetition_plays_the_sample():
     sample = [window.demand_mbps / window.busiest_rack_mbps for window in islice(cut, 2)]
     ours = [demand / demand.sum() for demand in demands("coflows", SAMPLE_SEED)]
     assert np.allclose(ours, [demand / demand.sum() for demand in sample])
+
+
+class Noted:
+    """A narrator that notes phases and what they are expected to take."""
+
+    def __init__(self):
+        self.phases = []
+
+    @contextmanager
+    def phase(self, title, expected_s):
+        self.phases.append((title, expected_s))
+        yield
+
+    def say(self, _text):
+        pass
+
+
+def test_the_forecast_is_the_sum_of_phases_that_name_what_they_play(tmp_path, monkeypatch):
+    monkeypatch.setattr(experiment, "compare", lambda *_args: [])
+    monkeypatch.setattr(policy_matrix, "replay", lambda *_args: SimpleNamespace(
+        served_share=1.0, changes=0
+    ))  # fmt: skip
+    noted = Noted()
+    experiment.EXPERIMENT.measure(Setting(full=False, seed=1, work_dir=tmp_path), noted)
+    titles = [title for title, _ in noted.phases]
+    assert len(set(titles)) == len(titles)
+    assert {"gravity: tms-duplex", "coflows: auto, anytime"} <= set(titles)
+    expected_s = sum(expected_s for _, expected_s in noted.phases)
+    assert experiment.EXPERIMENT.expected_s(False) == pytest.approx(expected_s)

@@ -4,16 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from hydra.faults.conditions import (
-    ConditionKind,
-    Facts,
-    MissingSwitch,
-    RefusedSwitch,
-    RefusedWorker,
-    TakeoverRisk,
-    Watch,
-    over,
-)
+from hydra.faults.condition import ConditionKind, over
+from hydra.faults.conditions import Watch
+from hydra.faults.facts import Facts, MissingSwitch, RefusedSwitch, RefusedWorker, TakeoverRisk
 from hydra.faults.quarantine import Quarantined
 from hydra.faults.server_links import LinkDirection
 from hydra.journal import JournalError, JournalTaken
@@ -265,7 +258,15 @@ def test_of_many_alike_the_oldest_are_told_apart_and_the_others_counted(watch):
 
 
 def test_the_others_have_their_words_too(watch):
-    drift = [Drift(DriftKind.CROSS_CONNECT, "p1", "1 to 18", "connected", "nothing")]
+    drift = [
+        Drift(
+            kind=DriftKind.CROSS_CONNECT,
+            device="p1",
+            subject="1 to 18",
+            intended="connected",
+            actual="nothing",
+        )
+    ]
     alarm = Alarm(Severity.MAJOR, 3, "LOS", "no light")
     found = watch.conditions(
         facts(
@@ -298,8 +299,8 @@ def test_the_others_have_their_words_too(watch):
 
 
 def test_a_port_that_is_renumbered_is_told_with_its_numbers_and_its_switch_not_again(watch):
-    ports = [MovedPort("v-h11", "optical", (2,), 41, RackId(0))]
-    ports += [MovedPort("v-h31", "host", (0, 5), 0, RackId(2))]
+    ports = [MovedPort(switch="v-h11", port="optical", old=(2,), now=41, rack=RackId(0))]
+    ports += [MovedPort(switch="v-h31", port="host", old=(0, 5), now=0, rack=RackId(2))]
     found = only(watch, facts(unconfirmed=["v-h11", "v-h31"], moved_ports=ports))
     assert found.kind is ConditionKind.PORT_RENUMBERED
     assert found.subjects == ("v-h11:optical", "v-h31:host")

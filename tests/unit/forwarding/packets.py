@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
-from hydra.forwarding.pipeline import (
-    PATH_REGISTER,
-    SHAPES,
+from hydra.forwarding.pipeline import PATH_REGISTER, SHAPES
+from hydra.forwarding.rules import FlowRule, mac_as_int
+from hydra.forwarding.shapes import (
     Arg,
     Field,
     Output,
@@ -21,7 +21,6 @@ from hydra.forwarding.pipeline import (
     Table,
     server_port,
 )
-from hydra.forwarding.rules import FlowRule, mac_as_int
 from hydra.model import Server
 
 VLAN_PRESENT = 0x1000

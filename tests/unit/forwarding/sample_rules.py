@@ -9,13 +9,13 @@ from hydra.forwarding.rules import (
     FlowRule,
     circuit_rules,
     divert_rule,
-    emulated_rules,
     uplink_exceptions,
 )
 from hydra.forwarding.substrate import substrate_of
 from hydra.model import Fabric, MacAddress, NetworkState, RackId, Server, VlanId
 from hydra.policy import SourceCheck
 from hydra.sharing.policing import Aggregate, Tally, aggregate_rules, electrical_rule, tally_rules
+from mininet_scenarios.cycles.orders import emulated_rules
 from tests.unit.core.fabrics import (
     circuit_between,
     openflow_only,

@@ -6,16 +6,9 @@ from itertools import product
 
 import pytest
 
-from hydra.forwarding.pipeline import (
-    ANNOUNCE_ETHERTYPE,
-    PROBE_ETHERTYPE,
-    Port,
-    place_of_server,
-    place_of_wired,
-    server_port,
-    wired_port,
-)
+from hydra.forwarding.pipeline import ANNOUNCE_ETHERTYPE, PROBE_ETHERTYPE
 from hydra.forwarding.rules import in_lanes, match_key
+from hydra.forwarding.shapes import Port, place_of_server, place_of_wired, server_port, wired_port
 from hydra.forwarding.substrate import substrate_of
 from hydra.model import NetworkState, RackId
 from tests.unit.core.fabrics import (

@@ -4,19 +4,11 @@ from itertools import pairwise
 import pytest
 
 from hydra.forwarding.pipeline import (
-    COOKIE_KIND_EPOCH_MASK,
     COOKIE_TAG,
     COOKIE_TAG_MASK,
     ND_TYPES,
     SHAPES,
-    Arg,
-    Output,
-    PickPath,
-    Port,
-    PushVlan,
     RuleKind,
-    SetPath,
-    Table,
     cookie,
     cookie_subject,
 )
@@ -30,12 +22,12 @@ from hydra.forwarding.rules import (
     are_alike,
     circuit_rules,
     divert_rule,
-    emulated_rules,
     match_key,
     own_rack_rules,
     rack_metadata,
     uplink_exceptions,
 )
+from hydra.forwarding.shapes import Arg, Output, PickPath, Port, PushVlan, SetPath, Table
 from hydra.forwarding.substrate import substrate_of
 from hydra.model import NetworkState, RackId, VlanId
 from tests.unit.core.fabrics import parallel_paths, path_of, small_fabric, state_of
@@ -191,15 +183,6 @@ def test_both_ends_number_several_paths_alike():
 
 def test_a_rack_and_its_metadata():
     assert [rack_metadata(rack.id) for rack in FABRIC.racks] == [1, 2, 3]
-
-
-def test_emulated_rules_of_successive_epochs_are_about_other_racks():
-    odd, even = (emulated_rules(5000, VlanId(100), epoch) for epoch in (1, 2))
-    assert not {match_key(rule) for rule in odd} & {match_key(rule) for rule in even}
-    assert not {r.args[0] for r in (*odd, *even)} & {rack_metadata(r.id) for r in FABRIC.racks}
-    one, other = cookie(RuleKind.EMULATED_CIRCUIT, 1), cookie(RuleKind.EMULATED_CIRCUIT, 2)
-    assert {rule.cookie & COOKIE_KIND_EPOCH_MASK for rule in odd} == {one}
-    assert {rule.cookie & COOKIE_KIND_EPOCH_MASK for rule in even} == {other}
 
 
 def test_epochs_beyond_the_cookie_wrap_and_spill_into_nothing():

@@ -23,7 +23,6 @@ from hydra.journal import (
     Kind,
 )
 from mininet_scenarios.stage.etcd_members import EtcdMembers
-from tests.waiting import PATIENCE_S
 
 
 @pytest.fixture
@@ -46,7 +45,7 @@ def test_it_is_what_the_journal_is(etcd, monkeypatch):
     with closing(Copying(settings)) as copies:
         assert copies.last is None
         assert read(copies.look(), Kind.WEBHOOK) == []
-        with closing(EtcdJournal(settings, patience_s=PATIENCE_S)) as journal:
+        with closing(EtcdJournal(settings)) as journal:
             large = [webhook(f"l{one}", text="x" * 300_000) for one in range(5)]
             for changes in (
                 [webhook("a", n=1), webhook("b", n=1)],
@@ -74,7 +73,7 @@ def test_whatever_is_written_it_is_what_the_journal_is(settings, monkeypatch):
     rng, names = random.Random(4), [f"w{one}" for one in range(40)]
     with (
         closing(Copying(settings)) as copies,
-        closing(EtcdJournal(settings, patience_s=PATIENCE_S)) as journal,
+        closing(EtcdJournal(settings)) as journal,
     ):
         for turn in range(25):
             for _ in range(rng.randrange(3)):
@@ -91,7 +90,7 @@ def test_whatever_is_written_it_is_what_the_journal_is(settings, monkeypatch):
                 assert read(now, kind) == journal.records(kind)
         journal.write([webhook("last")])
         last = {kind: journal.changes(kind) for kind in Kind}
-        with closing(EtcdJournal(settings, later=True, patience_s=PATIENCE_S)) as following:
+        with closing(EtcdJournal(settings, later=True)) as following:
             following.open(known=copies.hand_over())
             assert {kind: following.changes(kind) for kind in Kind} == last
             following.write([webhook("w1", text="mine"), Change(Kind.WEBHOOK, "last", None)])
@@ -137,7 +136,7 @@ MANY = 2_000
 def test_a_look_and_a_takeover_read_what_has_changed_and_not_what_there_is(settings, found):
     with (
         closing(Copying(settings)) as copies,
-        closing(EtcdJournal(settings, patience_s=PATIENCE_S)) as journal,
+        closing(EtcdJournal(settings)) as journal,
     ):
         for begin in range(0, MANY, 90):
             journal.write([webhook(f"w{begin + one}") for one in range(90)])
@@ -164,7 +163,7 @@ def test_what_is_written_as_it_is_taken_over_is_not_lost(settings):
     """The one that led before writes once more when its successor has looked already."""
     with (
         closing(Copying(settings)) as copies,
-        closing(EtcdJournal(settings, patience_s=PATIENCE_S)) as journal,
+        closing(EtcdJournal(settings)) as journal,
     ):
         journal.write([webhook("a"), webhook("b")])
         known = copies.hand_over()
@@ -216,7 +215,7 @@ def test_a_store_that_was_restored_from_an_earlier_copy_is_read_anew(settings):
     """Its revisions begin again where they were, so they say nothing of what was written since."""
     with (
         closing(Copying(settings)) as copies,
-        closing(EtcdJournal(settings, patience_s=PATIENCE_S)) as journal,
+        closing(EtcdJournal(settings)) as journal,
     ):
         journal.write([webhook("a", n=1)])
         copies.look()

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from apps.offline.rehearsal import Rehearsal
+from apps.planning.engine import Planning
 from hydra.decisions.decision import Action
 from hydra.demand.counters import DemandMeter
 from hydra.errors import UnknownName
-from hydra.policy import DemandBasis, Policy
+from hydra.policy import DemandBasis, Policy, Sharing
 from tests.unit.core.fabrics import small_fabric
 
 pytestmark = pytest.mark.takes(8)
@@ -203,3 +204,33 @@ def test_what_an_algorithm_can_not_plan_is_a_decision_too():
     rehearsal.see(0.0, np.zeros((4, 4)))
     with pytest.raises(UnknownName):
         rehearsal.step(0.0)
+
+
+def test_what_has_not_changed_is_not_planned_for_again(monkeypatch):
+    one_plane = small_fabric(racks=4, planes=1, servers=2)
+    policy = Policy(sharing=Sharing.AUTO, epoch_s=2.0, minimum_circuit_life_s=2.0)
+    loop = Rehearsal(one_plane, policy, 0.1)
+    asked = []
+    for method in ("propose", "week"):
+        plan = getattr(Planning, method)
+
+        def counted(*args, plan=plan, method=method, **options):
+            asked.append(method)
+            return plan(*args, **options)
+
+        monkeypatch.setattr(Planning, method, counted)
+    demand = np.zeros((4, 4))
+    demand[0, 1] = demand[0, 2] = 60.0
+
+    def rounds(times_s):
+        for at_s in times_s:
+            loop.see(at_s, demand, demand)
+            loop.step(at_s)
+        seen = len(asked)
+        asked.clear()
+        return seen
+
+    assert rounds([0.0, 2.0, 4.0]) > 0
+    assert rounds([6.0, 8.0, 10.0]) == 0
+    demand[0, 1] = 50.0
+    assert rounds([12.0]) == 2

@@ -204,3 +204,18 @@ def test_what_is_no_policy_is_refused(text, says):
     with pytest.raises(PlanError) as caught:
         read_variant(text, BASE)
     assert says in str(caught.value)
+
+
+def test_traffic_that_does_not_catch_up_gets_less_from_slots():
+    one_plane = small_fabric(racks=4, planes=1, servers=2)
+    week = SlotPolicy(slot_s=1.0, week_s=6.0)
+    loop = Rehearsal(one_plane, Policy(sharing=Sharing.SLOTTED, slots=week), 0.1)
+    demand = np.zeros((4, 4))
+    demand[0, 1:] = 60.0
+    loop.see(0.0, demand, demand)
+    loop.step(0.0)
+    bulk, constant = (
+        loop.served_mbps(loop.planning, demand, catches_up=catches_up)
+        for catches_up in (True, False)
+    )
+    assert 0 < constant < bulk

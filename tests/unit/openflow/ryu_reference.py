@@ -15,9 +15,9 @@ from apps.openflow.package import (
     ofproto_v1_3_parser,
 )
 from drivers.codecs.openflow.rules import SwitchPorts
-from hydra.forwarding.pipeline import (
-    PATH_REGISTER,
-    SHAPES,
+from hydra.forwarding.pipeline import PATH_REGISTER, SHAPES
+from hydra.forwarding.rules import FlowRule
+from hydra.forwarding.shapes import (
     Action,
     Arg,
     EndOnFin,
@@ -31,7 +31,6 @@ from hydra.forwarding.pipeline import (
     server_port,
     wired_port,
 )
-from hydra.forwarding.rules import FlowRule
 
 DATAPATH = ofproto_protocol.ProtocolDesc(version=4)
 

@@ -33,6 +33,7 @@ def test_replies_are_waited_for_together_and_no_longer_than_that():
     together = Replies(replies)
     assert not together.wait(0.01)  # timed: all replies are missing
     began_s = time.monotonic()
+    # timed: they are waited for by then
     answers = threading.Timer(0.05, lambda: [one.set_result(None) for one in replies[1:]])
     answers.start()
     assert together.wait(PATIENCE_S)

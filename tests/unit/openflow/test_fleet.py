@@ -11,7 +11,7 @@ import pytest
 
 from apps.openflow import tables
 from apps.openflow.fleet import Fleet, Question
-from apps.openflow.seam import MOST_PORTS, PortInfo
+from apps.openflow.seam import PortInfo
 from drivers.codecs.openflow.messages import (
     TYPE_BARRIER_REQUEST,
     TYPE_FLOW_MOD,
@@ -25,13 +25,13 @@ from drivers.codecs.openflow.rules import (
 from drivers.codecs.openflow.statistics import decode_flow_stats
 from hydra.failures import Failure, FailureKind
 from hydra.forwarding.frames import probe
-from hydra.forwarding.pipeline import Port
 from hydra.forwarding.rules import divert_rule, round_rule
+from hydra.forwarding.shapes import Port
 from hydra.model import DatapathId, RackId, VlanId
 from hydra.policy import CurrentPolicy, Policy
 from hydra.reconfiguration.switches import Switches
 from tests.unit.core.fabrics import small_fabric
-from tests.waiting import HANGS_S, PATIENCE_S, remains
+from tests.waiting import HANGS_S, PATIENCE_S, remains, wait_until
 
 from .fleet_switches import (
     CHANGES,
@@ -142,7 +142,7 @@ def test_large_changes_have_more_time(fleet, monkeypatch):
     monkeypatch.setattr(tables, "_RULES_IN_TIME", 2)
 
     def agrees_late(switch, xid):
-        threading.Timer(0.5, agrees, (switch, xid)).start()
+        threading.Timer(0.5, agrees, (switch, xid)).start()  # timed: later than a small change may
 
     Switch(fleet, V1, agrees_late)
     assert fleet.apply({V1: CHANGES * 40}, 0.3) == {V1: None}  # 6 s
@@ -316,7 +316,9 @@ def test_a_port_that_a_switch_has_not_is_down(fleet):
 
 def test_what_ends_in_a_deleted_port_is_dead(fleet):
     """A circuit at its ToR, an uplink at either end; what is not connected says nothing."""
-    switches = Switches(FABRIC, CurrentPolicy(Policy()), None, fleet)
+    switches = Switches(
+        fabric=FABRIC, policy=CurrentPolicy(Policy()), memory=None, connections=fleet
+    )
     (optical,) = (port for port in FABRIC.ports if port.rack == H11.rack)
     tor_ports = port_table(optical.tor_port, H11.tor_port)
     assert not switches.is_dark(optical.id)
@@ -361,17 +363,18 @@ def test_a_stranger_is_logged_once_and_not_any_number_of_them(fleet, caplog):
     assert caplog.messages[-1].endswith("; further ones are not told")
 
 
-def test_names_of_ports_do_not_pile_up(fleet):
+def test_names_of_ports_do_not_pile_up(fleet, monkeypatch):
     """A port has one name; and a switch no more ports than there may be when it connects."""
+    monkeypatch.setattr("apps.openflow.switch.MOST_PORTS", 100)
     switch = Switch(fleet, V1)
     names = fleet._switches[V1].names
     for number in range(50):
         fleet.port_changed(V1, switch, PortInfo(4, f"p{number}", True), deleted=False)
     assert sorted(names) == ["electrical", "optical", "p49"]
     assert not fleet.port(V1, "host").up
-    for number in range(100, MOST_PORTS + 200):
+    for number in range(100, 300):
         fleet.port_changed(V1, switch, PortInfo(number, f"q{number}", True), deleted=False)
-    assert len(names) == MOST_PORTS
+    assert len(names) == 100
     fleet.port_changed(V1, switch, PortInfo(5, "optical", False), deleted=False)
     assert fleet.port(V1, "optical") == PortInfo(5, "optical", False), "known ones go on"
 
@@ -497,7 +500,7 @@ def tell(tor, xid):
 
 def test_ports_that_are_up_need_no_wait_but_for_a_question(fleet):
     tor = Tor(fleet, described("o1", "o2"), ports=port_table("o1", "o2"))
-    assert fleet.await_ports_up(TOR1, ["o1", "o2"], 10.0) == ()
+    assert fleet.await_ports_up(TOR1, ["o1", "o2"], PATIENCE_S) == ()
     assert tor.questions == [TYPE_BARRIER_REQUEST, TYPE_MULTIPART_REQUEST]
 
 
@@ -630,37 +633,39 @@ def test_many_late_ones_keep_nobody_from_being_asked(monkeypatch):
     assert {found[one].kind for one in datapaths[:6]} == {FailureKind.LATE}
 
 
-@pytest.mark.parametrize("staged", [False, True])
-@pytest.mark.parametrize(("slow", "told"), [({V1}, 1), ({V1, V2}, 1), ({V2}, 0), (set(), 0)])
-def test_it_is_told_once_slow_ones_alone_have_not_answered(fleet, staged, slow, told):
-    """Where another is slow than it was known to be, that is not before its time is up."""
-    Switch(fleet, V1)
-    answered, seen = [], []
-    changes = {V1: CHANGES, V2: CHANGES}
-    prompt = Switch(fleet, V2, agrees)
-    replied = fleet.barrier_replied
-    fleet.barrier_replied = lambda one, xid: (
-        (one is prompt and answered.append(V2)) or replied(one, xid)
-    )
-    if staged:
-        fleet.stage(changes)
-    found = fleet.apply(
-        changes,
-        0.02,
-        slow=slow,
-        only_slow_left=lambda: seen.append(None if fleet.mute() else set(answered)),
-    )
-    assert found == {V1: NO_ANSWER, V2: None}
-    seen = [one for one in seen if one is not None]
-    assert len(seen) == told
-    assert all(one >= {V2} - slow for one in seen)
-
-
 def test_who_is_not_given_its_time_is_not_set_aside(fleet):
     """As by who counts at its master, twice a second."""
     Switch(fleet, V1)
     assert fleet.become_master({V1: 1}, 0.02) == {V1: NO_ANSWER}
     assert (fleet.connected(), fleet.mute()) == ({V1}, frozenset())
+
+
+@pytest.mark.parametrize("of", [Fleet.become_master, Fleet.generations])
+def test_a_takeover_does_not_wait_for_a_switch_far_later_than_most(of):
+    """One of four. It is left alone until it answers."""
+    fabric = small_fabric(racks=2, planes=1, servers=2)
+    fleet = Fleet(fabric, lambda job: job())
+    silent, *others = (server.vswitch.datapath_id for server in fabric.servers)
+    switch = Switch(fleet, silent)
+    for datapath in others:
+        Switch(fleet, datapath, agrees)
+    started_s = time.monotonic()
+    found = of(fleet, dict.fromkeys([silent, *others], 1), PATIENCE_S, hurries=True)
+    assert time.monotonic() - started_s < HANGS_S
+    assert found[silent].kind is FailureKind.LATE
+    assert not any(isinstance(found[one], Failure) for one in others)
+    assert (fleet.connected(), fleet.mute()) == (set(others), {silent})
+    fleet.barrier_replied(switch, struct.unpack_from("!I", switch.sent[-1], 4)[0])
+    assert fleet.connected() == {silent, *others}
+
+
+def test_a_takeover_waits_for_switches_as_long_as_none_has_answered(fleet):
+    Switch(fleet, V1)
+    Switch(fleet, V2)
+    started_s = time.monotonic()
+    found = fleet.become_master({V1: 1, V2: 1}, 1.5, hurries=True)
+    assert time.monotonic() - started_s >= 1.4
+    assert {one.kind for one in found.values()} == {FailureKind.UNKNOWN}
 
 
 def test_a_switch_that_does_not_answer_is_waited_for_as_one_that_is_away(fleet):
@@ -737,10 +742,9 @@ def rules_to_end(switch):
 def test_a_switch_has_looked_at_its_flows_when_three_rules_have_ended_one_after_the_other(fleet):
     switch = Switch(fleet, V1)
     with ThreadPoolExecutor() as pool:
-        late = pool.submit(fleet.await_rounds, (V1, V2), 5.0)
+        late = pool.submit(fleet.await_rounds, (V1, V2), PATIENCE_S)
         for looks in (1, 2, 3):
-            while len(rules_to_end(switch)) < looks:
-                time.sleep(0.001)
+            wait_until(lambda looks=looks: len(rules_to_end(switch)) >= looks)
             assert not late.done()
             number = rules_to_end(switch)[-1]
             end(fleet, switch, number - 1)  # one that an earlier wait gave up
@@ -749,6 +753,32 @@ def test_a_switch_has_looked_at_its_flows_when_three_rules_have_ended_one_after_
         assert late.result() == {V2}, "which is not connected"
     assert len(set(rules_to_end(switch))) == 3
     assert switch.sent[-1][1] == TYPE_FLOW_MOD, "the last one is put back, too"
+
+
+def test_two_may_wait_for_a_switch_to_have_looked_and_each_is_told(fleet):
+    """As two changes that are under way at a time, which steer other pairs by one switch."""
+    switch = Switch(fleet, V1)
+    with ThreadPoolExecutor() as pool:
+        first = pool.submit(fleet.await_rounds, (V1,), PATIENCE_S)
+        wait_until(lambda: len(rules_to_end(switch)) == 1)
+        end(fleet, switch, rules_to_end(switch)[-1])
+        second = pool.submit(fleet.await_rounds, (V1,), PATIENCE_S)
+        wait_until(lambda: len(rules_to_end(switch)) == 3)
+        for looks in (1, 2, 3):
+            assert first.done() <= (looks > 2), "it has seen one look more"
+            assert not second.done()
+            end(fleet, switch, rules_to_end(switch)[-1])
+            if looks == 2:
+                assert first.result(PATIENCE_S) == frozenset()
+        assert second.result(PATIENCE_S) == frozenset()
+    assert len(rules_to_end(switch)) == 5
+
+
+def test_a_wait_whose_time_was_up_asks_for_no_more_looks(fleet):
+    switch = Switch(fleet, V1)
+    assert fleet.await_rounds((V1,), 0.01) == {V1}
+    end(fleet, switch, rules_to_end(switch)[-1])
+    assert len(rules_to_end(switch)) == 1
 
 
 def test_the_end_of_a_rule_of_others_is_left_alone(fleet):
@@ -799,7 +829,7 @@ def test_many_callers_at_once_each_get_their_own_answer():
         Switch(fleet, V2, refuses)
         with ThreadPoolExecutor(8) as pool:
             outcomes = list(
-                pool.map(lambda _: fleet.apply({V1: CHANGES, V2: CHANGES}, 10.0), range(100))
+                pool.map(lambda _: fleet.apply({V1: CHANGES, V2: CHANGES}, PATIENCE_S), range(100))
             )
     finally:
         stopping.set()

@@ -106,17 +106,6 @@ def test_a_bundle_that_waited_too_long_is_sent_again(fleet):
     assert kinds(switch.sent[4:]) == WHOLE
 
 
-def test_only_slow_switches_are_left_once_a_bundle_that_waited_too_long_is_confirmed(fleet):
-    switch, sent = Switch(fleet, V1, refuses_the_first_commit), []
-    Switch(fleet, V2, commits_only)
-    fleet.stage({V1: CHANGES})
-    both = {V1: CHANGES, V2: CHANGES}
-    fleet.apply(both, 1.0, slow={V2}, only_slow_left=lambda: sent.append(kinds(switch.sent)))
-    assert sent == [[OPENED, ADDED, COMMITTED, BARRIER, *WHOLE]]
-    fleet.apply(both, 1.0, only_slow_left=lambda: sent.append(None))
-    assert len(sent) == 1, "none is slow"
-
-
 def test_a_bundle_that_is_refused_twice_is_an_error(fleet):
     Switch(fleet, V1, lambda switch, xid: switch.sent[2:] and refuses(switch, xid))
     fleet.stage({V1: CHANGES})

@@ -15,7 +15,7 @@ from drivers.codecs.openflow.rules import (
     TYPE_ROLE_REQUEST,
 )
 from hydra.failures import FailureKind
-from hydra.forwarding.pipeline import Port
+from hydra.forwarding.shapes import Port
 
 from .fleet_switches import FABRIC, V1, V2, Switch, agrees, away, end, unknown
 

@@ -266,7 +266,9 @@ def test_switches_that_connect_meet_the_certificates_and_the_authority_as_they_a
     assert switch.echoed == [7]
 
 
-@pytest.mark.parametrize("command", [["ryu-manager"], ["hydra", "run", "--config", "f.yaml"]])
+@pytest.mark.parametrize(
+    "command", [["ryu-manager"], ["hydra", "run", "--config", ROOT / "configs" / "demo.yaml"]]
+)
 def test_another_name_is_refused(monkeypatch, command):
     monkeypatch.setenv(VARIABLE, "pox")
     name, *rest = command

@@ -16,7 +16,8 @@ from apps.openflow.seam import PortInfo
 from drivers.codecs.openflow.rules import SwitchPorts, encode_packet_out
 from hydra.errors import DeviceUnavailable
 from hydra.forwarding.frames import announcement
-from hydra.forwarding.pipeline import RuleKind, Table, cookie, server_port, wired_port
+from hydra.forwarding.pipeline import RuleKind, cookie
+from hydra.forwarding.shapes import Table, server_port, wired_port
 from hydra.forwarding.substrate import substrate_of
 from hydra.model import MacAddress, NetworkState, RackId
 from hydra.policy import Policy, Timeouts
@@ -93,7 +94,7 @@ def test_a_tor_is_asked_for_rules_and_for_ports(fleet):
 def test_a_racks_demand_and_its_ports_rates_are_measured(fleet):
     Tor(fleet, R1, mbps=40)
     policy = Policy(poll_interval_s=0.04, demand_window_s=0.001, timeouts=Timeouts(vswitch_s=1))
-    poller = StatsPoller(FABRIC, policy, fleet)
+    poller = StatsPoller(fabric=FABRIC, policy=policy, fleet=fleet)
     poller.start()
     try:
         wait_until(lambda: poller.heard()[2] and poller.port_rates_mbps())
@@ -111,7 +112,9 @@ def test_servers_are_announced_by_their_tor_and_electrically_only(fleet):
     tor.sent.clear()
     sent = []
     tor.send = lambda message: sent.extend(split(message))
-    announcer = Announcer(fleet, substrate_of(FABRIC), tuple, 1.0)
+    announcer = Announcer(
+        fleet=fleet, substrate=substrate_of(FABRIC), current=tuple, interval_s=1.0
+    )
     state = state_of(FABRIC, NetworkState(), path_of(FABRIC, 0, 1))
     announcer.announce(reachable_on(FABRIC, state))
     xids = [struct.unpack_from("!I", message, 4)[0] for message in sent]
@@ -132,7 +135,7 @@ def test_such_tors_have_no_session_of_their_own():
         replace(plane, driver="polatis-scpi", address=f"127.0.0.1:{plane.id + 1}")
         for plane in FABRIC.planes
     )
-    devices = Devices(replace(FABRIC, planes=planes), Policy())
+    devices = Devices(fabric=replace(FABRIC, planes=planes), policy=Policy())
     try:
         assert {status.kind for status in devices.statuses()} == {"optical-switch"}
         assert devices.tor_problem(RackId(0)) is None

@@ -3,7 +3,7 @@
 import pytest
 
 from apps.openflow.seam import PortInfo
-from hydra.forwarding.pipeline import Port
+from hydra.forwarding.shapes import Port
 
 from .fleet_switches import CHANGES, TOR1, V1, VSWITCH_PORTS, Switch, agrees, port_table
 

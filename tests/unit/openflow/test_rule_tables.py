@@ -11,6 +11,7 @@ from drivers.codecs.openflow.messages import encode_bundle_control
 from drivers.codecs.openflow.rule_tables import (
     decode_rules,
     foreign,
+    held_relays,
     intended_table,
     is_exact,
     refused_frames,
@@ -19,10 +20,20 @@ from drivers.codecs.openflow.rule_tables import (
 )
 from drivers.codecs.openflow.rules import SwitchPorts, encode_changes, encode_open_bundle
 from drivers.codecs.openflow.statistics import MalformedReplyError
-from hydra.forwarding.pipeline import RuleKind
-from hydra.forwarding.rules import Install, InstallAll, Remove, common_constant, emulated_rules
+from hydra.forwarding.pipeline import VLAN_PRESENT, RuleKind, cookie
+from hydra.forwarding.rules import (
+    FlowRule,
+    Install,
+    InstallAll,
+    Remove,
+    common_constant,
+    constant,
+    match_key,
+)
+from hydra.forwarding.shapes import wired_port
 from hydra.forwarding.substrate import substrate_of
 from hydra.model import NetworkState, RackId, VlanId
+from mininet_scenarios.cycles.orders import emulated_rules
 from tests.unit.core.fabrics import small_fabric
 from tests.unit.forwarding.sample_rules import circuit_rule
 
@@ -231,3 +242,21 @@ def test_only_flow_mods_that_add_make_a_table(cut):
     bundle = encode_open_bundle([InstallAll(tuple(RULES))], PORTS, 7, 1)
     opening = len(encode_bundle_control(1, 0, 7))
     assert len(_tables.Table(bundle[opening:], 0)) == len(RULES)
+
+
+def test_relay_rules_are_told_by_what_they_match():
+    ports = SwitchPorts(wired=(11, 12))
+    here, there = wired_port(0), wired_port(1)
+    relays = [
+        FlowRule(RuleKind.TOR_RELAY, args, cookie(RuleKind.TOR_RELAY, 3, 7))
+        for args in ((here, VLAN_PRESENT | 101, there), (there, VLAN_PRESENT | 101, here))
+    ]
+    elsewhere = FlowRule(RuleKind.TOR_RELAY, (40, VLAN_PRESENT | 9, here), relays[0].cookie)
+    body = reply([*relays, elsewhere, constant(RuleKind.TOR_WIRED_DROP, here)], ports)
+    found = held_relays(ports, body)
+    assert {match_key(rule) for rule in found} == {match_key(r) for r in (*relays, elsewhere)}
+    removals = [encode_changes([Remove(rule)], ports, 0, None) for rule in (*relays, elsewhere)]
+    assert {encode_changes([Remove(rule)], ports, 0, None) for rule in found} == set(removals)
+    assert held_relays(ports, reply(RULES, ports)) == []
+    with pytest.raises(MalformedReplyError):
+        held_relays(ports, body[:-8])

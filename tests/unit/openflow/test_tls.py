@@ -14,6 +14,7 @@ import pytest
 
 from apps.openflow.seam import OpenFlowTls
 from apps.openflow.tls import TlsThread
+from mininet_scenarios.emulators.shared_tls import SharedTls
 from tests.waiting import PATIENCE_S, remains, wait_until
 
 from .test_framework import issue
@@ -33,7 +34,8 @@ class Pair:
         self._leave = threading.Event()
         self.over = threading.Thread(target=asyncio.run, args=(self._carry(thread),))
         self.over.start()
-        self.switch = trust.wrap_socket(outside, server_hostname="127.0.0.1")
+        on_tls = trust.wrap_socket(outside, server_hostname="127.0.0.1")
+        self.switch = SharedTls(on_tls, PATIENCE_S)
         self.plain = self._plain.result(PATIENCE_S)
         self.plain.settimeout(PATIENCE_S)
 
@@ -74,7 +76,7 @@ def stands(sent: list[int]) -> bool:
     return remains(lambda: len(sent) == count, 0.5)
 
 
-def received(connection: socket.socket, size: int) -> bytes:
+def received(connection: socket.socket | SharedTls, size: int) -> bytes:
     data = bytearray()
     while len(data) < size and (some := connection.recv(65536)):
         data += some

@@ -65,6 +65,7 @@ def test_that_fails_anyway():
 """,
     "run.py": """
 import importlib.util, json, os, sys, warnings
+from pathlib import Path
 import pytest
 
 def warn():  # as eventlet does
@@ -76,11 +77,12 @@ spec = importlib.util.spec_from_file_location("mutants", sys.argv[1])
 mutants = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(mutants)
 mutants.LIMIT_S = 1
-plugin = mutants.Mutants(sys.argv[2:])
+file = Path("results.json").absolute()
+plugin = mutants.Mutants(sys.argv[2:], file)
+if file.exists():
+    plugin.take_over(json.loads(file.read_text()))
 options = ["-q", "-s", "-W", "error", "-p", "no:cacheprovider", "-p", "no:randomly", "."]
 pytest.main(options, plugins=[plugin])
-with open("results.json", "w") as file:
-    json.dump({"results": plugin.results, "calls": plugin.calls}, file)
 """,
 }
 
@@ -104,6 +106,12 @@ def test_what_becomes_of_mutants(tmp_path):
     assert found["calls"][four] == ["room.x_half"]
     assert not [test for test in found["calls"] if "fails_anyway" in test]
     assert list((tmp_path).glob("notes-*")) == []
+    kept = {names[0]: ["kept", None], names[3]: ["of a larger sample", None]}
+    (tmp_path / "tests/results.json").write_text(json.dumps(found | {"results": kept}))
+    subprocess.run([*command[:3], *names[:2]], cwd=tmp_path / "tests", check=True)
+    again = json.loads((tmp_path / "tests/results.json").read_text())
+    assert again["results"] == {names[0]: ["kept", None], names[1]: ["survived", None]}
+    assert again["calls"] == found["calls"]
 
 
 def test_a_seed_draws_the_same_mutants_again():
@@ -115,7 +123,7 @@ def test_a_seed_draws_the_same_mutants_again():
 
 
 def test_quick_tests_come_first_and_slow_ones_file_by_file():
-    plugin = mutants.Mutants([])
+    plugin = mutants.Mutants([], Path())
     plugin.cpu_s = {"b::quick": 0.1, "a::slow": 2.0, "b::slow": 1.0, "a::quick": 0.1}
     plugin.calls = {test: ["m.x_f"] for test in plugin.cpu_s} | {"b::quick": ["m.x_f", "m.x_g"]}
     plugin.results = {"m": ("killed", "a::slow"), "n": ("survived", None)}

@@ -5,20 +5,28 @@ import runpy
 import subprocess
 import sys
 import tomllib
+import warnings
+from importlib import import_module
 from importlib.metadata import requires
 from pathlib import Path
 
 import pytest
-import setuptools
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[3]
+TOPS = (
+    *("hydra", "topology", "drivers", "apps", "mininet_scenarios"),
+    "hydra_hybrid_network_client",
+)
 
 
 @pytest.fixture
 def metadata(monkeypatch) -> dict:
     handed_over = {}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Ryu may have imported distutils before
+        setuptools = import_module("setuptools")
     monkeypatch.setattr(setuptools, "setup", lambda **keywords: handed_over.update(keywords))
     monkeypatch.chdir(ROOT)
     runpy.run_path("setup.py", run_name="__main__")
@@ -33,7 +41,7 @@ def test_the_name_clashes_with_nothing(metadata):
 def test_every_package_is_in_and_no_test(metadata):
     packages = {
         ".".join(init.parent.relative_to(ROOT).parts)
-        for top in ("hydra", "topology", "drivers", "apps", "mininet_scenarios")
+        for top in TOPS
         for init in (ROOT / top).rglob("__init__.py")
     }
     assert set(metadata["packages"]) == packages
@@ -41,7 +49,7 @@ def test_every_package_is_in_and_no_test(metadata):
 
 def test_every_module_is_in_a_package():
     """A directory without __init__.py would be left out of the wheel without a word."""
-    for top in ("hydra", "topology", "drivers", "apps", "mininet_scenarios"):
+    for top in TOPS:
         for module in (ROOT / top).rglob("*.py"):
             assert (module.parent / "__init__.py").exists(), module
 
@@ -65,7 +73,7 @@ def test_ryu_comes_in_the_wheel_and_all_that_it_needs_is_asked_for(metadata):
     assert {"setuptools>=66.1,<67", "wheel<0.46"} <= set(built_with)
 
 
-def test_units_rules_and_the_dashboard_come_in_the_wheel(metadata):
+def test_units_rules_configurations_and_the_dashboard_come_in_the_wheel(metadata):
     files = {(folder, Path(file)) for folder, names in metadata["data_files"] for file in names}
     assert all((ROOT / file).is_file() for _, file in files)
     below = "lib/systemd/system"
@@ -73,6 +81,8 @@ def test_units_rules_and_the_dashboard_come_in_the_wheel(metadata):
     systemd = ROOT / "deploy" / "systemd"
     kept = [path.relative_to(systemd) for path in systemd.rglob("*") if path.is_file()]
     assert units == {f"{below}/{path}" for path in kept}
+    configs = {file.name for folder, file in files if folder == "share/hydra/configs"}
+    assert configs == {file.name for file in (ROOT / "configs").iterdir()}
     guide = (ROOT / "docs" / "operators-guide.md").read_text()
     assert "/opt/hydra/lib/systemd/system/hydra.service" in guide
 

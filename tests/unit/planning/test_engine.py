@@ -9,7 +9,7 @@ from apps.planning.engine import Planning
 from hydra.errors import PlanError
 from hydra.model import EMPTY_TOPOLOGY, NetworkState, Topology
 from hydra.policy import Policy
-from hydra.reconfiguration.beside import Touched
+from hydra.reconfiguration.touched import Touched
 from hydra.reservations.reservation import Pin
 from hydra.service import PlanRequest
 from tests.unit.core.fabrics import circuit_between, path_of, small_fabric, state_of

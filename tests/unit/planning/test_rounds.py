@@ -6,13 +6,16 @@ import numpy as np
 import pytest
 
 from apps.planning.engine import Planning
-from apps.planning.rounds import Rounds, Standing
+from apps.planning.rounds import NetworkNow, Rounds
 from hydra.decisions.decision import Action
 from hydra.errors import PlanError
-from hydra.model import NetworkState, RackId
+from hydra.model import NetworkState, PlaneId, RackId
 from hydra.policy import CurrentPolicy, Policy
+from hydra.reconfiguration.run import all_ready
+from hydra.reconfiguration.ways import Ways
 from hydra.reservations.reservation import Pin
 from hydra.service import DemandReport, DemandSource, PlanRequest
+from tests.unit.controller.ways import all_at_once
 from tests.unit.core.fabrics import parallel_paths, path_of, small_fabric, state_of
 
 FABRIC = small_fabric(racks=4, planes=2, servers=2)
@@ -28,8 +31,8 @@ def demand_of(*flows):
     return demand
 
 
-def standing(state=EMPTY, **others):
-    return Standing(state, 0.1, lambda _circuit: math.inf, **others)
+def standing(state=EMPTY, way=all_at_once, **others):
+    return NetworkNow(state=state, outage_s=0.1, age_s=lambda _circuit: math.inf, way=way, **others)
 
 
 @pytest.fixture
@@ -59,6 +62,20 @@ def test_a_plan_is_told_with_what_it_takes_and_is_worth(rounds, planning):
     assert len(report.plan.connect) == 1
     assert report.demand_mbps == 90.0
     assert report.verdict.pays
+
+
+def test_what_stays_in_the_light_costs_nothing(rounds, planning):
+    """One pair goes from plane to plane, as the request has it."""
+    demand = demand_of((0, 1, 90.0))
+    request = PlanRequest(use_planes=frozenset({PlaneId(1)}))
+    ours = Ways(fabric=FABRIC, conditions=all_ready(FABRIC))
+    light = standing(JOINED, way=lambda plan: ours.way(plan.current, plan.target))
+    report = rounds.plan(light, request, demand, planning.propose)
+    assert report.plan.disconnect == JOINED.topology.circuits
+    assert (report.verdict.cost_mbit, report.way.away) == (0.0, frozenset())
+    diverted = rounds.plan(standing(JOINED), request, demand, planning.propose)
+    assert diverted.verdict.cost_mbit == pytest.approx(0.1 * 90.0)
+    assert diverted.way.away == {(0, 1)}
 
 
 def test_held_pairs_keep_their_paths_but_for_those_that_reservations_pin(rounds):

@@ -19,12 +19,13 @@ from apps.process import logs
 from apps.process.configuration import load_configuration
 from apps.process.metrics import Metrics
 from hydra.errors import HydraError
-from hydra.forwarding.pipeline import Port
+from hydra.forwarding.shapes import Port
 from hydra.model import CrossConnect, PlaneId
 from hydra.policy import CurrentPolicy, Policy
 from hydra.reconfiguration.commands import Batch, MoveMirrors, Pause
 from hydra.reconfiguration.plan import MirrorMove
 from tests.journals import SqliteJournal
+from tests.unit.controller.runners import performed
 from tests.unit.planning.test_planner import ROOT
 
 DEMO = load_configuration(ROOT / "configs" / "demo.yaml").fabric
@@ -127,25 +128,27 @@ def test_threads_that_work_for_a_reconfiguration_name_it(written):
     """Commands run in the runner's pool; the mirror's command fails, as nobody is there."""
     logs.set_up("json", "debug", written.fileno())
     fleet = Fleet(FABRIC, post=lambda function: function())
-    devices = Devices(FABRIC, Policy())
-    announcer = Announcer(fleet, (Port.OPTICAL, Port.ELECTRICAL), lambda: (), 60.0)
+    devices = Devices(fabric=FABRIC, policy=Policy())
+    announcer = Announcer(
+        fleet=fleet, substrate=(Port.OPTICAL, Port.ELECTRICAL), current=lambda: (), interval_s=60.0
+    )
     runner = Runner(
-        FABRIC,
-        CurrentPolicy(Policy()),
-        fleet,
-        devices,
-        None,
-        None,
-        announcer,
-        Metrics(),
-        None,
-        None,
+        fabric=FABRIC,
+        policy=CurrentPolicy(Policy()),
+        fleet=fleet,
+        devices=devices,
+        writer=None,
+        reservations=None,
+        announcer=announcer,
+        metrics=Metrics(),
+        mastership=None,
+        policing=None,
     )
     move = MoveMirrors(PlaneId(0), MirrorMove(frozenset(), frozenset({CrossConnect(1, 18)})))
     try:
         with logs.about("c1"):
-            runner.perform(Batch("move", (Pause(0.0), move)))
-        runner.perform(Batch("drain", (Pause(0.0), Pause(0.0))))
+            performed(runner, Batch("move", (Pause(0.0), move)))
+        performed(runner, Batch("drain", (Pause(0.0), Pause(0.0))))
     finally:
         runner.close()
     told = [line for line in lines(written) if line["logger"] == "hydra.runner"]
@@ -161,7 +164,7 @@ def test_threads_that_work_for_a_reconfiguration_name_it(written):
 
 def test_the_trigger_is_told_under_the_same_id(written):
     logs.set_up("json", "info", written.fileno())
-    ledger = Ledger(FABRIC, SqliteJournal(":memory:"))
+    ledger = Ledger(fabric=FABRIC, journal=SqliteJournal(":memory:"))
     entry = ledger.log.enter("periodic", "gains 70 Mb/s")
     ledger.log.refuse(entry, "no planner")
     asked, refused = lines(written)

@@ -49,7 +49,7 @@ def collector(monkeypatch):
 
 def test_a_reconfiguration_is_a_trace_from_its_trigger_to_its_last_barrier(collector):
     traces = tracing.traces("demo")
-    ledger = Ledger(FABRIC, SqliteJournal(":memory:"), traces=traces)
+    ledger = Ledger(fabric=FABRIC, journal=SqliteJournal(":memory:"), traces=traces)
     entry = ledger.log.enter("operator")
     started_s = entry.created_unix_s + 0.5
     ledger.log.update(entry.id, started_unix_s=started_s)
@@ -80,7 +80,7 @@ def test_a_reconfiguration_is_a_trace_from_its_trigger_to_its_last_barrier(colle
 
 def test_what_is_refused_is_an_error_with_its_reason(collector):
     traces = tracing.traces("demo")
-    ledger = Ledger(FABRIC, SqliteJournal(":memory:"), traces=traces)
+    ledger = Ledger(fabric=FABRIC, journal=SqliteJournal(":memory:"), traces=traces)
     ledger.log.refuse(ledger.log.enter("periodic"), "no planner")
     traces.close()
     (span,) = collector.spans
@@ -91,7 +91,7 @@ def test_a_collector_that_is_away_holds_up_nobody(monkeypatch):
     monkeypatch.setenv(ENDPOINT, "http://127.0.0.1:9")
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")
     traces = tracing.traces("demo")
-    ledger = Ledger(FABRIC, SqliteJournal(":memory:"), traces=traces)
+    ledger = Ledger(fabric=FABRIC, journal=SqliteJournal(":memory:"), traces=traces)
     ledger.log.refuse(ledger.log.enter("periodic"), "no planner")
     assert ledger.log.reconfigurations()[0].state is State.REFUSED
     traces.close()
@@ -104,7 +104,7 @@ def test_a_collector_that_is_silent_holds_up_the_end_for_seconds_only(monkeypatc
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", f"{PATIENCE_S:g}")
         monkeypatch.setattr("apps.process.otlp._LAST_S", 0.2, raising=False)
         traces = tracing.traces("demo")
-        ledger = Ledger(FABRIC, SqliteJournal(":memory:"), traces=traces)
+        ledger = Ledger(fabric=FABRIC, journal=SqliteJournal(":memory:"), traces=traces)
         ledger.log.refuse(ledger.log.enter("periodic"), "no planner")
         began_s = time.monotonic()
         traces.close()

@@ -16,7 +16,7 @@ from itertools import chain, groupby
 from typing import Final
 
 from hydra.failures import Failure, FailureKind
-from hydra.forwarding.pipeline import VLAN_PRESENT, Port, RuleKind, place_of_wired, wired_port
+from hydra.forwarding.pipeline import VLAN_PRESENT, RuleKind
 from hydra.forwarding.rules import (
     BY_PORT,
     BY_UPLINK,
@@ -35,6 +35,7 @@ from hydra.forwarding.rules import (
     ports_named,
     rack_metadata,
 )
+from hydra.forwarding.shapes import Port, place_of_wired, wired_port
 from hydra.forwarding.substrate import Steering, substrate_of
 from hydra.model import (
     Circuit,
@@ -77,6 +78,7 @@ from hydra.reconfiguration.commands import (
 )
 from hydra.reconfiguration.drift import Drift, DriftKind, RuleDrift
 from hydra.reconfiguration.plan import port_trunks
+from hydra.reconfiguration.relaying import relay_rules
 from hydra.reconfiguration.run import Conditions
 from hydra.roles import Mirrors, PortVlans
 from tests.unit.reconfiguration.wiring import Link, Sent, Way, Wiring, root
@@ -203,11 +205,31 @@ class Lateness:
     under_way: list[dict[DatapathId, Sequence[RuleChange]]] = field(default_factory=list)
     """What each command under way has yet to tell switches."""
     of_command: dict[int, dict[DatapathId, Sequence[RuleChange]]] = field(default_factory=dict)
-    """The same of commands that wait for slow switches, by their ``id``."""
+    """The same of commands that wait for slow switches, too, by their ``id``."""
     slow: set[DatapathId] = field(default_factory=set)
     """Switches that are late with what is not waited for."""
     mute: set[DatapathId] = field(default_factory=set)
     """Those of them that owe an answer: they do what they were told, and nobody hears of it."""
+
+
+@dataclass(eq=False)
+class Flight:
+    """A batch that is being carried out."""
+
+    batch: Batch
+    started_s: float
+    doing: dict[int, Doing]
+    """The commands that are not over, by their places in the batch."""
+    ended: dict[int, Outcome] = field(default_factory=dict)
+
+    @property
+    def over(self) -> bool:
+        return not self.doing
+
+    @property
+    def outcomes(self) -> list[Outcome]:
+        """In the commands' order, once it is over."""
+        return [self.ended[index] for index in range(len(self.batch.commands))]
 
 
 @dataclass
@@ -230,9 +252,6 @@ class Network:
     rule_changes = 0
     """Counted by :meth:`rules_changed`."""
     _wiring: Wiring | None = None
-    waits_for_slow = False
-    """True if all that the batch under way has left is to hear from switches known to be slow."""
-
     away: Set[PlaneId | str] = frozenset()
     """Planes and racks (by name) whose device does not answer: it stays as it is."""
     electrical: Callable[[], Collection[DatapathId]] = frozenset
@@ -312,7 +331,7 @@ class Network:
             self._wiring = Wiring(self)
         return self._wiring
 
-    def senders(self, but_for: Collection[str]) -> object:
+    def senders(self) -> object:
         """Servers that may send by circuit, and their switches' rules, in a form to be compared:
         as long as it is the same, nobody begins to send anything.
         """
@@ -320,7 +339,6 @@ class Network:
             self.rule_changes,
             frozenset(self.dead_uplinks),
             frozenset(self.closed),
-            frozenset(but_for),
         )
 
     def renumber(self, datapath: DatapathId, numbers: Mapping[int, int]) -> dict[int, int]:
@@ -529,31 +547,39 @@ class Network:
 
     def perform(self, batch: Batch, watch: Callable[[Command | None], None]) -> list[Outcome]:
         """All commands at once, interleaved at random; ``watch`` sees every state in between."""
-        doing = {index: self.start(command) for index, command in enumerate(batch.commands)}
-        ended: dict[int, Outcome] = {}
-        started_s = self.now_s
         self.late.under_way = []
-        while doing:
-            soon = [one for one in doing if not self._is_left_to_slow(batch.commands[one])]
-            index = self.rng.choice(soon or list(doing))  # in order
-            self.now_s += self.rng.uniform(0.0, 0.002)
-            if self.late.changes:
-                self.catch_up()
-            try:
-                next(doing[index])
-            except StopIteration as end:
-                del doing[index]
-                ended[index] = Outcome(*end.value, started_s, self.now_s)
-            self.waits_for_slow = bool(doing) and (
-                all(outcome.confirmed for outcome in ended.values())
-                and all(self._is_left_to_slow(batch.commands[one]) for one in doing)
-            )
-            watch(batch.commands[index])
-        return [ended[index] for index in range(len(batch.commands))]
+        flight = self.begin(batch)
+        while not flight.over:
+            watch(self.go_on([flight])[1])
+        return flight.outcomes
+
+    def begin(self, batch: Batch) -> Flight:
+        doing = {index: self.start(command) for index, command in enumerate(batch.commands)}
+        return Flight(batch, self.now_s, doing)
+
+    def go_on(self, flights: Sequence[Flight]) -> tuple[Flight, Command]:
+        """Carry out a part of some command of what is in flight; of which one."""
+        doing = [(flight, index) for flight in flights for index in flight.doing]
+        soon = [
+            (flight, index)
+            for flight, index in doing
+            if not self._is_left_to_slow(flight.batch.commands[index])
+        ]
+        flight, index = self.rng.choice(soon or doing)  # in order
+        self.now_s += self.rng.uniform(0.0, 0.002)
+        if self.late.changes:
+            self.catch_up()
+        try:
+            next(flight.doing[index])
+        except StopIteration as end:
+            del flight.doing[index]
+            times = {"started_s": flight.started_s, "finished_s": self.now_s}
+            flight.ended[index] = Outcome(*end.value, **times)
+        return flight, flight.batch.commands[index]
 
     def _is_left_to_slow(self, command: Command) -> bool:
         left = self.late.of_command.get(id(command))
-        return isinstance(command, ApplyRules) and bool(left) and command.slow.issuperset(left)
+        return bool(left) and self.late.slow.issuperset(left)
 
     def die(self) -> None:
         """Nobody hears any more what slow switches do of what they were told: soon, or never."""
@@ -695,7 +721,13 @@ class Network:
             foreign = [Remove(self.tables[datapath][key]) for key in held.keys() - wanted.keys()]
             name = self.name_of(datapath)
             items = [
-                Drift(DriftKind.RULE, name, str(key), str(wanted.get(key)), str(held.get(key)))
+                Drift(
+                    kind=DriftKind.RULE,
+                    device=name,
+                    subject=str(key),
+                    intended=str(wanted.get(key)),
+                    actual=str(held.get(key)),
+                )
                 for key in sorted(differing, key=str)
             ]
             found[datapath] = RuleDrift(tuple(items), tuple(foreign))
@@ -704,7 +736,7 @@ class Network:
 
     def _confirm_rules(self, command: ConfirmRules) -> Doing:
         """As tables are: silent switches say nothing."""
-        exact, rounds = set(), {}
+        exact, rounds, relays = set(), {}, {}
         for datapath, installations in command.intended.items():
             if self.hears(datapath) and not self._hit(self.faults.read):
                 wanted = {match_key(rule): rule.args for rule in installed(installations)}
@@ -717,18 +749,20 @@ class Network:
                     rounds[datapath] = frozenset(
                         rule.cookie for rule in table.values() if rule.cookie in cookies
                     )
+                    relays[datapath] = list(relay_rules(table.values()))
         yield
-        return HeldRules(frozenset(exact), rounds), None
+        return HeldRules(frozenset(exact), rounds, relays), None
 
     def _apply_rules(self, command: ApplyRules) -> Doing:
         failures: dict[DatapathId, Failure | None] = {}
         left = dict(command.changes)
         self.late.under_way.append(left)
-        if command.slow:
+        slow = self.late.slow
+        if slow and not command.hurries:
             self.late.of_command[id(command)] = left
         asked = set(filter(self.hears, left))
         order = self.rng.sample(sorted(command.changes), len(command.changes))
-        for datapath in sorted(order, key=command.slow.__contains__):
+        for datapath in sorted(order, key=slow.__contains__):
             kind = None
             del left[datapath]
             owes_more = datapath in self.late.mute and datapath in asked
@@ -947,7 +981,7 @@ class Network:
         lost = tuple(
             f"{src.name} to {dst.name}"
             for src, dst in (((a, b),) if command.path.one_way else ((a, b), (b, a)))
-            if not self._arrives(Marker(command.path, command.vlan, src, dst))
+            if not self._arrives(Marker(path=command.path, vlan=command.vlan, src=src, dst=dst))
             or self._hit(self.faults.probe)
         )
         return lost, None
@@ -1063,7 +1097,11 @@ def conditions_of(network: Network, state: NetworkState) -> Conditions:
     network.closed -= {
         name for name, switch in network.switch_of.items() if switch.datapath in ready
     }
-    return Conditions(ready, frozenset(network.dead_uplinks), frozenset(network.closed))
+    return Conditions(
+        connected=ready,
+        dead_uplinks=frozenset(network.dead_uplinks),
+        closed=frozenset(network.closed),
+    )
 
 
 def shake(network: Network, rng: random.Random) -> None:

@@ -10,7 +10,7 @@ import random
 import pytest
 
 from hydra.model import PlaneId, RackId
-from hydra.reconfiguration.audit import Audit, Seen
+from hydra.reconfiguration.audit import Seen
 from hydra.reconfiguration.executor import Execution
 from hydra.reconfiguration.plan import diff, port_trunks, without
 from hydra.roles import PortVlans
@@ -56,7 +56,7 @@ def simulate(seed: int) -> tuple[set[object], Seen]:
     state = first_state(fabric, rng)
     network = Network(fabric, state, rng)
     upkeep = SimulatedUpkeep.at_work(network, state)
-    audit = Audit(fabric, upkeep.memory, upkeep.switches, upkeep.care, upkeep.recovery)
+    audit = upkeep.audit
     if upkeep.run(audit.look()).items:
         raise Violation("something differs that nobody touched")
     touched = tamper(network, rng)
@@ -66,7 +66,13 @@ def simulate(seed: int) -> tuple[set[object], Seen]:
         if seen.broken:
             now = upkeep.memory.state
             plan = diff(fabric, now, without(now, seen.broken), order)
-            execution = Execution(fabric, POLICY, plan, upkeep.conditions(), order)
+            execution = Execution(
+                fabric=fabric,
+                policy=POLICY,
+                plan=plan,
+                conditions=upkeep.conditions(),
+                order_of=order,
+            )
             network.unsettle(())
             upkeep.run(execution.run())
             upkeep.take_over(execution)  # it may hold what did not drain: another round comes

@@ -1,9 +1,9 @@
-"""Two and three changes under way, on devices that fail; the controller dies in the middle of them.
+"""Several changes under way at a time, on devices that fail; the controller dies among them.
 
-A change is made between two steps of another, or while that only waits, and a third between its
-own, if they touch nothing in common, or the other leaves it what they do. The first may go at the
-pace of slow switches, which others leave out. The next controller recovers from what the journal's
-last entry tells. Replay as in
+A change begins beside another, and a third beside both, if they touch nothing in common, or if one
+leaves the next what they do. Their batches are carried out at the same time, and each goes on as
+soon as its own is over. The first may go at the pace of slow switches, which others leave out. The
+next controller recovers from what the journal's last entry tells. Replay as in
 :mod:`tests.unit.reconfiguration.seeds`.
 """
 
@@ -12,6 +12,7 @@ from __future__ import annotations
 import operator
 import random
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from functools import cache
 from typing import NamedTuple
 
@@ -19,17 +20,12 @@ import pytest
 
 from hydra.model import Fabric, NetworkState, Topology, VlanId
 from hydra.policy import DrainPolicy, Policy
-from hydra.reconfiguration.beside import Touched, apart
-from hydra.reconfiguration.commands import (
-    AwaitPortsUp,
-    AwaitRounds,
-    PassMarkers,
-    Pause,
-    ReadPortPackets,
-)
+from hydra.reconfiguration.commands import Command, Steps
 from hydra.reconfiguration.executor import Execution, intent
 from hydra.reconfiguration.plan import Plan, diff, hold, moving_pairs, pair_of
+from hydra.reconfiguration.scheduler import Running, Scheduler
 from hydra.reconfiguration.side_by_side import SideBySide
+from hydra.reconfiguration.touched import Touched, apart
 from tests.unit.core.fabrics import (
     first_state,
     openflow_only,
@@ -39,9 +35,10 @@ from tests.unit.core.fabrics import (
     single_homed,
     small_fabric,
 )
+from tests.unit.reconfiguration.courses import first_course
 from tests.unit.reconfiguration.seeds import chunks, remembering
 from tests.unit.reconfiguration.seeds import hold as hold_seeds
-from tests.unit.reconfiguration.simulation import Faults, Network, shake
+from tests.unit.reconfiguration.simulation import Faults, Flight, Network, shake
 from tests.unit.reconfiguration.test_recovery_simulated import (
     CrashError,
     agrees,
@@ -58,14 +55,9 @@ _RUNS = 150
 _POLICY = Policy(drain=DrainPolicy(reads=3, interval_ms=12.0, bound_ms=100.0))
 _DEEPEST = 3
 """Changes under way at a time."""
-_OFTEN = 0.5
-"""Chance that somebody wants a change before a step."""
-_NOW_AND_THEN = 0.02
-"""Chance of that at a change of the network while a change waits for its circuits to drain."""
-_AT_THE_GATE = 0.2
-"""The same while it waits for light. While it waits for slow switches alone, it is certain."""
+_CHANCE = 0.04
+"""Chance at each change of the network that somebody wants a change beside those under way."""
 _NO_VLAN = VlanId(0)
-_WAITING = (AwaitPortsUp, AwaitRounds, PassMarkers, Pause, ReadPortPackets)
 
 
 class Course(NamedTuple):
@@ -73,12 +65,12 @@ class Course(NamedTuple):
     """Changes under way at a time."""
     made: tuple[int, ...]
     """The number of changes that were under way as each ended."""
-    interrupted: frozenset[str]
-    """Steps before which another change was made."""
-    meanwhile: frozenset[str]
-    """Steps in which one was made while another only waited."""
+    amid: frozenset[str]
+    """Steps during which another began."""
     left: bool
     """True if one has left something to another."""
+    outlived: bool
+    """True if the first ended before one that began later."""
     died_among: int
     """Changes under way when the controller died; 0: it did not."""
 
@@ -108,13 +100,15 @@ def _same(some: Sequence[object], others: Sequence[object]) -> bool:
 
 
 class _Joint(Watch):
-    """Of a change, beside others."""
+    """A change, beside others."""
 
     def __init__(self, world: _World, execution: Execution) -> None:
         super().__init__(world.network, execution, world.upkeep.uncertain)
         self._world = world
         self._others_unconfirmed: set[str] = set()
-        self._waits = False
+        self.running: Running | None = None
+        self.flight: Flight | None = None
+        """The batch that is being carried out."""
 
     @property
     def unconfirmed(self):
@@ -130,27 +124,26 @@ class _Joint(Watch):
             self._world.in_use = known = (state, plans, vlans)
         return known[2]
 
-    def before(self, batch):
-        self._world.before(batch.step, self)
-        self._waits = all(isinstance(command, _WAITING) for command in batch.commands)
-        super().before(batch)
+    def course(self) -> Steps:
+        """The change, as the controller has it carried out."""
+        steps = self.execution.run()
+        with suppress(StopIteration):
+            batch = next(steps)
+            while True:
+                self.before(batch)
+                outcomes = yield batch
+                self.learn(batch, outcomes)
+                batch = steps.send(outcomes)
+        self.at_the_end()
+        self._world.end(self)
 
-    def look(self, command):
-        super().look(command)
-        self._world.look()
-        if self._waits or self.network.waits_for_slow:
-            self._world.meanwhile(self)
-
-    def learn(self, batch, outcomes):
-        super().learn(batch, outcomes)
-        self._world.look()
-
-    def begin_beside(self, other: _Joint) -> None:
+    def see_from_now_on(self, other: _Joint) -> None:
+        """The network as another has just left it."""
         self._dark, self._seen_late = other._dark, -1
 
     def hear_of(self, other: _Joint) -> None:
-        """A change that was made beside this one is over."""
-        self._dark, self._seen_late = other._dark, -1
+        """A change beside this one is over."""
+        self.see_from_now_on(other)
         self.passed |= other.passed
         self.carrier |= other.carrier
         self._uncertain |= other._uncertain | other.execution.uncertain_planes | other.unconfirmed
@@ -178,45 +171,33 @@ class _World:
         self.upkeep = SimulatedUpkeep.at_work(self.network, state)
         if rng.random() < 0.7:
             shake(self.network, rng)
-        self.under_way: tuple[Execution, ...] = ()
+        self.watches: list[_Joint] = []
+        """Of the changes under way."""
+        self.scheduler = Scheduler()
         self.in_use: tuple[NetworkState, list[Plan], set[VlanId]] | None = None
         """VLANs of pairs that stay where they are, in which state, beside which plans."""
-        self.most, self.made, self.interrupted = 0, [], set()
-        self.made_meanwhile: set[str] = set()
-        self.left = False
+        self.most, self.made, self.amid = 0, [], set()
+        self.left = self.outlived = False
         if self.network.substrate.retags and rng.random() < 0.5:
             self.network.late.slow = {dp for dp in self.network.names if rng.random() < 0.3}
         self.changes_left = rng.choice((0, rng.randint(1, 200), rng.randint(1, 1000)))
         """After so many changes of the network the controller dies; 0: it does not."""
 
+    @property
+    def under_way(self) -> tuple[Execution, ...]:
+        return tuple(one.execution for one in self.watches)
+
     # -- wishes -----------------------------------------------------------------------------------
 
-    def before(self, step: str, watch: _Joint) -> None:
-        """Somebody may want another change before a step."""
-        if watch.execution.lets_others_in:
-            self._want(step, watch)
-
-    def _want(self, step: str, watch: _Joint) -> None:
-        if len(self.under_way) == _DEEPEST:
+    def want(self) -> None:
+        """Somebody may want another change beside those under way."""
+        if len(self.watches) == _DEEPEST or not self.side_by_side.let_others_in:
             return
-        if self.rng.random() < _OFTEN:
+        if self.rng.random() < _CHANCE:
             for plan in self.wishes():
-                self.interrupted.add(step)
-                self.carry_out(plan, watch)
+                self.amid |= {watch.steps[-1] for watch in self.watches}
+                self.begin(plan)
                 return
-
-    def meanwhile(self, watch: _Joint) -> None:
-        """Somebody may want another change while this one only waits."""
-        innermost = self.under_way[-1] is watch.execution
-        chance = _NOW_AND_THEN if watch.steps[-1] == "drain" else _AT_THE_GATE
-        chance = 1.0 if self.network.waits_for_slow else chance
-        lets_in = innermost and watch.execution.lets_others_in_meanwhile
-        if lets_in and self.rng.random() < chance:
-            made = len(self.made)
-            self._want("", watch)
-            self.interrupted.discard("")
-            if len(self.made) > made:
-                self.made_meanwhile.add(watch.steps[-1])
 
     def wishes(self) -> Iterator[Plan]:
         """Plans that touch nothing that is under way, or what it leaves, nor devices of which
@@ -253,7 +234,7 @@ class _World:
             return False
         moved = state.topology.circuits ^ target.topology.circuits
         ends = frozenset(end for circuit in moved for end in circuit.ends)
-        mine = Touched(moving_pairs(state, target), ends)
+        mine = Touched(pairs=moving_pairs(state, target), ports=ends)
         return any(one.meets(mine) for one in firm)
 
     @property
@@ -270,48 +251,96 @@ class _World:
 
     # -- changes ----------------------------------------------------------------------------------
 
-    def carry_out(self, plan: Plan, outer: _Joint | None = None) -> None:
-        upkeep, beside = self.upkeep, self.under_way
-        waiting = self.side_by_side.leave(Touched.by(self.fabric, plan))
-        self.left |= bool(waiting)
-        conditions, gives_way = upkeep.conditions(), self.rng.random() < 0.7
-        slow, hurries = self.network.late.slow, bool(beside) and self.rng.random() < 0.7
-        execution = Execution(
-            self.fabric,
-            _POLICY,
-            plan,
-            conditions,
-            self.order,
-            beside,
-            gives_way,
-            hurries,
-            frozenset() if beside else frozenset(slow),
-        )
-        watch = _Joint(self, execution)
-        self.under_way = (*beside, execution)
-        self.most = max(self.most, len(self.under_way))
-        self.network.unsettle(sorted(plan.disconnect), beside=bool(beside))
-        if outer is not None:
-            watch.begin_beside(outer)
-        watch.run()
-        self.made.append(len(self.under_way))
-        before = upkeep.memory.state
-        self.under_way = beside
-        upkeep.take_over(execution)
-        for one in beside:
-            one.hear_of_change(before, execution.result)
-        self.saved = upkeep.memory.saved
-        if beside:  # as the ledger writes it, in one with the state
-            more = intent(self.fabric, self.saved, self.saved, beside)
-            self.network.journal.append((more.what, more.details))
-        if outer is not None:
-            outer.hear_of(watch)
+    def carry_out(self, plan: Plan) -> None:
+        """A change, with all that begin beside it."""
+        self.begin(plan)
+        first = self.watches[0]
+        while self.watches:
+            watch, flight = self._advance()
+            if flight.over:
+                watch.flight = None
+                self.scheduler.outcome(watch.running, lambda one=flight: one.outcomes)
+                self._take_off()
+            if first in self.watches:  # others come in beside what is in its turn
+                self.want()
 
-    def look(self) -> None:
+    def _take_off(self) -> None:
+        """Begin the batches of the changes that have gone on."""
+        for running in self.scheduler.moved():
+            if running.error is not None:
+                raise running.error
+            for watch in self.watches:
+                if watch.running is running and running.batch is not None:
+                    watch.flight = self.network.begin(running.batch)
+
+    def _advance(self) -> tuple[_Joint, Flight]:
+        """A change of the network by one of the changes under way."""
+        flying = [one for one in self.watches if one.flight is not None]
+        flight, command = self.network.go_on([one.flight for one in flying])
+        (watch,) = (one for one in flying if one.flight is flight)
+        self._look(watch, command)
+        return watch, flight
+
+    def _look(self, watch: _Joint, command: Command) -> None:
+        watch.look(command)
+        for other in self.watches:
+            if other is not watch:
+                other.see_from_now_on(watch)
         if self.changes_left:
             self.changes_left -= 1
             if not self.changes_left:
                 raise CrashError
+
+    def begin(self, plan: Plan) -> None:
+        """Begin a change."""
+        beside = self.under_way
+        waiting = self.side_by_side.leave(Touched.by(self.fabric, plan))
+        self.left |= bool(waiting)
+        conditions, gives_way = self.upkeep.conditions(), self.rng.random() < 0.7
+        slow, hurries = self.network.late.slow, bool(beside) and self.rng.random() < 0.7
+        options = {
+            "beside": beside,
+            "gives_way": gives_way,
+            "hurries": hurries,
+            "slow": frozenset() if beside else frozenset(slow),
+        }
+        if waiting:  # pairs that were left to it are diverted already
+            execution = Execution(
+                fabric=self.fabric,
+                policy=_POLICY,
+                plan=plan,
+                conditions=conditions,
+                order_of=self.order,
+                **options,
+            )
+        else:
+            execution = first_course(
+                self.fabric, _POLICY, plan.current, plan.target, conditions, self.order, **options
+            )
+            plan = execution.plan
+        watch = _Joint(self, execution)
+        self.network.unsettle(sorted(plan.disconnect), beside=bool(beside))
+        if self.watches:
+            watch.see_from_now_on(self.watches[-1])
+        self.watches.append(watch)
+        self.most = max(self.most, len(self.watches))
+        watch.running = self.scheduler.begin(watch.course(), beside=bool(beside))
+        self._take_off()
+
+    def end(self, watch: _Joint) -> None:
+        """A change has ended."""
+        execution, before = watch.execution, self.upkeep.memory.state
+        self.made.append(len(self.watches))
+        self.outlived |= watch is self.watches[0] and len(self.watches) > 1
+        self.watches.remove(watch)
+        self.upkeep.take_over(execution)
+        for one in self.watches:
+            one.execution.hear_of_change(before, execution.result)
+            one.hear_of(watch)
+        self.saved = self.upkeep.memory.saved
+        if self.watches:  # as the ledger writes it, in one with the state
+            more = intent(self.fabric, self.saved, self.saved, self.under_way)
+            self.network.journal.append((more.what, more.details))
 
     # -- a life -----------------------------------------------------------------------------------
 
@@ -334,9 +363,9 @@ class _World:
         return Course(
             self.most,
             tuple(self.made),
-            frozenset(self.interrupted),
-            frozenset(self.made_meanwhile),
+            frozenset(self.amid),
             self.left,
+            self.outlived,
             died_among,
         )
 
@@ -371,7 +400,7 @@ class _World:
                 raise Violation(f"{name} differs from {state}: {differing}")
 
 
-@remembering(150)
+@remembering(_RUNS)
 def simulate(seed: int) -> Course:
     return _World(seed).play()
 
@@ -382,12 +411,12 @@ def test_changes_beside_each_other_cut_nobody_off_whenever_they_die(seeds):
 
 
 def test_the_seeds_reach_every_corner():
-    courses = [simulate(seed) for seed in range(300)]
+    rare = 251  # one begins while the pairs of another go over
+    courses = [simulate(seed) for seed in (*range(_RUNS), rare)]
     assert {1, 2, 3} <= {course.most for course in courses}
-    assert any(course.made[:1] == (3,) for course in courses), "a third within a second"
     assert {2, 3} <= {course.died_among for course in courses}
-    waiting = {"drain", "carrier", "divert", "move", "activate"}
-    assert waiting <= frozenset().union(*(one.meanwhile for one in courses))
     assert any(course.left for course in courses)
-    interrupted = frozenset().union(*(course.interrupted for course in courses))
-    assert {"divert", "drain", "move", "announce"} <= interrupted, "in every substep"
+    assert any(course.outlived for course in courses)
+    amid = frozenset().union(*(course.amid for course in courses))
+    steps = {"divert", "drain", "move", "carrier", "announce", "probe", "activate"}
+    assert amid >= steps | {"make", "shift", "break"}, "in every substep"

@@ -16,8 +16,13 @@ def room(sent, share=1.0):
     sent_mbps = np.zeros((3, 3))
     for ends, mbps in sent.items():
         sent_mbps[ends] = mbps
-    detours = Detours(FABRIC, 2, frozenset(), lambda _state, _topology: pytest.fail("no state"))
-    return Room(detours, STANDING, sent_mbps, share)
+    detours = Detours(
+        fabric=FABRIC,
+        max_hops=2,
+        closed=frozenset(),
+        toward=lambda _state, _topology: pytest.fail("no state"),
+    )
+    return Room(detours=detours, topology=STANDING, sent_mbps=sent_mbps, share=share)
 
 
 LOADS = {(0, 1): 60.0, (1, 0): 20.0, (1, 2): 50.0, (2, 1): 10.0}

@@ -37,7 +37,7 @@ def drained(let_go):
                     assert not (let_go and steps > 2 and command.rack in busy), "another reads it"
                     count = steps if command.rack in busy else 0
                     value = dict.fromkeys(command.ports, count)
-                outcomes.append(Outcome(value, None, now_s, now_s + 0.01))
+                outcomes.append(Outcome(value, started_s=now_s, finished_s=now_s + 0.01))
             now_s += 0.01
             batch = course.send(outcomes)
     except StopIteration:

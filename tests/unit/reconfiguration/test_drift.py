@@ -76,6 +76,24 @@ def test_a_port_with_other_vlans_breaks_its_circuit():
     assert broken_circuits(FABRIC, STATE, actual) == set(SECOND.circuits)
 
 
+def test_a_port_with_more_vlans_breaks_no_circuit():
+    vlans = {rack: dict(ports) for rack, ports in INTENDED.vlans.items()}
+    own = vlans[RackId(2)]["o1.1"].tagged
+    vlans[RackId(2)]["o1.1"] = PortVlans(own | {VlanId(7)}, VlanId(8))
+    actual = Actual(INTENDED.mirrors, vlans)
+    (item,) = drift_of(actual)
+    assert item.kind is DriftKind.VLANS
+    assert broken_circuits(FABRIC, STATE, actual) == frozenset()
+
+
+def test_a_port_that_takes_the_tag_of_a_vlan_off_breaks_its_circuit():
+    vlans = {rack: dict(ports) for rack, ports in INTENDED.vlans.items()}
+    own = vlans[RackId(2)]["o1.1"].tagged
+    vlans[RackId(2)]["o1.1"] = PortVlans(own, max(own))
+    actual = Actual(INTENDED.mirrors, vlans)
+    assert broken_circuits(FABRIC, STATE, actual) == set(SECOND.circuits)
+
+
 def test_a_server_port_breaks_no_circuit():
     vlans = {rack: dict(ports) for rack, ports in INTENDED.vlans.items()}
     del vlans[RackId(1)]["s2"]

@@ -16,11 +16,11 @@ from apps.controller.classifier import Classifier
 from hydra.forwarding.pipeline import RuleKind
 from hydra.forwarding.rules import rack_metadata
 from hydra.policy import CurrentPolicy, DrainPolicy, Policy
-from hydra.reconfiguration.audit import Audit
 from hydra.reconfiguration.commands import ApplyRules, Batch
 from hydra.reconfiguration.executor import Execution
 from hydra.reconfiguration.plan import diff, pair_of, without
 from tests.unit.core.fabrics import first_state, order_of, random_fabric, random_state
+from tests.unit.reconfiguration.courses import first_course
 from tests.unit.reconfiguration.seeds import chunks, hold, remembering
 from tests.unit.reconfiguration.simulation import LONGEST_LAG_S, Faults, Network
 from tests.unit.reconfiguration.upkeep import SimulatedUpkeep
@@ -42,8 +42,10 @@ class Unlucky:
         self.before = first_state(fabric, rng)
         self.network = Network(fabric, self.before, rng)
         self.upkeep = SimulatedUpkeep.at_work(self.network, self.before)
-        plan = diff(fabric, self.before, random_state(fabric, self.before, rng), self.order)
-        self.change = self.execution(plan)
+        target = random_state(fabric, self.before, rng)
+        conditions = self.upkeep.conditions()
+        self.change = first_course(fabric, _POLICY, self.before, target, conditions, self.order)
+        plan = self.change.plan
         self.watch = Watch(self.network, self.change)
         staying = plan.current.topology.circuits & plan.target.topology.circuits
         self.cut = rng.choice(sorted(staying)) if staying else None
@@ -54,11 +56,11 @@ class Unlucky:
         self.spilled = {}
         """By (from, to): of so many parts of the flows one is electrical."""
         self.classifier = Classifier(
-            fabric,
-            SimpleNamespace(apply=self.classed),
-            lambda _server: (),
-            CurrentPolicy(_POLICY),
-            lambda: self.spilled,
+            fabric=fabric,
+            fleet=SimpleNamespace(apply=self.classed),
+            elephants=lambda _server: (),
+            policy=CurrentPolicy(_POLICY),
+            spills=lambda: self.spilled,
         )
         for datapath in self.classifier.switches:  # as they have been brought to
             assert not self.classifier.rules_for(datapath)
@@ -68,7 +70,13 @@ class Unlucky:
 
     def execution(self, plan):
         fabric = self.network.fabric
-        return Execution(fabric, _POLICY, plan, self.upkeep.conditions(), self.order)
+        return Execution(
+            fabric=fabric,
+            policy=_POLICY,
+            plan=plan,
+            conditions=self.upkeep.conditions(),
+            order_of=self.order,
+        )
 
     def play(self) -> None:
         self.spill()
@@ -193,9 +201,9 @@ class Unlucky:
 
     def audit(self) -> None:
         """Nothing differs that nobody touched, and mending what differs touches no divert."""
-        upkeep, fabric = self.upkeep, self.network.fabric
+        upkeep = self.upkeep
         upkeep.look_after()
-        audit = Audit(fabric, upkeep.memory, upkeep.switches, upkeep.care, upkeep.recovery)
+        audit = upkeep.audit
         if items := upkeep.run(audit.look()).items:
             raise Violation(f"nobody touched {[str(item) for item in items]}")
         self.spill_as_decided()

@@ -132,7 +132,7 @@ def test_a_held_plan_diverts_and_moves_nothing_more(seed):
 def test_holding_nothing_is_the_target():
     _, _, _, new, plan = drawn(5)
     held = hold(plan.current, plan.target, (), ())
-    assert (held.topology, held.vlans, held.resting) == (new.topology, new.vlans, new.resting)
+    assert (held.topology, held.vlans, held.pool) == (new.topology, new.vlans, new.pool)
 
 
 @given(SEEDS)
@@ -147,7 +147,7 @@ def test_without_circuits_their_paths_go_and_their_vlans_rest(seed):
         path for path in new.topology.paths if path not in gone and down.isdisjoint(path.circuits)
     }
     freed = set(new.vlans.values()) - set(left.vlans.values())
-    assert left.resting == new.resting | freed
+    assert left.pool.resting == new.pool.resting | freed
     assert marks_of(fabric).problems(left) == []
 
 

@@ -83,7 +83,7 @@ def test_a_circuit_with_one_way_missing_is_dropped_and_tidied():
     assert found.state.topology.paths == (SECOND,)
     assert found.dropped == {FIRST.circuits[0]}
     assert found.mirrors[PlaneId(0)].disconnect == {back}
-    assert found.state.resting == frozenset()  # the VLAN still serves the other path
+    assert found.state.pool.resting == frozenset()  # the VLAN still serves the other path
     parked = PortVlans(frozenset({PARKING_VLAN}))
     assert found.retag == {RackId(0): {"o1.1": parked}, RackId(1): {"o1.1": parked}}
 
@@ -112,6 +112,44 @@ def test_a_port_with_another_vlan_breaks_its_paths_only():
     assert found.state.topology.paths == (FIRST,)
     assert found.dropped == set(SECOND.circuits)
     assert found.mirrors[PlaneId(0)].disconnect == set(FABRIC.cross_connects(SECOND.circuits[0]))
+
+
+def test_a_port_with_more_vlans_costs_no_path_and_loses_them():
+    actual = devices_of(FABRIC, STATE)
+    vlans = {rack: dict(ports) for rack, ports in actual.vlans.items()}
+    meant = vlans[RackId(2)]["o1.1"]
+    vlans[RackId(2)]["o1.1"] = PortVlans(meant.tagged | {VlanId(123), VlanId(124)})
+    found = reconcile(FABRIC, STATE, Actual(actual.mirrors, vlans))
+    assert found.state == STATE
+    assert not found.mirrors
+    assert found.retag == {RackId(2): {"o1.1": meant}}
+
+
+def test_of_paths_over_one_circuit_those_alone_are_given_up_whose_vlan_is_missing():
+    """One of another pair's is wrong at a port that both cross."""
+    shared = circuit_between(FABRIC, 0, 1)
+    over = path_of(FABRIC, 0, 2, shared, circuit_between(FABRIC, 1, 2, 1))
+    state = state_of(FABRIC, NetworkState(), FIRST, over)
+    state = replace(state, vlans={FIRST: VlanId(110), over: VlanId(111)})
+    actual = devices_of(FABRIC, state)
+    vlans = {rack: dict(ports) for rack, ports in actual.vlans.items()}
+    port = FABRIC.ports[shared.a]
+    vlans[port.rack][port.tor_port] = PortVlans(frozenset({VlanId(110), VlanId(150)}))
+    found = reconcile(FABRIC, state, Actual(actual.mirrors, vlans))
+    assert found.state.topology.paths == (FIRST,)
+    assert found.state.topology.circuits == {shared}
+    assert found.dropped == set(over.circuits) - {shared}
+    alone = PortVlans(frozenset({VlanId(110)}))
+    assert found.retag[RackId(0)] == {port.tor_port: alone}
+    assert not found.standing, "nothing passes on the other one"
+
+
+def test_a_path_whose_tag_a_port_takes_off_is_given_up():
+    actual = devices_of(FABRIC, STATE)
+    vlans = {rack: dict(ports) for rack, ports in actual.vlans.items()}
+    vlans[RackId(2)]["o1.1"] = replace(vlans[RackId(2)]["o1.1"], native=STATE.vlans[SECOND])
+    found = reconcile(FABRIC, STATE, Actual(actual.mirrors, vlans))
+    assert found.state.topology.paths == (FIRST,)
 
 
 def test_a_path_whose_vlan_is_none_of_the_fabrics_any_more_is_given_up_and_run_empty():
@@ -161,7 +199,7 @@ def test_what_a_change_was_moving_is_given_up_where_a_device_does_not_answer(sil
     found = reconcile(FABRIC, STATE, actual, broken_off)
     assert found.state.topology.paths == (SECOND,)
     assert found.dropped == set(FIRST.circuits)
-    assert found.state.resting == frozenset(STATE.vlans.values()) - {STATE.vlans[SECOND]}
+    assert found.state.pool.resting == frozenset(STATE.vlans.values()) - {STATE.vlans[SECOND]}
     dark = reconcile(FABRIC, STATE, actual, broken_off, dark={FIRST.circuits[0].a})
     assert dark.state == found.state
     assert not dark.unlit or "planes" not in silent, (
@@ -229,6 +267,12 @@ def test_a_circuit_that_no_path_uses_does_not_survive_a_restart():
     assert found.mirrors[PlaneId(1)].disconnect == set(FABRIC.cross_connects(spare))
 
 
+def other(vlans, rng):
+    """Other VLANs than a port's, or more."""
+    strange = frozenset({VlanId(399)})
+    return PortVlans(strange | rng.choice((frozenset(), vlans.tagged)), vlans.native)
+
+
 def jumbled(fabric, state, rng):
     """Devices somewhere between ``state`` and chaos; some don't answer."""
     actual = devices_of(fabric, state)
@@ -247,7 +291,7 @@ def jumbled(fabric, state, rng):
     for rack, ports in actual.vlans.items():
         if rng.random() < 0.9:
             vlans[rack] = {
-                name: wanted if rng.random() < 0.9 else PortVlans(frozenset({VlanId(399)}))
+                name: wanted if rng.random() < 0.9 else other(wanted, rng)
                 for name, wanted in ports.items()
             }
     return Actual(mirrors, vlans)
@@ -281,17 +325,20 @@ def test_every_kept_path_is_there_to_the_last_hop(seed):
         """As far as devices answer."""
         found = Mirrors(frozenset(fabric.cross_connects(circuit)))
         mirrors = actual.mirrors.get(circuit.plane, found)
-        ends = (fabric.ports[circuit.a], fabric.ports[circuit.b])
         crosses = set(fabric.cross_connects(circuit))
         return (
             crosses <= mirrors.present
             and crosses.isdisjoint(mirrors.dark)
             and dark.isdisjoint(circuit.receivers)
-            and all(
-                actual.vlans[end.rack].get(end.tor_port) == trunks.get(end.id)
-                for end in ends
-                if end.rack in actual.vlans
-            )
+        )
+
+    def carried(path) -> bool:
+        """As far as ToRs answer."""
+        ends = [fabric.ports[end] for circuit in path.circuits for end in circuit.ends]
+        return not trunks or all(
+            state.vlans[path] in actual.vlans[end.rack][end.tor_port].tagged
+            for end in ends
+            if end.rack in actual.vlans
         )
 
     def lit(circuit: Circuit) -> bool:
@@ -301,7 +348,7 @@ def test_every_kept_path_is_there_to_the_last_hop(seed):
         return all(stands(one) for one in state.topology.circuits if one.a in joined)
 
     assert set(kept.topology.paths) == {
-        path for path in state.topology.paths if all(map(lit, path.circuits))
+        path for path in state.topology.paths if carried(path) and all(map(lit, path.circuits))
     }
     for path in kept.topology.paths:
         assert kept.vlans[path] == state.vlans[path]

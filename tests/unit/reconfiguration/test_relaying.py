@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 
 import pytest
 
 from hydra.failures import FailureKind
-from hydra.forwarding.pipeline import RuleKind
-from hydra.forwarding.rules import Install, Remove, match_key
+from hydra.forwarding.pipeline import VLAN_PRESENT, RuleKind
+from hydra.forwarding.rules import FlowRule, Install, InstallAll, Remove, installed, match_key
+from hydra.forwarding.shapes import wired_port
 from hydra.lifecycle import ReconfigurationState
-from hydra.model import NetworkState
+from hydra.model import NetworkState, VlanId
 from hydra.reconfiguration.commands import ApplyRules, MoveMirrors
 from hydra.reconfiguration.drift import standing_cross_connects
-from hydra.reconfiguration.plan import Unsettled
+from hydra.reconfiguration.plan import Unsettled, without
 from hydra.reconfiguration.reconcile import Actual, reconcile
 from hydra.roles import Mirrors
 from tests.unit.core.fabrics import circuit_between, openflow_only, path_of, small_fabric, state_of
-from tests.unit.reconfiguration.simulation import failure_of
+from tests.unit.reconfiguration.simulation import Faults, Network, failure_of
 from tests.unit.reconfiguration.test_executor import Scripted, execution_of, refused
+from tests.unit.reconfiguration.upkeep import SimulatedUpkeep
 from tests.unit.reconfiguration.watch import Watch
 
 FABRIC = openflow_only(small_fabric(racks=4, planes=2, servers=1))
@@ -148,3 +151,123 @@ def test_after_a_crash_a_relayed_path_that_was_being_given_up_is_not_trusted(uns
     kept = (direct,) if unsettled else tuple(sorted((VIA_R2, direct)))
     assert found.state.topology.paths == kept
     assert found.retag == {}
+
+
+LABELS = {VIA_R2: 101, VIA_R4: 102}
+STANDING = replace(
+    state_of(FABRIC, EMPTY, VIA_R2, VIA_R4), vlans={path: VlanId(v) for path, v in LABELS.items()}
+)
+"""A path that stands over r2, and one over r4 that is given up."""
+KEPT = without(STANDING, (), [VIA_R4])
+
+
+@pytest.fixture
+def upkeep():
+    """It knows that the path over r4 has been given up; r4 does not, yet."""
+    network = Network(FABRIC, STANDING, random.Random(1))
+    upkeep = SimulatedUpkeep.at_work(network, STANDING)
+    upkeep.memory.settle(KEPT)
+    return upkeep
+
+
+def written(upkeep, course):
+    """Changes of rules by a course, by switch."""
+    found, perform = {}, upkeep.network.perform
+
+    def performed(batch, look):
+        for command in batch.commands:
+            for datapath, changes in getattr(command, "changes", {}).items():
+                found.setdefault(datapath, []).extend(changes)
+        return perform(batch, look)
+
+    upkeep.network.perform = performed
+    upkeep.run(course)
+    return found
+
+
+def test_what_is_left_of_relays_is_removed_and_what_stands_is_not_touched(upkeep):
+    upkeep.switches.spares_relays = True
+    stale = held_relays(upkeep.network, R4)
+    standing = held_relays(upkeep.network, R2)
+    assert len(stale) == len(standing) == 2
+    changes = written(upkeep, upkeep.switches.tidy_relays())
+    assert {dp: [type(one) for one in some] for dp, some in changes.items()} == {
+        R4: [Remove, Remove]
+    }
+    assert held_relays(upkeep.network, R4) == []
+    assert held_relays(upkeep.network, R2) == standing
+    assert not upkeep.switches.spares_relays
+    assert upkeep.switches.all_ready
+
+
+def test_a_whole_table_whose_relay_rules_are_refused_leaves_the_standing_ones(upkeep):
+    """The switch carries out the rest of the bundle: a removal of all relays would count."""
+    network, switches = upkeep.network, upkeep.switches
+    standing = held_relays(network, R2)
+    strange = FlowRule(RuleKind.TOR_RELAY, (wired_port(0), VLAN_PRESENT | 199, wired_port(1)))
+    network.tables[R2][match_key(strange)] = strange
+    network.faults = Faults(vswitch=1.0)
+    kinds = []
+
+    def without_relays(changes):
+        kinds.append({rule.kind for rule in installed(c for c in changes if is_installation(c))})
+        return [c for c in changes if not is_installation(c)]
+
+    network._without_members = without_relays
+    network.rng = Refusing()
+    upkeep.run(switches.synchronise([R2]))
+    assert any(RuleKind.TOR_RELAY in some for some in kinds)
+    assert held_relays(network, R2) == standing
+    assert R2 not in switches.ready()
+
+
+def is_installation(change):
+    return isinstance(change, Install | InstallAll)
+
+
+class Refusing(random.Random):
+    """Has all that can fail be refused, and carried out but for the refused rules."""
+
+    def random(self):
+        return 0.0
+
+    def choice(self, some):
+        return FailureKind.REFUSED if FailureKind.REFUSED in some else some[0]
+
+
+@pytest.mark.parametrize("spares", [True, False])
+def test_a_relay_whose_table_could_not_be_read_has_its_rules_and_stays_in_doubt(upkeep, spares):
+    """Unless relays are spared: all are read again before any is removed."""
+    network, switches = upkeep.network, upkeep.switches
+    switches.spares_relays = spares
+    network.faults = Faults(read=1.0)
+    upkeep.run(switches.synchronise([R4]))
+    assert (R4 in switches.ready()) is spares
+    assert len(held_relays(network, R4)) == 2
+    if spares:
+        upkeep.run(switches.tidy_relays())
+        assert switches.ready() == set()
+    network.faults = Faults()
+    upkeep.run(switches.synchronise([R1, R2, R3, R4]))
+    assert held_relays(network, R4) == []
+    assert switches.all_ready
+
+
+def test_relays_that_a_state_of_meanwhile_has_no_more_go_with_it(upkeep):
+    """While a slow switch is brought, the state changes."""
+    upkeep.memory.settle(STANDING)
+    for relay in held_relays(upkeep.network, R4):
+        del upkeep.network.tables[R4][match_key(relay)]
+    upkeep.switches.doubt([R4])
+    course = upkeep.switches.bring_beside([R4])
+    batch = next(course)
+    while batch.step != "synchronise":
+        batch = course.send(upkeep.perform(batch))
+    outcomes = upkeep.perform(batch)
+    assert len(held_relays(upkeep.network, R4)) == 2
+    upkeep.memory.settle(KEPT)
+    batch = course.send(outcomes)
+    with pytest.raises(StopIteration) as end:
+        course.send(upkeep.perform(batch))
+    assert end.value.value == {R4}
+    assert held_relays(upkeep.network, R4) == []

@@ -10,13 +10,13 @@ import random
 
 import pytest
 
-from hydra.forwarding.pipeline import Port, RuleKind
+from hydra.forwarding.pipeline import RuleKind
 from hydra.forwarding.rules import ports_named, rack_metadata
+from hydra.forwarding.shapes import Port
 from hydra.policy import DrainPolicy, Policy
-from hydra.reconfiguration.audit import Audit
 from hydra.reconfiguration.executor import Execution
-from hydra.reconfiguration.plan import diff
 from tests.unit.core.fabrics import first_state, order_of, random_fabric, random_state
+from tests.unit.reconfiguration.courses import first_course
 from tests.unit.reconfiguration.seeds import chunks, hold, remembering
 from tests.unit.reconfiguration.simulation import Faults, Network, PortNumbers
 from tests.unit.reconfiguration.upkeep import SimulatedUpkeep
@@ -56,8 +56,8 @@ class Renumbered:
             self.follow()
         fabric, before = self.network.fabric, self.upkeep.memory.state
         order = order_of(fabric)
-        plan = diff(fabric, before, random_state(fabric, before, self.rng), order)
-        self.change = Execution(fabric, _POLICY, plan, self.upkeep.conditions(), order)
+        target, conditions = random_state(fabric, before, self.rng), self.upkeep.conditions()
+        self.change = first_course(fabric, _POLICY, before, target, conditions, order)
         perform = self.network.perform
 
         def interrupted(batch, look):
@@ -142,15 +142,14 @@ class Renumbered:
     def nothing_differs(self) -> None:
         upkeep = self.upkeep
         upkeep.look_after()
-        fabric = self.network.fabric
-        audit = Audit(fabric, upkeep.memory, upkeep.switches, upkeep.care, upkeep.recovery)
+        audit = upkeep.audit
         if items := [
             item for item in upkeep.run(audit.look()).items if item.device in self.network.names
         ]:
             raise Violation(f"rules differ: {[str(item) for item in items]}")
 
 
-@remembering(150)
+@remembering(300)
 def simulate(seed: int) -> Renumbered:
     renumbered = Renumbered(seed)
     renumbered.play()

@@ -61,7 +61,9 @@ def test_stages_lead_to_the_target_and_each_is_sound(seed):
 
 
 def detours_of(fabric, reserved=()):
-    return Detours(fabric, 3, frozenset(reserved), marks_of(fabric).state)
+    return Detours(
+        fabric=fabric, max_hops=3, closed=frozenset(reserved), toward=marks_of(fabric).state
+    )
 
 
 def busiest(fabric, state, traffic):

@@ -25,6 +25,7 @@ from tests.unit.core.fabrics import (
     random_state,
     small_fabric,
 )
+from tests.unit.reconfiguration.courses import first_course, ways
 from tests.unit.reconfiguration.seeds import chunks, hold, remembering
 from tests.unit.reconfiguration.simulation import Faults, Network, shake
 from tests.unit.reconfiguration.test_recovery_simulated import (
@@ -76,8 +77,8 @@ def simulate(seed: int) -> Course:
     order, marks = order_of(fabric), marks_of(fabric)
     network = Network(fabric, state, rng)
     upkeep = SimulatedUpkeep.at_work(network, state)
-    detours = Detours(fabric, 3, frozenset(), marks.state)
-    faults = rng.random() < 0.5
+    detours = Detours(fabric=fabric, max_hops=3, closed=frozenset(), toward=marks.state)
+    faults, in_light = rng.random() < 0.5, seed % 3 > 0
     within, between = rng.randrange(4), rng.randrange(4)
     made = detoured = 0
     died_in, died_between = "", False
@@ -86,16 +87,17 @@ def simulate(seed: int) -> Course:
         if state.topology == goal or not _settled(upkeep, network, rng, faults=faults):
             break
         state = upkeep.memory.state
-        stage = next_stage(state, marks.state(state, goal), traffic, detours)
+        conditions = upkeep.conditions()
+        light = ways(fabric, conditions, sent_mbps=traffic.sent_mbps) if in_light else None
+        stage = next_stage(state, marks.state(state, goal), traffic, detours, light)
         plan = diff(fabric, state, stage.target, order)
         if plan.empty:
             break
         detoured += len(stage.detoured)
-        execution = Execution(fabric, POLICY, plan, upkeep.conditions(), order)
-        network.unsettle(sorted(plan.disconnect))
+        execution = first_course(fabric, POLICY, state, stage.target, conditions, order)
+        network.unsettle(sorted(execution.plan.disconnect))
         if made == within:
-            step = rng.choice(("", "move", "carrier", "probe", "activate"))
-            death = Death(rng, rng.randint(0, 40 if step else 14), step)
+            death = Death.within(execution, rng)
             doomed = DoomedWatch(network, execution, death)
             with suppress(CrashError):
                 doomed.run()
@@ -161,7 +163,8 @@ def test_the_seeds_reach_every_corner():
     assert any(course.stages > 2 for course in courses)
     assert any(course.detours for course in courses)
     assert any(course.died_between for course in courses)
-    assert {"divert", "drain", "move", "probe", "activate"} <= {one.died_in for one in courses}
+    steps = {one.died_in for one in courses}
+    assert {"divert", "drain", "move", "probe", "activate", "make", "shift", "break"} <= steps
     quiet = [one for one in courses if not one.faults and one.stages < _STAGES]
     assert quiet
     assert all(one.reached for one in quiet), "a death costs no circuit where nothing else fails"

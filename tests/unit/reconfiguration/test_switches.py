@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from hydra.failures import Failure, FailureKind
-from hydra.forwarding.pipeline import Port, RuleKind
+from hydra.forwarding.pipeline import RuleKind
 from hydra.forwarding.rules import (
     ROUND_RULES,
     Install,
@@ -19,6 +19,7 @@ from hydra.forwarding.rules import (
     matches_port,
     ports_named,
 )
+from hydra.forwarding.shapes import Port
 from hydra.model import NetworkState
 from hydra.policy import CurrentPolicy, OnSilence, Policy
 from hydra.reconfiguration.commands import ApplyRules, Command, Outcome
@@ -154,6 +155,17 @@ def test_who_goes_around_something_dead_waits_for_no_switch_far_later_than_other
         (command,) = next(course).commands
         assert command.changes
         assert command.hurries == (on_silence is not OnSilence.CLOSE)
+
+
+def test_of_what_died_only_circuits_that_pairs_were_on_are_to_be_withdrawn(core):
+    core.switches.settled = True
+    core.run(core.switches.synchronise(frozenset(core.switches.owned)))
+    (used,) = STATE.topology.circuits
+    course = core.switches.divert({used, circuit_between(FABRIC, 0, 2, 0)})
+    (command,) = next(course).commands
+    with pytest.raises(StopIteration) as ended:
+        course.send([Outcome(dict.fromkeys(command.changes))])
+    assert ended.value.value == {used}
 
 
 def test_what_a_rack_has_in_common_is_made_once_for_switches_that_come_one_by_one(core):

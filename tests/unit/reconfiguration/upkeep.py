@@ -2,36 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import TypeVar
 
-from apps.controller.runner import BesideOthers
+from apps.controller.between_jobs import BetweenJobs
 from hydra.model import Circuit, DatapathId, Fabric, NetworkState, Path, PlaneId, PortId, RackId
 from hydra.policy import CurrentPolicy, DrainPolicy, Policy
 from hydra.reconfiguration.commands import (
-    ApplyRules,
     AwaitPortsUp,
-    AwaitSwitches,
     Batch,
     Command,
-    ConfirmRules,
     Course,
     Outcome,
     ReadVlans,
     SaveState,
     Steps,
 )
-from hydra.reconfiguration.device_care import DeviceCare
-from hydra.reconfiguration.executor import STEPS, Execution
+from hydra.reconfiguration.courses import Courses
+from hydra.reconfiguration.executor import STEPS, Execution, intent
 from hydra.reconfiguration.gating import GATE
 from hydra.reconfiguration.plan import SETTLED, Unsettled
 from hydra.reconfiguration.readiness import MovedPort, SeenPort
-from hydra.reconfiguration.recovery import Recovery
+from hydra.reconfiguration.reconcile import NONE_HELD, Held
 from hydra.reconfiguration.run import Conditions
-from hydra.reconfiguration.switches import Switches
+from hydra.reconfiguration.scheduler import Job, Work, drive
 from tests.unit.reconfiguration.simulation import LONGEST_DELAY_S, LONGEST_LAG_S, Doing, Network
 
 _ResultT = TypeVar("_ResultT")
@@ -44,6 +41,7 @@ class Remembered:
 
     state: NetworkState
     unsettled: Unsettled = SETTLED
+    held: Held = NONE_HELD
     saved: NetworkState = field(init=False)
 
     def __post_init__(self) -> None:
@@ -54,6 +52,9 @@ class Remembered:
 
     def unsettle(self, more: Unsettled) -> None:
         self.unsettled |= more
+
+    def hold(self, held: Held) -> None:
+        self.held = held
 
 
 class Seen:
@@ -104,12 +105,16 @@ class SimulatedUpkeep:
         self.followed: list[MovedPort] = []
         """Ports with another OpenFlow number, once rules name them by that."""
         seen = Seen(network)
-        self.switches = Switches(fabric, policy, self.memory, seen, followed=self.followed.extend)
+        courses = self.courses = Courses(
+            fabric=fabric,
+            policy=policy,
+            memory=self.memory,
+            connections=seen,
+            followed=self.followed.extend,
+        )
+        self.switches, self.care = courses.switches, courses.care
+        self.recovery, self.audit = courses.recovery, courses.audit
         network.electrical = lambda: self.switches.refused
-        self.care = DeviceCare(fabric, policy, self.memory, self.switches)
-        self.recovery = Recovery(fabric, self.memory, self.switches, self.care)
-        self.unbrought: set[str] = set()
-        """Servers whose switch has not been brought to the state, although it was tried."""
         self._lanes = state.vlans.items() | unsettled.begun
         """What racks may have sent on when it started."""
         self._dark: set[PortId] = set()
@@ -118,14 +123,12 @@ class SimulatedUpkeep:
         """Racks whose ToR did not tell its VLANs when it was asked last."""
         self._patient_until_s = 0.0
         """Until when it waits for frames by the drain's bound, at least."""
-        self._forgets_s: dict[str, float] = {}
-        """When switches that have been brought forget what they had cached before."""
         self.denied: frozenset[Circuit] = frozenset()
         """Circuits of the state that a plane did not have when it answered again."""
         self.steps: list[str] = []
-        self.jobs: list[Callable[[], None]] = []
+        self.jobs: list[Job] = []
         """Jobs of courses that let others in, in turn."""
-        self._doing: list[tuple[str, Command, Doing, Future[Outcome]]] = []
+        self._doing: list[tuple[Command, Doing, Future[Outcome]]] = []
         """Commands of such courses that are under way."""
 
     @classmethod
@@ -136,64 +139,58 @@ class SimulatedUpkeep:
         upkeep.run(upkeep.recovery.bring([*network.names, *network.learning]))
         return upkeep
 
-    def run(self, course: Course[_ResultT]) -> _ResultT:
+    def run(self, course: Course[_ResultT] | Work[_ResultT]) -> _ResultT:
         """Carry out a course; what it returns."""
-        try:
-            batch = next(course)
-            while True:
-                batch = course.send(self.perform(batch))
-        except StopIteration as end:
-            result: _ResultT = end.value
-            return result
+        return drive(course, self.perform)
 
     def run_meanwhile(self, course: Course[_ResultT]) -> _ResultT:
         return self.run(course)
 
-    def run_beside(
-        self,
-        course: Steps,
-        put: Callable[[Callable[[], None]], None] | None = None,
-        alone_s: float = 0.0,
-    ) -> BesideOthers:
-        """With ``alone_s``, whoever is asked answers promptly."""
-        if not alone_s:
-            return BesideOthers(course, self._submit, self.perform, put or self.jobs.append)
-        beside = BesideOthers(course, self._answered, self.perform, lambda _job: None)
-        beside.wait(alone_s)
+    def run_beside(self, course: Steps) -> BetweenJobs:
+        """Begin a course that goes on between jobs, as its devices answer."""
+        beside = BetweenJobs(course, self.submit_beside, self.jobs.append)
+        self.run(beside.begin(0.0))
         return beside
 
-    def _answered(self, batch: Batch) -> Sequence[Future[Outcome]]:
+    def submit(self, batch: Batch) -> Sequence[Future[Outcome]]:
+        """Whoever is asked answers at once."""
         futures = [Future[Outcome]() for _ in batch.commands]
         for future, outcome in zip(futures, self.perform(batch), strict=True):
             future.set_result(outcome)
         return futures
 
-    def _submit(self, batch: Batch) -> Sequence[Future[Outcome]]:
+    def do_jobs(self) -> None:
+        while self.jobs:
+            work = self.jobs.pop(0)()
+            if work is not None:
+                self.run(work)
+
+    def submit_beside(self, batch: Batch) -> Sequence[Future[Outcome]]:
+        """Whoever is asked answers by :meth:`go_on_beside`."""
         self.steps.append(batch.step)
         futures = [Future[Outcome]() for _ in batch.commands]
         for command, future in zip(batch.commands, futures, strict=True):
-            self._doing.append((batch.step, command, self.network.start(command), future))
+            self._doing.append((command, self.network.start(command), future))
         return futures
 
     def go_on_beside(self) -> None:
         """One step of what is under way beside others."""
         if not self._doing:
             return
-        step, command, doing, future = self._doing[0]
+        command, doing, future = self._doing[0]
         try:
             next(doing)
         except StopIteration as end:
             del self._doing[0]
             outcome = Outcome(*end.value)
-            self._learn(step, command, outcome)
+            self._learn(command, outcome)
             future.set_result(outcome)
 
     def finish_beside(self) -> None:
         """All that is under way, and the jobs that follow."""
         while self._doing or self.jobs:
             self.go_on_beside()
-            while self.jobs:
-                self.jobs.pop(0)()
+            self.do_jobs()
 
     def perform(self, batch: Batch) -> list[Outcome]:
         self.steps.append(batch.step)
@@ -203,37 +200,27 @@ class SimulatedUpkeep:
             self.network.lose_waiting([lane for lane in self._lanes if self._doubts(lane[0])])
         outcomes = self.network.perform(batch, self.look)
         for command, outcome in zip(batch.commands, outcomes, strict=True):
-            self._learn(batch.step, command, outcome)
+            self._learn(command, outcome)
         return outcomes
 
-    def _learn(self, step: str, command: Command, outcome: Outcome) -> None:
+    def _learn(self, command: Command, outcome: Outcome) -> None:
         if isinstance(command, SaveState):
-            self.memory.saved = self.memory.state
-            self.network.journal.clear()
+            self._save(self.memory.state)
         elif isinstance(command, ReadVlans):
             (self._silent.discard if outcome.confirmed else self._silent.add)(command.rack)
         elif isinstance(command, AwaitPortsUp) and outcome.confirmed:
             for name in command.ports:
                 end = self.network.port_named[command.rack, name].id
                 (self._dark.add if name in outcome.value else self._dark.discard)(end)
-        elif isinstance(command, AwaitSwitches):
-            self._note_unbrought(set(command.datapaths) - outcome.value, ())
-        elif isinstance(command, ConfirmRules):
-            self._note_unbrought((), outcome.value.exact)
-        elif isinstance(command, ApplyRules) and step == "synchronise":
-            failed = {datapath for datapath, error in outcome.value.items() if error}
-            self._note_unbrought(failed, outcome.value.keys() - failed)
 
-    def _note_unbrought(
-        self, failed: Collection[DatapathId], brought: Collection[DatapathId]
-    ) -> None:
-        for server, switch in self.network.switch_of.items():
-            if switch.datapath in failed:
-                self.unbrought.add(server)
-            elif switch.datapath in brought and server in self.unbrought:
-                self.unbrought.discard(server)
-                cached = self.network.cached(switch.datapath)
-                self._forgets_s[server] = max((one.until_s for one in cached), default=0.0)
+    def _save(self, state: NetworkState) -> None:
+        """With what is left standing, in one write."""
+        memory, journal = self.memory, self.network.journal
+        memory.saved = state
+        journal.clear()
+        if memory.held.lanes:
+            told = intent(self.network.fabric, state, memory.held.beside(state), ())
+            journal.append((told.what, told.details))
 
     def _doubts(self, path: Path) -> bool:
         """Whether a port of ``path`` has no light, as its ToR says, or a ToR says nothing of it.
@@ -244,13 +231,6 @@ class SimulatedUpkeep:
         ends = {end for circuit in path.circuits for end in circuit.ends}
         racks = {self.network.fabric.ports[end].rack for end in ends}
         return not (self._dark.isdisjoint(ends) and self._silent.isdisjoint(racks))
-
-    def excused(self) -> set[str]:
-        """Servers whose switch could not be told that circuits go, or still forwards by what it had
-        cached by then.
-        """
-        now_s = self.network.now_s
-        return self.unbrought.union(s for s, until_s in self._forgets_s.items() if now_s < until_s)
 
     @property
     def uncertain(self) -> set[PlaneId | str]:
@@ -263,15 +243,17 @@ class SimulatedUpkeep:
     def conditions(self) -> Conditions:
         switches = self.switches
         return Conditions(
-            switches.ready(), switches.dead_uplinks, switches.closed, switches.diverted
+            connected=switches.ready(),
+            dead_uplinks=switches.dead_uplinks,
+            closed=switches.closed,
+            diverted=switches.diverted,
         )
 
     def take_over(self, execution: Execution) -> None:
         """A reconfiguration has ended."""
         assert {trouble.step for trouble in execution.troubles} <= STEPS | GATE
         self.memory.settle(execution.result)
-        self.memory.saved = execution.result
-        self.network.journal.clear()
+        self._save(execution.result)
         self.care.learn(execution)
         self.switches.learn(execution)
         self.switches.closed_meanwhile = frozenset()

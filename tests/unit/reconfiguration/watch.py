@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from typing import NoReturn
 
 from hydra.forwarding.pipeline import RuleKind
-from hydra.forwarding.rules import Install
+from hydra.forwarding.rules import Install, Remove
 from hydra.model import (
     DatapathId,
     Path,
@@ -59,6 +59,23 @@ _ORDER = (
 )
 
 
+_MAKE_FIRST = (
+    "intent",
+    "make",
+    "settle",
+    "carrier",
+    "tag",
+    "announce",
+    "probe",
+    "shift",
+    "drain",
+    "untag",
+    "unrelay",
+    "break",
+    "tidy",
+)
+
+
 _READING = (
     Announce,
     AwaitPortsUp,
@@ -84,13 +101,11 @@ class Watch:
         self.execution = execution
         self.fabric = network.fabric
         self.start = execution.plan.current
-        self.diverted: set[tuple[DatapathId, RackId]] = set()
-        """What vswitches have confirmed: (vswitch, destination rack)."""
+        self.left: set[tuple[DatapathId, RackId]] = set()
+        """What vswitches have confirmed to send elsewhere than before: (vswitch, destination)."""
         self.passed: set[tuple[Path, VlanId]] = set()
         self.carrier: set[PortId] = set()
         self.steps: list[str] = []
-        self.excused: Callable[[], Collection[str]] = frozenset
-        """Servers whose switch nobody could tell that circuits go."""
         self.holds_dark = True
         """True if frames are held to stay out of the dark: invariant (f)."""
         self._seen_late = -1
@@ -126,7 +141,8 @@ class Watch:
 
     def before(self, batch: Batch) -> None:
         self.steps.append(batch.step)
-        ranks = [_ORDER.index(step) for step in self.steps]
+        order = _MAKE_FIRST if self.execution.in_light else _ORDER
+        ranks = [order.index(step) for step in self.steps if step != "keep"]
         self._demand(ranks == sorted(ranks), "the steps are out of order")
         if batch.step != "intent":
             self._demand(bool(self.network.journal), "the intent is not in the journal yet")
@@ -159,7 +175,7 @@ class Watch:
                 self._fail(f"a mirror moves under frames in flight on {circuit}")
             for path in self.start.topology.paths:
                 if circuit in path.circuits:
-                    self._path_is_diverted(path)
+                    self._path_is_left(path)
         uses = sorted(cross.ingress for cross in command.move.connect)
         if len(uses) != len(set(uses)):
             self._fail(f"two circuits share a port: {command}")
@@ -172,15 +188,12 @@ class Watch:
                 if cross.ingress == other.ingress or cross.egress == other.egress:
                     self._fail(f"{cross} would share a port with {other}")
 
-    def _path_is_diverted(self, path: Path) -> None:
+    def _path_is_left(self, path: Path) -> None:
         for here, there in path.directions:
             for switch in self.network.substrate.steering(here):
-                sure = (switch.datapath, there) in self.diverted
+                sure = (switch.datapath, there) in self.left
                 if not sure and switch.name not in self.network.closed:
-                    name = switch.name
-                    self._fail(
-                        f"a mirror moves under {path}, and {name} did not confirm its divert"
-                    )
+                    self._fail(f"a mirror moves under {path}, which {switch.name} may still use")
 
     # -- after every change -----------------------------------------------------------------------
 
@@ -192,18 +205,14 @@ class Watch:
         if isinstance(command, _READING) and self._seen_late == self.network.late.happened:
             return
         self._seen_late = self.network.late.happened
-        network, wiring, excused = self.network, self.network.wiring(), self.excused()
-        if wiring.all_seen != (looked_at := network.senders(excused)):
-            self._everything_arrives(wiring, excused, command)
+        network, wiring = self.network, self.network.wiring()
+        if wiring.all_seen != (looked_at := network.senders()):
+            self._everything_arrives(wiring, command)
             wiring.all_seen = looked_at
         self._no_frame_is_flooded_into_the_dark(wiring, command)
 
-    def _everything_arrives(
-        self, wiring: Wiring, excused: Collection[str], command: Command | None
-    ) -> None:
+    def _everything_arrives(self, wiring: Wiring, command: Command | None) -> None:
         for server in self.fabric.servers:
-            if server.name in excused:
-                continue
             sent = self.network.sent(server)
             if wiring.seen.get(server.name) is sent:
                 continue  # and so it all arrives
@@ -246,20 +255,24 @@ class Watch:
     def learn(self, batch: Batch, outcomes: Sequence[Outcome]) -> None:
         for command, outcome in zip(batch.commands, outcomes, strict=True):
             if isinstance(command, ApplyRules):
-                self._learn_rules(command, outcome)
+                self._learn_rules(command, outcome, shifts=batch.step == "shift")
             elif isinstance(command, ProbePath) and outcome.confirmed and not outcome.value:
                 self.passed.add((command.path, command.vlan))
             elif isinstance(command, AwaitPortsUp) and outcome.confirmed:
                 up = set(command.ports) - set(outcome.value)
                 self.carrier |= {self.network.port_named[command.rack, n].id for n in up}
 
-    def _learn_rules(self, command: ApplyRules, outcome: Outcome) -> None:
+    def _learn_rules(self, command: ApplyRules, outcome: Outcome, *, shifts: bool) -> None:
         for datapath, changes in command.changes.items():
             if outcome.value[datapath] is not None:
                 continue
             for change in changes:
-                if isinstance(change, Install) and change.rule.kind is RuleKind.DIVERT:
-                    self.diverted.add((datapath, RackId(change.rule.args[0] - 1)))
+                if not isinstance(change, Install | Remove):
+                    continue
+                kind, to = change.rule.kind, RackId(change.rule.args[0] - 1)
+                diverts = kind is RuleKind.DIVERT and isinstance(change, Install)
+                if diverts or (shifts and kind is not RuleKind.DIVERT):
+                    self.left.add((datapath, to))
 
     # -- at the end -------------------------------------------------------------------------------
 

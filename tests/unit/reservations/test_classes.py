@@ -134,14 +134,14 @@ def test_a_dead_circuit_moves_best_effort_as_it_was(book, fabric):
 
 def test_classes_survive_a_restart(fabric, tmp_path):
     path = tmp_path / "journal.db"
-    ledger = Ledger(fabric, SqliteJournal(path))
+    ledger = Ledger(fabric=fabric, journal=SqliteJournal(path))
     kept = [
         ledger.bookings.add(request(service, dst=dst), AdmissionLimits(), None)
         for service, dst in ((GUARANTEED, "r2"), (BEST_EFFORT, "r3"))
     ]
     ledger.reservations.keep(kept)
     ledger.close()
-    again = Ledger(fabric, SqliteJournal(path))
+    again = Ledger(fabric=fabric, journal=SqliteJournal(path))
     again.load()
     assert [one.service for one in again.bookings.all()] == [GUARANTEED, BEST_EFFORT]
     again.close()

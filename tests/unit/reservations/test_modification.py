@@ -174,7 +174,7 @@ def test_best_effort_and_guaranteed_ones_change_too(fabric):
 
 
 def test_a_change_is_in_the_journal_and_only_of_what_was_seen(fabric, tmp_path):
-    ledger = Ledger(fabric, SqliteJournal(tmp_path / "journal.db"))
+    ledger = Ledger(fabric=fabric, journal=SqliteJournal(tmp_path / "journal.db"))
     old = ledger.bookings.add(request(), AdmissionLimits())
     ledger.reservations.keep([old])
     place = ledger.events.last
@@ -187,7 +187,7 @@ def test_a_change_is_in_the_journal_and_only_of_what_was_seen(fabric, tmp_path):
         )
     assert ledger.events.last != place, "its owner is told"
     ledger.close()
-    again = Ledger(fabric, SqliteJournal(tmp_path / "journal.db"))
+    again = Ledger(fabric=fabric, journal=SqliteJournal(tmp_path / "journal.db"))
     again.load()
     assert list(again.bookings.all()) == [new]
     again.close()

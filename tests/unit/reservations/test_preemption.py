@@ -110,7 +110,7 @@ def test_a_tenant_has_the_priority_of_its_quota(fabric):
 
 def test_the_journal_has_both_or_neither_and_both_are_told_of(fabric, tmp_path):
     path = str(tmp_path / "journal.db")
-    ledger = Ledger(fabric, SqliteJournal(path))
+    ledger = Ledger(fabric=fabric, journal=SqliteJournal(path))
     old = ledger.bookings.add(request(80.0), AdmissionLimits())
     ledger.reservations.keep([old])
     ledger.reservations.change(old.id, State.ACTIVE)
@@ -125,7 +125,7 @@ def test_the_journal_has_both_or_neither_and_both_are_told_of(fabric, tmp_path):
     assert [event.reservation.id for event in events] == [old.id, new.id]
     assert "gives way" in events[0].reason
     ledger.close()
-    again = Ledger(fabric, SqliteJournal(path))
+    again = Ledger(fabric=fabric, journal=SqliteJournal(path))
     again.load()
     assert again.bookings.get(old.id).preempted_by == new.id
     assert again.bookings.get(old.id).expires_unix_s == again.bookings.get(new.id).starts_unix_s

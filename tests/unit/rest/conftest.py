@@ -1,5 +1,6 @@
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import httpx
@@ -14,7 +15,7 @@ from hydra.lifecycle import ReservationState
 from hydra.model import Fabric, NetworkState, Topology, VlanId
 from hydra.reservations.reservation import ReservationRequest
 from mininet_scenarios import plain_http
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, once
 
 from .fake_service import FakeService, relay_path
 
@@ -94,3 +95,19 @@ def certificate(tmp_path_factory) -> tuple[str, str]:
         capture_output=True,
     )
     return str(pem), str(key)
+
+
+@pytest.fixture
+def waits(service, monkeypatch) -> Callable[[str, Callable[[], None]], AbstractContextManager]:
+    """``waits(READ, act)``: call ``act`` once REST calls the service's ``READ`` again and again.
+
+    REST does so while a request waits for an outcome.
+    """
+    reads: list[object] = []
+
+    def soon(name: str, act: Callable[[], None]) -> AbstractContextManager:
+        read = getattr(service, name)
+        monkeypatch.setattr(service, name, lambda *asked: reads.append(asked) or read(*asked))
+        return once(lambda: len(reads) > 3, act)
+
+    return soon

@@ -6,10 +6,13 @@ from pathlib import Path
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page
 
+from mininet_scenarios import plain_http
+from tests.waiting import PATIENCE_S
+
 SHOTS = os.environ.get("HYDRA_SCREENSHOTS")
 """A folder to leave screenshots in, for people to look at."""
-MOMENT = "Nov 14, 2023, 10:13:20\u202fPM UTC"
-"""When everything was, as Chromium has it in English."""
+MOMENT = "14 Nov 2023, 22:13:20"
+"""When everything was, as the page has it."""
 
 
 def shoot(page: Page, name: str) -> None:
@@ -21,3 +24,8 @@ def complaints(page):
     """What axe-core finds on the page as it is: rules, and the elements that break them."""
     found = Axe().run(page).response["violations"]
     return [f"{one['id']}: {node['html']}" for one in found for node in one["nodes"]]
+
+
+def told_by(server, resource):
+    with plain_http.client(base_url=server.url, timeout=PATIENCE_S) as client:
+        return client.get(f"/v1/{resource}").json()

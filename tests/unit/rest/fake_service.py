@@ -19,7 +19,8 @@ from hydra.demand.load import NOT_RECORDED, LoadLog
 from hydra.errors import AdmissionError, Changed, HydraError, LifecycleError, UnknownName
 from hydra.events import EventKind, EventLog, Progress
 from hydra.failures import Failure, FailureKind
-from hydra.faults.conditions import Facts, Watch
+from hydra.faults.conditions import Watch
+from hydra.faults.facts import Facts
 from hydra.faults.quarantine import Quarantined
 from hydra.history import HappeningKind, History
 from hydra.lifecycle import ReconfigurationState, ReservationState
@@ -39,6 +40,7 @@ from hydra.policy import CurrentPolicy, DemandBasis, Policy, Sharing, SharingCho
 from hydra.reconfiguration.drift import Drift, DriftKind
 from hydra.reconfiguration.plan import Plan
 from hydra.reconfiguration.stages import Stage
+from hydra.reconfiguration.ways import Course, Way
 from hydra.reservations.book import ReservationBook
 from hydra.reservations.bundle import bundle_of, divisions
 from hydra.roles import Alarm, Severity
@@ -86,12 +88,12 @@ def relay_path() -> Path:
 def recorded(service) -> None:
     """Samples of 120 s: r1 sends r3 on p1 ever more, with a gap; r1 to r2 80 Mb/s, r2 nothing."""
     service.recorded = LoadLog(service.fabric, 10.0)
-    circuits = service.network.topology.circuits
+    topology = service.network.topology
     pairs_mbps = np.zeros((4, 4))
     pairs_mbps[0, 1], pairs_mbps[3] = 80.0, np.nan
     for number in range(13):
         heard = {} if number == 6 else {PortId(0): 5.0 * number, PortId(4): 0.0}
-        service.recorded.take(10.0 * number, circuits, heard, pairs_mbps)
+        service.recorded.take(10.0 * number, topology, heard, pairs_mbps, 1 + number)
 
 
 def ring_state(*, backwards: bool = False) -> NetworkState:
@@ -116,7 +118,9 @@ class FakeService:
         self.network = NetworkState()
         self.for_agents = CurrentPolicy(Policy())
         self.events = EventLog("run", capacity=50)
-        self.agents = AgentDesk(fabric, self.for_agents, lambda: (self.network, ()))
+        self.agents = AgentDesk(
+            fabric=fabric, policy=self.for_agents, standing=lambda: (self.network, ())
+        )
         self.divides = False
         """True if what no circuit carries is admitted as a bundle."""
         self.unready: list[str] = []
@@ -126,8 +130,20 @@ class FakeService:
         self.amendments = {}
         self.week: Week | None = None
         self.drifting = [
-            Drift(DriftKind.CROSS_CONNECT, "p1", "1 to 18", "connected", "nothing"),
-            Drift(DriftKind.VLANS, "r1", "hyt-r1-p1", "100", "4000"),
+            Drift(
+                kind=DriftKind.CROSS_CONNECT,
+                device="p1",
+                subject="1 to 18",
+                intended="connected",
+                actual="nothing",
+            ),
+            Drift(
+                kind=DriftKind.VLANS,
+                device="r1",
+                subject="hyt-r1-p1",
+                intended="100",
+                actual="4000",
+            ),
         ]
         self.unmendable: list[Drift] = []
         self.reloads = 0
@@ -298,16 +314,17 @@ class FakeService:
             demand_mbps=80.0,
             verdict=Verdict(True, "gains 70 Mb/s", 70.0, 700.0, 5.0),
             planning_ms=1.5,
+            way=Way((Course(target, in_light=False, away=frozenset({(RackId(0), RackId(1))})),)),
             on_circuits=CircuitShares(0.75, 0.875),
             at_risk=tuple(self.away),
             stages=(
                 Stage(
-                    target,
-                    frozenset({(RackId(0), RackId(1))}),
-                    90.0,
-                    {RackId(0): 10.0},
-                    True,
-                    frozenset({(RackId(0), RackId(1))}),
+                    target=target,
+                    pairs=frozenset({(RackId(0), RackId(1))}),
+                    diverted_mbps=90.0,
+                    beyond={RackId(0): 10.0},
+                    last=True,
+                    detoured=frozenset({(RackId(0), RackId(1))}),
                 ),
             ),
         )

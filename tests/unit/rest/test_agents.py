@@ -7,7 +7,6 @@ from contextlib import ExitStack
 
 import pytest
 
-from apps.connection import Connection, Place, Refusal
 from apps.rest.app import create_app
 from apps.rest.guard import AuditLog
 from apps.rest.resources import agents
@@ -16,6 +15,9 @@ from apps.rest.tokens import TokenFile, write_tokens
 from hydra.access import Role, make_token
 from hydra.demand.agent_protocol import AgentTrouble
 from hydra.model import NetworkState, Topology, VlanId
+from hydra_hybrid_network_client.errors import Refusal
+from hydra_hybrid_network_client.requests import Place
+from hydra_hybrid_network_client.synchronous.connection import Connection
 from mininet_scenarios import plain_http
 from tests.waiting import HANGS_S, PATIENCE_S
 

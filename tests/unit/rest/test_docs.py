@@ -4,16 +4,13 @@ import json
 import re
 import runpy
 import shlex
-import time
 from itertools import pairwise
 from pathlib import Path
-from threading import Event, Thread
-
-import pytest
 
 from apps.rest.app import create_app
 from apps.rest.problems import CATALOGUE
-from hydra.lifecycle import RECONFIGURATION_TRANSITIONS, RESERVATION_TRANSITIONS, ReservationState
+from hydra.lifecycle import RECONFIGURATION_TRANSITIONS, RESERVATION_TRANSITIONS
+from tests.unit.cli import jobs
 
 DOCS = Path(__file__).parents[3] / "docs"
 API = (DOCS / "api.md").read_text()
@@ -66,27 +63,7 @@ def test_the_resources_are_those_of_the_api(service):
     }
 
 
-@pytest.fixture
-def network(service):
-    """Brings reservations up and down, as a controller would."""
-    following = {
-        ReservationState.ACTIVATING: ReservationState.ACTIVE,
-        ReservationState.RELEASING: ReservationState.RELEASED,
-    }
-    stop = Event()
-
-    def work():
-        while not stop.is_set():
-            for reservation in service.reservations():
-                if (state := following.get(reservation.state)) is not None:
-                    service.settle(reservation.id, state)
-            time.sleep(0.02)
-
-    thread = Thread(target=work)
-    thread.start()
-    yield
-    stop.set()
-    thread.join()
+carried_out = jobs.network
 
 
 def run_curl(client, command: str):
@@ -102,7 +79,7 @@ def run_curl(client, command: str):
     return client.request(method, path, content=body, headers=headers)
 
 
-def test_the_examples_run_and_answer_as_they_say(client, network):
+def test_the_examples_run_and_answer_as_they_say(client, carried_out):
     section = API.split("\n## Examples\n", 1)[1]
     commands = [line for line in section.splitlines() if line.startswith("curl ")]
     promised = [int(code) for code in re.findall(r"\((\d{3})\)", section)]

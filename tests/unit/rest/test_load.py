@@ -29,6 +29,12 @@ def test_circuits_and_pairs_are_told_with_their_times(client, hour):
     assert first["b_to_a_mbps"] == [None if n == 6 else 0.0 for n in range(13)]
     assert second["a_to_b_mbps"] == second["b_to_a_mbps"] == [None] * 13, "unknown is never 0"
     assert document["pairs"] == [{"src": "r1", "dst": "r2", "mbps": [80.0] * 13}]
+    assert document["totals"] == {
+        "carried_mbps": [80.0] * 13,
+        "with_circuits_mbps": [80.0] * 13,
+        "circuits": [2.0] * 13,
+        "reservations": [1.0 + number for number in range(13)],
+    }
 
 
 def test_racks_narrow_it(client, hour):
@@ -52,7 +58,8 @@ def test_a_one_way_circuit_has_no_way_back(client, service):
 
 
 def test_where_nothing_is_polled_nothing_is_recorded(client):
-    nothing = {"interval_s": None, "unix_s": [], "circuits": [], "pairs": []}
+    totals = {"carried_mbps": [], "with_circuits_mbps": [], "circuits": [], "reservations": []}
+    nothing = {"interval_s": None, "unix_s": [], "circuits": [], "pairs": [], "totals": totals}
     assert client.get("/v1/load").json() == nothing
 
 

@@ -118,8 +118,19 @@ def test_a_part_of_a_section_leaves_the_rest_of_it(client, service):
 
 def test_the_policy_in_force_says_what_a_reload_changes(client):
     values = {one["key"]: one for one in client.get("/v1/policy").json()["values"]}
-    mode = {"key": "policy.mode", "value": "on-request", "at_once": True, "by_request": True}
-    assert values["policy.mode"] == mode
+    assert values["policy.mode"] == {
+        "key": "policy.mode",
+        "value": "on-request",
+        "default": "on-request",
+        "allowed": "on-request, periodic",
+        "choices": ["on-request", "periodic"],
+        "meaning": "With periodic, circuits also change every epoch_s, from measured demand, "
+        "if the change pays.",
+        "at_once": True,
+        "by_request": True,
+    }
+    sharing = values["policy.sharing"]["meaning"]
+    assert sharing.endswith("circuits in periodic mode: sharing."), "links are words"
     assert values["policy.drain.reads"]["value"] == "3"
     assert not values["policy.max_hops"]["at_once"]
     ways = {key: (one["at_once"], one["by_request"]) for key, one in values.items()}

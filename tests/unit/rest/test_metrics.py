@@ -45,7 +45,7 @@ def metrics():
     metrics = Metrics()
     metrics.count_connections(lambda: 8)
     metrics.reconfigured(ENDED)
-    metrics.command(Pause(0.1), Outcome(None, SILENT, 1.0, 1.2))
+    metrics.command(Pause(0.1), Outcome(None, SILENT, started_s=1.0, finished_s=1.2))
     changes = dict.fromkeys(map(DatapathId, (1, 2, 3)), ())
     answers = dict(zip(changes, (SILENT, None, replace(SILENT, subject="h13")), strict=True))
     metrics.command(ApplyRules(changes), Outcome(answers))

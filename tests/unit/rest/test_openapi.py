@@ -128,7 +128,7 @@ def test_numbers_carry_their_unit(description):
     or are parts of a whole.
     """
     plain = {"status", "vlan", "epoch", "current_epoch", "rules", "rules_pushed"}
-    plain |= {"retagged_ports", "ports_retagged", "ingress", "egress", "port", "id"}
+    plain |= {"retagged_ports", "ports_retagged", "courses", "ingress", "egress", "port", "id"}
     plain |= {
         "gain_factor",
         "max_reservations",
@@ -155,6 +155,7 @@ def test_numbers_carry_their_unit(description):
         "subjects_total",
         "pairs_total",
         "reservations_total",
+        "ports",
     }
     for name, schema in description["components"]["schemas"].items():
         for field, kind in schema.get("properties", {}).items():

@@ -1,6 +1,5 @@
 import time
 from concurrent.futures import ThreadPoolExecutor
-from threading import Timer
 
 import numpy as np
 import pytest
@@ -10,6 +9,7 @@ from apps.rest.app import create_app
 from apps.rest.server import RestServer
 from hydra.model import NetworkState, Topology, VlanId
 from hydra.service import PlanRequest
+from hydra.vlan_pool import VlanPool
 from mininet_scenarios import plain_http
 from tests.waiting import PATIENCE_S
 
@@ -48,7 +48,7 @@ def test_topology_by_name(client, service):
         7,
         Topology(frozenset(path.circuits), (path,)),
         {path: VlanId(101)},
-        frozenset({VlanId(103), VlanId(102)}),
+        VlanPool(frozenset({VlanId(103), VlanId(102)})),
     )
     topology = client.get("/v1/topology").json()
     assert topology["fabric"] == "demo"
@@ -56,6 +56,7 @@ def test_topology_by_name(client, service):
     assert topology["racks"] == ["r1", "r2", "r3", "r4"]
     assert topology["planes"][0] == {"name": "p1", "switching_ms": 25.0, "rate_mbps": 100.0}
     assert topology["electrical_rate_mbps"] == 10.0
+    assert topology["ports"] == 8, "two of each rack"
     rates = [(one.pop("a_to_b_mbps"), one.pop("b_to_a_mbps")) for one in topology["circuits"]]
     assert topology["circuits"] == CIRCUITS
     assert rates == [(12.5, None), (None, None)], "unknown is null, not zero"
@@ -128,6 +129,8 @@ def test_a_dry_run(client):
         "connect": CIRCUITS,
         "disconnect": [],
         "affected_pairs": [{"src": "r1", "dst": "r2"}],
+        "diverted_pairs": [{"src": "r1", "dst": "r2"}],
+        "courses": 1,
         "retagged_ports": 4,
         "rules": 8,
         "served_mbps": 80.0,
@@ -262,14 +265,12 @@ def test_a_reconfiguration_is_queued_and_can_be_followed(client, service):
     assert [one["id"] for one in listed] == ["c1", "c0"]
 
 
-def test_prefer_wait_sees_the_end_of_a_reconfiguration(client, service):
-    timer = Timer(0.3, service.finish, ("c0",))
-    timer.start()
-    answer = client.post("/v1/reconfigurations", json={}, headers={"Prefer": "wait=10"})
-    timer.join()
+def test_prefer_wait_sees_the_end_of_a_reconfiguration(client, service, waits):
+    with waits("reconfiguration", lambda: service.finish("c0")):
+        answer = client.post("/v1/reconfigurations", json={}, headers={"Prefer": "wait=60"})
     assert (answer.status_code, answer.json()["state"]) == (200, "partial")
     assert answer.headers["location"] == "/v1/reconfigurations/c0"
-    assert answer.headers["preference-applied"] == "wait=10"
+    assert answer.headers["preference-applied"] == "wait=60"
 
 
 def test_prefer_wait_0_is_still_accepted(client):

@@ -1,18 +1,21 @@
+import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from threading import Event, Timer
+from threading import Event
 
 import pytest
 
 from apps.cli.reservations import _describe_own_path
 from apps.rest import reply
+from apps.rest.app import create_app
 from apps.rest.resources.reservations import Reservation
+from apps.rest.server import RestServer
 from hydra.lifecycle import ReservationState as State
 from hydra.reservations.book import ReservationBook
 from hydra.reservations.bundle import bundle_of, divisions
 from hydra.reservations.reservation import ReservationRequest
-from tests.waiting import HANGS_S, PATIENCE_S, wait_until
+from tests.waiting import HANGS_S, PATIENCE_S, remains, wait_until
 
 from .fake_service import FakeService, relay_path
 
@@ -122,14 +125,12 @@ def test_the_path_runs_from_src_to_dst(client, service):
 
 
 @pytest.mark.parametrize("end", [State.ACTIVE, State.FAILED])
-def test_prefer_wait_answers_with_the_outcome(client, service, end, monkeypatch):
+def test_prefer_wait_answers_with_the_outcome(client, service, end, monkeypatch, waits):
     monkeypatch.setattr(reply, "LONGEST_WAIT_S", 120)
-    timer = Timer(0.3, service.settle, ("v0", end, "because"))
-    timer.start()
     started = time.monotonic()
-    answer = client.post("/v1/reservations", json=BODY, headers={"Prefer": "wait=120"})
-    assert 0.25 < time.monotonic() - started < HANGS_S
-    timer.join()
+    with waits("reservation", lambda: service.settle("v0", end, "because")):
+        answer = client.post("/v1/reservations", json=BODY, headers={"Prefer": "wait=120"})
+    assert time.monotonic() - started < HANGS_S
     assert answer.status_code == 201
     assert answer.headers["preference-applied"] == "wait=120"
     assert answer.headers["location"] == "/v1/reservations/v0"
@@ -143,6 +144,29 @@ def test_prefer_wait_ends_without_an_outcome(client):
     assert 0.9 < time.monotonic() - started < HANGS_S
     assert answer.status_code == 201
     assert answer.json()["state"] == "activating"
+
+
+def no_more(reads: list[object]) -> bool:
+    seen = len(reads)
+    return remains(lambda: len(reads) == seen, 1.0)
+
+
+def test_nothing_is_waited_for_once_the_client_has_gone(service, monkeypatch):
+    monkeypatch.setattr(reply, "LONGEST_WAIT_S", 3600)
+    made = service.reserve(ReservationRequest("r1", "r2", 10.0))
+    reads, read = [], service.reservation
+    monkeypatch.setattr(service, "reservation", lambda *asked: reads.append(asked) or read(*asked))
+    server = RestServer(create_app(service), "127.0.0.1", 0)
+    server.start()
+    try:
+        host, _, port = server.url.removeprefix("http://").partition(":")
+        with socket.create_connection((host, int(port))) as client:
+            line = f"GET /v1/reservations/{made.id}?wait=active HTTP/1.1\r\nHost: {host}\r\n\r\n"
+            client.sendall(line.encode())
+            wait_until(lambda: len(reads) > 3)
+        wait_until(lambda: no_more(reads))
+    finally:
+        server.stop()
 
 
 def test_waiting_clients_do_not_hold_up_others(client, service, monkeypatch):
@@ -216,14 +240,12 @@ def test_delete_of_what_ended_otherwise(client, service, end, then):
     assert (answer.status_code, answer.json()["state"]) == (200, then.value)
 
 
-def test_delete_can_wait_for_the_end(client, service):
+def test_delete_can_wait_for_the_end(client, service, waits):
     client.post("/v1/reservations", json=BODY)
-    timer = Timer(0.3, service.settle, ("v0", State.RELEASED))
-    timer.start()
-    answer = client.delete("/v1/reservations/v0", headers={"Prefer": "wait=10"})
-    timer.join()
+    with waits("reservation", lambda: service.settle("v0", State.RELEASED)):
+        answer = client.delete("/v1/reservations/v0", headers={"Prefer": "wait=60"})
     assert (answer.status_code, answer.json()["state"]) == (200, "released")
-    assert answer.headers["preference-applied"] == "wait=10"
+    assert answer.headers["preference-applied"] == "wait=60"
 
 
 # --- time, holds, dry runs ------------------------------------------------------------------
@@ -231,7 +253,7 @@ def test_delete_can_wait_for_the_end(client, service):
 
 def test_a_later_start_is_scheduled_and_can_be_cancelled(client):
     later = {**BODY, "start_unix_s": 1_700_000_100}
-    answer = client.post("/v1/reservations", json=later, headers={"Prefer": "wait=10"})
+    answer = client.post("/v1/reservations", json=later, headers={"Prefer": "wait=60"})
     created = answer.json()
     assert (answer.status_code, created["state"]) == (201, "scheduled")
     assert (created["start_unix_s"], created["expires_unix_s"]) == (1_700_000_100, 1_700_000_160)

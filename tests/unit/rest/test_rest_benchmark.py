@@ -25,7 +25,7 @@ def test_without_wrk_it_says_what_to_install(monkeypatch, benchmark):
 
 def test_it_is_served(tmp_path):
     fabric = small_fabric()
-    ledger = Ledger(fabric, SqliteJournal(tmp_path / "journal.db"))
+    ledger = Ledger(fabric=fabric, journal=SqliteJournal(tmp_path / "journal.db"))
     ledger.load()
     server = RestServer(create_app(LedgerService(fabric, ledger)), "127.0.0.1", 0)
     server.start()

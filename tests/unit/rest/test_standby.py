@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from apps.client import HydraClient, Refused
 from apps.controller.stored import StoredView
 from apps.process.term import Standby
 from apps.rest.app import create_app
@@ -28,6 +27,7 @@ from hydra.journal import JournalError, Kind
 from hydra.journal_format import state_record
 from hydra.lifecycle import ReservationState
 from hydra.reservations.records import reservation_record
+from hydra_hybrid_network_client import HydraClient, Refused
 from mininet_scenarios import plain_http
 from tests.waiting import PATIENCE_S
 

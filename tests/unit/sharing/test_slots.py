@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from hydra.model import NetworkState
-from hydra.policy import DrainPolicy, Policy, SlotPolicy, Transition
+from hydra.policy import DrainPolicy, Policy, SlotPolicy
 from hydra.sharing.slots import DutyCycle, Night, Week, WeekSlot, too_short
 from tests.unit.core.fabrics import path_of, small_fabric, state_of
 
@@ -33,11 +33,6 @@ def test_the_slowest_mirrors_count():
     fabric = replace(FABRIC, planes=(FABRIC.planes[0], slow))
     assert Night.of(fabric, POLICY).mirrors_s == 0.18
     assert "180 ms for the mirrors of p2" in too_short(fabric, POLICY, 0.4)
-
-
-def test_as_published_drains_nothing():
-    published = replace(POLICY, transition=Transition.AS_PUBLISHED)
-    assert Night.of(FABRIC, published).drain_s == 0.0
 
 
 @pytest.mark.parametrize(("slot_s", "fits"), [(0.05, True), (0.049, False), (0.01, False)])

@@ -35,10 +35,14 @@ _WAITERS: Final[Mapping[str, int]] = {
     "tor_switch": 1,
     "select": 3,
     "Deadline": 0,
+    "Call": 0,
+    "accept": 0,
     "finish": 0,
 }
 """Function or method -> the position of its time-out."""
-_ALONE: Final = frozenset({"wait", "join", "result", "settimeout", "set_default_timeout", "finish"})
+_ALONE: Final = frozenset(
+    {"wait", "join", "result", "settimeout", "set_default_timeout", "accept", "finish"}
+)
 """Of these, only calls with the time-out as the one argument."""
 _MILLISECONDS: Final = frozenset({"set_default_timeout", "wait_for_timeout", "expect"})
 _PLAYWRIGHT: Final = re.compile(r"^(to_|not_to_|wait_for_|set_options$|goto$|click$|expect_)")
@@ -62,6 +66,8 @@ _OPERATORS: Final[Mapping[type[ast.operator], Callable[[float, float], float]]] 
     ast.Div: operator.truediv,
 }
 _SHELL_SLEEPS: Final = re.compile(r"\bsleep ([0-9.]+)")
+_PREFER: Final = re.compile(r"^wait=([0-9]+)$")
+"""1 is for a test that waits that out."""
 _OPTION: Final = re.compile(r"^--(?:connect-|max-)?time(?:out)?=([0-9.]+)$")
 
 
@@ -210,26 +216,47 @@ class _Finder:
                 yield from self._visit(child, in_loop=in_loop)
 
     def _of(self, node: ast.AST, *, in_loop: bool) -> Iterator[Finding]:
-        if isinstance(node, ast.Call):
-            yield from self._call(node, in_loop=in_loop)
-        elif isinstance(node, ast.Assert):
-            for inner in ast.walk(node.test):
-                if isinstance(inner, ast.Compare):
-                    yield from self._compare(inner)
-        elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
-            seconds = self.number(node.right)
-            if _is_call(node.left, _COUNTERS) and seconds is not None and seconds < LEAST_S:
-                yield Finding(node.lineno, f"deadline in {seconds:g} s: use wait_until")
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            asleep = _SHELL_SLEEPS.search(node.value)
-            if asleep and LEAST_S / 600 < float(asleep[1]) < LEAST_S * 10:
-                words = f"a program sleeps for {asleep[1]}: let it wait for a file, or for 600"
-                yield Finding(node.lineno, words)
-            option = _OPTION.match(node.value)
-            if option and float(option[1]) < LEAST_S:
-                yield Finding(node.lineno, f"time-out of {option[1]} s in an option")
-        elif isinstance(node, ast.arguments):
-            yield from self._defaults(node)
+        match node:
+            case ast.Call():
+                yield from self._call(node, in_loop=in_loop)
+            case ast.Assert():
+                for inner in ast.walk(node.test):
+                    if isinstance(inner, ast.Compare):
+                        yield from self._compare(inner)
+            case ast.BinOp(op=ast.Add()):
+                yield from self._moment(node)
+            case ast.Constant(value=str(text)):
+                yield from _in_text(text, node.lineno)
+            case ast.arguments():
+                yield from self._defaults(node)
+            case ast.Dict():
+                yield from self._items(node)
+            case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
+                if _KEYWORD.search(name):
+                    yield from self._short(name, value, name.endswith("_ms"))
+
+    def _moment(self, node: ast.BinOp) -> Iterator[Finding]:
+        """A moment that comes soon, by a clock."""
+        seconds = self.number(node.right)
+        if seconds is None or seconds >= LEAST_S:
+            return
+        if _is_call(node.left, _COUNTERS):
+            yield Finding(node.lineno, f"deadline in {seconds:g} s: use wait_until")
+        elif _is_call(node.left, {"time"}):
+            words = f"a moment in {seconds:g} s, which may have passed: put the clock forward"
+            yield Finding(node.lineno, words)
+
+    def _items(self, node: ast.Dict) -> Iterator[Finding]:
+        """Time-outs in options of devices, and in headers of requests to REST."""
+        for key, value in zip(node.keys, node.values, strict=True):
+            match key, value:
+                case ast.Constant(value="timeout_s" as name), _:
+                    yield from self._short(repr(name), value, milliseconds=False)
+                case ast.Constant(value="Prefer"), ast.Constant(value=str(preference)):
+                    asked = _PREFER.match(preference)
+                    if asked and 1 < float(asked[1]) < LEAST_S:
+                        words = f"REST waits for {asked[1]} s at most: use wait=60"
+                        yield Finding(value.lineno, words)
 
     def _defaults(self, arguments: ast.arguments) -> Iterator[Finding]:
         positional = [*arguments.posonlyargs, *arguments.args]
@@ -247,6 +274,13 @@ class _Finder:
             if seconds and not in_loop:
                 yield Finding(node.lineno, f"sleeps for {seconds:g}: wait for what is awaited")
             return
+        if name == "Timer" and node.args and (seconds := self.number(node.args[0])) is not None:
+            if seconds < LEAST_S:
+                words = f"acts after {seconds:g} s, whatever has happened by then: use once"
+                yield Finding(node.lineno, words)
+            return
+        if name == "wait" and len(node.args) == 2 and isinstance(node.args[0], ast.List):
+            yield from self._short(name, node.args[1], milliseconds=False)
         browser = bool(_PLAYWRIGHT.match(name)) or name in _MILLISECONDS
         position = _WAITERS.get(name)
         alone = name not in _ALONE or (isinstance(node.func, ast.Attribute) and len(node.args) == 1)
@@ -299,6 +333,17 @@ def files(folder: Path) -> list[Path]:
     if folder.is_file():
         return [folder]
     return sorted(path for path in folder.rglob("*.py") if "__pycache__" not in path.parts)
+
+
+def _in_text(text: str, line: int) -> Iterator[Finding]:
+    """What a command, or an option of a command, says."""
+    asleep = _SHELL_SLEEPS.search(text)
+    if asleep and LEAST_S / 600 < float(asleep[1]) < LEAST_S * 10:
+        words = f"a program sleeps for {asleep[1]}: let it wait for a file, or for 600"
+        yield Finding(line, words)
+    option = _OPTION.match(text)
+    if option and float(option[1]) < LEAST_S:
+        yield Finding(line, f"time-out of {option[1]} s in an option")
 
 
 def _last_line(node: ast.stmt) -> int:

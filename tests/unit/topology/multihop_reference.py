@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -164,6 +164,10 @@ class Booking:
     path: Path
     links: list[_Link]
     given_mbps: float
+
+    @property
+    def ends(self) -> tuple[int, int]:
+        return int(self.path.src), int(self.path.dst)
 
 
 class AuxiliaryGraph:
@@ -357,31 +361,40 @@ def _second_paths(
     budget: Budget,
     found: list[Booking],
 ) -> list[Booking]:
-    """One more path for each pair that has one, wants more, and gets more by an even spread."""
+    """One more path for each pair that has one, wants more, and gets more by an even spread.
+
+    The others of such a pair give back what is above their share.
+    """
     pinned = {(path.src, path.dst) for path, _ in reserved.pinned}
-    wanted, left, count = {}, {}, {}
+    share, standing_mbps, old, left = {}, {}, {}, {}
     for pair, left_mbps in zip(pairs, standing.left_mbps.tolist(), strict=True):
         ends = pair.src, pair.dst
-        mine = [booking for booking in found if (booking.path.src, booking.path.dst) == ends]
-        old = sum((path.src, path.dst) == ends for path in standing.paths)
+        mine = [booking for booking in found if booking.ends == ends]
+        old[ends] = sum((path.src, path.dst) == ends for path in standing.paths)
         inside = budget.includes_rack(pair.src) and budget.includes_rack(pair.dst)
-        wanted[ends], count[ends] = pair.mbps, old + len(mine)
+        count = old[ends] + len(mine)
+        share[ends], standing_mbps[ends] = pair.mbps / (count + 1), pair.mbps - left_mbps
         rest = left_mbps - sum(booking.given_mbps for booking in mine)
-        if ends not in pinned and inside and 0 < count[ends] < budget.paths_per_pair:
+        if ends not in pinned and inside and 0 < count < budget.paths_per_pair:
             left[ends] = rest
-    again = [PairDemand(mbps, *ends) for ends, mbps in left.items() if mbps > RATE_TOLERANCE_MBPS]
-    again.sort(key=lambda pair: turn(pair.mbps, pair.src, pair.dst))
+    again = [ends for ends, mbps in left.items() if mbps > RATE_TOLERANCE_MBPS]
+    again.sort(key=lambda ends: turn(left[ends], *ends))
+    offered = [PairDemand(share[ends], *ends) for ends in again]
     good = []
-    bookings = list(_rounds(graph, again, budget.max_hops, whole=False))
-    for booking in bookings:
-        ends = int(booking.path.src), int(booking.path.dst)
-        width = booking.given_mbps + min(link.residual_mbps for link in booking.links)
-        n, share = count[ends], wanted[ends] / (count[ends] + 1)
-        carried = wanted[ends] - left[ends]
-        even = n * min(share, carried / n) + min(share, width)
-        if even > carried + RATE_TOLERANCE_MBPS:
+    for booking in list(_rounds(graph, offered, budget.max_hops, whole=False)):
+        mine = [other for other in found if other.ends == booking.ends]
+        most = share[booking.ends]
+        lost = sum(max(0.0, other.given_mbps - most) for other in mine)
+        lost += max(0.0, standing_mbps[booking.ends] - old[booking.ends] * most)
+        better = booking.given_mbps > lost + RATE_TOLERANCE_MBPS
+        if better and all(other.path != booking.path for other in mine):
             good.append(booking)
-    for booking in bookings:
-        if booking not in good:
+        else:
             graph.withdraw(booking)
+    for booking in good:
+        for number, other in enumerate(found):
+            above = other.given_mbps - share[booking.ends]
+            if other.ends == booking.ends and above > 0:
+                graph.withdraw(replace(other, given_mbps=above))
+                found[number] = replace(other, given_mbps=share[booking.ends])
     return good

@@ -24,10 +24,11 @@ from topology_fabrics import (
 )
 
 from hydra.errors import PlanError
-from hydra.model import EMPTY_TOPOLOGY, Topology
-from topology.anytime import plan_anytime
+from hydra.model import EMPTY_TOPOLOGY, RackId, Topology
+from topology import _native
+from topology.anytime import _Plan, _Search, plan_anytime
 from topology.bounds import served_share_bound
-from topology.drafts import Ground
+from topology.drafts import Draft, Ground
 from topology.multihop import plan_hydra_bfs, plan_hydra_bfs_plus
 from topology.plan_checks import check_result
 from topology.problem import Budget, FabricArrays, PlanResult, Reserved
@@ -47,6 +48,35 @@ def plan(
     result = plan_anytime(fabric, demand, current, reserved, budget)
     assert check_result(fabric, demand, current, reserved, budget, result) == []
     return result
+
+
+@settings(max_examples=60)
+@given(st.data())
+def test_the_search_counts_what_the_plan_counts(data):
+    """Two implementations of an even spread: the search's in C, the draft's on arrays."""
+    fabric = data.draw(fabrics())
+    demand = data.draw(demands(fabric.n_racks))
+    both = []
+
+    def improve(*arguments: object) -> tuple[int, int, int]:
+        found = improve_links(*arguments)
+        both.append(arguments[-1])
+        return found
+
+    def improved(search: _Search, ground: Ground, draft: Draft) -> _Plan:
+        plan = improve_draft(search, ground, draft)
+        both[-1] = (both[-1][0], plan.worth_mbps)
+        return plan
+
+    improve_links, improve_draft = _native.improve_links, _Search._improved
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(_native, "improve_links", improve)
+        patched.setattr(_Search, "_improved", improved)
+        current = plan(fabric, demand, Budget(3)).topology
+        racks = frozenset(map(RackId, range(fabric.n_racks - 1)))
+        plan(fabric, demand * data.draw(st.floats(0.5, 2)), Budget(3, racks=racks), current)
+    for in_search, in_draft in both:
+        assert in_search == pytest.approx(in_draft)
 
 
 def ring_and_crossings() -> NDArray[np.float64]:

@@ -6,6 +6,7 @@ import pytest
 from topology_fabrics import VLANS, arrays, circuit, full, path, topology_of
 
 from hydra.model import NetworkState, Path, PlaneId, PortId, Topology, VlanId
+from hydra.vlan_pool import VlanPool
 from topology.checks import check_topology, check_transit, check_vlans
 
 FABRIC = full(4, 2)
@@ -74,7 +75,7 @@ def test_damage_to_vlans_is_found():
     assert outside == "VLAN 99 of path 0-1 is outside 100-999"
     (stale,) = check_vlans(FABRIC, tagged({direct: 100}, vlans={direct: 100, beside: 101}), VLANS)
     assert "VLAN 101 belongs to" in stale
-    (resting,) = check_vlans(FABRIC, tagged({direct: 100}, resting=frozenset({100})), VLANS)
+    (resting,) = check_vlans(FABRIC, tagged({direct: 100}, pool=VlanPool(frozenset({100}))), VLANS)
     assert resting == "VLAN 100 is in use and resting"
     (loop,) = check_vlans(FABRIC, tagged({direct: 100, beside: 100}), VLANS)
     assert "closes a loop" in loop

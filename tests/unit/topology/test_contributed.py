@@ -1,18 +1,15 @@
 """Algorithms that other packages contribute by entry points."""
 
-import os
-import subprocess
-import sys
 from importlib.metadata import EntryPoint
-from pathlib import Path
 
 import pytest
 
+from hydra import contributed
 from hydra.errors import PlanError, UnknownName
 from hydra.model import EMPTY_TOPOLOGY
 from tests.unit.topology.topology_fabrics import full
 from topology import algorithms
-from topology.algorithms import CONTRIBUTED, ENTRIES, Entries, entry, objection
+from topology.algorithms import CONTRIBUTED, ENTRIES, contributions, entry, objection
 from topology.problem import Budget, Reserved
 from topology.synthetic import synthetic_demand
 
@@ -22,8 +19,8 @@ OURS = dict(ENTRIES)
 def points(monkeypatch, **values):
     """Have other packages contribute these."""
     found = [EntryPoint(name, value, CONTRIBUTED) for name, value in values.items()]
-    monkeypatch.setattr(algorithms, "entry_points", lambda group: found if group else [])
-    monkeypatch.setattr(algorithms, "ENTRIES", Entries(OURS))
+    monkeypatch.setattr(contributed, "entry_points", lambda group: found if group else [])
+    monkeypatch.setattr(algorithms, "ENTRIES", contributions(OURS))
 
 
 def test_a_contributed_algorithm_stands_beside_ours(monkeypatch):
@@ -34,12 +31,44 @@ def test_a_contributed_algorithm_stands_beside_ours(monkeypatch):
     assert objection("mine", full(2, 1)) is None
 
 
-def test_ours_can_not_be_replaced(monkeypatch):
+def test_a_name_of_ours_and_of_a_package_s_is_nobody_s(monkeypatch):
     points(monkeypatch, anytime="tests.unit.topology.contributed:MINE")
-    assert entry("anytime") is OURS["anytime"]
     assert [*algorithms.ENTRIES] == [*OURS]
+    assert objection("anytime", full(2, 1)) == (
+        "algorithm anytime can't be used: tests.unit.topology.contributed:MINE has the name of "
+        "one of HydRA's own; rename the entry point in hydra.algorithms, or uninstall the package"
+    )
+    assert entry("hydra-bfs") is OURS["hydra-bfs"]
     with pytest.raises(UnknownName, match="choose one of"):
         entry("mine")
+
+
+def test_a_name_of_two_packages_is_nobody_s(monkeypatch):
+    found = [EntryPoint("mine", f"{module}:MINE", CONTRIBUTED) for module in ("here", "there")]
+    monkeypatch.setattr(contributed, "entry_points", lambda group: found if group else [])
+    monkeypatch.setattr(algorithms, "ENTRIES", contributions(OURS))
+    assert "here:MINE and there:MINE have the name, each;" in objection("mine", full(2, 1))
+
+
+def test_a_place_is_a_name(monkeypatch):
+    points(monkeypatch)
+    assert entry("tests.unit.topology.contributed:MINE").summary == "nothing at all"
+    assert "tests.unit.topology.contributed:MINE" not in [*algorithms.ENTRIES]
+
+
+@pytest.mark.parametrize(
+    ("place", "problem"),
+    [
+        ("nowhere:MINE", "ModuleNotFoundError: No module named 'nowhere'"),
+        ("no where:MINE", "it is not written as module:object"),
+        ("os:getcwd", "it is a builtin_function_or_method, not a topology.algorithms.Entry"),
+    ],
+)
+def test_a_bad_place_says_what_is_wrong(place, problem):
+    assert objection(place, full(2, 1)) == (
+        f"algorithm {place} can't be loaded ({problem}): have Python find the module (pip "
+        "install, PYTHONPATH), or mend it"
+    )
 
 
 @pytest.mark.parametrize(
@@ -63,42 +92,3 @@ def test_a_bad_one_says_what_is_wrong_and_stops_nothing_else(monkeypatch, value,
         entry("bad").plan(*nothing)
     assert entry("anytime").plan(*nothing).served_share == 1.0
     assert not entry("bad").spares
-
-
-def test_an_installed_package_s_algorithm_plans_on_the_command_line(tmp_path):
-    (tmp_path / "my_planner.py").write_text(
-        "from topology.algorithms import Entry\n"
-        "from topology.direct import Joins, direct\n\n\n"
-        "@direct\n"
-        "def greedy(joins: Joins) -> None:\n"
-        "    for a, b in joins.pairs():\n"
-        "        for plane in joins.planes(a, b)[:1]:\n"
-        "            joins.join(a, b, plane)\n\n\n"
-        'GREEDY = Entry(greedy, "a circuit for the greatest demands first", "mine")\n'
-    )
-    info = tmp_path / "my_planner-1.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: my-planner\nVersion: 1\n")
-    (info / "entry_points.txt").write_text(
-        "[hydra.algorithms]\ngreedy = my_planner:GREEDY\nlost = my_planner:LOST\n"
-    )
-    here = os.pathsep.join([str(tmp_path), str(Path.cwd())])
-
-    def plan(name):
-        command = [sys.executable, "-m", "apps.cli", "plan", "--fabric", "4x1@100"]
-        return subprocess.run(
-            [*command, "--demand", "r1:r2=50", "--algorithm", name, "--check"],
-            env={**os.environ, "PYTHONPATH": here},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-
-    planned = plan("greedy")
-    assert planned.returncode == 0, planned.stderr
-    assert "greedy" in planned.stdout
-    refused = plan("lost")
-    assert refused.returncode != 0
-    assert "algorithm lost can't be loaded from my_planner:LOST of package my-planner" in " ".join(
-        refused.stderr.split()
-    )

@@ -7,6 +7,7 @@ import pytest
 
 from hydra.errors import PlanError
 from hydra.model import NetworkState, VlanId, VlanRange
+from hydra.vlan_pool import VlanPool
 from tests.unit.core.fabrics import (
     circuit_between,
     first_state,
@@ -49,12 +50,14 @@ def test_a_path_keeps_its_label_and_a_label_given_up_rests_for_an_epoch():
     first = assigned(DIRECT, RELAYED)
     second = assigned(DIRECT, ALONG, after=first)
     assert second.vlans == {DIRECT: first.vlans[DIRECT], ALONG: 101}
-    assert second.resting == {first.vlans[RELAYED]} == {100}
+    assert second.pool.resting == {first.vlans[RELAYED]} == {100}
     third = assigned(DIRECT, ALONG, RELAYED, after=second)
     assert third.vlans[RELAYED] == 102, "101 is on its circuits, 100 rests"
     elsewhere = path_of(FABRIC, 0, 3)
     fourth = assigned(DIRECT, ALONG, elsewhere, after=third)
-    assert (fourth.vlans[elsewhere], fourth.resting) == (101, {102}), "others have lost 100, 102"
+    assert (fourth.vlans[elsewhere], fourth.pool.resting) == (101, {102}), (
+        "others have lost 100, 102"
+    )
 
 
 def test_what_was_lost_the_longest_ago_is_taken_first_once_all_were_in_use():
@@ -73,11 +76,11 @@ def test_what_was_lost_the_longest_ago_is_taken_first_once_all_were_in_use():
 def test_where_others_are_too_few_those_at_rest_are_taken_the_longest_lost_first():
     labels = VlanRange(VlanId(100), VlanId(102))
     rest = NetworkState(
-        resting=frozenset(map(VlanId, (100, 101, 102))), freed=(VlanId(101), VlanId(100))
+        pool=VlanPool(frozenset(map(VlanId, (100, 101, 102))), (VlanId(101), VlanId(100)))
     )
     state = assign_labels(rest, topology_of(DIRECT, RELAYED), labels)
     assert state.vlans == {RELAYED: 101, DIRECT: 100}
-    others = replace(rest, closed=frozenset({VlanId(101), VlanId(102)}))
+    others = replace(rest, pool=rest.pool.closed_to({VlanId(101), VlanId(102)}))
     with pytest.raises(PlanError, match="does not suffice"):
         assign_labels(others, topology_of(DIRECT, RELAYED), labels)
 

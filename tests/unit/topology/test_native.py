@@ -3,6 +3,7 @@
 import subprocess
 import sys
 
+import networkx as nx
 import numpy as np
 import pytest
 
@@ -110,7 +111,7 @@ def test_serving_in_turn():
     arguments = serve_arguments()
     _native.serve_paths(*arguments)
     assert arguments[0].tolist() == [0.0, 1.0]
-    assert arguments[5].tolist() == [2.0, 0.0]
+    assert arguments[5].tolist() == [5.0, 7.0]
     assert arguments[6].tolist() == [7.0, 3.0]
 
 
@@ -133,6 +134,46 @@ def test_serving_refuses(position, value):
     arguments[position] = value
     with pytest.raises(ValueError, match="argument"):
         _native.serve_paths(*arguments)
+
+
+def turn_arguments():
+    """Two turns of a path over both places, between them one of a path over the first."""
+    return [
+        np.array([10.0, 4.0]),
+        ints(0, 1, 3),
+        ints(0, 0, 1),
+        ints(1, 0, 1),
+        np.array([0.5, 1.0, 0.5]),
+        np.array([7.0, 6.0]),
+        np.zeros(2),
+    ]
+
+
+def test_booking_by_turns():
+    arguments = turn_arguments()
+    _native.book_turns(*arguments)
+    assert arguments[6].tolist() == [7.0, 3.0]  # 3 of 6, then 7: nothing is left of the first place
+    assert arguments[0].tolist() == [0.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("position", "value"),
+    [
+        (0, np.zeros(1)),
+        (1, ints(0, 3, 1)),
+        (2, ints(0, 0, 2)),
+        (2, ints(0, -1, 1)),
+        (3, ints(1, 0, 2)),
+        (4, np.zeros(2)),
+        (5, np.zeros(3)),
+        (6, np.zeros(3)),
+    ],
+)
+def test_booking_refuses(position, value):
+    arguments = turn_arguments()
+    arguments[position] = value
+    with pytest.raises(ValueError, match="argument"):
+        _native.book_turns(*arguments)
 
 
 def pack_arguments():
@@ -188,3 +229,112 @@ def test_the_engine_is_imported_without_anything_large():
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
     )
     assert done.stdout == "[]\n"
+
+
+def loop_arguments():
+    """A triangle of racks 0, 1, 2 in one domain, two sides of it in another."""
+    return [
+        3,
+        ints(0, 0, 1, 1, 2, 2),
+        ints(0, 3, 5),
+        ints(0, 3, 1, 0, 3),
+        ints(2, 4, 5, 2, 4),
+        np.zeros(5, INTS),
+    ]
+
+
+def test_loops():
+    arguments = loop_arguments()
+    _native.find_loops(*arguments)
+    assert arguments[-1].tolist() == [0, 0, 1, 0, 0]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_loops_are_those_of_a_graph(seed):
+    """Old and new circuits, which may share ports: those that do stand at different times."""
+    random = np.random.default_rng(seed)
+    n_racks, domains = 6, []
+    port_rack = np.repeat(np.arange(n_racks, dtype=INTS), 3)
+    for _ in range(5):
+        ends = random.integers(0, len(port_rack), (12, 2))
+        domains.append(ends[port_rack[ends[:, 0]] != port_rack[ends[:, 1]]])
+    expected = []
+    for ends in domains:
+        for place, (a, b) in enumerate(ends.tolist()):
+            graph = nx.Graph()
+            graph.add_nodes_from(range(n_racks))
+            earlier = [two for two in ends[:place].tolist() if not {a, b} & set(two)]
+            graph.add_edges_from(port_rack[two].tolist() for two in earlier)
+            expected.append(int(nx.has_path(graph, int(port_rack[a]), int(port_rack[b]))))
+    start = np.cumsum([0, *map(len, domains)]).astype(INTS)
+    lower, higher = np.sort(np.concatenate(domains), axis=1).astype(INTS).T.copy()
+    closes = np.zeros(start[-1], INTS)
+    _native.find_loops(n_racks, port_rack, start, lower, higher, closes)
+    assert closes.tolist() == expected
+    assert 0 < sum(expected) < len(expected)
+    held = np.zeros(start[-1], np.uint8)
+    is_fixed = np.zeros(start[-1], np.uint8)
+    every = np.arange(start[-1], dtype=INTS)
+    _native.hold_circuits_back(n_racks, port_rack, lower, higher, is_fixed, start, every, held)
+    stays = held == 0
+    left = np.concatenate([[0], np.cumsum(np.add.reduceat(stays.astype(INTS), start[:-1]))])
+    closes = np.zeros(int(stays.sum()), INTS)
+    kept = lower[stays].copy(), higher[stays].copy()
+    _native.find_loops(n_racks, port_rack, left.astype(INTS), *kept, closes)
+    assert not closes.any(), "without circuits that are held back, nothing closes a loop"
+
+
+@pytest.mark.parametrize(
+    ("position", "value"),
+    [
+        (1, ints(0, 0, 1, 1, 2, 3)),
+        (2, ints(0, 3, 6)),
+        (3, ints(0, 3, 1, 0, 6)),
+        (4, ints(2, 4, 5, 2, -1)),
+        (5, np.zeros(4, INTS)),
+    ],
+)
+def test_looking_for_loops_refuses(position, value):
+    arguments = loop_arguments()
+    arguments[position] = value
+    with pytest.raises(ValueError, match="argument"):
+        _native.find_loops(*arguments)
+
+
+def hold_arguments():
+    """The same triangle in one VLAN; its first side stays."""
+    return [
+        3,
+        ints(0, 0, 1, 1, 2, 2),
+        ints(0, 3, 1),
+        ints(2, 4, 5),
+        np.array([1, 0, 0], np.uint8),
+        ints(0, 3),
+        ints(0, 1, 2),
+        np.zeros(3, np.uint8),
+    ]
+
+
+def test_holding_back():
+    arguments = hold_arguments()
+    _native.hold_circuits_back(*arguments)
+    assert arguments[-1].tolist() == [0, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("position", "value"),
+    [
+        (1, ints(0, 0, 1, 1, 2, 3)),
+        (2, ints(0, 3, 6)),
+        (3, ints(2, 4)),
+        (4, np.zeros(2, np.uint8)),
+        (5, ints(0, 4)),
+        (6, ints(0, 1, 3)),
+        (7, np.zeros(2, np.uint8)),
+    ],
+)
+def test_holding_back_refuses(position, value):
+    arguments = hold_arguments()
+    arguments[position] = value
+    with pytest.raises(ValueError, match="argument"):
+        _native.hold_circuits_back(*arguments)

@@ -20,10 +20,16 @@ from topology_fabrics import (
 from topology_reference import matching_bound
 
 from hydra.errors import PlanError
-from hydra.model import EMPTY_TOPOLOGY, PlaneId, PortId, RackId, Topology
+from hydra.model import EMPTY_TOPOLOGY, Path, PlaneId, PortId, RackId, Topology
 from topology.algorithms import ENTRIES, Product
 from topology.bounds import served_share_bound
-from topology.plan_checks import check_matching, check_result, check_slots, slots_share
+from topology.plan_checks import (
+    check_matching,
+    check_result,
+    check_slots,
+    count_load,
+    slots_share,
+)
 from topology.problem import Budget, Lightpath, PlanResult, Reserved, Slot, Timing
 
 FABRIC = full(4, 2)
@@ -205,3 +211,33 @@ def test_bad_demands_are_refused_by_the_checks():
         check_result(full(2, 1), [[0, np.nan], [0, 0]], EMPTY_TOPOLOGY, Reserved(), BUDGET, GOOD)
     with pytest.raises(PlanError, match="shape"):
         served_share_bound(arrays(2, 1, []), np.zeros((3, 3)))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_paths_get_what_they_would_get_one_by_one(seed):
+    random = np.random.default_rng(seed)
+    fabric = full(9, 3)
+    demand = np.triu(random.integers(0, 5, (9, 9)) * 30.0, k=1)
+    result = ENTRIES["anytime"].plan(fabric, demand, EMPTY_TOPOLOGY, NOTHING, Budget(3))
+    topology = result.topology
+    demand *= random.uniform(0.5, 1.5, (9, 9))  # another one than it was planned for
+    left = {each: fabric.rate_of(each) for each in topology.circuits}
+    gets = {(path.src, path.dst): 0.0 for path in topology.paths}
+    share = {}
+    rounds: dict[int, list[Path]] = {}
+    for src, dst in gets:
+        own = [path for path in topology.paths if (path.src, path.dst) == (src, dst)]
+        share[src, dst] = demand[src, dst] / len(own)
+        for turn, each in enumerate(sorted(own, key=lambda one: one.hops)):
+            rounds.setdefault(turn, []).append(each)
+    further = [(turn, 0.25) for turn in sorted(rounds)[1:]]
+    for turn, part in [(0, 1.0), *further * 4]:
+        for each in sorted(rounds[turn], key=lambda one: -demand[one.src, one.dst]):
+            pair = each.src, each.dst
+            more = min([part * share[pair], *(left[hop] for hop in each.circuits)])
+            gets[pair] += more
+            for hop in each.circuits:
+                left[hop] -= more
+    load = count_load(fabric, demand, topology, NOTHING)
+    assert load.carried_mbps == pytest.approx(gets)
+    assert load.left_mbps == pytest.approx(left)

@@ -2,11 +2,15 @@
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from topology_fabrics import (
     VLANS,
     arrays,
     circuit,
     demand_of,
+    demands,
+    fabrics,
     full,
     path,
     topology_of,
@@ -16,11 +20,11 @@ from hydra.errors import PlanError
 from hydra.model import EMPTY_TOPOLOGY, NetworkState, PlaneId
 from hydra.policy import MOST_PATHS_PER_PAIR
 from topology.algorithms import algorithm
+from topology.carried import carried_mbps
 from topology.checks import check_topology, check_vlans
 from topology.demand import served_mbps
-from topology.plan_checks import check_result
-from topology.problem import Budget, Reserved
-from topology.rounds import carries_more
+from topology.plan_checks import check_result, count_load
+from topology.problem import Budget, Reserved, measure, pair_demands
 from topology.vlan import allocate
 
 NOTHING = Reserved()
@@ -85,16 +89,27 @@ def test_a_thin_path_beside_a_wide_one_is_not_taken():
     assert len(ways(plan("hydra-bfs", fabric, roomy, paths_per_pair=2), 0, 1)) == 2
 
 
-def test_when_another_path_carries_more():
-    def better(wanted, carried, n_paths, width):
-        return carries_more(*(np.array([x]) for x in (wanted, carried, n_paths, width))).item()
-
-    assert better(300.0, 100.0, 1, 10.0)  # each takes what it can
-    assert better(140.0, 100.0, 1, 100.0)
-    assert not better(140.0, 100.0, 1, 20.0)  # 70 + 20
-    assert not better(140.0, 100.0, 1, 30.0)  # 70 + 30 is no more
-    assert better(140.0, 100.0, 1, 30.1)
-    assert not better(210.0, 200.0, 2, 50.0)  # 70 + 70 + 50
+@pytest.mark.parametrize("name", ["anytime", "hydra-bfs", "hydra-bfs+"])
+@pytest.mark.parametrize(
+    ("wanted", "n_direct", "detour", "n_paths", "served"),
+    [
+        (300.0, 1, 10.0, 2, 110.0),  # each takes what it can
+        (140.0, 1, 100.0, 2, 140.0),
+        (140.0, 1, 20.0, 1, 100.0),  # not 70 + 20
+        (140.0, 1, 30.0, 1, 100.0),  # 70 + 30 is no more
+        (140.0, 1, 30.1, 2, 100.1),
+        (210.0, 2, 50.0, 2, 200.0),  # not 70 + 70 + 50
+    ],
+)
+def test_another_path_is_taken_where_an_even_spread_carries_more(
+    name, wanted, n_direct, detour, n_paths, served
+):
+    direct = [(rack, plane) for plane in range(n_direct) for rack in (0, 1)]
+    legs = [(0, 8, detour), (2, 8, detour), (2, 9, detour), (1, 9, detour)]
+    demand = demand_of(3, {(0, 1): wanted})
+    result = plan(name, arrays(3, 10, [*direct, *legs]), demand, paths_per_pair=3)
+    assert len(ways(result, 0, 1)) == n_paths
+    assert result.served_share == pytest.approx(served / wanted)
 
 
 @pytest.mark.parametrize("name", DUPLEX)
@@ -167,6 +182,41 @@ def test_a_pair_spreads_its_demand_evenly():
     both = topology_of(path(0, 1, circuit(fabric, 0, 1)), path(0, 1, circuit(fabric, 2, 3)))
     served = served_mbps(fabric, both, demand_of(3, {(0, 1): 60.0}), [0.0] * 3, [0.0] * 3)
     assert served[0, 1] == pytest.approx(40.0)  # 30 on the one, and 10 of 30 on the other
+
+
+@settings(max_examples=100)
+@given(st.data())
+def test_each_path_carries_an_equal_part_at_most(data):
+    """Planner, checks and estimate count alike; no path of k carries more than a k-th."""
+    fabric = data.draw(fabrics())
+    planned_for, demand = (data.draw(demands(fabric.n_racks)) for _ in range(2))
+    topology = plan("anytime", fabric, planned_for).topology
+    pairs = pair_demands(demand)
+    share = measure(fabric, pairs, topology, NOTHING).served_share
+    carried = carried_mbps(fabric, demand, topology, NOTHING)
+    load = count_load(fabric, demand, topology, NOTHING)
+    assert np.triu(carried).sum() == pytest.approx(share * pairs.mbps.sum() if len(pairs) else 0.0)
+    for ends, mbps in load.carried_mbps.items():
+        assert mbps == pytest.approx(carried[ends])
+        wanted = max(demand[ends], demand[ends[::-1]])
+        own = [p for p in topology.paths if (p.src, p.dst) == ends]
+        most = [min(wanted / len(own), *map(fabric.rate_of, one.circuits)) for one in own]
+        assert mbps <= sum(most) + 1e-6
+
+
+def test_detours_that_compete_share_what_is_left():
+    """Three elephants in a triangle meet at a fourth rack: none takes all of its circuits."""
+    fabric = full(4, 3)
+    ends = {(0, 1): 0, (2, 3): 0, (0, 2): 1, (1, 3): 1, (0, 3): 2, (1, 2): 2}
+    joined = {pair: circuit(fabric, pair[0] * 3 + p, pair[1] * 3 + p) for pair, p in ends.items()}
+    elephants = [(0, 1), (0, 2), (1, 2)]
+    direct = [path(*pair, joined[pair]) for pair in elephants]
+    round_3 = [path(a, b, joined[a, 3], joined[b, 3]) for a, b in elephants]
+    topology = topology_of(*direct, *round_3)
+    pairs = pair_demands(demand_of(4, dict.fromkeys(elephants, 300.0)))
+    served = measure(fabric, pairs, topology, NOTHING).served_share * 900.0
+    # A quarter of 150 for each, then 25 for the first: 100 on each of the fourth rack's circuits.
+    assert served == pytest.approx(300.0 + 3 * 37.5 + 25.0)
 
 
 def test_more_paths_than_allowed_and_equal_ones_are_found():

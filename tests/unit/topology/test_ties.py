@@ -18,7 +18,7 @@ _HALF_A_POINT = 0.005
 _CIRCUITS = [
     name
     for name, entry in ENTRIES.items()
-    if entry.product is Product.CIRCUITS and name not in ("static", "edmonds-perfect", "anytime")
+    if entry.product is Product.CIRCUITS and name not in ("static", "edmonds-perfect")
 ]
 
 

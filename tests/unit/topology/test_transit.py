@@ -18,7 +18,7 @@ from topology.checks import check_transit
 from topology.marks import VlanMarks
 from topology.multihop import plan_hydra_bfs
 from topology.problem import Reserved
-from topology.transit import TransitOrder, transit_order, vlan_ports
+from topology.transit import TransitOrder, transit_order
 from topology.vlan import allocate
 
 
@@ -30,13 +30,6 @@ def state(epoch, vlans, *extra):
         Topology(topology.circuits | set(extra), topology.paths),
         {p: VlanId(vlan) for p, vlan in vlans.items()},
     )
-
-
-def test_ports_carry_the_vlans_of_the_paths_over_them():
-    fabric = full(3, 2)
-    one = path(0, 1, circuit(fabric, 0, 2))
-    two = path(0, 2, circuit(fabric, 0, 2), circuit(fabric, 3, 5))
-    assert vlan_ports(state(0, {one: 7, two: 8})) == {7: {0, 2}, 8: {0, 2, 3, 5}}
 
 
 def test_a_plain_swap_needs_no_order():

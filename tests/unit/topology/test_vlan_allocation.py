@@ -19,6 +19,7 @@ from topology_fabrics import (
 
 from hydra.errors import PlanError
 from hydra.model import EMPTY_TOPOLOGY, NetworkState, Topology, VlanId, VlanRange
+from hydra.vlan_pool import VlanPool
 from topology.checks import check_topology, check_transit, check_vlans
 from topology.multihop import plan_hydra_bfs
 from topology.problem import Budget, Reserved
@@ -125,7 +126,7 @@ def test_kept_paths_keep_their_vlan_and_new_ones_share_it_with_none_that_stands(
     first = allocate(fabric, START, topology_of(stays), VLANS)
     second = allocate(fabric, first, topology_of(stays, *new), VLANS)
     assert second.vlans == {stays: 100, **dict.fromkeys(new, 101)}
-    assert (second.epoch, second.resting) == (2, frozenset())
+    assert (second.epoch, second.pool.resting) == (2, frozenset())
 
 
 def test_where_the_range_is_short_new_paths_join_those_that_stand():
@@ -156,7 +157,7 @@ def test_a_freed_vlan_rests_for_an_epoch_and_for_longer_while_there_are_others(l
     fourth = allocate(fabric, third, one, vlans)
     used = [set(state.vlans.values()) for state in (first, second, third, fourth)]
     assert used == [{vlan} for vlan in taken]
-    assert [state.resting for state in (first, second, third, fourth)] == [
+    assert [state.pool.resting for state in (first, second, third, fourth)] == [
         frozenset(),
         {100},
         {101},
@@ -170,7 +171,7 @@ def test_new_paths_stay_off_a_vlan_that_loses_one():
     first = allocate(fabric, START, topology_of(stays, goes), VLANS)
     second = allocate(fabric, first, topology_of(stays, comes), VLANS)
     assert second.vlans == {stays: 100, comes: 101}
-    assert second.resting == frozenset()
+    assert second.pool.resting == frozenset()
     short = VlanRange(VlanId(100), VlanId(102))
     third = allocate(fabric, second, topology_of(stays, comes, goes), short)
     assert third.vlans[goes] == 100
@@ -199,7 +200,7 @@ def test_a_path_whose_vlan_left_the_range_gets_another():
     direct = path(0, 1, circuit(fabric, 0, 1))
     before = NetworkState(4, topology_of(direct), {direct: VlanId(7)})
     after = allocate(fabric, before, topology_of(direct), VLANS)
-    assert (after.vlans, after.resting) == ({direct: 100}, {7})
+    assert (after.vlans, after.pool.resting) == ({direct: 100}, {7})
 
 
 def test_too_small_a_range_is_named():
@@ -213,7 +214,7 @@ def test_too_small_a_range_is_named():
         PlanError, match=r"100-100 does not suffice: new paths need 2 .* 1 are free"
     ):
         allocate(fabric, START, ring, VlanRange(VlanId(100), VlanId(100)))
-    others = NetworkState(resting=frozenset({VlanId(100)}), closed=frozenset({VlanId(100)}))
+    others = NetworkState(pool=VlanPool().closed_to({VlanId(100)}))
     with pytest.raises(PlanError, match=r"1 are free \(0 in use, 1 of changes under way\)"):
         allocate(fabric, others, ring, VlanRange(VlanId(100), VlanId(101)))
 
@@ -222,12 +223,12 @@ def test_where_others_are_too_few_those_at_rest_are_taken_the_longest_free_first
     fabric, vlans = full(4, 2), VlanRange(VlanId(100), VlanId(103))
     one, other = (path(0, 1, circuit(fabric, port, port + 2)) for port in (0, 1))
     rest = NetworkState(
-        resting=frozenset(map(VlanId, (100, 101, 102))), freed=(VlanId(101), VlanId(100))
+        pool=VlanPool(frozenset(map(VlanId, (100, 101, 102))), (VlanId(101), VlanId(100)))
     )
     assert allocate(fabric, rest, topology_of(one), vlans).vlans == {one: 103}
     after = allocate(fabric, rest, topology_of(one, other), vlans)
     assert set(after.vlans.values()) == {103, 101}, "102 was tried just now, and 100 lost later"
-    assert (after.resting, after.freed) == (frozenset(), (100, 102))
+    assert after.pool == VlanPool(freed=(VlanId(100), VlanId(102)))
     assert check_vlans(fabric, after, vlans) == []
 
 
@@ -244,7 +245,9 @@ def test_a_range_for_one_change_is_never_locked_up():
 def test_what_rests_and_is_in_use_is_joined_and_taken_by_nobody():
     fabric = full(4, 2)
     stays, comes = path(0, 1, circuit(fabric, 0, 2)), path(2, 3, circuit(fabric, 4, 6))
-    state = NetworkState(1, topology_of(stays), {stays: VlanId(100)}, frozenset({VlanId(100)}))
+    state = NetworkState(
+        1, topology_of(stays), {stays: VlanId(100)}, VlanPool(frozenset({VlanId(100)}))
+    )
     with pytest.raises(PlanError, match="does not suffice"):
         allocate(fabric, state, topology_of(stays, comes), VlanRange(VlanId(100), VlanId(100)))
 
@@ -390,8 +393,8 @@ def check_step(fabric, old, new):
     assert all(old.vlans[p] == new.vlans[p] for p in kept)
     lost = {vlan for p, vlan in old.vlans.items() if p not in kept}
     fresh = {vlan for p, vlan in new.vlans.items() if p not in kept}
-    assert fresh.isdisjoint(lost | old.resting)
-    assert new.resting == set(old.vlans.values()) - set(new.vlans.values())
+    assert fresh.isdisjoint(lost | old.pool.resting)
+    assert new.pool.resting == set(old.vlans.values()) - set(new.vlans.values())
 
 
 @pytest.mark.parametrize("seed", [1, 2])

@@ -37,7 +37,7 @@ def test_the_week_s_vlans_are_nobody_else_s():
     states = week_states(marks_of(FABRIC), NetworkState(), WEEK)
     everything = {vlan for state in states for vlan in state.vlans.values()}
     for state in states:
-        assert state.resting == everything.difference(state.vlans.values())
+        assert state.pool.resting == everything.difference(state.vlans.values())
         after = state_of(FABRIC, state, path_of(FABRIC, 1, 3))
         assert everything.isdisjoint(after.vlans.values())
 
@@ -69,7 +69,7 @@ def test_week_after_week_the_range_suffices():
     for number in range(200):
         week = [topology_of(path_of(FABRIC, 0, 1 + (number + i) % 3)) for i in range(2)]
         state = week_states(marks_of(FABRIC), state, week)[-1]
-    assert len(state.resting) <= 4
+    assert len(state.pool.resting) <= 4
 
 
 def test_where_others_are_too_few_weeks_take_ids_at_rest_and_none_in_use():

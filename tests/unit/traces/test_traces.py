@@ -1,4 +1,4 @@
-"""Traces in both forms: what is in them, errors by line, and windows against a plain sum."""
+"""Traces in all forms: what is in them, errors by line, and windows against a plain sum."""
 
 import itertools
 
@@ -43,6 +43,34 @@ def test_flows_with_names_comments_and_empty_lines(trace):
         Flow("left", "right", 1000, 0.25),
         Flow("right", "left", 5, 0.25),
     ]
+
+
+def test_csv_has_its_columns_in_any_order_and_others_besides(trace):
+    path = trace('job,start,src,"dst",bytes\n7, 0.25,left,"right",1e3\n\n7,0.5,left,left,5\n')
+    assert list(read_trace(path)) == [
+        Flow("left", "right", 1000, 0.25),
+        Flow("left", "left", 5, 0.5),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (
+            "time,src,dst,size\n",
+            ":1: the header has time, src, dst, size, and no bytes, start: name the columns src, "
+            r"dst, bytes and start \(in seconds\), in any order",
+        ),
+        ("src,dst,bytes,start\na,b,1\n", ":2: 3 fields: the header has 4"),
+        ("src,dst,bytes,start\na b,c,1,0\n", ":2: 'a b': no field is empty or has blanks"),
+        ("src,dst,bytes,start\na,,1,0\n", ":2: '': no field is empty"),
+        ("src,dst,bytes,start\na,b,much,0\n", ":2: bytes: 'much' is not a number"),
+        ("src,dst,bytes,start\na,b,1,2\na,b,1,1\n", ":3: starts at 1 s, the line above at 2 s"),
+    ],
+)
+def test_errors_in_csv_name_the_line_and_what_is_expected(trace, text, told):
+    with pytest.raises(TraceError, match=told):
+        list(read_trace(trace(text)))
 
 
 def test_summary(trace):

@@ -34,6 +34,9 @@ def test_a_captured_sender_report_knows_its_retransmissions() -> None:
     assert iperf3.parse(json.dumps(document)).retransmits == 7
 
 
+measures = pytest.mark.quiet("iperf3 measures for one second")
+
+
 def wait_for_listener(port: int, process: subprocess.Popen[bytes]) -> None:
     tables = Path("/proc/net/tcp"), Path("/proc/net/tcp6")
     while not any(listens(table.read_text(), port) for table in tables):
@@ -54,6 +57,7 @@ def sent(**options: Any) -> tuple[ThroughputRun, ThroughputRun]:
     return iperf3.parse(received), iperf3.parse(client.stdout)
 
 
+@measures
 def test_iperf3_itself_understands_the_commands_and_is_understood() -> None:
     received, sender = sent(streams=2, rate_mbps=10, congestion="reno")
     assert sender.retransmits is not None
@@ -61,6 +65,7 @@ def test_iperf3_itself_understands_the_commands_and_is_understood() -> None:
     assert len(received.samples) in range(9, 13)
 
 
+@measures
 def test_datagrams_are_counted_where_they_arrive() -> None:
     received, sender = sent(average_mbps=10, datagram_bytes=1448)
     assert sender.retransmits is None

@@ -6,50 +6,39 @@ import subprocess
 import sys
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 
+from mininet_scenarios.emulators.ports import free_port
 from mininet_scenarios.workloads import paced_tcp
 from mininet_scenarios.workloads.reports import StopFlag, WorkloadError, read_report, report_as
 from tests.ipv6 import BOTH_LOOPBACKS
-from tests.waiting import HANGS_S
+from tests.waiting import HANGS_S, wait_until
 
 MODULE = "mininet_scenarios.workloads.paced_tcp"
 LONG_S = 60
-
-
-def free_port(address):
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    with socket.socket(family) as sock:
-        sock.bind((address, 0))
-        return sock.getsockname()[1]
 
 
 def start(*arguments):
     return subprocess.Popen([sys.executable, "-m", MODULE, *map(str, arguments)])
 
 
-def wait_for(path):
-    until_s = time.monotonic() + LONG_S
-    while not path.exists():
-        assert time.monotonic() < until_s, f"{path} did not appear"
-        time.sleep(0.01)
-
-
+@pytest.mark.quiet("a receiver has to have read before it is stopped for half a second")
 @pytest.mark.parametrize("address", BOTH_LOOPBACKS)
 def test_all_bytes_are_accounted_for_and_a_pause_shows(tmp_path, address):
-    port = free_port(address)
+    port = free_port()
     rx, tx = tmp_path / "rx.json", tmp_path / "tx.json"
     listening, sending = tmp_path / "listening", tmp_path / "sending"
     receiver = start(
         *("receive", "--bind", address, "--port", port, "--ready", listening, "--report", rx)
     )
-    wait_for(listening)
+    wait_until(listening.exists)
     sender = start(
         *("send", "--to", address, "--port", port, "--per-s", 200, "--bytes", 300),
         *("--ready", sending, "--report", tx),
     )
-    wait_for(sending)
+    wait_until(sending.exists)
     time.sleep(0.3)  # timed: the stream is under way
     receiver.send_signal(signal.SIGSTOP)
     time.sleep(0.5)  # timed: the silence that is reported
@@ -66,8 +55,10 @@ def test_all_bytes_are_accounted_for_and_a_pause_shows(tmp_path, address):
     assert 190 < sent.timer_ms < 1000 * HANGS_S, "Linux' timer is 200 ms at least"
 
 
-def test_a_connection_that_breaks_is_no_end_in_order():
-    port, reports = free_port("127.0.0.1"), []
+def test_a_connection_that_breaks_is_no_end_in_order(monkeypatch):
+    port, reports, read = free_port(), [], []
+    check = SimpleNamespace(crc32=lambda octets, _before: read.append(len(octets)) or 0)
+    monkeypatch.setattr(paced_tcp, "zlib", check)
     ready = threading.Event()
 
     class Ready:
@@ -81,7 +72,7 @@ def test_a_connection_that_breaks_is_no_end_in_order():
     assert ready.wait(LONG_S)
     with socket.create_connection(("127.0.0.1", port)) as sock:
         sock.sendall(b"x" * 100)
-        time.sleep(0.3)  # timed: what was sent is read
+        wait_until(lambda: sum(read) == 100)
         linger_none = b"\1\0\0\0\0\0\0\0"
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger_none)  # as a reset
     receiving.join(LONG_S)
@@ -89,7 +80,7 @@ def test_a_connection_that_breaks_is_no_end_in_order():
 
 
 def test_nobody_who_listens_and_no_pace_are_said():
-    port = free_port("127.0.0.1")
+    port = free_port()
     with pytest.raises(WorkloadError, match=f"127.0.0.1 port {port} broke: .*refused"):
         paced_tcp.send("127.0.0.1", port, 50.0, 200, StopFlag(), None)
     with pytest.raises(WorkloadError, match="50 writes a second of 4 B"):

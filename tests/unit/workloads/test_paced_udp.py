@@ -2,46 +2,32 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
+from mininet_scenarios.emulators.ports import free_port
 from mininet_scenarios.workloads import paced_udp
 from mininet_scenarios.workloads.paced_udp import Ledger, Pace
 from mininet_scenarios.workloads.reports import StopFlag, WorkloadError, read_report, report_as
 from tests.ipv6 import BOTH_LOOPBACKS
-from tests.waiting import HANGS_S, PATIENCE_S
+from tests.waiting import HANGS_S, PATIENCE_S, wait_until
 
 MODULE = "mininet_scenarios.workloads.paced_udp"
-
-
-def free_port(address: str) -> int:
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    with socket.socket(family, socket.SOCK_DGRAM) as sock:
-        sock.bind((address, 0))
-        return int(sock.getsockname()[1])
 
 
 def start(*arguments: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen([sys.executable, "-m", MODULE, *arguments])
 
 
-def wait_for(path: Path) -> None:
-    deadline = time.monotonic() + 60
-    while not path.exists():
-        assert time.monotonic() < deadline, f"{path} did not appear"
-        time.sleep(0.01)
-
-
 @pytest.mark.parametrize("address", BOTH_LOOPBACKS)
 def test_every_datagram_is_accounted_for_over_loopback(tmp_path: Path, address: str) -> None:
-    port = str(free_port(address))
+    port = str(free_port())
     ready, rx, tx = tmp_path / "ready", tmp_path / "rx.json", tmp_path / "tx.json"
     receiver = start(
         "receive", "--bind", address, "--port", port, "--ready", str(ready), "--report", str(rx)
     )
-    wait_for(ready)
+    wait_until(ready.exists)
     sender = start(
         *("send", "--to", address, "--port", port, "--pps", "1000", "--payload", "200"),
         *("--count", "500", "--report", str(tx)),
@@ -60,19 +46,19 @@ def test_every_datagram_is_accounted_for_over_loopback(tmp_path: Path, address: 
 
 
 def test_both_ends_write_their_report_when_terminated(tmp_path: Path) -> None:
-    port = str(free_port("127.0.0.1"))
+    port = str(free_port())
     ready, rx, tx = tmp_path / "ready", tmp_path / "rx.json", tmp_path / "tx.json"
     sending = tmp_path / "sending"
     receiver = start(
         *("receive", "--bind", "127.0.0.1", "--port", port, "--stream", "7"),
         *("--ready", str(ready), "--report", str(rx)),
     )
-    wait_for(ready)
+    wait_until(ready.exists)
     sender = start(
         *("send", "--to", "127.0.0.1", "--port", port, "--stream", "8", "--pps", "500"),
         *("--count", "100000", "--ready", str(sending), "--report", str(tx)),
     )
-    wait_for(sending)
+    wait_until(sending.exists)
     sender.send_signal(signal.SIGTERM)
     assert sender.wait(PATIENCE_S) == 0
     receiver.send_signal(signal.SIGTERM)

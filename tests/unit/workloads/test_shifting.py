@@ -13,6 +13,7 @@ from mininet_scenarios.workloads.shifting import main, samples_from_json
 PERIOD_S = 0.5
 
 
+@pytest.mark.quiet("flows that last for half a second")
 def test_flows_go_elsewhere_when_their_time_is_over(tmp_path: Path) -> None:
     """Server 0 sends to 1, then to 2, then to nobody; what they receive says when.
 

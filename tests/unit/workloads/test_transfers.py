@@ -24,7 +24,7 @@ from mininet_scenarios.workloads.transfers import (
     send_all,
     transfer,
 )
-from tests.waiting import PATIENCE_S, wait_until
+from tests.waiting import PATIENCE_S, SHORT_S, wait_until
 
 MODULE = "mininet_scenarios.workloads.transfers"
 
@@ -98,7 +98,7 @@ def _small_buffer_server() -> socket.socket:
 
 
 def test_a_transfer_may_take_longer_than_silence_is_borne() -> None:
-    silence_s, pause_s, size_bytes = 0.3, 0.02, 250_000
+    silence_s, pause_s, size_bytes = SHORT_S, 0.15, 250_000
     with _small_buffer_server() as server:
         to = Endpoint("127.0.0.1", server.getsockname()[1])
 
@@ -188,6 +188,7 @@ def _fails(order: Order, silence_s: float, maker: Maker | None) -> None:
         transfer(order, None, silence_s, maker)
 
 
+@pytest.mark.quiet("alone for a tenth of a second, one of them has the disk for itself")
 def test_one_disk_makes_no_more_than_the_sum_of_its_rates() -> None:
     with Receiver(("127.0.0.1", 0), Counting) as server:
         threading.Thread(target=server.serve_forever).start()

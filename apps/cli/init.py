@@ -1,0 +1,362 @@
+"""``hydra init``: a commented configuration file from the answers to ten questions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from ipaddress import IPv4Network
+from pathlib import Path
+from typing import Any, Final
+
+import click
+import yaml
+
+from apps.cli.check import checked
+from apps.cli.command import Command
+from apps.cli.output import CommandError, json_option, print_outcome
+from drivers.registry import OPTICAL, TOR, plane_checks, rack_checks
+from hydra.errors import ConfigError, Problem
+from hydra.model import DatapathId, Plane, PlaneId, Rack, RackId, SubstrateKind, Tor, VlanId
+
+_ANSWERS: Final = "hydra.init.answers"
+_SILENT: Final = "hydra.init.silent"
+_RACK_PREFIX: Final = 24
+_MOST_SERVERS: Final = 254
+"""Addresses of a /24."""
+_BYTE_2_ENDS: Final = 16
+_ON_OPENFLOW: Final = frozenset({"openflow", "ovs-ovsdb"})
+"""Drivers of ToRs that also connect to the controller."""
+_BRIDGE: Final = """\
+      bridge: br0                      # the bridge that is this ToR
+      datapath_id: "{0x10000 + rack}"  # ovs-vsctl get bridge br0 datapath_id, with 0x in front
+"""
+_TAGGED: Final = """\
+      native_vlan: 10                  # carries the rack's own traffic
+"""
+_ELECTRICAL_PORT: Final = """\
+      electrical_port: uplink          # leads to the electrical network
+"""
+_VSWITCH: Final = """\
+        vswitch:                       # Open vSwitch in the server, which the controller owns
+          datapath_id: "{0x1000000 + rack * 256 + server}"
+          bridge: br0
+          host_port: host
+"""
+_TWO_UPLINKS: Final = """\
+          optical_port: optical        # the uplink to the ToR
+          electrical_port: electrical  # the uplink to the electrical network
+"""
+_ONE_UPLINK: Final = """\
+          uplink_port: uplink          # the uplink to the ToR
+"""
+_PARKING: Final = """\
+  parking: 4000                        # the VLAN of optical ports without a circuit
+"""
+_FILE: Final = """\
+# Written by `hydra init`. All keys: docs/configuration.md. `hydra check` tells every problem with
+# its line; `hydra doctor` also contacts the devices. Names with [1-4] stand for several things; in
+# templates, {{rack}}, {{server}} and {{plane}} are numbers from 1.
+fabric: {quoted_name}
+substrate: {substrate}
+subnets: ["{network}"]                # every address of a server lies in it
+
+controller:
+  openflow: 127.0.0.1:6653             # where switches connect; 0.0.0.0:6653 for other machines
+  rest: 127.0.0.1:8080                 # for other machines: with tokens (`hydra token`) and TLS
+  journal: journal.db                  # its state; as a service: /var/lib/hydra/journal.db
+
+racks:
+  - names: r[1-{racks}]
+    prefixes: ["{rack_network}.0/24"]
+    tor:
+      driver: {tor_driver}
+      address: {quoted_tor_address}
+{tor_login}{bridge}{native_vlan}{electrical_port}\
+    servers:
+      - names: r{{rack}}-h[1-{servers}]
+        addresses: ["{rack_network}.{{server}}/{prefix_length}"]
+        # Examples: the servers' own MAC addresses, and the ToR ports that they are plugged into.
+        mac: "02:00:{{rack // 256:02x}}:{{rack % 256:02x}}:00:{{server:02x}}"
+        tor_port: server{{server}}
+{vswitch}\
+
+planes:
+  - names: p[1-{planes}]
+    driver: {plane_driver}
+    address: {quoted_plane_address}
+{plane_login}\
+    ports: {racks}  # of one side: ingress 1 to {racks}, egress from there on
+    switching_ms: 25                   # how long moved ports are dark
+    rate_mbps: 10000                   # of a circuit
+
+# Which ToR port leads to which ports of a plane. More entries give racks more ports on a plane.
+wiring:
+  - racks: r[1-{racks}]
+    planes: p[1-{planes}]
+    tor_port: optical{{plane}}
+    ingress: "{{rack}}"
+    egress: "{{ports + rack}}"
+
+electrical:
+  rate_mbps: 1000                      # of an uplink to the electrical network
+server_rate_mbps: 10000                # of a server's uplink to its ToR
+
+vlans:
+  circuits: 100-3999                   # VLAN-IDs for circuits alone
+{parking}\
+
+policy:
+  mode: on-request                     # periodic: plan for the measured demand as well
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answers:
+    """Answers to the questions, named after the options."""
+
+    name: str
+    substrate: str
+    racks: int
+    servers: int
+    network: IPv4Network
+    tor_driver: str
+    tor_address: str
+    planes: int
+    plane_driver: str
+    plane_address: str
+
+
+class Network(click.ParamType[IPv4Network]):
+    """An IPv4 network with room for a /24 a rack."""
+
+    name = "network"
+
+    def convert(
+        self, value: str | IPv4Network, param: click.Parameter | None, ctx: click.Context | None
+    ) -> IPv4Network:
+        if isinstance(value, IPv4Network):
+            return value
+        try:
+            network = IPv4Network(value)
+        except ValueError as error:
+            self.fail(f"{value!r} is no IPv4 network such as 10.0.0.0/16: {error}", param, ctx)
+        if network.prefixlen not in range(8, _RACK_PREFIX):
+            self.fail(
+                f"{network}: give one of /8 to /23, of which each rack gets a /24", param, ctx
+            )
+        return network
+
+
+class Question(click.Option):
+    """An option that is asked for, unless a file of answers or ``--defaults`` answers."""
+
+    def prompt_for_value(self, ctx: click.Context) -> object:
+        answers: Mapping[str, object] = ctx.meta.get(_ANSWERS, {})
+        if self.name in answers:
+            return answers[self.name]
+        return self.get_default(ctx) if ctx.meta.get(_SILENT) else super().prompt_for_value(ctx)
+
+
+def _take_answers(ctx: click.Context, _param: click.Parameter, path: Path | None) -> None:
+    if path is None:
+        return
+    try:
+        found = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise click.BadParameter(f"{path} can't be read: {error}") from error
+    known = {name.replace("_", "-"): name for name in Answers.__dataclass_fields__}
+    if not isinstance(found, Mapping) or not found.keys() <= known.keys():
+        raise click.BadParameter(f"{path}: write lines `key: value`; keys are {', '.join(known)}")
+    ctx.meta[_ANSWERS] = {known[key]: value for key, value in found.items()}
+
+
+def _take_defaults(ctx: click.Context, _param: click.Parameter, wanted: bool) -> None:
+    ctx.meta[_SILENT] = wanted
+
+
+def _tor_driver() -> str:
+    """The driver that the substrate, asked for before, suggests."""
+    context = click.get_current_context(silent=True)
+    substrate = None if context is None else context.params.get("substrate")
+    return "openflow" if substrate == SubstrateKind.SINGLE_HOMED_OPENFLOW else "ovs-ovsdb"
+
+
+@click.command(
+    cls=Command,
+    examples=[
+        "hydra init",
+        "hydra init lab.yaml --defaults --racks 8 --planes 4",
+        "hydra init lab.yaml --answers answers.yaml --defaults",
+    ],
+)
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path), default="fabric.yaml")
+@click.option(
+    "--answers",
+    type=click.Path(dir_okay=False, path_type=Path),
+    callback=_take_answers,
+    is_eager=True,
+    expose_value=False,
+    help="A file of answers: lines `racks: 8`, named as the options below.",
+)
+@click.option(
+    "--defaults",
+    is_flag=True,
+    callback=_take_defaults,
+    is_eager=True,
+    expose_value=False,
+    help="Ask nothing: what neither options nor --answers give is as in brackets.",
+)
+@json_option
+@click.option(
+    "--name", cls=Question, prompt="Name of the fabric", default="fabric", show_default=True
+)
+@click.option(
+    "--substrate",
+    cls=Question,
+    prompt="How servers are attached (docs/configuration.md, Substrates)",
+    type=click.Choice([kind.value for kind in SubstrateKind]),
+    default=SubstrateKind.DUAL_HOMED_VLAN.value,
+    show_default=True,
+)
+@click.option(
+    "--racks",
+    cls=Question,
+    prompt="Number of racks",
+    type=click.IntRange(2, 4096),
+    default=4,
+    show_default=True,
+)
+@click.option(
+    "--servers",
+    cls=Question,
+    prompt="Servers in each rack",
+    type=click.IntRange(1, _MOST_SERVERS),
+    default=2,
+    show_default=True,
+)
+@click.option(
+    "--network",
+    cls=Question,
+    prompt="IPv4 network of the servers, of which each rack gets a /24",
+    type=Network(),
+    default="10.0.0.0/16",
+    show_default=True,
+)
+@click.option(
+    "--tor-driver",
+    cls=Question,
+    prompt="Driver of the ToR switches (docs/devices.md)",
+    type=click.Choice(sorted(TOR)),
+    default=_tor_driver,
+    show_default="ovs-ovsdb; openflow on OpenFlow ToRs",
+)
+@click.option(
+    "--tor-address",
+    cls=Question,
+    prompt="Management address of the ToRs; {rack} is the rack's number",
+    default="172.16.{rack // 256}.{rack % 256}:6640",
+    show_default=True,
+)
+@click.option(
+    "--planes",
+    cls=Question,
+    prompt="Number of optical switches (planes)",
+    type=click.IntRange(1, 4096),
+    default=2,
+    show_default=True,
+)
+@click.option(
+    "--plane-driver",
+    cls=Question,
+    prompt="Driver of the optical switches (docs/devices.md)",
+    type=click.Choice(sorted(OPTICAL)),
+    default="polatis-scpi",
+    show_default=True,
+)
+@click.option(
+    "--plane-address",
+    cls=Question,
+    prompt="Address of the optical switches; {plane} is the plane's number",
+    default="172.17.0.{plane}:5025",
+    show_default=True,
+)
+def init(file: Path, as_json: bool, **given: Any) -> None:
+    """Ask a few questions, and write a commented configuration FILE that `hydra check` passes.
+
+    Each question has an option; what options give is not asked. Names of ports, MAC addresses and
+    rates in the file are examples: comments say what to replace.
+    """
+    answers = Answers(**given)
+    room = 2 ** (_RACK_PREFIX - answers.network.prefixlen) - 1
+    if answers.racks > room:
+        raise click.UsageError(
+            f"{answers.network} has room for {room} racks: give a larger --network, or fewer racks"
+        )
+    try:
+        with file.open("x", encoding="utf-8") as new:
+            new.write(configuration(answers))
+    except OSError as error:
+        why = f"{file} can't be written: {error.strerror}"
+        raise CommandError(f"{why}; name another file, or remove it") from error
+    try:
+        checked(file, None)
+    except ConfigError as error:
+        raise CommandError(
+            f"written, and not usable yet:\n{error}\nmend that, then: hydra check {file}"
+        ) from error
+    words = f"written: {file}\nnext: replace the examples in it, then: hydra doctor {file}"
+    print_outcome({"written": str(file)}, words, as_json)
+
+
+def configuration(answers: Answers) -> str:
+    """The text of the file."""
+    openflow = answers.substrate == SubstrateKind.SINGLE_HOMED_OPENFLOW
+    tagged = "" if openflow else _TAGGED
+    apart = answers.substrate == SubstrateKind.DUAL_HOMED_VLAN
+    speaks = answers.tor_driver in _ON_OPENFLOW
+    return _FILE.format(
+        **{name: getattr(answers, name) for name in Answers.__dataclass_fields__},
+        quoted_name=json.dumps(answers.name),
+        quoted_tor_address=json.dumps(answers.tor_address),
+        quoted_plane_address=json.dumps(answers.plane_address),
+        rack_network=_rack_network(answers.network),
+        prefix_length=answers.network.prefixlen,
+        bridge=_BRIDGE if speaks else "",
+        native_vlan=tagged,
+        electrical_port="" if apart else _ELECTRICAL_PORT,
+        vswitch="" if openflow else _VSWITCH + (_TWO_UPLINKS if apart else _ONE_UPLINK),
+        parking="" if openflow else _PARKING,
+        tor_login=_login("      ", "TOR_PASSWORD") if _wants_login(_rack(answers)) else "",
+        plane_login=_login("    ", "OCS_PASSWORD") if _wants_login(_plane(answers)) else "",
+    )
+
+
+def _rack_network(network: IPv4Network) -> str:
+    """The first three bytes of each rack's addresses, as a template."""
+    first, second, third, _ = network.network_address.packed
+    if network.prefixlen > _BYTE_2_ENDS:
+        return f"{first}.{second}.{{{third} + rack}}"
+    beyond = f"{second} + " if second else ""
+    return f"{first}.{{{beyond}rack // 256}}.{{rack % 256}}"
+
+
+def _login(indent: str, variable: str) -> str:
+    lines = ("login:", "  username: admin", f"  password_env: {variable} # never the secret itself")
+    return "".join(f"{indent}{line}\n" for line in lines)
+
+
+def _wants_login(problems: Iterable[Problem]) -> bool:
+    return any(problem.path == "login" for problem in problems)
+
+
+def _plane(answers: Answers) -> Iterable[Problem]:
+    """What the driver says of a plane without a login."""
+    plane = Plane(PlaneId(0), "p1", answers.plane_driver, "p1:1", answers.racks, 25, 10_000)
+    return plane_checks()[answers.plane_driver](plane)
+
+
+def _rack(answers: Answers) -> Iterable[Problem]:
+    """What the driver says of a ToR without a login."""
+    tor = Tor(answers.tor_driver, "r1:1", "br0", DatapathId(1), VlanId(10))
+    return rack_checks()[answers.tor_driver](Rack(RackId(0), "r1", (), tor, ()))

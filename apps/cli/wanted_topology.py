@@ -1,0 +1,62 @@
+"""A file of circuits, for ``hydra apply --topology``: YAML, or JSON."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+import yaml
+
+from hydra_hybrid_network_client.errors import JsonObject
+
+_FORM = "circuits: {PLANE: [[RACK, RACK], …]}, and paths: [[RACK, RACK, RACK], …] if there are any"
+
+
+def read_topology(
+    _ctx: click.Context, _param: click.Parameter, value: Path | None
+) -> JsonObject | None:
+    """The circuits and paths in a file, as a request has them. Raises BadParameter."""
+    if value is None:
+        return None
+    try:
+        document = yaml.safe_load(value.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise click.BadParameter(f"{value} can't be read: {error.strerror}") from error
+    except (UnicodeDecodeError, yaml.YAMLError) as error:
+        raise click.BadParameter(f"{value} is neither YAML nor JSON: {error}") from error
+    return _topology(str(value), document)
+
+
+def _topology(name: str, document: Any) -> JsonObject:  # noqa: ANN401 - whatever is in a file
+    if not isinstance(document, dict) or "circuits" not in document:
+        raise click.BadParameter(f"{name} has no circuits: write {_FORM}")
+    if unknown := sorted(map(str, document.keys() - {"circuits", "paths"})):
+        raise click.BadParameter(f"{name} has {unknown[0]!r}, which it can't have: write {_FORM}")
+    circuits, paths = document["circuits"] or {}, document.get("paths") or []
+    if not isinstance(circuits, dict) or not isinstance(paths, list):
+        raise click.BadParameter(f"{name}: write {_FORM}")
+    entries = [
+        {"plane": str(plane), "a": a, "b": b}
+        for plane, pairs in circuits.items()
+        for a, b in _pairs(name, plane, pairs)
+    ]
+    for path in paths:
+        if not _is_names(path):
+            raise click.BadParameter(f"{name}: the path {path!r} is no list of racks")
+    return {"circuits": entries, "paths": paths}
+
+
+def _pairs(name: str, plane: object, pairs: object) -> list[list[str]]:
+    if not isinstance(pairs, list):
+        raise click.BadParameter(f"{name}: the circuits of {plane} are no list: write {_FORM}")
+    for pair in pairs:
+        if not (_is_names(pair) and len(pair) == len(("a", "b"))):
+            raise click.BadParameter(
+                f"{name}: the circuit {pair!r} of {plane} is not [RACK, RACK], or [RACK:PORT, …]"
+            )
+    return pairs
+
+
+def _is_names(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(one, str) for one in value)

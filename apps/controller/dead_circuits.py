@@ -1,0 +1,118 @@
+"""Circuits in use that have died: found, diverted, their ports quarantined."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from apps.controller.quarantine import Quarantine
+from apps.controller.record.network import NetworkRecord
+from apps.controller.runner import Runner
+from hydra.model import Circuit, Fabric, NetworkState, Path, PortId
+from hydra.reconfiguration.courses import Courses
+from hydra.reconfiguration.scheduler import carried_out
+
+_Dark = tuple[Circuit, PortId]
+"""A circuit, and one of its ports, which has no carrier."""
+
+
+class DeadCircuits:
+    """For the conductor's thread."""
+
+    def __init__(
+        self,
+        *,
+        fabric: Fabric,
+        network: NetworkRecord,
+        quarantine: Quarantine,
+        runner: Runner,
+        courses: Courses,
+    ) -> None:
+        self._fabric, self._network, self._quarantine = fabric, network, quarantine
+        self._runner, self._switches, self._recovery = runner, courses.switches, courses.recovery
+        self.dark: frozenset[_Dark] = frozenset()
+        """Circuits that lost their light while a ToR was away, or while a change was under way."""
+        self.denied: frozenset[Circuit] = frozenset()
+        """Circuits in use that an optical switch did not have when it answered again."""
+
+    def keep_to(self, standing: Collection[Circuit]) -> None:
+        """Forget circuits that a change took down itself: if they are set up again, their light is
+        looked at anew.
+        """
+        self.dark = frozenset(one for one in self.dark if one[0] in standing)
+        self.denied = self.denied.intersection(standing)
+
+    def find(self) -> tuple[frozenset[Circuit], str]:
+        """Circuits in use that have lost their light, or that an optical switch does not have, and
+        the reason in words. The dark ports are quarantined.
+
+        The ports of a one-way circuit of which the sender alone is dark are not: another circuit
+        should light that.
+        """
+        if not self._recovery.done:
+            return frozenset(), "the devices have not been read yet"
+        state = self._network.state
+        told, self.dark = self.dark, frozenset()
+        denied, self.denied = self.denied & state.topology.circuits, frozenset()
+        seen = self._dark_now() | told
+        dark = {end for circuit, end in seen if circuit in state.topology.circuits}
+        dead = frozenset(circuit for circuit, _ in seen) & state.topology.circuits
+        unlit = [one for one in dead if not dark.isdisjoint(one.receivers)]
+        ends = {end for one in unlit for end in one.ends} & dark
+        reasons = [self._put_out(unlit, ends, state)] if dead or not denied else []
+        reasons += [
+            f"{self._fabric.planes[one.plane].name} does not have {self._fabric.circuit_name(one)}"
+            for one in sorted(denied - dead)
+        ]
+        return dead | denied, "; ".join(reasons)
+
+    def _dark_now(self) -> frozenset[_Dark]:
+        """Ports of circuits in use that are known to have no carrier."""
+        circuits = self._network.state.topology.circuits
+        ends = {end for one in circuits for end in one.ends}
+        return self.at(set(filter(self._switches.is_dark, ends)))
+
+    def at(self, ends: Collection[PortId]) -> frozenset[_Dark]:
+        """Circuits in use that have one of these ports."""
+        circuits = self._network.state.topology.circuits
+        return frozenset((one, end) for one in circuits for end in one.ends if end in ends)
+
+    def divert_meanwhile(
+        self, circuits: Collection[Circuit] = (), paths: Collection[Path] = ()
+    ) -> None:
+        """While a change under way waits, divert pairs that it leaves alone off what has died:
+        these circuits and paths, and circuits that have lost their light.
+
+        :meth:`find` has the latter afterwards, whatever becomes of their light.
+        """
+        if not self._recovery.done:
+            return
+        dark = self._dark_now()
+        dead = {circuit for circuit, _ in dark}.union(circuits)
+        course = self._switches.divert(dead, paths, self._network.under_way)
+        diverted = self._runner.run_meanwhile(course)
+        self.dark |= {one for one in dark if one[0] in diverted}
+
+    async def divert(self, circuits: Collection[Circuit], paths: Collection[Path]) -> None:
+        """Divert the pairs on what has died, while no change is under way."""
+        await carried_out(self._switches.divert(circuits, paths))
+
+    def given_up(self, before: NetworkState) -> tuple[frozenset[Circuit], str]:
+        """Circuits of ``before`` that the recovery gave up, as a ToR has no light, and where.
+
+        Their ports are quarantined.
+        """
+        unlit = self._recovery.unlit
+        return frozenset(unlit), self._put_out(unlit.keys(), set().union(*unlit.values()), before)
+
+    def _put_out(
+        self, unlit: Iterable[Circuit], dark: Collection[PortId], before: NetworkState
+    ) -> str:
+        """Quarantine the ports of circuits; the reason, which names the dark ones among these."""
+        places = [
+            f"{self._fabric.racks[port.rack].name}:{port.tor_port}"
+            for port in (self._fabric.ports[end] for end in sorted(dark))
+        ]
+        reason = f"carrier lost at {', '.join(places)}"
+        ends = {end for circuit in unlit for end in circuit.ends}
+        self._quarantine.put(ends, reason, before.topology.paths)
+        return reason

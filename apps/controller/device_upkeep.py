@@ -1,0 +1,134 @@
+"""Upkeep of optical switches and ToRs: when which of them is mended, and how often it is tried."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Collection
+from typing import Final
+
+from apps.controller.dead_circuits import DeadCircuits
+from apps.controller.devices import Devices
+from apps.controller.retries import Retries
+from hydra.errors import DeviceUnavailable
+from hydra.model import Fabric, PlaneId, RackId
+from hydra.reconfiguration.courses import Courses
+from hydra.reconfiguration.plan import Plan, pair_named, pair_of
+from hydra.reconfiguration.scheduler import carried_out
+
+LOG = logging.getLogger("hydra.upkeep")
+
+
+HELD_S: Final = 60.0
+"""Time for switches to come back, before paths that they may be using are taken down."""
+
+
+_LONGEST_GAP_S: Final = 5.0
+"""The longest wait between looks for ports that a ToR lacks: it answers at once, unlike others."""
+
+
+class DeviceUpkeep:
+    """For the conductor's thread."""
+
+    def __init__(
+        self,
+        *,
+        fabric: Fabric,
+        devices: Devices,
+        courses: Courses,
+        dead: DeadCircuits,
+    ) -> None:
+        self._fabric, self._devices = fabric, devices
+        self._care, self._dead = courses.care, dead
+        names = [one.name for one in fabric.planes]
+        self._device_names = frozenset([*names, *(one.name for one in fabric.racks)])
+        self._held_until_s = 0.0
+        """Until when paths stand that a recovery left standing for switches that may send there."""
+        self._retries = Retries()
+        """By the name of a device."""
+        self._gap_retries = Retries(longest_s=_LONGEST_GAP_S)
+        self._port_retries = Retries()
+
+    def hold(self) -> None:
+        """A recovery has left paths standing: leave them so for ``HELD_S``."""
+        self._held_until_s = time.monotonic() + HELD_S
+
+    async def release(self) -> None:
+        """Take down what a recovery left standing, once nobody sends there, or for too long."""
+        care = self._care
+        held = care.beside[1].lanes
+        if held and time.monotonic() >= self._held_until_s:
+            pairs = sorted({pair_named(self._fabric, pair_of(path)) for path, _ in held})
+            LOG.warning(
+                "%s: switches that may send on earlier paths have not answered for %g s: the paths"
+                " are taken down, and what these switches send there is lost until they answer",
+                ", ".join(pairs),
+                HELD_S,
+            )
+            care.let_go()
+        if care.releases:
+            await self._mend((), care.held_racks)
+
+    async def mend(self) -> None:
+        """Reopen devices that were lost, and bring uncertain ones to the present state."""
+        care, devices, fabric = self._care, self._devices, self._fabric
+        planes = {one.id for one in fabric.planes if devices.plane_problem(one.id) is not None}
+        racks = {one.id for one in fabric.racks if devices.tor_problem(one.id) is not None}
+        care.uncertain_planes |= planes
+        care.uncertain_racks |= racks
+        names = [fabric.planes[one].name for one in sorted(care.uncertain_planes)]
+        names += [fabric.racks[one].name for one in sorted(care.uncertain_racks)]
+        self._retries.forget(self._device_names.difference(names))
+        due = self._retries.due(names)
+        lacking = self._gap_retries.due(self._lacking() - care.uncertain_racks)
+        await self._mend(
+            [one for one in care.uncertain_planes if fabric.planes[one].name in due],
+            [*lacking, *(one for one in care.uncertain_racks if fabric.racks[one].name in due)],
+        )
+        failed = {fabric.planes[one].name for one in care.uncertain_planes}
+        self._retries.note(due, failed | {fabric.racks[one].name for one in care.uncertain_racks})
+        self._gap_retries.note(lacking, self._lacking())
+
+    async def open_ports(self) -> None:
+        """Open ports that are closed to circuits to switches that answer again."""
+        racks = self._port_retries.due(self._care.closed_racks)
+        self._port_retries.note(racks, await carried_out(self._care.open_ports(racks)))
+
+    async def read_uncertain(self) -> None:
+        """Mend now, without a pause after earlier attempts, what is uncertain on devices that can
+        be commanded: until then plans leave out the ports of such racks.
+        """
+        care, devices = self._care, self._devices
+        await self._mend(
+            [one for one in care.uncertain_planes if devices.plane_problem(one) is None],
+            [one for one in care.uncertain_racks if devices.tor_problem(one) is None],
+        )
+
+    async def make_certain(self, plan: Plan) -> None:
+        """Mend what an earlier change left uncertain, before circuits are set up there.
+
+        Circuits that only go wait for nobody. Raises DeviceUnavailable if the state of a device
+        can't be read.
+        """
+        if not plan.connect:
+            return
+        await self.read_uncertain()
+        care, fabric = self._care, self._fabric
+        planes = {circuit.plane for circuit in plan.connect} & care.uncertain_planes
+        racks = {fabric.ports[end].rack for circuit in plan.connect for end in circuit.ends}
+        names = [fabric.planes[one].name for one in sorted(planes)]
+        names += [fabric.racks[one].name for one in sorted(racks & care.uncertain_racks)]
+        if names:
+            raise DeviceUnavailable(", ".join(names), "what it has is not known yet: ask again")
+
+    def _lacking(self) -> set[RackId]:
+        """Racks whose ToR lacks ports: one that comes back has VLANs that nobody gave it."""
+        return {one.id for one in self._fabric.racks if self._devices.missing_ports(one.id)}
+
+    async def _mend(self, planes: Collection[PlaneId], racks: Collection[RackId]) -> None:
+        if planes or racks:
+            denied = await carried_out(self._care.mend(planes, racks))
+            self._dead.denied |= denied
+            back = set(racks) - self._care.uncertain_racks
+            ends = await carried_out(self._care.dark_ports(back))
+            self._dead.dark |= self._dead.at(ends)  # which may have become more meanwhile

@@ -1,0 +1,235 @@
+"""The meters and tallies that vswitches hold, as tables; how they differ and what was read."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import count
+from math import isinf
+from typing import Final, TypeVar
+
+from apps.controller.shares import Offer
+from drivers.codecs.openflow.meters import (
+    LENIENT,
+    STRICT,
+    AddMeter,
+    Burst,
+    MeterChange,
+    MeterCounters,
+    RemoveMeter,
+)
+from hydra.forwarding.rules import FlowRule, Install, Remove, RuleChange, match_key
+from hydra.forwarding.substrate import substrate_of
+from hydra.model import DatapathId, Fabric
+from hydra.sharing.policing import (
+    Aggregate,
+    Holdings,
+    Tally,
+    aggregate_rules,
+    electrical_rule,
+    tally_rules,
+)
+
+_WORTH_TELLING: Final = 0.02
+"""Relative change of a rate below which a meter is left as it is."""
+
+
+_HELD_BACK: Final = 0.002
+"""Part of an aggregate's bytes: one that loses less would hardly send more."""
+
+
+_KeyT = TypeVar("_KeyT", Aggregate, Tally)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeterTable:
+    """Meters and tallies of one vswitch, by number, and the aggregates kept off its circuits."""
+
+    meters: Mapping[Aggregate, int] = field(default_factory=dict)
+    tallies: Mapping[Tally, int] = field(default_factory=dict)
+    electrical: frozenset[Aggregate] = frozenset()
+    lanes: Mapping[Aggregate, int] = field(default_factory=dict)
+    """As in :class:`hydra.sharing.policing.Holdings`."""
+
+
+MeterTables = Mapping[DatapathId, MeterTable]
+Metered = tuple[float, Mapping[DatapathId, Mapping[int, MeterCounters]]]
+"""The time of a reading, in s, and the meters' counters by vswitch and number."""
+
+
+def tables_of(
+    wanted: Holdings, switch_of: Mapping[str, DatapathId]
+) -> Iterator[tuple[DatapathId, MeterTable]]:
+    """The table of each vswitch, its numbers yet to be given."""
+    aggregates: dict[DatapathId, list[Aggregate]] = {}
+    tallies: dict[DatapathId, list[Tally]] = {}
+    electrical: dict[DatapathId, list[Aggregate]] = {}
+    lanes: dict[DatapathId, dict[Aggregate, int]] = {}
+    for aggregate in sorted(wanted.routes):
+        aggregates.setdefault(switch_of[aggregate.sender], []).append(aggregate)
+    for tally in sorted(wanted.tallies):
+        tallies.setdefault(switch_of[tally.receiver], []).append(tally)
+    for aggregate in wanted.electrical:
+        electrical.setdefault(switch_of[aggregate.sender], []).append(aggregate)
+    for aggregate, lane in wanted.lanes.items():
+        lanes.setdefault(switch_of[aggregate.sender], {})[aggregate] = lane
+    for datapath in aggregates.keys() | tallies.keys() | electrical.keys():
+        yield (
+            datapath,
+            MeterTable(
+                meters=dict.fromkeys(aggregates.get(datapath, ()), 0),
+                tallies=dict.fromkeys(tallies.get(datapath, ()), 0),
+                electrical=frozenset(electrical.get(datapath, ())),
+                lanes=lanes.get(datapath, {}),
+            ),
+        )
+
+
+def affected(old: Holdings, new: Holdings) -> set[Aggregate]:
+    """Aggregates of ``new`` whose rates something that differs from ``old`` may concern.
+
+    They are those that share a link, or by others' links a link, with what has come, gone, or
+    become more or less.
+    """
+    found = {one for one, links in new.routes.items() if old.routes.get(one) != links}
+    gone = old.routes.keys() - new.routes.keys()
+    for flow in set(old.flows) ^ set(new.flows):
+        found |= new.routes.keys() & set(flow.aggregates)
+    was, left = old.left_mbps, new.left_mbps
+    links = {link for link in was.keys() | left.keys() if was.get(link) != left.get(link)}
+    for one in found | gone:
+        links.update(old.routes.get(one, ()), new.routes.get(one, ()))
+    several = {along for along in new.routes.values() if len(along) > 1}
+    while more := {along for along in several if not links.isdisjoint(along)}:
+        links.update(*more)
+        several -= more
+    return found | {one for one, along in new.routes.items() if not links.isdisjoint(along)}
+
+
+def missing(tables: MeterTables, read: Metered) -> Iterator[Aggregate]:
+    """Aggregates of vswitches that answered, and have no meter for them."""
+    _, counters = read
+    for datapath, found in counters.items():
+        for aggregate, number in tables[datapath].meters.items():
+            if number not in found:
+                yield aggregate
+
+
+def is_news(old_mbps: float, new_mbps: float) -> bool:
+    """Whether a meter is to be told of a rate."""
+    if isinf(old_mbps) or isinf(new_mbps):
+        return old_mbps != new_mbps
+    return abs(new_mbps - old_mbps) > _WORTH_TELLING * old_mbps
+
+
+def burst_of(aggregate: Aggregate) -> Burst:
+    return LENIENT if aggregate.reserved else STRICT
+
+
+def offers_of(
+    tables: MeterTables, before: Metered, after: Metered
+) -> Iterator[tuple[Aggregate, Offer]]:
+    """Offers of aggregates, from two readings of their meters."""
+    (began_s, first), (ended_s, last) = before, after
+    for datapath in first.keys() & last.keys():
+        for aggregate, number in tables[datapath].meters.items():
+            if number not in first[datapath] or number not in last[datapath]:
+                continue
+            old, new = first[datapath][number], last[datapath][number]
+            sent, dropped = new.bytes_in - old.bytes_in, new.bytes_dropped - old.bytes_dropped
+            if sent >= 0:
+                rate_mbps = sent * 8e-6 / (ended_s - began_s)
+                yield aggregate, Offer(rate_mbps, held_back=dropped > _HELD_BACK * sent)
+
+
+def numbered(table: MeterTable, before: MeterTable) -> MeterTable:
+    if (
+        table.meters.keys() == before.meters.keys()
+        and table.tallies.keys() == before.tallies.keys()
+        and table.electrical == before.electrical
+        and table.lanes == before.lanes
+    ):
+        return before
+    return MeterTable(
+        meters=_numbers(table.meters, before.meters),
+        tallies=_numbers(table.tallies, before.tallies),
+        electrical=table.electrical,
+        lanes=table.lanes,
+    )
+
+
+def _numbers(wanted: Iterable[_KeyT], before: Mapping[_KeyT, int]) -> dict[_KeyT, int]:
+    """Numbers by key: the old one where there was one, else the lowest that is free."""
+    taken = set(before.values())
+    free = (number for number in count(1) if number not in taken)
+    return {key: before[key] if key in before else next(free) for key in wanted}
+
+
+def added_meters(
+    datapath: DatapathId,
+    before: MeterTables,
+    after: MeterTables,
+    allowed_mbps: Mapping[Aggregate, float],
+) -> list[MeterChange]:
+    """What adds the meters that a vswitch has after a change alone."""
+    old = before.get(datapath, MeterTable()).meters
+    new = after.get(datapath, MeterTable()).meters
+    added = ((one, number) for one, number in new.items() if one not in old)
+    return [AddMeter(number, allowed_mbps[one], burst_of(one)) for one, number in added]
+
+
+def old_meters(
+    datapath: DatapathId,
+    before: MeterTables,
+    after: MeterTables,
+) -> list[MeterChange]:
+    old = before.get(datapath, MeterTable()).meters
+    new = after.get(datapath, MeterTable()).meters
+    return [RemoveMeter(number) for aggregate, number in old.items() if aggregate not in new]
+
+
+def differing(before: Iterable[FlowRule], after: Iterable[FlowRule]) -> list[RuleChange]:
+    old = {match_key(rule): rule for rule in before}
+    new = {match_key(rule): rule for rule in after}
+    gone = [Remove(rule) for key, rule in old.items() if key not in new]
+    return [*gone, *(Install(rule) for key, rule in new.items() if old.get(key) != rule)]
+
+
+def rules_of(fabric: Fabric, table: MeterTable, *, metered: bool) -> Iterator[FlowRule]:
+    """The rules that a vswitch holds for its table; without those of meters unless ``metered``."""
+    if metered:
+        for aggregate, meter in table.meters.items():
+            lane = table.lanes.get(aggregate)
+            yield from _own(
+                fabric, aggregate.sender, aggregate_rules(fabric, aggregate, meter, lane)
+            )
+    for aggregate in sorted(table.electrical):
+        yield from _own(fabric, aggregate.sender, [electrical_rule(aggregate)])
+    for tally, number in table.tallies.items():
+        yield from _own(fabric, tally.receiver, tally_rules(fabric, tally, number))
+
+
+def _own(fabric: Fabric, server: str, rules: Iterable[FlowRule]) -> Iterator[FlowRule]:
+    substrate = substrate_of(fabric)
+    for rule in rules:
+        yield substrate.for_server(rule, fabric.server_by_name[server])
+
+
+def part_of(held: Holdings, some: Collection[Aggregate]) -> Holdings:
+    """What is held of these aggregates."""
+    return Holdings(
+        tuple(flow for flow in held.flows if any(one in some for one in flow.aggregates)),
+        {aggregate: links for aggregate, links in held.routes.items() if aggregate in some},
+        held.left_mbps,
+    )
+
+
+def steering_switches(fabric: Fabric) -> dict[str, DatapathId]:
+    """The switch that steers what each server sends, by the server's name."""
+    steering = substrate_of(fabric).steering
+    return {
+        server.name: switch.datapath
+        for rack in fabric.racks
+        for switch in steering(rack.id)
+        for server in switch.servers
+    }

@@ -1,0 +1,52 @@
+"""Meters that have other rates than they were given."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+from apps.controller.meter_tables import MeterTables, is_news
+from drivers.codecs.openflow.meters import rate_kbps
+from hydra.model import DatapathId
+from hydra.sharing.policing import Aggregate
+
+LOG = logging.getLogger("hydra.policing")
+
+
+class OddRates:
+    def __init__(self) -> None:
+        self._odd_kbps: dict[tuple[DatapathId, int], int] = {}
+        """Rates at the last look, by vswitch and number of the meter, where they were others."""
+
+    def look(
+        self,
+        tables: MeterTables,
+        found: Mapping[DatapathId, Mapping[int, int]],
+        before_mbps: Mapping[Aggregate, float],
+        now_mbps: Mapping[Aggregate, float],
+    ) -> set[DatapathId]:
+        """Vswitches to be told their meters' rates again: meters have other rates than those given
+        ``before`` the question and ``now``. ``found``: rates in kb/s by the meter's number.
+
+        A meter that had the same other rate at the last look can't do better, and is not told.
+        """
+        again: set[DatapathId] = set()
+        odd: dict[tuple[DatapathId, int], int] = {}
+        for datapath, rates in found.items():
+            for aggregate, number in tables[datapath].meters.items():
+                given = {rate_kbps(one[aggregate]) for one in (before_mbps, now_mbps)}
+                rate = rates.get(number)
+                if rate is None or any(not is_news(kbps, rate) for kbps in given):
+                    continue
+                odd[datapath, number] = rate
+                if self._odd_kbps.get((datapath, number)) == rate:
+                    continue
+                LOG.warning(
+                    "the meter of %s lets %g Mb/s pass, and was given %g: told again",
+                    aggregate.sender,
+                    rate / 1000,
+                    now_mbps[aggregate],
+                )
+                again.add(datapath)
+        self._odd_kbps = odd
+        return again

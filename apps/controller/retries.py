@@ -1,0 +1,53 @@
+"""Ever longer waits between attempts."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterable
+from collections.abc import Set as AbstractSet
+from typing import Final, TypeVar
+
+_KeyT = TypeVar("_KeyT")
+
+
+_LONGEST_WAIT_S: Final = 60.0
+
+
+class Retries:
+    """Ever longer waits between attempts at devices and switches that stay away.
+
+    An attempt at a device that swallows packets takes its whole time-out, and the conductor waits.
+    """
+
+    def __init__(
+        self, clock: Callable[[], float] = time.monotonic, longest_s: float = _LONGEST_WAIT_S
+    ) -> None:
+        """``longest_s``: the longest wait."""
+        self._clock = clock
+        self._longest_s = longest_s
+        self._waits: dict[object, tuple[float, float]] = {}
+
+    def failing(self, some: Iterable[_KeyT]) -> list[_KeyT]:
+        """Items whose last attempt has failed."""
+        return [one for one in some if one in self._waits]
+
+    def due(self, some: Iterable[_KeyT]) -> list[_KeyT]:
+        """Items that may be tried now."""
+        now_s = self._clock()
+        return [one for one in some if now_s >= self._waits.get(one, (0.0, 0.0))[0]]
+
+    def forget(self, well: AbstractSet[object]) -> None:
+        """Note that these want no attempt, whoever has seen to it: the next one that they want is
+        followed by a short wait again.
+        """
+        for one in self._waits.keys() & well:
+            del self._waits[one]
+
+    def note(self, tried: Iterable[object], failed: Collection[object]) -> None:
+        """Remember how attempts ended."""
+        for one in tried:
+            if one not in failed:
+                self._waits.pop(one, None)
+                continue
+            wait_s = min(2 * self._waits.get(one, (0.0, 1.0))[1], self._longest_s)
+            self._waits[one] = (self._clock() + wait_s, wait_s)

@@ -1,0 +1,268 @@
+"""Stages made beside changes under way, before their turn."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+
+from apps.controller.mover import Mover
+from apps.controller.record.ledger import Ledger
+from apps.controller.record.network import NetworkRecord
+from apps.controller.stages.headroom import Headroom
+from apps.controller.stages.staging import Staging
+from apps.controller.ways import PresentWays
+from apps.planning.engine import Planning
+from hydra.errors import HydraError
+from hydra.forwarding.substrate import substrate_of
+from hydra.lifecycle import StagePhase
+from hydra.model import Circuit, DatapathId, DemandMatrix, Fabric, NetworkState, Topology
+from hydra.policy import CurrentPolicy
+from hydra.reconfiguration.plan import Pair, Plan, directions, moving_pairs, pair_of, without
+from hydra.reconfiguration.scheduler import Work
+from hydra.reconfiguration.stages import Traffic, next_stage
+from hydra.reconfiguration.touched import Touched, apart, left_to
+from hydra.service import Reconfiguration
+from hydra.staged_changes import Asker, StagedChange
+
+LOG = logging.getLogger("hydra.staging")
+
+
+def _nearest(theirs: Touched, start: NetworkState, goal: NetworkState) -> NetworkState:
+    """The state nearest to ``goal`` that changes nothing of ``theirs``. A pair that has a path now
+    and in ``goal`` keeps its path until it gets the new one. New circuits are left out where no
+    pair that moves uses them.
+    """
+    before, wanted = _pairs(start), _pairs(goal)
+    while True:
+        target = left_to(theirs, start, goal)
+        bereft = (before & wanted) - _pairs(target)
+        if not bereft:
+            break
+        theirs |= Touched(pairs=bereft)
+    idle = _in_use(goal.topology) - _in_use(target.topology) - start.topology.circuits
+    return without(target, idle)
+
+
+def _pairs(state: NetworkState) -> frozenset[Pair]:
+    return frozenset(map(pair_of, state.topology.paths))
+
+
+def _in_use(topology: Topology) -> frozenset[Circuit]:
+    return frozenset(circuit for path in topology.paths for circuit in path.circuits)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The part of a change that can be made now."""
+
+    plan: Plan
+    goal: NetworkState
+    """The state at the end of the whole change."""
+    whole: bool
+    """True if the plan completes the change."""
+
+
+class Parts:
+    """Finds what can be made beside changes under way. For the conductor's thread."""
+
+    def __init__(
+        self,
+        *,
+        fabric: Fabric,
+        policy: CurrentPolicy,
+        planning: Planning,
+        network: NetworkRecord,
+        mover: Mover,
+        ways: PresentWays,
+        headroom: Headroom,
+    ) -> None:
+        self._fabric = fabric
+        self._policy = policy
+        self._planning = planning
+        self._network = network
+        self._mover = mover
+        self._ways = ways
+        self._headroom = headroom
+
+    def of(
+        self, goal: Topology, left: Touched, held: Touched, sent_mbps: DemandMatrix, who: str
+    ) -> Part | None:
+        """The part of a change to ``goal`` that can be made now, in one step, beside the changes
+        under way. None if there is no such part, or if the change named ``who`` has to wait.
+
+        The part changes nothing that is ``left`` to other changes or ``held`` by them, nothing that
+        changes under way touch, and nothing at racks that these wait for. Raises HydraError.
+        """
+        state, touched = self._network.state, self._mover.touched
+        start = apart(state, touched)
+        toward = left_to(left, start, self._planning.toward(start, goal))
+        theirs = held | touched | self._at_slow_racks(moving_pairs(start, toward))
+        shared = (path for path, vlan in start.vlans.items() if vlan in touched.taken)
+        theirs |= Touched(
+            pairs=frozenset(pair_of(one) for one in shared if one not in toward.vlans)
+        )
+        near = _nearest(theirs, start, toward)
+        ways = self._ways.now(self._ways.until_s())
+        stage = next_stage(start, near, self._traffic(sent_mbps), ways=ways)
+        target = stage.target
+        if stage.beyond or not _pairs(start) & _pairs(near) <= _pairs(target):
+            return None  # in its turn, those who lose their paths may have detours
+        plan = self._mover.plan_beside(target, who)
+        whole = stage.last and target.topology == toward.topology
+        return None if plan is None else Part(plan, toward, whole)
+
+    def _at_slow_racks(self, pairs: Collection[Pair]) -> Touched:
+        """The pairs among these with a rack whose switch a change under way waits for."""
+        slow = frozenset[DatapathId]().union(*(one.slow for one in self._network.under_way))
+        substrate = substrate_of(self._fabric)
+        racks = {
+            rack
+            for rack in {rack for pair in pairs for rack in pair}
+            if any(switch.datapath in slow for switch in substrate.steering(rack))
+        }
+        return Touched(pairs=frozenset(pair for pair in pairs if not racks.isdisjoint(pair)))
+
+    def _traffic(self, sent_mbps: DemandMatrix) -> Traffic:
+        """Traffic, and the room on the electrical network beside the pairs that changes under way
+        have diverted there.
+        """
+        state, moving = self._network.standing()
+        diverted_mbps = np.zeros_like(sent_mbps)
+        for a, b in directions(state):
+            if (min(a, b), max(a, b)) in moving:
+                diverted_mbps[a, b] = sent_mbps[a, b]
+        taken_mbps = np.maximum(diverted_mbps.sum(axis=0), diverted_mbps.sum(axis=1))
+        left_mbps = np.maximum(0.0, self._headroom.electrical_mbps - taken_mbps)
+        return Traffic(sent_mbps, left_mbps, self._policy.now.divert_share)
+
+
+class EarlyStages:
+    """For the conductor's thread."""
+
+    def __init__(
+        self,
+        *,
+        fabric: Fabric,
+        policy: CurrentPolicy,
+        planning: Planning,
+        ledger: Ledger,
+        mover: Mover,
+        ways: PresentWays,
+        staging: Staging,
+    ) -> None:
+        self._network = ledger.network
+        self._mover = mover
+        self._agenda = staging.agenda
+        self._replanning = staging.replanning
+        self._progress = staging.progress
+        self._parts = Parts(
+            fabric=fabric,
+            policy=policy,
+            planning=planning,
+            network=ledger.network,
+            mover=mover,
+            ways=ways,
+            headroom=staging.headroom,
+        )
+        self._under_way: set[StagedChange] = set()
+        """Changes of which a stage is being made."""
+        self._tried: tuple[object, ...] = ()
+        """What was last looked at between the steps of changes, with these."""
+
+    def carry_out(self, entry: Reconfiguration, wanted: Plan, asker: Asker) -> Work[None] | None:
+        """What makes a part of a plan, or all, beside the changes under way; None if none of it can
+        be made now.
+
+        They keep what they touch, and the racks that they wait for; so do others with stages ahead.
+        If something is left, or there is no room for all of it at a time, this is the first stage
+        of a change. The next are made by :meth:`next_stage`, or in its turn by
+        :meth:`Staging.go_on`. Raises HydraError.
+        """
+        goal, sent_mbps = wanted.target.topology, asker.sent_mbps()
+        change = self._progress.begun(entry, goal, asker, sent_mbps, phase=StagePhase.BEGUN_BESIDE)
+        part = self._part_of(change, change.goal)
+        if part is None:
+            return None
+        return self._whole(change, part) if part.whole else self._move(change, part)
+
+    def next_stage(self) -> Work[None] | None:
+        """What makes the next stage of a waiting change beside a change that waits for slow
+        switches; None if there is none.
+
+        What that touches, or would have to wait for the same switches, has its turn, and so has all
+        that would be refused now, or does not pay. So have changes that go at that pace themselves.
+        """
+        under_way = self._network.under_way
+        if not under_way[-1].slow:
+            return None
+        waiting = [
+            one
+            for one in self._agenda
+            if one.only_waits_for_turn and not one.makes_up and one not in self._under_way
+        ]
+        looked_at = (under_way, self._network.state, [one.entry.id for one in waiting])
+        if looked_at == self._tried:
+            return None
+        self._tried = looked_at
+        return next(filter(None, map(self._go_on, waiting)), None)
+
+    def _go_on(self, change: StagedChange) -> Work[None] | None:
+        begun = change.phase is StagePhase.BEGUN_BESIDE
+        try:
+            why = "others change the network meanwhile" if begun else ""
+            anew = self._replanning.planned_anew(change, why)
+            if anew is not None and anew.plan is None:
+                return None
+            plan = None if anew is None else anew.plan
+            goal = change.goal if plan is None else plan.target.topology
+            part = self._part_of(change, goal)
+        except HydraError as error:
+            LOG.debug("reconfiguration %s keeps its turn: %s", change.entry.id, error)
+            return None
+        if part is None:
+            return None
+        if anew is not None and plan is not None:
+            with self._progress.ending_with(change):
+                self._replanning.adopt(change, anew, plan)
+        return self._move(change, part)
+
+    def _part_of(self, change: StagedChange, goal: Topology) -> Part | None:
+        """The part of a change to this goal that can be made beside the changes under way. Raises
+        HydraError.
+        """
+        state = self._network.state
+        held = Touched(pairs=change.put_off) | self._agenda.held_by_others(change, state)
+        who, sent_mbps = f"reconfiguration {change.entry.id}", change.sent_now(state)
+        return self._parts.of(goal, self._agenda.theirs(change, state), held, sent_mbps, who)
+
+    async def _whole(self, change: StagedChange, part: Part) -> None:
+        """Make a change in one, beside changes under way."""
+        done = await self._mover.moving_beside(change.entry, part.plan, hurries=True)
+        self._progress.note_whole(change, done)
+
+    async def _move(self, change: StagedChange, part: Part) -> None:
+        """Carry out a stage beside changes under way. The rest of the change keeps its turn."""
+        with self._progress.ending_with(change), self._at_work(change):
+            if part.whole:
+                self._agenda.drop(change)
+            entry = change.entry if part.whole else self._progress.enter_stage(change)
+            done = await self._mover.moving_beside(entry, part.plan, hurries=True)
+            if part.whole:
+                self._progress.note_last(change, done)
+            else:
+                self._progress.note_stage(change, done)
+                plan, state = part.plan, self._network.state
+                change.put_off_unmoved(plan.affected, state, plan.target, part.goal)
+
+    @contextmanager
+    def _at_work(self, change: StagedChange) -> Iterator[None]:
+        """Begin no other stage of the change meanwhile."""
+        self._under_way.add(change)
+        try:
+            yield
+        finally:
+            self._under_way.remove(change)

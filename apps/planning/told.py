@@ -1,0 +1,54 @@
+"""The planner's last answer, for a caller that asks the same again."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from apps.planning.engine import PlannedChange
+from hydra.model import DemandMatrix, NetworkState, PortId
+from hydra.reservations.reservation import Pin
+from hydra.service import PlanRequest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """An answer of :meth:`apps.planning.engine.Planning.propose`, and the arguments."""
+
+    current: NetworkState
+    request: PlanRequest
+    demand: DemandMatrix
+    pins: Sequence[Pin]
+    blocked: Collection[PortId]
+    change: PlannedChange
+
+    def is_for(
+        self,
+        current: NetworkState,
+        request: PlanRequest,
+        demand: DemandMatrix,
+        pins: Sequence[Pin],
+        blocked: Collection[PortId],
+    ) -> bool:
+        """True if the planner would be asked the same again."""
+        return (
+            self.current == current
+            and _but_numbers(self.request) == _but_numbers(request)
+            and _same(self.request.weights, request.weights)
+            and _same(self.demand, demand)
+            and self.pins == pins
+            and self.blocked == blocked
+        )
+
+
+def _but_numbers(request: PlanRequest) -> PlanRequest:
+    """The request without its matrices, which ``==`` does not tell apart."""
+    return replace(request, demand=None, weights=None)
+
+
+def _same(one: DemandMatrix | None, other: DemandMatrix | None) -> bool:
+    if one is None or other is None:
+        return one is other
+    return np.array_equal(one, other)

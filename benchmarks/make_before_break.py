@@ -1,0 +1,169 @@
+"""What traffic notices of changes that make before they break, beside HydRA's order.
+
+``python -m benchmarks.make_before_break [CHANGES | plans]`` (root; 16 unless told). On the demo
+fabric, the circuit of one rack pair goes from plane to plane and back, under TCP at full speed with
+a change every 4 s and every 0.5 s, and under 1000 datagrams a second. The baseline is the same
+controller with ``transition: divert-first``, which sends the pair over the electrical network
+meanwhile, in the same run and on the same testbed. Shares are of TCP without changes, segments
+those that TCP repeats beyond what it repeats without changes.
+
+First, the benchmark computes what random changes of 8 racks and 4 planes take off circuits
+(``benchmarks._moves``); with ``plans``, it does nothing else, and needs no root.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean, median
+
+from benchmarks import _moves
+from benchmarks._demo import demo_stage
+from benchmarks._report import Result, report
+from mininet_scenarios.cycles.names import CycleName
+from mininet_scenarios.stage.alternation import Alternation, Change
+from mininet_scenarios.stage.controller_client import PairDemand
+from mininet_scenarios.stage.stage import CONGESTION, Stage, tcp_transfer
+from mininet_scenarios.stage.streams import UdpResult, paced_stream
+
+CHANGES = 16
+PAIR, PLANES = ("r1", "r2"), ("p1", "p2")
+HOSTS = ("h11", "h21")
+PERIODS_S = (4.0, 0.5)
+RULES = (100, 5000)
+SHARE_TARGETS = {4.0: 0.998, 0.5: 0.99}
+SEGMENTS_TARGET = 2.0
+GAP_TARGET_MS = 2.0
+PPS, PAYLOAD_BYTES = 1000.0, 750
+WARM_UP_S, STATIC_S, PORT = 1.0, 10.0, 5201
+OURS, BASELINE = CycleName.HITLESS, CycleName.DIVERT_FIRST
+
+
+@dataclass(frozen=True, slots=True)
+class Tcp:
+    """TCP at full speed: Mb/s received, segments repeated per second, changes."""
+
+    mbps: float
+    repeated_per_s: float
+    changes: Sequence[Change]
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """What one way of changing costs."""
+
+    tcp: dict[float, Tcp]
+    """By the time between two changes, s."""
+    udp: UdpResult
+    dark_frames: int
+
+
+def demand() -> PairDemand:
+    return PairDemand(*PAIR, 80.0)
+
+
+def tcp(stage: Stage, seconds: float, alternation: Alternation | None, period_s: float) -> Tcp:
+    """TCP for so many seconds, with a change every ``period_s`` if there is an ``alternation``."""
+    changes: Sequence[Change] = ()
+    with tcp_transfer(
+        stage, *HOSTS, PORT, WARM_UP_S + seconds + 1.0, congestion=CONGESTION
+    ) as transfer:
+        if alternation is not None:
+            number = int(seconds / period_s)
+            times_s = [WARM_UP_S + period_s * (turn + 0.5) for turn in range(number)]
+            changes = alternation.perform(transfer.client.started_s, times_s)
+        received, sent = transfer.finish(seconds + 30.0)
+    mbps = received.average_between(WARM_UP_S, WARM_UP_S + seconds)
+    return Tcp(mbps, (sent.retransmits or 0) / (WARM_UP_S + seconds + 1.0), changes)
+
+
+def resting_gap_ms(stage: Stage) -> float:
+    """Longest gap of the paced stream while nothing changes."""
+    with paced_stream(stage, *HOSTS, pps=PPS, payload_bytes=PAYLOAD_BYTES) as stream:
+        time.sleep(STATIC_S)
+        return stream.stop().max_gap_ms
+
+
+def way(stage: Stage, cycle: CycleName, rules: int, number: int) -> Way:
+    """All measurements with one cycle and number of rules."""
+    before = stage.losses()
+    with stage.controller({"mode": "on-request"}, cycle, rules) as client:
+        client.reconfigure([demand()], use_planes=PLANES[:1])
+        alternation = Alternation(client, demand(), PLANES, stage.fabric.planes[0].switching_ms)
+        found = {
+            period_s: tcp(stage, period_s * max(4, number // 4), alternation, period_s)
+            for period_s in PERIODS_S
+        }
+        with paced_stream(stage, *HOSTS, pps=PPS, payload_bytes=PAYLOAD_BYTES) as stream:
+            now_s = time.monotonic()
+            alternation.perform(now_s, [0.5 + 0.5 * turn for turn in range(number)])
+            udp = stream.stop()
+    return Way(found, udp, stage.losses().since(before).dark_frames)
+
+
+def results(rules: int, static: Tcp, ours: Way, theirs: Way) -> list[Result]:
+    """Rows of one number of rules."""
+    case, name = f"{rules} rules", "divert first"
+    rows = []
+    for period_s in PERIODS_S:
+        mine, other = ours.tcp[period_s], theirs.tcp[period_s]
+        every = f"a change every {period_s:g} s"
+        shares = [one.mbps / static.mbps for one in (mine, other)]
+        rows.append(
+            Result(case, f"TCP, {every}: share of static", "", "higher", shares[0], shares[1],
+                   name, SHARE_TARGETS[period_s])
+        )  # fmt: skip
+        beyond = [
+            max(0.0, one.repeated_per_s - static.repeated_per_s) * period_s for one in (mine, other)
+        ]
+        rows.append(
+            Result(case, f"TCP, {every}: segments repeated a change", "", "lower", beyond[0],
+                   beyond[1], name, SEGMENTS_TARGET)
+        )  # fmt: skip
+    gaps_ms = [one.udp.max_gap_ms for one in (ours, theirs)]
+    rows += [
+        Result(case, "1 kHz paced: longest gap", "ms", "lower", *gaps_ms, name, GAP_TARGET_MS),
+        Result(case, "1 kHz paced: out of order", "", "lower", ours.udp.reordered,
+               theirs.udp.reordered, name, 0.0),
+        Result(case, "1 kHz paced: lost", "", "lower", ours.udp.lost, theirs.udp.lost, name, 0.0),
+        Result(case, "frames in the dark", "", "lower", ours.dark_frames, theirs.dark_frames, name,
+               0.0),
+    ]  # fmt: skip
+    delays_ms = [
+        median(change.delay.total_ms for one in each.tcp.values() for change in one.changes)
+        for each in (ours, theirs)
+    ]
+    rows.append(
+        Result(case, "until traffic is on the new path", "ms", "lower", *delays_ms, name,
+               delays_ms[1])
+    )  # fmt: skip
+    return rows
+
+
+def main(argv: Sequence[str] = ()) -> int:
+    rows: list[Result] = list(_moves.rows())
+    if list(argv) == ["plans"]:
+        report("make_before_break", rows)
+        return 0
+    number = int(argv[0]) if argv else CHANGES
+    with demo_stage() as stage:
+        with stage.controller({"mode": "on-request"}) as client:
+            client.reconfigure([demand()], use_planes=PLANES[:1])
+            runs = [tcp(stage, STATIC_S, None, STATIC_S) for _ in range(2)]
+            gap_ms = resting_gap_ms(stage)
+        static = Tcp(fmean(one.mbps for one in runs), fmean(one.repeated_per_s for one in runs), ())
+        print(
+            f"static: {static.mbps:.1f} Mb/s, {static.repeated_per_s:.1f} repeated a second; "
+            f"longest gap of the paced stream {gap_ms:.1f} ms"
+        )
+        for rules in RULES:
+            ours, theirs = (way(stage, one, rules, number) for one in (OURS, BASELINE))
+            rows += results(rules, static, ours, theirs)
+    report("make_before_break", rows)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,153 @@
+"""Conditions: faults of the network in words, and summaries of several faults."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from hydra.reconfiguration.plan import Pair
+
+MOST_NAMED: Final = 5
+"""Largest number of subjects that a sentence names; further subjects are counted."""
+
+
+MOST_ALONE: Final = 20
+"""Largest number of separate conditions of a kind; further conditions are summarized as a single
+one.
+"""
+
+
+class ConditionKind(StrEnum):
+    """Kinds of conditions, the most urgent first."""
+
+    STORE_UNAVAILABLE = "store-unavailable"
+    """The store shared by the controllers does not answer, so no controller leads."""
+    JOURNAL_FAILED = "journal-failed"
+    RESERVATION_FAILED = "reservation-failed"
+    OPTICAL_SWITCH_DOWN = "optical-switch-down"
+    TOR_DOWN = "tor-down"
+    SWITCH_NOT_CONNECTED = "switch-not-connected"
+    SWITCH_REFUSED = "switch-refused"
+    """Switches that try to connect and fail by a setting: OpenFlow version, or TLS."""
+    SWITCH_NOT_ANSWERING = "switch-not-answering"
+    """Switches with a standing connection and an overdue answer."""
+    RULES_REFUSED = "rules-refused"
+    """A switch has no room for the rules of its circuits, or does not support some rules."""
+    UNCONFIRMED = "unconfirmed"
+    """Devices and switches that answer, and have not confirmed the present state."""
+    PORT_RENUMBERED = "port-renumbered"
+    """Ports whose OpenFlow number differs from the number in the rules."""
+    WORKER_REFUSED = "worker-refused"
+    """Workers with a different protocol version than the controller."""
+    TAKEOVER_AT_RISK = "takeover-at-risk"
+    """Members of a store, clocks or files of controllers that would impair a takeover."""
+    PORT_QUARANTINED = "port-quarantined"
+    PORT_ON_TRIAL = "port-on-trial"
+    UPLINK_DEAD = "uplink-dead"
+    ALARM = "alarm"
+    FOREIGN_FRAMES = "foreign-frames"
+    """Servers with frames dropped by the source check."""
+    DRIFT = "drift"
+    STALE_COUNTERS = "stale-counters"
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A fault."""
+
+    kind: ConditionKind
+    subjects: tuple[str, ...]
+    """Names of the faulty elements."""
+    what: str
+    since_unix_s: float
+    done: str
+    """The controller's action, in words."""
+    to_do: str
+    """The next step for people, in words."""
+    command: str
+    """Command for the next step, or for more information."""
+    pairs: tuple[Pair, ...] = ()
+    """Affected rack pairs."""
+    reservations: tuple[str, ...] = ()
+    """Ids of the affected reservations."""
+
+
+def bounded(same: Sequence[Condition]) -> Iterator[Condition]:
+    """The oldest conditions of a kind, and a summary of the rest."""
+    yield from same[:MOST_ALONE]
+    if others := same[MOST_ALONE:]:
+        first = others[0]
+        subjects = tuple(name for one in others for name in one.subjects)
+        yield Condition(
+            first.kind,
+            subjects,
+            f"{len(others):,} more like these: {names_of(subjects)}",
+            first.since_unix_s,
+            first.done,
+            first.to_do,
+            first.command,
+            tuple(sorted({pair for one in others for pair in one.pairs})),
+            tuple(dict.fromkeys(each for one in others for each in one.reservations)),
+        )
+
+
+_OVER: Final[Mapping[ConditionKind, tuple[str, str]]] = {
+    ConditionKind.OPTICAL_SWITCH_DOWN: (
+        "optical switch {} can be commanded again",
+        "{} optical switches can be commanded again",
+    ),
+    ConditionKind.TOR_DOWN: ("ToR {} can be commanded again", "{} ToRs can be commanded again"),
+    ConditionKind.SWITCH_NOT_CONNECTED: (
+        "switch {} is connected now",
+        "{} switches are connected now",
+    ),
+    ConditionKind.SWITCH_REFUSED: ("{} is kept out no more", "{} switches are kept out no more"),
+    ConditionKind.SWITCH_NOT_ANSWERING: ("switch {} answers again", "{} switches answer again"),
+    ConditionKind.RULES_REFUSED: (
+        "switch {} takes its rules again",
+        "{} switches take their rules again",
+    ),
+    ConditionKind.PORT_RENUMBERED: (
+        "rules follow the new number of port {}",
+        "rules follow the new numbers of {} ports",
+    ),
+    ConditionKind.WORKER_REFUSED: (
+        "worker {} is not refused any more",
+        "{} workers are not refused any more",
+    ),
+    ConditionKind.TAKEOVER_AT_RISK: (
+        "a takeover would not suffer from {} any more",
+        "a takeover would not suffer from {} replicas or members of the store any more",
+    ),
+    ConditionKind.UPLINK_DEAD: (
+        "server {} has an uplink for circuits again",
+        "{} servers have an uplink for circuits again",
+    ),
+    ConditionKind.ALARM: (
+        "optical switch {} complains no more",
+        "{} optical switches complain no more",
+    ),
+    ConditionKind.DRIFT: ("{} is as intended again", "{} devices are as intended again"),
+}
+"""Texts for the end of a condition, with a single subject and with several subjects."""
+
+
+def over(kind: ConditionKind, names: Sequence[str]) -> str:
+    """A sentence for the end of a condition with at least one subject."""
+    one, many = _OVER[kind]
+    if len(names) == 1:
+        return one.format(names[0])
+    return f"{many.format(f'{len(names):,}')}: {names_of(names)}"
+
+
+def many_are(one: str, many: str, names: Collection[str], state: str) -> str:
+    if len(names) == 1:
+        return f"{one} {next(iter(names))} is {state}"
+    return f"{len(names):,} {many} are {state}: {names_of(tuple(names))}"
+
+
+def names_of(names: Sequence[str], between: str = ", ") -> str:
+    more = len(names) - MOST_NAMED
+    return between.join(names[:MOST_NAMED]) + (f" and {more:,} more" if more > 0 else "")

@@ -1,0 +1,410 @@
+"""Paths and their VLAN-IDs as arrays, for topologies of a hundred thousand paths.
+
+:class:`Paths` replaces a tuple of paths, :class:`Lanes` a dict of VLAN-IDs. Both create
+:class:`~hydra.model.Path` objects only on access.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections import deque
+from collections.abc import (
+    Collection,
+    ItemsView,
+    Iterable,
+    Iterator,
+    KeysView,
+    Mapping,
+    Sequence,
+    ValuesView,
+)
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import chain, repeat
+from operator import attrgetter
+from typing import Any, TypeVar, cast, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hydra.model import Circuit, NetworkState, Path, PortId, RackId, VlanId
+
+IntArray = NDArray[np.int32]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PathTable:
+    """F paths in sequence; the hops of path i are ``start[i] : start[i + 1]``."""
+
+    src: IntArray
+    """Shape (F,)."""
+    dst: IntArray
+    start: IntArray
+    """Shape (F + 1,)."""
+    hop_a: IntArray
+    """Shape (all hops,): the lower port of the circuit of each hop, which identifies the
+    circuit.
+    """
+    hop_b: IntArray
+
+    @classmethod
+    def of(cls, paths: Sequence[Path]) -> PathTable:
+        """The table of ``paths``, in the same order."""
+        if isinstance(paths, Paths):
+            return paths.table
+        circuits = [path.circuits for path in paths]
+        hops = list(chain.from_iterable(circuits))
+        return cls(
+            src=column(map(attrgetter("src"), paths), len(paths)),
+            dst=column(map(attrgetter("dst"), paths), len(paths)),
+            start=starts(column(map(len, circuits), len(paths))),
+            hop_a=column(map(attrgetter("a"), hops), len(hops)),
+            hop_b=column(map(attrgetter("b"), hops), len(hops)),
+        )
+
+    @property
+    def hops(self) -> IntArray:
+        """Shape (F,): number of circuits of each path."""
+        hops: IntArray = np.diff(self.start)
+        return hops
+
+    @property
+    def path(self) -> IntArray:
+        """Shape (all hops,): index of the path of each hop."""
+        return np.repeat(np.arange(len(self.src), dtype=np.int32), self.hops)
+
+    def any_hop(self, of_hop: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        """Shape (F,): True for paths with a hop that is True in ``of_hop``."""
+        if not of_hop.size:
+            return np.zeros(len(self.src), dtype=np.bool_)
+        return np.bincount(self.path[of_hop], minlength=len(self.src)) > 0
+
+    def pair_codes(self) -> NDArray[np.int64]:
+        """Shape (F,): a code of the rack pair of each path, equal for both directions."""
+        low, high = np.minimum(self.src, self.dst), np.maximum(self.src, self.dst)
+        return low.astype(np.int64) << 32 | high
+
+
+class Paths(Sequence[Path]):
+    """A sequence of paths in arrays; equal to a tuple of the same paths."""
+
+    __slots__ = ("_keys", "_made", "circuits", "link", "table")
+
+    circuits: Sequence[Circuit]
+    """Circuits of the paths, and possibly further circuits."""
+    link: IntArray
+    """Shape (all hops,): index in ``circuits`` of the circuit of each hop."""
+    table: PathTable
+
+    def __init__(self, circuits: Sequence[Circuit], link: IntArray, table: PathTable) -> None:
+        self.circuits, self.link, self.table = circuits, link, table
+        self._made: tuple[Path, ...] | None = None
+        self._keys: NDArray[np.uint64] | None = None
+
+    @classmethod
+    def of(cls, paths: Sequence[Path]) -> Paths:
+        """Convert paths to arrays. Circuits are compared by object identity."""
+        if isinstance(paths, Paths):
+            return paths
+        hops = list(chain.from_iterable(path.circuits for path in paths))
+        objects = np.fromiter(map(id, hops), np.int64, len(hops))
+        _, first, link = np.unique(objects, return_index=True, return_inverse=True)
+        circuits = [hops[place] for place in first.tolist()]
+        made = cls(circuits, link.reshape(-1).astype(np.int32), PathTable.of(paths))
+        made._made = tuple(paths)
+        return made
+
+    def __len__(self) -> int:
+        return len(self.table.src)
+
+    @overload
+    def __getitem__(self, index: int) -> Path: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Path, ...]: ...
+    def __getitem__(self, index: int | slice) -> Path | tuple[Path, ...]:
+        return self._objects()[index]
+
+    def __iter__(self) -> Iterator[Path]:
+        return iter(self._objects())
+
+    def __contains__(self, path: object) -> bool:
+        return path in self._objects()
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if not isinstance(other, Paths | tuple):
+            return NotImplemented
+        if len(self) != len(other):
+            return False
+        theirs = Paths.of(other)
+        return all(map(np.array_equal, self._columns(), theirs._columns()))
+
+    def __hash__(self) -> int:
+        return hash(self._objects())
+
+    def __repr__(self) -> str:
+        return repr(self._objects())
+
+    def __reduce__(self) -> tuple[type[Paths], tuple[object, ...]]:
+        return Paths, (self.circuits, self.link, self.table)
+
+    def chosen(self, which: NDArray[np.integer[Any]]) -> list[Path]:
+        """The paths at the given indexes; creates no other paths."""
+        if self._made is not None:
+            return [self._made[place] for place in which.tolist()]
+        return self._make(which)
+
+    def places_in(self, other: Paths) -> IntArray:
+        """Shape (F,): index of each path in ``other``; -1 for a missing path."""
+        places = np.full(len(self), -1, dtype=np.int32)
+        if not len(self) or not len(other):
+            return places
+        mine, theirs = self.keys(), other.keys()
+        order = np.argsort(theirs, kind="stable").astype(np.int32)
+        at = np.minimum(np.searchsorted(theirs[order], mine), len(order) - 1)
+        found = order[at]
+        alike = np.flatnonzero(theirs[found] == mine)
+        same = self._same(alike, other, found[alike])
+        places[alike[same]] = found[alike[same]]
+        unsure = alike[~same]  # different paths with the same key
+        if unsure.size:
+            place_of = {path: place for place, path in enumerate(other)}
+            places[unsure] = [place_of.get(path, -1) for path in self.chosen(unsure)]
+        return places
+
+    def _objects(self) -> tuple[Path, ...]:
+        if self._made is None:
+            self._made = tuple(self._make(np.arange(len(self))))
+        return self._made
+
+    def _make(self, which: NDArray[np.integer[Any]]) -> list[Path]:
+        start, hops = self.table.start[which], self.table.hops[which]
+        place = np.empty(len(which), dtype=np.intp)
+        place[np.argsort(hops.astype(np.int16), kind="stable")] = np.arange(len(which))
+        with no_cycles():
+            by_hops: list[tuple[Circuit, ...]] = [()] * int((hops == 0).sum())
+            for count in range(1, int(hops.max(initial=0)) + 1):
+                begins = start[hops == count]
+                columns = ((self.link[begins + hop]).tolist() for hop in range(count))
+                along = (map(self.circuits.__getitem__, column) for column in columns)
+                by_hops += zip(*along, strict=True)
+            return make(
+                Path,
+                len(which),
+                src=self.table.src[which].tolist(),
+                dst=self.table.dst[which].tolist(),
+                circuits=map(by_hops.__getitem__, place.tolist()),
+            )
+
+    def _columns(self) -> tuple[NDArray[Any], ...]:
+        table = self.table
+        return table.src, table.dst, table.start, table.hop_a, table.hop_b, self._kinds()
+
+    def _kinds(self) -> IntArray:
+        """Shape (all hops,): plane and direction type of the circuit of each hop."""
+        planes = column(map(attrgetter("plane"), self.circuits), len(self.circuits))
+        one_way = column(map(attrgetter("one_way"), self.circuits), len(self.circuits))
+        kinds = 2 * planes + one_way
+        found: IntArray = kinds[self.link]
+        return found
+
+    def keys(self) -> NDArray[np.uint64]:
+        """Shape (F,): a key of each path, mostly unique, ascending with the rack pair."""
+        if self._keys is None:
+            self._keys = self._hashed()
+        return self._keys
+
+    def _hashed(self) -> NDArray[np.uint64]:
+        table = self.table
+        mixed = table.hop_a.astype(np.uint64) << np.uint64(32) | table.hop_b.astype(np.uint64)
+        mixed += np.arange(len(mixed), dtype=np.uint64) - table.start[table.path].astype(np.uint64)
+        mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        sums = np.zeros(len(mixed) + 1, dtype=np.uint64)
+        np.cumsum(mixed, out=sums[1:])
+        along = (sums[table.start[1:]] - sums[table.start[:-1]]) >> np.uint64(40)
+        ends = table.src.astype(np.uint64) << np.uint64(20) | table.dst.astype(np.uint64)
+        return ends << np.uint64(24) | along
+
+    def _same(self, which: NDArray[Any], other: Paths, there: NDArray[Any]) -> NDArray[np.bool_]:
+        """True where a path of ``which`` equals the path of ``other`` at the index in ``there``."""
+        mine, theirs = self.table, other.table
+        hops = mine.hops[which]
+        same: NDArray[np.bool_] = (
+            (hops == theirs.hops[there])
+            & (mine.src[which] == theirs.src[there])
+            & (mine.dst[which] == theirs.dst[there])
+        )
+        kinds, other_kinds = self._kinds(), other._kinds()
+        for hop in range(int(hops[same].max(initial=0))):
+            rows = np.flatnonzero(same & (hops > hop))
+            one, two = mine.start[which[rows]] + hop, theirs.start[there[rows]] + hop
+            same[rows] = (
+                (mine.hop_a[one] == theirs.hop_a[two])
+                & (mine.hop_b[one] == theirs.hop_b[two])
+                & (kinds[one] == other_kinds[two])
+            )
+        return same
+
+
+class Lanes(Mapping[Path, VlanId]):
+    """The VLAN-ID of each path, as an array; equal to a dict of the same paths and VLAN-IDs."""
+
+    __slots__ = ("_made", "paths", "vlan")
+
+    paths: Paths
+    vlan: IntArray
+    """Shape (F,): VLAN-IDs, in the order of ``paths``."""
+
+    def __init__(self, paths: Paths, vlan: IntArray) -> None:
+        self.paths, self.vlan = paths, vlan
+        self._made: dict[Path, VlanId] | None = None
+
+    @classmethod
+    def of(cls, vlans: Mapping[Path, VlanId]) -> Lanes:
+        """Convert VLAN-IDs to arrays, in the same order."""
+        if isinstance(vlans, Lanes):
+            return vlans
+        made = cls(Paths.of(tuple(vlans)), column(vlans.values(), len(vlans)))
+        made._made = dict(vlans)
+        return made
+
+    @property
+    def ids(self) -> frozenset[VlanId]:
+        """The VLAN-IDs of the paths."""
+        return cast(frozenset[VlanId], frozenset(np.unique(self.vlan).tolist()))
+
+    def unlike(self, other: Lanes) -> NDArray[np.bool_]:
+        """Shape (F,): True for a path that ``other`` lacks, or has with a different VLAN-ID."""
+        place = self.paths.places_in(other.paths)
+        there = place >= 0
+        unlike = ~there
+        unlike[there] = self.vlan[there] != other.vlan[place[there]]
+        return unlike
+
+    def ids_beside(self, codes: NDArray[np.int64]) -> frozenset[VlanId]:
+        """VLAN-IDs of paths of all pairs except ``codes``, which must ascend."""
+        beside = ~among(self.paths.table.pair_codes(), codes)
+        return cast(frozenset[VlanId], frozenset(np.unique(self.vlan[beside]).tolist()))
+
+    def between(self, pairs: Collection[tuple[RackId, RackId]]) -> list[Path]:
+        """The paths of the given pairs, lower rack first; creates no other paths."""
+        mine = among(self.paths.table.pair_codes(), np.sort(codes_of(pairs)))
+        return self.paths.chosen(np.flatnonzero(mine))
+
+    def __len__(self) -> int:
+        return len(self.vlan)
+
+    def __iter__(self) -> Iterator[Path]:
+        return iter(self.paths)
+
+    def __getitem__(self, path: Path) -> VlanId:
+        return self._objects()[path]
+
+    def keys(self) -> KeysView[Path]:
+        return self._objects().keys()
+
+    def values(self) -> ValuesView[VlanId]:
+        return self._objects().values()
+
+    def items(self) -> ItemsView[Path, VlanId]:
+        return self._objects().items()
+
+    def __repr__(self) -> str:
+        return repr(self._objects())
+
+    def __reduce__(self) -> tuple[type[Lanes], tuple[Paths, IntArray]]:
+        return Lanes, (self.paths, self.vlan)
+
+    def _objects(self) -> dict[Path, VlanId]:
+        if self._made is None:
+            with no_cycles():
+                vlans = cast(list[VlanId], self.vlan.tolist())
+                self._made = dict(zip(self.paths, vlans, strict=True))
+        return self._made
+
+
+def lanes_of(state: NetworkState) -> Lanes:
+    """The paths of ``state`` and their VLAN-IDs, in the order of its topology."""
+    paths, vlans = state.topology.paths, state.vlans
+    if isinstance(vlans, Lanes) and vlans.paths is paths:
+        return vlans
+    return Lanes(Paths.of(paths), column(map(vlans.__getitem__, paths), len(paths)))
+
+
+def vlans_at_ports(state: NetworkState) -> dict[PortId, frozenset[VlanId]]:
+    """The VLANs of the paths at each port; ports without paths are missing."""
+    lanes = lanes_of(state)
+    table = lanes.paths.table
+    vlans = np.unique(lanes.vlan)
+    of_hop = np.repeat(np.searchsorted(vlans, lanes.vlan), table.hops)
+    carries = np.zeros(
+        (max(table.hop_a.max(initial=0), table.hop_b.max(initial=0)) + 1, len(vlans)),
+        dtype=np.bool_,
+    )
+    carries[table.hop_a, of_hop] = carries[table.hop_b, of_hop] = True
+    port, vlan = np.divmod(np.flatnonzero(carries), max(1, len(vlans)))
+    ports, first = np.unique(port, return_index=True)
+    listed = cast(list[VlanId], vlans[vlan].tolist())
+    stops = np.append(first, len(listed))[1:]
+    slices = zip(ports.tolist(), first.tolist(), stops.tolist(), strict=True)
+    return {PortId(end): frozenset(listed[start:stop]) for end, start, stop in slices}
+
+
+def among(values: NDArray[np.int64], known: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """True for each value in ``known``, which must ascend: faster than np.isin."""
+    if not len(known):
+        return np.zeros(len(values), dtype=np.bool_)
+    place = np.minimum(np.searchsorted(known, values), len(known) - 1)
+    same: NDArray[np.bool_] = known[place] == values
+    return same
+
+
+def codes_of(pairs: Collection[tuple[RackId, RackId]]) -> NDArray[np.int64]:
+    """Codes of pairs, lower rack first, as in :meth:`PathTable.pair_codes`."""
+    ends = column(chain.from_iterable(pairs), 2 * len(pairs)).astype(np.int64).reshape(-1, 2)
+    return ends[:, 0] << 32 | ends[:, 1]
+
+
+def pairs_of(codes: NDArray[np.int64]) -> frozenset[tuple[RackId, RackId]]:
+    """Inverse of :func:`codes_of`."""
+    low, high = (codes >> 32).tolist(), (codes & 0xFFFFFFFF).tolist()
+    return cast(frozenset[tuple[RackId, RackId]], frozenset(zip(low, high, strict=True)))
+
+
+def starts(lengths: IntArray) -> IntArray:
+    """Start of each list, and the total end, for concatenated lists of the given lengths."""
+    result = np.zeros(len(lengths) + 1, dtype=np.int32)
+    np.cumsum(lengths, out=result[1:])
+    return result
+
+
+def column(values: Iterable[int], count: int) -> IntArray:
+    """An array of ``count`` integers."""
+    return np.fromiter(values, np.int32, count)
+
+
+@contextmanager
+def no_cycles() -> Iterator[None]:
+    """Pause the garbage collector, which would double the time and find no cycles."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def make(kind: type[T], count: int, **columns: Iterable[object]) -> list[T]:
+    """``count`` frozen, slotted objects, filled a column at a time.
+
+    Calling the class takes four times as long, and would dominate planning. The caller must ensure
+    the conditions of ``__post_init__``.
+    """
+    made = list(map(object.__new__, repeat(kind, count)))
+    for name, values in columns.items():
+        deque(map(getattr(kind, name).__set__, made, values), maxlen=0)
+    return made

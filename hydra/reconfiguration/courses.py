@@ -1,0 +1,53 @@
+"""The courses that bring switches and devices to the present state, with a common memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from hydra.forwarding.rules import FlowRule
+from hydra.model import DatapathId, Fabric, PlaneId
+from hydra.policy import CurrentPolicy
+from hydra.reconfiguration.audit import Audit
+from hydra.reconfiguration.device_care import DeviceCare
+from hydra.reconfiguration.readiness import Connections, MovedPort
+from hydra.reconfiguration.recovery import Recovery
+from hydra.reconfiguration.switches import Switches
+from hydra.reconfiguration.whole_tables import Memory
+
+
+class Courses:
+    """Upkeep of one network: :attr:`switches`, :attr:`care` of devices, :attr:`recovery`,
+    :attr:`audit`.
+    """
+
+    def __init__(
+        self,
+        *,
+        fabric: Fabric,
+        policy: CurrentPolicy,
+        memory: Memory,
+        connections: Connections,
+        added_rules: Callable[[DatapathId], Iterable[FlowRule]] = lambda _datapath: (),
+        followed: Callable[[Sequence[MovedPort]], None] = lambda _ports: None,
+        by_people: frozenset[PlaneId] = frozenset(),
+    ) -> None:
+        """``added_rules``, ``followed``: as in :class:`~hydra.reconfiguration.switches.Switches`;
+        ``by_people``: planes whose changes are tasks for people.
+        """
+        switches = self.switches = Switches(
+            fabric=fabric,
+            policy=policy,
+            memory=memory,
+            connections=connections,
+            added_rules=added_rules,
+            followed=followed,
+        )
+        care = self.care = DeviceCare(
+            fabric=fabric, policy=policy, memory=memory, switches=switches, by_people=by_people
+        )
+        recovery = self.recovery = Recovery(
+            fabric=fabric, memory=memory, switches=switches, care=care
+        )
+        self.audit = Audit(
+            fabric=fabric, memory=memory, switches=switches, care=care, recovery=recovery
+        )

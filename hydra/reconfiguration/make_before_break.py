@@ -1,0 +1,253 @@
+"""Make before break: pairs go from circuit to circuit, and no traffic goes electrical.
+
+1. **Make** the new paths beside the old paths, while the old paths carry the traffic: mirrors,
+   VLANs and relays, and the gate.
+2. **Shift** the pairs whose new paths all passed. Each switch shifts in one bundle, and each
+   direction on its own, since both paths stand. A pair with a failed path stays on its old paths.
+3. **Empty** the old paths: markers behind the last frames, counters that stand still.
+4. **Break** the old paths. If a switch did not confirm the shift, or an old path is not proven
+   empty, the pair keeps both old and new paths.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
+
+from hydra.failures import Failure, FailureKind
+from hydra.forwarding.resteering import Resteering, steering_of
+from hydra.forwarding.rules import Remove, RuleChange
+from hydra.forwarding.substrate import Steering
+from hydra.lifecycle import ReconfigurationState
+from hydra.model import Circuit, DatapathId, NetworkState, RackId, Server, Topology
+from hydra.reconfiguration.commands import ApplyRules, AwaitRounds, Batch, Outcome, Steps
+from hydra.reconfiguration.diverting import undrained, unlooked
+from hydra.reconfiguration.draining import Draining, circuits_left
+from hydra.reconfiguration.gate import gate
+from hydra.reconfiguration.moving import move
+from hydra.reconfiguration.plan import (
+    Pair,
+    changed_pairs,
+    hold,
+    mirror_moves,
+    pair_of,
+    paths_by_pair,
+    under_traffic,
+    without,
+)
+from hydra.reconfiguration.run import Run, by_switch
+from hydra.reconfiguration.shifting import beside, in_use
+from hydra.reconfiguration.steering import able, is_off_circuits, takes_rules
+
+
+def make_before_break(run: Run) -> Steps:
+    """Carry out a plan that :func:`~hydra.reconfiguration.shifting.in_light` allows."""
+    run.enter(ReconfigurationState.MAKING)
+    yield from _make(run)
+    run.enter(ReconfigurationState.SHIFTING)
+    dead = run.conditions.diverted  # this change diverts pairs that die from here on
+    yield from _shift(run)
+    run.enter(ReconfigurationState.EMPTYING)
+    yield from _empty(run, dead)
+    run.enter(ReconfigurationState.BREAKING)
+    yield from _break(run)
+
+
+# -- make -----------------------------------------------------------------------------------------
+
+
+def _make(run: Run) -> Steps:
+    plan = run.plan
+    both = beside(plan.current, plan.target)
+    # Pairs that only lose paths are affected, too.
+    run.plan = replace(under_traffic(run.fabric, plan.current, both), affected=plan.affected)
+    run.diverted = steering_of(run.substrate, plan.affected)
+    yield from move(run, "make")
+    run.result = run.plan.current  # all other paths carry nothing
+    yield from gate(run)
+
+
+# -- shift ----------------------------------------------------------------------------------------
+
+
+def _shift(run: Run) -> Steps:
+    """Shift the pairs whose new paths all passed. A pair with a failed path stays in place; a pair
+    without old paths takes the new paths that passed.
+    """
+    both, goal = run.plan.target, _reached(run)
+    run.moving = changed_pairs(run.plan.current, goal)
+    changes = _resteering(run, run.plan.current, goal, run.moving, run.conditions.diverted)
+    run.plan = under_traffic(run.fabric, both, goal)  # changes made beside are merged from now on
+    if not run.moving:
+        return
+    run.rules_pushed += sum(map(len, changes.values()))
+    hurries = run.hurries and run.substrate.retags
+    outcomes = yield Batch("shift", (ApplyRules(changes, hurries),))
+    run.note("shift", outcomes)
+    failures = by_switch(outcomes[0])
+    yield from _keep_both(
+        run, _unsure(run, {one: failures.get(one.datapath) for one in run.diverted})
+    )
+
+
+def _unsure(run: Run, switches: Mapping[Steering, Failure | None]) -> set[Pair]:
+    """Pairs that may not have shifted, since ``switches`` did not confirm."""
+    unsure = set[Pair]()
+    for switch, failure in switches.items():
+        if failure is None:
+            continue
+        run.stuck.add(switch.datapath)
+        if failure.kind is FailureKind.LATE:
+            run.late.add(switch.datapath)
+        words = f"{switch.name} did not confirm that it goes over ({failure})"
+        run.obstacles.append(run.missed("shift", switch.name, failure, words))
+        unsure |= _pairs(switch, run.diverted[switch]) & run.moving
+    return unsure
+
+
+def _reached(run: Run) -> NetworkState:
+    """The state with pairs on new paths if all passed, and with other pairs in place."""
+    current, wanted = run.plan.current, run.wanted
+    standing = frozenset(without(run.plan.target, run.failures, run.lost_paths).topology.paths)
+    failed = {pair_of(path) for path in wanted.topology.paths if path not in standing}
+    deaf = {
+        pair
+        for switch, racks in run.diverted.items()
+        if not takes_rules(run, switch.datapath)
+        for pair in _pairs(switch, racks)
+    }
+    stay = (failed | deaf) & run.plan.affected & paths_by_pair(current).keys()
+    goal = without(hold(current, wanted, stay, ()), run.failures, run.lost_paths)
+    planned, used = in_use(wanted), in_use(goal)
+    return without(goal, (planned - used) & goal.topology.circuits - current.topology.circuits)
+
+
+def _resteering(
+    run: Run,
+    before: NetworkState,
+    after: NetworkState,
+    pairs: Collection[Pair],
+    dead: Collection[Pair] = (),
+) -> dict[DatapathId, tuple[RuleChange, ...]]:
+    """Changes that make switches steer ``pairs`` as in ``after``; for ``dead`` pairs, diverted
+    since their old paths died, the divert rules are removed.
+    """
+    steer = Resteering.between(run.substrate, before, after)
+
+    def changes(rack: RackId, towards: Iterable[RackId]) -> Iterator[RuleChange]:
+        for to in towards:
+            yield from steer.changes(rack, to)
+            if _pair(rack, to) in dead:
+                yield Remove(run.substrate.divert(to, after.epoch))
+
+    found: dict[DatapathId, tuple[RuleChange, ...]] = {}
+    in_common: dict[tuple[RackId, tuple[RackId, ...]], tuple[RuleChange, ...]] = {}
+    for switch, racks in run.diverted.items():
+        towards = tuple(sorted(to for to in racks if _pair(switch.rack, to) in pairs))
+        if not towards or not takes_rules(run, switch.datapath):
+            continue
+        key = switch.rack, towards
+        if key not in in_common:
+            in_common[key] = tuple(changes(*key))
+        found[switch.datapath] = in_common[key]
+    return found
+
+
+def _keep_both(run: Run, pairs: Collection[Pair], circuits: Collection[Circuit] = ()) -> Steps:
+    """Keep the old paths of ``pairs`` beside the new paths, and keep ``circuits`` up."""
+    if not (pairs or circuits):
+        return
+    both, goal = run.plan.current, run.plan.target
+    old = {path: vlan for path, vlan in run.began.vlans.items() if pair_of(path) in pairs}
+    vlans = dict(sorted({**goal.vlans, **old}.items()))
+    standing = {circuit for path in old for circuit in path.circuits}.union(circuits)
+    kept = replace(
+        goal,
+        topology=Topology(goal.topology.circuits | standing, tuple(vlans)),
+        vlans=vlans,
+        pool=goal.pool.used(vlans.values()),
+    )
+    changes = _resteering(run, goal, kept, pairs)
+    run.plan = under_traffic(run.fabric, both, kept)
+    if not changes:
+        return
+    outcomes = yield Batch("keep", (ApplyRules(changes),))
+    for switch in run.diverted:
+        failure = by_switch(outcomes[0]).get(switch.datapath)
+        if failure is not None:
+            run.stuck.add(switch.datapath)
+            run.missed("shift", switch.name, failure)
+
+
+def _pair(rack: RackId, to: RackId) -> Pair:
+    return min(rack, to), max(rack, to)
+
+
+def _pairs(switch: Steering, racks: Iterable[RackId]) -> set[Pair]:
+    return {_pair(switch.rack, to) for to in racks}
+
+
+# -- empty ----------------------------------------------------------------------------------------
+
+
+def _empty(run: Run, dead: Collection[Pair]) -> Steps:
+    """Wait until no frame is under way on the old paths, except the paths of ``dead`` pairs,
+    diverted before the shift.
+    """
+    both, goal = run.plan.current, run.plan.target
+    gone = [path for path in both.topology.paths if path not in goal.vlans]
+    old = {
+        path: both.vlans[path]
+        for path in gone
+        if path in run.began.vlans and pair_of(path) not in dead
+    }
+    left, hidden = circuits_left(both, gone, run.plan.disconnect)
+    left &= run.began.topology.circuits  # failed new circuits have carried nothing
+    pairs = {pair_of(path) for path in gone if path in run.began.vlans}  # including dead pairs
+    if not (pairs or left):
+        return
+    leaving = [
+        switch
+        for switch, racks in run.diverted.items()
+        if not (is_off_circuits(run, switch) or pairs.isdisjoint(_pairs(switch, racks)))
+    ]
+    seen: list[Outcome] = []
+    if leaving and run.substrate.tells_rounds:
+        datapaths = tuple(switch.datapath for switch in leaving)
+        timeout_s = run.policy.timeouts.vswitch_s
+        seen += yield Batch("drain", (AwaitRounds(datapaths, timeout_s),))
+    late = seen[0].value or () if seen else ()
+    draining = Draining(
+        fabric=run.fabric,
+        paths=old,
+        left=(left, hidden & old.keys()),
+        policy=run.policy.drain,
+        cache_told=run.substrate.tells_rounds,
+    )
+    senders: dict[RackId, list[Server]] = {}
+    for switch in leaving:
+        if switch.name not in run.conditions.dead_uplinks:
+            senders.setdefault(switch.rack, []).extend(switch.servers[:1])
+    receivers = {rack: able(run, rack) for rack in draining.ends}
+    yield from draining.run(senders, receivers, ())
+    bound = "bound reached" if draining.bound_reached else ""
+    run.note("drain", (*seen, *draining.outcomes), bound)
+    busy, unproven = undrained(run, draining)
+    unsure = _unsure(run, {one: unlooked(one) for one in leaving if one.datapath in late})
+    unsure |= {pair_of(path) for path in unproven}
+    unsure |= {pair_of(path) for path in old if not frozenset(busy).isdisjoint(path.circuits)}
+    yield from _keep_both(run, unsure, busy)
+
+
+# -- break ----------------------------------------------------------------------------------------
+
+
+def _break(run: Run) -> Steps:
+    """Take down the old paths, and useless new paths."""
+    gone = run.plan.disconnect - run.failures.keys()  # failures: left to device care
+    run.plan = replace(run.plan, disconnect=gone, mirrors=mirror_moves(run.fabric, gone, ()))
+    yield from move(run, "break")
+    run.uncertain_planes |= {circuit.plane for circuit in run.failures}
+    run.result = without(run.plan.target, run.failures, run.lost_paths)
+    run.activated = run.moving
+    run.plan = under_traffic(run.fabric, run.began, run.wanted)

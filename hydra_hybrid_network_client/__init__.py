@@ -1,0 +1,47 @@
+"""A client of HydRA, an SDN controller for hybrid electrical/optical data centre networks::
+
+    from hydra_hybrid_network_client import HydraClient
+
+    with HydraClient() as hydra, hydra.bandwidth("r1", "r2", 40):
+        transfer()  # 40 Mb/s are there; they are given back whatever happens
+
+:class:`AsyncHydraClient` has the same methods for asyncio. HYDRA_URL, HYDRA_TOKEN_FILE and HYDRA_CA
+say where the controller is, and how it is asked. Answers are the models in :mod:`.documents`.
+"""
+
+from hydra_hybrid_network_client.asynchronous.client import AsyncHydraClient
+from hydra_hybrid_network_client.documents import (
+    EventKind,
+    MatrixEntry,
+    Repeat,
+    ReservationState,
+    ServiceClass,
+)
+from hydra_hybrid_network_client.errors import (
+    BadSetting,
+    BadToken,
+    BadUrl,
+    ClientError,
+    NoAnswer,
+    NotActive,
+    Refused,
+)
+from hydra_hybrid_network_client.synchronous.client import HydraClient
+
+__version__ = "0.1.0"
+__all__ = [
+    "AsyncHydraClient",
+    "BadSetting",
+    "BadToken",
+    "BadUrl",
+    "ClientError",
+    "EventKind",
+    "HydraClient",
+    "MatrixEntry",
+    "NoAnswer",
+    "NotActive",
+    "Refused",
+    "Repeat",
+    "ReservationState",
+    "ServiceClass",
+]

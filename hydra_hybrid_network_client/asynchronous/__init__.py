@@ -1,0 +1,1 @@
+"""The client for asyncio, which ``synchronous`` is generated from."""

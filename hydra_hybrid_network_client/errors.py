@@ -1,0 +1,178 @@
+"""Errors of the client, and what an answer of a controller must look like."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import httpx
+from pydantic import ValidationError
+
+from hydra_hybrid_network_client.documents import Problem, Reservation
+
+JsonObject = dict[str, Any]
+
+_PROBLEMS: Final = "/problems/"
+STORE_LOST: Final = "store-unavailable"
+"""Kind of a refusal, and of a condition: controllers that share a store do not reach it."""
+_NOBODY_LEADS: Final = frozenset({"standing-by", STORE_LOST})
+LEADER_UNANSWERED: Final = "leader-unanswered"
+"""Kind of a refusal: the leader did not answer the standby that passed the request on."""
+_PASSING: Final = frozenset(f"{_PROBLEMS}{kind}" for kind in {*_NOBODY_LEADS, LEADER_UNANSWERED})
+_FIRST_OF_SERVERS: Final = 500
+
+
+class ClientError(Exception):
+    """A controller that can't be asked, or an answer that can't be understood."""
+
+
+class BadSetting(ClientError):
+    """A variable of the environment that the client can't use."""
+
+
+class BadUrl(ClientError):
+    """A URL that leads nowhere."""
+
+
+class BadToken(ClientError):
+    """A token that can't be sent. The error does not show it: errors are logged."""
+
+
+class NoAnswer(ClientError):
+    """No answer, or none to its end."""
+
+
+class NotReached(NoAnswer):
+    """Nothing could be asked: nobody accepts connections there."""
+
+
+class Untrusted(NotReached):
+    """A server answers with a certificate that is not trusted here."""
+
+
+class NoTls(NotReached):
+    """A server answers, and not by TLS that can be agreed on."""
+
+
+class TooLate(NoAnswer):
+    """No answer in time, though something may be there."""
+
+
+class Refusal(ClientError):
+    """A refusal by the controller, with its problem document (RFC 9457) as JSON."""
+
+    def __init__(self, response: httpx.Response, document: JsonObject) -> None:
+        self.response = response
+        self.document = document
+        lines = [f"{document['title']}: {document.get('detail', '')}"]
+        errors = document.get("errors") or ()
+        if len(errors) > 1:
+            lines += [f"  {e.get('pointer') or e.get('parameter')}: {e['detail']}" for e in errors]
+        super().__init__("\n".join(lines))
+
+    @property
+    def kind(self) -> str:
+        """The last part of the problem type's URI."""
+        return str(self.document.get("type", "")).removeprefix(_PROBLEMS)
+
+    @property
+    def nobody_leads(self) -> bool:
+        """True if nothing was changed, and another controller may lead soon."""
+        return self.kind in _NOBODY_LEADS
+
+    @property
+    def may_pass(self) -> bool:
+        """True if the same request may be taken later: status 429 or 5xx."""
+        status = self.response.status_code
+        return status == httpx.codes.TOO_MANY_REQUESTS or status >= _FIRST_OF_SERVERS
+
+
+class Refused(ClientError):
+    """The controller refused a request; ``problem`` says why, and may have alternatives."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        super().__init__(f"{problem.title}: {problem.detail}")
+
+    @property
+    def passes(self) -> bool:
+        """True if the only reason is that no controller leads now."""
+        return self.problem.type in _PASSING
+
+
+class NotActive(ClientError):
+    """A reservation was admitted and did not become active."""
+
+    def __init__(self, reservation: Reservation) -> None:
+        self.reservation = reservation
+        state = reservation.state.value
+        super().__init__(f"reservation {reservation.id} is {state}: {reservation.reason}")
+
+
+@contextmanager
+def errors_of_httpx(url: str) -> Iterator[None]:
+    """Raise httpx's errors as ClientError; ``url`` names the controllers in the message."""
+    try:
+        yield
+    except httpx.InvalidURL as error:
+        raise BadUrl(f"{url!r}: {error}") from error
+    except httpx.UnsupportedProtocol as error:
+        raise BadUrl(f"{url!r} must begin with http:// or https://") from error
+    except httpx.ConnectError as error:
+        tls_error = _tls_error(error)
+        if isinstance(tls_error, ssl.SSLCertVerificationError):
+            raise Untrusted(f"{url}: {error}") from error
+        if tls_error is not None:
+            raise NoTls(f"{url}: {error}") from error
+        raise NotReached(f"{url}: {error}") from error
+    except httpx.ConnectTimeout as error:
+        raise NotReached(f"{url}: {error}") from error
+    except httpx.TimeoutException as error:
+        raise TooLate(f"{url}: {error}") from error
+    except httpx.TransportError as error:
+        raise NoAnswer(f"{url}: {error}") from error
+
+
+def _tls_error(error: BaseException | None) -> ssl.SSLError | None:
+    """The error of ssl behind ``error``: httpx and httpcore chain it. None if there is none."""
+    while error is not None:
+        if isinstance(error, ssl.SSLError):
+            return error
+        error = error.__cause__ or error.__context__
+    return None
+
+
+@contextmanager
+def refusals() -> Iterator[None]:
+    """Raise a Refusal as Refused, which has the problem as a document."""
+    try:
+        yield
+    except Refusal as refusal:
+        try:
+            problem = Problem.model_validate(refusal.document)
+        except ValidationError:
+            raise refusal from None  # a proxy's problem: RFC 9457 leaves most members out
+        raise Refused(problem) from refusal
+
+
+def accepted(response: httpx.Response) -> httpx.Response:
+    """``response`` itself. Raises Refusal unless its status is 2xx."""
+    if not response.is_success:
+        raise Refusal(response, document_of(response, "title"))
+    return response
+
+
+def document_of(response: httpx.Response, *needed: str) -> JsonObject:
+    """The JSON object in ``response``. Raises ClientError unless it has the ``needed`` keys."""
+    try:
+        document = response.json()
+    except ValueError:
+        document = None
+    if isinstance(document, dict) and document.keys() >= {*needed}:
+        return document
+    status = f"{response.status_code} {response.reason_phrase}"
+    raise ClientError(
+        f"{response.url} answered {status}, but not like a HydRA controller: check the URL"
+    )

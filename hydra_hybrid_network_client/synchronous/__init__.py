@@ -1,0 +1,1 @@
+"""The synchronous client, generated from ``asynchronous`` by scripts/client_package.py."""

@@ -1,0 +1,292 @@
+"""A typed client of the controller's REST API; its answers are the documents of the API."""
+
+from __future__ import annotations
+
+import ssl
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import combinations
+from typing import Any, Final, Self, TypeVar
+
+from pydantic import ValidationError
+
+from hydra_hybrid_network_client import documents
+from hydra_hybrid_network_client.base import Document
+from hydra_hybrid_network_client.documents import EventKind, ReservationState, ServiceClass
+from hydra_hybrid_network_client.errors import ClientError, NotActive, refusals
+from hydra_hybrid_network_client.requests import WAIT_S, Place, Query, resource
+from hydra_hybrid_network_client.synchronous.connection import Connection
+
+_ATTEMPTS: Final = 4
+
+_DocumentT = TypeVar("_DocumentT", bound=Document)
+
+
+class HydraClient:
+    """A connection to one controller, or to one of several that share a store; a context manager
+    that closes it.
+
+    Methods raise Refused, and ClientError where nothing answers. All requests may be repeated, and
+    are, a few times, when the connection fails: those for reservations have an idempotency key.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        token: str | None = None,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        """``url``: one, or several with commas between: those of all controllers that share a
+        store. ``tls``: the authorities to trust. The environment has what is left out: HYDRA_URL,
+        HYDRA_TOKEN or HYDRA_TOKEN_FILE, HYDRA_CA.
+        """
+        self._connection = Connection(url, token, tls, attempts=_ATTEMPTS)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._connection.close()
+
+    # -- reservations -----------------------------------------------------------------------------
+
+    def reserve(
+        self,
+        src: str,
+        dst: str,
+        bandwidth_mbps: float,
+        *,
+        minimum_mbps: float | None = None,
+        duration_s: float | None = None,
+        start_unix_s: float | None = None,
+        end_unix_s: float | None = None,
+        hold_s: float | None = None,
+        priority: int = 0,
+        service: ServiceClass = ServiceClass.SHARED,
+        purpose: str = "",
+        wait_s: int = 0,
+    ) -> documents.Reservation:
+        """Ask for bandwidth; with ``wait_s``, up to a minute, wait until it is there.
+
+        With ``minimum_mbps`` the answer's ``bandwidth_mbps`` is the most that fits, from there on.
+        """
+        body = documents.ReservationBody(
+            src=src,
+            dst=dst,
+            bandwidth_mbps=bandwidth_mbps,
+            minimum_mbps=minimum_mbps,
+            duration_s=duration_s,
+            start_unix_s=start_unix_s,
+            end_unix_s=end_unix_s,
+            hold_s=hold_s,
+            priority=priority,
+            service=service,
+            purpose=purpose,
+        )
+        return self._make("/v1/reservations", body, documents.Reservation, wait_s)
+
+    def preview(
+        self, src: str, dst: str, bandwidth_mbps: float, **times: float
+    ) -> documents.ReservationPreview:
+        """The outcome of :meth:`reserve`, without its effect."""
+        entry = {"src": src, "dst": dst, "bandwidth_mbps": bandwidth_mbps}
+        body = documents.ReservationBody.model_validate({**entry, **times})
+        return self._make("/v1/reservations/preview", body, documents.ReservationPreview, 0)
+
+    def reserve_matrix(
+        self,
+        entries: Sequence[documents.MatrixEntry],
+        *,
+        all_or_nothing: bool = True,
+        start_unix_s: float | None = None,
+        duration_s: float | None = None,
+        repeat: documents.Repeat | None = None,
+        wait_s: int = 0,
+        key: str | None = None,
+    ) -> documents.CreatedGroup:
+        """Ask for a whole traffic matrix as one, once or at recurring times.
+
+        The same idempotency ``key`` a second time gives the group that the first made.
+        """
+        body = documents.GroupBody(
+            entries=list(entries),
+            all_or_nothing=all_or_nothing,
+            start_unix_s=start_unix_s,
+            duration_s=duration_s,
+            repeat=repeat,
+        )
+        return self._make("/v1/groups", body, documents.CreatedGroup, wait_s, key)
+
+    def reserve_between(
+        self, servers: Iterable[str], bandwidth_mbps: float, *, duration_s: float | None = None
+    ) -> documents.CreatedGroup | None:
+        """Ask for bandwidth between each two of ``servers`` in different racks, where it is there.
+
+        Names that are no servers of the controller's are left out. None if there are no such two.
+        """
+        rack_of = {server.name: server.rack for server in (self.servers()).servers}
+        pairs = combinations(sorted(rack_of.keys() & set(servers)), 2)
+        entries = [
+            documents.MatrixEntry(src=a, dst=b, bandwidth_mbps=bandwidth_mbps)
+            for a, b in pairs
+            if rack_of[a] != rack_of[b]
+        ]
+        if not entries:
+            return None
+        return self.reserve_matrix(entries, all_or_nothing=False, duration_s=duration_s)
+
+    def reservation(
+        self, reservation_id: str, *, wait: ReservationState | None = None, wait_s: int = WAIT_S
+    ) -> documents.Reservation:
+        """Read a reservation; with ``wait``, once it is in that state or can't come to be.
+
+        The answer comes after ``wait_s``, up to a minute, whatever the state is then.
+        """
+        path = resource("/v1/reservations", reservation_id)
+        if wait is None:
+            return self._read("GET", path, documents.Reservation)
+        return self._read("GET", path, documents.Reservation, [("wait", str(wait))], wait_s=wait_s)
+
+    def modify(
+        self,
+        reservation_id: str,
+        *,
+        bandwidth_mbps: float | None = None,
+        end_unix_s: float | None = None,
+        src: str | None = None,
+        dst: str | None = None,
+    ) -> documents.Reservation:
+        """Change it without an interruption; Refused with type ``not-hitless`` if that can't be."""
+        body = documents.ModificationBody(
+            bandwidth_mbps=bandwidth_mbps, end_unix_s=end_unix_s, src=src, dst=dst
+        )
+        content = body.model_dump(mode="json", exclude_defaults=True)
+        path = resource("/v1/reservations", reservation_id)
+        return self._read("PATCH", path, documents.Reservation, body=content)
+
+    def delivery(self, reservation_id: str) -> documents.Delivery:
+        """Rates that a reservation gets, by counters, beside those that it was promised."""
+        path = f"{resource('/v1/reservations', reservation_id)}/delivery"
+        return self._read("GET", path, documents.Delivery)
+
+    def deliveries(self) -> list[documents.Delivery]:
+        """Deliveries of all that have, or are getting, circuits now."""
+        return (self._read("GET", "/v1/deliveries", documents.Deliveries)).deliveries
+
+    def reservations(self, *states: ReservationState) -> Iterator[documents.Reservation]:
+        """All reservations, or those in these states; oldest first, page by page."""
+        query = [("state", str(state)) for state in states]
+        after: list[tuple[str, str]] = []
+        while True:
+            page = self._read("GET", "/v1/reservations", documents.Reservations, [*query, *after])
+            for reservation in page.reservations:
+                yield reservation
+            if page.next is None:
+                return
+            after = [("after", page.next)]
+
+    def commit(self, reservation_id: str, wait_s: int = 0) -> documents.Reservation:
+        path = f"{resource('/v1/reservations', reservation_id)}/commit"
+        return self._read("POST", path, documents.Reservation, wait_s=wait_s)
+
+    def release(self, reservation_id: str, wait_s: int = 0) -> documents.Reservation:
+        """Give a reservation back; harmless where it is over."""
+        path = resource("/v1/reservations", reservation_id)
+        return self._read("DELETE", path, documents.Reservation, wait_s=wait_s)
+
+    def group(self, group_id: str) -> documents.Group:
+        return self._read("GET", resource("/v1/groups", group_id), documents.Group)
+
+    def release_group(self, group_id: str, wait_s: int = 0) -> documents.Group:
+        path = resource("/v1/groups", group_id)
+        return self._read("DELETE", path, documents.Group, wait_s=wait_s)
+
+    @contextmanager
+    def bandwidth(
+        self,
+        src: str,
+        dst: str,
+        bandwidth_mbps: float,
+        *,
+        duration_s: float | None = None,
+        wait_s: int = WAIT_S,
+    ) -> Iterator[documents.Reservation]:
+        """A reservation, active in the ``with`` block, released at its end. Raises NotActive."""
+        reservation = self.reserve(src, dst, bandwidth_mbps, duration_s=duration_s, wait_s=wait_s)
+        try:
+            if reservation.state is not ReservationState.ACTIVE:
+                raise NotActive(reservation)
+            yield reservation
+        finally:
+            self.release(reservation.id)
+
+    # -- the network ------------------------------------------------------------------------------
+
+    def topology(self) -> documents.Topology:
+        return self._read("GET", "/v1/topology", documents.Topology)
+
+    def demand(self) -> documents.Demand:
+        return self._read("GET", "/v1/demand", documents.Demand)
+
+    def load(self, *racks: str, limit: int = 10) -> documents.Load:
+        """The last hour's rates, in Mb/s, of the ``limit`` circuits and pairs that carried most.
+
+        With a rack, of those that end there; with two, of those between them.
+        """
+        query = [("limit", str(limit)), *(("rack", rack) for rack in racks)]
+        return self._read("GET", "/v1/load", documents.Load, query)
+
+    def servers(self) -> documents.Servers:
+        return self._read("GET", "/v1/servers", documents.Servers)
+
+    def devices(self) -> documents.Devices:
+        return self._read("GET", "/v1/devices", documents.Devices)
+
+    def events(
+        self, *kinds: EventKind, last_id: str | None = None, reservations: Iterable[str] = ()
+    ) -> Iterator[tuple[str, documents.Event | documents.Gap]]:
+        """Yield (id, event) pairs as they happen, after ``last_id``, until the connection ends.
+
+        With ``reservations``, only events about these ids, their parts and their circuits.
+
+        A silence, however long, ends nothing: the controller keeps the connection open.
+        """
+        place = Place(last_id)
+        with refusals():
+            for name, data in self._connection.follow(kinds, place, reservations=reservations):
+                document = documents.Gap if name == "gap" else documents.Event
+                try:
+                    event = document.model_validate(data)
+                except ValidationError as error:
+                    raise ClientError(
+                        f"event {place.last_id} is something else: {error}"
+                    ) from error
+                yield place.last_id or "", event
+
+    # -- on the way -------------------------------------------------------------------------------
+
+    def _make(
+        self,
+        path: str,
+        body: Document,
+        document: type[_DocumentT],
+        wait_s: int,
+        key: str | None = None,
+    ) -> _DocumentT:
+        content = body.model_dump(mode="json", exclude_defaults=True)
+        headers = {"Idempotency-Key": key or uuid.uuid4().hex}
+        return self._read("POST", path, document, body=content, headers=headers, wait_s=wait_s)
+
+    def _read(
+        self, method: str, path: str, document: type[_DocumentT], query: Query = (), **more: Any
+    ) -> _DocumentT:
+        with refusals():
+            response = self._connection.request(method, path, query=query, **more)
+        try:
+            return document.model_validate_json(response.content)
+        except ValidationError as error:
+            raise ClientError(f"{response.url} answered something else: {error}") from error

@@ -1,0 +1,173 @@
+"""A connection to a controller's REST API, as its clients share it: JSON in, JSON out."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from time import sleep
+from typing import Any, Self
+
+import httpx
+
+from hydra_hybrid_network_client import environment, streams
+from hydra_hybrid_network_client.errors import (
+    STORE_LOST,
+    JsonObject,
+    NoAnswer,
+    Refusal,
+    accepted,
+    document_of,
+    errors_of_httpx,
+)
+from hydra_hybrid_network_client.requests import (
+    SILENCE_S,
+    TIMEOUT_S,
+    Place,
+    Query,
+    Retries,
+    prefer,
+)
+
+
+class Connection:
+    """A connection to one controller, or to one of several that share a store; a context manager
+    that closes it.
+
+    With several URLs the one that answered last is asked first. If it is gone, or no controller
+    leads, the next one is asked: for 10 s in all, in which another controller should lead.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        token: str | None = None,
+        tls: ssl.SSLContext | None = None,
+        *,
+        timeout_s: float = TIMEOUT_S,
+        attempts: int = 1,
+    ) -> None:
+        """``url``: one, or several with commas between. ``tls``: the authorities to trust. The
+        environment has what is left out: HYDRA_URL, HYDRA_TOKEN or HYDRA_TOKEN_FILE, HYDRA_CA.
+        If the connection fails, each request is made up to ``attempts`` times.
+
+        Raises BadUrl, BadToken and BadSetting.
+        """
+        self._url = environment.controller_url() if url is None else url
+        self._timeout_s = timeout_s
+        self._attempts = attempts
+        bearer = environment.bearer_token() if token is None else environment.bare(token)
+        headers = {} if bearer is None else {"Authorization": f"Bearer {bearer}"}
+        urls = [one.strip() for one in self._url.split(",")]
+        trusted = tls or environment.trusted() or environment.trusted_by_default(urls)
+        self._https: list[httpx.Client] = []
+        for one in urls:
+            with errors_of_httpx(self._url):
+                # No proxies: a controller is on the management network, not on the Internet.
+                self._https.append(
+                    httpx.Client(base_url=one, headers=headers, verify=trusted, trust_env=False)
+                )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection."""
+        for one in self._https:
+            one.close()
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Query = (),
+        body: Mapping[str, object] | None = None,
+        headers: Mapping[str, str] | None = None,
+        wait_s: int = 0,
+        patient: bool = True,
+    ) -> httpx.Response:
+        """The response; with ``wait_s``, once there is an outcome or so many seconds are over.
+
+        Without ``patient``, that the store does not answer is a response: nobody is waited for.
+        Raises ClientError: Refusal where the controller refuses.
+        """
+        return self._send(
+            method,
+            path,
+            telling=() if patient else (STORE_LOST,),
+            params=list(query) or None,
+            json=body,
+            headers={**(headers or {}), **prefer(wait_s)},
+            timeout=self._timeout_s + wait_s,
+        )
+
+    def json(self, method: str, path: str, **more: Any) -> JsonObject:
+        """The document in the answer to a :meth:`request`."""
+        return document_of(self.request(method, path, **more))
+
+    def follow(
+        self,
+        kinds: Iterable[str],
+        place: Place,
+        path: str = "/v1/events",
+        reservations: Iterable[str] = (),
+    ) -> Iterator[tuple[str, JsonObject]]:
+        """Yield (name, data) of each event after ``place``, until the connection ends.
+
+        ``reservations``: only events about these ids. ``place`` moves along, also without an event.
+        Raises ClientError.
+        """
+        after = {} if place.last_id is None else {"Last-Event-ID": place.last_id}
+        query = [("kind", kind) for kind in kinds]
+        query += [("reservation", identifier) for identifier in reservations]
+        response = self._send(
+            "GET",
+            path,
+            stream=True,
+            params=query or None,
+            headers={**streams.HEADERS, **after},
+            timeout=httpx.Timeout(self._timeout_s, read=SILENCE_S),
+        )
+        try:
+            streams.check_stream(response)
+            place.opened = True
+            decoder = streams.EventDecoder()
+            with errors_of_httpx(self._url):
+                for received in response.iter_bytes():
+                    for event in decoder.feed(received):
+                        place.last_id = event.last_id or place.last_id
+                        yield event.name, streams.document_in(response, event)
+                    place.last_id = decoder.last_id or place.last_id
+        finally:
+            response.close()
+
+    def _send(
+        self,
+        method: str,
+        path: str,
+        *,
+        stream: bool = False,
+        telling: Collection[str] = (),
+        **more: Any,
+    ) -> httpx.Response:
+        """The answer of the first controller that takes the request. Raises ClientError.
+
+        With ``stream``, its body is not read, and the caller closes it.
+        """
+        retries = Retries(len(self._https), self._attempts, method, telling)
+        while True:
+            http = self._https[0]
+            try:
+                with errors_of_httpx(self._url):
+                    response = http.send(http.build_request(method, path, **more), stream=stream)
+                    if not response.is_success:
+                        response.read()
+                return accepted(response)
+            except (Refusal, NoAnswer) as error:
+                pause_s = retries.pause_s(error)
+            self._https.append(self._https.pop(0))
+            if pause_s:
+                sleep(pause_s)

@@ -1,0 +1,1 @@
+"""Orders of a change's substeps, injected into the controller by experiments."""

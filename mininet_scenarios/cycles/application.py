@@ -1,0 +1,40 @@
+"""The controller of production, with the cycle that the environment names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from apps.main import HydRA
+from apps.openflow.seam import Application, Post
+from apps.process.configuration import configuration_path, load_configuration
+from hydra.config.checks import is_loopback
+from hydra.config.devices import parse_endpoint
+from hydra.errors import HydraError
+from hydra.model import Plane
+from mininet_scenarios.cycles.names import cycle_in_environment
+
+
+class ExperimentalHydRA(HydRA):
+    """Application of this file for ryu-manager."""
+
+    def compose(self, post: Post) -> Application:
+        refuse_real_switches(load_configuration(configuration_path()).fabric.planes)
+        self.cycle = cycle_in_environment()
+        return super().compose(post)
+
+
+def refuse_real_switches(planes: Iterable[Plane]) -> None:
+    """Raise HydraError unless every plane can only be a process on this machine."""
+    for plane in planes:
+        if not _is_emulated(plane.address):
+            raise HydraError(
+                f"cycles of experiments lose packets, and {plane.name} at {plane.address} may be a "
+                "real switch: they are for planes emulated on this machine"
+            )
+
+
+def _is_emulated(address: str) -> bool:
+    endpoint = parse_endpoint(address.removeprefix("tcp:"))
+    if endpoint is not None:
+        return is_loopback(endpoint[0])
+    return address.startswith(("unix:", "/dev/pts/"))

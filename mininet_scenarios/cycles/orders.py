@@ -1,0 +1,180 @@
+"""Cycles that experiments inject in place of the controller's own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+from hydra.forwarding.pipeline import COOKIE_KIND_EPOCH_MASK, RuleKind, cookie
+from hydra.forwarding.resteering import steering_of
+from hydra.forwarding.rules import FlowRule, Install, RemoveByCookie, RuleChange
+from hydra.lifecycle import ReconfigurationState
+from hydra.model import DatapathId, VlanId
+from hydra.reconfiguration.activating import activate
+from hydra.reconfiguration.commands import ApplyRules, Batch, Command, StageRules, Steps
+from hydra.reconfiguration.cycle import Cycle
+from hydra.reconfiguration.diverting import away, divert
+from hydra.reconfiguration.gate import gate, tag_last
+from hydra.reconfiguration.moving import move
+from hydra.reconfiguration.run import Run
+from hydra.reconfiguration.steering import rules_to_push, takes_rules
+
+_EMULATED_RACKS: Final = 0x1_0000
+"""First metadata value of emulated racks, which do not exist; real racks stay below."""
+_PUSHES: Final = frozenset({"move", "make"})
+"""Steps in which new circuit rules are pushed."""
+
+Changes = Mapping[DatapathId, tuple[RuleChange, ...]]
+
+
+class AsPublished(Cycle):
+    """Divert, move, activate: no circuit is drained, and no new path is probed.
+
+    HydRA's substeps 3-1 to 3-3, Helios' NOTIFY DOWN, CHANGE TOPOLOGY and NOTIFY UP (section 4.3.4),
+    c-Through's order (section 5.1), and Mordia's ToRs, which stop sending by night.
+    """
+
+    others_beside = False
+
+    def diverted(self, run: Run) -> Steps:
+        rules_to_push(run)
+        run.enter(ReconfigurationState.DIVERTING)
+        yield from divert(run)
+        run.enter(ReconfigurationState.DRAINING)
+        run.enter(ReconfigurationState.MOVING)
+        yield from move(run)
+        run.enter(ReconfigurationState.GATING)
+        yield from tag_last(run)  # ports that wait for light elsewhere are tagged at once
+        run.enter(ReconfigurationState.ACTIVATING)
+        yield from activate(run)
+
+
+class Undiverted(Cycle):
+    """Move mirrors under the traffic, as Abu-Tair et al. move their links.
+
+    New rules take effect while mirrors move. New paths are probed afterwards.
+    """
+
+    others_beside = False
+
+    def diverted(self, run: Run) -> Steps:
+        rules_to_push(run)
+        run.enter(ReconfigurationState.DIVERTING)
+        _divert_nothing(run)
+        run.enter(ReconfigurationState.DRAINING)
+        run.enter(ReconfigurationState.MOVING)
+        yield from move(run)
+        run.enter(ReconfigurationState.GATING)
+        yield from gate(run)
+        run.enter(ReconfigurationState.ACTIVATING)
+        yield from activate(run)
+
+
+def _divert_nothing(run: Run) -> None:
+    for switch, racks in steering_of(run.substrate, run.plan.affected).items():
+        if switch.datapath in run.conditions.connected:
+            run.diverted[switch] = set(racks)
+        else:
+            run.stuck.add(switch.datapath)
+            run.silent.append(away(switch))
+
+
+class Padded(Cycle):
+    """A cycle whose pushes are filled up to a number of rules, as in HydRA's section V.B.
+
+    The additional rules are for racks that do not exist. Additional rules of the change before are
+    removed at the end.
+    """
+
+    others_beside = False
+
+    def __init__(self, *, cycle: Cycle, rules: int) -> None:
+        self._cycle = cycle
+        self._rules = rules
+
+    def in_light(self, run: Run) -> Steps:
+        yield from self._play(run, self._cycle.in_light(run))
+
+    def diverted(self, run: Run) -> Steps:
+        yield from self._play(run, self._cycle.diverted(run))
+
+    def _play(self, run: Run, course: Steps) -> Steps:
+        padding = _Padding(run, self._rules)
+        try:
+            batch = next(course)
+            while True:
+                commands = tuple(padding.of(batch.step, one) for one in batch.commands)
+                batch = course.send((yield replace(batch, commands=commands)))
+        except StopIteration:
+            pass
+        yield from _forget_earlier(run)
+
+
+class _Padding:
+    """Additional rules of one change.
+
+    One plan always gets the same tuples: switches have the rules staged already, by identity.
+    """
+
+    def __init__(self, run: Run, rules: int) -> None:
+        self._run = run
+        self._rules = rules
+        self._padded: tuple[Changes, Changes] | None = None
+
+    def of(self, step: str, command: Command) -> Command:
+        if isinstance(command, StageRules):
+            return replace(command, changes=self._pad(command.changes))
+        if isinstance(command, ApplyRules) and step in _PUSHES:
+            padded = self._pad(command.changes)
+            self._run.rules_pushed += _count(padded) - _count(command.changes)
+            return replace(command, changes=padded)
+        return command
+
+    def _pad(self, changes: Changes) -> Changes:
+        if self._padded is None or self._padded[0] != changes:
+            self._padded = changes, self._filled_up(changes)
+        return self._padded[1]
+
+    def _filled_up(self, changes: Changes) -> Changes:
+        """Spread what is missing evenly over the switches that steer the pairs of the change."""
+        run = self._run
+        steering = (switch.datapath for switch in run.diverted)
+        datapaths = {*changes, *(one for one in steering if takes_rules(run, one))}
+        missing = self._rules - _count(changes)
+        if missing <= 0 or not datapaths:
+            return changes
+        share, rest = divmod(missing, len(datapaths))
+        vlan, epoch = run.fabric.circuit_vlans.first, run.wanted.epoch
+        padded = {}
+        for index, datapath in enumerate(sorted(datapaths)):
+            rules = emulated_rules(share + (index < rest), vlan, epoch)
+            padded[datapath] = (*changes.get(datapath, ()), *map(Install, rules))
+        return padded
+
+
+def _count(changes: Changes) -> int:
+    return sum(map(len, changes.values()))
+
+
+def _forget_earlier(run: Run) -> Steps:
+    epoch = cookie(RuleKind.EMULATED_CIRCUIT, run.began.epoch)
+    stale = RemoveByCookie(epoch, COOKIE_KIND_EPOCH_MASK)
+    taken = [switch.datapath for switch in run.diverted if takes_rules(run, switch.datapath)]
+    if taken:
+        outcomes = yield Batch("tidy", (ApplyRules(dict.fromkeys(taken, (stale,))),))
+        run.note("tidy", outcomes)
+
+
+def emulated_rules(count: int, vlan: VlanId, epoch: int) -> Sequence[FlowRule]:
+    """``count`` circuit rules for racks that do not exist.
+
+    A small testbed so pays for the rules of a large one (HydRA section V.B). Successive
+    epochs use other racks, so that every rule is a new one, as in the paper.
+    """
+    first = _EMULATED_RACKS + (epoch % 2) * 0x1_0000
+    kind = RuleKind.EMULATED_CIRCUIT
+    return [
+        FlowRule(kind, (first + index, vlan), cookie(kind, epoch, first + index))
+        for index in range(count)
+    ]

@@ -1,0 +1,90 @@
+"""What the results of all experiments say of the papers' claims: agrees, differs or not played."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Any
+
+from mininet_scenarios.experiments.claims import CLAIMS, PAPERS
+
+
+class Outcome(StrEnum):
+    AGREES = "agrees"
+    DIFFERS = "differs"
+    NOT_PLAYED = "not played"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A row of a result that judges a claim, or a claim without a row."""
+
+    paper: str
+    where: str
+    claim: str
+    published: str
+    band: str
+    two_sided: bool
+    experiment: str
+    """Empty if no result has a row of the claim."""
+    figure: str
+    ours: str
+    outcome: Outcome
+    why: str
+
+
+def verdicts(found: Iterable[Mapping[str, Any]]) -> list[Verdict]:
+    """All claims in the order of the papers, by the rows of these results.
+
+    Each value is held against the band of this version, which is what its row says, too, after
+    ``hydra experiment conclude``.
+    """
+    rows: dict[str, list[tuple[str, Mapping[str, Any]]]] = {key: [] for key in CLAIMS}
+    for result in found:
+        for row in result["rows"]:
+            if row.get("claim"):
+                rows[row["claim"]].append((result["name"], row))
+    unplayed = {"figure": "", "ours": "", "met": None, "why": ""}
+    return [
+        _verdict(key, name, row)
+        for key, played in rows.items()
+        for name, row in played or [("", unplayed)]
+    ]
+
+
+def _verdict(key: str, experiment: str, row: Mapping[str, Any]) -> Verdict:
+    claim = CLAIMS[key]
+    outcomes = {True: Outcome.AGREES, False: Outcome.DIFFERS, None: Outcome.NOT_PLAYED}
+    return Verdict(
+        paper=claim.paper,
+        where=claim.where,
+        claim=claim.what,
+        published=claim.published,
+        band=claim.limits,
+        two_sided=claim.band.two_sided,
+        experiment=experiment,
+        figure=row["figure"],
+        ours=row["ours"],
+        outcome=outcomes[row["met"]],
+        why=row["why"],
+    )
+
+
+def counts(found: Sequence[Verdict]) -> dict[str, dict[str, int]]:
+    """Number of rows, of those with a two-sided band, and of each outcome, by paper."""
+    return {paper: _count([one for one in found if one.paper == paper]) for paper in PAPERS}
+
+
+def _count(found: Sequence[Verdict]) -> dict[str, int]:
+    outcomes = Counter(one.outcome for one in found)
+    return {
+        "rows": len(found),
+        "two_sided": sum(one.two_sided for one in found),
+        **{outcome.name.lower(): outcomes[outcome] for outcome in Outcome},
+    }
+
+
+def as_json(found: Sequence[Verdict]) -> list[dict[str, Any]]:
+    return [asdict(one) for one in found]

@@ -1,0 +1,80 @@
+"""A pair goes from circuit to circuit, as the wire sees it: nothing of it is electrical."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+
+from mininet_scenarios.stage.controller_client import PairDemand
+from mininet_scenarios.stage.streams import paced_stream
+
+from .live import live, on_each_substrate, wait_until
+
+pytestmark = [pytest.mark.ovs, pytest.mark.takes(30), on_each_substrate]
+
+ORDER = ["make", "carrier", "announce", "probe", "shift", "drain", "break"]
+
+
+@pytest.fixture
+def network(demo_testbed, tmp_path):
+    with live(demo_testbed, tmp_path) as network:
+        yield network
+
+
+@pytest.mark.core("a change that traffic does not notice, on each substrate")
+def test_the_steps_are_made_in_their_order(network):
+    network.change("r1", "r2", "p1")
+    for plane in ("p2", "p1"):
+        record = network.change("r1", "r2", plane)
+        assert record.state == "done", record.reason
+        names = [step.step for step in record.timeline if step.device is None]
+        assert [name for name in dict.fromkeys(names) if name in ORDER] == ORDER
+        assert network.client.path_between("r1", "r2").planes == (plane,)
+        assert network.reaches("h11", "h21")
+
+
+@pytest.mark.quiet("not one datagram may be lost, and a busy machine sends in bursts", takes_s=25)
+def test_a_stream_notices_nothing(network):
+    """At 64 % of the electrical rate, over six changes: all of it on circuits, in order."""
+    network.change("r1", "r2", "p1")
+    dark = network.dark_frames()
+    with (
+        network.testbed.frames_at(
+            "h11", "circuits", expression="vlan and udp", direction="out"
+        ) as optical,
+        network.testbed.frames_at(
+            "h11", "electrical", expression="udp and not vlan", direction="out"
+        ) as electrical,
+        paced_stream(network.stage, "h11", "h21", pps=1000, payload_bytes=750) as udp,
+    ):
+        for plane in ("p2", "p1") * 3:
+            assert network.change("r1", "r2", plane).state == "done"
+        result = udp.stop()
+    assert (result.lost, result.duplicates, result.reordered) == (0, 0, 0)
+    assert network.dark_frames() == dark
+    assert list(electrical.frames()) == []
+    vlans = [int.from_bytes(frame.data[14:16], "big") & 0xFFF for frame in optical.frames()]
+    assert sum(vlan != after for vlan, after in pairwise(vlans)) == 6, "one step for each change"
+
+
+@pytest.mark.quiet("not one datagram may be lost, and a busy machine sends in bursts", takes_s=15)
+def test_a_pair_that_loses_its_path_makes_way_and_the_other_one_stays_in_the_light(network):
+    """The other one needs its port; traffic is measured, and so it is known who sends."""
+    network.client.reconfigure([PairDemand("r1", "r2", 80), PairDemand("r2", "r3", 80)])
+    (there,) = network.planes_between("r2", "r3")
+    assert network.planes_between("r1", "r2") != (there,)
+    with paced_stream(network.stage, "h11", "h21", pps=1000, payload_bytes=750) as udp:
+        wait_until(lambda: network.client.most_measured_mbps() > 1)
+        with network.testbed.frames_at(
+            "h11", "electrical", expression="udp and not vlan", direction="out"
+        ) as electrical:
+            record = network.change("r1", "r2", there)
+        result = udp.stop()
+    assert record.state == "done", record.reason
+    names = [step.step for step in record.timeline if step.device is None]
+    assert names.index("divert") < names.index("shift")
+    assert network.planes_between("r1", "r2") == (there,)
+    assert network.planes_between("r2", "r3") == ()
+    assert list(electrical.frames()) == []
+    assert (result.lost, result.duplicates) == (0, 0)

@@ -1,0 +1,129 @@
+"""``hydra init``: what it writes passes ``hydra check``, for every kind of fabric."""
+
+import re
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from apps.cli import hydra
+from apps.process.configuration import load_configuration
+from drivers.registry import OPTICAL, TOR
+
+from . import CONFIGS
+
+QUESTIONS = 10
+NEEDS_OPTIONS = {
+    "manual": "options.state: field required",
+    "template": "options.cross_connects: field required",
+}
+"""Drivers that nobody can be asked about in a line, and what `hydra check` says then."""
+COMBINATIONS = [
+    *((substrate, "ovs-ovsdb", plane) for substrate in ("dual-homed-vlan", "single-homed-vlan")
+      for plane in OPTICAL),
+    *(("single-homed-openflow", "openflow", plane) for plane in OPTICAL),
+    *(("dual-homed-vlan", tor, "polatis-scpi") for tor in TOR if tor != "openflow"),
+]  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(("substrate", "tor", "plane"), COMBINATIONS)
+def test_what_it_writes_can_be_used(run, here, substrate, tor, plane):
+    options = ("--substrate", substrate, "--tor-driver", tor, "--plane-driver", plane)
+    done = run("init", "--defaults", *options)
+    assert (here / "fabric.yaml").exists()
+    if plane in NEEDS_OPTIONS:
+        assert done.exit_code == 1
+        assert NEEDS_OPTIONS[plane] in done.stderr
+        assert "mend that, then: hydra check fabric.yaml" in done.stderr
+        return
+    assert done.exit_code == 0, done.output
+    assert run("check", "fabric.yaml").exit_code == 0
+    fabric = load_configuration(here / "fabric.yaml").fabric
+    assert (fabric.substrate.value, len(fabric.racks), len(fabric.planes)) == (substrate, 4, 2)
+
+
+@pytest.mark.parametrize(
+    ("network", "racks", "first", "last"),
+    [
+        ("10.0.0.0/8", 300, "10.0.1.1/8", "10.1.44.1/8"),
+        ("10.128.0.0/9", 300, "10.128.1.1/9", "10.129.44.1/9"),
+        ("172.16.0.0/16", 255, "172.16.1.1/16", "172.16.255.1/16"),
+        ("192.168.64.0/18", 63, "192.168.65.1/18", "192.168.127.1/18"),
+    ],
+)
+def test_each_rack_has_addresses_of_its_own(run, here, network, racks, first, last):
+    done = run("init", "--defaults", "--network", network, "--racks", str(racks))
+    assert done.exit_code == 0, done.output
+    fabric = load_configuration(here / "fabric.yaml").fabric
+    addresses = [str(rack.servers[0].addresses[0]) for rack in fabric.racks]
+    assert (addresses[0], addresses[-1], len(set(addresses))) == (first, last, racks)
+
+
+def test_ten_questions_are_asked_and_each_has_an_option(here):
+    asked = CliRunner().invoke(hydra, ["init", "lab.yaml"], input="\n" * QUESTIONS)
+    assert asked.exit_code == 0, asked.output
+    assert len(re.findall(r"\[[^\]]+\]: ", asked.stdout)) == QUESTIONS
+    options = hydra.get_command(None, "init").params
+    assert sum(getattr(option, "prompt", None) is not None for option in options) == QUESTIONS
+    run = CliRunner().invoke(hydra, ["init", "--defaults"])
+    assert run.exit_code == 0
+    assert (here / "lab.yaml").read_text() == (here / "fabric.yaml").read_text()
+
+
+def test_the_substrate_suggests_the_driver_of_its_tors(here):
+    answers = "\nsingle-homed-openflow\n" + "\n" * (QUESTIONS - 2)
+    done = CliRunner().invoke(hydra, ["init"], input=answers)
+    assert done.exit_code == 0, done.output
+    racks = yaml.safe_load((here / "fabric.yaml").read_text())["racks"]
+    assert racks[0]["tor"]["driver"] == "openflow"
+
+
+def test_a_file_of_answers_is_taken_and_options_come_first(run, here):
+    (here / "answers.yaml").write_text("racks: 6\nplanes: 3\nplane-driver: calient-tl1\n")
+    done = run("init", "--answers", "answers.yaml", "--defaults", "--racks", "8")
+    assert done.exit_code == 0, done.output
+    fabric = load_configuration(here / "fabric.yaml").fabric
+    assert (len(fabric.racks), len(fabric.planes)) == (8, 3)
+    assert fabric.planes[0].driver == "calient-tl1"
+
+
+@pytest.mark.parametrize(
+    ("answers", "why"),
+    [
+        ("colour: red\n", "keys are name, substrate, racks"),
+        ("- 1\n", "write lines"),
+        ("racks: many\n", "'many' is not a valid integer range"),
+    ],
+)
+def test_bad_answers_are_told(run, here, answers, why):
+    (here / "answers.yaml").write_text(answers)
+    done = run("init", "--answers", "answers.yaml", "--defaults")
+    assert done.exit_code == 2
+    assert why in " ".join(done.stderr.split())
+    assert not (here / "fabric.yaml").exists()
+
+
+def test_nothing_is_overwritten(run, here):
+    (here / "fabric.yaml").write_text("mine")
+    done = run("init", "--defaults")
+    assert (done.exit_code, (here / "fabric.yaml").read_text()) == (1, "mine")
+    assert "name another file, or remove it" in done.stderr
+
+
+def test_a_network_without_room_is_told(run):
+    done = run("init", "--defaults", "--network", "10.0.0.0/22", "--racks", "4")
+    assert done.exit_code == 2
+    assert "10.0.0.0/22 has room for 3 racks" in done.stderr
+
+
+def test_the_page_shows_what_it_writes(run, here):
+    assert run("init", "--defaults").exit_code == 0
+    page = (CONFIGS.parent / "docs" / "configuration.md").read_text()
+    (shown,) = re.findall(r"^```yaml\n(# Written by .*?)^```", page, re.MULTILINE | re.DOTALL)
+    assert shown == (here / "fabric.yaml").read_text()

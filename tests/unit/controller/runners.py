@@ -1,0 +1,114 @@
+"""Work of the controller's rooms, carried out here and now: on a simulated network, or on none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Sequence
+from concurrent.futures import Future
+from typing import Any
+
+from apps.controller.conductor import Conductor
+from apps.controller.runner import Runner
+from hydra.reconfiguration.commands import Batch, Outcome
+from hydra.reconfiguration.scheduler import drive
+
+Perform = Callable[[Batch], Sequence[Outcome]]
+
+
+def no_batch(batch: Batch) -> Sequence[Outcome]:
+    raise AssertionError(f"nothing carries out {batch}")
+
+
+def do(work: Any, perform: Perform = no_batch) -> Any:
+    """The result of a coroutine, whose batches ``perform`` carries out; anything else as it is."""
+    return drive(work, perform) if isinstance(work, Coroutine) else work
+
+
+def awaited(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The same as a coroutine function: a stand-in for a method that is awaited."""
+
+    async def work(*arguments: Any, **options: Any) -> Any:
+        return function(*arguments, **options)
+
+    return work
+
+
+def course_of(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The same as a course without batches."""
+
+    def course(*arguments: Any, **options: Any) -> Any:
+        yield from ()
+        return function(*arguments, **options)
+
+    return course
+
+
+def at_once(room: Any, perform: Perform = no_batch) -> Any:
+    """A room, with those in it, whose coroutines are carried out when they are called through it.
+
+    What is set, is set in the room itself.
+    """
+    return _AtOnce(room, perform)
+
+
+class _AtOnce:
+    def __init__(self, room: Any, perform: Perform) -> None:
+        self.__dict__.update(_room=room, _perform=perform)
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._room, name)
+        if type(found).__module__.startswith("apps.controller."):
+            return _AtOnce(found, self._perform)
+        if not callable(found):
+            return found
+        return lambda *arguments, **options: do(found(*arguments, **options), self._perform)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self._room, name, value)
+
+    def __delattr__(self, name: str) -> None:
+        delattr(self._room, name)
+
+
+class Doer:
+    """Carries out work, and before each batch whatever may begin beside it, from begin to end."""
+
+    def __init__(self, conductor: Conductor, perform: Perform) -> None:
+        self._conductor = conductor
+        self._perform = perform
+        self.look: Callable[[Batch], object] = lambda _batch: None
+        """Sees each batch before it is carried out; the work is told its errors."""
+
+    def do(self, work: Any) -> Any:
+        return do(work, self.carry_out)
+
+    def carry_out(self, batch: Batch) -> Sequence[Outcome]:
+        self.look(batch)
+        self.let_in()
+        return self._perform(batch)
+
+    def let_in(self) -> None:
+        """Make the changes that may begin beside those under way."""
+        while self._conductor._may_begin_beside():
+            sources = self._conductor._sources
+            work = next(filter(None, (source() for source in sources)), None)
+            if work is None:
+                return
+            self.do(work)
+
+
+def performed(runner: Runner, batch: Batch) -> list[Outcome]:
+    """What a batch comes to, once it is over."""
+    return [future.result() for future in runner.submit(batch)]
+
+
+def submitted(perform: Perform) -> Callable[[Batch], Sequence[Future[Outcome]]]:
+    """In the place of a runner's: what a batch came to is there at once."""
+
+    def submit(batch: Batch) -> Sequence[Future[Outcome]]:
+        futures = []
+        for outcome in perform(batch):
+            futures.append(Future[Outcome]())
+            futures[-1].set_result(outcome)
+        return futures
+
+    return submit

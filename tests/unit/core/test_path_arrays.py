@@ -1,0 +1,137 @@
+"""Paths and VLAN-IDs as arrays: to everybody who asks, a tuple of paths and a dict."""
+
+from __future__ import annotations
+
+import copy
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from hydra.model import Circuit, NetworkState, OneWayCircuit, Path, PlaneId, Topology, VlanId
+from hydra.path_arrays import Lanes, Paths, PathTable, codes_of, lanes_of, pairs_of, vlans_at_ports
+
+PORTS = 4
+"""Of each rack: port 4r + p is on plane p."""
+
+
+def circuit(one: int, other: int, plane: int) -> Circuit:
+    a, b = sorted((one, other))
+    return Circuit(PlaneId(plane), PORTS * a + plane, PORTS * b + plane)
+
+
+def some_paths(seed: int, count: int = 60) -> tuple[Path, ...]:
+    """Sorted paths of one to three hops; several of some pairs."""
+    random = np.random.default_rng(seed)
+    found = set()
+    for _ in range(count):
+        racks = random.choice(7, random.integers(2, 5), replace=False).tolist()
+        if racks[0] > racks[-1]:
+            racks.reverse()
+        along = tuple(
+            circuit(one, other, int(random.integers(PORTS))) for one, other in pairwise(racks)
+        )
+        found.add(Path(racks[0], racks[-1], along))
+    return tuple(sorted(found))
+
+
+def as_arrays(paths: tuple[Path, ...]) -> Paths:
+    """The same paths, of which no object has been made."""
+    return copy.copy(Paths.of(paths))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_they_are_equal_to_the_tuple(seed):
+    paths = some_paths(seed)
+    arrays = as_arrays(paths)
+    assert arrays == paths
+    assert paths == arrays
+    assert hash(arrays) == hash(paths)
+    assert Topology(frozenset(), arrays) == Topology(frozenset(), paths)
+    assert list(arrays) == list(paths)
+    assert arrays[3] == paths[3]
+    assert arrays[2:5] == paths[2:5]
+    assert paths[7] in arrays
+    assert len(arrays) == len(paths)
+    assert arrays != paths[1:]
+    assert as_arrays(paths[:-1]) != as_arrays(paths[1:])
+    assert as_arrays(()) == ()
+
+
+def test_circuits_of_another_kind_or_plane_make_other_paths():
+    duplex = (Path(0, 1, (Circuit(0, 1, 5),)),)
+    assert as_arrays(duplex) != as_arrays((Path(0, 1, (OneWayCircuit(0, 1, 5),)),))
+    assert as_arrays(duplex) != as_arrays((Path(0, 1, (Circuit(1, 1, 5),)),))
+
+
+def test_a_few_are_made_without_the_others():
+    paths = some_paths(1)
+    arrays = as_arrays(paths)
+    assert arrays.chosen(np.array([5, 0, 9])) == [paths[5], paths[0], paths[9]]
+    assert arrays._made is None
+    assert arrays.chosen(np.array([], dtype=int)) == []
+
+
+def test_a_table_is_the_same_from_objects_and_from_arrays():
+    paths = some_paths(2)
+    one, other = PathTable.of(paths), PathTable.of(as_arrays(paths))
+    for name in ("src", "dst", "start", "hop_a", "hop_b"):
+        assert np.array_equal(getattr(one, name), getattr(other, name))
+
+
+@pytest.mark.parametrize("alike", [False, True], ids=["own keys", "all keys alike"])
+@pytest.mark.parametrize("seed", range(5))
+def test_places_are_those_of_equal_paths(monkeypatch, seed, alike):
+    if alike:
+        monkeypatch.setattr(Paths, "_hashed", lambda self: np.zeros(len(self), dtype=np.uint64))
+    mine, theirs = some_paths(seed), some_paths(seed + 100)
+    theirs = tuple(sorted({*theirs, *mine[::3]}))
+    place_of = {path: place for place, path in enumerate(theirs)}
+    expected = [place_of.get(path, -1) for path in mine]
+    assert as_arrays(mine).places_in(as_arrays(theirs)).tolist() == expected
+    assert max(expected) >= 0 > min(expected)
+    assert as_arrays(mine).places_in(as_arrays(())).tolist() == [-1] * len(mine)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_lanes_are_equal_to_the_dict(seed):
+    random = np.random.default_rng(seed)
+    paths = some_paths(seed)
+    vlans = {
+        path: VlanId(int(vlan))
+        for path, vlan in zip(paths, random.integers(1, 9, len(paths)), strict=True)
+    }
+    lanes = copy.copy(Lanes.of(vlans))
+    assert lanes == vlans
+    assert vlans == lanes
+    assert lanes[paths[4]] == vlans[paths[4]]
+    assert lanes.get(Path(0, 1, ())) is None
+    assert {**lanes} == vlans
+    assert lanes.items() - vlans.items() == set()
+    assert lanes.ids == set(vlans.values())
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_differences_of_two_states(seed):
+    random = np.random.default_rng(seed)
+    old = {path: VlanId(int(random.integers(1, 4))) for path in some_paths(seed)}
+    new = {path: VlanId(int(random.integers(1, 4))) for path in some_paths(seed + 7)}
+    new |= {path: vlan for path, vlan in old.items() if random.random() < 0.5}
+    unlike = Lanes.of(new).unlike(Lanes.of(old))
+    assert unlike.tolist() == [old.get(path) != vlan for path, vlan in new.items()]
+    pairs = {(path.src, path.dst) for path in list(new)[::2]}
+    assert Lanes.of(new).ids_beside(np.sort(codes_of(pairs))) == {
+        vlan for path, vlan in new.items() if (path.src, path.dst) not in pairs
+    }
+    between = [path for path in new if (path.src, path.dst) in pairs]
+    assert Lanes.of(new).between(pairs) == between
+    assert pairs_of(Paths.of(tuple(new)).table.pair_codes()) == {(p.src, p.dst) for p in new}
+
+
+def test_ports_have_the_vlans_of_the_paths_over_them():
+    one = Path(0, 1, (circuit(0, 2, 0), circuit(1, 2, 1)))
+    two = Path(0, 2, (circuit(0, 2, 0),))
+    state = NetworkState(0, Topology(frozenset(), (one, two)), {two: VlanId(8), one: VlanId(7)})
+    assert lanes_of(state).vlan.tolist() == [7, 8]
+    assert vlans_at_ports(state) == {0: {7, 8}, 8: {7, 8}, 5: {7}, 9: {7}}
+    assert vlans_at_ports(NetworkState()) == {}

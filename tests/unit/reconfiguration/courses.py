@@ -1,0 +1,44 @@
+"""The course that a mover would take first: in the light, or so that others can be."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hydra.model import Fabric, NetworkState
+from hydra.policy import Policy
+from hydra.reconfiguration.aside import Spare
+from hydra.reconfiguration.detours import Detours
+from hydra.reconfiguration.executor import Execution
+from hydra.reconfiguration.plan import OrderOf, diff
+from hydra.reconfiguration.run import Conditions
+from hydra.reconfiguration.ways import MOST_COURSES, Ways, having
+from topology.marks import marks_of
+
+
+def ways(fabric: Fabric, conditions: Conditions, **spare: Any) -> Ways:
+    """Ways with room for all who move aside; ``spare``: other arguments of :class:`Spare`."""
+    detours = Detours(fabric=fabric, max_hops=3, closed=frozenset(), toward=marks_of(fabric).state)
+    room = Spare(**{"detours": detours, **spare})
+    return Ways(fabric=fabric, conditions=conditions, spare=room)
+
+
+def first_course(
+    fabric: Fabric,
+    policy: Policy,
+    current: NetworkState,
+    target: NetworkState,
+    conditions: Conditions,
+    order_of: OrderOf,
+    **options: Any,
+) -> Execution:
+    """To ``target``, or as far as the first course gets; ``options`` as of :class:`Execution`."""
+    first = ways(fabric, conditions).next(current, target, MOST_COURSES, having(current))
+    return Execution(
+        fabric=fabric,
+        policy=policy,
+        plan=diff(fabric, current, first.target, order_of),
+        conditions=conditions,
+        order_of=order_of,
+        in_light=first.in_light,
+        **options,
+    )

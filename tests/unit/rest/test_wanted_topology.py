@@ -1,0 +1,79 @@
+"""Circuits and paths by name: what a request may say, and one clear error for each mistake."""
+
+import pytest
+
+from apps.process.configuration import load_configuration
+from apps.rest.problems import ApiError
+from apps.rest.resources.plans import PlanBody
+from tests.unit.cli import DEMO
+
+FABRIC = load_configuration(DEMO).fabric
+
+
+def circuits(*entries):
+    return [dict(zip(("plane", "a", "b"), one.split(), strict=True)) for one in entries]
+
+
+def read(*entries, **more):
+    paths = more.pop("paths", [])
+    body = {"topology": {"circuits": circuits(*entries), "paths": paths}, **more}
+    return PlanBody.model_validate(body).request(FABRIC)
+
+
+def names(topology):
+    return sorted(map(FABRIC.circuit_name, topology.circuits))
+
+
+def test_each_circuit_is_a_path_of_its_racks():
+    request = read("p1 r1 r2", "p2 r4:hyt-r4-p2 r3")
+    assert names(request.topology) == ["r1 =p1= r2", "r3 =p2= r4"]
+    assert [(path.src, path.dst) for path in request.topology.paths] == [(0, 1), (2, 3)]
+    assert not request.demand.any()
+
+
+def test_a_path_of_several_hops_runs_over_circuits_in_either_order():
+    there = read("p1 r1 r2", "p2 r2 r3", paths=[["r1", "r2", "r3"]]).topology
+    back = read("p2 r3 r2", "p1 r2 r1", paths=[["r3", "r2", "r1"]]).topology
+    assert there == back
+    assert [(path.src, path.dst, path.hops) for path in there.paths] == [
+        (0, 1, 1),
+        (0, 2, 2),
+        (1, 2, 1),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("entries", "more", "told"),
+    [
+        (["p1 r1 r9"], {}, "/topology/circuits/0/b: no rack 'r9' in fabric demo"),
+        (["p7 r1 r2"], {}, "/topology/circuits/0/plane: no plane 'p7' in fabric demo"),
+        (["p1 r1 r1"], {}, "/topology/circuits/0: r1 and r1 are one rack: a circuit joins two"),
+        (
+            ["p1 r1 r2", "p1 r3 r2"],
+            {},
+            "/topology/circuits/1/b: r2 has hyt-r2-p1 on p1, and no other port there: "
+            "/topology/circuits/0 takes that",
+        ),
+        (["p1 r1:x r2"], {}, "/topology/circuits/0/a: r1 has no port x on p1"),
+        (
+            ["p1 r1 r2"],
+            {"paths": [["r1", "r2", "r3"]]},
+            "/topology/paths/0: no circuit joins r2 and r3: add one to /topology/circuits",
+        ),
+        (
+            ["p1 r1 r2"],
+            {"paths": [["r1", "r2", "r1"]]},
+            "/topology/paths/0: r1 - r2 - r1 visits a rack twice",
+        ),
+        (
+            ["p1 r1 r2"],
+            {"algorithm": "hydra-bfs"},
+            "/algorithm: a topology is not planned: leave this out, or the topology",
+        ),
+    ],
+)
+def test_each_mistake_is_told_once(entries, more, told):
+    with pytest.raises(ApiError) as caught:
+        read(*entries, **more)
+    assert str(caught.value).startswith(told)
+    assert len(caught.value.errors) == 1

@@ -1,0 +1,84 @@
+"""Count pronoun-like words in the docstrings and comments of a Python file."""
+
+import ast
+import io
+import re
+import tokenize
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+PRONOUNS: Final = frozenset(
+    {
+        "another", "it", "its", "nobody", "one", "others", "that", "their", "them", "these",
+        "they", "this", "those", "what", "which", "who", "whoever",
+    }
+)  # fmt: skip
+"""Words that make a reader look for the thing meant."""
+MOST_OF_PACKAGE: Final = 0.05
+"""Limit of the share of pronouns in the words of a package."""
+MOST_OF_FILE: Final = 0.07
+"""Limit of the share in the words of a file, for files of more than ``FEW`` words."""
+FEW: Final = 100
+_WORD: Final = re.compile(r"[a-z']+")
+_SHOWN: Final = 5
+
+
+@dataclass(frozen=True)
+class Count:
+    """Words of a text."""
+
+    words: int = 0
+    pronouns: Counter[str] = field(default_factory=Counter)
+
+    def __add__(self, other: "Count") -> "Count":
+        return Count(self.words + other.words, self.pronouns + other.pronouns)
+
+    @property
+    def share(self) -> float:
+        """Share of pronouns, 0 to 1; 0 for no words."""
+        return self.pronouns.total() / max(1, self.words)
+
+    def __str__(self) -> str:
+        frequent = ", ".join(f"{word} {n}" for word, n in self.pronouns.most_common(_SHOWN))
+        return f"{self.share:.1%} of {self.words} words are pronouns ({frequent})"
+
+
+def count(source: str) -> Count:
+    """Count the words in the docstrings and comments of a module's source."""
+    words = [word for text in _texts(source) for word in _WORD.findall(text.lower())]
+    return Count(len(words), Counter(filter(PRONOUNS.__contains__, words)))
+
+
+def too_many(files: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """Yield a message for each file, then for all files together, with too many pronouns.
+
+    ``files``: (name, source) of each file.
+    """
+    total = Count()
+    for name, source in files:
+        found = count(source)
+        total += found
+        if found.words > FEW and found.share > MOST_OF_FILE:
+            yield f"{name}: {found}; at most {MOST_OF_FILE:.0%}"
+    if total.share > MOST_OF_PACKAGE:
+        yield f"all files: {total}; at most {MOST_OF_PACKAGE:.0%}"
+
+
+def sources(package: Path, root: Path) -> Iterator[tuple[str, str]]:
+    """Yield (path from ``root``, source) of each Python file in a package."""
+    for path in sorted(package.rglob("*.py")):
+        yield str(path.relative_to(root)), path.read_text()
+
+
+def _texts(source: str) -> Iterator[str]:
+    """Docstrings, strings below attributes included, and comments."""
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Expr(value=ast.Constant(value=str(text))):
+                yield text
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.string

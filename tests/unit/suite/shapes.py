@@ -1,0 +1,76 @@
+"""Sizes of classes, files and constructors, as the syntax tree tells them."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+MOST_LINES_OF_FILE = 600
+MOST_LINES_OF_CLASS = 350
+MOST_METHODS = 30
+MOST_LINES_OF_INIT = 60
+MOST_BY_POSITION = 3
+
+
+class Shape(NamedTuple):
+    name: str
+    """``Class`` or ``Class.__init__``; empty for the file."""
+    words: str
+
+
+def too_large(source: str) -> Iterator[Shape]:
+    """What of a module is larger than it should be."""
+    lines = len(source.splitlines())
+    if lines > MOST_LINES_OF_FILE:
+        yield Shape("", f"{lines} lines")
+    for one in classes(source):
+        methods = [f for f in one.body if isinstance(f, ast.FunctionDef | ast.AsyncFunctionDef)]
+        if _lines(one) > MOST_LINES_OF_CLASS:
+            yield Shape(one.name, f"{_lines(one)} lines")
+        if len(methods) > MOST_METHODS:
+            yield Shape(one.name, f"{len(methods)} methods")
+        for init in methods:
+            if init.name == "__init__" and _lines(init) > MOST_LINES_OF_INIT:
+                yield Shape(f"{one.name}.__init__", f"{_lines(init)} lines")
+
+
+def by_position(source: str) -> Iterator[Shape]:
+    """Constructors that take more arguments by their position than they should."""
+    for one in classes(source):
+        names = _positional(one)
+        if len(names) > MOST_BY_POSITION:
+            yield Shape(one.name, f"by position: {', '.join(names)}")
+
+
+def classes(source: str) -> list[ast.ClassDef]:
+    return [one for one in ast.walk(ast.parse(source)) if isinstance(one, ast.ClassDef)]
+
+
+def python_files(roots: list[Path]) -> list[Path]:
+    return [path for root in roots for path in sorted(root.rglob("*.py"))]
+
+
+def _lines(node: ast.stmt) -> int:
+    return node.end_lineno - node.lineno + 1
+
+
+def _positional(one: ast.ClassDef) -> list[str]:
+    for init in one.body:
+        if isinstance(init, ast.FunctionDef) and init.name == "__init__":
+            return [argument.arg for argument in (*init.args.posonlyargs, *init.args.args)][1:]
+    decorators = [ast.unparse(decorator) for decorator in one.decorator_list]
+    if not any(words.startswith("dataclass") for words in decorators):
+        return []
+    if any("kw_only=True" in words for words in decorators):
+        return []
+    names = []
+    for field in one.body:
+        if not isinstance(field, ast.AnnAssign):
+            continue
+        kind = ast.unparse(field.annotation)
+        if kind == "KW_ONLY":
+            break
+        value = "" if field.value is None else ast.unparse(field.value)
+        if "ClassVar" not in kind and not ("field(" in value and "init=False" in value):
+            names.append(ast.unparse(field.target))
+    return names

@@ -1,0 +1,79 @@
+"""Docstrings and comments name things instead of pointing at them with pronouns."""
+
+from pathlib import Path
+
+import pytest
+
+from .plain_words import count, sources, too_many
+
+ROOT = Path(__file__).parents[3]
+REWRITTEN = [
+    "hydra/config",
+    "hydra/decisions",
+    "hydra/demand",
+    "hydra/faults",
+    "hydra/forwarding",
+    "hydra/reconfiguration",
+    "hydra/reservations",
+]
+"""Packages whose text has been rewritten in plain words. The list may only get longer."""
+
+
+@pytest.mark.parametrize("package", REWRITTEN)
+def test_docstrings_and_comments_are_in_plain_words(package):
+    files = list(sources(ROOT / package, ROOT))
+    assert files, f"{package} has no Python files"
+    assert list(too_many(files)) == [], "see CONTRIBUTING.md, Plain words"
+
+
+@pytest.mark.parametrize(
+    ("source", "words", "pronouns"),
+    [
+        ('"""A port and its VLANs."""', 5, {"its": 1}),
+        (
+            "x = 1\n'''That of others, what it is.'''",
+            6,
+            {"that": 1, "others": 1, "what": 1, "it": 1},
+        ),
+        ("x = 1  # those that stay\n# the one", 5, {"those": 1, "that": 1, "one": 1}),
+        ('def f():\n    """Which?"""\n    return "it that those"', 1, {"which": 1}),
+        ("class One:\n    it = that = 1", 0, {}),
+        ('"""Item, thatch, oneself and a switch\'s port."""', 7, {}),
+    ],
+)
+def test_words_are_counted_in_docstrings_and_comments_alone(source, words, pronouns):
+    found = count(source)
+    assert (found.words, found.pronouns) == (words, pronouns)
+
+
+def text(pronouns: int, words: int) -> str:
+    return f'"""{"it " * pronouns}{"port " * (words - pronouns)}"""'
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ([("a.py", text(10, 200))], []),
+        (
+            [("a.py", text(11, 200))],
+            ["all files: 5.5% of 200 words are pronouns (it 11); at most 5%"],
+        ),
+        ([("a.py", text(14, 200)), ("b.py", text(0, 100))], []),
+        (
+            [("a.py", text(15, 200)), ("b.py", text(0, 100))],
+            ["a.py: 7.5% of 200 words are pronouns (it 15); at most 7%"],
+        ),
+        ([("a.py", text(8, 100)), ("b.py", text(0, 100))], []),
+        (
+            [("a.py", text(8, 101)), ("b.py", text(0, 100))],
+            ["a.py: 7.9% of 101 words are pronouns (it 8); at most 7%"],
+        ),
+        ([("a.py", "")], []),
+    ],
+)
+def test_too_many_pronouns_are_reported_with_file_share_and_words(files, expected):
+    assert list(too_many(files)) == expected
+
+
+def test_the_most_frequent_words_come_first():
+    assert str(count('"""it that it those it that port"""')).endswith("(it 3, that 2, those 1)")

@@ -1,0 +1,94 @@
+"""No class, file or constructor is larger than one can hold in one's head."""
+
+from pathlib import Path
+
+import pytest
+
+from .shapes import by_position, python_files, too_large
+
+ROOT = Path(__file__).parents[3]
+PRODUCT = [ROOT / name for name in ("apps", "hydra", "drivers", "topology", "mininet_scenarios")]
+ROOMS = [
+    ROOT / name
+    for name in ("apps/controller", "apps/demand", "apps/planning", "hydra/reconfiguration")
+]
+LARGE = {
+    "apps/controller/mover.py:Mover": "the change scheduler, which is to be one pure module",
+    "apps/demand/estimator.py:DemandEstimator": "one computation on arrays that its steps share",
+    "apps/etcd/leadership.py:Leadership": "one state machine with its deadlines",
+    "apps/journal/etcd.py:EtcdJournal": "the whole contract of a journal",
+    "apps/planning/engine.py:Planning": "plans for a demand, and room for single paths: two rooms",
+    "apps/workers/exchange.py:Exchange": "sockets, threads and leases in one",
+    "drivers/tor/ovs_ovsdb.py:OvsTor": "the contract of a ToR, and a fence, which can go out",
+    "drivers/transports/netconf.py:NetconfTransport": "sessions, locks and edits in one",
+    "hydra/reconfiguration/switches.py:Switches": "courses that share which switches are in doubt",
+    "mininet_scenarios/emulators/calient.py:CalientServer": "a method for each TL1 command",
+    "mininet_scenarios/emulators/ocs.py:EmulatedOcs": "a method for each thing that a test may do",
+}
+"""Larger than they should be, and why. The list may only get shorter."""
+
+
+def found(roots, look):
+    return {
+        f"{path.relative_to(ROOT)}:{one.name}".rstrip(":"): one.words
+        for path in python_files(roots)
+        for one in look(path.read_text())
+    }
+
+
+def test_nothing_is_larger_than_one_can_hold_in_one_s_head():
+    large = found(PRODUCT, too_large)
+    assert {name: words for name, words in large.items() if name not in LARGE} == {}
+    assert LARGE.keys() <= large.keys(), "these are small enough by now: take them off the list"
+
+
+def test_constructors_of_rooms_take_what_looks_alike_by_name():
+    some = found(ROOMS, by_position)
+    assert some == {}
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("x = 1\n" * 601, [("", "601 lines")]),
+        ("x = 1\n" * 600, []),
+        ("class A:\n" + "    x = 1\n" * 350, [("A", "351 lines")]),
+        ("class A:\n" + "    x = 1\n" * 349, []),
+        ("class A:\n" + "    def f(self): ...\n" * 31, [("A", "31 methods")]),
+        ("class A:\n" + "    async def f(self): ...\n" * 30, []),
+        (
+            "class A:\n    def __init__(self):\n" + "        x = 1\n" * 60,
+            [("A.__init__", "61 lines")],
+        ),
+        ("class A:\n    def f(self):\n" + "        x = 1\n" * 60, []),
+    ],
+)
+def test_what_is_too_large_is_found(source, expected):
+    assert list(too_large(source)) == expected
+
+
+@pytest.mark.parametrize(
+    ("source", "names"),
+    [
+        ("class A:\n    def __init__(self, a, b, c, d): ...", "a, b, c, d"),
+        ("class A:\n    def __init__(self, a, b, c, *, d): ...", None),
+        ("@dataclass\nclass A:\n    a: int\n    b: int\n    c: int\n    d: int = 0", "a, b, c, d"),
+        (
+            "@dataclass(kw_only=True)\nclass A:\n    a: int\n    b: int\n    c: int\n    d: int",
+            None,
+        ),
+        (
+            "@dataclass\nclass A:\n    a: int\n    b: int\n    c: int\n    _: KW_ONLY\n    d: int",
+            None,
+        ),
+        (
+            "@dataclass\nclass A:\n    a: int\n    b: int\n    c: int\n"
+            "    d: int = field(default=0, init=False)",
+            None,
+        ),
+        ("class A:\n    a: int\n    b: int\n    c: int\n    d: int", None),
+    ],
+)
+def test_what_is_given_by_position_is_found(source, names):
+    expected = [] if names is None else [("A", f"by position: {names}")]
+    assert list(by_position(source)) == expected

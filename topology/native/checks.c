@@ -1,0 +1,99 @@
+/* For the independent checks: shares no code with the kernels that plan. */
+#include "checks.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct {
+    const int32_t *port_rack;
+    const int32_t *a, *b;   /* ports of the circuits of a domain */
+    int32_t *at_rack;       /* per rack: the last end of a circuit there, or -1 */
+    int32_t *before;        /* per end, 2c or 2c + 1: the end before it at the same rack, or -1 */
+    int32_t *mark;          /* per rack: the circuit that it was last reached for, or -1 */
+    int32_t *stack;         /* racks that have been reached, and not been left yet */
+} Flood;
+
+static int32_t rack_of_end(const Flood *f, int32_t end)
+{
+    return f->port_rack[end % 2 ? f->b[end / 2] : f->a[end / 2]];
+}
+
+static bool shares_port(const Flood *f, int32_t one, int32_t other)
+{
+    return f->a[one] == f->a[other] || f->a[one] == f->b[other] || f->b[one] == f->a[other] ||
+           f->b[one] == f->b[other];
+}
+
+/* Floods from one rack of the circuit over circuits that are there, until the other is reached. */
+static bool joined_without(Flood *f, int32_t circuit)
+{
+    int32_t goal = rack_of_end(f, 2 * circuit + 1);
+    int32_t height = 0;
+    f->stack[height++] = rack_of_end(f, 2 * circuit);
+    f->mark[f->stack[0]] = circuit;
+    while (height) {
+        int32_t rack = f->stack[--height];
+        if (rack == goal)
+            return true;
+        for (int32_t end = f->at_rack[rack]; end >= 0; end = f->before[end]) {
+            int32_t next = rack_of_end(f, end ^ 1);
+            if (f->mark[next] == circuit || shares_port(f, circuit, end / 2))
+                continue;
+            f->mark[next] = circuit;
+            f->stack[height++] = next;
+        }
+    }
+    return false;
+}
+
+static void put(Flood *f, int32_t end)
+{
+    int32_t rack = rack_of_end(f, end);
+    f->before[end] = f->at_rack[rack];
+    f->at_rack[rack] = end;
+}
+
+bool find_loops(int32_t n_racks, const int32_t *port_rack, Domains domains, int32_t *closes)
+{
+    int32_t largest = 1;
+    for (int32_t d = 0; d < domains.count; d++)
+        if (domains.start[d + 1] - domains.start[d] > largest)
+            largest = domains.start[d + 1] - domains.start[d];
+    size_t racks = n_racks ? n_racks : 1;
+    Flood f = {.port_rack = port_rack};
+    f.at_rack = malloc(racks * sizeof(int32_t));
+    f.mark = malloc(racks * sizeof(int32_t));
+    f.stack = malloc(racks * sizeof(int32_t));
+    f.before = malloc(2 * (size_t)largest * sizeof(int32_t));
+    bool ready = f.at_rack && f.mark && f.stack && f.before;
+    for (int32_t d = 0; ready && d < domains.count; d++) {
+        f.a = domains.a + domains.start[d];
+        f.b = domains.b + domains.start[d];
+        memset(f.at_rack, -1, racks * sizeof(int32_t));
+        memset(f.mark, -1, racks * sizeof(int32_t));
+        for (int32_t c = 0; c < domains.start[d + 1] - domains.start[d]; c++) {
+            closes[domains.start[d] + c] = joined_without(&f, c);
+            put(&f, 2 * c);
+            put(&f, 2 * c + 1);
+        }
+    }
+    free(f.at_rack);
+    free(f.mark);
+    free(f.stack);
+    free(f.before);
+    return ready;
+}
+
+void book_turns(const int32_t *start, const int32_t *circuit, Turns turns, const double *share,
+                double *left, double *given)
+{
+    for (int32_t t = 0; t < turns.count; t++) {
+        int32_t p = turns.path[t];
+        double takes = turns.part[t] * share[p];
+        for (int32_t hop = start[p]; hop < start[p + 1]; hop++)
+            takes = left[circuit[hop]] < takes ? left[circuit[hop]] : takes;
+        for (int32_t hop = start[p]; hop < start[p + 1]; hop++)
+            left[circuit[hop]] -= takes;
+        given[p] += takes;
+    }
+}

@@ -1,0 +1,117 @@
+#include "transit.h"
+
+#include <stdlib.h>
+
+/* The circuits of one VLAN as a graph on racks, grown circuit by circuit. */
+typedef struct {
+    const Change *change;
+    int32_t *parent;   /* per rack: towards the root of its component */
+    int32_t *first;    /* per rack: its first arc, or -1 */
+    int32_t *next_arc; /* per arc */
+    int32_t *circuit;  /* per arc */
+    int32_t *to;       /* per arc: a rack */
+    int32_t n_arcs;
+    int32_t *seen; /* per rack: number of the search that last came there */
+    int32_t search;
+    int32_t *queue;
+} Graph;
+
+static int32_t root(Graph *g, int32_t rack)
+{
+    while (g->parent[rack] != rack) {
+        g->parent[rack] = g->parent[g->parent[rack]];
+        rack = g->parent[rack];
+    }
+    return rack;
+}
+
+static void clear(Graph *g)
+{
+    g->n_arcs = 0;
+    for (int32_t rack = 0; rack < g->change->n_racks; rack++) {
+        g->parent[rack] = rack;
+        g->first[rack] = -1;
+    }
+}
+
+static void add_arc(Graph *g, int32_t from, int32_t to, int32_t circuit)
+{
+    int32_t arc = g->n_arcs++;
+    g->next_arc[arc] = g->first[from];
+    g->circuit[arc] = circuit;
+    g->to[arc] = to;
+    g->first[from] = arc;
+}
+
+static bool closes_loop(Graph *g, int32_t circuit)
+{
+    const Change *change = g->change;
+    int32_t a = change->a[circuit], b = change->b[circuit];
+    int32_t from = change->port_rack[a], goal = change->port_rack[b];
+    if (root(g, from) != root(g, goal))
+        return false;
+    int32_t done = 0, found = 0;
+    g->search++;
+    g->seen[from] = g->search;
+    g->queue[found++] = from;
+    while (done < found)
+        for (int32_t arc = g->first[g->queue[done++]]; arc >= 0; arc = g->next_arc[arc]) {
+            int32_t other_a = change->a[g->circuit[arc]], other_b = change->b[g->circuit[arc]];
+            if (other_a == a || other_a == b || other_b == a || other_b == b)
+                continue;
+            if (g->to[arc] == goal)
+                return true;
+            if (g->seen[g->to[arc]] != g->search) {
+                g->seen[g->to[arc]] = g->search;
+                g->queue[found++] = g->to[arc];
+            }
+        }
+    return false;
+}
+
+static void add(Graph *g, int32_t circuit)
+{
+    int32_t one = g->change->port_rack[g->change->a[circuit]];
+    int32_t other = g->change->port_rack[g->change->b[circuit]];
+    add_arc(g, one, other, circuit);
+    add_arc(g, other, one, circuit);
+    g->parent[root(g, one)] = root(g, other);
+}
+
+bool hold_circuits_back(const Change *change, VlanCircuits vlans, uint8_t *is_held)
+{
+    int32_t largest = 1;
+    for (int32_t v = 0; v < vlans.count; v++)
+        if (vlans.start[v + 1] - vlans.start[v] > largest)
+            largest = vlans.start[v + 1] - vlans.start[v];
+    size_t racks = change->n_racks ? change->n_racks : 1, arcs = 2 * (size_t)largest;
+    Graph g = {.change = change};
+    g.parent = malloc(racks * sizeof(int32_t));
+    g.first = malloc(racks * sizeof(int32_t));
+    g.seen = calloc(racks, sizeof(int32_t));
+    g.queue = malloc(racks * sizeof(int32_t));
+    g.next_arc = malloc(arcs * sizeof(int32_t));
+    g.circuit = malloc(arcs * sizeof(int32_t));
+    g.to = malloc(arcs * sizeof(int32_t));
+    bool ready = g.parent && g.first && g.seen && g.queue && g.next_arc && g.circuit && g.to;
+    for (int32_t v = 0; ready && v < vlans.count; v++) {
+        clear(&g);
+        for (int32_t i = vlans.start[v]; i < vlans.start[v + 1]; i++) {
+            int32_t circuit = vlans.circuit[i];
+            if (is_held[circuit])
+                continue;
+            if (!change->is_fixed[circuit] && closes_loop(&g, circuit))
+                is_held[circuit] = 1;
+            else
+                add(&g, circuit);
+        }
+    }
+    free(g.parent);
+    free(g.first);
+    free(g.seen);
+    free(g.queue);
+    free(g.next_arc);
+    free(g.circuit);
+    free(g.to);
+    return ready;
+}
