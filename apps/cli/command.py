@@ -24,10 +24,8 @@ class Command(click.Command):
         _take_from_group(ctx)
         try:
             return super().invoke(ctx)
-        except Exception as error:
-            if isinstance(error, HydraError) or _is_of_client(error):
-                raise click.ClickException(str(error)) from error
-            raise
+        except _errors_in_words() as error:
+            raise click.ClickException(str(error)) from error
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         super().format_epilog(ctx, formatter)
@@ -38,10 +36,12 @@ class Group(Command, click.Group):
     """A group of commands with ``examples``."""
 
 
-def _is_of_client(error: Exception) -> bool:
-    """True for an error of the client, which is loaded by then: help does without the client."""
-    errors = sys.modules.get("hydra_hybrid_network_client.errors")
-    return errors is not None and isinstance(error, errors.ClientError)
+def _errors_in_words() -> tuple[type[Exception], ...]:
+    """Types of errors whose text is for the user. The client's are among them once the client is
+    loaded: help does without the client.
+    """
+    client = sys.modules.get("hydra_hybrid_network_client.errors")
+    return (HydraError,) if client is None else (HydraError, client.ClientError)
 
 
 def _take_from_group(ctx: click.Context) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import click
 import yaml
@@ -28,7 +27,7 @@ def read_topology(
     return _topology(str(value), document)
 
 
-def _topology(name: str, document: Any) -> JsonObject:  # noqa: ANN401 - whatever is in a file
+def _topology(name: str, document: object) -> JsonObject:
     if not isinstance(document, dict) or "circuits" not in document:
         raise click.BadParameter(f"{name} has no circuits: write {_FORM}")
     if unknown := sorted(map(str, document.keys() - {"circuits", "paths"})):

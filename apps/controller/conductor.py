@@ -16,9 +16,9 @@ import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import Future, wait
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -193,11 +193,8 @@ class Conductor:
         if every_s is None or self._ends:
             return
         if time.monotonic() >= max(duty.last_s, duty.in_part_s) + every_s:
-            try:
-                with self._metrics.stage(duty.stage):
-                    await action()
-            except Exception as error:
-                self._tell_failed(error)
+            with self._survived(duty.stage):
+                await action()
             duty.in_part_s = time.monotonic()
 
     # -- the conductor's thread -------------------------------------------------------------------
@@ -240,17 +237,11 @@ class Conductor:
         duty.last_s = due_s if ended_s - due_s < every_s else ended_s
 
     def _do(self, job: Job, stage: str) -> None:
-        """Do a job to its end, and to the end of all changes that begin beside it.
-
-        Errors are logged, so that none ends the conductor.
-        """
-        try:
-            with self._metrics.stage(stage):
-                work = job()
-                if isinstance(work, Coroutine):
-                    self._see_through(self._begin(work))
-        except Exception as error:
-            self._tell_failed(error)
+        """Do a job to its end, and to the end of all changes that begin beside it."""
+        with self._survived(stage):
+            work = job()
+            if isinstance(work, Coroutine):
+                self._see_through(self._begin(work))
 
     def _see_through(self, running: Running) -> None:
         while not running.over or self._scheduler.others:
@@ -273,11 +264,13 @@ class Conductor:
         """
         landed = [self._landed.popleft() for _ in range(len(self._landed))]
         while (part := self._next_part()) is not None:
-            self._safely(part)
+            with self._survived("job"):
+                part()
         for running, futures in landed:
             self._tell(running, futures)
             self._carry_out()
-        self._safely(self._begin_beside)
+        with self._survived("job"):
+            self._begin_beside()
         return bool(landed)
 
     def _carry_out(self) -> None:
@@ -340,14 +333,16 @@ class Conductor:
                 del self._meanwhile[part]
         return part
 
-    def _safely(self, part: Part) -> None:
+    @contextmanager
+    def _survived(self, stage: str) -> Iterator[None]:
+        """Measure the duration of a stage; log its error, so that no error ends the conductor."""
         try:
-            with self._metrics.stage("job"):
-                part()
+            with self._metrics.stage(stage):
+                yield
         except Exception as error:
             self._tell_failed(error)
 
-    def _tell_failed(self, error: BaseException) -> None:
+    def _tell_failed(self, error: Exception) -> None:
         """Note that a job, or what began beside one, has failed; the conductor goes on."""
         self._metrics.job_failed()
         if isinstance(error, HydraError):

@@ -78,7 +78,7 @@ class Running:
         """The batch to carry out; None if the course waits for other courses, or is over."""
         self.over = False
         self.result: Any = None
-        self.error: BaseException | None = None
+        self.error: Exception | None = None
         """The error that ended the course, if any."""
 
     def go_on(self, outcomes: _Outcomes | None) -> None:
@@ -88,7 +88,7 @@ class Running:
             self.batch = self.context.run(self._send, outcomes)
         except StopIteration as end:
             self.over, self.result = True, end.value
-        except BaseException as error:
+        except Exception as error:
             self.over, self.error = True, error
 
     def close(self) -> None:
