@@ -17,8 +17,7 @@ import pytest
 import yaml
 from playwright.sync_api import expect
 
-from hydra.lifecycle import ReservationState
-from hydra_hybrid_network_client import ClientError, HydraClient
+from hydra_hybrid_network_client import ClientError, HydraClient, ReservationState
 from hydra_hybrid_network_client.documents import Gap
 from mininet_scenarios.emulators.stranger import Stranger
 from mininet_scenarios.replicas import replicas

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import select
 import termios
 import time
 import tty
+from itertools import islice
 from types import SimpleNamespace
 
 import pytest
@@ -26,6 +28,11 @@ class Line:
         self.device, self._end = os.openpty()
         tty.setraw(self._end)
         self.path = os.ttyname(self._end)
+
+    def say(self, data: bytes) -> None:
+        """Return once the data can be read: the kernel hands data over in another thread."""
+        os.write(self.device, data)
+        assert select.select([self._end], [], [], PATIENCE_S)[0]
 
     def unplug(self) -> None:
         for end in (self.device, self._end):
@@ -92,7 +99,7 @@ def test_silence_costs_one_time_out(line):
 
 
 def test_what_was_said_before_is_not_heard(line):
-    os.write(line.device, b"a late reply\r")
+    line.say(b"a late reply\r")
     ours = stream(line)
     ours.connect(Deadline(PATIENCE_S))
     os.write(line.device, b"1\r")
@@ -104,7 +111,8 @@ def test_an_output_that_the_device_is_in_the_middle_of_is_not_heard(line, monkey
     said = iter([b"x", b"x", b"x"])
 
     def nap(_seconds: float) -> None:
-        os.write(line.device, next(said, b""))
+        for data in islice(said, 1):
+            line.say(data)
 
     clock = SimpleNamespace(sleep=nap, monotonic=lambda: 0.0)
     monkeypatch.setattr(serial_line, "time", clock)
