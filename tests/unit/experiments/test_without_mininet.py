@@ -17,7 +17,6 @@ from mininet_scenarios.testbed import TestbedError
 from mininet_scenarios.testbed.servers import server_host_class
 from tests.waiting import PATIENCE_S
 
-
 pytestmark = pytest.mark.takes(20)
 
 WITHOUT = """
