@@ -1,11 +1,12 @@
-"""Policing: shares of circuits that reservations hold, by sender, and the rules that enforce them.
+"""Policing: shares of circuits held by reservations, by sender, and the rules that enforce the
+shares.
 
-Reserved traffic is told from other traffic, and marked, where it enters the network: at the vswitch
-of each server that a reservation covers, by destination. All other traffic for the same circuits is
-best effort. Wherever the two meet both go through meters, so that no server sends more into a
-circuit than it carries and each reservation keeps its own. :mod:`apps.controller.shares` sets the
-rate of each meter. Best effort stays on the electrical network where reservations leave less of a
-circuit than an electrical uplink carries.
+Reserved traffic is recognized by destination and marked where the traffic enters the network: at
+the vswitch of each server covered by a reservation. All other traffic for the same circuits is best
+effort. Where reserved and best-effort traffic share a circuit, both go through meters, so that no
+server sends more into a circuit than the circuit carries, and each reservation keeps the reserved
+rate. :mod:`apps.controller.shares` sets the rate of each meter. If reservations leave less of a
+circuit than the rate of an electrical uplink, best effort stays on the electrical network.
 
 The destination counts the traffic from each reservation's servers.
 """
@@ -31,7 +32,7 @@ Link = tuple[Circuit, bool]
 
 
 class Aggregate(NamedTuple):
-    """Traffic of a server to a rack, or to one server there, that one meter holds (RFC 2475).
+    """Traffic of a server to a rack, or to a server in the rack, held by a single meter (RFC 2475).
 
     A tuple, like :class:`Tally`: a fabric has tens of thousands, hashed and sorted without running
     any Python.
@@ -40,17 +41,17 @@ class Aggregate(NamedTuple):
     sender: str
     to: RackId
     receiver: str = ""
-    """A server of that rack; empty: all that have no aggregate of their own."""
+    """A server of the rack; empty: all servers without an aggregate of their own."""
     reserved: bool = False
 
 
 class Tally(NamedTuple):
-    """Traffic over circuits from one rack, or from one server there, that one server receives."""
+    """Traffic over circuits from a rack, or from a server in the rack, received by one server."""
 
     receiver: str
     source: RackId
     sender: str = ""
-    """A server of that rack; empty: all that have no tally of their own."""
+    """A server of the source rack; empty: all servers without a tally of their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,24 +62,26 @@ class Flow:
     mbps: float
     source: RackId
     aggregates: tuple[Aggregate, ...]
-    """An aggregate for each sender; together they have ``mbps``. Empty if nothing is promised."""
+    """An aggregate for each sender; the aggregates share ``mbps``. Empty if nothing is promised."""
     tallies: tuple[Tally, ...]
     """A tally for each receiver."""
 
 
 @dataclass(frozen=True, slots=True)
 class Holdings:
-    """Shares of the circuits that reservations are on, by sender."""
+    """Shares of circuits held by reservations, by sender."""
 
     flows: tuple[Flow, ...] = ()
     routes: Mapping[Aggregate, tuple[Link, ...]] = field(default_factory=dict)
-    """Links on which each aggregate meets others. Empty: it may send all it can."""
+    """Links that each aggregate shares with other traffic. Empty: the aggregate may send without
+    limit.
+    """
     left_mbps: Mapping[Link, float] = field(default_factory=dict)
-    """Rate that reservations leave of each link on which aggregates meet."""
+    """Rate that reservations leave of each shared link."""
     electrical: frozenset[Aggregate] = frozenset()
-    """Best effort that is kept off the circuits."""
+    """Best-effort aggregates kept off the circuits."""
     lanes: Mapping[Aggregate, int] = field(default_factory=dict)
-    """The number of the path that each reserved aggregate takes, where its pair has several."""
+    """Number of the path taken by each reserved aggregate, if the pair has several paths."""
 
     @property
     def tallies(self) -> frozenset[Tally]:
@@ -95,7 +98,7 @@ class _Way:
     flows: tuple[Flow, ...]
     best_effort: tuple[Aggregate, ...]
     exclusive: bool
-    """True if a reservation has the path's circuits for itself."""
+    """True if a reservation has exclusive use of the path's circuits."""
 
     @property
     def promising(self) -> tuple[Flow, ...]:
@@ -103,7 +106,7 @@ class _Way:
 
 
 def holdings(fabric: Fabric, state: NetworkState, reservations: Iterable[Reservation]) -> Holdings:
-    """Holdings of those ``reservations`` whose path stands in ``state``."""
+    """Holdings of the ``reservations`` whose path is in ``state``."""
     on_path: dict[Path, list[Reservation]] = {}
     for reservation in reservations:
         if reservation.booked is not None:
@@ -133,8 +136,8 @@ def holdings(fabric: Fabric, state: NetworkState, reservations: Iterable[Reserva
 def _numbers(
     state: NetworkState, reserved: Collection[tuple[RackId, RackId]]
 ) -> dict[tuple[RackId, RackId, Path], int]:
-    """By (from, to, path), the numbers that switches give the paths of these pairs, if a pair has
-    several.
+    """Path numbers in the switches, by (from, to, path), for the ``reserved`` pairs with several
+    paths.
     """
     paths = (path for path in state.topology.paths if (path.src, path.dst) in reserved)
     return {
@@ -146,7 +149,7 @@ def _numbers(
 
 
 def _left_mbps(fabric: Fabric, ways: Collection[_Way]) -> dict[Link, float]:
-    """Rate left of each link that a reservation is on."""
+    """Rate left on each link used by a reservation."""
     left: dict[Link, float] = {}
     for way in ways:
         if not way.promising:
@@ -162,8 +165,9 @@ def _left_mbps(fabric: Fabric, ways: Collection[_Way]) -> dict[Link, float]:
 def _meeting(fabric: Fabric, ways: Collection[_Way], left_mbps: Mapping[Link, float]) -> Holdings:
     """Holdings of all ``ways``.
 
-    Best effort between racks with several paths counts wholly on each of them, and is kept off all
-    if one has no room, since the switches choose the path of each flow.
+    Best effort between racks with several paths counts fully on each path, since the switches
+    choose the path of each flow. If a single path lacks room, best effort is kept off all paths of
+    the pair.
     """
     electrical = frozenset(
         aggregate
@@ -196,7 +200,10 @@ def _meeting(fabric: Fabric, ways: Collection[_Way], left_mbps: Mapping[Link, fl
 def _both_ways(
     fabric: Fabric, path: Path, users: Collection[Reservation], beside: Collection[Reservation]
 ) -> Iterator[_Way]:
-    """``users`` are on the path, others of the pair ``beside`` on others."""
+    """Both directions of ``path``.
+
+    ``users`` are the reservations on the path, ``beside`` the pair's reservations on other paths.
+    """
     links = _links(fabric, path)
     exclusive = any(one.service is ServiceClass.GUARANTEED for one in users)
     back = tuple((circuit, not ahead) for circuit, ahead in links)
@@ -252,8 +259,10 @@ def _servers(fabric: Fabric, rack: RackId, name: str) -> tuple[Server, ...]:
 def aggregate_rules(
     fabric: Fabric, aggregate: Aggregate, meter: int, lane: int | None = None
 ) -> Iterator[FlowRule]:
-    """Rules in its sender's class table that hold ``aggregate`` to its meter, and, if it is
-    reserved, to the path with the number ``lane``; None: the pair has one path.
+    """Rules in the sender's class table that hold ``aggregate`` to ``meter``.
+
+    If the aggregate is reserved, the rules also send the traffic along the path with number
+    ``lane``; None: the pair has one path.
     """
     metadata = rack_metadata(aggregate.to)
     last = () if lane is None else (lane,)
@@ -277,7 +286,7 @@ def electrical_rule(aggregate: Aggregate) -> FlowRule:
 
 
 def tally_rules(fabric: Fabric, tally: Tally, number: int) -> Iterator[FlowRule]:
-    """Rules at its receiver that count ``tally``; ``number`` goes into the cookies."""
+    """Rules at the receiver that count ``tally``; ``number`` goes into the cookies."""
     mac = mac_as_int(fabric.server_by_name[tally.receiver].mac)
     if tally.sender:
         for interface in fabric.server_by_name[tally.sender].addresses:

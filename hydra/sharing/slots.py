@@ -1,8 +1,8 @@
 """Circuits by a schedule of days and nights (Mordia: Porter et al., SIGCOMM 2013, section 5.1).
 
-A *week* is a row of slots that repeats. Each slot begins with a *night*, in which circuits move and
-their pairs are electrical, and goes on with a *day*, in which they stand. The length of nights is
-measured; the shortest slot has to leave some day.
+A *week* is a repeating row of slots. Each slot begins with a *night*: circuits move, and the pairs
+of moving circuits are electrical. The rest of the slot is a *day*: circuits stand. The length of
+nights is measured. The shortest slot must be longer than a night.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from hydra.policy import Policy
 from hydra.reconfiguration.plan import Pair, Plan, pair_of
 
 _MEASURED: Final = 64
-"""Most slots that the measured duty cycle is taken over."""
+"""Largest number of slots in the average of the measured duty cycle."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +28,9 @@ class Night:
     """The plane with the slowest mirrors."""
     mirrors_s: float
     drain_s: float
-    """Shortest drain: as many reads of counters as policy asks for."""
+    """Shortest drain: as many reads of counters as the policy requires."""
     rest_s: float
-    """Time that switches and controller need beyond that: rules, carrier, probes."""
+    """Time that switches and controller need besides mirrors and drain: rules, carrier, probes."""
 
     @property
     def total_s(self) -> float:
@@ -53,7 +53,7 @@ DUPLEX_ALONE: Final = (
 
 
 def too_short(fabric: Fabric, policy: Policy, measured_s: float = 0.0) -> str | None:
-    """The reason why slots of ``policy.slots.slot_s`` leave no day; None if they leave some."""
+    """The reason why slots of ``policy.slots.slot_s`` leave no day; None if a day is left."""
     night = Night.of(fabric, policy, measured_s)
     if policy.slots.slot_s > night.total_s:
         return None
@@ -69,7 +69,7 @@ def too_short(fabric: Fabric, policy: Policy, measured_s: float = 0.0) -> str | 
 @dataclass(frozen=True, slots=True)
 class WeekSlot:
     state: NetworkState
-    """The state by day; its epoch means nothing."""
+    """The state by day; the epoch has no meaning."""
     length_s: float
     """Length of night and day together."""
 
@@ -80,29 +80,29 @@ class WeekSlot:
 
 @dataclass(frozen=True, slots=True)
 class Week:
-    """A schedule, with all that is needed to carry it out."""
+    """A schedule, with all data needed to carry out the schedule."""
 
     slots: tuple[WeekSlot, ...]
     """Slots, the longest first."""
     changes: tuple[Plan, ...]
-    """Plans from each slot to the one after it, and from the last to the first."""
+    """Plans from each slot to the next, and from the last to the first."""
     night_s: float
     """Expected length of a night."""
     served_mbps: float
-    """Expected average of the demand that circuits carry."""
+    """Expected average of the demand carried by circuits."""
     served_before_mbps: float
-    """Expected demand that the circuits standing at the time of planning would carry."""
+    """Demand that the circuits standing at the time of planning are expected to carry."""
     demand_mbps: float
     delivered_mbps: float
-    """Expected average that circuits and the electrical network carry together, nights included."""
+    """Expected average carried by circuits and the electrical network together, nights included."""
 
     def change_to(self, index: int, current: NetworkState) -> Plan:
-        """The plan, computed ahead, that leads to slot ``index`` from the slot before it."""
+        """The precomputed plan from the slot before ``index`` to slot ``index``."""
         plan = self.changes[index - 1]
         return replace(plan, current=current, target=replace(plan.target, epoch=current.epoch + 1))
 
     def judged_as(self, other: Week) -> Week:
-        """The same slots, with what is known of nights and demands by now."""
+        """The same slots, with the expectations of ``other``."""
         return replace(
             self,
             night_s=other.night_s,
@@ -118,7 +118,9 @@ class Week:
 
     @property
     def duty_cycle(self) -> float:
-        """D = (T - n · t_setup) / T (section 3.4, equations 2 and 3); 1 where nothing moves."""
+        """D = (T - n · t_setup) / T (section 3.4, equations 2 and 3); 1 if the week has a single
+        slot.
+        """
         if len(self.slots) < 2:
             return 1.0
         return 1.0 - len(self.slots) * self.night_s / self.period_s
@@ -132,7 +134,9 @@ class Week:
         return light
 
     def much_like(self, other: Week, slot_s: float) -> bool:
-        """True if both light the same pairs, each for times that differ by less than ``slot_s``."""
+        """True if both weeks light the same pairs, for times that differ by less than
+        ``slot_s``.
+        """
         mine, theirs = self.light_s(), other.light_s()
         return mine.keys() == theirs.keys() and all(
             abs(mine[pair] - theirs[pair]) < slot_s for pair in mine
@@ -141,12 +145,12 @@ class Week:
 
 @dataclass(slots=True)
 class DutyCycle:
-    """Lengths of past nights against those of the slots that they were part of."""
+    """Lengths of past nights, and of the slots that contained the nights."""
 
     _slots: deque[tuple[float, float]] = field(default_factory=lambda: deque(maxlen=_MEASURED))
 
     def count(self, night_s: float, length_s: float) -> None:
-        """Count a slot that is over."""
+        """Count a finished slot."""
         self._slots.append((night_s, length_s))
 
     def forget(self) -> None:
@@ -166,11 +170,11 @@ class Schedule:
     night: Night
     """Length of a change of circuits, as known now."""
     week: Week | None = None
-    """The week that is being carried out, if any."""
+    """The week being carried out, if any."""
     ahead: Week | None = None
-    """The week that follows, if it is known already and differs."""
+    """The next week, if already known and different."""
     slot: int = 0
     """Index of the current slot in the week."""
     began_unix_s: float = 0.0
-    """Time at which that slot began, with its night."""
+    """Start of the current slot, with the night included."""
     measured_duty_cycle: float | None = None

@@ -1,7 +1,7 @@
-"""Pairs that use both networks: part of their flows is electrical while their circuits are full.
+"""Pairs that use both networks: part of a pair's flows is electrical while the circuits are full.
 
-Flows are told apart by a hash, so that nobody knows beforehand what a part of them sends. So it is
-tried, looked at, and taken back where it does harm.
+Flows are split by a hash, so the rate of a part is unknown beforehand. Spilling is therefore a
+trial: measure the result, and undo a spill that does harm.
 """
 
 from __future__ import annotations
@@ -17,81 +17,85 @@ from numpy.typing import NDArray
 from hydra.model import DemandMatrix, RackId
 
 _BEGIN_FREE: Final = 0.5
-"""Part of every electrical link on the way that others have to leave before flows spill."""
+"""Share of every electrical link on the way that must be free of other traffic before flows
+spill.
+"""
 _KEEP_FREE: Final = 0.25
-"""They go back where others leave less."""
+"""If other traffic leaves a smaller share free, the spill ends."""
 _ROUNDING: Final = 1.1
-"""Traffic beyond this many times what is free electrically is lost, not measured badly."""
+"""Spilled traffic beyond this multiple of the free electrical capacity is lost. A smaller excess is
+measurement error.
+"""
 _HARDLY: Final = 0.25
-"""A part that sends less than this of what is free is made larger."""
+"""A part that sends less than this share of the free electrical capacity is made larger."""
 _MOST_PARTS: Final = 32
 _LONGEST_PAUSE_S: Final = 3600.0
 
 _Bools = NDArray[np.bool_]
 _Direction = tuple[RackId, RackId]
-"""Racks that send and that receive."""
+"""(sending rack, receiving rack)"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Room:
-    """Rates of now from rack to rack, Mbps; shapes (N, N)."""
+    """Current rates from rack to rack, Mbps; shapes (N, N)."""
 
     sent_mbps: DemandMatrix
     circuits_mbps: DemandMatrix
-    """Capacity of the pair's paths together; 0 if it has none, or nobody knows what they carry."""
+    """Capacity of the pair's paths together; 0 if the pair has no path, or the load is unknown."""
     carried_mbps: DemandMatrix
-    """Part of that which is used, by whomever."""
+    """Used part of ``circuits_mbps``, by any traffic."""
     full: _Bools
-    """True if that is nearly all."""
+    """True if ``carried_mbps`` is nearly all of ``circuits_mbps``."""
     slack: _Bools
-    """True if that is clearly not all."""
+    """True if ``carried_mbps`` is clearly below ``circuits_mbps``."""
     fits: _Bools
-    """True if the pair's traffic alone would leave its circuits slack."""
+    """True if the pair's traffic alone would leave the pair's circuits slack."""
     free_mbps: DemandMatrix
-    """Capacity that traffic without circuits leaves of the electrical network between the two."""
+    """Electrical capacity between the two racks that traffic without circuits leaves free."""
     free: DemandMatrix
-    """Part that it leaves of the busiest link there."""
+    """Free share, 0 to 1, of the busiest electrical link between the two racks."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Spill:
     parts: int
     tried_s: float
-    """Time since which there are so many parts."""
+    """Time of the last change of ``parts``."""
 
 
 class Spills:
-    """Decides which pairs spill, and how much; remembers what was tried.
+    """Decides which pairs spill, and how much; remembers the outcome of trials.
 
-    :meth:`decide` is for one thread, the rest for any.
+    :meth:`decide` is for one thread, the other methods for any thread.
     """
 
     def __init__(self, racks: int) -> None:
         shape = racks, racks
         self._full_since_s = np.full(shape, np.inf)
         self._fits_since_s = np.full(shape, np.inf)
-        """Times since which all that a pair sends would fit on its circuits."""
+        """Times since which a pair's whole traffic would fit on the pair's circuits."""
         self._wait_until_s = np.full(shape, -np.inf)
         self._failures = np.zeros(shape, dtype=np.intp)
         self._spills: Mapping[_Direction, _Spill] = {}
 
     @property
     def parts(self) -> Mapping[_Direction, int]:
-        """Of so many parts of its flows a direction has one on the electrical network."""
+        """Number of parts of a direction's flows; one part is on the electrical network."""
         return {direction: one.parts for direction, one in self._spills.items()}
 
     def shares(self) -> DemandMatrix:
-        """Part of each direction's flows that is electrical; shape (N, N)."""
+        """Electrical share of each direction's flows; shape (N, N)."""
         shares = np.zeros(self._failures.shape)
         for direction, parts in self.parts.items():
             shares[direction] = 1 / parts
         return shares
 
     def decide(self, room: Room | None, now_s: float, horizon_s: float, settle_s: float) -> None:
-        """Take in what is measured; None: nothing may spill.
+        """Update the spills from the measured ``room``; None: end all spills.
 
-        A pair's circuits have to be full for ``horizon_s``. What a change brings is looked at
-        ``settle_s`` after it.
+        A pair spills after the pair's circuits were full for ``horizon_s``. The result of a change
+        is judged ``settle_s`` after the change.
         """
         if room is None:
             self._spills = {}
@@ -131,7 +135,7 @@ class Spills:
         horizon_s: float,
         settle_s: float,
     ) -> _Spill | None:
-        """What becomes of a spill; None: it ends."""
+        """The spill after judging its result; None: the spill ends."""
         free_mbps = room.free_mbps[direction]
         if not room.circuits_mbps[direction] or room.free[direction] < _KEEP_FREE:
             self._full_since_s[direction] = np.inf
@@ -144,7 +148,7 @@ class Spills:
         spilled_mbps = room.sent_mbps[direction] - room.carried_mbps[direction]
         lost = not room.full[direction] and spilled_mbps > _ROUNDING * free_mbps
         if room.slack[direction] or lost:
-            if now_s - one.tried_s >= horizon_s:  # it has been good for a while
+            if now_s - one.tried_s >= horizon_s:  # the spill has worked for a while
                 self._failures[direction] = 0
             pause_s = horizon_s * 2.0 ** self._failures[direction]
             self._wait_until_s[direction] = now_s + min(pause_s, _LONGEST_PAUSE_S)
