@@ -1,7 +1,4 @@
-"""Sending and asking: from native threads, in the loop, and back.
-
-Who calls hands bytes to the loop and waits for replies.
-"""
+"""Sending and asking: native threads hand bytes to the loop, and wait for replies."""
 
 from __future__ import annotations
 
@@ -27,19 +24,22 @@ from hydra.model import DatapathId
 
 LOG = logging.getLogger("hydra.switchboard")
 _UNDER_WAY = 256
-"""Requests under way at a time, where switches are asked in turn. A whole table takes 0.1 MB where
-racks are many."""
+"""Requests under way at a time, if switches are asked in turn. A whole table takes 0.1 MB in a
+fabric with many racks.
+"""
 _ALMOST_ALL = 0.95
-"""Part of the switches whose answers tell how long an answer takes, for who hurries."""
+"""Share of switches that must have answered before the slowest answer sets the deadline for the
+rest, if the caller hurries.
+"""
 _LEAST_PATIENCE_S = 0.5
 _ABOUT_TO_S = 1.0
-"""Time between an answer's coming and its being told, at most."""
+"""Longest time between the arrival of an answer and the end of the wait for the answer."""
 _SENT_TOGETHER = 16
-"""Messages that the hub is handed at a time: with each, it may have to wait for the interpreter."""
+"""Messages handed to the hub at a time: each handover may have to wait for the interpreter."""
 _STATISTICS = bytes([TYPE_MULTIPART_REQUEST])
 Encode = Callable[[DatapathId, SwitchPorts, int], bytes]
 Sending = tuple[SwitchConnection, bytes]
-"""A message, and where it goes."""
+"""A connection, and the message for the connection."""
 
 
 class GiveUp(Protocol):
@@ -49,7 +49,7 @@ class GiveUp(Protocol):
 
 
 class Asking(Switchboard):
-    """Messages and requests to switches that are connected, and the wait for their answers."""
+    """Messages and requests to connected switches, and the wait for answers."""
 
     def packet_received(self, datapath: int, connection: SwitchConnection, frame: bytes) -> None:
         probe = parse_probe(frame)
@@ -59,7 +59,7 @@ class Asking(Switchboard):
             self._hear_probe(probe.nonce)
 
     def send_frames(self, frames: Mapping[DatapathId, Iterable[tuple[int, bytes]]]) -> None:
-        """Packet-out; switches that are not connected are passed over."""
+        """Send frames as packet-outs; skip switches that are not connected."""
         self._send_all(self._packets_out(frames))
 
     def _packets_out(
@@ -78,8 +78,9 @@ class Asking(Switchboard):
                 yield switch.connection, message
 
     def ask_barriers(self, datapaths: Collection[DatapathId]) -> dict[DatapathId, Reply[Answer]]:
-        """Ask switches for a barrier, without waiting; replies of those that are connected. Each
-        comes with the switch's answer, or as a failure when its connection ends.
+        """Send a barrier to each switch without waiting; returns the replies of connected switches.
+
+        A reply becomes the switch's answer, or a failure when the connection ends.
         """
         asked = self._ask(datapaths, lambda _datapath, _ports, xid: encode_barrier(xid))
         return {
@@ -89,12 +90,14 @@ class Asking(Switchboard):
     def silent(
         self, datapaths: Iterable[DatapathId], timeout_s: float
     ) -> dict[DatapathId, Failure]:
-        """Switches that do not answer a barrier. What others heard before has come in by then."""
+        """Switches that do not answer a barrier. Frames received earlier by the answering switches
+        have been read when this method returns.
+        """
         answers = self._request(datapaths, lambda _dp, _ports, xid: encode_barrier(xid), timeout_s)
         return {dp: answer for dp, answer in answers.items() if isinstance(answer, Failure)}
 
     def send_messages(self, messages: Mapping[DatapathId, bytes | bytearray]) -> None:
-        """OpenFlow messages that nobody answers, all in one visit to the hub."""
+        """Send OpenFlow messages that need no answer, all in a single visit to the hub."""
         with self._lock:
             known = {datapath: self._switches.get(datapath) for datapath in messages}
         sending = [
@@ -106,18 +109,20 @@ class Asking(Switchboard):
 
     @property
     def post(self) -> Post:
-        """Run a function in the hub's thread, after what was handed to it before."""
+        """Run a function in the hub's thread, after the functions posted earlier."""
         return self._post
 
     def _send_all(self, messages: Iterable[Sending]) -> None:
-        """Have the hub send messages while others are made, a few at a time."""
+        """Have the hub send messages a few at a time, while further messages are made."""
         each = iter(messages)
         while some := tuple(islice(each, _SENT_TOGETHER)):
             self._post(partial(self._deliver, some))
 
     def _deliver(self, messages: Iterable[Sending]) -> None:
-        """Send, in the hub's thread, unless this controller does not lead: what waited there while
-        the process was stopped is not sent after its lease. Then nobody answers.
+        """Send in the hub's thread, if this controller leads; else drop the messages.
+
+        Messages that waited in the hub while the process was stopped are thus not sent after the
+        lease has ended. Dropped requests get no answer.
         """
         if not self._over():
             for connection, message in messages:
@@ -126,7 +131,7 @@ class Asking(Switchboard):
     def _request(
         self, datapaths: Iterable[DatapathId], encode: Encode, timeout_s: float
     ) -> dict[DatapathId, Answer]:
-        """Ask all switches at once; a reply body each, or what stood in the way."""
+        """Ask all switches at once; returns a reply body or a failure for each."""
         return self._answers(self._ask(datapaths, encode), timeout_s)
 
     def _in_turn(
@@ -143,13 +148,14 @@ class Asking(Switchboard):
     ) -> Iterator[tuple[DatapathId, Answer]]:
         """Ask switches as :meth:`_request` does, with a limited number of requests under way.
 
-        So neither all requests nor all answers are in memory at a time. Each switch has
-        ``timeout_s`` from when it is asked, which count while the hub sends and reads; others do
-        not wait for it. With ``hurries``, once ``most`` have answered (a part of all), the rest
-        have as long again as those took, and no less than half a second. Once no switch has
-        answered for ``gap_s``, the rest are late, but for the ``slow`` ones, which are asked last.
-        ``give_up`` is called for each request that is over, and returns the answer, or what stands
-        for it.
+        The limit keeps memory small: neither all requests nor all answers exist at a time. Each
+        switch has ``timeout_s`` from its request, without the hub's time to catch up; a slow switch
+        does not delay the requests to other switches.
+
+        With ``hurries``, once the share ``most`` of all switches has answered, the rest have as
+        much time again, at least half a second. Once no switch has answered for ``gap_s``, the rest
+        are late, except for the ``slow`` switches, whose requests come last. ``give_up`` is called
+        for each finished request, and returns the answer or a substitute.
         """
         give_up = give_up or self._answer
         now_s, heard_s, cut_s = 0.0, 0.0, math.inf
@@ -175,7 +181,8 @@ class Asking(Switchboard):
                     break
             if not under_way:
                 return
-            # They were asked in this order, and have the same time each: the first is due first.
+            # Requests are in order of sending, with equal time-outs: the first request is due
+            # first.
             reply, (datapath, _, due_s) = next(iter(under_way.items()))
             gap_ends_s = max(heard_s, due_s - timeout_s) + gap_s
             silent_s = math.inf if datapath in slow else gap_ends_s
@@ -189,11 +196,11 @@ class Asking(Switchboard):
                 if now_s > caught_up_s:
                     caught_up_s = now_s
                     self._let_hub_catch_up()
-                    # Those who are late are not to keep others from being asked.
+                    # Late switches must not keep further switches from being asked.
                     window += _UNDER_WAY if hurries else 0
                 if now_s < due_s and not reply.done():
                     continue
-            if reply in under_way:  # else it was answered when its time was just up
+            if reply in under_way:  # else answered just as the time was up
                 datapath, one, _ = under_way.pop(reply)
                 answered_n += 1
                 if one.reply.done():
@@ -204,7 +211,7 @@ class Asking(Switchboard):
     def _ask(
         self, datapaths: Iterable[DatapathId], encode: Encode
     ) -> dict[DatapathId, Asked | Failure]:
-        """Send each switch a request; or say what stands in the way."""
+        """Send each switch a request; a failure for a switch that can't be asked."""
         asked: dict[DatapathId, Asked | Failure] = {}
         self._send_all(self._asking(datapaths, encode, asked))
         return asked
@@ -215,7 +222,7 @@ class Asking(Switchboard):
         encode: Encode,
         asked: dict[DatapathId, Asked | Failure],
     ) -> Iterator[Sending]:
-        """Requests to be sent, each noted in ``asked`` before."""
+        """Requests to be sent; each is entered in ``asked`` first."""
         away = FailureKind.NOT_CONNECTED
         for datapath in datapaths:
             switch = self._switch(datapath)
@@ -244,18 +251,20 @@ class Asking(Switchboard):
     def _answer_or_set_aside(
         self, datapath: DatapathId, one: Asked, timeout_s: float, *, is_late: bool = False
     ) -> Answer:
-        """The same; a switch that has not answered is asked nothing more until it does."""
+        """The answer, as from :meth:`_answer`; without an answer, the switch is asked nothing more
+        until the switch answers.
+        """
         if not one.reply.done():
             with self._lock:
                 pending = self._pending.pop(one.xid, None)
             if pending is not None:
                 self._set_aside(pending)
-            else:  # it is just about to be told
+            else:  # the answer is just arriving
                 Replies([one.reply]).wait(_ABOUT_TO_S)
         return self._answer(datapath, one, timeout_s, is_late=is_late)
 
     def _set_aside(self, unanswered: Pending) -> None:
-        """Ask a switch nothing more until it has answered a barrier."""
+        """Ask a switch nothing more until the switch has answered a barrier."""
         datapath, heard = unanswered.datapath, Reply[Answer]()
         with self._lock:
             switch = self._switches.get(datapath)
@@ -270,12 +279,13 @@ class Asking(Switchboard):
         self._post(partial(self._deliver, [(switch.connection, encode_barrier(xid))]))
 
     def _hear_again(self, datapath: DatapathId, switch: ConnectedSwitch) -> None:
-        """Ask a switch again from now on, as it answers: in the hub's thread, where connections are
-        taken and end, too.
+        """Resume requests to a switch, since the switch answers again.
+
+        Runs in the hub's thread, like the start and end of connections.
         """
         with self._lock:
             if self._switches.get(datapath) is not switch:
-                return  # its connection has ended
+                return  # the connection has ended
         for watcher in self._watchers_of_late:
             watcher(datapath)
         with self._changed:

@@ -1,4 +1,4 @@
-"""A switch's connection: as the package's handshake sees it, and as the controller does."""
+"""A switch's connection: as seen by the package's handshake, and as seen by the controller."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from apps.openflow.seam import ECHO_LOOKS, ECHO_S, Peer
 
 
 class _NoSocket:
-    """A socket whose options the package may set: it has set those of others by then."""
+    """Stand-in for a socket: the package sets options on the stand-in, and the real socket's
+    stay.
+    """
 
     def setsockopt(self, *_option: int) -> None:
         pass
@@ -24,7 +26,7 @@ class _NoSocket:
 
 
 class Datapath(controller.Datapath):
-    """A switch as the package's handshake and parsers see it; it has no thread of its own."""
+    """A switch as seen by the package's handshake and parsers; has no thread of its own."""
 
     def __init__(
         self,
@@ -34,19 +36,19 @@ class Datapath(controller.Datapath):
         loop: asyncio.AbstractEventLoop,
     ) -> None:
         self.line = 0
-        """Its name in ``lines``, once it was greeted."""
+        """Number of the connection in ``lines``, once the switch was greeted."""
         self.connection = Connection(self, loop)
         self.is_auxiliary = False
         self.is_stranger = False
-        """True if it is none of the fabric's switches: nothing but its echoes is read."""
+        """True if the switch is not part of the fabric: only its echoes are read."""
         self.refused_for: str | None = None
-        """Why it is refused, while it is asked who it is."""
+        """Reason for the refusal, while the switch is asked for its datapath id."""
         super().__init__(_NoSocket(), peer)
         self.socket = connection
         self._lines = lines
 
     def send(self, buf: bytes, close_socket: bool = False) -> bool:
-        """Stands in for the package's: nobody waits for a switch to read it."""
+        """Replaces the package's ``send``; does not wait until the switch reads."""
         return self._lines.send(self.line, buf, close_socket)
 
 
@@ -75,7 +77,9 @@ class Connection:
         self._look(xid, tell, ECHO_LOOKS)
 
     def _look(self, xid: int, tell: Callable[[bool], None], looks: int) -> None:
-        """Many short waits: the loop reads between them, so that a pause of its counts as one."""
+        """Wait in many short steps: the loop reads between steps, so a pause of the loop counts
+        once.
+        """
         if xid in self._unanswered and looks:
             self._loop.call_later(ECHO_S / ECHO_LOOKS, self._look, xid, tell, looks - 1)
             return

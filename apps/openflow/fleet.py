@@ -42,20 +42,20 @@ from hydra.model import DatapathId, Fabric
 
 LOG = logging.getLogger("hydra.fleet")
 _GAP_S = 0.5
-"""Time without a switch's table, after which those that have not come are late."""
+"""Time without any answer, after which the missing tables are late."""
 
 
 class Question(NamedTuple):
-    """A question for counters: of the rules in a table of a switch, or of its ports."""
+    """A question for counters: of the rules in a table of a switch, or of the switch's ports."""
 
     switch: DatapathId
     table: int | None
-    """None for its ports."""
+    """None for the ports."""
 
 
 class Fleet(Roles):
-    """Meters, counters and ports of the switches that are connected, and all that :class:`Roles`
-    and :class:`~apps.openflow.tables.Tables` offer.
+    """Meters, counters and ports of connected switches, besides :class:`Roles` and
+    :class:`~apps.openflow.tables.Tables`.
     """
 
     def __init__(
@@ -65,12 +65,12 @@ class Fleet(Roles):
         over: Callable[[], bool] = lambda: False,
         catch_up: CatchUp = read_first,
     ) -> None:
-        """``over`` and ``catch_up``: as of :class:`~apps.openflow.switchboard.Switchboard`."""
+        """For ``over`` and ``catch_up`` see :class:`~apps.openflow.switchboard.Switchboard`."""
         super().__init__(fabric, post, over, catch_up)
         self._owing: set[DatapathId] = set()
-        """Switches whose table somebody has asked for who no longer waits."""
+        """Switches with an overdue table that no caller waits for any longer."""
         self._slow_readers: set[DatapathId] = set()
-        """Switches whose table has come in late."""
+        """Switches with a table that came late."""
 
     def change_meters(
         self, changes: Mapping[DatapathId, Sequence[MeterChange]], timeout_s: float
@@ -78,7 +78,7 @@ class Fleet(Roles):
         """Change meters on many switches at once; returns failures as
         :meth:`~apps.openflow.tables.Tables.apply` does.
 
-        Changes before one that a switch refuses stay made.
+        If a switch refuses a change, the changes before stay made.
         """
         return failures(
             self._request(
@@ -102,15 +102,14 @@ class Fleet(Roles):
     def ask_for_counters(
         self, questions: Collection[Question], subjects: tuple[int, int] | None = None
     ) -> dict[Question, Reply[Counted]]:
-        """Ask switches for the counters of a table's rules, or of their ports.
+        """Ask switches for the counters of a table's rules, or of their ports; returns at once.
 
-        ``subjects``: of rules, sums by so many subjects (mask of the cookie, number) are enough,
-        where others can make them.
+        ``subjects``, for rules: (mask of the cookie, number of subjects). Connections that can add
+        up counters by subject may then answer with the sums.
 
-        Returns at once. Each reply becomes its body, for
-        :func:`drivers.codecs.openflow.statistics.decode_flow_stats` or :meth:`ports_by_name`; or
-        the failure. Switches that are not connected are left out. :meth:`give_up` a reply that
-        is late.
+        Each reply becomes a body for :func:`drivers.codecs.openflow.statistics.decode_flow_stats`
+        or :meth:`ports_by_name`, or sums, or a failure. Switches that are not connected are left
+        out. Call :meth:`give_up` for late replies.
         """
         asked: dict[Question, Reply[Counted]] = {}
         sending: dict[SwitchConnection, bytes] = {}
@@ -139,7 +138,7 @@ class Fleet(Roles):
         return asked
 
     def give_up(self, replies: Collection[Reply[Counted]]) -> None:
-        """Expect no answer any more; one that comes nevertheless is passed over."""
+        """Stop expecting the answers to ``replies``; a later answer is ignored."""
         given_up = set(replies)
         with self._lock:
             late = [xid for xid, one in self._pending.items() if one.reply in given_up]
@@ -149,12 +148,13 @@ class Fleet(Roles):
     def rule_tables(
         self, datapaths: Collection[DatapathId], timeout_s: float, *, hurries: bool = False
     ) -> Iterator[tuple[DatapathId, SwitchPorts, bytes]]:
-        """Every rule of these switches, with their ports, as OFPMP_FLOW reply bodies.
+        """Every rule of the given switches, with the switch's ports, as OFPMP_FLOW reply bodies.
 
-        Each as it comes in, so that not all are in memory at a time; none of a switch that does
-        not answer. With ``hurries``, once no switch has answered for half a second, the others are
-        late. A late switch is not asked again before it has answered; once it has, ``timeout_s``
-        are waited for it: reading its tables takes long.
+        Yields each table on arrival, so that not all tables are in memory at a time. Switches
+        without an answer are left out. With ``hurries``, once no switch has answered for half a
+        second, the remaining switches are late. A late switch is not asked again before its answer;
+        after the answer, the switch gets the whole ``timeout_s``, since reading its tables takes
+        long.
         """
         some = [one for one in datapaths if one not in self._owing] if hurries else datapaths
         answers = self._in_turn(
@@ -173,7 +173,9 @@ class Fleet(Roles):
     def _table_or_owed(
         self, datapath: DatapathId, one: Asked, timeout_s: float, *, is_late: bool
     ) -> Answer:
-        """The table of a switch; a late one goes on being expected, with nobody who waits."""
+        """The table of a switch. A late table stays expected, though no caller waits for the
+        table.
+        """
         if one.reply.done():
             return one.reply.result()
         if not is_late:
@@ -194,8 +196,8 @@ class Fleet(Roles):
     ) -> dict[DatapathId, bytes | None]:
         """Counters of the rules whose cookies agree with ``cookie`` on ``mask``.
 
-        As :func:`drivers.codecs.openflow.statistics.decode_flow_stats` takes them; None for a
-        switch that did not answer.
+        Input for :func:`drivers.codecs.openflow.statistics.decode_flow_stats`; None for a switch
+        without an answer.
         """
         results = self._request(
             datapaths,
@@ -210,7 +212,7 @@ class Fleet(Roles):
     def meter_counters(
         self, datapaths: Collection[DatapathId], timeout_s: float
     ) -> dict[DatapathId, dict[int, MeterCounters]]:
-        """Counters of all meters, by number; switches that do not answer properly are left out."""
+        """Counters of all meters, by number; switches without a proper answer are left out."""
         results = self._request(
             datapaths, lambda _dp, _ports, xid: encode_meter_stats_request(xid), timeout_s
         )
@@ -224,7 +226,7 @@ class Fleet(Roles):
     def meter_rates(
         self, datapaths: Collection[DatapathId], timeout_s: float
     ) -> dict[DatapathId, dict[int, int]]:
-        """Rates of all meters, in kb/s, by number; switches that do not answer properly are left
+        """Rates of all meters, in kb/s, by number; switches without a proper answer are left
         out.
         """
         results = self._request(
@@ -242,8 +244,9 @@ class Fleet(Roles):
     ) -> tuple[str, ...]:
         """Wait for carrier; returns the ports that are still down (or unknown) at the end.
 
-        With time to wait, a port is up if the switch describes it so when it is asked: what it told
-        before may be from before mirrors moved, and the message that it went down on its way still.
+        With a positive ``timeout_s``, a port counts as up only if the switch describes the port as
+        up when asked: an earlier report may date from before mirrors moved, with the report of the
+        lost carrier still on its way.
         """
         until_s = time.monotonic() + timeout_s
         while True:
@@ -262,8 +265,9 @@ class Fleet(Roles):
     def await_told_up(
         self, datapath: DatapathId, names: Collection[str], timeout_s: float
     ) -> tuple[str, ...]:
-        """Wait until a switch has told of carrier at these ports; returns those of which it has not
-        by the end, or has told otherwise since.
+        """Wait until a switch has reported carrier at the given ports.
+
+        Returns the ports without such a report at the end, or with a later report of lost carrier.
         """
 
         def missing() -> tuple[str, ...]:
@@ -279,10 +283,10 @@ class Fleet(Roles):
             return missing()
 
     def _described(self, datapath: DatapathId, timeout_s: float) -> dict[str, PortInfo] | None:
-        """A switch's ports by name, as they are now; None: it does not answer properly.
+        """A switch's present ports by name; None without a proper answer.
 
-        Open vSwitch reads of links between the turns in which it reads of commands: a question is
-        answered by what was read after the barrier before it.
+        Open vSwitch reads link changes between the turns in which it reads commands: after the
+        barrier, the answer to the question contains the link changes read since.
         """
         one = (datapath,)
         barrier = self._request(one, lambda _dp, _ports, xid: encode_barrier(xid), timeout_s)
@@ -301,7 +305,7 @@ class Fleet(Roles):
         return {p.name: PortInfo(p.number, p.name, p.carrier and not p.down) for p in ports}
 
     def note_ports(self, datapath: DatapathId, ports: Iterable[PortInfo]) -> None:
-        """Note how ports of a switch are, ahead of what it told before and is yet to be read."""
+        """Note the state of a switch's ports, ahead of earlier reports that are still unread."""
         with self._changed:
             switch = self._switches.get(datapath)
             if switch is None:
@@ -314,7 +318,7 @@ class Fleet(Roles):
     def port_packets(
         self, datapaths: Collection[DatapathId], timeout_s: float
     ) -> dict[DatapathId, dict[str, PortPackets] | None]:
-        """Counters of the switches' ports by name; None for one that did not answer properly."""
+        """Counters of the switches' ports by name; None for a switch without a proper answer."""
         results = self._request(
             datapaths, lambda _datapath, _ports, xid: encode_port_stats_request(xid), timeout_s
         )
@@ -329,7 +333,7 @@ class Fleet(Roles):
             return None
 
     def ports_by_name(self, datapath: DatapathId, body: bytes) -> dict[str, PortPackets]:
-        """A switch's port counters from its reply. Raises MalformedReplyError."""
+        """A switch's port counters from the reply's body. Raises MalformedReplyError."""
         by_number = decode_port_stats(body)
         with self._lock:
             switch = self._switches.get(datapath)

@@ -1,4 +1,4 @@
-"""OpenFlow's side of the controller: applications of Ryu's or os-ken's, from launch to end."""
+"""OpenFlow's side of the controller: applications of Ryu or os-ken, from launch to end."""
 
 from __future__ import annotations
 
@@ -31,25 +31,25 @@ _STOPPING_LOOK_S: Final = 0.01
 
 
 def run_manager(arguments: list[str]) -> None:
-    """Run the applications whose files or modules these are, until SIGINT or SIGTERM.
+    """Run the applications in the given files or modules, until SIGINT or SIGTERM.
 
-    Takes the flags of ``ryu-manager``, or with os-ken those of its OpenFlow. Raises
-    KeyboardInterrupt if a signal comes before the loop runs, the HydraError that was given to
-    :func:`~apps.process.ending.give_up`, and HydraError if it ends by itself.
+    Takes the flags of ``ryu-manager``, or with os-ken the flags of os-ken's OpenFlow. Raises
+    KeyboardInterrupt if a signal comes before the loop runs, the HydraError given to
+    :func:`~apps.process.ending.give_up`, and HydraError if the loop ends by itself.
     """
     try:
         signals = _end_at_signals()
         HOST.run(arguments)
         if not signals:
             raise HydraError("OpenFlow has ended by itself, the log says why: start it again")
-    finally:  # also where that came before the loop ran
+    finally:  # also for an error before the loop ran
         ending.raise_what_was_given_up()
 
 
 def _end_at_signals() -> list[int]:
     """The first signal stops the applications while the loop goes on; the second does not wait.
 
-    Returns a list of the signals that came.
+    Returns the list of received signals.
     """
     loop, signals = HOST.loop(), list[int]()
     ends: list[asyncio.Task[None]] = []
@@ -61,14 +61,16 @@ def _end_at_signals() -> list[int]:
             ending.end_in_time()
         loop.call_soon_threadsafe(HOST.leave if impatient else end)
         if HOST.is_outside_loop():
-            raise KeyboardInterrupt  # swallowed if it meets a destructor: then the loop sees to it
+            raise KeyboardInterrupt  # a destructor may swallow the exception; the loop then leaves
 
     def end() -> None:
         ends.append(loop.create_task(wind_up()))
 
     async def wind_up() -> None:
-        """The package closes applications when it serves no switch any more: first they end what
-        is under way, which needs them.
+        """Stop the applications, then leave the loop.
+
+        The package closes applications after their switches, but finishing the work under way needs
+        the switches.
         """
         applications = package.app_manager.AppManager.get_instance().applications.values()
         for thread in [app.stopping() for app in applications if isinstance(app, OpenFlowApp)]:
@@ -86,12 +88,12 @@ async def _ended(thread: threading.Thread) -> None:
 
 
 class OpenFlowApp(package.App):
-    """Lets switches in, unpacks what they say for the application, and decides nothing."""
+    """Accepts switches and unpacks messages for the application; decides nothing."""
 
     OFP_VERSIONS = [ofproto_v1_3.OFP_VERSION]  # noqa: RUF012  (the package's interface)
 
     def compose(self, post: Post) -> Application:
-        """Build the application; each concrete app overrides this."""
+        """Build the application; each concrete app overrides the method."""
         raise TypeError(f"{type(self).__name__} has to override compose({post})")
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -126,9 +128,9 @@ class OpenFlowApp(package.App):
             await self._carry(plain, peer)
 
     async def _carry(self, connection: socket.socket, peer: Peer) -> None:
-        """Hear one switch, or who might be one, until the connection ends.
+        """Serve a switch, or a possible switch, until the connection ends.
 
-        Raises what its messages raised.
+        Raises the exceptions raised by the messages.
         """
         with contextlib.closing(Datapath(connection, peer, self._lines, self._loop)) as datapath:
             over = self._loop.create_future()
@@ -146,20 +148,22 @@ class OpenFlowApp(package.App):
                 self._lines.release(datapath)
 
     def _take(self) -> None:
-        """Read some of what came; the descriptor can be read as long as there is more."""
+        """Read some of the received messages; the descriptor stays readable while messages are
+        left.
+        """
         try:
             self._lines.take()
         except Exception as error:
-            # The thread of C would have echoes answered, and nobody would hear the switches.
+            # The C thread would go on answering echoes, with the switches' messages unread.
             self._loop.remove_reader(self._lines.fileno())
             ending.give_up(HydraError(seam.unread(error)))
             raise
 
     def _send_event(self, event: Any, state: Any) -> None:
-        """Stands in for the package's, which has a queue of 128 events.
+        """Replaces the package's method, which has a queue of 128 events.
 
-        An event is handled before the next message is read, so that none piles up here; one that a
-        handler causes, once that has returned.
+        An event is handled before the next message is read, so events do not pile up here. An event
+        caused by a handler is handled once the handler has returned.
         """
         self._due.append((event, state))
         if self._handles:
@@ -175,20 +179,20 @@ class OpenFlowApp(package.App):
         for told in self.get_handlers(event, state):
             try:
                 told(event)
-            except Exception:  # of one switch, or of nobody: others go on
+            except Exception:  # concerns at most a single switch: go on
                 LOG.exception("%s is not handled", type(event).__name__)
 
     def start(self) -> None:
-        """Not the package's: nothing is in its queue of events."""
+        """Replaces the package's method: the package's event queue stays empty."""
         self._mailbox.run()
         if self._listener is not None:
             self._listener.start()
             self._loop.add_reader(self._lines.fileno(), self._take)
-            self._loop.call_soon(self._take)  # if it can't be done, better before a switch connects
+            self._loop.call_soon(self._take)  # should reading fail, fail before a switch connects
         self._application.start()
 
     def stopping(self) -> threading.Thread:
-        """Thread that stops the application, for which the loop has to go on."""
+        """The thread that stops the application; meanwhile the loop has to go on."""
         if self._stopping is None:
             self._stopping = threading.Thread(target=self._application.stop, name="stopping")
             self._stopping.start()
@@ -207,13 +211,13 @@ class OpenFlowApp(package.App):
     def _state_changed(self, event: Any) -> None:
         datapath = event.datapath
         if datapath.id is None:
-            if datapath.refused_for is not None:  # it did not tell its datapath id
+            if datapath.refused_for is not None:  # the switch sent no datapath id
                 self._refused(seam.address_in_words(datapath.address), datapath.refused_for)
         elif event.state == handler.DEAD_DISPATCHER:
-            datapath.connection.close()  # its reader may be waiting for a dead peer
+            datapath.connection.close()  # the reader may wait for a dead peer
             self._events.switch_disconnected(datapath.id, datapath.connection)
         elif datapath.is_auxiliary:
-            datapath.connection.close()  # everything is said on the main connection
+            datapath.connection.close()  # the main connection carries everything
         else:
             self._let_in(datapath)
 

@@ -1,4 +1,4 @@
-"""Switches' connections: a thread of C reads and writes them (docs/decisions/0026)."""
+"""Switches' connections: a C thread reads and writes them (docs/decisions/0026)."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from apps.openflow.seam import (
 
 LOG = logging.getLogger("hydra.framework")
 _LINES_IN_A_ROW: Final = 32
-"""Switches whose messages are read before the hub does something else."""
+"""Switches read before the hub does something else."""
 _MOST_READY_BYTES: Final = 1 << 17
-"""Messages of a switch that wait to be read, before what it sends stays in its connection."""
+"""Unread messages of a switch, beyond which further messages stay in the connection."""
 _MOST_READY_IN_ALL_BYTES: Final = 1 << 26
 _CUT_OFF: Final = {
     _lines.SILENT: SILENT_WORDS,
@@ -33,24 +33,24 @@ _CUT_OFF: Final = {
     _lines.FLOODED: FLOODED_WORDS,
 }
 Ended = Callable[[BaseException | None], None]
-"""Told once of a connection's end, with what its messages raised."""
+"""Called once at a connection's end, with the exception raised by its messages, if any."""
 
 
 @dataclass(slots=True)
 class _Served:
     datapath: Any
     ended: Ended | None
-    """None once it was told."""
+    """None after the call."""
 
 
 class Lines:
     """Connections of all switches; used in the loop only.
 
-    The thread answers echoes and asks for them, also while the interpreter is busy with something
-    else. Other messages come in batches, each to be handled before the next is taken: a switch that
-    sends more than it is its turn to, or more than MESSAGES_PER_S, waits in the thread, and then in
-    its own buffers.
-    ``read`` hands a message on, and returns False once its connection is to be heard no more.
+    The C thread answers and sends echo requests, even while the interpreter is busy. Other messages
+    come in batches; each message is handled before the next is taken. Messages beyond a switch's
+    turn, or beyond MESSAGES_PER_S, wait in the thread, and then in the switch's own buffers.
+
+    ``read`` handles a message, and returns False once its connection is to be read no more.
     """
 
     def __init__(self, read: Callable[[Any, bytes], bool]) -> None:
@@ -69,11 +69,11 @@ class Lines:
         _all[:] = [self]
 
     def fileno(self) -> int:
-        """Descriptor that can be read while something is to be taken."""
+        """Descriptor that is readable while there are messages to take."""
         return self._native.fileno()
 
     def begin(self, datapath: Any, ended: Ended) -> None:
-        """Greet the switch, and hand on what it says."""
+        """Greet the switch, and start handing on the switch's messages."""
         hello = datapath.ofproto_parser.OFPHello(datapath)
         datapath.set_xid(hello)
         hello.serialize()
@@ -82,27 +82,29 @@ class Lines:
         self._served[line] = _Served(datapath, ended)
 
     def release(self, datapath: Any) -> None:
-        """Forget a connection; then its socket may be closed."""
+        """Forget a connection; afterwards the socket may be closed."""
         del self._served[datapath.line]
         self._native.release(datapath.line)
         datapath.is_active = False
 
     def ignore(self, datapath: Any) -> None:
-        """Hear no more of a switch than its echoes."""
+        """Read nothing but echoes from a switch."""
         self._native.ignore(datapath.line)
 
     def send(self, line: int, message: bytes, last: bool) -> bool:
-        """Send, after what was sent before; nobody waits for the switch to read it."""
+        """Send, after earlier messages; does not wait until the switch reads."""
         return self._native.send(line, message, last)
 
     def read(self) -> None:
-        """Hand on what has come in until now, of each switch as many messages as is its turn."""
+        """Hand on the messages received until now, at most one turn of messages from each
+        switch.
+        """
         for _ in range(len(self._served) // _LINES_IN_A_ROW + 1):
             if not self.take():
                 break
 
     def take(self) -> bool:
-        """Hand on some of what has come in; False if there was nothing."""
+        """Hand on some of the received messages; False if there were none."""
         some = self._native.take(_LINES_IN_A_ROW, IN_A_ROW)
         for line, messages, end, error in some:
             if line in self._served:
@@ -117,7 +119,9 @@ class Lines:
             for message in messages:
                 if not self._read(served.datapath, message):
                     break
-        except Exception as caught:  # whatever a parser raises at what can't be an OpenFlow message
+        except (
+            Exception
+        ) as caught:  # a parser may raise anything if the bytes are no OpenFlow message
             raised = caught
         if raised is None and end == _lines.OPEN:
             return
@@ -136,6 +140,6 @@ _all: list[Lines] = []
 
 
 def read_what_came() -> None:
-    """Hand on what switches have sent until now; in the loop only."""
+    """Hand on the messages that switches have sent until now; in the loop only."""
     for lines in _all:
         lines.read()

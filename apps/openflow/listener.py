@@ -1,4 +1,4 @@
-"""Where switches connect to, and who is let in."""
+"""Accepts connections of switches."""
 
 from __future__ import annotations
 
@@ -17,13 +17,19 @@ from hydra.errors import HydraError
 
 LOG = logging.getLogger("hydra.framework")
 Serve = Callable[[socket.socket, Peer], Coroutine[Any, Any, None]]
-"""Serve one connection, whose other end is given: ends with it, and raises what came of it."""
+"""Serve a connection with the given other end until the connection ends; raise its error, if
+any.
+"""
 Refused = Callable[[str, str], None]
-"""Told the address, with its port, of who did not become a switch, and why, with the remedy."""
+"""Called for a connection that did not become a switch's: address with port, and cause and
+remedy.
+"""
 
 
 class Listener:
-    """Lets switches in, as many at a time as are soon done, and tells of all others."""
+    """Admits switches, only as many at a time as handshakes can be completed soon; reports
+    failures.
+    """
 
     def __init__(
         self,
@@ -33,7 +39,7 @@ class Listener:
         serve: Serve,
         refused: Refused,
     ) -> None:
-        """``serve`` closes what it is given. Raises HydraError if nobody can listen there."""
+        """``serve`` closes the given connection. Raises HydraError if ``address`` can't be used."""
         family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
         try:
             self.server = socket.create_server(
@@ -51,7 +57,7 @@ class Listener:
         self._refused = refused
         self._arrived: asyncio.Queue[tuple[socket.socket, Peer]] = asyncio.Queue()
         self._unsettled: dict[Peer, socket.socket] = {}
-        """Connections whose handshake has begun and is not completed, by their other end."""
+        """Connections in the middle of their handshake, by their other end."""
         self._tasks: set[asyncio.Task[None]] = set()
 
     def start(self) -> None:
@@ -79,9 +85,9 @@ class Listener:
             connection.close()
 
     async def _let_in(self) -> None:
-        """Serve those who arrive, each once the loop is done with most of those before.
+        """Serve arriving connections, each once the loop is done with most earlier handshakes.
 
-        Who says nothing gives the loop nothing to do: others do not wait for them.
+        A silent connection gives the loop nothing to do, and delays no other connection.
         """
         while True:
             connection, peer = await self._arrived.get()
@@ -102,7 +108,7 @@ class Listener:
         try:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             await self._serve(connection, peer)
-        except Exception as error:  # also whatever the package raises at a message
+        except Exception as error:  # also any exception of the package about a message
             self._tell(peer, error)
         finally:
             timer.cancel()
@@ -111,7 +117,7 @@ class Listener:
             self._door.leave(peer[0])
 
     def _tell(self, peer: Peer, error: BaseException) -> None:
-        """Tell why a connection ended that is no switch's."""
+        """Report why a connection ended without becoming a switch's."""
         if (why := refusals.of_mismatch(error)) is not None:
             self._refused(seam.address_in_words(peer), why)
         elif isinstance(error, OSError):

@@ -1,7 +1,7 @@
-"""What is read of OpenFlow messages, and how: by the package's parsers, or from their raw bytes.
+"""Reading of OpenFlow messages: by the package's parsers, or from raw bytes.
 
-The package builds 31,000 flow statistics a second; read as arrays they cost a fraction of that. So
-it is given what its handshake and its handlers are for, and nothing else.
+The package builds 31,000 flow statistics a second; reading statistics as arrays takes a fraction of
+the time. So the package gets only the messages for its handshake and its handlers.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ _RAW_STATISTICS = (
     ofproto_v1_3.OFPMP_METER_CONFIG,
 )
 _ECHOES = (ofproto_v1_3.OFPT_ECHO_REQUEST, ofproto_v1_3.OFPT_ECHO_REPLY)
-"""Messages that are read of a stranger."""
+"""Messages read from a stranger."""
 _FIRST_KINDS = (*_ECHOES, ofproto_v1_3.OFPT_FEATURES_REPLY)
-"""Messages that are read, after a greeting, while nobody knows which switch sends them."""
+"""Messages read after a greeting, while the sending switch is unknown."""
 _PARSED_KINDS = (*_FIRST_KINDS, ofproto_v1_3.OFPT_PORT_STATUS)
-"""Messages that the package reads for its own handlers."""
+"""Messages read by the package, for the package's own handlers."""
 _HELLO_ELEMENT = struct.Struct("!HH")
 _HEADER = struct.Struct("!BBHI")
 _DATAPATH_ID = struct.Struct("!Q")
@@ -57,18 +57,18 @@ _ROLE_REPLY = struct.Struct("!8xQ")
 _ROLE_STATUS = struct.Struct("!IIIBxxxQ")
 """Experimenter, type, role, reason, generation, behind the header (ONF extension 191)."""
 _ROLE_TAKEN = (ONF_EXPERIMENTER, 1911, ROLE_SLAVE, 0)
-"""Another controller has become the switch's master, and this one its slave."""
+"""Another controller has become the switch's master, and this controller a slave."""
 _FLOW_REMOVED = struct.Struct("!8xQ2xB")
 """Cookie and reason, behind the header."""
 _PACKET_IN_MATCH = struct.Struct("!2xH")
 _PACKET_IN_MATCH_AT = 24
 """Header, buffer id, total length, reason, table and cookie come before the match."""
 Read = Callable[[Any, int, bytes], None]
-"""Read a message, whose transaction id is given, of a datapath."""
+"""Read a message of a datapath, given the transaction id."""
 
 
 class Reader:
-    """Reads messages of OpenFlow 1.3, and of other versions greetings."""
+    """Reads messages of OpenFlow 1.3, and greetings of other versions."""
 
     def __init__(self, events: SwitchEvents) -> None:
         self._events = events
@@ -84,12 +84,12 @@ class Reader:
             ),
             ofproto_v1_3.OFPT_ROLE_REPLY: (_HEADER.size + _ROLE_REPLY.size, self._role),
         }
-        """Readers of what is not the package's, by kind, and the fewest bytes that each needs."""
+        """(fewest bytes, reader) of each kind of message that the package does not read."""
 
     def read(self, datapath: Any, whole: bytes) -> bool:
-        """Read one message and hand it on; False if its connection is to be heard no more.
+        """Read one message and hand it on; False if the connection is to be read no more.
 
-        Raises whatever the package raises at a message that no switch sends.
+        Raises any exception of the package about a message that no switch sends.
         """
         if datapath.state == handler.DEAD_DISPATCHER:
             return False
@@ -105,7 +105,8 @@ class Reader:
                 _have_parsed(datapath, kind, xid, whole)
         elif datapath.id is not None and kind in self._raw:
             self._read_raw(datapath, kind, xid, whole)
-        # Others were not asked for; of replies about bundles, the barrier says what became of them.
+        # Other messages were not requested; for replies about bundles, the barrier shows the
+        # result.
         return True
 
     def _read_raw(self, datapath: Any, kind: int, xid: int, whole: bytes) -> None:
@@ -115,7 +116,7 @@ class Reader:
             return
         try:
             read(datapath, xid, whole)
-        except Exception:  # of one message: its connection goes on
+        except Exception:  # concerns this message only: the connection goes on
             LOG.exception("%s: a message of type %d is not handled", datapath.address[0], kind)
 
     def _barrier(self, datapath: Any, xid: int, _whole: bytes) -> None:
@@ -160,7 +161,7 @@ class Reader:
         self._events.packet_received(datapath.id, datapath.connection, whole[frame_at:])
 
     def _read_of_any_version(self, datapath: Any, version: int, kind: int, whole: bytes) -> None:
-        """Read a greeting; or who sends it, of a switch that speaks an earlier version alone.
+        """Read a greeting, or the datapath id of a switch that speaks earlier versions only.
 
         Raises ValueError and struct.error.
         """
@@ -180,7 +181,7 @@ class Reader:
         _hand_on(datapath, hello)
 
     def _refuse(self, datapath: Any, versions: Collection[int]) -> None:
-        """Refuse a switch that does not speak 1.3; where it can be asked, once its id is known."""
+        """Refuse a switch that does not speak 1.3; if possible, ask for the datapath id first."""
         why = refusals.of_versions(versions)
         earlier = [one for one in versions if one < ofproto_v1_3.OFP_VERSION]
         if earlier and datapath.refused_for is None:
@@ -192,7 +193,7 @@ class Reader:
         _end_refused(datapath, max(versions), why)
 
     def _refuse_known(self, datapath: Any, whole: bytes) -> None:
-        """Refuse a switch that has told its datapath id, which stands first in each version."""
+        """Refuse a switch that has sent its datapath id, the first field in each version."""
         why = datapath.refused_for
         if why is None:
             return
@@ -202,7 +203,7 @@ class Reader:
 
 
 def _have_parsed(datapath: Any, kind: int, xid: int, whole: bytes) -> None:
-    """Have the package read a message for its handlers; it logs what it can't read."""
+    """Have the package read a message for its handlers; the package logs unreadable messages."""
     version = ofproto_v1_3.OFP_VERSION
     message = ofproto_parser.msg(datapath, version, kind, len(whole), xid, whole)
     if message:
@@ -220,7 +221,7 @@ def _hand_on(datapath: Any, message: Any) -> None:
 
 
 def _elements(greeting: bytes) -> list[Any]:
-    """The version bitmaps of a greeting; the package reads one of length 0 for ever."""
+    """The version bitmaps of a greeting; the package loops for ever on an element of length 0."""
     elements, at = [], ofproto_v1_3.OFP_HELLO_HEADER_SIZE
     while at < len(greeting):
         element, size = _HELLO_ELEMENT.unpack_from(greeting, at)
@@ -233,15 +234,18 @@ def _elements(greeting: bytes) -> list[Any]:
 
 
 def _speaks_ours(version: int, elements: Sequence[Any], versions: Collection[int]) -> bool:
-    """True if a greeting leads to OpenFlow 1.3: without a list, all versions up to one are spoken
-    (OpenFlow 1.3.5, 6.3.1).
+    """True if a greeting leads to OpenFlow 1.3.
+
+    Without a list, a switch speaks all versions up to the greeting's (OpenFlow 1.3.5, 6.3.1).
     """
     ours = ofproto_v1_3.OFP_VERSION
     return ours in versions if elements else version >= ours
 
 
 def _end_refused(datapath: Any, version: int, why: str) -> None:
-    """Tell the switch, whose log may be all that its owner sees, and close the connection."""
+    """Tell the switch the reason, perhaps visible only in the switch's log, and close the
+    connection.
+    """
     datapath.refused_for = None
     words = why.encode("ascii")
     incompatible = _ERROR.pack(ofproto_v1_3.OFPET_HELLO_FAILED, ofproto_v1_3.OFPHFC_INCOMPATIBLE)

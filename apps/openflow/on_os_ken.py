@@ -1,7 +1,7 @@
 """os-ken: Ryu's fork without eventlet, and without a manager that runs applications.
 
-Its own hub would give each switch three native threads (docs/decisions/0025). The names are those
-of ``on_ryu.py``, with the same meanings.
+os-ken's own hub would give each switch three native threads (docs/decisions/0025). Names and
+meanings are the same as in ``on_ryu.py``.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Coroutine
 from functools import cache
 from typing import Any, Final
 
-os.environ["OSKEN_HUB_TYPE"] = "native"  # read at import; else it imports eventlet
+os.environ["OSKEN_HUB_TYPE"] = "native"  # read at import; else os-ken imports eventlet
 from os_ken import cfg
 from os_ken.base import app_manager
 from os_ken.controller import ofp_handler

@@ -1,8 +1,8 @@
-"""The package whose applications, handshake and parsers of OpenFlow are used: Ryu, or os-ken.
+"""The package that provides applications, handshake and parsers of OpenFlow: Ryu, or os-ken.
 
-``HYDRA_OPENFLOW`` says which; without it, Ryu if that is installed. os-ken, Ryu's fork, has its
-modules by the same names. All that is different about the two is in ``on_ryu.py`` and
-``on_os_ken.py``, which alone import them, and of which one is imported.
+``HYDRA_OPENFLOW`` names the package; by default Ryu, if installed. os-ken, a fork of Ryu, has
+modules of the same names. All differences between the two are in ``on_ryu.py`` and
+``on_os_ken.py``. Only these modules import the packages, and only one of the modules is imported.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _ROOTS: Final = {RYU: "ryu", OS_KEN: "os_ken"}
 
 
 def chosen() -> str:
-    """RYU or OS_KEN; raises HydraError if the environment names another, or one that is missing."""
+    """RYU or OS_KEN; raises HydraError if the environment names another or a missing package."""
     name = os.environ.get(VARIABLE) or (RYU if find_spec("ryu") else OS_KEN)
     if name not in _ROOTS:
         raise HydraError(
@@ -41,11 +41,11 @@ def chosen() -> str:
 try:
     NAME: Final = chosen()
 except HydraError as problem:
-    sys.exit(str(problem))  # whatever imports this can't go on, and a traceback says nothing more
+    sys.exit(str(problem))  # importers can't go on, and a traceback says nothing more
 
 _ROOT: Final = _ROOTS[NAME]
 HOST: Final[Any] = import_module(f"apps.openflow.on_{_ROOT}")
-"""How the package is prepared, run and ended, the names documented in ``on_ryu.py``."""
+"""Prepares, runs and ends the package; ``on_ryu.py`` documents the names."""
 
 
 def _module(name: str) -> Any:
@@ -65,7 +65,7 @@ App = HOST.App
 
 
 class _Words(Sparing):
-    """Leaves tracebacks out, which lead to where messages are read, whatever was wrong."""
+    """Drops tracebacks, which always lead to the reading of messages, whatever was wrong."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         record.exc_info = record.exc_text = None

@@ -14,9 +14,9 @@ from apps.openflow.seam import ECHO_S
 LOG: Final = logging.getLogger("hydra.switchboard")
 _LOG_S: Final = 60.0
 _LASTS_S: Final = 90.0
-"""How long a refused connection counts: switches try again sooner."""
+"""Time for which a refused connection counts: switches try again sooner."""
 _MOST_SUBJECTS: Final = 100
-"""Switches that are remembered: any neighbour may name as many as it likes."""
+"""Largest number of remembered switches: a neighbour may invent any number of them."""
 _TLS_HANDSHAKE: Final = 0x16
 VERSIONS: Final = {1: "1.0", 2: "1.1", 3: "1.2", 4: "1.3", 5: "1.4", 6: "1.5"}
 """OpenFlow's versions by their number in messages."""
@@ -29,7 +29,7 @@ _NO_CERTIFICATE: Final = frozenset(
 
 
 class ForeignProtocol(Exception):
-    """The first byte of a connection begins no OpenFlow message."""
+    """A connection whose first byte begins no OpenFlow message."""
 
     def __init__(self, first: int) -> None:
         super().__init__(first)
@@ -37,7 +37,7 @@ class ForeignProtocol(Exception):
 
 
 def of_versions(versions: Collection[int]) -> str:
-    """Words about a switch that speaks these versions, and not 1.3."""
+    """Words about a switch that speaks ``versions``, and not 1.3."""
     spoken = ", ".join(VERSIONS.get(one, f"version {one:#x}") for one in sorted(versions))
     return (
         f"the switch speaks OpenFlow {spoken}, and not 1.3: set 1.3 on the bridge "
@@ -46,7 +46,7 @@ def of_versions(versions: Collection[int]) -> str:
 
 
 def of_mismatch(error: BaseException) -> str | None:
-    """Words about an error that a setting of switch or controller causes; None for any other."""
+    """Words about an error caused by a setting of switch or controller; None for other errors."""
     if isinstance(error, ForeignProtocol) and error.first == _TLS_HANDSHAKE:
         return (
             "the switch speaks TLS, and this port is for OpenFlow without TLS: set the switch's "
@@ -69,40 +69,40 @@ def of_mismatch(error: BaseException) -> str | None:
 
 
 def refused_second(newcomer: str, older: str) -> str:
-    """Words about a second connection for a switch, by the addresses of both."""
+    """Words about a refused second connection for a switch, by the addresses of both."""
     return f"refused a second connection, from {newcomer}: the one from {older} answers"
 
 
 def replaced_by_second(newcomer: str, older: str) -> str:
-    """Words about a connection that is silent, and ended for a newcomer."""
+    """Words about a silent connection, replaced by a newcomer."""
     return f"no answer from {older} within {ECHO_S:g} s: a new connection, from {newcomer}, is used"
 
 
 class Refusal(NamedTuple):
-    """A switch that is kept out by a setting, its own or the controller's."""
+    """A switch kept out by a setting of the switch or of the controller."""
 
     name: str
-    """Its name, or its address if that is all that is known."""
+    """Name of the switch, or the address if nothing else is known."""
     why: str
     """A sentence, with the remedy."""
 
 
 class Refusals:
-    """Switches that are kept out now; logged one by one, each once a minute. For any thread."""
+    """Switches kept out now; logged one by one, each once a minute. For any thread."""
 
     def __init__(
         self,
         name_of: Callable[[int], str | None] = lambda _datapath: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``name_of`` gives the name of a datapath id that is the fabric's."""
+        """``name_of`` gives the name of a datapath id of the fabric; None for other ids."""
         self._name_of = name_of
         self._clock = clock
         self._lock = threading.Lock()
         self._seen: dict[str, _Seen] = {}
 
     def note(self, datapath: int | None, address: str, why: str) -> None:
-        """Note a refused connection; the port in ``address`` is another each time."""
+        """Note a refused connection; the port in ``address`` differs each time."""
         host = address.rpartition(":")[0]
         name = None if datapath is None else self._name_of(datapath)
         subject = host if name is None else name
@@ -120,13 +120,13 @@ class Refusals:
             LOG.warning("%s (%s) is not let in as a switch: %s", subject, where, why)
 
     def forget(self, datapath: int, address: str) -> None:
-        """Note that a switch is let in."""
+        """Note the admission of a switch."""
         with self._lock:
             self._seen.pop(self._name_of(datapath) or "", None)
             self._seen.pop(address.rpartition(":")[0], None)
 
     def now(self) -> list[Refusal]:
-        """Switches whose last refused connection is not long ago, by name."""
+        """Switches with a recent refused connection, by name."""
         now_s = self._clock()
         with self._lock:
             return [
@@ -140,4 +140,4 @@ class _Seen(NamedTuple):
     why: str
     until_s: float
     log_s: float
-    """When it is logged again."""
+    """Time of the next log line."""

@@ -1,4 +1,4 @@
-"""What switches are to answer: for thousands of requests at once, and waited for all together."""
+"""Replies of switches: thousands of requests at once, with a common wait."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from typing import Final, Generic, TypeVar
 
 _ValueT = TypeVar("_ValueT")
 _LOCK: Final = threading.Lock()
-"""Held for a few instructions. One for all: a lock and a condition for each, as futures of the
-standard library have, take longer to make and to tell than all else that an answer needs.
+"""Held for a few instructions. All replies share the lock: a lock and a condition for each, as in
+the standard library's futures, take longer to make and to notify than everything else about an
+answer.
 """
 
 
 class Reply(Generic[_ValueT]):
-    """A value that comes once, or never."""
+    """A value that is set once, or never."""
 
     __slots__ = ("_is_done", "_then", "_value")
 
@@ -27,13 +28,15 @@ class Reply(Generic[_ValueT]):
         return self._is_done
 
     def result(self) -> _ValueT:
-        """The value. Raises LookupError before it is there."""
+        """The value. Raises LookupError if the value is not set yet."""
         if not self._is_done:
             raise LookupError("nobody has answered yet")
-        return self._value  # type: ignore[return-value]  # it is there, and may be None itself
+        return self._value  # type: ignore[return-value]  # set, perhaps to None
 
     def set_result(self, value: _ValueT) -> None:
-        """Set the value, and tell who wants to know. It comes once: later ones are passed over."""
+        """Set the value and run the callbacks. Only the first value counts: later values are
+        ignored.
+        """
         with _LOCK:
             if self._is_done:
                 return
@@ -43,7 +46,9 @@ class Reply(Generic[_ValueT]):
             told(self)
 
     def add_done_callback(self, told: Callable[[Reply[_ValueT]], object]) -> None:
-        """Have this called with the reply once it is there: now, or by who sets its value."""
+        """Call ``told`` with the reply: now if the value is set, else in the thread that sets the
+        value.
+        """
         with _LOCK:
             if not self._is_done:
                 self._then.append(told)
@@ -52,7 +57,7 @@ class Reply(Generic[_ValueT]):
 
 
 class Replies:
-    """Several replies, waited for together."""
+    """Several replies with a common wait."""
 
     def __init__(self, replies: Collection[Reply[_ValueT]]) -> None:
         self._left = len(replies)
@@ -70,5 +75,5 @@ class Replies:
             self._all_done.set()
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait until all are done, or the time is up; True if they are."""
+        """Wait until all are done, or the time is up; True if all are done."""
         return self._all_done.wait(timeout_s)

@@ -1,7 +1,7 @@
-"""What switches were asked and have not answered yet, and how long that is waited for.
+"""Unanswered requests to switches, and the wait for answers.
 
-Replies arrive in the OpenFlow hub's thread and never block there; who waits for them is in a native
-thread. What is asked on a connection is answered on that connection or not at all.
+Replies arrive in the OpenFlow hub's thread and never block there; the waiting callers are native
+threads. The answer to a request comes on the request's connection or not at all.
 """
 
 from __future__ import annotations
@@ -23,31 +23,31 @@ _FIRST_XID = 0x4000_0000
 _XIDS = 0x4000_0000
 _STEP = "openflow"
 LOOKS = 20
-"""Parts of a time-out: between two, the hub catches up."""
+"""Number of parts of a time-out; the hub catches up between two parts."""
 _PROBE_LOOKS = 4
-"""The same for probes, of which many are waited for at once, each by itself."""
+"""As :data:`LOOKS`, for probes: each probe is waited for separately, and many at once."""
 _HUB_S = 60.0
-"""How long the hub is waited for at a time."""
+"""Longest wait for the hub at a time."""
 Answer = bytes | Failure
-"""The body of a reply, or what stood in its way."""
+"""The body of a reply, or the failure."""
 Counted = Answer | Sums
-"""An answer to a request for counters, of which sums may be enough."""
+"""An answer to a request for counters, perhaps only their sums."""
 
 
 @dataclass(slots=True)
 class Pending:
-    """A request under way: resolved by its barrier, its last statistics part or their refusal, or
-    a lost switch.
+    """A request under way, resolved by its barrier, the last part of its statistics, a refusal, or
+    the loss of the switch.
     """
 
     datapath: DatapathId
     connection: SwitchConnection
     reply: Reply[Any]
-    """Becomes an :data:`Answer`, or sums where they were asked for."""
+    """Becomes an :data:`Answer`, or sums if the request asked for sums."""
     body: bytearray = field(default_factory=bytearray)
     failure: Failure | None = None
     ends_in_error: bool = False
-    """True if an error is all of the answer: no barrier was sent behind the request."""
+    """True if an error is the whole answer: no barrier follows the request."""
 
 
 class Asked(NamedTuple):
@@ -59,19 +59,19 @@ CatchUp = Callable[[Callable[[], None]], None]
 
 
 def read_first(tell: Callable[[], None]) -> None:
-    """Read what has come in from switches, then ``tell``."""
+    """Read the messages received from switches, then call ``tell``."""
     read_what_came()
     tell()
 
 
 class Requests:
-    """Requests under way, by transaction id, and probes that are expected, by nonce."""
+    """Requests under way, by transaction id, and expected probes, by nonce."""
 
     def __init__(
         self, names: Mapping[DatapathId, str], post: Post, catch_up: CatchUp = read_first
     ) -> None:
-        """``catch_up`` calls its argument once what has come in from switches has been read; called
-        in the hub's thread.
+        """``catch_up`` calls its argument once all messages received from switches have been read;
+        called in the hub's thread.
         """
         self._names = names
         self._post = post
@@ -124,7 +124,7 @@ class Requests:
         self._resolve(connection, xid, sums)
 
     def _asked_of(self, connection: SwitchConnection, xid: int) -> Pending | None:
-        """None if nobody waits for this answer, or not on this connection; call with the lock."""
+        """None if no request on this connection waits for the answer; call with the lock."""
         pending = self._pending.get(xid)
         return pending if pending is not None and pending.connection is connection else None
 
@@ -137,9 +137,7 @@ class Requests:
         pending.reply.set_result(pending.failure or sums or bytes(pending.body))
 
     def _forgotten(self, connection: SwitchConnection) -> list[Pending]:
-        """What was asked on a connection that has ended, and is waited for no more; call with the
-        lock.
-        """
+        """Remove and return the requests on an ended connection; call with the lock."""
         xids = [xid for xid, one in self._pending.items() if one.connection is connection]
         return [self._pending.pop(xid) for xid in xids]
 
@@ -154,7 +152,7 @@ class Requests:
     def _answers(
         self, asked: Mapping[DatapathId, Asked | Failure], timeout_s: float
     ) -> dict[DatapathId, Answer]:
-        """Wait for what switches answer; those that do not in time, never will."""
+        """Wait for the answers of switches; a switch without an answer in time counts as failed."""
         self._await([one.reply for one in asked.values() if isinstance(one, Asked)], timeout_s)
         return {
             datapath: one if isinstance(one, Failure) else self._answer(datapath, one, timeout_s)
@@ -164,8 +162,10 @@ class Requests:
     def _answer(
         self, datapath: DatapathId, one: Asked, timeout_s: float, *, is_late: bool = False
     ) -> Answer:
-        """The answer, now that it is there, or waited for no more: since ``timeout_s`` have passed,
-        or, if it ``is_late``, as others have answered long ago.
+        """The answer; a failure if the answer is still missing, and forget the request.
+
+        The wait was over after ``timeout_s``, or, if ``is_late``, long after the answers of other
+        switches.
         """
         if one.reply.done():
             return one.reply.result()
@@ -178,10 +178,10 @@ class Requests:
         return self._failure(datapath, FailureKind.UNKNOWN, error)
 
     def _await(self, replies: Collection[Reply[Any]], timeout_s: float, looks: int = LOOKS) -> None:
-        """Wait until all are answered, or the time is up: it counts while the hub sends and reads.
+        """Wait until all are answered, or the time is up, without the hub's time to catch up.
 
-        Of many requests at once the hub may take longer to send the last than switches may take to
-        answer, and an answer that it has not read is not late.
+        With many requests at once, the hub may take longer to send the last request than switches
+        take to answer, and an answer that the hub has not read is not late.
         """
         together = Replies(replies)
         for _ in range(looks):
@@ -190,7 +190,7 @@ class Requests:
             self._let_hub_catch_up()
 
     def _let_hub_catch_up(self) -> None:
-        """Wait until the hub has done all that was posted to it, and read what has come in."""
+        """Wait until the hub has run all posted functions, and read all received messages."""
         caught_up = threading.Event()
         self._post(lambda: self._catch_up(caught_up.set))
         caught_up.wait(_HUB_S)
@@ -198,11 +198,11 @@ class Requests:
     # -- probes ---------------------------------------------------------------------------------
 
     def watch_probes(self, heard: Callable[[int], None]) -> None:
-        """Be told, in the hub's thread, the nonce of every probe that nobody else waits for."""
+        """Have ``heard`` called, in the hub's thread, with the nonce of every unexpected probe."""
         self._probe_watcher = heard
 
     def _hear_probe(self, nonce: int) -> None:
-        """Tell who expects it; in the hub's thread."""
+        """Resolve the reply that expects ``nonce``, else call the watcher; in the hub's thread."""
         heard = self._probes.pop(nonce, None)
         if heard is not None:
             heard.set_result(None)
@@ -215,7 +215,7 @@ class Requests:
         return heard
 
     def await_probes(self, heard: Collection[Reply[None]], timeout_s: float) -> None:
-        """Wait until all have come in, or the time is up, which counts while the hub works."""
+        """Wait until all have come in, or the time is up, without the hub's time to catch up."""
         self._await(heard, timeout_s, _PROBE_LOOKS)
 
     def forget_probe(self, nonce: int) -> None:

@@ -1,4 +1,4 @@
-"""Who is whose master: the controller's role at each switch (OpenFlow 1.3.5, section 6.3.6)."""
+"""The controller's role at each switch: master or slave (OpenFlow 1.3.5, section 6.3.6)."""
 
 from __future__ import annotations
 
@@ -25,15 +25,18 @@ from hydra.model import DatapathId
 
 LOG = logging.getLogger("hydra.fleet")
 _MOST = 0.5
-"""Part of the switches whose answers tell how long a change of roles takes, for who hurries."""
+"""Share of switches whose answers set the deadline for a change of roles, if the caller hurries."""
 _MOST_TRIES = 5
-"""Times that a switch is asked to have this controller as its slave. Another time is for a master
-that it got meanwhile."""
+"""Number of attempts to become a switch's slave. A further attempt is needed if the switch got
+another master meanwhile.
+"""
 
 
 class Roles(Tables):
-    """While this controller does not lead, it becomes the slave of each switch that connects, and
-    sends nothing else.
+    """Role of the controller at its switches.
+
+    While this controller does not lead, the controller becomes the slave of each connecting switch,
+    and sends nothing else.
     """
 
     def switch_connected(
@@ -44,7 +47,7 @@ class Roles(Tables):
         super().switch_connected(datapath, connection, ports)
 
     def stand_aside(self) -> None:
-        """Become the slave of all switches, as a leader does that ends; returns at once."""
+        """Become the slave of all switches, when leadership ends; returns at once."""
         with self._lock:
             connections = {dp: one.connection for dp, one in self._switches.items()}
 
@@ -57,11 +60,12 @@ class Roles(Tables):
     def _stand_aside(
         self, datapath: DatapathId, connection: SwitchConnection, tries: int = _MOST_TRIES
     ) -> None:
-        """Ask, in the hub's thread, for the generation that a switch knows, and become its slave as
-        of that. It would refuse an earlier one; a later one would not be for a slave to name.
+        """Become a switch's slave, with the generation known to the switch; in the hub's thread.
+
+        The switch would refuse an earlier generation; a slave has no right to set a later one.
         """
         if datapath not in self._names:
-            return  # a stranger is left alone
+            return  # leave strangers alone
 
         def heard(answered: Reply[Answer]) -> None:
             answer = answered.result()
@@ -69,7 +73,7 @@ class Roles(Tables):
                 self._note_no_slave(answer)
                 return
             if not self._over():
-                return  # it leads by now, and is about to be the switch's master
+                return  # this controller leads by now, and is about to become the switch's master
             known = int.from_bytes(answer, "big")
             generation = 0 if known == NO_GENERATION else known
             told = self._ask_for_role(datapath, connection, ROLE_SLAVE, generation)
@@ -90,8 +94,9 @@ class Roles(Tables):
     def _ask_for_role(
         self, datapath: DatapathId, connection: SwitchConnection, role: int, generation: int
     ) -> Reply[Answer]:
-        """Reply with the generation, as bytes, in the hub's thread; not fenced: no role but a
-        master's lets anybody change rules.
+        """Ask for a role; the reply is the generation as bytes, in the hub's thread.
+
+        The request is not fenced by leadership: only the role of a master permits changes of rules.
         """
         xid, reply = self._next_xid(), Reply[Answer]()
         with self._lock:
@@ -101,7 +106,7 @@ class Roles(Tables):
 
     @staticmethod
     def _note_no_slave(failure: Failure) -> None:
-        if failure.kind is not FailureKind.UNKNOWN:  # else its connection has ended
+        if failure.kind is not FailureKind.UNKNOWN:  # else the connection has ended
             LOG.warning(
                 "%s does not have this controller as its slave: %s", failure.subject, failure
             )
@@ -109,7 +114,7 @@ class Roles(Tables):
     def generations(
         self, datapaths: Collection[DatapathId], timeout_s: float, *, hurries: bool = False
     ) -> dict[DatapathId, int | Failure]:
-        """The generation that each switch knows (OpenFlow 1.3.5, section 6.3.6), or the failure to
+        """The generation known to each switch (OpenFlow 1.3.5, section 6.3.6), or the failure to
         answer.
         """
         answers = self._role_answers(
@@ -126,11 +131,11 @@ class Roles(Tables):
     def become_master(
         self, generations: Mapping[DatapathId, int], timeout_s: float, *, hurries: bool = False
     ) -> dict[DatapathId, Failure | None]:
-        """Fence off a controller that had these switches before, by a generation beyond its own.
+        """Fence off the switches' earlier controller by a later generation.
 
-        A switch's earlier master can't change its rules any more. Returns failures as
+        A switch's earlier master can't change rules any more. Returns failures as
         :meth:`~apps.openflow.tables.Tables.apply` does. With ``hurries``, once half of the switches
-        have answered, those that are far later are left alone until they answer.
+        have answered, far later switches are left alone until they answer.
         """
         return failures(
             self._role_answers(
@@ -155,5 +160,5 @@ class Roles(Tables):
 
 
 def _role_request(role: int, generation: int, xid: int) -> bytes:
-    """A request with a barrier: a switch that refuses it says no more than that."""
+    """A request with a barrier: a switch that refuses the request sends only the error."""
     return encode_role_request(role, generation, xid) + encode_barrier(xid)

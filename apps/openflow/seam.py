@@ -1,4 +1,4 @@
-"""What OpenFlow's side and the controller know of each other, whichever package runs underneath."""
+"""The interface between OpenFlow's side and the controller, for both packages."""
 
 from __future__ import annotations
 
@@ -18,36 +18,39 @@ HANDSHAKES: Final = 64
 """Handshakes at a time: of thousands at once, none would be done within HANDSHAKE_S."""
 HANDSHAKES_LOOK_S: Final = 0.02
 BACKLOG: Final = 4096
-"""Connections that the system holds until they are accepted, as many as Linux allows by default. It
-lets others try again after ever longer waits, up to minutes."""
+"""Connections that the system holds until accepted; the default limit of Linux. Clients beyond the
+limit try again after ever longer waits, up to minutes.
+"""
 MOST_PORTS: Final = 10_000
-"""Most ports of a switch; each takes memory as long as it is connected."""
+"""Most ports of a switch; each port takes memory as long as the switch is connected."""
 ECHO_S: Final = 2.0
-"""How long a connection may take to answer an echo when another one claims to be its switch."""
+"""Time for a connection to answer an echo when a second connection claims to be its switch."""
 ECHO_LOOKS: Final = 20
 ECHO_EVERY_S: Final = 15.0
 UNANSWERED_ECHOES: Final = 4
-"""A switch that leaves more unanswered, 15 s apart, is gone."""
+"""A switch that leaves more echoes unanswered, sent 15 s apart, is gone."""
 SOCKET_S: Final = 60.0
-"""How long a switch may read nothing while more is sent to it than its connection holds. Each
-connection on which nothing comes in is looked at as often."""
+"""Time for which a switch may read nothing while its connection is full. A connection without input
+is checked as often.
+"""
 MOST_WAITING_BYTES: Final = 1 << 28
-"""What waits for a switch that does not read; rules of a switch are a thousandth of that."""
+"""Most bytes waiting for a switch that does not read; the rules of a switch are a thousandth."""
 IN_A_ROW: Final = 32
-"""Messages of one switch, or functions posted, before others have their turn. Ryu reads 2048."""
+"""Messages of a switch, or posted functions, before other work has its turn. Ryu reads 2048."""
 MESSAGES_PER_S: Final = 1000.0
-"""Messages of one switch that are handled, in the long run. A switch that sends more waits: its
-connection is read no further until then: it takes neither memory nor other switches' time.
-Polls, probes and barriers of a switch are a tenth of that."""
+"""Messages handled per switch, in the long run. Beyond the rate, the switch's connection is read no
+further for a while, so that a flood takes neither memory nor the time of other switches. Polls,
+probes and barriers of a switch are a tenth of the rate.
+"""
 BURST: Final = 8192.0
-"""Messages that a switch may send at once: as many as it refuses rules of a large table."""
+"""Messages that a switch may send at once: a refusal for each rule of a large table."""
 SILENT_WORDS: Final = f"it left {UNANSWERED_ECHOES + 1} echo requests unanswered"
 FLOODED_WORDS: Final = f"{MOST_WAITING_BYTES >> 20} MiB wait for it, and it does not read"
 
 
 @dataclass(frozen=True, slots=True)
 class PortInfo:
-    """A switch port as the switch describes it."""
+    """A switch port as described by the switch."""
 
     number: int
     name: str
@@ -60,19 +63,21 @@ class SwitchConnection(Protocol):
 
     @property
     def address(self) -> str:
-        """Address of the other end, with its port."""
+        """Address of the other end, with the port."""
 
     def send(self, message: bytes) -> None:
-        """Messages go out in order; a switch that does not read them keeps nobody waiting."""
+        """Send in order; does not wait until the switch reads."""
 
     def ask(self, tell: Callable[[bool], None]) -> None:
-        """Send an echo request; ``tell``, within ECHO_S and a little, whether it was answered."""
+        """Send an echo request; ``tell``, within ECHO_S and a little, whether the switch
+        answered.
+        """
 
     def close(self) -> None: ...
 
 
 class Sums(NamedTuple):
-    """What a reply about a table's rules has counted, by subject."""
+    """Counters from a reply about a table's rules, by subject."""
 
     octets: NDArray[np.uint64]
     age_s: float
@@ -80,16 +85,16 @@ class Sums(NamedTuple):
 
 
 class SumRequest(bytes):
-    """A request for statistics of a table's rules, of which sums by subject are all that is wanted.
+    """A request for statistics of a table's rules, for which sums by subject are enough.
 
-    Connections with ``takes_sums`` may answer it by these.
+    Connections with ``takes_sums`` may answer with the sums.
     """
 
     xid: int
     mask: int
-    """Bits of the rules' cookies that say the subject."""
+    """Bits of the rules' cookies that hold the subject."""
     subjects: int
-    """Number of subjects, which count from 1."""
+    """Number of subjects, counted from 1."""
 
     @classmethod
     def of(cls, message: bytes, xid: int, mask: int, subjects: int) -> SumRequest:
@@ -102,7 +107,7 @@ class SwitchEvents(Protocol):
     """Receiver of the OpenFlow side's reports; called in the hub's thread, must not block."""
 
     def knows(self, datapath: int) -> bool:
-        """False for a switch that is none of the fabric's: nothing else that it says is read."""
+        """False for a switch outside the fabric: no further messages of the switch are read."""
         ...
 
     def switch_connected(
@@ -112,9 +117,10 @@ class SwitchEvents(Protocol):
     def switch_disconnected(self, datapath: int, connection: SwitchConnection) -> None: ...
 
     def switch_refused(self, datapath: int | None, address: str, why: str) -> None:
-        """A connection did not become a switch's; ``datapath`` is None if the switch did not get
-        as far as its datapath id. ``address`` is the other end's, with its port; ``why`` is a
-        sentence with the remedy.
+        """A connection did not become a switch's.
+
+        ``datapath`` is None if the switch did not get as far as its datapath id. ``address`` is the
+        address of the other end, with the port; ``why`` is a sentence with the remedy.
         """
 
     def port_changed(
@@ -134,10 +140,10 @@ class SwitchEvents(Protocol):
     def role_replied(self, connection: SwitchConnection, xid: int, generation: int) -> None: ...
 
     def role_taken(self, datapath: int, connection: SwitchConnection, generation: int) -> None:
-        """Another controller has become a switch's master, with this generation."""
+        """Another controller has become a switch's master, with the given generation."""
 
     def rule_ended(self, datapath: int, connection: SwitchConnection, cookie: int) -> None:
-        """A rule that was to tell its end has ended by itself."""
+        """A rule that reports its end has ended by itself."""
 
     def packet_received(
         self, datapath: int, connection: SwitchConnection, frame: bytes
@@ -146,30 +152,32 @@ class SwitchEvents(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class OpenFlowTls:
-    """PEM files with which the controller and its switches make themselves known to each other."""
+    """PEM files with which the controller and its switches authenticate each other."""
 
     certificate: str
     key: str
     authority: str
-    """Authority of the switches' certificates: without one of its, nobody is let in."""
+    """Authority of the switches' certificates: a switch without such a certificate is refused."""
 
     @property
     def paths(self) -> tuple[str, str, str]:
         return self.certificate, self.key, self.authority
 
     DESCRIPTORS: ClassVar[int] = 4
-    """Of each connection, which has one without TLS: the socket twice, and a pair that carries what
-    is inside.
+    """File descriptors per connection (without TLS: one): the socket twice, and a pair that carries
+    the plain bytes.
     """
 
     def load_into(self, context: ssl.SSLContext) -> None:
-        """Have a server's context use them. Raises HydraError if they can't be used together."""
+        """Load the files into a server's context. Raises HydraError if the files do not fit
+        together.
+        """
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.verify_mode = ssl.CERT_REQUIRED
         try:
             context.load_cert_chain(self.certificate, self.key)
             context.load_verify_locations(self.authority)
-        except OSError as error:  # ssl.SSLError is one
+        except OSError as error:  # includes ssl.SSLError
             raise HydraError(
                 f"OpenFlow can't use the certificate {self.certificate} with the key {self.key} "
                 f"and the authority {self.authority} ({error.strerror or error}): `hydra ca` makes "
@@ -177,7 +185,7 @@ class OpenFlowTls:
             ) from error
 
     def check(self) -> None:
-        """Raises HydraError if they can't be used together."""
+        """Raises HydraError if the files do not fit together."""
         self.load_into(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
 
 
@@ -186,7 +194,7 @@ class Application(Protocol):
 
     @property
     def openflow_address(self) -> tuple[str, int] | None:
-        """None: switches connect to others, which pass on what they say."""
+        """None: switches connect to other processes, which pass the messages on."""
 
     @property
     def openflow_connections(self) -> int:
@@ -194,7 +202,9 @@ class Application(Protocol):
 
     @property
     def openflow_tls(self) -> OpenFlowTls | None:
-        """None: OpenFlow is not encrypted, and whoever reaches the address may be a switch."""
+        """None: OpenFlow is not encrypted, and anything that reaches the address may be a
+        switch.
+        """
 
     @property
     def events(self) -> SwitchEvents: ...
@@ -209,7 +219,7 @@ Post = Callable[[Callable[[], None]], None]
 
 
 Peer = tuple[Any, ...]
-"""What a socket says of its other end: address, port, and more where that is IPv6."""
+"""A socket's other end: address, port, and further fields for IPv6."""
 
 
 def address_in_words(peer: Peer) -> str:
@@ -219,5 +229,5 @@ def address_in_words(peer: Peer) -> str:
 
 
 def unread(error: Exception) -> str:
-    """What a controller says that ends since it would hear no switch any more."""
+    """Message of a controller that ends because switches' messages can't be read any more."""
     return f"what switches say is read no more: {error!r}; start it again"

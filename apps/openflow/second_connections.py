@@ -1,4 +1,4 @@
-"""Second connections with a datapath id that is connected, until it is known which one stays."""
+"""Second connections with a connected datapath id, until the older connection is checked."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from apps.openflow.seam import SwitchConnection
 
 
 class Connected(Protocol):
-    """A switch, and how it is connected."""
+    """A switch, and its connection."""
 
     @property
     def connection(self) -> SwitchConnection: ...
@@ -20,8 +20,10 @@ _ConnectedT = TypeVar("_ConnectedT", bound=Connected)
 
 
 class SecondConnections(Generic[_ConnectedT]):
-    """A newcomer waits while the older connection is asked for an echo. If that answers, the
-    newcomer is closed, else the older one. For the thread that events come in.
+    """Newcomers that wait while the older connection is asked for an echo.
+
+    If the older connection answers, the newcomer is closed, else the older connection. For the
+    thread of the events.
     """
 
     def __init__(
@@ -37,7 +39,7 @@ class SecondConnections(Generic[_ConnectedT]):
         self._waiting: dict[int, list[_ConnectedT]] = {}
 
     def of(self, datapath: int) -> tuple[_ConnectedT, ...]:
-        """Newcomers that wait."""
+        """Waiting newcomers."""
         return tuple(self._waiting.get(datapath, ()))
 
     def wait(
@@ -47,8 +49,10 @@ class SecondConnections(Generic[_ConnectedT]):
         older: SwitchConnection,
         is_used: Callable[[], bool],
     ) -> None:
-        """Have a newcomer wait for an answer of the ``older`` connection. If that ``is_used`` no
-        more when the answer comes, newcomers have been let in.
+        """Have a newcomer wait for an answer of the ``older`` connection.
+
+        If the older connection is not in use (``is_used``) when the answer comes, newcomers have
+        already been admitted.
         """
         waiting = self._waiting.setdefault(datapath, [])
         waiting.append(newcomer)
@@ -62,13 +66,13 @@ class SecondConnections(Generic[_ConnectedT]):
         older.ask(answered)
 
     def forget(self, datapath: int, connection: SwitchConnection) -> None:
-        """A newcomer's connection has ended."""
+        """Forget a newcomer whose connection has ended."""
         if datapath in self._waiting:
             waiting = self._waiting[datapath]
             waiting[:] = [one for one in waiting if one.connection is not connection]
 
     def take(self, datapath: int) -> tuple[_ConnectedT, ...]:
-        """The newcomers, which wait no more."""
+        """Remove and return the waiting newcomers."""
         return tuple(self._waiting.pop(datapath, ()))
 
     def _settle(self, datapath: int, older: SwitchConnection, alive: bool) -> None:

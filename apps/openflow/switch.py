@@ -34,7 +34,7 @@ class Wait:
 
 @dataclass(slots=True)
 class Rounds:
-    """Looks of a switch at all cached flows. A rule ends with each look, and tells that."""
+    """Looks of a switch at all cached flows. A rule ends with each look, and reports the end."""
 
     number: int = 0
     """Number of the rule that ends with the latest look."""
@@ -56,18 +56,18 @@ class ConnectedSwitch:
     names: dict[str, PortInfo]
     """Ports of the switch, by name."""
     ports: SwitchPorts = field(default_factory=SwitchPorts)
-    """Numbers by which rules name ports. A port that is gone keeps its number until another port
-    has that number: rules in the tables still name the port by it.
+    """Numbers by which rules name ports. A vanished port keeps its number until another port has
+    the number: rules in the tables still use the number.
     """
     present: SwitchPorts = field(default_factory=SwitchPorts)
-    """Numbers of the present ports; 0 for a port that is gone."""
+    """Numbers of the present ports; 0 for a vanished port."""
     numbers: dict[str, int] = field(default_factory=dict)
     """The number in :attr:`ports` of each configured port, by name."""
     staged: Staged | None = None
     takes_bundles: bool = True
     rounds: Rounds = field(default_factory=Rounds)
     is_mute: bool = False
-    """True while the switch owes an answer whose time is up. Nobody asks a mute switch anything."""
+    """True while the switch owes an overdue answer. A mute switch is asked nothing."""
 
     def note(self, port: PortInfo) -> None:
         """Note the news of a port, by the port's name. An earlier name of the port goes; at most
@@ -80,7 +80,7 @@ class ConnectedSwitch:
             self.names[port.name] = port
 
     def lose(self, port: PortInfo) -> bool:
-        """Note that a port is gone; False if the name is there by another number."""
+        """Note that a port is gone; False if the name belongs to another number."""
         one = self.names.get(port.name)
         if one is None or one.number != port.number:
             return False
@@ -88,8 +88,8 @@ class ConnectedSwitch:
         return True
 
     def number_anew(self, names: PortNames) -> dict[str, int]:
-        """Work out the numbers of all ports from the news of them. Returns, by name, the earlier
-        numbers of ports whose number has changed.
+        """Work out the numbers of all ports from the news. Returns, by name, the earlier numbers of
+        ports whose number has changed.
         """
         taken = {port.number for port in self.names.values()}
         present = {n: port.number for n in names.every if (port := self.names.get(n)) is not None}
@@ -107,7 +107,7 @@ class ConnectedSwitch:
 
 
 def _numbered(names: PortNames, numbers: Mapping[str, int]) -> SwitchPorts:
-    """The ports of a switch by purpose, with these numbers by name."""
+    """The ports of a switch by purpose, from ``numbers`` by name."""
 
     def number(name: str) -> int:
         return numbers.get(name, 0)

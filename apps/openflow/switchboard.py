@@ -1,10 +1,11 @@
-"""The switches that are connected, and their ports.
+"""The connected switches, and their ports.
 
-Events arrive in the loop and never block there; calls come from native threads. One lock guards the
-tables and is held for a few dictionary operations only.
+Events arrive in the loop and never block there; calls come from native threads. A single lock
+guards the tables and is held for a few dictionary operations only.
 
-A switch has one connection. A newcomer with a datapath id that is connected waits while the older
-connection is asked for an echo: if that answers, the newcomer is closed, else the older one.
+A switch has one connection. A newcomer with a connected datapath id waits while the older
+connection is asked for an echo: if the older connection answers, the newcomer is closed, else the
+older connection.
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ from hydra.roles import Alarm, Severity
 LOG = logging.getLogger("hydra.switchboard")
 _RIVAL = "second-connection"
 _MOST_STRANGERS = 100
-"""Switches that are not the fabric's of which the log tells."""
+"""Largest number of switches outside the fabric that are logged."""
 _ANEW_S = 60.0
-"""Between two alarms about the same switch for the same cause."""
+"""Time between two alarms about the same switch for the same cause."""
 
 
 class Switchboard(Requests):
-    """Switches that are connected, and their ports."""
+    """Connected switches, and their ports."""
 
     def __init__(
         self,
@@ -43,8 +44,8 @@ class Switchboard(Requests):
         over: Callable[[], bool] = lambda: False,
         catch_up: CatchUp = read_first,
     ) -> None:
-        """``over``: true while switches are to be sent nothing, since this controller does not
-        lead; asked in the hub's thread, when it is about to send.
+        """``over``: True while nothing may be sent to switches, since this controller does not
+        lead; called in the hub's thread, just before sending.
         """
         self._substrate = substrate_of(fabric)
         self._owned = self._substrate.owned()
@@ -53,13 +54,13 @@ class Switchboard(Requests):
         self._changed = threading.Condition(self._lock)
         self._switches: dict[DatapathId, ConnectedSwitch] = {}
         self._connected: frozenset[DatapathId] | None = frozenset()
-        """Those, while nobody has come or gone since they were last asked for."""
+        """Cached result of :meth:`connected`; None after a change."""
         self._listening_s: float | None = None
-        """Since when switches find this controller, by the monotonic clock; None: not known."""
+        """Time since which switches find this controller, by the monotonic clock; None: unknown."""
         self._gone_s: dict[DatapathId, float] = {}
-        """When switches were lost last, or fell silent, by the monotonic clock."""
+        """Times at which switches were lost, or fell silent, by the monotonic clock."""
         self._last_numbers: dict[DatapathId, Mapping[str, int]] = {}
-        """Numbers by which rules named the ports of a switch of the fabric, when it was lost."""
+        """Numbers by which rules named the ports of a fabric's switch when the switch was lost."""
         self._newcomers = SecondConnections[ConnectedSwitch](self.tell_of_second, self._remove)
         self._watchers: list[Callable[[DatapathId], None]] = []
         self._watchers_of_late: list[Callable[[DatapathId], None]] = []
@@ -71,7 +72,7 @@ class Switchboard(Requests):
         self._quiet_until_s: dict[tuple[DatapathId, str], float] = {}
         self._refusals = Refusals(lambda one: self._names.get(DatapathId(one)))
         self._strangers: set[DatapathId] = set()
-        """Those that were logged."""
+        """Logged switches outside the fabric."""
 
     def watch(
         self,
@@ -81,13 +82,16 @@ class Switchboard(Requests):
         answers_again: Callable[[DatapathId], None],
         renumbered: Callable[[DatapathId, Mapping[str, int]], None] = lambda _datapath, _old: None,
     ) -> None:
-        """Be told, in the hub's thread, of switches that connect, of ports that change, and of
-        switches that owed an answer, and give one, on the connection that they had: before anybody
-        can ask these again, and once they can be asked. A port that is deleted is told as down.
+        """Register callbacks, called in the hub's thread.
 
-        ``renumbered``, in whatever thread: configured ports of a connected switch have other
-        OpenFlow numbers from now on; the number that each had before, by name; 0: none. Rules in
-        the switch's tables name the ports by these, and what is sent from now on by the new ones.
+        ``connected``: a switch has connected. ``port_changed``: a port has changed; a deleted port
+        is reported as down. ``is_late``: a switch has given an overdue answer on the same
+        connection; called before requests to the switch are possible again. ``answers_again``:
+        likewise, once requests are possible.
+
+        ``renumbered``, called in any thread: configured ports of a connected switch have new
+        OpenFlow numbers. The argument holds the earlier numbers, by name; 0: none. Rules in the
+        switch's tables use the earlier numbers, and later messages the new numbers.
         """
         self._watchers.append(connected)
         self._port_watchers.append(port_changed)
@@ -100,8 +104,10 @@ class Switchboard(Requests):
         tell: Callable[[DeviceAlarm], None],
         taken: Callable[[DatapathId, int], None] = lambda *_master: None,
     ) -> None:
-        """Be told, in the hub's thread, where a second connection had a known datapath id; and of
-        switches that were ``taken`` by another master, with that one's generation.
+        """Register callbacks, called in the hub's thread.
+
+        ``tell``: a second connection came with a known datapath id. ``taken``: another master has
+        taken a switch, with the given generation.
         """
         self._tell_of_rival, self._tell_of_master = tell, taken
 
@@ -130,12 +136,13 @@ class Switchboard(Requests):
         self._refusals.note(datapath, address, why)
 
     def refused(self) -> list[Refusal]:
-        """Switches that try to connect and are kept out by a setting; for any thread."""
+        """Switches kept out by a setting when they try to connect; for any thread."""
         return self._refusals.now()
 
     def _tell_of_stranger(self, datapath: DatapathId, connection: SwitchConnection) -> None:
-        """Log a datapath id that is none of the fabric's, once: any neighbour may name as many as
-        it likes, so that further ones are not told.
+        """Log a datapath id outside the fabric once.
+
+        A neighbour may name any number of ids: the number of log lines is limited.
         """
         if datapath in self._strangers or len(self._strangers) >= _MOST_STRANGERS:
             return
@@ -168,8 +175,10 @@ class Switchboard(Requests):
             )
 
     def _numbered_before(self, datapath: DatapathId, switch: ConnectedSwitch) -> dict[str, int]:
-        """Ports that have other numbers than before the switch was lost, or whose number another
-        port has, with these earlier numbers: rules in its tables may name them still.
+        """Ports whose earlier number, from before the switch was lost, must not stay in rules.
+
+        Either the port has another number now, or another port has the number of a vanished port.
+        Returns the earlier numbers by name; rules in the switch's tables may still use them.
         """
         last, taken = (
             self._last_numbers.pop(datapath, {}),
@@ -184,9 +193,9 @@ class Switchboard(Requests):
         }
 
     def tell_of_second(self, datapath: int, cause: str, text: str) -> None:
-        """Log a switch's second connection and have an alarm of it; each cause once in a while.
+        """Log a switch's second connection and raise an alarm; each cause once in a while.
 
-        Call it in the hub's thread, or in the exchange's where workers hold the connections.
+        Call in the hub's thread, or in the exchange's thread if workers hold the connections.
         """
         datapath = DatapathId(datapath)
         now_s = time.monotonic()
@@ -211,7 +220,7 @@ class Switchboard(Requests):
             self._newcomers.forget(identity, connection)
 
     def _remove(self, identity: int) -> None:
-        """Drop the connection in use; a newcomer that waits for its end takes its place."""
+        """Drop the connection in use; a waiting newcomer takes over."""
         datapath = DatapathId(identity)
         with self._changed:
             switch = self._switches.pop(datapath)
@@ -256,43 +265,43 @@ class Switchboard(Requests):
     # -- calls: native threads ------------------------------------------------------------------
 
     def connected(self) -> frozenset[DatapathId]:
-        """Switches that are there, and answer; the same object, as long as they stay the same."""
+        """Present and answering switches; the same object, as long as the set stays the same."""
         with self._lock:
             return self._present()
 
     def own_connected(self) -> frozenset[DatapathId]:
-        """Of :meth:`connected`, those that are the fabric's; strangers are not."""
+        """The :meth:`connected` switches of the fabric, without strangers."""
         return self.connected() & self._names.keys()
 
     def _present(self) -> frozenset[DatapathId]:
-        """Switches that are there, and answer; call with the lock."""
+        """Present and answering switches; call with the lock."""
         if self._connected is None:
             some = self._switches.items()
             self._connected = frozenset(datapath for datapath, one in some if not one.is_mute)
         return self._connected
 
     def mute(self) -> frozenset[DatapathId]:
-        """Switches whose connection stands, and that do not answer."""
+        """Switches with a standing connection that do not answer."""
         with self._lock:
             return frozenset(datapath for datapath, one in self._switches.items() if one.is_mute)
 
     def note_listening(self) -> None:
-        """Note that switches find this controller from now on, before it leads, too."""
+        """Note that switches find this controller from now on, even before the controller leads."""
         self._listening_s = time.monotonic()
 
     @property
     def listening_s(self) -> float | None:
-        """Since when switches find this controller, by the monotonic clock; None: not known."""
+        """Time since which switches find this controller, by the monotonic clock; None: unknown."""
         return self._listening_s
 
     def expected(
         self, datapaths: Collection[DatapathId], timeout_s: float, began_s: float
     ) -> dict[DatapathId, float]:
-        """Those of these switches that are not there, and may be about to connect: the moment, by
-        the monotonic clock, until which they may.
+        """Absent switches that may still connect: the deadline of each, by the monotonic clock.
 
-        Each has ``timeout_s``, from when its connection was lost, or, if it had none, from when
-        switches find this controller, at the latest from ``began_s`` on.
+        The deadline is ``timeout_s`` after the loss of the switch's connection, or, without an
+        earlier connection, after the time from which switches find this controller; at the latest
+        ``timeout_s`` after ``began_s``.
         """
         with self._lock:
             return self._expected(datapaths, timeout_s, began_s)
@@ -309,10 +318,10 @@ class Switchboard(Requests):
         return {one: min(at, latest_s) for one, at in until_s.items() if now_s < min(at, latest_s)}
 
     def await_connected(self, datapaths: Collection[DatapathId], timeout_s: float) -> None:
-        """Wait until all of these switches are connected, or have had their time to be.
+        """Wait until all given switches are connected, or their time is up.
 
-        A switch that was away for ``timeout_s`` before, while this controller listened, is not
-        waited for.
+        A switch already absent for ``timeout_s``, while this controller listened, is not waited
+        for.
         """
         began_s = time.monotonic()
         with self._changed:
@@ -325,23 +334,23 @@ class Switchboard(Requests):
             return self._switches.get(datapath)
 
     def _used(self, datapath: int, connection: SwitchConnection) -> ConnectedSwitch | None:
-        """The switch of a connection; None if that is not, or no more, the one in use."""
+        """The switch of a connection; None if the connection is not in use."""
         switch = self._switch(DatapathId(datapath))
         return switch if switch is not None and switch.connection is connection else None
 
     def port(self, datapath: DatapathId, name: str) -> PortInfo | None:
-        """None while the switch is not connected. A port that it has not is down."""
+        """A port of a switch; None while the switch is not connected. A missing port is down."""
         switch = self._switch(datapath)
         return None if switch is None else switch.names.get(name, PortInfo(0, name, up=False))
 
     def missing_ports(self, datapath: DatapathId) -> tuple[str, ...]:
-        """Configured ports that a connected switch does not have."""
+        """Configured ports that a connected switch lacks."""
         wanted = self._substrate.ports(datapath).every
         with self._lock:
             switch = self._switches.get(datapath)
             return tuple(n for n in wanted if n not in switch.names) if switch else ()
 
     def port_number(self, datapath: DatapathId, port: int) -> int:
-        """The number of a symbolic port; 0 while the switch is not connected or has none such."""
+        """The number of a symbolic port; 0 if the switch is not connected or lacks the port."""
         switch = self._switch(datapath)
         return 0 if switch is None else switch.present.number(port)

@@ -1,4 +1,6 @@
-"""Changes of the rules in switches' tables: in bundles, at once or staged, and when they hold."""
+"""Changes of the rules in switches' tables: in bundles, at once or staged, and their
+confirmation.
+"""
 
 from __future__ import annotations
 
@@ -34,12 +36,13 @@ LOG = logging.getLogger("hydra.fleet")
 _RULES_IN_TIME = 5000
 _ROUNDS = 3
 _BUNDLE, _STAGED_BUNDLE = 1, 2
-"""Ids of bundles. A connection has at most one that is sent from open to commit in one piece, and
-one that waits, so all of a kind may share an id, and the encoding that was compiled for it."""
+"""Ids of bundles. A connection has at most one bundle sent from open to commit in one piece, and
+one waiting bundle. So all bundles of a kind may share an id, and the encoding compiled for the id.
+"""
 
 
 class Tables(Asking):
-    """Rules of the switches that are connected."""
+    """Rules of the connected switches."""
 
     def apply(
         self,
@@ -48,14 +51,13 @@ class Tables(Asking):
         *,
         hurries: bool = False,
     ) -> dict[DatapathId, Failure | None]:
-        """Change tables on many switches at once, one atomic bundle each.
+        """Change tables on many switches at once, with an atomic bundle each.
 
-        A refused change may have taken effect in part (:class:`~hydra.failures.FailureKind`).
-        Of changes that were staged (:meth:`stage`), only the commit is sent. A switch that knows no
-        bundles changes rule by rule. Returns, by switch, None once an error-free barrier confirmed
-        the change, else the failure. ``timeout_s`` is for changes of up to 5000 rules; larger ones
-        have as many times that. With ``hurries``, few that are far later than all others are not
-        waited for so long.
+        A refused change may have taken effect in part (:class:`~hydra.failures.FailureKind`). For
+        staged changes (:meth:`stage`), only the commit is sent. A switch without bundles changes
+        rule by rule. Returns, by switch, None once an error-free barrier confirmed the change, else
+        the failure. ``timeout_s`` is for changes of up to 5000 rules, and grows in proportion for
+        larger changes. With ``hurries``, a few switches far later than the rest get less time.
         """
         timeout_s *= max(1.0, max(map(len, changes.values()), default=0) / _RULES_IN_TIME)
 
@@ -79,8 +81,8 @@ class Tables(Asking):
         self._await([one.reply for one in committed.values()], timeout_s)
         for datapath, one in committed.items():
             results[datapath] = self._answer_or_set_aside(datapath, one, timeout_s)
-        # A bundle that was refused may have waited too long. One of which a member was refused when
-        # it was added has changed the rest: whoever is told of a failure has to doubt the switch.
+        # A refused bundle may have waited too long. If a member was refused when added, the commit
+        # has changed the rest: after a failure, the caller must doubt the switch's state.
         refused = [datapath for datapath in committed if _was_refused(results[datapath])]
         in_turn(refused)
         without = [datapath for datapath, result in results.items() if _knows_no_bundles(result)]
@@ -89,14 +91,14 @@ class Tables(Asking):
         return failures(results)
 
     def stage(self, changes: Mapping[DatapathId, Sequence[RuleChange]]) -> None:
-        """Send the changes that :meth:`apply`, given the same sequences, is to make.
+        """Send the changes ahead of :meth:`apply`, which must get the same sequences.
 
-        Tables stay as they are. Returns at once; changes that were staged before are thrown away.
+        Tables stay as they are. Returns at once; earlier staged changes are discarded.
         """
         self._send_all(self._bundles(changes))
 
     def _bundles(self, changes: Mapping[DatapathId, Sequence[RuleChange]]) -> Iterator[Sending]:
-        """Bundles that wait for their commit, each noted at its switch."""
+        """Bundles without a commit, each noted at the switch."""
         encoded = EncodedOnce(
             lambda some, ports, xid: encode_open_bundle(some, ports, xid, _STAGED_BUNDLE)
         )
@@ -120,7 +122,9 @@ class Tables(Asking):
         return switch is None or switch.takes_bundles
 
     def _remember_without_bundles(self, datapaths: Iterable[DatapathId]) -> None:
-        """Remember it until they connect again: they may come back with other software."""
+        """Remember the lack of bundles until the switch connects again, perhaps with other
+        software.
+        """
         for datapath in datapaths:
             switch = self._switch(datapath)
             if switch is not None:
@@ -132,7 +136,7 @@ class Tables(Asking):
             )
 
     def _discard_staged(self, switch: ConnectedSwitch) -> bytes | None:
-        """Forget what a switch was staged; the message that it is to be sent, if any."""
+        """Forget a switch's staged bundle; returns the discard message, if any is needed."""
         with self._lock:
             staged, switch.staged = switch.staged, None
             if staged is None:
@@ -143,7 +147,7 @@ class Tables(Asking):
     def _commit_staged(
         self, changes: Mapping[DatapathId, Sequence[RuleChange]]
     ) -> dict[DatapathId, Asked]:
-        """Commit the ones among these changes that were staged."""
+        """Commit the staged changes among ``changes``."""
         committed: dict[DatapathId, Asked] = {}
         self._send_all(self._commits(changes, committed))
         return committed
@@ -153,7 +157,7 @@ class Tables(Asking):
         changes: Mapping[DatapathId, Sequence[RuleChange]],
         committed: dict[DatapathId, Asked],
     ) -> Iterator[Sending]:
-        """Commits of what was staged, each noted in ``committed`` before."""
+        """Commits of staged changes; each is entered in ``committed`` first."""
         for datapath, some in changes.items():
             with self._lock:
                 switch = self._switches.get(datapath)
@@ -161,7 +165,7 @@ class Tables(Asking):
                 if switch is None or staged is None or staged.changes is not some:
                     continue
                 if staged.ports != switch.ports:
-                    continue  # its rules name ports by numbers that are others by now
+                    continue  # the rules use outdated port numbers
                 switch.staged = None
             xid = staged.xid
             commit = encode_bundle_control(_STAGED_BUNDLE, BUNDLE_COMMIT, xid)
@@ -171,11 +175,11 @@ class Tables(Asking):
     def await_rounds(
         self, datapaths: Collection[DatapathId], timeout_s: float
     ) -> frozenset[DatapathId]:
-        """Wait until these switches have looked at all their cached flows since now; returns those
-        that have not told so in time.
+        """Wait until the given switches have looked at all their cached flows since now.
 
-        Of :data:`_ROUNDS` looks whose ends a switch tells, the last one or two began after now: one
-        may have been under way, and another begun, before it heard of the first.
+        Returns the switches without a report in time. A switch reports the end of :data:`_ROUNDS`
+        looks. The last one or two of these looks began after now: a look may have been under way,
+        and a second begun, before the switch received the first message.
         """
         waiting: dict[DatapathId, tuple[Rounds, Wait]] = {}
         self._send_all(self._first_looks(datapaths, waiting))
@@ -189,7 +193,9 @@ class Tables(Asking):
     def _first_looks(
         self, datapaths: Iterable[DatapathId], waiting: dict[DatapathId, tuple[Rounds, Wait]]
     ) -> Iterator[Sending]:
-        """Messages that begin a wait at each switch; others that wait there count its looks."""
+        """Messages that begin a wait at each switch; other waits at the switch count the same
+        looks.
+        """
         for datapath in datapaths:
             with self._lock:
                 switch = self._switches.get(datapath)
@@ -202,8 +208,8 @@ class Tables(Asking):
             yield switch.connection, message
 
     def rule_ended(self, datapath: int, connection: SwitchConnection, cookie: int) -> None:
-        """Put the rule back; if it was waited for, go on to the next look. Rules of others that end
-        are left alone.
+        """Put the ended rule back; if a wait depends on the rule, begin the next look. Ended rules
+        of other owners are left alone.
         """
         number = round_number(cookie)
         if number is None or datapath not in self._owned:
@@ -225,7 +231,7 @@ class Tables(Asking):
         return encode_round_again(number, self._next_xid())
 
     def _next_round(self, switch: ConnectedSwitch) -> bytes:
-        """Messages that have a switch look at all its flows (any change does), and tell the end."""
+        """Messages that make a switch look at all flows (any change does), and report the end."""
         rounds = switch.rounds
         again = self._round_again(rounds.number)
         rounds.number = (rounds.number + 1) % len(ROUND_RULES.rules)

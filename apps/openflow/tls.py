@@ -1,7 +1,7 @@
-"""TLS of switches' connections, taken off and put on by a thread of its own.
+"""TLS of switches' connections, encrypted and decrypted by a separate thread.
 
-What is inside is then served as connections without TLS are: the loop that decides has no part in
-it, so that echoes are answered while it is busy, or while another switch sends without pause.
+The plain side is served like a connection without TLS. The loop that decides takes no part in TLS,
+so echoes are answered while the loop is busy, or while another switch sends without pause.
 """
 
 from __future__ import annotations
@@ -19,11 +19,13 @@ from apps.openflow.seam import SOCKET_S, OpenFlowTls
 from apps.process.certificates import Renewable
 
 _READ_BYTES: Final = 65536
-"""More than TLS holds back of what it has read: nothing stays there that nobody is woken for."""
+"""More than TLS buffers after a read: no bytes stay behind without a wake-up."""
 _OTHER_WAY_S: Final = 0.1
-"""Until a direction goes on that waits for the other one, as at a renewal of keys."""
+"""Delay before a direction that waits for the opposite direction goes on, as at a renewal of
+keys.
+"""
 _NICE: Final = -10
-"""As the thread of C, whose echoes go this way."""
+"""As the C thread, whose echoes pass through here."""
 
 
 def _context(tls: OpenFlowTls) -> ssl.SSLContext:
@@ -34,7 +36,7 @@ def _context(tls: OpenFlowTls) -> ssl.SSLContext:
 
 
 class TlsThread:
-    """Gives each connection on TLS a plain one, whose bytes it carries over."""
+    """Gives each TLS connection a plain connection, and carries the bytes between the two."""
 
     def __init__(self, tls: OpenFlowTls) -> None:
         """Raises HydraError if the files can't be used."""
@@ -43,7 +45,7 @@ class TlsThread:
         threading.Thread(target=self._run, name="openflow-tls", daemon=True).start()
 
     def _run(self) -> None:
-        with contextlib.suppress(OSError):  # where that is not allowed, echoes wait for their turn
+        with contextlib.suppress(OSError):  # if not allowed, echoes wait for their turn
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
         self._loop.run_forever()
 
@@ -51,8 +53,9 @@ class TlsThread:
     async def inside(self, connection: socket.socket) -> AsyncIterator[socket.socket]:
         """The plain connection, once the handshake is done; used in the loop of the caller.
 
-        ``connection`` stays the caller's. Once it is shut down, the plain one ends; on leaving,
-        what was sent is sent on, for as long as the other end reads. Raises OSError.
+        ``connection`` stays the caller's. When ``connection`` is shut down, the plain connection
+        ends. On leaving, bytes already sent are delivered, for as long as the other end reads.
+        Raises OSError.
         """
         connection.setblocking(False)
         context = self._files.context()
@@ -72,7 +75,7 @@ class TlsThread:
 
 
 class _Carried:
-    """One connection on TLS, and both ends of the plain one; used in the thread's loop."""
+    """A TLS connection, and both ends of the plain connection; used in the thread's loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, outer: ssl.SSLSocket) -> None:
         self._loop = loop
@@ -82,7 +85,7 @@ class _Carried:
         self._over = [loop.create_future(), loop.create_future()]
 
     async def shake_hands(self) -> None:
-        """Return once what comes in is carried over. Raises OSError."""
+        """Return once received bytes are being carried over. Raises OSError."""
         try:
             while True:
                 try:
@@ -116,16 +119,18 @@ class _Carried:
 
     def _outwards_over(self) -> None:
         with contextlib.suppress(OSError):
-            self._outer.unwrap()  # tells the end, and would wait for the switch to tell its own
+            self._outer.unwrap()  # sends the end; would then wait for the switch's end
         self._cut()
         self._over[1].set_result(None)
 
     def _cut(self) -> None:
         with contextlib.suppress(OSError):
-            socket.socket.shutdown(self._outer, socket.SHUT_RDWR)  # its own would forget its TLS
+            socket.socket.shutdown(
+                self._outer, socket.SHUT_RDWR
+            )  # SSLSocket.shutdown would drop the TLS state
 
     async def ended(self) -> None:
-        """Return once both directions have ended, since nobody has the plain connection now."""
+        """Return once both directions have ended, after the caller closed the plain connection."""
         impatient = self._loop.call_later(SOCKET_S, self._cut)
         await asyncio.gather(*self._over)
         impatient.cancel()
@@ -137,7 +142,7 @@ class _Carried:
 
 
 class _Direction:
-    """Carries bytes one way, no faster than they are taken, until its source or target ends."""
+    """Carries bytes one way, no faster than the target reads, until source or target ends."""
 
     def __init__(
         self,
@@ -151,11 +156,11 @@ class _Direction:
         self._target = target
         self._over = over
         self._left = memoryview(b"")
-        """What was read, and is not sent yet."""
+        """Bytes read and not sent yet."""
         self._waits = self._is_over = False
 
     def go_on(self) -> None:
-        """Read what comes in."""
+        """Read incoming bytes."""
         self._waits = False
         if not self._is_over:
             self._loop.add_reader(self._source, self._read)
@@ -182,7 +187,7 @@ class _Direction:
             self._end()
 
     def _send(self) -> None:
-        """Send what was read, and go on reading once all of it is sent."""
+        """Send the bytes read, and go on reading once all are sent."""
         try:
             while self._left:
                 self._left = self._left[self._target.send(self._left) :]
