@@ -9,7 +9,7 @@ from hydra_hybrid_network_client.base import Document
 
 
 class Alternative(Document):
-    """Request that would be admitted instead."""
+    """A request that would be admitted instead."""
 
     bandwidth_mbps: float
     start_unix_s: float | None = None
@@ -25,7 +25,7 @@ class CircuitEnd(Document):
 
 
 class CircuitLoad(Document):
-    """Rates that the ends of a circuit sent; null where unknown, and before it stood."""
+    """Rates sent by the ends of a circuit; null if unknown, and before the circuit stood."""
 
     plane: str
     a: CircuitEnd
@@ -58,7 +58,7 @@ class DemandBasis(StrEnum):
 
 
 class DemandEntry(Document):
-    """Demand from one rack to another; the way back is an entry of its own."""
+    """Demand from one rack to another; the way back is a separate entry."""
 
     src: str
     dst: str
@@ -68,7 +68,7 @@ class DemandEntry(Document):
 
 
 class DemandMatrix(Document):
-    """Demand between all pairs of racks, in a fraction of the space that entries take."""
+    """Demand between all pairs of racks, in a fraction of the space of entries."""
 
     racks: list[str] | None = None
     """Of the rows and columns. Null: as in the topology."""
@@ -83,7 +83,7 @@ class DemandSource(StrEnum):
 
 
 class ErrorDetail(Document):
-    """Error in a request: in its body, or in its query."""
+    """Error in a request: in the body, or in the query."""
 
     pointer: str | None = None
     """JSON pointer (RFC 6901) into the body."""
@@ -131,7 +131,7 @@ class Gap(Document):
 
 
 class Hop(Document):
-    """A circuit in the direction in which the path runs."""
+    """A circuit in the direction of the path."""
 
     plane: str
     from_rack: str
@@ -142,7 +142,7 @@ class Hop(Document):
 
 
 class LiveCircuit(Document):
-    """A circuit that stands, with what its ToR ports last sent."""
+    """A standing circuit, with the last rates sent by its ToR ports."""
 
     plane: str
     a: CircuitEnd
@@ -195,7 +195,7 @@ class MeasuredDemand(Document):
 
 
 class ModificationBody(Document):
-    """Changes to a reservation; what is left out, or null, stays."""
+    """Changes to a reservation; fields left out, or null, stay."""
 
     bandwidth_mbps: float | None = None
     src: str | None = None
@@ -206,7 +206,7 @@ class ModificationBody(Document):
 
 
 class PairLoad(Document):
-    """Rates of a rack pair, there only; null where unknown."""
+    """Rates of a rack pair from src to dst; null if unknown."""
 
     src: str
     dst: str
@@ -336,7 +336,7 @@ class Severity(StrEnum):
 
 
 class Stage(Document):
-    """Part of a change, made by itself."""
+    """A separately made part of a change."""
 
     pairs: list[RackPair]
     diverted_mbps: float
@@ -379,7 +379,7 @@ class Topology(Document):
 
 
 class Totals(Document):
-    """Sums over the network; each has an entry for each of `unix_s`, null where unknown."""
+    """Sums over the network, with an entry for each of `unix_s`, null if unknown."""
 
     carried_mbps: list[float | None]
     """Rate of all rack pairs."""
@@ -404,9 +404,9 @@ class Verdict(Document):
 
 class WantedCircuit(Document):
     """
-    A circuit, where circuits are one-way from `a` to `b`.
+    A circuit; if circuits are one-way, from `a` to `b`.
 
-    An end is a rack, or RACK:PORT. Of a rack alone, the first port that is free on the plane.
+    An end is a rack, or RACK:PORT. For a rack alone, the first free port on the plane is used.
     """
 
     plane: str
@@ -416,10 +416,10 @@ class WantedCircuit(Document):
 
 class WantedTopology(Document):
     """
-    All circuits that are to stand, and the paths over several of them.
+    All circuits of the target, and the paths over several circuits.
 
-    Each circuit is a path of its two racks, unless `paths` has one of these racks. Circuits that
-    may not change, and those of reservations, stay besides.
+    Each circuit is a path of its two racks, unless `paths` contains a path of the same pair.
+    Circuits that may not change, and circuits of reservations, stay besides.
     """
 
     circuits: list[WantedCircuit]
@@ -456,7 +456,7 @@ class CircuitFailure(Document):
 
 
 class Delivery(Document):
-    """Bandwidth that a reservation gets, beside what it was promised."""
+    """Bandwidth that a reservation receives, beside the promised bandwidth."""
 
     reservation: str
     state: ReservationState
@@ -510,7 +510,7 @@ class Device(Document):
 
 
 class DeviceAlarm(Document):
-    """News of an alarm; of severity `cleared` where it is over."""
+    """News of an alarm; of severity `cleared` if over."""
 
     severity: Severity
     port: int | None
@@ -526,7 +526,7 @@ class Devices(Document):
 
 
 class Failure(Document):
-    """Step that failed."""
+    """A failed step."""
 
     step: str
     subject: str
@@ -537,7 +537,7 @@ class Failure(Document):
 
 
 class GroupBody(Document):
-    """A whole traffic matrix, such as that of a job, for the same time."""
+    """A whole traffic matrix, such as a job's, for the same time."""
 
     start_unix_s: float | None = None
     """Null: now."""
@@ -569,7 +569,7 @@ class GroupBody(Document):
 
 
 class Load(Document):
-    """The last hour; in each list of rates, an entry for each of `unix_s`."""
+    """The last hour; each list of rates has an entry for each of `unix_s`."""
 
     interval_s: float | None
     """Time between two samples; null: nothing is recorded, since `policy.poll_interval_s` is 0."""
@@ -631,7 +631,7 @@ class Plan(Document):
 
 
 class PlanBody(Document):
-    """Demand that a topology is wanted for, and what may be touched to get it."""
+    """Demand to plan a topology for, and what may change."""
 
     demand: list[DemandEntry] | None = None
     """Null: the measured demand. Pairs left out have none."""
@@ -658,7 +658,7 @@ class PlanBody(Document):
 
 
 class Progress(Document):
-    """How far a reconfiguration is."""
+    """Progress of a reconfiguration."""
 
     id: str
     state: ReconfigurationState
@@ -780,7 +780,7 @@ class ReservationBody(Document):
 
 
 class ReservationPreview(Document):
-    """Reservation as it would become."""
+    """Reservation as planned."""
 
     state: ReservationState
     bandwidth_mbps: float
@@ -837,7 +837,7 @@ class Event(Document):
 
 
 class Group(Document):
-    """Reservations that were asked for as one."""
+    """Reservations requested together."""
 
     id: str
     reservations: list[Reservation]

@@ -1,4 +1,4 @@
-"""Who may use a route."""
+"""Access to routes: roles, public routes, records in the audit log."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _DESCRIPTION: Final = "/openapi.json"
 class Access:
     roles: frozenset[Role] = frozenset({Role.OPERATOR})
     public: bool = False
-    """True: without a token, as a supervisor's probes, and texts that can be read elsewhere."""
+    """True: no token needed, as for a supervisor's probes and for texts available elsewhere."""
     recorded: bool = True
-    """False: the audit log has only what was turned away."""
+    """False: the audit log records refused requests only."""
 
 
 def give(route: BaseRoute, access: Access) -> None:
@@ -29,7 +29,7 @@ def give(route: BaseRoute, access: Access) -> None:
 
 
 def access_to(route: BaseRoute) -> Access:
-    """What was given; the description of the API, which FastAPI makes, is public."""
+    """The access given to ``route``; FastAPI's description of the API is public."""
     described = getattr(route, "path", None) == _DESCRIPTION
     access: Access = getattr(route, _ATTRIBUTE, Access(public=described))
     return access

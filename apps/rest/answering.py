@@ -1,4 +1,4 @@
-"""Answers of routes that run in a thread, written out in that thread."""
+"""Answers of routes that run in a thread, serialized in the same thread."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ from pydantic import BaseModel
 
 
 def written(function: Callable[..., Any], status: int) -> Callable[..., Any]:
-    """``function`` so that its visit to a thread is its only one; a coroutine's as it is.
+    """Wrap ``function`` so that each request visits a thread once; a coroutine is returned
+    unchanged.
 
-    FastAPI goes to a thread for the function and again to validate what it returns, which is a
-    model already, and writes the answer in the event loop, where everybody waits for a large one.
-    Each visit has to wait for the interpreter's lock twice: 5 ms and more while others compute.
+    FastAPI would visit a thread for the function, and again to validate the result, although the
+    result is a model already. FastAPI would then serialize the answer in the event loop, where a
+    large answer delays all requests. Each visit waits for the interpreter's lock twice: 5 ms and
+    more while other threads compute.
     """
     if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
         return function

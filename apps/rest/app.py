@@ -29,7 +29,7 @@ from apps.rest.webhook_delivery import Webhooks
 from hydra.service import ControllerService
 
 _ROUTES: Final = mounted(all_routes())
-"""Made once: 0.15 s, in which an app's first request would wait."""
+"""Made once: takes 0.15 s, a delay for the first request of each app otherwise."""
 
 
 def create_app(
@@ -45,16 +45,17 @@ def create_app(
     trust: Callable[[], ssl.SSLContext] | None = None,
     held_by: Workers | None = None,
 ) -> FastAPI:
-    """The API in front of ``service``; serve it with :class:`apps.rest.server.RestServer`.
+    """The API in front of ``service``; serve the app with :class:`apps.rest.server.RestServer`.
 
-    Without ``tokens``, everybody who reaches it may do everything. /metrics shows what is in
-    ``registry``, and the state of the service and of workers. Without ``hooks``, webhooks can be
-    made but are sent nothing. ``hosts`` are names that it goes by. While ``term`` is another
-    controller's, requests are answered from ``view`` of the store, or carried there; ``trust``: the
-    authorities of its certificate, None for the system's. ``held_by``: the workers that hold
-    switches.
-    /openapi.json describes the API, and /docs shows that to people. FastAPI's own pages load their
-    scripts from elsewhere, and a controller's network need not reach the Internet.
+    Without ``tokens``, any client may do everything. /metrics shows ``registry``, and the state of
+    the service and of workers. Without ``hooks``, webhooks can be made but nothing is sent.
+    ``hosts`` are host names of the controller. While ``term`` belongs to another controller,
+    requests are answered from ``view`` of the store, or carried to the leader; ``trust``: the
+    authorities of the leader's certificate, None for the system's. ``held_by``: the workers that
+    hold switches.
+
+    /openapi.json describes the API, and /docs shows the description to people. FastAPI's own pages
+    load scripts from other sites, and a controller's network may not reach the Internet.
     """
     app = Api(_ROUTES, asks_for_tokens=tokens is not None)
     app.state.service = service

@@ -1,6 +1,6 @@
-"""What routes ask for: the controller, the caller, headers, parts of the application.
+"""Dependencies of routes: the controller, the caller, headers, parts of the application.
 
-The functions of :mod:`apps.rest.resources` have these names in their annotations.
+The functions of :mod:`apps.rest.resources` use the names in annotations.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ async def _service(request: Request) -> ControllerService:
 
 
 class ServerClosing(Event):
-    """Set when the server stops; sleepers are woken then."""
+    """Set when the server stops; setting the event wakes sleepers."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -43,7 +43,7 @@ class ServerClosing(Event):
 
     @contextmanager
     def waking(self, wake: Callable[[], None]) -> Iterator[None]:
-        """Call ``wake``, in any thread, when this is set before the end of the block."""
+        """Call ``wake``, in any thread, when the event is set before the end of the block."""
         self._sleepers.add(wake)
         try:
             yield
@@ -57,7 +57,9 @@ class ServerClosing(Event):
 
 
 class Wakeups:
-    """Wakes coroutines of one loop from other threads: many at a time in one visit to the loop."""
+    """Wakes coroutines of a loop from other threads: many at a time in a single visit to the
+    loop.
+    """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.loop = loop
@@ -73,13 +75,13 @@ class Wakeups:
                 self.loop.call_soon_threadsafe(self._ring)
 
     def _ring(self) -> None:
-        self._called = False  # before the first is taken: what comes later calls again
+        self._called = False  # before the first is taken: a later wake calls again
         while self._due:
             self._due.popleft().set()
 
 
 async def _wakeups(request: Request) -> Wakeups:
-    """Streams of the loop that runs now: a server that is started again has another one."""
+    """Wakeups of the running loop; a restarted server has a new loop."""
     loop, state = asyncio.get_running_loop(), request.app.state
     if state.wakeups is None or state.wakeups.loop is not loop:
         state.wakeups = Wakeups(loop)
@@ -109,7 +111,7 @@ async def _reservation_service(request: Request) -> ReservationService:
 
 
 def _of_app(name: str) -> object:
-    """What the application's state holds by this name."""
+    """Dependency on the part of the application's state named ``name``."""
 
     async def part(request: Request) -> object:
         return getattr(request.app.state, name)
@@ -141,10 +143,10 @@ async def _waiting_reply(
 
 Service = Annotated[ControllerService, Depends(_service)]
 Reserving = Annotated[ReservationService, Depends(_reservation_service)]
-"""The controller as the one who asks may see it."""
+"""The controller as seen by the caller: a tenant sees only the tenant's reservations."""
 Waking = Annotated[Wakeups, Depends(_wakeups)]
 Closing = Annotated[ServerClosing, _of_app("closing")]
-"""Set when the server stops: whoever waits answers with what there is."""
+"""Set when the server stops: waiting requests then answer with the present state."""
 Leading = Annotated[Term, _of_app("term")]
 Holding = Annotated[Workers | None, _of_app("workers")]
 Tokens = Annotated[TokenFile | None, _of_app("tokens")]
@@ -152,11 +154,13 @@ Hooks = Annotated[Webhooks, _of_app("webhooks")]
 Asking = Annotated[Caller, Depends(_caller)]
 StillEntitled = Annotated[Callable[[], bool], Depends(_standing)]
 Known = Annotated[bool, Depends(_known)]
-"""Whether the one who asks may know of devices and their addresses."""
+"""Whether the caller may know of devices and their addresses."""
 Answer = Annotated[Reply, Depends(_reply)]
-"""Headers and status of the answer; for coroutines, since others write theirs themselves."""
+"""Headers and status of the answer, for coroutines; answers of other functions are serialized by
+:mod:`apps.rest.answering`.
+"""
 LateAnswer = Annotated[WaitingReply, Depends(_waiting_reply)]
-"""The same of an answer that waits for an outcome, as the client prefers."""
+"""As :data:`Answer`, for an answer that waits for an outcome if the client prefers."""
 Asked = Annotated[_T, Query()]
 """The query of a list, as a model."""
 IfMatch = Annotated[

@@ -1,7 +1,7 @@
-"""Carries requests from a controller that stands by to the one that leads.
+"""Carries requests from a standby controller to the leader.
 
-The reply is the leader's own. A redirection (307) would be simpler, and would not do: curl and
-Python's clients, when sent to another host, leave the token behind.
+The reply is the leader's own. A redirection (307) would be simpler but fail: curl and Python's
+clients drop the token when redirected to another host.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from apps.rest.problems import STANDING_BY, STORE_UNAVAILABLE
 from hydra.errors import HydraError
 
 CARRIED_BY: Final = "1.1 hydra"
-"""In ``Via`` (RFC 9110, section 7.6.3) of what was carried once: it is not carried again."""
+"""Marks a carried request in ``Via`` (RFC 9110, section 7.6.3): carry each request once only."""
 _TIMEOUT: Final = httpx.Timeout(150.0, connect=2.0, pool=None)
-"""More than a leader takes for a plan, or to answer ``Prefer: wait=60``."""
+"""Longer than a leader takes for a plan, or to answer ``Prefer: wait=60``."""
 _LOOK_S: Final = 0.2
 _REQUEST: Final = (
     "accept",
@@ -41,28 +41,30 @@ _REQUEST: Final = (
     "prefer",
     "user-agent",
 )
-"""Headers that go with it. A page's origin does not: this controller has judged that already."""
+"""Carried headers. A page's origin is left out: this controller has already judged the origin."""
 _OWN: Final = frozenset(
     {"connection", "content-length", "date", "keep-alive", "server", "transfer-encoding"}
 )
-"""Headers of a reply that belong to its connection."""
+"""Headers of a reply that belong to the connection."""
 _STREAM: Final = "text/event-stream"
 _STANDS_BY: Final = frozenset({STANDING_BY.uri, STORE_UNAVAILABLE.uri})
 READING: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 class NotCarried(HydraError):
-    """The leader can't be reached, or leads no more: nothing was asked."""
+    """The leader can't be reached, or leads no more: the request had no effect."""
 
 
 class NoReply(HydraError):
-    """The leader was asked and has not answered: what came of it is not known."""
+    """The leader received the request and has not answered: the outcome is unknown."""
 
 
 @dataclass(eq=False, repr=False)
 class Carrier:
-    """Each request has a connection of its own: one that was left open may have been closed by the
-    leader, and then it is not known whether it was asked.
+    """Carries requests to the leader, each in a new connection.
+
+    The leader may have closed a connection kept open. Then the client can't know whether the
+    request arrived.
     """
 
     _standby: Callable[[], Standby | None]
@@ -71,9 +73,9 @@ class Carrier:
     """Authorities of the leader's certificate; None for the system's."""
 
     async def carry(self, leader: Replica, scope: Scope, receive: Receive, send: Send) -> None:
-        """Ask the leader, and answer as it does. Raises NotCarried, NoReply.
+        """Ask the leader, and pass on the answer. Raises NotCarried, NoReply.
 
-        Given up when another one leads, when the client leaves, and when this server closes.
+        Given up when another controller leads, when the client leaves, and when this server closes.
         """
         body = b"" if scope["method"] in READING else await _body(receive)
         answer = asyncio.create_task(self._ask(leader, scope, body, send))
@@ -91,7 +93,7 @@ class Carrier:
             await _cancelled(answer)
 
     async def _ask(self, leader: Replica, scope: Scope, body: bytes, send: Send) -> bool:
-        """Pass the reply on. Cancelled, it returns whether the reply had begun."""
+        """Pass the reply on. If cancelled, return whether the reply had begun."""
         begun = False
         try:
             async with self._reply(leader, scope, body) as reply:
@@ -119,14 +121,16 @@ class Carrier:
             if not begun:
                 why = str(error) or type(error).__name__
                 raise NoReply(f"{leader.url} has not answered ({why})") from error
-            await _end(send)  # a stream: whoever follows it connects again
+            await _end(send)  # a stream: its readers connect again
         except asyncio.CancelledError:
             if begun:
                 await _end(send)
         return begun
 
     def _has_no_store(self) -> bool:
-        """Whether this controller knows why nobody leads: one just started does not, yet."""
+        """Whether this controller knows that the store is lost. A controller just started does not
+        know yet.
+        """
         now = self._standby()
         return now is not None and now.store_lost is not None
 
@@ -151,7 +155,10 @@ class Carrier:
             yield reply
 
     async def _in_vain(self, leader: Replica, receive: Receive) -> bool:
-        """Wait until nobody waits for the answer (False), or it can't be expected any more."""
+        """Wait until the client has left (False), or no answer can come (True).
+
+        No answer can come once another controller leads, or this server closes.
+        """
         gone = asyncio.create_task(_departure(receive))
         try:
             while not gone.done() and not self._closing.is_set():
@@ -175,7 +182,7 @@ def _is_refused_by_a_standby(reply: httpx.Response) -> bool:
 
 
 async def _body(receive: Receive) -> bytes:
-    """What the guard of bodies has let through."""
+    """The body as admitted by the guard of bodies."""
     chunks, more = [], True
     while more:
         message = await receive()
@@ -206,7 +213,7 @@ async def _nothing_more() -> dict[str, str]:
 
 
 async def _cancelled(task: asyncio.Task[bool] | asyncio.Task[None]) -> bool | None:
-    """End a task; its result, or None."""
+    """Cancel a task; returns the result, or None."""
     task.cancel()
     result: bool | None = None
     with suppress(asyncio.CancelledError, NotCarried, NoReply):

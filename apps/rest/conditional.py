@@ -11,7 +11,7 @@ from hydra.reservations.reservation import RetryKey
 
 
 def etag(document: BaseModel) -> str:
-    """A strong validator: any change of the document changes it."""
+    """A strong validator: any change of the document changes the tag."""
     return f'"{_digest(document)[:32]}"'
 
 
@@ -26,11 +26,11 @@ def matches(tag: str, header: str) -> bool:
 
 
 def require(if_match: str, document: BaseModel) -> None:
-    """Raises Changed unless ``document`` is what the client saw."""
+    """Raises Changed unless ``document`` is as the client saw it."""
     if not matches(etag(document), if_match):
         raise Changed("the resource has changed since it was read: read it again")
 
 
 def retry_key(key: str | None, body: BaseModel) -> RetryKey | None:
-    """The key with a digest of what it came with."""
+    """The key with a digest of the request's body."""
     return None if key is None else RetryKey(key, _digest(body))

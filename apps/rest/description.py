@@ -1,6 +1,6 @@
 """The description of the API at /openapi.json: FastAPI's, as valid OpenAPI 3.1 for generators.
 
-Where FastAPI's description and a generator of clients don't agree, the description gives way here,
+If FastAPI's description and a generator of clients do not agree, the description is corrected here,
 for all routes at once. ``examples/clients/run.sh`` makes clients with several generators.
 """
 
@@ -35,13 +35,13 @@ _STREAM: Final = "text/event-stream"
 _SECURITY: Final = "token"
 _OPTIONAL: Final[list[dict[str, list[str]]]] = [{_SECURITY: []}, {}]
 _FORMATS: Final = {"number": "double", "integer": "int64"}
-"""Formats of numbers. Without one, generators for Go make Unix seconds a float32, which is right to
-two minutes, and those for Java an int of 32 bits.
+"""Formats of numbers. Without a format, generators for Go store Unix seconds in a float32, exact to
+two minutes, and generators for Java use an int of 32 bits.
 """
 
 
 class Api(FastAPI):
-    """FastAPI with a description that generators of clients take."""
+    """FastAPI with a description accepted by client generators."""
 
     def __init__(self, routes: Sequence[BaseRoute], *, asks_for_tokens: bool) -> None:
         super().__init__(
@@ -109,7 +109,8 @@ def _correct_schema(schema: dict[str, Any]) -> None:
     if isinstance(kind, str) and kind in _FORMATS:
         schema.setdefault("format", _FORMATS[kind])
     if isinstance(schema.get("default"), list | dict):
-        # openapi-generator writes it into Go as it is, which does not compile.
+        # openapi-generator copies the default into Go code unchanged, and the code does not
+        # compile.
         del schema["default"]
 
 
@@ -120,7 +121,7 @@ def _correct_errors(by_status: dict[str, Any]) -> None:
             continue
         (content,) = response["content"].values()
         if content["schema"]["$ref"].endswith("/HTTPValidationError"):
-            # FastAPI's own guess, for routes whose only parameters are strings in the path.
+            # FastAPI's own guess, for routes with only string parameters in the path.
             del by_status[status]
         else:
             response["content"] = {problems.MEDIA_TYPE: content}
@@ -132,12 +133,12 @@ def _correct_streams(by_status: dict[str, Any]) -> None:
         contents = response.get("content", {})
         if _STREAM in contents:
             document = contents[_STREAM]["schema"]
-            document.pop("title", None)  # the path's, which no reader needs
+            document.pop("title", None)  # the path's title, useless to readers
             contents[_STREAM] = {"schema": _stream_of(document)}
 
 
 def _stream_of(document: dict[str, Any]) -> dict[str, Any]:
-    """A string of server-sent events, the data of which are ``document``."""
+    """A string of server-sent events with ``document`` as their data."""
     data = {"type": "string", "contentMediaType": _JSON, "contentSchema": document}
     event = {
         "type": "object",

@@ -1,9 +1,9 @@
-"""Bodies of requests and documents of responses: what those of all resources have in common.
+"""Bodies of requests and documents of responses: common parts of all resources.
 
 A document is made of core data: pydantic reads the attributes with the same names, and the fabric,
-which is pydantic's context, turns numbers of racks and planes into names. Where a name or a shape
-differs, the document has a validator before all others. Clients make documents of JSON, which
-passes these validators as it is.
+as pydantic's context, turns numbers of racks and planes into names. If a name or a shape differs,
+the document has a validator before all others. Clients make documents from JSON, which passes such
+validators unchanged.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Names = Annotated[list[Name], Field(min_length=1, max_length=MOST_ENTRIES, fail_
 
 
 class Body(BaseModel):
-    """Requests: nothing is coerced, nothing unknown is passed over."""
+    """Requests: no coercion, no unknown fields."""
 
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, frozen=True)
 
@@ -46,13 +46,13 @@ class Document(BaseModel):
 
     @classmethod
     def of(cls, fabric: Fabric | None, core: object = None, /, **others: object) -> Self:
-        """The document of ``core``, with ``others`` in place of attributes, or beside them."""
+        """The document of ``core``; ``others`` replace or add attributes."""
         made_of = cls.attributes(core, **others) if others else core
         return cls.model_validate(made_of, context=fabric)
 
     @classmethod
     def attributes(cls, core: object, **others: object) -> dict[str, object]:
-        """Attributes of ``core`` that the document has, too, and ``others``."""
+        """Attributes of ``core`` with the name of a document's field, and ``others``."""
         names = (name for name in cls.model_fields if name not in others and hasattr(core, name))
         return {name: getattr(core, name) for name in names} | others
 
@@ -72,7 +72,7 @@ def _in_order(core: object) -> object:
 
 
 RackName = Annotated[str, BeforeValidator(_rack_name)]
-"""Made of a rack's number; empty for one that the fabric has lost."""
+"""Made of a rack's number; empty for a rack that the fabric has lost."""
 PlaneName = Annotated[str, BeforeValidator(_plane_name)]
 
 
@@ -83,7 +83,7 @@ def port_names(fabric: Fabric, port: PortId) -> dict[str, str]:
 
 
 class RackPair(Document):
-    # Made of a pair of racks' numbers or names, and of what has `src` and `dst`.
+    # Made of a pair of rack numbers or names, or of an object with `src` and `dst`.
     src: RackName
     dst: RackName
 
@@ -94,4 +94,4 @@ class RackPair(Document):
 
 
 RackPairs = Annotated[list[RackPair], BeforeValidator(_in_order)]
-"""Made of pairs of racks' numbers, sorted if they are a set."""
+"""Made of pairs of rack numbers, sorted if given as a set."""

@@ -1,4 +1,4 @@
-"""Errors as RFC 9457 problem documents: which error is which problem, and how it is answered."""
+"""Errors as RFC 9457 problem documents: the problem type of each error, and the answer."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def responses(*problems: ProblemType) -> dict[int | str, dict[str, Any]]:
 def install(app: FastAPI, routes: Sequence[BaseRoute]) -> None:
     """Make ``app`` answer every error with a problem document.
 
-    ``routes`` are all routes of the app: a 405 lists what they allow at the same path.
+    ``routes`` are all routes of the app: a 405 lists the methods allowed at the same path.
     """
 
     async def on_http(request: Request, error: Exception) -> Response:
@@ -161,7 +161,9 @@ def _from_http(request: Request, error: HTTPException, routes: Sequence[BaseRout
 
 
 def _allowed_methods(request: Request, routes: Sequence[BaseRoute]) -> list[str]:
-    """Methods of all routes at this path; routes with parameters count if no other one matches."""
+    """Methods of all routes at this path; routes with parameters count only if no other route
+    matches.
+    """
     matching = [
         route
         for route in routes
@@ -221,10 +223,10 @@ async def _on_hydra(request: Request, error: Exception) -> Response:
 
 
 async def _on_unexpected(request: Request, _error: Exception) -> Response:
-    """The server logs the traceback; the client learns nothing of the inside.
+    """The server logs the traceback; the client sees no internals.
 
-    The HTTP server closes the connection after a defect; a client that is not told would lose its
-    next request.
+    The HTTP server closes the connection after a defect. Without the header, the client would lose
+    its next request.
     """
     detail = "unexpected error; the controller's log has the details"
     return problem_response(INTERNAL, detail, request.url.path, headers={"Connection": "close"})

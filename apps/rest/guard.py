@@ -1,4 +1,4 @@
-"""Access check: caller, right, rate and a record of it, before a request's body is read."""
+"""Access check: caller, right, rate and audit record, before a request's body is read."""
 
 from __future__ import annotations
 
@@ -44,17 +44,17 @@ _WRONG: Final = (
     "this token is not valid: it is mistyped, or was revoked; an operator makes another one"
 )
 _WRITTEN_S: Final = 1.0
-"""How long a request waits for its line to be in the audit log's file."""
+"""Time that a request waits for its line in the audit log's file."""
 _AWAY_S: Final = 3600.0
-"""Seconds after which an operator who comes again has logged in again."""
+"""Seconds of absence, after which an operator's next request is a new login."""
 
 
 class AuditLog:
-    """Audit log: a JSON object a line for each request that changes something or is refused.
+    """Audit log: a JSON object per line for each request that changes something or is refused.
 
-    Who, from where, what, and with which outcome; never a header or a body. A file that stands
-    still holds up no request for longer than :data:`_WRITTEN_S`, and that but once: lines beyond
-    what a sink holds are dropped and counted.
+    A line names the caller, the address, the request and the outcome, never a header or a body. A
+    stalled file delays requests only once, and each for no longer than :data:`_WRITTEN_S`. Lines
+    beyond the capacity of the sink are dropped and counted.
     """
 
     def __init__(self, path: str | None) -> None:
@@ -70,7 +70,7 @@ class AuditLog:
                 ) from error
             self._sink = Sink("audit", partial(self._append, self._path), _dropped)
         self._late = False
-        """True while lines wait that were not written within :data:`_WRITTEN_S`."""
+        """True while lines wait for longer than :data:`_WRITTEN_S`."""
 
     async def record(
         self, scope: Scope, caller: Caller | None, status: int, taken_s: float
@@ -93,7 +93,7 @@ class AuditLog:
             await self._written()
 
     async def _written(self) -> None:
-        """Wait until all lines so far are in the file, or say that they are late."""
+        """Wait until all lines so far are in the file; after :data:`_WRITTEN_S`, log the delay."""
         loop = asyncio.get_running_loop()
         written = asyncio.Event()
         self._sink.call_when_written(lambda: _call_in(loop, written.set))
@@ -119,9 +119,9 @@ class AuditLog:
 
     @staticmethod
     def _append(path: Path, line: bytes) -> None:
-        """Append one line; in the sink's thread. Raises OSError if that can't be done."""
+        """Append one line; in the sink's thread. Raises OSError on failure."""
         try:
-            with path.open("ab", buffering=0) as file:  # anew: it may be rotated
+            with path.open("ab", buffering=0) as file:  # open each time: the file may be rotated
                 write_whole(file.fileno(), line)
         except OSError as error:
             words = line.decode().rstrip()
@@ -135,15 +135,15 @@ def _call_in(loop: asyncio.AbstractEventLoop, callback: Callable[[], object]) ->
 
 
 def _dropped(lines: int) -> bytes:
-    """The line that tells how many lines of the audit log were dropped."""
+    """The line with the number of dropped lines of the audit log."""
     return json.dumps({"unix_s": round(time.time(), 3), "dropped_lines": lines}).encode() + b"\n"
 
 
 class Logins:
-    """Tells when an operator comes whose token has not been used from there for an hour."""
+    """Reports an operator whose token was not used from the same address for an hour."""
 
     def __init__(self, note: Callable[[str, str], None]) -> None:
-        """``note`` is told the operator's name and address, in a thread that may wait."""
+        """``note`` gets the operator's name and address, in a thread that may wait."""
         self._note = note
         self._seen_s: dict[tuple[str, str], float] = {}
 
@@ -159,7 +159,10 @@ class Logins:
 
 
 class Guard:
-    """Without ``tokens``, whoever reaches the server is an operator: it is on loopback only."""
+    """Checks access to routes.
+
+    Without ``tokens``, every caller is an operator: the server listens on loopback only.
+    """
 
     def __init__(
         self,
@@ -207,7 +210,7 @@ class Guard:
             await response(scope, receive, outcome)
 
     def _stands(self, scope: Scope, caller: Caller | None) -> bool:
-        """Whether ``caller`` has the token and the role that it came with still."""
+        """Whether ``caller`` still has the same token and role."""
         now = self._identify(scope)
         return caller is None or (now is not None and now.role is caller.role)
 
@@ -254,7 +257,7 @@ class Guard:
         return route is None or access_to(route).recorded
 
     def _route(self, scope: Scope) -> Route | None:
-        """The route that will be taken; None: there is none."""
+        """The route that will be taken; None if there is none."""
         for route in self._routes:
             if isinstance(route, Route) and route.matches(scope)[0] is Match.FULL:
                 return route
@@ -262,7 +265,7 @@ class Guard:
 
 
 class _Outcome:
-    """Passes messages on; the status is on record before the client hears of it."""
+    """Passes messages on; the status is recorded before the client sees the status."""
 
     def __init__(self, send: Send, record: Callable[[int], Awaitable[None]]) -> None:
         self._send = send
@@ -270,7 +273,7 @@ class _Outcome:
         self._noted = False
 
     async def note(self, status_code: int) -> None:
-        """Only the first counts."""
+        """Record the status; only the first call counts."""
         if not self._noted:
             self._noted = True
             await self._record(status_code)

@@ -20,14 +20,17 @@ BODY_LIMIT_BYTES: Final = 64 * 1024
 _ENTRY_BYTES: Final = 128
 """A pair with its bandwidths, indented, without the two names."""
 _DISCARD_LIMIT_BYTES: Final = 16 * 1024 * 1024
-"""A client that is still sending when we close may lose our answer, so what is too large is read
-on; but not without end."""
+"""If we close while a client is still sending, the client may lose our answer. So the rest of a
+large body is read and discarded, up to this limit.
+"""
 _JSON: Final = "application/json"
 
 
 def body_limit(method: str, path: str, fabric: Fabric) -> int:
-    """Bytes that a body may have: for a plan, those of a demand between all pairs of racks, for a
-    group, those of as many entries as one may have, for a report, those of all racks.
+    """Largest size of a body in bytes.
+
+    For a plan: a demand between all pairs of racks. For a group: the largest number of entries. For
+    a report: all racks.
     """
     if method == "PUT" and path.startswith("/v1/agents/"):
         names, entries = list(fabric.rack_by_name), len(fabric.racks)
@@ -43,7 +46,7 @@ def body_limit(method: str, path: str, fabric: Fabric) -> int:
 class HeadAsGet:
     """Answers HEAD as GET; the HTTP server leaves the content out.
 
-    A stream ends where its content would begin.
+    A stream ends at the start of its content.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -66,7 +69,7 @@ class HeadAsGet:
 
 
 class Departures:
-    """A client that leaves while events are sent to it is no error."""
+    """A client that leaves while events are being sent is no error."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -79,10 +82,10 @@ class Departures:
 
 
 class BodyGuard:
-    """Takes bodies in whole, refuses too large ones and those that are not declared as JSON.
+    """Reads bodies as a whole; refuses bodies that are too large or not declared as JSON.
 
-    The latter also keeps other sites' pages from making a browser post JSON here: it asks first,
-    and is told no.
+    The declaration also keeps other sites' pages from making a browser post JSON here: the browser
+    asks first, and is refused.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -106,7 +109,7 @@ class BodyGuard:
 
 
 class _Replay:
-    """Gives a body that was read already once more, then what really comes."""
+    """Replays a body already read, then passes on the real messages."""
 
     def __init__(self, body: bytes, receive: Receive) -> None:
         self._body: bytes | None = body
@@ -121,7 +124,7 @@ class _Replay:
 
 
 async def _read_body(receive: Receive, limit: int) -> bytes | None:
-    """The whole body; None if it is too large. A client that hangs up ends it."""
+    """The whole body; None if too large. If the client hangs up, the body ends."""
     chunks: list[bytes] = []
     size = 0
     more = True
@@ -149,6 +152,6 @@ def _media_type(scope: Scope) -> str:
 async def _refuse(
     problem: ProblemType, detail: str, scope: Scope, receive: Receive, send: Send
 ) -> None:
-    """The connection ends with the answer, since there may be more of the body to come."""
+    """End the connection with the answer, since more of the body may follow."""
     headers = {"Connection": "close"}
     await problem_response(problem, detail, scope["path"], headers=headers)(scope, receive, send)

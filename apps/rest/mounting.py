@@ -1,4 +1,4 @@
-"""From the routes that resources declare to FastAPI's."""
+"""Makes FastAPI's routes from the declared routes of resources."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from apps.rest.routing import Route, Routes
 
 
 def mounted(resources: Iterable[Routes]) -> tuple[BaseRoute, ...]:
-    """FastAPI's routes; clients that are generated name each after its function."""
+    """FastAPI's routes; generated clients name each route after its function."""
     router = APIRouter()
     for resource in resources:
         for route in resource.declared:

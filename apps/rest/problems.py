@@ -1,4 +1,4 @@
-"""Problem types: the kinds of errors that the API answers with, as RFC 9457 has it."""
+"""Problem types: kinds of errors in the API's answers, after RFC 9457."""
 
 from __future__ import annotations
 
@@ -204,13 +204,13 @@ TOO_MANY_WEBHOOKS: Final = ProblemType(
 )
 
 CATALOGUE: Final = tuple(one for one in globals().values() if isinstance(one, ProblemType))
-"""All of them, in the order from above."""
+"""All problem types, in the order from above."""
 BODY_PROBLEMS: Final = (MALFORMED, BODY_TOO_LARGE, UNSUPPORTED_MEDIA_TYPE, INVALID_REQUEST)
-"""Answers of each route that takes a body."""
+"""Answers of each route with a body."""
 
 
 class ApiError(HydraError):
-    """An error that the API itself finds in a request, and the type of its problem."""
+    """An error found by the API in a request, with the problem type."""
 
     def __init__(
         self,
@@ -220,7 +220,7 @@ class ApiError(HydraError):
         errors: Sequence[ErrorDetail] = (),
         retry_s: int | None = None,
     ) -> None:
-        """``errors``: places in the body; ``retry_s``: when it may be over."""
+        """``errors``: places in the body; ``retry_s``: when the client may try again."""
         self.problem = problem
         self.errors = tuple(errors)
         self.retry_s = retry_s

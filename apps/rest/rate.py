@@ -1,4 +1,4 @@
-"""How many requests a caller may send, and when it may try again."""
+"""Rate limit: number of requests of a caller, and time of the next attempt."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from time import monotonic
 from typing import Final
 
 BURST_S: Final = 5
-"""Whoever was silent for so long may send all that its rate allows for that time at once."""
+"""A caller that was silent for so long may send the requests of so many seconds at once."""
 _MOST_KEYS: Final = 10_000
-"""Callers remembered at a time: more addresses than that can't make the controller grow."""
+"""Callers remembered at a time: a flood of addresses can't make the controller grow."""
 
 
 class Limiter:
     """A leaky bucket for each caller, after the generic cell rate algorithm (ITU-T I.371, Annex A).
 
-    All that is kept of a caller is when its bucket will be empty; an empty one is forgotten. That
-    is why this is no library's: those at hand keep each request, start a thread at requests to
-    clear up, and never forget an address. For one thread, that of the server.
+    The limiter stores only the time at which a caller's bucket will be empty, and forgets empty
+    buckets. Available libraries keep each request, start a thread at requests to clear up, and
+    never forget an address. For the server's thread only.
     """
 
     def __init__(self, requests_per_s: float, clock_s: Callable[[], float] = monotonic) -> None:
@@ -28,28 +28,32 @@ class Limiter:
         self._slack_s = (burst - 1) * self._interval_s
         self._clock_s = clock_s
         self._empty_s: OrderedDict[str, float] = OrderedDict()
-        """By caller, whoever was let in last at the end."""
+        """By caller, the most recently admitted caller last."""
 
     def __len__(self) -> int:
-        """Callers that are remembered."""
+        """Number of remembered callers."""
         return len(self._empty_s)
 
     def wait_s(self, key: str) -> int:
-        """Seconds until ``key`` may try again; 0 if it may now, and that has been counted."""
+        """Seconds until ``key`` may try again; 0 if admitted now, and then the request is
+        counted.
+        """
         now_s = self._clock_s()
         self._forget(now_s)
         empty_s = max(now_s, self._empty_s.get(key, now_s))
         over_s = empty_s - now_s - self._slack_s
-        if over_s > 1e-9:  # of a rounding error nobody has to wait
+        if over_s > 1e-9:  # ignore rounding errors
             return max(1, ceil(over_s))
         self._empty_s[key] = empty_s + self._interval_s
         self._empty_s.move_to_end(key)
         return 0
 
     def _forget(self, now_s: float) -> None:
-        """Callers that were silent long enough, and the most silent ones where there are too many.
+        """Forget callers that were silent long enough, and the most silent callers if there are too
+        many.
 
-        Two at a request: they go as fast as they can come, and no request pays for all of them.
+        At most two per request: forgetting keeps pace with new callers, and no request pays for
+        all.
         """
         for _ in range(2):
             if not self._empty_s:

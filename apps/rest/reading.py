@@ -1,7 +1,7 @@
-"""Request bodies: parsed and validated beside the event loop, and a wrong one costs little.
+"""Request bodies: parsed and validated beside the event loop; a wrong body costs little.
 
-Large ones are read in threads of their own: not in the event loop, and not in the threads that
-routes run in, so that nobody else's request waits for them.
+Large bodies are read in separate threads, neither in the event loop nor in the threads of routes,
+so that other requests do not wait.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from hydra import foreign_json
 MOST_KEYS: Final = 10_000
 """Most keys of one JSON object."""
 MOST_ERRORS: Final = 20
-"""Most errors that a client is told of; the others are counted."""
+"""Most errors reported to a client; further errors are counted."""
 _SMALL_BYTES: Final = 4096
 _SHOWN: Final = 60
 """Most characters of a value that a message repeats."""
@@ -31,7 +31,7 @@ _READERS: Final = ThreadPoolExecutor(2, "bodies")
 
 
 class MalformedBody(Exception):
-    """A body that is not JSON, or ambiguous; the message says where."""
+    """A body that is not JSON, or is ambiguous; the message says where."""
 
 
 class InvalidBody(RequestValidationError):
@@ -43,7 +43,7 @@ class InvalidBody(RequestValidationError):
 
 
 class BodyRoute(APIRoute):
-    """A route that gets its body as a model already, from :func:`read`."""
+    """A route that gets its body as a model, from :func:`read`."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
@@ -67,7 +67,7 @@ class BodyRoute(APIRoute):
 
 
 class _Read(Request):
-    """A request whose body has been read: what is valid once is not validated again."""
+    """A request whose body has been read and validated: the body is not validated again."""
 
     def __init__(self, request: Request, body: bytes, value: object) -> None:
         super().__init__(request.scope, request.receive)
@@ -97,7 +97,7 @@ def read(body: bytes, model: TypeAdapter[Any]) -> object:
 
 
 def in_words(error: Mapping[str, Any]) -> str:
-    """What is wrong with a field, by pydantic: its value, where that is short, and the remedy."""
+    """Words about pydantic's error in a field, with the value, if short, and the remedy."""
     words, value = error["msg"], error.get("input")
     if words == "Field required":
         return "is missing"

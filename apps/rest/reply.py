@@ -28,8 +28,7 @@ _DocumentT = TypeVar("_DocumentT", bound=BaseModel)
 def parse_wait(headers: Sequence[str]) -> int | None:
     """Seconds to wait, at most 60, from all ``Prefer`` headers; None without such a preference.
 
-    As the RFC asks, a preference that makes no sense counts as absent, and of two the first
-    counts.
+    As the RFC requires, an invalid preference counts as absent, and the first of two counts.
     """
     for header in headers:
         for preference in header.split(","):
@@ -45,11 +44,11 @@ class Reply:
     _response: Response
 
     async def made(self, change: Callable[[], _T]) -> _T:
-        """What ``change``, which may block, has made."""
+        """The result of ``change``, a function that may block."""
         return await run_in_threadpool(change)
 
     def at(self, location: str) -> None:
-        """Say where the new resource is."""
+        """Set the location of the new resource."""
         self._response.headers["Location"] = location
 
     def tagged(self, document: _DocumentT) -> _DocumentT:
@@ -60,7 +59,7 @@ class Reply:
     def unless_known(
         self, document: _DocumentT, if_none_match: str | None
     ) -> _DocumentT | Response:
-        """``document`` with its ETag, or a 304 if the client has it already."""
+        """``document`` with its ETag, or a 304 if the client already has the document."""
         tag = etag(document)
         if if_none_match is not None and matches(tag, if_none_match):
             return Response(status_code=status.HTTP_304_NOT_MODIFIED, headers={"ETag": tag})
@@ -69,13 +68,13 @@ class Reply:
 
 @dataclass(eq=False)
 class WaitingReply(Reply):
-    """An answer that waits for an outcome, if the client prefers that."""
+    """An answer that waits for an outcome, if the client prefers."""
 
     _wait_s: int | None
     _closing: Event
-    """Set when the server stops: whoever waits answers with what there is."""
+    """Set when the server stops: waiting requests then answer with the present state."""
     _gone: Callable[[], Awaitable[bool]]
-    """Whether the client has closed the connection: nothing is waited for any more."""
+    """Whether the client has closed the connection: the wait ends."""
 
     async def outcome(
         self,
@@ -85,9 +84,9 @@ class WaitingReply(Reply):
         *,
         ended: bool = False,
     ) -> _T:
-        """What ``begin`` made, or ``read`` after it: once it is ``settled``, or time is up.
+        """The result of ``begin``, or of a later ``read``, once ``settled`` or when time is up.
 
-        With ``ended``, what is settled is answered with 200. Both functions may block.
+        With ``ended``, a settled result is answered with 200. Both functions may block.
         """
         made = await run_in_threadpool(begin)
         current = await self._wait(made, lambda: read(made), settled)
@@ -96,9 +95,10 @@ class WaitingReply(Reply):
         return current
 
     async def state(self, read: Callable[[], _T], settled: Callable[[_T], bool] | None) -> _T:
-        """What ``read`` gives now, or once it is ``settled``: 60 s, unless the client prefers less.
+        """The result of ``read``, now or once ``settled``, after at most 60 s or as the client
+        prefers.
 
-        ``read`` may block. None: now.
+        ``read`` may block. ``settled`` None: now.
         """
         current = await run_in_threadpool(read)
         if settled is None:

@@ -1,7 +1,7 @@
-"""Routes of a resource, as its file declares them: without FastAPI.
+"""Routes of a resource, as declared in the resource's file, without FastAPI.
 
-Clients of the API read documents of the same files, and a batch system starts such a client for
-each job. :mod:`apps.rest.mounting` makes FastAPI's routes of these.
+API clients use the documents in the same files, and a batch system starts a client for each job.
+:mod:`apps.rest.mounting` makes FastAPI's routes from the declarations.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _FunctionT = TypeVar("_FunctionT", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """A method of a path, and the function that answers it."""
+    """A method of a path, and the function that answers."""
 
     method: str
     path: str
@@ -28,7 +28,7 @@ class Route:
     """Section of the API's description."""
     access: Access
     problems: tuple[ProblemType, ...]
-    """What it may answer besides success."""
+    """Possible answers besides success."""
     settings: Mapping[str, Any]
     """More arguments of FastAPI's route, by name."""
 
@@ -37,15 +37,15 @@ class Route:
 class Routes:
     """The routes of a resource.
 
-    Functions name in their annotations what they ask for. These names are in
-    :mod:`apps.rest.asking`, which a resource's file imports for the type checker alone.
+    Annotations of the functions name their dependencies. The names are in :mod:`apps.rest.asking`,
+    which a resource's file imports for the type checker alone.
     """
 
     prefix: str = ""
     tag: str | None = None
     """Section of the API's description."""
     also: frozenset[Role] = frozenset()
-    """Roles that may use them besides operators, and viewers where nothing changes."""
+    """Roles that may use the routes, besides operators, and viewers if nothing changes."""
     declared: list[Route] = field(default_factory=list)
 
     def on(
@@ -60,7 +60,8 @@ class Routes:
     ) -> Callable[[_FunctionT], _FunctionT]:
         """Declare the decorated function as the route of ``method`` and ``path``.
 
-        ``also``: more roles that may use it; ``public`` and ``recorded``: see :class:`Access`.
+        ``also``: more roles that may use the route; ``public`` and ``recorded``: see
+        :class:`Access`.
         """
         readers = {Role.VIEWER} if method == "GET" else set()
         access = Access(self.also | also | readers | {Role.OPERATOR}, public, recorded)

@@ -1,4 +1,4 @@
-"""Keys in the ASGI scope by which middleware tells routes what it knows of a request."""
+"""Keys in the ASGI scope with which middleware passes facts about a request to routes."""
 
 from __future__ import annotations
 
@@ -9,15 +9,16 @@ from starlette.types import Scope
 from hydra.access import LOCAL, Caller
 
 CALLER: Final = "hydra.caller"
-"""Who asks, once that is known."""
+"""The caller, once known."""
 STORED: Final = "hydra.stored"
-"""The store as it was at a moment, on a controller that stands by: what it has of
-:class:`hydra.service.ControllerService` is all that is asked of it."""
+"""The store as of a moment, on a standby controller: has the part of
+:class:`hydra.service.ControllerService` that such a request needs.
+"""
 STANDING: Final = "hydra.standing"
-"""A function: whether the caller is still who it was when it asked."""
+"""A function: whether the caller still has the same token and role."""
 
 
 def caller_of(scope: Scope) -> Caller:
-    """Who asks; without tokens, whoever reaches the controller."""
+    """The caller; without tokens, the local operator."""
     caller: Caller = scope.get(CALLER, LOCAL)
     return caller

@@ -1,6 +1,6 @@
-"""Serves the REST API from a thread of its own, with an event loop of its own.
+"""Serves the REST API from a separate thread with a separate event loop.
 
-The rest of the process may run any other loop (Ryu's runs on eventlet): nothing is shared but the
+The rest of the process may run any other loop (Ryu's runs on eventlet): the threads share only the
 thread-safe :class:`~hydra.service.ControllerService`, and no signal handlers are installed.
 """
 
@@ -27,22 +27,22 @@ from hydra.errors import HydraError
 _BACKLOG: Final = 128
 _START_TIMEOUT_S: Final = 10.0
 _GRACE_S: Final = 2
-"""Seconds that requests under way get to finish."""
+"""Seconds for requests under way to finish."""
 _LOOK_S: Final = 0.005
 _STOP_TIMEOUT_S: Final = 10.0
 _HEAD_S: Final = 10.0
-"""From the connection, or the answer before, to the end of a request's headers."""
+"""Time from the connection, or the answer before, to the end of a request's headers."""
 _HEAD_BYTES: Final = 16 * 1024
 _BODY_S: Final = 60.0
-"""From there to the end of its body."""
+"""Time from the end of the headers to the end of the body."""
 _UNSENT_S: Final = 30
-"""How long a client may take nothing of what was sent to it."""
+"""Time for which a client may read nothing of the data sent."""
 MOST_CONNECTIONS: Final = 512
 logging.getLogger("uvicorn.error").addFilter(Sparing(lambda record: record.levelno < logging.ERROR))
 
 
 class _Presenting(ssl.SSLContext):
-    """Begins each connection with the certificate that is in its files by then."""
+    """Begins each connection with the certificate now in the files."""
 
     files: Renewable[ssl.SSLContext]
 
@@ -58,7 +58,7 @@ class _Presenting(ssl.SSLContext):
 
 
 class RestServer:
-    """Can be started and stopped any number of times, from one thread."""
+    """REST server; can be started and stopped any number of times, from a single thread."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class RestServer:
         connections: int = MOST_CONNECTIONS,
         connections_per_address: int = MOST_CONNECTIONS // 2,
     ) -> None:
-        """``port`` 0 lets the system choose; :attr:`port` then tells which."""
+        """``port`` 0 lets the system choose; :attr:`port` then holds the choice."""
         self._door = Door("REST", connections, connections_per_address, "controller.connections…")
         self._tls = tls
         self._app = app
@@ -79,7 +79,7 @@ class RestServer:
 
     @property
     def port(self) -> int:
-        """The port that it listens on; the one asked for while it is stopped."""
+        """The listening port; while stopped, the requested port."""
         return self._wanted_port if self._running is None else self._running[2]
 
     @property
@@ -88,9 +88,9 @@ class RestServer:
         return f"{'http' if self._tls is None else 'https'}://{host}:{self.port}"
 
     def start(self) -> None:
-        """Return once connections are accepted; does nothing if it runs already.
+        """Return once connections are accepted; does nothing if running already.
 
-        Raises HydraError if the address can't be listened on, or the certificate not be used.
+        Raises HydraError if the server can't listen on the address, or can't use the certificate.
         """
         if self._running is not None:
             return
@@ -109,8 +109,9 @@ class RestServer:
         self._running = (server, thread, port)
 
     def drain(self) -> None:
-        """Wait until the requests under way are finished (waiting ones answer at once), or have had
-        their time; those that come now are answered as ever.
+        """Wait until the requests under way are finished, or their time is up.
+
+        Waiting requests answer at once; new requests are answered as ever.
         """
         if self._running is None:
             return
@@ -121,7 +122,9 @@ class RestServer:
             time.sleep(_LOOK_S)
 
     def stop(self) -> None:
-        """Finish the requests under way (waiting ones answer at once) and return; repeatable."""
+        """Finish the requests under way (waiting requests answer at once) and return;
+        repeatable.
+        """
         if self._running is None:
             return
         server, thread, _ = self._running
@@ -143,14 +146,16 @@ class _Server(uvicorn.Server):
 
 
 def _note_trouble(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """The door has said already that a connection could not be accepted; asyncio tries again."""
+    """The door has already reported a connection that could not be accepted; asyncio tries
+    again.
+    """
     error = context.get("exception")
     if not (isinstance(error, OSError) and error.errno in OUT_OF_RESOURCES):
         loop.default_exception_handler(context)
 
 
 class _OneLength(h11.Connection):
-    """Refuses a request with two lengths: a proxy may take for its body what h11 does not."""
+    """Refuses a request with two lengths: a proxy and h11 could disagree about the body."""
 
     def next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
         event = super().next_event()
@@ -162,7 +167,7 @@ class _OneLength(h11.Connection):
 
 
 class _Protocol(H11Protocol):
-    """Ends connections whose request does not come: uvicorn itself waits for ever."""
+    """Ends connections whose request does not arrive: uvicorn itself waits for ever."""
 
     _deadline: asyncio.TimerHandle | None = None
     _awaited = ""
@@ -172,7 +177,9 @@ class _Protocol(H11Protocol):
         self.conn = _OneLength(h11.SERVER, _HEAD_BYTES)
 
     def send_400_response(self, msg: str) -> None:
-        """Uvicorn itself would have the application answer as well, or answer twice."""
+        """Send a single 400: uvicorn itself would also let the application answer, or answer
+        twice.
+        """
         if self.cycle is not None:
             self.cycle.disconnected = True
             self.cycle.message_event.set()
@@ -214,7 +221,7 @@ class _Protocol(H11Protocol):
 
 
 class _Connection(socket.socket):
-    """A connection that leaves the door when it is closed."""
+    """A connection that leaves the door when closed."""
 
     door: Door | None = None
     address = ""
@@ -227,9 +234,9 @@ class _Connection(socket.socket):
 
 
 class _Listener(socket.socket):
-    """Hands over only connections that there is room for; the others are closed at once.
+    """Hands over connections within the door's limits; closes further connections at once.
 
-    Here, and not in the protocol, since with TLS that begins after the handshake.
+    The check is here, and not in the protocol, since the protocol begins after the TLS handshake.
     """
 
     door: Door
@@ -270,7 +277,7 @@ def _config(app: FastAPI, presenting: _Presenting | None) -> uvicorn.Config:
 
 
 def _listen(host: str, port: int, door: Door) -> socket.socket:
-    """Bound here rather than by uvicorn, which would end its thread without a word."""
+    """Listen here rather than in uvicorn, whose thread would end silently on an error."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE

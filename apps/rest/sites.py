@@ -1,7 +1,7 @@
-"""Web pages that may have a browser ask here.
+"""Web pages that may make a browser send requests here.
 
-A browser lets a page send requests to any address, and a name of the page's own site may be made to
-lead here (DNS rebinding). Clients that are no browsers are not concerned.
+A browser lets a page send requests to any address, and a name of the page's own site may be
+redirected here (DNS rebinding). Clients other than browsers are not affected.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from starlette.types import Scope
 
 _READING = frozenset({"GET", "HEAD", "OPTIONS"})
 _OWN_SITES = frozenset({"same-origin", "none"})
-"""Values of Sec-Fetch-Site that may write; ``none`` is a person at the browser."""
+"""Values of Sec-Fetch-Site with permission to write; ``none`` is a person at the browser."""
 
 
 class Sites:
     """Judges requests by Host, Origin and Sec-Fetch-Site."""
 
     def __init__(self, hosts: Iterable[str] = (), *, any_host: bool = False) -> None:
-        """``hosts`` are names of the controller beside the machine's own and all addresses.
+        """``hosts`` are names of the controller, besides the machine's own and all addresses.
 
-        With ``any_host`` other names will do as well: where tokens are asked for, a page has none
-        to send, whatever its site is called.
+        With ``any_host``, other names are accepted as well: if tokens are required, a page has no
+        token to send, whatever the name of its site.
         """
         self._named = frozenset(host.lower().rstrip(".") for host in hosts)
         self._own = self._named | {"localhost", socket.gethostname().lower()}
         self._any_host = any_host and not self._named
 
     def objection(self, scope: Scope) -> str | None:
-        """Why the request is not for us, or from a page that is not ours; None if all is well."""
+        """Why the request is for another host, or from a foreign page; None if acceptable."""
         headers = Headers(scope=scope)
         host = headers.get("host", "")
         if not self._any_host and host and not self._is_ours(host):
@@ -58,11 +58,11 @@ class Sites:
             ip_address(name)
         except ValueError:
             return name in self._own or name.endswith(".localhost")
-        return True  # no name that could be made to lead elsewhere
+        return True  # an address can't be redirected like a name
 
 
 def _name(host: str) -> str:
-    """Without the port, and without the brackets of an IPv6 address."""
+    """The host without the port, and without the brackets of an IPv6 address."""
     try:
         return (urlsplit(f"//{host}").hostname or "").rstrip(".")
     except ValueError:

@@ -1,6 +1,7 @@
-"""Answers of a controller that stands by while another one leads.
+"""Answers of a standby controller while another controller leads.
 
-It reads what is in the store itself, and says as of when; everything else it carries to the leader.
+The standby answers from the store if possible, with the time of the data; all other requests are
+carried to the leader.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _OWN: Final = re.compile(
     r"/(healthz|metrics|openapi\.json|)|/(docs|problems|dashboard)(/.*)?"
     r"|/v1/(replicas|whoami|servers)"
 )
-"""Paths that need no leader, nor the store."""
+"""Paths that need neither leader nor store."""
 _STORED: Final = re.compile(
     r"/v1/(reservations|topology|decisions|history|quarantine)|/v1/(reservations|groups)/[^/]+"
 )
@@ -47,17 +48,17 @@ class StoredLook(Protocol):
 
 
 class View(Protocol):
-    """The store, as a controller that stands by reads it."""
+    """The store, as read by a standby controller."""
 
     def now(self, *, lost: bool = False) -> StoredLook:
-        """As it is now, or was when it answered last; ``lost``: it is known not to answer.
+        """The store now, or as of its last answer; ``lost``: the store is known not to answer.
 
-        Raises JournalError if it never did.
+        Raises JournalError if the store never answered.
         """
         ...
 
     def conditions(self, since_unix_s: float, why: str) -> Sequence[Condition]:
-        """What is wrong, where the store does not answer since then."""
+        """Conditions of a store that has not answered since the given time."""
         ...
 
 
@@ -86,7 +87,7 @@ class StandingBy:
             await self._carry(standby, scope, receive, send)
 
     async def _look(self, standby: Standby, scope: Scope) -> StoredLook | None:
-        """The store as the request is to be answered from; None: from the leader."""
+        """The store as the basis of the answer; None: the leader has to answer."""
         control = Headers(scope=scope).get("cache-control", "")
         if (
             self._view is None
@@ -94,7 +95,7 @@ class StandingBy:
             or not _STORED.fullmatch(scope["path"])
             or "no-cache" in control
             or "no-store" in control
-            or "wait" in _query(scope)  # for what happens from now on
+            or "wait" in _query(scope)  # the answer depends on the future
         ):
             return None
         try:
@@ -123,7 +124,7 @@ class StandingBy:
 
 
 def _whoever_leads(scope: Scope) -> bool:
-    """Whether ``/readyz`` is to say if requests that come here are taken, by whomever."""
+    """Whether ``/readyz`` asks if requests sent here are served, by any controller."""
     return _query(scope).get("standby", [""])[-1].lower() in {"true", "1"}
 
 
@@ -144,7 +145,7 @@ def _told(scope: Scope, words: str, to_strangers: str) -> str:
 
 
 class _Dated:
-    """Says of an answer as of when it is."""
+    """Adds the time of the data to an answer."""
 
     def __init__(self, send: Send, as_of_unix_s: float) -> None:
         self._send = send

@@ -1,4 +1,4 @@
-"""A filter in front of the controller: nobody's reservations but one tenant's pass."""
+"""A filter in front of the controller: only a single tenant's reservations pass."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from hydra.reservations.reservation import Reservation, ReservationRequest
 from hydra.service import Delivery, GroupOutcome, Refusal, ReservationPreview, ReservationService
 
 _UNNAMED: Final = ("a device that it needs does not answer now",)
-"""Names of devices are for operators and viewers."""
+"""Stands in for names of devices, which are for operators and viewers."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TenantView:
     """Implements :class:`hydra.service.ReservationService` for a tenant.
 
-    What it makes is the tenant's. Others' reservations do not exist for it, and no refusal names
-    them.
+    New reservations belong to the tenant. Reservations of other tenants are invisible, and no
+    refusal names them.
     """
 
     _service: ReservationService
@@ -45,12 +45,12 @@ class TenantView:
         return replace(request, owner=self._tenant.name, quota=self._tenant.quota)
 
     def _mine(self, reservation_id: str) -> str:
-        """The id, if it is of a reservation of the tenant's. Raises UnknownName."""
+        """The id, if the reservation is the tenant's. Raises UnknownName."""
         return self.reservation(reservation_id).id
 
     @contextmanager
     def _discreet(self) -> Iterator[None]:
-        """Refusals without the names of those in the way."""
+        """Remove names of other reservations from refusals."""
         try:
             yield
         except AdmissionError as error:

@@ -19,9 +19,9 @@ LOG = logging.getLogger("hydra.tokens")
 
 
 def read_tokens(path: Path) -> dict[str, StoredToken]:
-    """The tokens by name; none if there is no such file. Raises HydraError if it is no such file.
+    """The tokens by name; none if the file is missing. Raises HydraError for an invalid file.
 
-    Nothing of what the file holds is in an error but tokens' names.
+    Errors quote nothing from the file except names of tokens.
     """
     try:
         records = json.loads(path.read_text(encoding="utf-8"))["tokens"]
@@ -42,12 +42,12 @@ def read_tokens(path: Path) -> dict[str, StoredToken]:
 def write_tokens(path: Path, tokens: Iterable[StoredToken]) -> None:
     """Replace the file as a whole. Raises HydraError.
 
-    Nobody but its owner may read a new one. Of one that is there its group may, if it might before.
+    Only the owner may read a new file. The group of an existing file keeps its permission to read.
     """
     text = json.dumps({"tokens": [token.to_record() for token in tokens]}, indent=2) + "\n"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        # Nobody else's to read from the first moment on.
+        # Restricted from the first moment on.
         with replacing(path, 0o600, most=0o640) as file:
             file.write(text)
     except OSError as error:
@@ -56,18 +56,18 @@ def write_tokens(path: Path, tokens: Iterable[StoredToken]) -> None:
 
 @contextmanager
 def changing(path: Path) -> Iterator[None]:
-    """Have nobody else change the file between its reading and its writing. Raises HydraError.
+    """Lock out other changes between reading and writing the file. Raises HydraError.
 
-    What is locked is its folder: the file itself is another one after each change.
+    Locks the folder, since each change replaces the file.
     """
     try:
         folder = next(one for one in path.resolve().parents if one.exists())
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except (OSError, RuntimeError) as error:
-        # RuntimeError: a link that leads to itself, before Python 3.13.
+        # RuntimeError: a link to itself, before Python 3.13.
         raise HydraError(f"can't change the tokens in {path}: {error}") from error
     try:
-        with suppress(OSError):  # NFS locks no folder: there, nobody is kept from it
+        with suppress(OSError):  # NFS locks no folder: no protection there
             fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
     finally:
@@ -75,7 +75,7 @@ def changing(path: Path) -> Iterator[None]:
 
 
 class TokenFile:
-    """The tokens as the file has them now: one that was revoked is refused at once."""
+    """The tokens now in the file: a revoked token is refused at once."""
 
     def __init__(self, path: Path) -> None:
         """Raises HydraError if the file can't be used, or holds no token."""
@@ -97,7 +97,9 @@ class TokenFile:
         return seen.st_ino, seen.st_mtime_ns, seen.st_size
 
     def known(self) -> Mapping[str, StoredToken]:
-        """By name. A file that is broken meanwhile changes nothing, and the log says so."""
+        """Tokens by name. If the file breaks meanwhile, the last tokens stay, and the log reports
+        the error.
+        """
         version = self._look()
         with self._lock:
             if version != self._version:

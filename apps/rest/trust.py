@@ -1,4 +1,4 @@
-"""Certificates of the REST API and authorities it trusts, for who checks them without a server."""
+"""The REST API's certificates and trusted authorities; needs no server."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from hydra.errors import HydraError
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """PEM files: the certificate with its chain, and its key."""
+    """PEM files: the certificate with its chain, and the key."""
 
     certificate: str
     key: str
 
     def context(self) -> ssl.SSLContext:
-        """Raises HydraError unless the two can be used together."""
+        """Raises HydraError unless certificate and key fit together."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         try:
             context.load_cert_chain(self.certificate, self.key)
@@ -35,9 +35,9 @@ Trust = Callable[[], ssl.SSLContext]
 
 
 def trust_in(authority: str | None) -> Trust | None:
-    """Contexts in which others are known by certificates of this authority, a file of PEM.
+    """Contexts that trust certificates of ``authority``, a PEM file.
 
-    None for None: the system's authorities are trusted. Raises HydraError if it can't be used.
+    None for None: trust the system's authorities. Raises HydraError if the file can't be used.
     """
     if authority is None:
         return None
@@ -45,7 +45,7 @@ def trust_in(authority: str | None) -> Trust | None:
     def context() -> ssl.SSLContext:
         try:
             return ssl.create_default_context(cafile=authority)
-        except OSError as error:  # ssl.SSLError is one
+        except OSError as error:  # includes ssl.SSLError
             raise HydraError(
                 f"no authority can be read from {authority} ({error.strerror or error}): check "
                 "controller.authority"

@@ -1,4 +1,4 @@
-"""Circuits and paths that a request asks for by name, instead of a demand that they are for."""
+"""Circuits and paths requested by name, instead of a demand."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _Walk = Annotated[list[Name], Field(min_length=3)]
 
 
 class WantedCircuit(Body):
-    """A circuit, where circuits are one-way from `a` to `b`.
+    """A circuit; if circuits are one-way, from `a` to `b`.
 
-    An end is a rack, or RACK:PORT. Of a rack alone, the first port that is free on the plane.
+    An end is a rack, or RACK:PORT. For a rack alone, the first free port on the plane is used.
     """
 
     plane: Name
@@ -28,10 +28,10 @@ class WantedCircuit(Body):
 
 
 class WantedTopology(Body):
-    """All circuits that are to stand, and the paths over several of them.
+    """All circuits of the target, and the paths over several circuits.
 
-    Each circuit is a path of its two racks, unless `paths` has one of these racks. Circuits that
-    may not change, and those of reservations, stay besides.
+    Each circuit is a path of its two racks, unless `paths` contains a path of the same pair.
+    Circuits that may not change, and circuits of reservations, stay besides.
     """
 
     circuits: Annotated[list[WantedCircuit], Field(fail_fast=True)]
@@ -41,24 +41,24 @@ class WantedTopology(Body):
 
 
 class Complaints(Protocol):
-    """Collects what is wrong with a request."""
+    """Collects errors in a request."""
 
     def known(
         self, at: tuple[str | int, ...], kind: str, name: str, known: Mapping[str, object]
     ) -> bool:
-        """True if ``name`` is ``known``; else the request has an unknown name."""
+        """True if ``name`` is ``known``; else record an unknown name in the request."""
 
     def wrong(self, at: tuple[str | int, ...], detail: str) -> None:
-        """The request can't be carried out, for this reason."""
+        """Record the reason why the request can't be carried out."""
 
 
 class TopologyReader:
-    """Makes a topology of names; what is wrong goes to ``complaints``."""
+    """Makes a topology from names; errors go to ``complaints``."""
 
     def __init__(self, fabric: Fabric, complaints: Complaints) -> None:
         self._fabric, self._complaints = fabric, complaints
         self._user: dict[tuple[PortId, bool], int] = {}
-        """Positions of circuits, by the transmitters and receivers that they take."""
+        """Positions of circuits, by the transmitters and receivers used."""
         self._joining: dict[tuple[RackId, RackId], Circuit] = {}
         """The first circuit from one rack to the other."""
 
@@ -108,7 +108,7 @@ class TopologyReader:
     def _port(
         self, at: tuple[str | int, ...], plane: str, name: str, *, sends: bool
     ) -> OpticalPort | None:
-        """The port of an end; of a rack without a port, the first one that is free."""
+        """The port of an end; for a rack without a port, the first free port."""
         known = name in self._fabric.rack_by_name
         rack, _, wanted = (name, "", "") if known else name.partition(":")
         on_plane = self._fabric.plane_by_name[plane].id
@@ -166,7 +166,9 @@ class TopologyReader:
         return Path(walk[-1], walk[0], hops[::-1])
 
     def _direct(self, circuits: Sequence[Circuit], walked: set[Pair]) -> Iterator[Path]:
-        """A path over each circuit whose racks have servers, and no path over several."""
+        """A path over each circuit between racks with servers, unless the pair has a path of
+        several hops.
+        """
         for circuit in circuits:
             ends = self._fabric.racks_of(circuit)
             src, dst = ends if circuit.one_way else sorted(ends)

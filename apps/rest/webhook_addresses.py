@@ -1,7 +1,7 @@
-"""Addresses that webhooks may lead to: a name is resolved when a connection is made.
+"""Addresses allowed for webhooks: a name is resolved when a connection is made.
 
-An operator's webhook makes the controller send requests from where it stands, which reaches more
-than the operator may.
+An operator's webhook makes the controller send requests from its own place in the network, with a
+wider reach than the operator's.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from hydra.errors import HydraError
 
 
 class RefusedAddress(HydraError):
-    """A webhook would lead where none may."""
+    """A webhook would lead to a forbidden address."""
 
 
 class Reach:
-    """Public addresses, and the networks that the configuration lists."""
+    """Public addresses, and the networks listed in the configuration."""
 
     def __init__(self, networks: Iterable[str] = ()) -> None:
         self._networks: list[IPv4Network | IPv6Network] = [ip_network(one) for one in networks]
 
     def check(self, host: str, address: str) -> None:
-        """Raises RefusedAddress unless webhooks may lead to ``address``, which is ``host``'s."""
+        """Raises RefusedAddress unless webhooks may lead to ``address``, an address of ``host``."""
         found = ip_address(address.partition("%")[0])
         if isinstance(found, IPv6Address) and found.ipv4_mapped is not None:
             found = found.ipv4_mapped
@@ -45,7 +45,7 @@ class Reach:
         )
 
     def check_literal(self, host: str) -> None:
-        """Raises RefusedAddress for an address; a name is looked at with each connection."""
+        """Raises RefusedAddress for a forbidden address; a name is checked at each connection."""
         try:
             ip_address(host)
         except ValueError:
@@ -54,7 +54,7 @@ class Reach:
 
 
 class _Backend(httpcore.AsyncNetworkBackend):
-    """Connects to the very address that was looked at."""
+    """Connects to exactly the checked address."""
 
     def __init__(self, reach: Reach) -> None:
         self._reach = reach
@@ -70,8 +70,8 @@ class _Backend(httpcore.AsyncNetworkBackend):
     ) -> httpcore.AsyncNetworkStream:
         """Raises RefusedAddress if one of the host's addresses is out of reach, OSError.
 
-        Addresses are tried in turn. A silent one takes a part of the time, so that something is
-        left for the others and for the answer.
+        Addresses are tried in turn. A silent address takes a part of the time, so that time is left
+        for the remaining addresses and for the answer.
         """
         if port > 65_535:
             raise OSError(f"there is no port {port}")
@@ -96,10 +96,11 @@ class _Backend(httpcore.AsyncNetworkBackend):
 
 
 class ReachTransport(httpx.AsyncBaseTransport):
-    """Transport of a client that goes nowhere else; up to ``most_kept`` connections stay open.
+    """Transport of a client with access to ``reach`` only; keeps up to ``most_kept`` connections
+    open.
 
-    The system's authorities are read at the first request: that takes longer than anything else at
-    a controller's start, and most controllers have no webhooks.
+    The system's authorities are read at the first request: reading takes longer than anything else
+    at a controller's start, and most controllers have no webhooks.
     """
 
     def __init__(self, reach: Reach, most_kept: int) -> None:
@@ -110,7 +111,7 @@ class ReachTransport(httpx.AsyncBaseTransport):
     def _made(self) -> httpx.AsyncHTTPTransport:
         context = ssl.create_default_context()
         made = httpx.AsyncHTTPTransport(verify=context)
-        # httpx has no argument for what httpcore takes here.
+        # httpx has no argument for the network backend of httpcore.
         made._pool = httpcore.AsyncConnectionPool(
             ssl_context=context,
             max_connections=None,

@@ -1,9 +1,9 @@
-"""Sends events to webhooks, each at its own pace, from a thread and an event loop of its own.
+"""Sends events to webhooks, each at its own pace, from a separate thread and event loop.
 
-A subscriber's queue is its place in the history of events, which is bounded: one that is slow or
-dead holds up nobody, and costs a timer. Messages come in order and at least once; what is no longer
-in the history when a subscriber is back is replaced by a ``gap``. Where controllers share a store,
-it holds each place, as of a second ago at most: whoever leads next goes on from there.
+A subscriber's queue is a place in the bounded history of events: a slow or dead subscriber delays
+no other, and costs a timer. Messages come in order and at least once. Events dropped from the
+history before a subscriber is back are replaced by a ``gap``. If controllers share a store, the
+store holds each place, at most a second old: the next leader goes on from there.
 """
 
 from __future__ import annotations
@@ -42,24 +42,24 @@ _STOP_TIMEOUT_S: Final = 5.0
 _GONE: Final = 410
 _KEEP_S: Final = 1.0
 _TRY_AGAIN: Final = frozenset({408, 425, 429})
-"""Answers of the 400s that blame the moment, not the message."""
+"""4xx answers that blame the moment, not the message."""
 
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """How it goes with a webhook."""
+    """State of a webhook."""
 
     webhook: Webhook
     waiting: int
-    """Events that it has not been told of yet."""
+    """Events not reported to the webhook yet."""
     delivered: int
     refused: int
-    """Messages that it answered with 4xx; they are not sent again."""
+    """Messages answered with 4xx; not sent again."""
     missed: int
-    """Events that were forgotten before it could be told."""
+    """Events dropped from the history before they could be sent."""
     failing_since_unix_s: float | None
     problem: str
-    """Why the last message was not taken; empty if it was."""
+    """Why the last message was not accepted; empty if accepted."""
 
 
 class _Subscriber:
@@ -68,10 +68,11 @@ class _Subscriber:
     def __init__(self, webhook: Webhook, number: int | None) -> None:
         self.webhook = webhook
         self.kept = number
-        """The place as the journal has it."""
+        """The place as stored in the journal."""
         self.number = number
-        """Number of the last event that it was told of; None: it was told of none in this run, so
-        that events are lost."""
+        """Number of the last event sent to the webhook; None: none in this run, so events are
+        lost.
+        """
         self.delivered = self.refused = self.missed = 0
         self.failing_since_unix_s: float | None = None
         self.problem = ""
@@ -79,7 +80,7 @@ class _Subscriber:
 
 
 class Webhooks:
-    """Methods may be called from any thread. Without ``journal``, webhooks end with the process."""
+    """All webhooks. For any thread. Without ``journal``, webhooks end with the process."""
 
     def __init__(
         self,
@@ -94,7 +95,7 @@ class Webhooks:
         self._journal = journal
         self._lock = threading.Lock()
         self._keeping = threading.Lock()
-        """Held while places are written, which may take long; taken before the other one."""
+        """Held while places are written, a slow operation; taken before ``_lock``."""
         self._subscribers: dict[str, _Subscriber] = {}
         self._tasks: dict[str, tuple[Webhook, asyncio.Task[None]]] = {}
         self._news: dict[str, asyncio.Event] = {}
@@ -105,7 +106,7 @@ class Webhooks:
     # -- life -------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Take over what the journal remembers, and send. Raises HydraError if it can't be read."""
+        """Load webhooks from the journal, and start sending. Raises HydraError on a read error."""
         records = self._journal.records(Kind.WEBHOOK) if self._journal else []
         places = self._places()
         with self._lock:
@@ -120,7 +121,7 @@ class Webhooks:
         ready.wait(_STOP_TIMEOUT_S)
 
     def stop(self) -> None:
-        """Repeatable; what is not sent by now is lost, and the next run says so."""
+        """Repeatable; unsent events are lost, and the next run reports the loss."""
         if self._thread is not None:
             self._tell_loop(self._ended.set)
             self._thread.join(_STOP_TIMEOUT_S)
@@ -129,7 +130,7 @@ class Webhooks:
     # -- the resource -----------------------------------------------------------------------------
 
     def add(self, url: str, kinds: Collection[EventKind], tenant: str | None) -> Webhook:
-        """Raises ApiError, RefusedAddress, and JournalError if it can't be kept."""
+        """Add a webhook. Raises ApiError, RefusedAddress, and JournalError on a write error."""
         self._reach.check_literal(httpx.URL(url).host)
         webhook = Webhook(
             id=uuid.uuid4().hex[:12],
@@ -153,7 +154,7 @@ class Webhooks:
     def change(
         self, webhook_id: str, url: str, kinds: Collection[EventKind], tenant: str | None
     ) -> Delivery:
-        """Delivery goes on where it was, and at once.
+        """Change a webhook; delivery goes on from the same place, and at once.
 
         Raises UnknownName, RefusedAddress, JournalError.
         """
@@ -169,7 +170,7 @@ class Webhooks:
         return delivery
 
     def remove(self, webhook_id: str) -> Delivery:
-        """Returns what it was. Raises UnknownName, JournalError."""
+        """Remove a webhook; returns the last state. Raises UnknownName, JournalError."""
         with self._keeping, self._lock:
             delivery = self._delivery(self._get(webhook_id))
             self._keep(webhook_id, None)
@@ -195,14 +196,14 @@ class Webhooks:
         return Change(Kind.DELIVERY, webhook_id, record)
 
     def _places(self) -> dict[str, int]:
-        """Number of the last event that each webhook was told of, by controllers before this."""
+        """Number of the last event sent to each webhook by earlier controllers."""
         if self._journal is None or not self._events.stored:
             return {}
         records = self._journal.records(Kind.DELIVERY)
         return {one["id"]: one["number"] for one in records if one["run"] == self._events.run}
 
     def _keep_places(self) -> None:
-        """Write places that are others by now; if they can't be, some messages come again."""
+        """Write the changed places; after a write error, some messages may be sent again."""
         with self._keeping:
             with self._lock:
                 moved = [
@@ -222,7 +223,7 @@ class Webhooks:
             return [self._delivery(one) for one in self._subscribers.values()]
 
     def one(self, webhook_id: str) -> Delivery:
-        """Raises UnknownName."""
+        """State of a webhook. Raises UnknownName."""
         with self._lock:
             return self._delivery(self._get(webhook_id))
 
@@ -248,7 +249,7 @@ class Webhooks:
     def _tell_loop(self, callback: Callable[[], object]) -> None:
         loop = self._loop
         if loop is not None:
-            with suppress(RuntimeError):  # it has ended meanwhile
+            with suppress(RuntimeError):  # the loop has ended meanwhile
                 loop.call_soon_threadsafe(callback)
 
     async def _run(self, ready: threading.Event) -> None:
@@ -284,7 +285,7 @@ class Webhooks:
             news.set()
 
     def _adjust(self) -> None:
-        """A task for each webhook as it is now, none for those that are gone."""
+        """Keep a task for each present webhook, and end the tasks of removed webhooks."""
         with self._lock:
             present = dict(self._subscribers)
         for webhook_id, (webhook, task) in list(self._tasks.items()):
@@ -315,9 +316,9 @@ class Webhooks:
             subscriber.number = number
 
     def _next(self, one: _Subscriber) -> tuple[int, CloudEvent | None, int]:
-        """Up to which event the next message tells, the message, and how many are lost by then.
+        """Number of the last event covered, the next message, and the number of lost events.
 
-        No message where there is nothing to tell.
+        The message is None if there is nothing to send.
         """
         if one.number is None:
             return 0, self._gap(0, None), 0
@@ -363,7 +364,7 @@ class Webhooks:
         return f"urn:hydra:{quote(self._fabric.name, safe='')}"
 
     async def _delivered(self, one: _Subscriber, message: CloudEvent) -> bool:
-        """Whether there is nothing more to do about ``message``."""
+        """Send ``message``; False if the message has to be sent again."""
         unset = {"subject"} if message.subject is None else None
         body = message.model_dump_json(exclude=unset).encode()
         headers = {

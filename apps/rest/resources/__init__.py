@@ -1,7 +1,7 @@
-"""REST resources, a file each: documents, how they are made of core data, and routes.
+"""REST resources, a file each: documents, their making from core data, and routes.
 
-Each document is an attribute of this package, too. Its file is imported when it is asked for: a
-client needs few of them, and the configuration's and the planner's, which some rest on, not at all.
+Each document is also an attribute of this package. A file is imported on first use: a client needs
+few files, and never the configuration or the planner, which some files import.
 """
 
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ _FILES: Final = (
     *("conditions", "history", "explanations", "agents", "sharing", "schedule", "metrics"),
     *("docs", "dashboard"),
 )
-"""What a client needs first."""
+"""In the order of a client's first needs."""
 
 
 def all_routes() -> "Iterator[Routes]":
@@ -41,6 +41,6 @@ def __getattr__(name: str) -> object:
     for file in _FILES:
         found = vars(import_module(f"{__name__}.{file}"))
         if name in found:
-            globals()[name] = found[name]  # which the next one finds without this
+            globals()[name] = found[name]  # found directly by the next access
             return found[name]
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

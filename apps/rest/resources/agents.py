@@ -1,4 +1,4 @@
-"""/v1/agents: what servers' agents have to know, and what they report"""
+"""/v1/agents: setup of servers' agents, and their reports"""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from hydra.forwarding import class_table
 from hydra.service import ControllerService
 
 _LOOK_UP_S: Final = 5.0
-"""How often a follower that nothing happens for looks whether its token stands."""
+"""Interval at which an idle follower checks whether its token is still valid."""
 _MOST_RACKS: Final = 10_000
 _MOST_CONNECTIONS: Final = 10_000_000
 _MOST_MB: Final = 1e6
@@ -89,9 +89,9 @@ class Connection(Body):
 
 
 class BacklogBody(Body):
-    """Backlog of a server's sockets now: complete, what is not named does not wait.
+    """Present backlog of a server's sockets, complete: racks left out have no backlog.
 
-    Connections may be left out as a whole: they are as told before then.
+    Connections may be left out as a whole: the last reported connections then stay.
     """
 
     backlog_mb: dict[Name, Annotated[float, Field(ge=0, le=_MOST_MB)]] = Field(
@@ -119,13 +119,15 @@ class AgentAnswer(Document):
 
 
 class AgentCircuits(Document):
-    """Racks that circuits lead to from a server's rack; those on the move are left out."""
+    """Racks joined by circuits to a server's rack; racks with moving circuits are left out."""
 
     optical: list[str]
 
 
 class _CountingRoute(BodyRoute):
-    """Reports that can't be read are counted, and refused as everywhere; others' are not read."""
+    """Counts unreadable reports, and refuses them as usual; reports for other servers are not
+    read.
+    """
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
@@ -150,7 +152,7 @@ def _note_malformed(request: Request, detail: str) -> None:
 
 
 def _check_owner(request: Request) -> None:
-    """Raises ForeignServer: before anything else is looked at."""
+    """Raises ForeignServer, before any other check."""
     caller = caller_of(request.scope)
     server = request.path_params.get("server_name")
     if caller.role is Role.AGENT and caller.name != server:
@@ -181,7 +183,7 @@ def list_agents(service: Service) -> Agents:
     route_class_override=_CountingRoute,
 )
 def get_setup(server_name: str, service: Service) -> AgentSetup:
-    """How to tell racks apart, and when to report."""
+    """Prefixes of the racks, and when to report."""
     return AgentSetup.of(None, service.agents.setup(server_name))
 
 
@@ -192,11 +194,11 @@ def get_setup(server_name: str, service: Service) -> AgentSetup:
     *_IDENTITY_PROBLEMS,
     TOO_MANY_REQUESTS,
     also=_AGENTS,
-    recorded=False,  # they come several times a second
+    recorded=False,  # several reports a second
     route_class_override=_CountingRoute,
 )
 def put_backlog(server_name: str, body: BacklogBody, service: Service) -> AgentAnswer:
-    """Report. Where the counters see no such traffic, it moves nothing."""
+    """Report a server's backlog. A backlog of traffic unseen by the counters has no effect."""
     elephants = frozenset(
         class_table.TcpConnection(ip_address(one.address), one.src_port, one.dst_port)
         for one in body.elephants
@@ -236,7 +238,7 @@ async def follow_circuits(
     news: Annotated[asyncio.Event, Depends(_news)],
 ) -> AsyncIterator[ServerSentEvent]:
     """Server-sent events ``circuits``, each an ``AgentCircuits``: one at once, then one for each
-    change. The stream ends with the token, or with its role.
+    change. The stream ends when the token, or its role, is no longer valid.
     """
     told = None
     while not closing.is_set() and standing():

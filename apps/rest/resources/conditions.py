@@ -1,4 +1,4 @@
-"""/v1/conditions: what is wrong, since when, whom it affects, what to do."""
+"""/v1/conditions: faults, since when, their effects, and what to do."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 routes = Routes("/v1/conditions", "operations")
 _LISTED: Final = 20
-"""Most subjects, pairs and reservations of a condition that are listed."""
+"""Largest number of listed subjects, pairs and reservations of a condition."""
 
 
 class Condition(Document):
-    """A condition; the first twenty of its subjects, pairs and reservations are listed."""
+    """A condition; lists the first twenty subjects, pairs and reservations."""
 
     kind: ConditionKind
     what: str
@@ -60,5 +60,5 @@ class Conditions(Document):
 
 @routes.on("GET")
 def list_conditions(service: Service) -> Conditions:
-    """All that is wrong now, the most urgent first; things that are alike are one condition."""
+    """All present faults, the most urgent first; similar faults share a condition."""
     return Conditions.of_all(service.fabric, service.conditions())

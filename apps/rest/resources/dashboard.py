@@ -1,4 +1,4 @@
-"""/ and /dashboard/…: the page that shows the network; it asks for a token where one is needed"""
+"""/ and /dashboard/…: the page that shows the network; asks for a token if required"""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ routes = Routes()
 _FOLDER: Final = Path(__file__).parents[1] / "static"
 _MEDIA_TYPES: Final = {".css": "text/css", ".html": "text/html", ".js": "text/javascript"}
 _HEADERS: Final = {
-    # Nothing from elsewhere and nothing inline: what the page shows can't become script.
+    # Nothing from elsewhere and nothing inline: shown content can't become script.
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
         "img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -33,7 +33,7 @@ def _file(name: str) -> Response:
 
 @routes.on("GET", "/", public=True, include_in_schema=False)
 def page() -> Response:
-    """Holds nothing of the network: that is read with the caller's own token."""
+    """The page holds no network data: the data is read with the caller's own token."""
     return _file("index.html")
 
 

@@ -1,4 +1,4 @@
-"""/v1/deliveries: what reservations get beside what they were promised."""
+"""/v1/deliveries: bandwidth received by reservations, beside the promised bandwidth."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ routes = Routes("/v1/deliveries", "reservations", TENANTS)
 
 
 class Delivery(Document):
-    """Bandwidth that a reservation gets, beside what it was promised."""
+    """Bandwidth that a reservation receives, beside the promised bandwidth."""
 
     reservation: str
     state: ReservationState

@@ -1,4 +1,4 @@
-"""/v1/demand: rack-to-rack demand as the controller sees it now."""
+"""/v1/demand: rack-to-rack demand as seen by the controller now."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Demand(Document):
 
 @routes.on("GET")
 def get_demand(service: Service) -> Demand:
-    """Rack-to-rack demand as the controller sees it now."""
+    """Rack-to-rack demand as seen by the controller now."""
     return _demand(service.fabric, service.demand(), service.policy)
 
 

@@ -1,4 +1,4 @@
-"""/v1/devices: devices, and what people are asked to do at them."""
+"""/v1/devices: devices, and manual tasks at the devices."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Alarm(Document):
 
 
 class DeviceAlarm(Alarm):
-    """News of an alarm; of severity `cleared` where it is over."""
+    """News of an alarm; of severity `cleared` if over."""
 
     device: str
 
@@ -79,7 +79,9 @@ class Devices(Document):
 
 
 class PluggedPair(Document):
-    """A cross-connect of a patch panel, and what is at its ends; null: nothing of this fabric."""
+    """A cross-connect of a patch panel, and the wiring at its ends; null: nothing of this
+    fabric.
+    """
 
     ingress: int
     egress: int
@@ -88,7 +90,7 @@ class PluggedPair(Document):
 
 
 class Task(Document):
-    """Something that a person is asked to do: unplug first, then plug."""
+    """A manual task: unplug first, then plug."""
 
     id: int
     state: TaskState
@@ -142,6 +144,6 @@ def list_tasks(name: str, service: Service, query: Asked[TaskFilter]) -> Tasks:
     DEVICE_UNAVAILABLE,
 )
 def settle_task(name: str, task_id: int, body: TaskBody, service: Service) -> Task:
-    """Say that a task was done, or could not be. Saying the same again is harmless."""
+    """Report a task as done, or as impossible. Repeating the report is harmless."""
     settled = service.settle_task(name, task_id, TaskState(body.state), body.note)
     return Task.at(service.fabric, name, settled)

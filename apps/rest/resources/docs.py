@@ -1,4 +1,4 @@
-"""/docs: the API in Swagger UI, from files that come with the installation."""
+"""/docs: the API in Swagger UI, from files in the installation."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _PAGE: Final = """\
 </body>
 </html>
 """
-# Without validatorUrl it would send the description to a service elsewhere.
+# validatorUrl null: Swagger UI would otherwise send the description to an external service.
 _START: Final = """\
 SwaggerUIBundle({
   url: "/openapi.json",
@@ -43,7 +43,7 @@ SwaggerUIBundle({
 });
 """
 _HEADERS: Final = {
-    # Styles in attributes, and pictures in the style sheet, are how Swagger UI is made.
+    # Swagger UI needs styles in attributes, and pictures in the style sheet.
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; "
         "img-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; "
@@ -51,7 +51,7 @@ _HEADERS: Final = {
     ),
     "X-Content-Type-Options": "nosniff",
 }
-"""The browser itself sees to it that nothing comes from, or goes, elsewhere."""
+"""The browser itself enforces that the page loads from and sends to this server only."""
 
 routes = Routes("/docs")
 

@@ -1,4 +1,4 @@
-"""/v1/drift, /v1/reconcile: differences between what is intended and what is."""
+"""/v1/drift, /v1/reconcile: differences between the intended and the actual state."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ routes = Routes("/v1", "maintenance")
 
 
 class ReconcileBody(Body):
-    """Nothing can be chosen."""
+    """Empty: there are no options."""
 
 
 class Drift(Document):
@@ -47,7 +47,7 @@ class Reconciliation(Document):
 
 @routes.on("GET", "/drift", DEVICE_UNAVAILABLE)
 def get_drift(service: Service) -> DriftReport:
-    """How mirrors, VLANs and rules differ from what the controller wants; reads all devices."""
+    """Differences of mirrors, VLANs and rules from the intended state; reads all devices."""
     return DriftReport.of(None, service.drift())
 
 
@@ -55,5 +55,5 @@ def get_drift(service: Service) -> DriftReport:
     "POST", "/reconcile", MALFORMED, UNSUPPORTED_MEDIA_TYPE, INVALID_REQUEST, DEVICE_UNAVAILABLE
 )
 def reconcile(_body: ReconcileBody, service: Service) -> Reconciliation:
-    """Mend what /v1/drift shows; answers when that is done."""
+    """Repair the differences shown by /v1/drift; answers when done."""
     return Reconciliation.of(None, service.reconcile())

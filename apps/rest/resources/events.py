@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 routes = Routes("/v1/events", "events", TENANTS)
 MOST_SUBSCRIBERS: Final = 200
 MOST_PER_CALLER: Final = 20
-"""Limit per caller, where callers are told apart."""
+"""Limit per caller, if callers can be told apart."""
 _RETRY_S: Final = 30
 _LOOK_UP_S: Final = 0.5
-"""How often a subscriber that nothing happens for looks whether the server closes."""
+"""Interval at which an idle subscriber checks whether the server is closing."""
 
 
 class Event(Document):
@@ -53,10 +53,11 @@ class Event(Document):
 
     @classmethod
     def seen_by(cls, caller: Caller, fabric: Fabric, told: core.Event) -> Event | None:
-        """None if ``caller`` is a tenant whose reservations it is not about.
+        """The event as seen by ``caller``; None if ``caller`` is a tenant without a part in the
+        event.
 
-        Why a circuit moves is not for tenants: it may be another's reservation, or an operator's
-        wish.
+        Tenants do not see the reason of a circuit's move, perhaps another tenant's reservation or
+        an operator's wish.
         """
         mine = [reservation.id for reservation in told.served if caller.sees(reservation)]
         about = mine if told.reservation is None else caller.sees(told.reservation)
@@ -78,7 +79,7 @@ class Gap(Document):
 
 
 class CloudEvent(Document):
-    """Event as it is posted to a webhook: CloudEvents 1.0, in structured mode."""
+    """Event as posted to a webhook: CloudEvents 1.0, in structured mode."""
 
     specversion: Literal["1.0"] = "1.0"
     id: str = Field(description="The same if it is sent again.")
@@ -93,7 +94,7 @@ class CloudEvent(Document):
 
 
 async def _seat(request: Request) -> AsyncIterator[None]:
-    """A place among the subscribers; raises ApiError if there is none."""
+    """A place among the subscribers; raises ApiError if all are taken."""
     seats: Counter[str] = request.app.state.subscribers
     caller = caller_of(request.scope)
     if seats.total() >= MOST_SUBSCRIBERS:
@@ -138,9 +139,9 @@ async def follow_events(
 ) -> AsyncIterator[ServerSentEvent]:
     """Server-sent events: circuits up, down, about to move, and reservations in a new state.
 
-    Each is named after its kind, and its data is an ``Event``. Where some are no longer there to
-    be told, an event ``gap`` says so: read the resources again. The stream ends with the token, or
-    with its role.
+    An event is named after its kind, and the data is an ``Event``. If events are no longer
+    available, an event ``gap`` is sent: read the resources again. The stream ends when the token,
+    or its role, is no longer valid.
     """
     log = service.events
     number = _place(log, last_event_id)
@@ -148,7 +149,7 @@ async def follow_events(
         yield _gap(log, 0, None)
         number = 0
     else:
-        # An id without data is no event: the place to go on from, where nothing happens for long.
+        # An id without data is no event, but a place to resume from during a long silence.
         yield ServerSentEvent(comment=f"after {log.run}-{number}", id=f"{log.run}-{number}")
     loop = asyncio.get_running_loop()
     news = asyncio.Event()
@@ -183,7 +184,7 @@ async def follow_events(
 
 
 def _is_about(event: core.Event, shown: Event, reservations: Sequence[str]) -> bool:
-    """True if a reservation that the caller is shown, or its bundle, is among ``reservations``."""
+    """True if a reservation shown to the caller, or its bundle, is among ``reservations``."""
     ids = set(shown.reservations)
     if shown.reservation is not None:
         ids.add(shown.reservation.id)
@@ -193,7 +194,7 @@ def _is_about(event: core.Event, shown: Event, reservations: Sequence[str]) -> b
 
 
 def _place(log: EventLog, last_event_id: str | None) -> int | None:
-    """The number to go on from; None where the id is of another run, or no id at all."""
+    """The number to resume after; None if the id is of another run, or no id at all."""
     if last_event_id is None:
         return log.last
     run, _, number = last_event_id.rpartition("-")

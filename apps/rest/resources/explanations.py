@@ -34,7 +34,7 @@ class Explanation(Document):
 
 @routes.on("GET", "/circuits/{rack}/{other_rack}", UNKNOWN_NAME, NO_PLAN)
 def explain_circuit(rack: str, other_rack: str, service: Service) -> Explanation:
-    """Why two racks are joined as they are: what stands, what they want, what was decided."""
+    """Why two racks are joined or not: present circuits, demand, decisions."""
     fabric = service.fabric
     one, other = rack_named(fabric, rack), rack_named(fabric, other_rack)
     if one == other:

@@ -52,7 +52,7 @@ class Repeat(Body):
 
 
 class GroupBody(Wish):
-    """A whole traffic matrix, such as that of a job, for the same time."""
+    """A whole traffic matrix, such as a job's, for the same time."""
 
     entries: Annotated[list[MatrixEntry], Field(fail_fast=True)] = Field(
         min_length=1, max_length=MOST_ENTRIES
@@ -82,7 +82,7 @@ class GroupBody(Wish):
         ]
 
     def _repetitions_s(self) -> list[float]:
-        """How much later each time begins than the first. Raises AdmissionError."""
+        """Delay of each repetition after the first, in seconds. Raises AdmissionError."""
         if self.repeat is None:
             return [0.0]
         if self.start_unix_s is None:
@@ -119,7 +119,7 @@ class RefusedEntry(Document):
 
 
 class Group(Document):
-    """Reservations that were asked for as one."""
+    """Reservations requested together."""
 
     id: str
     reservations: list[Reservation]
@@ -133,10 +133,11 @@ class CreatedGroup(Group):
 async def create_group(
     body: GroupBody, service: Reserving, answer: LateAnswer, key: IdempotencyKey = None
 ) -> CreatedGroup:
-    """Admit many reservations as one, and bring their circuits up together.
+    """Admit many reservations together, and bring up their circuits together.
 
-    Nothing is admitted unless all are, or, without ``all_or_nothing``, those that fit: the others
-    are in ``refused``. With ``Prefer: wait=N`` the answer waits until none is ``activating``.
+    Either all reservations are admitted or none. Without ``all_or_nothing``, the fitting
+    reservations are admitted, and the rest is listed in ``refused``. With ``Prefer: wait=N`` the
+    answer waits until none is ``activating``.
     """
     requests = body.requests(key)
     outcome = await answer.outcome(
@@ -160,7 +161,7 @@ async def create_group(
 
 @routes.on("GET", "/{group_id}", UNKNOWN_NAME)
 def get_group(group_id: str, service: Reserving) -> Group:
-    """The reservations of a group, as far as they are remembered."""
+    """The reservations of a group, as far as remembered."""
     return Group.of(service.fabric, id=group_id, reservations=service.group(group_id))
 
 
@@ -174,7 +175,7 @@ def get_group(group_id: str, service: Reserving) -> Group:
     responses={200: {"model": Group, "description": "All of them are over"}},
 )
 async def release_group(group_id: str, service: Reserving, answer: LateAnswer) -> Group:
-    """Give the capacity of a whole group back. Asking again is harmless."""
+    """Release the capacity of a whole group. Repeating the request is harmless."""
     members = await answer.outcome(
         lambda: _release_all(service, group_id),
         lambda _: service.group(group_id),

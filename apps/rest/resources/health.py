@@ -32,7 +32,7 @@ class Readiness(Document):
 
 @routes.on("GET", "/healthz", public=True)
 async def health() -> Health:
-    """The process lives and answers. Does not touch the controller, so never waits for it."""
+    """The process lives and answers. The answer never waits for the controller."""
     return Health(status="ok")
 
 
@@ -56,12 +56,12 @@ def readiness(
         bool, Query(description="Of a controller that stands by: whether the leader is ready.")
     ] = False,
 ) -> Readiness | JSONResponse:
-    """Whether requests are taken; if not, operators and viewers learn what is missing.
+    """Whether requests are served; if not, operators and viewers see the reasons.
 
-    A controller that stands by answers 503, so that a load balancer sends everything to the one
-    that leads; with ``standby``, whether requests that come to it are taken by the leader.
+    A standby controller answers 503, so that a load balancer sends everything to the leader; with
+    ``standby``, the answer says whether the leader serves requests sent to the standby.
     """
-    del standby  # for one that leads it makes no difference
+    del standby  # makes no difference for a leader
     missing = service.not_ready() or (service.missing() if complete else ())
     if missing and not known:
         return problem_response(NOT_READY, "not ready", request.url.path)

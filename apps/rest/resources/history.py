@@ -1,4 +1,4 @@
-"""/v1/history: what happened, over restarts."""
+"""/v1/history: events of the past, across restarts."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 routes = Routes("/v1/history", "operations")
 _LISTED: Final = 20
-"""Most rack pairs of a line that are listed."""
+"""Largest number of listed rack pairs of a line."""
 
 
 class HistoryFilter(Filter):
-    """Which lines, and how many at a time."""
+    """Selection of lines, and how many at a time."""
 
     since_unix_s: float = Field(default=0.0, ge=0, le=LATEST_UNIX_S, description="From then on.")
     before_unix_s: float | None = Field(
@@ -53,7 +53,7 @@ class History(Document):
 
 @routes.on("GET", "", INVALID_REQUEST)
 def list_history(service: Service, query: Asked[HistoryFilter]) -> History:
-    """What happened, newest first: changes, losses, reservations, decisions, reloads, starts."""
+    """Past events, newest first: changes, losses, reservations, decisions, reloads, starts."""
     before_s = float("inf") if query.before_unix_s is None else query.before_unix_s
     lines = service.history(query.since_unix_s, before_s, query.kind, query.limit + 1)
     shown = lines[: query.limit]

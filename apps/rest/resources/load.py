@@ -23,7 +23,7 @@ routes = Routes("/v1/load", "network")
 
 
 class LoadFilter(Filter):
-    """Whose load, and of how many."""
+    """Selection of racks, and the number of circuits and pairs."""
 
     rack: list[Name] = Field(
         default=[], max_length=2, description="At an end; given twice: between these two racks."
@@ -39,14 +39,14 @@ class LoadFilter(Filter):
 
 
 class CircuitLoad(Circuit):
-    """Rates that the ends of a circuit sent; null where unknown, and before it stood."""
+    """Rates sent by the ends of a circuit; null if unknown, and before the circuit stood."""
 
     a_to_b_mbps: list[float | None]
     b_to_a_mbps: list[float | None] | None = Field(description="Null: it is one-way.")
 
 
 class PairLoad(Document):
-    """Rates of a rack pair, there only; null where unknown."""
+    """Rates of a rack pair from src to dst; null if unknown."""
 
     src: RackName
     dst: RackName
@@ -54,7 +54,7 @@ class PairLoad(Document):
 
 
 class Totals(Document):
-    """Sums over the network; each has an entry for each of `unix_s`, null where unknown."""
+    """Sums over the network, with an entry for each of `unix_s`, null if unknown."""
 
     carried_mbps: list[float | None] = Field(description="Rate of all rack pairs.")
     with_circuits_mbps: list[float | None] = Field(
@@ -67,7 +67,7 @@ class Totals(Document):
 
 
 class Load(Document):
-    """The last hour; in each list of rates, an entry for each of `unix_s`."""
+    """The last hour; each list of rates has an entry for each of `unix_s`."""
 
     interval_s: float | None = Field(
         description="Time between two samples; null: nothing is recorded, since "
@@ -83,7 +83,7 @@ class Load(Document):
 
 @routes.on("GET", "", UNKNOWN_NAME, INVALID_REQUEST)
 def get_load(service: Service, query: Asked[LoadFilter]) -> Load:
-    """What circuits that stand, and the rack pairs that carry most, carried in the last hour."""
+    """Load of standing circuits and of the busiest rack pairs in the last hour."""
     fabric = service.fabric
     found = service.load([rack_named(fabric, name) for name in query.rack], query.limit)
     return Load.of(
@@ -104,5 +104,5 @@ def get_load(service: Service, query: Asked[LoadFilter]) -> Load:
 
 
 def _series(samples_mbps: Series) -> list[float | None]:
-    """Samples to a kb/s, and None where there is none."""
+    """Samples rounded to a kb/s; None for a missing sample."""
     return [None if math.isnan(mbps) else round(mbps, 3) for mbps in samples_mbps.tolist()]

@@ -1,4 +1,4 @@
-"""/metrics: what Prometheus scrapes"""
+"""/metrics: metrics for Prometheus"""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from apps.rest.routing import Routes
 routes = Routes("/metrics")
 
 
-# Not in the description: Prometheus finds it by custom, and its format is not JSON.
+# Not in the description: Prometheus finds the path by custom, and the format is not JSON.
 @routes.on("GET", include_in_schema=False)
 def scrape(request: Request) -> Response:
-    """Metrics in the format that the caller accepts: Prometheus text, or OpenMetrics."""
+    """Metrics in a format accepted by the caller: Prometheus text, or OpenMetrics."""
     registry: CollectorRegistry = request.app.state.registry
     encode, media_type = choose_encoder(request.headers.get("accept", ""))
     return Response(encode(registry), media_type=media_type)

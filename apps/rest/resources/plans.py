@@ -1,4 +1,4 @@
-"""/v1/plan: a dry run of a reconfiguration; what both are asked by."""
+"""/v1/plan: a dry run of a reconfiguration; the request body of both."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ PLAN_PROBLEMS: Final = (*BODY_PROBLEMS, UNKNOWN_NAME, NO_PLAN, DEVICE_ERROR, DEV
 
 
 class DemandEntry(Body):
-    """Demand from one rack to another; the way back is an entry of its own."""
+    """Demand from one rack to another; the way back is a separate entry."""
 
     src: Name
     dst: Name
@@ -54,7 +54,7 @@ _Row = Annotated[list[Annotated[float, Field(ge=0)]], Field(fail_fast=True)]
 
 
 class DemandMatrix(Body):
-    """Demand between all pairs of racks, in a fraction of the space that entries take."""
+    """Demand between all pairs of racks, in a fraction of the space of entries."""
 
     racks: Names | None = Field(
         default=None, description="Of the rows and columns. Null: as in the topology."
@@ -65,7 +65,7 @@ class DemandMatrix(Body):
 
 
 class PlanBody(Body):
-    """Demand that a topology is wanted for, and what may be touched to get it."""
+    """Demand to plan a topology for, and what may change."""
 
     demand: Annotated[list[DemandEntry], Field(fail_fast=True)] | None = Field(
         default=None, description="Null: the measured demand. Pairs left out have none."
@@ -86,7 +86,7 @@ class PlanBody(Body):
     only_if_it_pays: bool = False
 
     def request(self, fabric: Fabric) -> PlanRequest:
-        """Raises ApiError with everything that is wrong, each with its JSON pointer."""
+        """The core's request. Raises ApiError with all errors, each with a JSON pointer."""
         reader = _Reader(fabric)
         planes = reader.planes("planes", self.planes)
         use_planes = reader.planes("use_planes", self.use_planes)
@@ -96,7 +96,7 @@ class PlanBody(Body):
             demand = reader.matrix(self.demand_matrix, alone=demand is None)
         topology = self._topology(reader)
         if topology is not None and demand is None:
-            demand = np.zeros((len(fabric.racks),) * 2)  # it is not planned for
+            demand = np.zeros((len(fabric.racks),) * 2)  # not planned for
         reader.finish()
         return PlanRequest(
             topology=topology,
@@ -119,7 +119,7 @@ class PlanBody(Body):
 
 
 class _Reader:
-    """Collects what is wrong instead of stopping at the first problem."""
+    """Collects errors instead of stopping at the first."""
 
     def __init__(self, fabric: Fabric) -> None:
         self.fabric = fabric
@@ -128,7 +128,7 @@ class _Reader:
         self._unknown_count = self._wrong_count = 0
 
     def finish(self) -> None:
-        """Names that do not exist are a 404, unless something else is wrong, too."""
+        """Raise ApiError if there are errors: a 404 if all are unknown names."""
         count = self._wrong_count + self._unknown_count
         if not count:
             return
@@ -167,8 +167,9 @@ class _Reader:
     def demand(
         self, entries: Sequence[DemandEntry]
     ) -> tuple[model.DemandMatrix, model.DemandMatrix | None]:
-        """Demand and what is expected of it, Mbps of shape (N, N), None where no entry tells that;
-        complete only if :meth:`finish` passes.
+        """Demand and expected demand, Mbps of shape (N, N); the latter None if no entry names any.
+
+        Complete only if :meth:`finish` passes.
         """
         racks = self.fabric.rack_by_name
         matrix = np.zeros((len(racks), len(racks)))
@@ -191,7 +192,7 @@ class _Reader:
         return matrix, expected if told else None
 
     def matrix(self, given: DemandMatrix, *, alone: bool) -> model.DemandMatrix:
-        """The same; ``alone`` is whether there are no entries besides."""
+        """Demand from a matrix; ``alone``: whether the request has no ``demand`` besides."""
         field = "demand_matrix"
         racks = self.fabric.rack_by_name
         names = list(racks) if given.racks is None else given.racks
@@ -271,7 +272,7 @@ class RackLoad(Document):
 
 
 class Stage(Document):
-    """Part of a change, made by itself."""
+    """A separately made part of a change."""
 
     pairs: RackPairs
     diverted_mbps: float = Field(
@@ -336,7 +337,7 @@ class Plan(Document):
 
 @routes.on("POST", "", *PLAN_PROBLEMS)
 def make_plan(body: PlanBody, service: Service) -> Plan:
-    """Dry run: what a reconfiguration would change, and whether it would pay."""
+    """Dry run: the changes of a reconfiguration, and whether it would pay."""
     fabric = service.fabric
     report = service.plan(body.request(fabric))
     plan = report.plan

@@ -27,17 +27,17 @@ if TYPE_CHECKING:
 
 routes = Routes("/v1", "maintenance")
 _MOST_TOLD: Final = 20
-"""Most errors that are put in words: looking for a word that was meant takes time."""
+"""Largest number of errors put in words: the search for an intended word takes time."""
 
 
 @policy_model(only=BY_REQUEST)
 class PolicyBody(Body):
-    """Values of the policy that only later decisions rest on, as in the configuration file."""
+    """Values of the policy that affect later decisions only, as in the configuration file."""
 
     @model_validator(mode="wrap")
     @classmethod
     def _say_why_not(cls, data: object, validate: ModelWrapValidatorHandler[Self]) -> Self:
-        """Refuse other keys in words that tell which way they can be changed."""
+        """Refuse other keys, with words about other ways to change them."""
         try:
             return validate(data)
         except ValidationError as error:
@@ -55,13 +55,13 @@ def _in_words(item: ErrorDetails) -> InitErrorDetails:
 
 
 def _as_it_is(item: ErrorDetails) -> InitErrorDetails:
-    # Its words are no template: there is no context to fill in.
+    # The words are no template: there is no context to fill in.
     told = PydanticCustomError(item["type"], item["msg"])
     return InitErrorDetails(type=told, loc=item["loc"], input=item["input"])
 
 
 class ReloadBody(Body):
-    """Whether to do it."""
+    """Whether to apply the changes."""
 
     dry_run: bool = Field(default=False, description="Only say what it would change.")
 
@@ -96,13 +96,13 @@ class Reload(Document):
 
 @routes.on("GET", "/policy")
 def get_policy(service: Service) -> PolicyInForce:
-    """The policy that is in force, and which parts of it a reload can change."""
+    """The policy in force, and the parts that a reload can change."""
     return _in_force(service.policy)
 
 
 @routes.on("PATCH", "/policy", *BODY_PROBLEMS, DEVICE_UNAVAILABLE)
 def amend_policy(body: PolicyBody, service: Service) -> PolicyInForce:
-    """Go on with other values, until the next start or reload; what is left out stays."""
+    """Set values until the next start or reload; values left out stay."""
     service.amend(body.model_dump(exclude_unset=True))
     return _in_force(service.policy)
 
@@ -136,5 +136,7 @@ def _in_force(policy: Policy) -> PolicyInForce:
     DEVICE_UNAVAILABLE,
 )
 def reload(body: ReloadBody, service: Service) -> Reload:
-    """Read the configuration file again and apply what touches no traffic, or nothing at all."""
+    """Read the configuration file again; apply changes that touch no traffic, or with `dry_run`
+    none.
+    """
     return Reload.of(None, service.reload(dry_run=body.dry_run))

@@ -1,4 +1,4 @@
-"""/problems: what the types of problem documents mean; and these documents (RFC 9457)."""
+"""/problems: meaning of the types of problem documents; and the documents (RFC 9457)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PROBLEM_BY_SLUG: Final = {problem.slug: problem for problem in CATALOGUE}
 
 
 class Alternative(Document):
-    """Request that would be admitted instead."""
+    """A request that would be admitted instead."""
 
     bandwidth_mbps: float
     start_unix_s: float | None = Field(
@@ -30,7 +30,7 @@ class Alternative(Document):
 
 
 class ErrorDetail(Document):
-    """Error in a request: in its body, or in its query."""
+    """Error in a request: in the body, or in the query."""
 
     pointer: str | None = Field(default=None, description="JSON pointer (RFC 6901) into the body.")
     parameter: str | None = Field(default=None, description="Name of a query parameter.")
@@ -59,7 +59,7 @@ class ProblemDescription(Document):
 
 @routes.on("GET", "/{slug}", UNKNOWN_NAME, public=True)
 async def describe_problem(slug: str) -> ProblemDescription:
-    """Description that the ``type`` of a problem document points to."""
+    """Description at the ``type`` of a problem document."""
     problem = _PROBLEM_BY_SLUG.get(slug)
     if problem is None:
         raise UnknownName(f"no problem type {slug!r}: there are {', '.join(_PROBLEM_BY_SLUG)}")

@@ -1,4 +1,4 @@
-"""/v1/quarantine: ToR ports that planning leaves out."""
+"""/v1/quarantine: ToR ports left out of planning."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ routes = Routes("/v1/quarantine", "maintenance")
 
 
 class QuarantineBody(Body):
-    """Why a port is set aside."""
+    """Reason to set a port aside."""
 
     reason: str = Field(min_length=1, max_length=200)
 
@@ -50,17 +50,17 @@ class Quarantine(Document):
 
 @routes.on("GET")
 def list_quarantine(service: Service) -> Quarantine:
-    """ToR ports that planning leaves out because a circuit on them failed."""
+    """ToR ports left out of planning because a circuit on the port failed."""
     return Quarantine.of(service.fabric, ports=service.quarantine())
 
 
 @routes.on("PUT", "/{rack}/{port:path}", *BODY_PROBLEMS, UNKNOWN_NAME, JOURNAL_FAILED)
 def set_aside(rack: str, port: str, body: QuarantineBody, service: Service) -> QuarantinedPort:
-    """Leave a port out of planning until it is cleared; a circuit that stands there stays."""
+    """Leave a port out of planning until cleared; a standing circuit at the port stays."""
     return QuarantinedPort.of(service.fabric, service.set_aside(rack, port, body.reason))
 
 
 @routes.on("DELETE", "/{rack}/{port:path}", UNKNOWN_NAME, JOURNAL_FAILED)
 def clear_quarantine(rack: str, port: str, service: Service) -> QuarantinedPort:
-    """Let planning use a port again; answers with what was known of it."""
+    """Let planning use a port again; answers with the cleared entry."""
     return QuarantinedPort.of(service.fabric, service.clear_quarantine(rack, port))

@@ -1,4 +1,4 @@
-"""/v1/quotas: what tenants may have at a time, and what they have."""
+"""/v1/quotas: quotas of tenants, and their present use."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ _TRIGGER: Final = "operator"
 
 
 class CourseBody(Body):
-    """Whether a change in stages waits, after the one under way."""
+    """Whether a change in stages waits after the present stage."""
 
     paused: bool
 
@@ -37,7 +37,7 @@ class Step(Document):
 
 
 class Failure(Document):
-    """Step that failed."""
+    """A failed step."""
 
     step: str
     subject: str = Field(description="The switch, device, port, circuit or path.")
@@ -86,7 +86,7 @@ class Reconfigurations(Document):
 
 
 class Progress(Document):
-    """How far a reconfiguration is."""
+    """Progress of a reconfiguration."""
 
     id: str
     state: ReconfigurationState
@@ -102,7 +102,7 @@ class Progress(Document):
 async def start_reconfiguration(
     body: PlanBody, service: Service, answer: LateAnswer
 ) -> Reconfiguration:
-    """Queue a reconfiguration; with ``Prefer: wait=N`` the answer waits for its end."""
+    """Queue a reconfiguration; with ``Prefer: wait=N`` the answer waits for the end."""
     current = await answer.outcome(
         lambda: service.reconfigure(body.request(service.fabric), _TRIGGER),
         lambda queued: service.reconfiguration(queued.id),
@@ -121,13 +121,13 @@ def list_reconfigurations(service: Service) -> Reconfigurations:
 
 @routes.on("GET", "/{reconfiguration_id}", UNKNOWN_NAME)
 def get_reconfiguration(reconfiguration_id: str, service: Service) -> Reconfiguration:
-    """Its state and its timeline, step by step and device by device."""
+    """State and timeline of a reconfiguration, step by step and device by device."""
     return Reconfiguration.of(service.fabric, service.reconfiguration(reconfiguration_id))
 
 
 @routes.on("DELETE", "/{reconfiguration_id}", UNKNOWN_NAME, LIFECYCLE_CONFLICT)
 def stop_reconfiguration(reconfiguration_id: str, service: Service) -> Reconfiguration:
-    """End a change in stages after the one under way; the network stays as that leaves it."""
+    """End a change in stages after the present stage; the network stays as the stage leaves it."""
     return Reconfiguration.of(service.fabric, service.stop(reconfiguration_id, _TRIGGER))
 
 
@@ -135,5 +135,5 @@ def stop_reconfiguration(reconfiguration_id: str, service: Service) -> Reconfigu
 def pause_reconfiguration(
     reconfiguration_id: str, body: CourseBody, service: Service
 ) -> Reconfiguration:
-    """Have a change in stages wait after the one under way, or go on."""
+    """Pause a change in stages after the present stage, or resume the change."""
     return Reconfiguration.of(service.fabric, service.pause(reconfiguration_id, body.paused))

@@ -1,4 +1,4 @@
-"""/v1/replicas, /v1/handover: which controllers there are, who leads, and how the store does."""
+"""/v1/replicas, /v1/handover: the controllers, the leader, and the state of the store."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ routes = Routes("/v1", "operations")
 
 
 class Replica(Document):
-    """A controller of several; its id is another one at each start."""
+    """One of several controllers; has a new id at each start."""
 
     id: str
     name: str
@@ -55,14 +55,14 @@ class Handover(Document):
 
 @routes.on("POST", "/handover", LIFECYCLE_CONFLICT, STANDING_BY, status_code=202)
 def hand_over(term: Leading) -> Handover:
-    """End the controller that leads, as for an upgrade; one of those that stand by leads then."""
+    """End the leading controller, as for an upgrade; then a standby controller leads."""
     return Handover(standing_by=[one.url for one in term.hand_over()])
 
 
 @routes.on("GET", "/replicas")
 def list_replicas(term: Leading) -> Replicas:
-    """Controllers that share a store; each of them answers. A controller with a journal in a file
-    is alone.
+    """Controllers that share a store; any of the controllers answers. A controller with a journal
+    in a file is alone.
     """
     found = term.replicas()
     if found is None:

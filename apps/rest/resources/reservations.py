@@ -66,11 +66,11 @@ _ONE_END: Final[JsonDict] = {
         "properties": {"duration_s": {"type": "number"}, "end_unix_s": {"type": "number"}},
     }
 }
-"""``Span``'s validator, for those who read the schema."""
+"""``Span``'s validator, for readers of the schema."""
 
 
 class Span(Body):
-    """When reservations begin and end."""
+    """Start and end of reservations."""
 
     model_config = ConfigDict(json_schema_extra=_ONE_END)
 
@@ -98,7 +98,7 @@ class Span(Body):
 
 
 class Wish(Span):
-    """What one reservation or many of a group ask for, beside ends and bandwidth."""
+    """Wishes of a reservation, or of all in a group, beside ends and bandwidth."""
 
     priority: int = Field(
         default=0, ge=0, le=9, description="Those of lower priority give way, with notice."
@@ -129,12 +129,12 @@ class ReservationBody(Wish):
     )
 
     def request(self, key: str | None = None) -> ReservationRequest:
-        """The core's request; the retry ``key`` goes with this body alone."""
+        """The core's request; the retry ``key`` belongs to this body alone."""
         return ReservationRequest(**dict(self), retry=retry_key(key, self))
 
 
 class ModificationBody(Body):
-    """Changes to a reservation; what is left out, or null, stays."""
+    """Changes to a reservation; fields left out, or null, stay."""
 
     bandwidth_mbps: float | None = Field(default=None, gt=0)
     src: Name | None = Field(default=None, description="A rack, or another server of its rack.")
@@ -153,7 +153,7 @@ class ReservationFilter(Filter):
 
 
 class _Placed(Document):
-    """Made of a reservation of the core: its paths are walked from ``src`` to ``dst``."""
+    """Made of a reservation of the core: paths run from ``src`` to ``dst``."""
 
     @model_validator(mode="before")
     @classmethod
@@ -222,7 +222,7 @@ class Reservations(Document):
 
 
 class ReservationPreview(Document):
-    """Reservation as it would become."""
+    """Reservation as planned."""
 
     state: ReservationState
     bandwidth_mbps: float = Field(description="What would be held.")
@@ -253,10 +253,10 @@ _CHANGING: Final = (UNKNOWN_NAME, LIFECYCLE_CONFLICT, PRECONDITION_FAILED, JOURN
 async def create_reservation(
     body: ReservationBody, service: Reserving, answer: LateAnswer, key: IdempotencyKey = None
 ) -> Reservation:
-    """Admit a reservation and bring its circuits up.
+    """Admit a reservation and bring up its circuits.
 
-    The answer comes at once, in state ``activating``, ``scheduled`` or ``held``; with
-    ``Prefer: wait=N`` it comes when the reservation is active or has failed, or after N seconds.
+    The answer comes at once, in state ``activating``, ``scheduled`` or ``held``; with ``Prefer:
+    wait=N`` the answer waits until the reservation is active or has failed, at most N seconds.
     """
     request = body.request(key)
     made = await answer.outcome(lambda: service.reserve(request), _again(service), is_up)
@@ -265,12 +265,12 @@ async def create_reservation(
 
 
 def _again(service: ReservationService) -> Callable[[core.Reservation], core.Reservation]:
-    """Reads a reservation that was seen before."""
+    """Reads a reservation again."""
     return lambda seen: service.reservation(seen.id)
 
 
 def is_up(reservation: core.Reservation) -> bool:
-    """Whether nothing more is to be waited for: it has its circuits, or not now."""
+    """Whether the wait is over: the reservation has its circuits, or will not get circuits now."""
     return reservation.state is not ReservationState.ACTIVATING
 
 
@@ -280,7 +280,7 @@ def is_over(reservation: core.Reservation) -> bool:
 
 @routes.on("POST", "/preview", *_PLACING)
 def preview_reservation(body: ReservationBody, service: Reserving) -> ReservationPreview:
-    """Plan a reservation without making it: its path, and the circuits that it would move."""
+    """Plan a reservation without making it: the path, and the circuits to be moved."""
     preview, fabric = service.preview(body.request()), service.fabric
     made = Reservation.of(fabric, preview.reservation)
     return ReservationPreview.of(
@@ -293,7 +293,7 @@ def preview_reservation(body: ReservationBody, service: Reserving) -> Reservatio
 async def commit_reservation(
     reservation_id: str, service: Reserving, answer: LateAnswer, if_match: IfMatch = None
 ) -> Reservation:
-    """Make a reservation that is ``held`` one that stays. Repeating it is harmless."""
+    """Make a ``held`` reservation permanent. Repeating the request is harmless."""
     committed = await answer.outcome(
         lambda: _unless(service.commit, _is_under_way, service, reservation_id, if_match),
         _again(service),
@@ -313,7 +313,7 @@ def _unless(
     reservation_id: str,
     if_match: str | None,
 ) -> core.Reservation:
-    """Make a change of a reservation that is as the client saw it; harmless if it is ``made``."""
+    """Change a reservation as seen by the client; no error if the change is already ``made``."""
     seen = _as_seen(service, reservation_id, if_match)
     try:
         return change(reservation_id, seen)
@@ -327,7 +327,7 @@ def _unless(
 def _as_seen(
     service: ReservationService, reservation_id: str, if_match: str | None
 ) -> core.Reservation | None:
-    """The reservation, if the client wants it changed only as it saw it. Raises Changed."""
+    """The reservation, if the client allows only a change of the version seen. Raises Changed."""
     if if_match is None:
         return None
     seen = service.reservation(reservation_id)
@@ -337,7 +337,7 @@ def _as_seen(
 
 @routes.on("GET", "", UNKNOWN_NAME, INVALID_REQUEST)
 def list_reservations(service: Reserving, query: Asked[ReservationFilter]) -> Reservations:
-    """Oldest first, page by page: ``next`` is what to send as ``after`` for the page after it."""
+    """Oldest first, page by page: send ``next`` as ``after`` for the following page."""
     wanted = frozenset(query.state or ReservationState)
     rack = None if query.rack is None else rack_of(service.fabric, query.rack)
     reservations = iter(service.reservations())
@@ -378,7 +378,7 @@ async def get_reservation(
     ] = None,
     if_none_match: IfNoneMatch = None,
 ) -> Reservation | Response:
-    """State, path and VLAN of a reservation, at once or when it is in a state."""
+    """State, path and VLAN of a reservation, at once or upon reaching a state."""
     current = await answer.state(
         lambda: service.reservation(reservation_id),
         None if wait is None else partial(_is_or_never, wait),
@@ -387,7 +387,7 @@ async def get_reservation(
 
 
 def _is_or_never(wanted: ReservationState, now: core.Reservation) -> bool:
-    """Whether a reservation is in the ``wanted`` state, or can't come to be."""
+    """Whether a reservation is in the ``wanted`` state, or can't reach the state."""
     return now.state is wanted or not can_become(RESERVATION_TRANSITIONS, now.state, wanted)
 
 
@@ -407,10 +407,10 @@ async def modify_reservation(
     answer: Answer,
     if_match: IfMatch = None,
 ) -> Reservation:
-    """Change a reservation without an interruption: its rate, its end, or a server at an end.
+    """Change a reservation without an interruption: the rate, the end, or a server at an end.
 
-    One that has circuits keeps them; where they do not allow the change, it is refused and nothing
-    is different.
+    An active reservation keeps its circuits; if the circuits do not allow the change, the change is
+    refused and has no effect.
     """
 
     def modify() -> core.Reservation:
@@ -436,9 +436,9 @@ async def modify_reservation(
 async def release_reservation(
     reservation_id: str, service: Reserving, answer: LateAnswer, if_match: IfMatch = None
 ) -> Reservation:
-    """Give a reservation's capacity back; one that has not begun is cancelled.
+    """Release a reservation's capacity; a reservation that has not begun is cancelled.
 
-    202 while its circuits come down, 200 once it is over. Asking again is harmless. The
+    202 while the circuits come down, 200 once over. Repeating the request is harmless. The
     reservation stays readable as a record.
     """
     released = await answer.outcome(
@@ -450,7 +450,7 @@ async def release_reservation(
 def release(
     service: ReservationService, reservation_id: str, if_match: str | None = None
 ) -> core.Reservation:
-    """DELETE is idempotent: what is on its way out, or gone, is not a conflict."""
+    """DELETE is idempotent: a reservation being released, or over, is not a conflict."""
     return _unless(service.release, _is_leaving, service, reservation_id, if_match)
 
 
@@ -460,5 +460,7 @@ def _is_leaving(reservation: core.Reservation) -> bool:
 
 @routes.on("GET", "/{reservation_id}/delivery", UNKNOWN_NAME)
 def get_delivery(reservation_id: str, service: Reserving) -> Delivery:
-    """Bandwidth that the reservation gets by counters at its ends, and what it was promised."""
+    """Bandwidth received by the reservation, from counters at its ends, and the promised
+    bandwidth.
+    """
     return Delivery.of(None, service.delivery(reservation_id))

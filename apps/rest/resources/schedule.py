@@ -1,4 +1,4 @@
-"""/v1/schedule: what stands when in the slotted mode."""
+"""/v1/schedule: circuits and times in the slotted mode."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ routes = Routes("/v1/schedule", "planning")
 
 
 class NightDocument(Document):
-    """Time that a change of circuits takes: the shortest slot is longer."""
+    """Time for a change of circuits: the shortest slot is longer."""
 
     total_s: float
     plane: str
@@ -29,7 +29,7 @@ class NightDocument(Document):
 class SlotDocument(Document):
     length_s: float
     begins_unix_s: float | None
-    """Time at which the slot that is on began, or at which one that follows should."""
+    """Start of the current slot, or expected start of a later slot."""
     pairs: RackPairs
     circuits: Circuits
 
@@ -45,19 +45,19 @@ class WeekDocument(Document):
 
 class ScheduleDocument(Document):
     slot_s: float
-    """The shortest slot, as policy has it."""
+    """The shortest slot, from the policy."""
     night: NightDocument
     week: WeekDocument | None
     slot: int | None
-    """The one that is on, the first is 1."""
+    """Number of the current slot, counted from 1."""
     measured_duty_cycle: float | None
     ahead: WeekDocument | None
-    """The week that follows, where it is known already and differs."""
+    """The next week, if already known and different."""
 
 
 @routes.on("GET")
 def get_schedule(service: Service) -> ScheduleDocument:
-    """The slots of a week, which of them is on, and the duty cycle beside what the formula says."""
+    """The slots of a week, the current slot, and the duty cycle, measured and by the formula."""
     schedule = service.schedule()
     week, ahead = schedule.week, schedule.ahead
     return ScheduleDocument.of(
@@ -71,7 +71,7 @@ def get_schedule(service: Service) -> ScheduleDocument:
 
 
 def _beginnings(schedule: Schedule, week: Week) -> list[float]:
-    """When each slot begins next; the one that is on began already."""
+    """Next start of each slot; for the current slot, the past start."""
     begins = [0.0] * len(week.slots)
     at_s = schedule.began_unix_s
     for step in range(len(week.slots)):
@@ -82,7 +82,7 @@ def _beginnings(schedule: Schedule, week: Week) -> list[float]:
 
 
 def _week(week: Week, begins: list[float] | None) -> dict[str, object]:
-    """What a week's document is made of."""
+    """Attributes of a week's document."""
     slots = [
         {
             "length_s": slot.length_s,

@@ -25,7 +25,7 @@ class Servers(Document):
 
 @routes.on("GET")
 def list_servers(service: Reserving) -> Servers:
-    """The servers of the fabric: what reservations may join, besides racks."""
+    """The servers of the fabric: possible ends of reservations, besides racks."""
     return Servers(
         servers=[
             Server(name=server.name, rack=rack.name)

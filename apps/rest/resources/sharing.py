@@ -24,7 +24,7 @@ class SharingBody(Body):
 class SharingState(Document):
     sharing: Sharing
     in_force: Sharing
-    """The same, or what `auto` has chosen."""
+    """The same as `sharing`, or the choice of `auto`."""
     reason: str
     """Why this way of sharing is in force, in a sentence."""
 
@@ -37,7 +37,9 @@ def get_sharing(service: Service) -> SharingState:
 
 @routes.on("PUT", "", *BODY_PROBLEMS, NO_PLAN, DEVICE_UNAVAILABLE)
 def set_sharing(body: SharingBody, service: Service) -> SharingState:
-    """Until the next start or reload; answers once the vswitches know which traffic is meant."""
+    """Set the sharing until the next start or reload; answers once the vswitches know the
+    traffic.
+    """
     service.share(body.sharing)
     return _state(service)
 

@@ -1,4 +1,4 @@
-"""/v1/topology: circuits and paths, in a direction where they are walked."""
+"""/v1/topology: circuits and paths; hops have the direction of the walk."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ routes = Routes("/v1/topology", "network")
 
 
 class Hop(Document):
-    """A circuit in the direction in which the path runs."""
+    """A circuit in the direction of the path."""
 
     plane: PlaneName
     from_rack: str
@@ -32,7 +32,7 @@ class Hop(Document):
 
 @dataclass(frozen=True, slots=True)
 class Along:
-    """A path as it is met when walked from the rack ``start``, and the VLAN-ID that it has."""
+    """A path as walked from the rack ``start``, with the VLAN-ID."""
 
     path: model.Path
     vlan: VlanId | None
@@ -107,7 +107,7 @@ class Circuit(Document):
 
 
 def named(fabric: Fabric, circuit: model.Circuit) -> dict[str, object]:
-    """What a circuit's document is made of."""
+    """Attributes of a circuit's document."""
     return {
         "plane": circuit.plane,
         "a": port_names(fabric, circuit.a),
@@ -126,7 +126,7 @@ Circuits = Annotated[list[Circuit], BeforeValidator(_sorted)]
 
 
 class LiveCircuit(Circuit):
-    """A circuit that stands, with what its ToR ports last sent."""
+    """A standing circuit, with the last rates sent by its ToR ports."""
 
     a_to_b_mbps: float | None
     b_to_a_mbps: float | None = Field(description="Null also where it is one-way.")

@@ -1,4 +1,4 @@
-"""/v1/webhooks: events that are sent rather than asked for."""
+"""/v1/webhooks: events sent to an address."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _PORT: Final = (
 
 
 def _address(value: object, validate: ValidatorFunctionWrapHandler) -> str:
-    """The pattern's words are a page long."""
+    """Replace the pattern in pydantic's message, a page long, by a sentence."""
     try:
         address: str = validate(value)
     except ValidationError:
@@ -100,7 +100,7 @@ class Webhooks(Document):
 
 @routes.on("POST", "", *BODY_PROBLEMS, TOO_MANY_WEBHOOKS, JOURNAL_FAILED, status_code=201)
 async def create_webhook(body: WebhookBody, answer: Answer, hooks: Hooks) -> CreatedWebhook:
-    """Have events posted to an address from now on. The secret is shown this one time."""
+    """Have events posted to an address from now on. The secret is shown only once."""
     webhook = await answer.made(lambda: hooks.add(body.url, body.kinds, body.tenant))
     answer.at(f"{routes.prefix}/{webhook.id}")
     return CreatedWebhook.of(None, hooks.one(webhook.id))
@@ -108,25 +108,27 @@ async def create_webhook(body: WebhookBody, answer: Answer, hooks: Hooks) -> Cre
 
 @routes.on("GET")
 def list_webhooks(hooks: Hooks, caller: Asking) -> Webhooks:
-    """Viewers see of an address only whose it is: the rest may be a secret."""
+    """All webhooks. Viewers see only the scheme and host of an address: the rest may be a
+    secret.
+    """
     return Webhooks(webhooks=[_shown(one, caller) for one in hooks.all()])
 
 
 @routes.on("GET", "/{webhook_id}", UNKNOWN_NAME)
 def get_webhook(webhook_id: str, hooks: Hooks, caller: Asking) -> Webhook:
-    """Address that it posts to, and how that goes."""
+    """Address of a webhook, and the state of delivery."""
     return _shown(hooks.one(webhook_id), caller)
 
 
 @routes.on("PUT", "/{webhook_id}", *BODY_PROBLEMS, UNKNOWN_NAME, JOURNAL_FAILED)
 def change_webhook(webhook_id: str, body: WebhookBody, hooks: Hooks) -> Webhook:
-    """Change of address: waiting events are sent to the new one at once; the secret stays."""
+    """Change the address: waiting events are sent to the new address at once; the secret stays."""
     return Webhook.of(None, hooks.change(webhook_id, body.url, body.kinds, body.tenant))
 
 
 @routes.on("DELETE", "/{webhook_id}", UNKNOWN_NAME, JOURNAL_FAILED)
 def delete_webhook(webhook_id: str, hooks: Hooks) -> Webhook:
-    """Answers with what it was."""
+    """Answers with the last state."""
     return Webhook.of(None, hooks.remove(webhook_id))
 
 

@@ -1,4 +1,4 @@
-"""/v1/whoami: the caller's name and role, as the token says."""
+"""/v1/whoami: name and role of the caller, from the token."""
 
 from __future__ import annotations
 
@@ -21,5 +21,5 @@ class Caller(Document):
 
 @routes.on("GET")
 async def who_am_i(caller: Asking) -> Caller:
-    """Name and role of the one who asks; a controller without tokens knows operators alone."""
+    """Name and role of the caller; a controller without tokens knows operators only."""
     return Caller.of(None, caller)

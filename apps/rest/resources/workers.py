@@ -1,4 +1,4 @@
-"""/v1/workers: which processes hold the switches' connections."""
+"""/v1/workers: processes that hold the switches' connections."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Workers(Document):
 
 @routes.on("GET")
 def list_workers(workers: Holding) -> Workers:
-    """Workers that hold switches for the controller; none where switches connect to the controller
+    """Workers that hold switches for the controller; none if switches connect to the controller
     itself.
     """
     return Workers.of(None, workers=() if workers is None else workers.seen())
