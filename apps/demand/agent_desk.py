@@ -1,4 +1,4 @@
-"""Hears servers' agents: checks what they say, and makes a demand of what is believed."""
+"""Receives reports of servers' agents, checks the reports, and derives a demand."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ from hydra.reconfiguration.plan import Pair, pair_of
 
 LOG = logging.getLogger("hydra.agents")
 _SHORTEST_GAP: Final = 0.5
-"""Part of ``sample_s``: faster reports are a flood; the network may bunch them a little."""
+"""Share of ``sample_s``: faster reports are a flood; the network may bunch reports a little."""
 _GRACE_S: Final = 5.0
-"""Time for the counters to see what an agent reports."""
+"""Time for the counters to see the traffic of an agent's report."""
 
 _MOST_FOLLOWERS: Final = 4
-"""An agent follows once, and again before the connection that it has lost is known to be lost."""
+"""An agent follows once, and again while the loss of an earlier connection is unnoticed."""
 
 StateAndMoving = tuple[NetworkState, Collection[Pair]]
 Counted = Callable[
     [NDArray[np.intp], NDArray[np.intp]], tuple[NDArray[np.float64], NDArray[np.float64]]
 ]
-"""From servers and destination racks to the Mbps counted there, and of all each server sends."""
+"""From (servers, destination racks) to the counted Mbps of each, and each server's Mbps in all."""
 
 
 class AgentDesk:
@@ -63,9 +63,9 @@ class AgentDesk:
         clock: Callable[[], float] = time.monotonic,
         on_elephants: Callable[[Server], None] = lambda _server: None,
     ) -> None:
-        """``standing`` is the network as it is, and the rack pairs that are being moved.
+        """``standing`` returns the network's state, and the rack pairs being moved.
 
-        ``on_elephants`` is called when a server has other elephants; it must be quick.
+        ``on_elephants`` is called when the elephants of a server have changed; must be quick.
         """
         self._fabric = fabric
         self._standing = standing
@@ -86,14 +86,14 @@ class AgentDesk:
         self._revised: tuple[Policy, Sequence[str]] | None = None
 
     def _revision(self, own: Server) -> str:
-        """A word that changes whenever the setup of the server's agent does."""
+        """A word that changes with the setup of the server's agent."""
         policy, known = self._policy.now, self._revised
         if known is None or known[0] is not policy:
             known = self._revised = policy, self._revisions(policy)
         return known[1][own.rack]
 
     def _revisions(self, policy: Policy) -> Sequence[str]:
-        """One for each rack: a setup names the other racks."""
+        """A revision for each rack, since a setup names the other racks."""
         racks = [(rack.name, rack.prefixes) for rack in self._fabric.racks]
         words = (policy.agents, policy.sharing.elephants_only, self._fabric.server_rate_mbps, racks)
         common = hashlib.sha256(repr(words).encode())
@@ -107,7 +107,7 @@ class AgentDesk:
     # -- what agents ask ----------------------------------------------------------------------
 
     def setup(self, server: str) -> AgentSetup:
-        """Raises UnknownName."""
+        """The setup of a server's agent. Raises UnknownName."""
         own = self._server(server)
         racks = self._fabric.racks
         policy = self._policy.now.agents
@@ -158,7 +158,7 @@ class AgentDesk:
             flooded = 0 <= now_s - self._book.heard_s(index) < gap_s
             changed = not flooded and elephants != self._elephants.get(index, frozenset())
             if not flooded and self._book.stale(index, now_s):
-                # Those of its last report may have been taken off the switch meanwhile.
+                # The switch may have dropped the elephants of the last report meanwhile.
                 changed = changed or bool(elephants)
             if not flooded:
                 self._book.take(index, by_rack, many, now_s)
@@ -171,7 +171,7 @@ class AgentDesk:
         return self._revision(own)
 
     def _destination(self, own: Server, name: str) -> RackId:
-        """Raises WrongReport."""
+        """The rack with the reported name. Raises WrongReport."""
         rack = self._fabric.rack_by_name.get(name)
         if rack is None or rack.spine:
             self.note(AgentTrouble.UNKNOWN_RACK, own.name, repr(name))
@@ -188,7 +188,7 @@ class AgentDesk:
         return self._joined().get(self._server(server).rack, ())
 
     def _joined(self) -> Mapping[RackId, tuple[str, ...]]:
-        """Racks that each rack has circuits to, by name."""
+        """Names of the racks with circuits to each rack."""
         standing, known = self._standing(), self._optical
         (state, moving) = standing
         if known is None or state is not known[0][0] or moving != known[0][1]:
@@ -227,7 +227,7 @@ class AgentDesk:
                     del self._followers[self._index[server]]
 
     def circuits_may_have_changed(self) -> None:
-        """Wake those whose circuits have changed since the last call; it is quick."""
+        """Wake followers whose circuits have changed since the last call; quick."""
         if not self._followers:
             return
         now = self._joined()
@@ -245,7 +245,7 @@ class AgentDesk:
             wake()
 
     def note(self, trouble: AgentTrouble, who: str, detail: str) -> None:
-        """Count what was wrong with a report that could not be taken in."""
+        """Count a fault of a report that was not accepted."""
         with self._lock:
             self._troubles[trouble] += 1
             first = self._troubles[trouble] == 1
@@ -260,7 +260,7 @@ class AgentDesk:
     # -- what the controller asks ---------------------------------------------------------------
 
     def backlog(self, counted: Counted) -> Believed:
-        """Backlog as far as it is believed, as a rate beside what is counted."""
+        """Believed backlog, as a rate beside the counted rate."""
         now_s = self._clock()
         self._forget_elephants(now_s)
         with self._lock:
@@ -271,7 +271,7 @@ class AgentDesk:
         return believed(reported, seen_mbps, sending_mbps, link_mbps, self._policy.now)
 
     def _forget_elephants(self, now_s: float) -> None:
-        """Those of servers whose agents have become silent."""
+        """Forget the elephants of servers with silent agents."""
         with self._lock:
             silent = [
                 index
@@ -286,7 +286,7 @@ class AgentDesk:
     def _doubt(
         self, reported: ReportedBacklog, seen_mbps: NDArray[np.float64], now_s: float
     ) -> None:
-        """Count entries that no counter confirms, each once for as long as it is reported."""
+        """Count entries that no counter confirms, once per continuous report."""
         alone = (seen_mbps == 0) & (reported.mb > 0) & (now_s - reported.since_s > _GRACE_S)
         doubted = set(
             zip(reported.server[alone].tolist(), reported.rack[alone].tolist(), strict=True)
@@ -313,7 +313,9 @@ class AgentDesk:
         return sorted(found, key=lambda one: one.server)
 
     def elephants(self, server: Server) -> frozenset[TcpConnection]:
-        """The connections that a server's agent calls elephants; none once it is stale."""
+        """The connections that a server's agent reports as elephants; none if the report is
+        stale.
+        """
         index = self._index[server.name]
         with self._lock:
             if self._book.stale(index, self._clock()):
@@ -321,6 +323,6 @@ class AgentDesk:
             return self._elephants.get(index, frozenset())
 
     def troubles(self) -> Mapping[str, int]:
-        """Reports that were refused or not believed since the start, by cause."""
+        """Reports refused or not believed since the start, by cause."""
         with self._lock:
             return {trouble.value: count for trouble, count in self._troubles.items()}

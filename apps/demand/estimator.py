@@ -1,4 +1,4 @@
-"""From counters, agents and the network as it stands to what traffic needs."""
+"""From counters, agents and the state of the network to the demand of traffic."""
 
 from __future__ import annotations
 
@@ -28,33 +28,35 @@ from topology.problem import FabricArrays
 LOG = logging.getLogger("hydra.demand")
 _MEMORY_S: Final = 60.0
 _SETTLED_POLLS: Final = 2
-"""Readings after a change of circuits of which the last began after it."""
+"""Number of readings after a change of circuits, until a reading began after the change."""
 _LAG: Final = 3
-"""Time constants of the average after which it has followed a change by 95 %."""
+"""Time constants until the average has followed a change by 95 %."""
 ANSWERED: Final = 5e-5
-"""TCP is sent an acknowledgement, of 54 bytes or more, for each 64 kB or so, and for each 512 kB at
-most, where a network adapter and its kernel gather as much (BIG TCP): twice this part."""
+"""A sender of TCP receives more than this share of its rate. TCP gets an acknowledgement of 54
+bytes or more for each 64 kB or so, and at least for each 512 kB if network adapter and kernel
+gather so much (BIG TCP): twice this share.
+"""
 _UNANSWERED_POLLS: Final = 4
 _IN_EARNEST: Final = 0.1
-"""A server that receives this part of what the busiest in its rack does counts as a receiver."""
+"""A server counts as a receiver from this share of the rate of the rack's busiest receiver on."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class Found:
-    """All shapes (N, N), Mbps."""
+    """Demand found. All shapes (N, N), Mbps."""
 
     sent_mbps: DemandMatrix
     backlog_mbps: DemandMatrix
     wanted_mbps: DemandMatrix
     """Demand of elephants; mice have 0."""
     constrained: NDArray[np.bool_]
-    """Something on the way was full: what is wanted is a guess, and at least what is sent."""
+    """True if a resource on the way was full: the demand is a guess, and at least the rate sent."""
     basis: DemandBasis = DemandBasis.ESTIMATE
-    """``policy.demand``, by which :attr:`wanted_mbps` was found."""
+    """``policy.demand``, the basis of :attr:`wanted_mbps`."""
     room: Room | None = None
-    """Room for pairs on both networks; None: the policy does not want it."""
+    """Room for pairs on both networks; None if the policy does not need it."""
     expected_mbps: DemandMatrix | None = None
-    """Mean of what elephants may want; None: :attr:`wanted_mbps` is no guess."""
+    """Mean of the possible demand of elephants; None: :attr:`wanted_mbps` is no guess."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -70,8 +72,7 @@ class _Seen:
 class _Places:
     """Places of the resources in one array: first senders' links, then racks', then circuits.
 
-    A rack's inlets are those of its fullest server: which server there traffic ends at is not
-    counted.
+    The inlets of a rack stand for its fullest server: traffic is not counted by receiving server.
     """
 
     def __init__(self, sources: int, racks: int) -> None:
@@ -81,7 +82,7 @@ class _Places:
 
 
 class DemandEstimator:
-    """Remembers who is an elephant, and what pairs wanted when nothing held them back.
+    """Remembers elephants, and the demand of pairs while nothing held the pairs back.
 
     Thread-safe.
     """
@@ -122,9 +123,10 @@ class DemandEstimator:
         self._changed_s = np.full(shape, -np.inf)
         """Time of the last change of circuits at either rack, or on the way between them."""
         self._held_back = np.zeros(shape, dtype=bool)
-        """Pairs that something full held back when they were last looked at."""
+        """Pairs held back by a full resource at the last look."""
         self._unanswered_until = np.zeros(0, dtype=np.intp), np.zeros(0)
-        """Entries that nobody answered, each as ``source * racks + to``, and until when they count.
+        """Unanswered entries, each as ``source * racks + to``, and the time until which each
+        counts.
         """
         self._lock = threading.Lock()
 
@@ -141,9 +143,9 @@ class DemandEstimator:
     ) -> Found:
         """Demand at ``now_s`` of the monotonic clock, on the network of ``state``.
 
-        ``metered`` says of servers and racks whose traffic there reservations' meters hold whether
-        they hold some of it back. ``spilled``, shape (N, N), is the part of the traffic of pairs
-        with circuits that is electrical; None: nothing is.
+        ``metered``: for each (server, rack) with traffic under meters of reservations, whether the
+        meters hold traffic back. ``spilled``, shape (N, N), is the electrical share of the traffic
+        of pairs with circuits; None: zero.
         """
         with self._lock:
             if spilled is None:
@@ -216,7 +218,8 @@ class DemandEstimator:
         constrained = np.zeros((racks, racks), dtype=bool)
         np.logical_or.at(constrained, pair, found.constrained)
         self._held_back = constrained
-        # What is known is confirmed by whatever nothing holds back, learnt of what is clear.
+        # Learn the demand of clear pairs. A known demand is also confirmed by unconstrained
+        # traffic.
         clear = (waiting == 0) & (changed_s >= self._settled_s)
         confirmed = np.isfinite(most_mbps)[pair] & ~found.constrained
         np.logical_and.at(clear, pair, found.clear | confirmed)
@@ -252,13 +255,13 @@ class DemandEstimator:
         return of_entries
 
     def _unanswered(self, sent: Sent, into: NDArray[np.float64], now_s: float) -> NDArray[np.bool_]:
-        """Entries of ``sent`` whose servers receive far less than would answer TCP; false where it
-        is not known what they receive.
+        """Entries of ``sent`` whose servers receive far less than TCP's answers would be; False if
+        the received rate is unknown.
 
-        What they receive is that of the last interval. So an entry that has paused in it says
-        nothing, and of one that has not, half of what is counted may be of the interval before:
-        counters of rules follow up to half a second later. Entries that were found count for a few
-        readings more: others, too, send their server a packet now and then.
+        The received rate is that of the last interval. So an entry that paused in the interval
+        proves nothing. Of the rate counted in the interval, half may belong to the interval before:
+        counters of rules lag by up to half a second. Entries found count for a few further
+        readings, since unrelated traffic sends the server a packet now and then.
         """
         received_mbps = np.zeros(len(self._rack_of))
         np.add.at(received_mbps, self._source_of, into)
@@ -284,14 +287,14 @@ class DemandEstimator:
 
     @property
     def _settled_s(self) -> float:
-        """Time after a change until counters are read that began after it."""
+        """Time after a change until counters are available from readings begun after the change."""
         return _SETTLED_POLLS * self._policy.now.poll_interval_s
 
     @property
     def _hold_s(self) -> float:
-        """How long pairs that were held back before a change count as held back after it.
+        """Time for which pairs held back before a change count as held back after the change.
 
-        By slots, whoever is held back in one of them is so in the week.
+        In slotted mode, a pair held back in a slot counts as held back for the week.
         """
         policy = self._policy.in_force
         return self._settled_s + (policy.slots.week_s if policy.slotted else 0.0)
@@ -320,15 +323,17 @@ class DemandEstimator:
         ways: _Ways,
         into: NDArray[np.float64],
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Load of each resource, and what comes to its queue as far as that is counted, where the
-        entries of ``sent`` send ``now`` Mbps.
+        """(load of each resource, traffic that comes to its queue as far as counted), Mbps.
+
+        ``now`` are the Mbps of the entries of ``sent``.
         """
         at, last = self._at, self._at.circuits + len(ways.capacity_mbps)
         sent = seen.sent
         by_packets = np.where(ways.of_pair[pair] < 0, 1.0, seen.spilled[pair]) * now
         load, came = np.zeros((2, last + 1))
         np.add.at(load, at.link + sent.source, now)
-        # Counters see what comes to the first queue. What leaves it comes to the next one.
+        # Counters see the traffic at the first queue. The output of a queue is the input of the
+        # next.
         for place, where in ((at.uplink, sent.source), (at.out, pair[0]), (at.into, pair[1])):
             np.add.at(came, place + where, by_packets)
             capacity = self._capacity[place + where]
@@ -342,7 +347,7 @@ class DemandEstimator:
     def _uses(
         self, sent: Sent, pair: tuple[NDArray[np.intp], NDArray[np.intp]], ways: _Ways
     ) -> NDArray[np.intp]:
-        """The resources that each entry of ``sent`` uses, an entry a row."""
+        """The resources used by each entry of ``sent``, a row per entry."""
         at, last = self._at, self._at.circuits + len(ways.capacity_mbps)
         way = ways.of_pair[pair]
         uses = np.full((len(way), 6 + ways.listed.shape[1]), last)
@@ -370,10 +375,10 @@ class DemandEstimator:
         capacity: NDArray[np.float64],
         uses: NDArray[np.intp],
     ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.intp]]:
-        """The same with a resource more for each metered entry of ``sent``.
+        """Load, capacity and uses, with a further resource for each metered entry of ``sent``.
 
-        A meter that drops is full. One that does not isn't clear either: TCP that it has just held
-        back takes a while to come back to it.
+        A meter that drops is full. A meter that does not drop is not clear either: TCP needs a
+        while to return to the meter's rate after being held back.
         """
         racks = len(self._servers)
         keys = [self._source_of[self._index[server]] * racks + to for server, to in metered]
@@ -390,7 +395,7 @@ class DemandEstimator:
         )
 
     def _receiving(self, into: NDArray[np.float64]) -> NDArray[np.float64]:
-        """How many servers of each rack receive in earnest; all, where that is not counted."""
+        """Number of servers of each rack that receive in earnest; all servers if not counted."""
         most = np.zeros(len(self._servers))
         np.fmax.at(most, self._rack_of_server, into)
         earnest = into >= _IN_EARNEST * most[self._rack_of_server]
@@ -407,9 +412,10 @@ class DemandEstimator:
         wanted_mbps: NDArray[np.float64],
         settled: NDArray[np.bool_],
     ) -> Room:
-        """Room of pairs with circuits on both networks, where these are ``settled``.
+        """Room of pairs with circuits on both networks, for ``settled`` pairs.
 
-        Which of a rack's servers the others' traffic is for is not counted: all of it for one.
+        Traffic without circuits is not counted by receiving server: assume a single receiver per
+        rack.
         """
         at, racks = self._at, len(self._servers)
         src, dst = pair
@@ -454,7 +460,7 @@ class DemandEstimator:
         capacity: NDArray[np.float64],
         ways: _Ways,
     ) -> None:
-        """Count each case once for as long as it lasts; log the first of each cause."""
+        """Count each case once while the case lasts; log the first of each cause."""
         found = {
             self._name(place, ways, missing=bool(np.isnan(load[place]))): place for place in odd
         }
@@ -486,21 +492,23 @@ class DemandEstimator:
 
 
 def _confirmed(sent: Sent) -> NDArray[np.float64]:
-    """Mbps of each entry in the last interval, as far as another reading says so too.
+    """Mbps of each entry in the last interval, as far as a second reading confirms the rate.
 
-    That is the average or the interval before: one alone may hold what was sent in two
-    (:attr:`~hydra.demand.counters.Sent.least_mbps`), and would fill a link.
+    The second reading is the average, or the interval before. A single interval may contain the
+    traffic of two (:attr:`~hydra.demand.counters.Sent.least_mbps`), and would fill a link.
     """
     return np.minimum(sent.latest_mbps, np.maximum(sent.mbps, sent.least_mbps))
 
 
 class _Ways:
-    """The circuits that pairs take in one topology."""
+    """The circuits used by pairs in a topology."""
 
     def __init__(self, fabric: FabricArrays, topology: Topology, first: int) -> None:
         circuits = sorted({circuit for path in topology.paths for circuit in path.circuits})
         self.senders: list[PortId] = [end for circuit in circuits for end in circuit.ends]
-        """Port whose counter tells what a circuit carries in one direction, for each of these."""
+        """Ports whose counters show the traffic of a circuit in a direction, two for each
+        circuit.
+        """
         rates = np.array([fabric.rate_of(circuit) for circuit in circuits], dtype=np.float64)
         self.capacity_mbps = np.repeat(rates, 2)
         every = routes(fabric, topology)
@@ -510,9 +518,9 @@ class _Ways:
         self.of_pair = np.full((fabric.n_racks, fabric.n_racks), -1)
         widest = max(map(len, found.values()), default=0)
         self.listed = np.full((len(found), widest), first + len(self.senders))
-        """The circuits of each pair with a path, all of its paths together."""
+        """The circuits of each pair with a path, of all paths together."""
         self.pair_mbps = np.zeros(len(found))
-        """Capacity of the paths of each pair together."""
+        """Capacity of each pair's paths together."""
         self._several = np.zeros(len(found), dtype=bool)
         self._first = first
         for number, (pair, links) in enumerate(found.items()):
@@ -523,9 +531,10 @@ class _Ways:
             self._several[number] = len(ways) > 1
 
     def part_used(self, part: NDArray[np.float64]) -> NDArray[np.float64]:
-        """How much of each pair's paths is used, at the narrowest: of several, of the emptiest.
+        """Used share of each pair's path, at the fullest circuit; with several paths, at the
+        emptiest.
 
-        ``part`` says it of each circuit, and 0 at its end. NaN where it is not known of one.
+        ``part`` is the used share of each circuit, followed by a 0. NaN if unknown for a circuit.
         """
         if not len(self.listed):
             return np.zeros(0)

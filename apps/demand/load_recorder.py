@@ -1,4 +1,4 @@
-"""Has the load of circuits and rack pairs recorded, for the last hour."""
+"""Records the load of circuits and rack pairs for the last hour."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ LOG = logging.getLogger("hydra.load")
 class LoadRecorder:
     """A thread that takes a sample every 10 s, or at each poll if polls are further apart.
 
-    It waits for no device: samples are of the latest poll. Where nothing is polled it takes none.
+    The thread waits for no device: a sample contains the latest poll. Without polls, no samples are
+    taken.
     """
 
     def __init__(
@@ -32,7 +33,9 @@ class LoadRecorder:
         reservations: Callable[[], int],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``reservations`` counts those that have, or are getting, circuits."""
+        """``reservations`` returns the number of reservations that have, or are getting,
+        circuits.
+        """
         self._poller = poller
         self._port_rates_mbps = port_rates_mbps
         self._topology, self._reservations = topology, reservations
@@ -57,7 +60,7 @@ class LoadRecorder:
         while not self._closing.wait(max(0.0, due_s - self._clock())):
             try:
                 self.sample()
-            except Exception:  # of one round: else the thread ends, and nobody sees
+            except Exception:  # concerns a single sample: the thread has to go on
                 LOG.exception("a sample of the load failed; the next one follows")
             due_s = max(due_s + self._interval_s, self._clock())
 

@@ -32,9 +32,9 @@ from hydra.policy import Policy
 LOG = logging.getLogger("hydra.poller")
 _STALE_INTERVALS: Final = 3
 _WINDOW: Final = 128
-"""Switches asked at once: a few MB of replies that wait to be read."""
+"""Switches asked at once: a few MB of unread replies."""
 _TICK_S: Final = 0.005
-"""Switches whose moments are closer than this are asked together."""
+"""Switches with closer moments are asked together."""
 _NO_ANSWER: Final = "no answer"
 _FAILED: Final = "request failed"
 _MALFORMED: Final = "malformed reply"
@@ -44,17 +44,17 @@ class Inlet(NamedTuple):
     """A link on which a server receives."""
 
     server: int
-    """Its place in the fabric."""
+    """The server's place in the fabric."""
     electrical: bool
-    """Its uplink to the electrical network; if not, the link behind its switch."""
+    """True: the uplink to the electrical network; False: the link behind the server's switch."""
 
 
 class _Counter(NamedTuple):
     port: PortId | Inlet
     name: str
-    """The switch's name of it."""
+    """Name of the port at the switch."""
     received: bool
-    """True: the counter of what the switch receives there; False: of what it sends."""
+    """True: counter of traffic received by the switch; False: of traffic sent."""
 
 
 class _Answer(NamedTuple):
@@ -64,7 +64,7 @@ class _Answer(NamedTuple):
 
 
 class StatsPoller:
-    """A thread that polls; what it found can be read from any other."""
+    """A thread that polls; the readings are available to any thread."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class StatsPoller:
     ) -> None:
         self._interval_s = policy.poll_interval_s
         self.stale_s: Final = _STALE_INTERVALS * max(self._interval_s, 0.1)
-        """Age in s from which on a reading is stale."""
+        """Age in s at which a reading becomes stale."""
         self._fleet = fleet
         self._clock = clock
         self._racks = len(fabric.racks)
@@ -128,7 +128,7 @@ class StatsPoller:
             pass
 
     def _step(self) -> float:
-        """Ask whom it is time to ask, give up who is late; how long there is to wait then."""
+        """Ask the due questions, give up the overdue; returns the time to wait, in s."""
         now_s = self._clock()
         for question in self._schedule.overdue(now_s):
             self._fleet.give_up([self._asked.pop(question)])
@@ -145,11 +145,11 @@ class StatsPoller:
         return max(self._schedule.next_s(now_s), _TICK_S)
 
     def _hear(self, question: Question, reply: Reply[Counted]) -> None:
-        """Statistics' answer; in the hub's thread."""
+        """Queue an answer; in the hub's thread."""
         self._answers.put(_Answer(question, reply, self._clock()))
 
     def _take(self, wait_s: float) -> bool:
-        """Read the answers that are there, or come in time; False at the end."""
+        """Read the answers present, or arriving in time; False at the end."""
         try:
             answer = self._answers.get(timeout=None if math.isinf(wait_s) else wait_s)
             while answer is not None:
@@ -178,9 +178,9 @@ class StatsPoller:
             self._log_once(anomaly.value, question.switch, "this reading moves no rate")
 
     def _count(self, question: Question, answer: bytes | Sums, heard_s: float) -> set[Anomaly]:
-        """Raises MalformedReplyError."""
+        """Update the rates from an answer. Raises MalformedReplyError."""
         switch = question.switch
-        # The cookie says which rack a rule counts; several count the prefixes of one.
+        # The cookie names the rack counted by a rule; several rules count the prefixes of a rack.
         if isinstance(answer, Sums):
             totals, age_s = answer
             if len(totals) != self._racks:
@@ -215,7 +215,7 @@ class StatsPoller:
         self._log_once(cause, question.switch, detail or "its last rates stand in")
 
     def _forget_ports(self, question: Question) -> None:
-        """Its port counters are not to be had; rules keep their last rates."""
+        """Forget the port counters of a failed question; rules keep their last rates."""
         if question.table is not None:
             return
         with self._lock:
@@ -235,7 +235,7 @@ class StatsPoller:
     # -- any thread -------------------------------------------------------------------------------
 
     def troubles(self) -> Mapping[str, int]:
-        """How many answers did not come or could not be used, by cause."""
+        """Number of missing or unusable answers, by cause."""
         with self._lock:
             found = Counter({a.value: n for a, n in self._meter.anomalies.items()})
             found.update({a.value: n for a, n in self._ports.anomalies.items()})
@@ -245,19 +245,19 @@ class StatsPoller:
         return dict(found)
 
     def port_rates_mbps(self) -> Mapping[PortId, float]:
-        """Mbps that each optical ToR port sends; ports not heard of are absent."""
+        """Mbps sent by each optical ToR port; ports without a reading are absent."""
         with self._lock:
             rates = self._ports.rates_mbps()
         return {port: mbps for port, mbps in rates.items() if not isinstance(port, Inlet)}
 
     def received_mbps(self) -> Mapping[Inlet, float]:
-        """Mbps that servers receive; links not heard of are absent."""
+        """Mbps received by servers; links without a reading are absent."""
         with self._lock:
             rates = self._ports.rates_mbps()
         return {port: mbps for port, mbps in rates.items() if isinstance(port, Inlet)}
 
     def sent(self) -> Sent:
-        """Server by server, as far as they are counted apart."""
+        """Rates sent by server, as far as servers are counted separately."""
         with self._lock:
             return self._meter.sent()
 
@@ -281,7 +281,7 @@ class StatsPoller:
             return self._meter.unsure(self._clock(), self.stale_s)
 
     def rates_mbps(self) -> DemandMatrix:
-        """From rack to rack, averaged."""
+        """Average rates from rack to rack."""
         with self._lock:
             return self._meter.matrix()
 
@@ -292,7 +292,7 @@ class StatsPoller:
 
 
 def _counters(fabric: Fabric) -> dict[DatapathId, tuple[_Counter, ...]]:
-    """Ports of each switch that are counted, and for what."""
+    """Counted ports of each switch, and the use of each counter."""
     found: dict[DatapathId, list[_Counter]] = {
         datapath: [_Counter(port.id, port.tor_port, False) for port in fabric.ports_of(rack.id)]
         for datapath, rack in fabric.rack_by_tor_datapath.items()

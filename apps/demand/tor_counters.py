@@ -1,4 +1,4 @@
-"""Port counters of the ToRs that OpenFlow does not reach, by their drivers: OVSDB, NETCONF."""
+"""Port counters of the ToRs outside OpenFlow, read by their drivers: OVSDB, NETCONF."""
 
 from __future__ import annotations
 
@@ -19,22 +19,24 @@ from hydra.roles import PortCounters
 LOG = logging.getLogger("hydra.counters")
 _NO_ANSWER: Final = "no port counters"
 _STALE: Final = 3
-"""Intervals after which what a ToR said last is not known any more."""
+"""Number of intervals after which the last reading of a ToR is unknown."""
 
 
 class CounterSource(Protocol):
     def counters_age_s(self, rack: RackId) -> float | None:
-        """How old counters may be; None where a ToR's driver has none."""
+        """Possible age of counters; None if a ToR's driver has no counters."""
 
     def counters(self, rack: RackId) -> Mapping[str, PortCounters] | None:
-        """Counters of a ToR's optical ports; None while it is away or used. Raises DeviceError."""
+        """Counters of a ToR's optical ports; None while the ToR is away or busy. Raises
+        DeviceError.
+        """
 
 
 class TorCounters:
-    """A thread that reads one ToR after the other; what it found can be read from any other.
+    """A thread that reads one ToR after the other; the readings are available to any thread.
 
-    Each is asked once in ``poll_interval_s``, or as often as its counters change, if that is
-    seldomer. A ToR that a reconfiguration is busy with is left in peace.
+    Each ToR is asked once in ``poll_interval_s``, or as often as its counters change, if less
+    often. A ToR used by a reconfiguration is not asked.
     """
 
     def __init__(
@@ -82,14 +84,14 @@ class TorCounters:
                 self.read(rack)
 
     def read(self, rack: RackId) -> None:
-        """Ask one ToR now."""
+        """Ask a ToR now."""
         try:
             found = self._devices.counters(rack)
         except DeviceError as error:
             self._note_failure(rack, str(error))
             found = {}
         now_s = self._clock()
-        if found is None:  # away, or in use by somebody else: what it said last holds for a while
+        if found is None:  # away or in use: the last reading holds for a while
             if now_s - self._heard_s.get(rack, -math.inf) < _STALE * self._interval_s:
                 return
             found = {}
@@ -116,12 +118,12 @@ class TorCounters:
     # -- any thread -------------------------------------------------------------------------------
 
     def rates_mbps(self) -> Mapping[PortId, float]:
-        """Mbps that each optical port sends; ports not heard of are absent."""
+        """Mbps sent by each optical port; ports without a reading are absent."""
         with self._lock:
             return self._ports.rates_mbps()
 
     def troubles(self) -> Mapping[str, int]:
-        """How many answers did not come or could not be used, by cause."""
+        """Number of missing or unusable answers, by cause."""
         with self._lock:
             found = Counter({a.value: n for a, n in self._ports.anomalies.items()})
             found.update(self._failures)

@@ -1,1 +1,1 @@
-"""From demand to a plan: the topology engine, in a process of its own."""
+"""From demand to a plan: the topology engine, in a separate process."""

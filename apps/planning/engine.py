@@ -58,7 +58,7 @@ from topology.weeks import week_states
 SCHEDULER: Final = "tms-duplex"
 """The algorithm that plans the schedules of slotted sharing."""
 _FAINT_MBPS: Final = 1e-3
-"""A demand that is served last and keeps nobody out."""
+"""A demand served last, without keeping other demand out."""
 
 
 def _never() -> bool:
@@ -67,7 +67,7 @@ def _never() -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedChange:
-    """The state that a change would lead to, and what it would be worth."""
+    """The target state of a change, and its worth."""
 
     target: NetworkState
     disconnect_first: frozenset[Circuit]
@@ -76,16 +76,16 @@ class PlannedChange:
     served_now_mbps: float
     served_then_mbps: float
     moving_mbps: Mapping[Pair, float]
-    """Mbps that are served now of each pair that has a path, and loses or changes one."""
+    """Mbps now served of each pair that loses or changes a path."""
 
     def steps(self, fabric: Fabric, current: NetworkState) -> Plan:
-        """The plan from ``current``, which the proposal was made for."""
+        """The plan from ``current``, the state that the proposal was made for."""
         order = self.disconnect_first, self.connect_last
         return diff(fabric, current, self.target, lambda _old, _new: order)
 
 
 def check_spines(fabric: Fabric, demand: DemandMatrix) -> None:
-    """Raise PlanError if a spine is to send or receive: it has no servers."""
+    """Raise PlanError if ``demand`` has a spine, a rack without servers, send or receive."""
     for spine in fabric.spines:
         if demand[spine].any() or demand[:, spine].any():
             raise PlanError(
@@ -95,7 +95,7 @@ def check_spines(fabric: Fabric, demand: DemandMatrix) -> None:
 
 
 class Planning:
-    """Pure apart from the fabric that it is about: same inputs, same plan."""
+    """Plans for a fabric. Pure: same inputs, same plan."""
 
     def __init__(self, fabric: Fabric, policy: Policy) -> None:
         self._fabric = fabric
@@ -112,19 +112,20 @@ class Planning:
         )
 
     def elephant_watch(self) -> ElephantWatch:
-        """A watch that begins without elephants."""
+        """A new watch without elephants."""
         return ElephantWatch(self._policy.elephant_mbps, self._policy.elephant_release)
 
     def estimate(self, elephants_mbps: DemandMatrix) -> DemandMatrix:
-        """Mbps that the flows behind these elephants' rates would take on an ideal switch."""
+        """Mbps that the flows behind the elephants' rates would take on an ideal switch."""
         return estimate_maxmin(elephants_mbps, self._rack_mbps, self._rack_mbps, 0.0)
 
     def served(
         self, topology: Topology, demand: DemandMatrix, *, mice_apart: bool = False
     ) -> DemandMatrix:
-        """Mbps, shape (N, N), that each pair would get of ``demand`` under ``topology``.
+        """Mbps, shape (N, N), of ``demand`` that each pair would get under ``topology``.
 
-        ``mice_apart``: pairs with a path use the electrical network, too, for all but elephants.
+        ``mice_apart``: all traffic but elephants uses the electrical network, even of pairs with a
+        path.
         """
         electrical = self._electrical_mbps
         served = served_mbps(self._arrays, topology, demand, electrical, electrical)
@@ -136,7 +137,7 @@ class Planning:
         return on_circuits + by_packets
 
     def warm_up(self) -> None:
-        """Plan once for next to nothing, so that the first real plan finds everything loaded."""
+        """Make a plan for a tiny demand, so that the first real plan finds everything loaded."""
         demand = np.zeros((len(self._fabric.racks),) * 2)
         racks = [rack.id for rack in self._fabric.racks if not rack.spine]
         if len(racks) > 1:
@@ -180,7 +181,8 @@ class Planning:
         *,
         expired: Callable[[], bool] = _never,
     ) -> CircuitShares:
-        """Part of ``demand`` on circuits of ``target``, and of any plan: None if time is up.
+        """Shares of ``demand`` on circuits: of ``target``, and of the best plan, None if time is
+        up.
 
         Raises PlanError.
         """
@@ -209,7 +211,7 @@ class Planning:
         *,
         expired: Callable[[], bool] = _never,
     ) -> NetworkState:
-        """The state that serves ``demand`` best and keeps every reservation where it is.
+        """The state that serves ``demand`` best and keeps every reservation in place.
 
         Raises PlanError, UnknownName.
         """
@@ -253,8 +255,8 @@ class Planning:
     ) -> Week:
         """A schedule by which pairs with a demand share circuits, with the plan of every change.
 
-        Reserved paths stand in all of its slots. Each plan is checked as :meth:`diff` says. What
-        the week delivers is the mean until ``horizon_s``. Raises PlanError, also if a week can't
+        Reserved paths stand in all slots. Each plan is checked as in :meth:`diff`. The delivered
+        rate of the week is the mean until ``horizon_s``. Raises PlanError, also if a week can't
         hold a night.
         """
         if self._fabric.one_way:
@@ -295,11 +297,12 @@ class Planning:
         *,
         catches_up: bool = True,
     ) -> DemandMatrix:
-        """Mbps, shape (N, N): mean that slots and the electrical network carry until the horizon.
+        """Mbps, shape (N, N): mean rate carried by slots and the electrical network until the
+        horizon.
 
-        If traffic ``catches_up``, a pair that has light for a part of the time sends by day what it
-        could not send otherwise, as fast as circuits and its servers' links are. If a week is
-        longer than the horizon, its first slots alone count.
+        If traffic ``catches_up``, a pair with light for a part of the time sends its backlog by
+        day, as fast as circuits and its servers' links allow. If a week is longer than the horizon,
+        only the first slots count.
         """
         topologies = [slot.state.topology for slot in slots]
         parts: list[tuple[float, Topology]] = []
@@ -344,9 +347,10 @@ class Planning:
         )
 
     def _chosen(self, asked: str | None) -> str:
-        """The algorithm to plan with. Raises UnknownName for a place that only a request names.
+        """The algorithm to plan with.
 
-        Whoever may ask for plans may not have the controller import what they like.
+        Raises UnknownName for a module named only by the request: the right to ask for plans is no
+        right to make the controller import modules.
         """
         if asked is not None and ":" in asked and asked != self._policy.algorithm:
             raise UnknownName(
@@ -378,12 +382,12 @@ class Planning:
     def with_pins(
         self, current: NetworkState, pins: Sequence[Pin], blocked: Collection[PortId]
     ) -> tuple[NetworkState, tuple[Path, ...]]:
-        """``current`` with every pin on its path, and the paths that give way to them.
+        """``current`` with every pin on its path, and the paths displaced by pins.
 
-        These are paths that nobody reserved, and whose ports are needed; all others stay, and so do
-        circuits without a path, if their ports are not needed: between two stages of a change,
-        pairs are yet to come to them. No algorithm runs: it takes as long as choosing VLAN-IDs.
-        Raises PlanError if they don't suffice.
+        A displaced path has no reservation, and a pin needs its ports; all other paths stay.
+        Circuits without a path stay if no pin needs their ports: between two stages of a change,
+        such circuits wait for their pairs. No algorithm runs: only choosing VLAN-IDs takes time.
+        Raises PlanError if VLAN-IDs run out.
         """
         reserved = reserved_of(pins, current, blocked)
         kept, gone = beside_reserved(reserved, current)
@@ -398,7 +402,7 @@ class Planning:
         *,
         expired: Callable[[], bool] = _never,
     ) -> NetworkState:
-        """:meth:`with_pins`, with other paths in place of those that give way, where there is room.
+        """:meth:`with_pins`, with other paths in place of displaced paths, if there is room.
 
         Raises PlanError.
         """
@@ -412,7 +416,7 @@ class Planning:
         try:
             return target if topology is None else self.toward(current, topology)
         except PlanError:
-            return target  # room, but no VLAN-IDs
+            return target  # there is room, but VLAN-IDs run out
 
     def _find_room(
         self,
@@ -451,8 +455,9 @@ class Planning:
         pins: Sequence[Pin],
         blocked: Collection[PortId],
     ) -> NetworkState:
-        """The state in which as many as possible of these pairs, which have no reservation, have a
-        path again; all others stay, and so do circuits without a path whose ports nobody needs.
+        """A state with new paths for as many as possible of ``pairs``, pairs without a reservation.
+
+        All other paths stay, as do circuits without a path, if their ports are not needed.
         """
         reserved = reserved_of(pins, current, blocked)
         pinned = {(path.src, path.dst) for path, _ in reserved.pinned}
@@ -466,8 +471,8 @@ class Planning:
         wanted: Collection[tuple[RackId, RackId]],
         blocked: Collection[PortId],
     ) -> NetworkState:
-        """The state in which as many as possible of these pairs, as (from, to), have a one-way
-        path; all paths that stand stay.
+        """A state with one-way paths for as many as possible of the ``wanted`` (from, to); all
+        standing paths stay.
         """
         demand = np.zeros((len(self._fabric.racks),) * 2)
         for ends in wanted:
@@ -483,14 +488,16 @@ class Planning:
         return self.toward(current, topology)
 
     def without_circuits(self, current: NetworkState, lost: Collection[Circuit]) -> NetworkState:
-        """``current`` less these circuits, paths over them, and circuits that only those used."""
+        """``current`` without the ``lost`` circuits, their paths, and circuits used only by such
+        paths.
+        """
         return self.reduced(current, lost, ())
 
     def reduced(
         self, current: NetworkState, lost: Collection[Circuit], lost_paths: Collection[Path]
     ) -> NetworkState:
-        """``current`` less these circuits, every path over them, ``lost_paths``, and circuits that
-        only those used.
+        """``current`` without the ``lost`` circuits, every path over them, ``lost_paths``, and
+        circuits used only by such paths.
         """
         paths = tuple(
             path
@@ -500,7 +507,7 @@ class Planning:
         return self.toward(current, _on_rings(paths, current, lost))
 
     def toward(self, current: NetworkState, topology: Topology) -> NetworkState:
-        """The state after ``current`` with this topology. Raises PlanError if VLAN-IDs run out."""
+        """The state after ``current`` with ``topology``. Raises PlanError if VLAN-IDs run out."""
         if topology == current.topology:
             return current
         return self._marks.state(current, topology)
@@ -508,7 +515,9 @@ class Planning:
     def restored(
         self, current: NetworkState, topology: Topology, blocked: Collection[PortId]
     ) -> NetworkState:
-        """``current`` with those paths of an earlier ``topology`` that do not need ``blocked``."""
+        """``current`` with the paths of an earlier ``topology`` that do not need ``blocked``
+        ports.
+        """
         standing = set(current.topology.paths)
         paths = tuple(p for p in topology.paths if p in standing or not touches(p, blocked))
         return self.toward(current, _on_rings(paths, current))
@@ -516,8 +525,9 @@ class Planning:
     def joined(
         self, current: NetworkState, wished: Collection[Path], blocked: Collection[PortId]
     ) -> NetworkState:
-        """``current`` with the ``wished`` paths that fit beside standing ones: on ports that are
-        free and not ``blocked``, of pairs that may have one more.
+        """``current`` with the ``wished`` paths that fit beside standing paths.
+
+        A path fits if its ports are free and not ``blocked``, and its pair may have a further path.
         """
         paths = list(current.topology.paths)
         user = {half: c for c in current.topology.circuits for half in c.halves}
@@ -541,9 +551,9 @@ class Planning:
         return order.disconnect_first, order.connect_last
 
     def diff(self, current: NetworkState, target: NetworkState) -> Plan:
-        """The plan from one state to the other, checked by code the planners do not share.
+        """The plan from one state to the other, checked by code independent of the planners.
 
-        Raises PlanError if any check fails: nothing has moved then.
+        Raises PlanError if any check fails; nothing has moved then.
         """
         with no_cycles():
             plan = diff(self._fabric, current, target, self.order_of)
@@ -554,7 +564,7 @@ class Planning:
 
     def _problems(self, plan: Plan) -> list[str]:
         current, target = plan.current, plan.target
-        # Standing paths may stay, though the policy has become stricter since.
+        # Standing paths may stay, even if the policy has become stricter since.
         most = max(self._most_paths, _most_paths(current))
         return [
             *check_topology(
@@ -574,9 +584,10 @@ class Planning:
 def _on_rings(
     paths: Sequence[Path], current: NetworkState, lost: Collection[Circuit] = ()
 ) -> Topology:
-    """A topology of these paths, in their order, and their circuits, in so far as all are lit.
+    """A topology of ``paths``, in their order, and their circuits, as far as all rings are
+    complete.
 
-    Circuits that stand without a path, and are not ``lost``, stay where their ports are free.
+    Standing circuits without a path that are not ``lost`` stay if their ports are free.
     """
     needed = {circuit for path in paths for circuit in path.circuits}
     circuits = whole_rings(needed | idle(needed, current, lost))
@@ -584,7 +595,7 @@ def _on_rings(
 
 
 def _most_paths(state: NetworkState) -> int:
-    """The number of paths of the pair that has most."""
+    """The largest number of paths of a pair."""
     _, count = np.unique(Paths.of(state.topology.paths).table.pair_codes(), return_counts=True)
     return int(count.max(initial=0))
 

@@ -1,4 +1,4 @@
-"""Demand that each round of the periodic mode plans for, as the sharing of circuits has it."""
+"""Demand to plan for in each round of the periodic mode, by the way of sharing circuits."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from hydra.service import DemandReport, DemandSource, PlanRequest
 from hydra.sharing.turns import Turns
 
 _FAINT_MBPS: Final = 0.01
-"""Pairs with less have no traffic: averages fade, and never end."""
+"""Less traffic counts as none: averages fade, and never end."""
 TURN: Final = "the epoch is over: circuits go to those who have waited longest"
 
 
 class PeriodicRequests:
-    """Its methods run in the conductor's thread."""
+    """Makes a plan request for each round; used in the conductor's thread."""
 
     def __init__(self, *, one_way: bool = False, slowest_mbps: float = math.inf) -> None:
-        """``one_way``: the circuits are, and each direction gets its turn by itself;
+        """``one_way``: circuits are one-way, and each direction has separate turns;
         ``slowest_mbps``: rate of the slowest port.
         """
         self._turns = Turns(one_way, slowest_mbps)
 
     def request(self, sharing: Sharing, seen: DemandReport) -> PlanRequest | None:
-        """None: nobody wants a circuit, and what stands may stay.
+        """The request of a round; None: no pair wants a circuit, and standing circuits may stay.
 
-        Where readings are late or too few, paths stay as they are, and no others are wanted.
+        If readings are late or too few, paths stay unchanged, and no new paths are wanted.
         """
         if seen.source is not DemandSource.MEASURED:
             return PlanRequest(only_if_it_pays=True)
@@ -56,12 +56,12 @@ class PeriodicRequests:
         )
 
     def begun(self, sharing: Sharing, state: NetworkState) -> None:
-        """A round is over: these circuits stand until the next."""
+        """Note that a round is over: the circuits of ``state`` stand until the next."""
         if sharing.in_turn:
             self._turns.serve({path.directions[0] for path in state.topology.paths})
 
 
 def _pairs(directed: NDArray[np.bool_]) -> frozenset[tuple[RackId, RackId]]:
-    """Rack pairs, lower first, of which either direction is set; shape (N, N)."""
+    """Rack pairs, lower first, with either direction set; shape (N, N)."""
     found = np.argwhere(np.triu(directed | directed.T, 1))
     return frozenset((RackId(int(low)), RackId(int(high))) for low, high in found)

@@ -1,6 +1,6 @@
-"""The controller's side of its planning process: starts it, asks it, replaces it.
+"""The controller's side of the planning process: starts, asks and replaces the process.
 
-A thread that asks waits without holding Python's lock, so the OpenFlow hub and REST run on.
+A thread waits for a plan without holding Python's lock, so the OpenFlow hub and REST run on.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ _START_S: Final = 60.0
 _LOOK_S: Final = 0.5
 """Seconds between two looks at an idle planner."""
 _LONGEST_PAUSE_S: Final = 30.0
-"""Longest pause between attempts to start a process that does not start, or does not stay."""
+"""Longest pause between attempts to start a process that does not start, or soon ends."""
 _STAYS_S: Final = 30.0
-"""Seconds after which the end of an idle process is none of those before it."""
+"""Lifetime in seconds of an idle process, after which the pauses begin short again."""
 _ROOT: Final = str(Path(__file__).parents[2])
 
 _AnswerT = TypeVar("_AnswerT")
@@ -57,7 +57,7 @@ class Setup:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A call of a method of :class:`apps.planning.engine.Planning`, and its time."""
+    """A call of a method of :class:`apps.planning.engine.Planning`, with a time limit."""
 
     method: str
     arguments: tuple[Any, ...]
@@ -69,12 +69,12 @@ class Answer:
     value: Any = None
     refusal: HydraError | None = None
     defect: str = ""
-    """Traceback of an error that should not have happened."""
+    """Traceback of an unexpected error."""
 
 
 @dataclass(order=True, slots=True, kw_only=True)
 class _Call:
-    """An entry of the queue; the conductor's calls come first, and equal ones in turn."""
+    """An entry of the queue; urgent calls come first, equally urgent calls in order of arrival."""
 
     rank: int
     number: int
@@ -84,14 +84,14 @@ class _Call:
 
 
 class _Died(Exception):
-    """The process has ended, by itself or by us."""
+    """The process has ended, by itself or killed."""
 
 
 class _Process:
     """A planning process, from its start to its end; used in one thread only."""
 
     def __init__(self) -> None:
-        """Raises OSError if it can't be started."""
+        """Raises OSError if the process can't be started."""
         self._socket, theirs = Pipe()
         try:
             self._process = _spawn(theirs)
@@ -103,7 +103,7 @@ class _Process:
 
     def exchange(self, message: bytes, timeout_s: float) -> Answer:
         """Send, pickled, and receive. Raises _Died, after ``timeout_s`` at the latest."""
-        # A kill ends both a send and a receive that hang, whatever the process is up to.
+        # A kill ends a hanging send or receive, whatever the process is doing.
         watch = threading.Timer(timeout_s, self._process.kill)
         watch.daemon = True
         watch.start()
@@ -126,7 +126,7 @@ class _Process:
         return self._process.poll() is None
 
     def kill(self) -> None:
-        """From any thread: an exchange under way then ends."""
+        """Kill the process, from any thread: an exchange under way then ends."""
         self._process.kill()
 
     def end(self) -> None:
@@ -136,7 +136,9 @@ class _Process:
 
 
 def _spawn(theirs: Connection) -> subprocess.Popen[bytes]:
-    """A fresh interpreter: a fork would inherit the hub's threads, locks and sockets half-way."""
+    """Start a new interpreter: a fork would inherit the hub's threads, locks and sockets
+    half-way.
+    """
     path = os.pathsep.join(filter(None, (_ROOT, os.environ.get("PYTHONPATH"))))
     return subprocess.Popen(
         [sys.executable, "-P", "-m", "apps.planning.planner_process", str(theirs.fileno())],
@@ -153,9 +155,9 @@ def _how(returncode: int | None) -> str:
 
 
 class Planner:
-    """Plans in a process of its own; thread-safe.
+    """Plans in a separate process; thread-safe.
 
-    A request that finds the process dead is given to a new one. One that is not answered within
+    If the process is dead, a request goes to a new process. A request without an answer within
     ``policy.planning_budget_ms`` and ``policy.planning_grace_ms`` ends the process, and is refused.
     """
 
@@ -171,22 +173,24 @@ class Planner:
         self._pause_s, self._next_start_s = _LOOK_S, 0.0
         self._closing = threading.Event()
         self._ready = True
-        """True if a process is kept that waits for requests."""
+        """True if a process is kept waiting for requests."""
         self._thread = threading.Thread(target=self._serve, name="planner", daemon=True)
 
     @property
     def pid(self) -> int | None:
-        """The process's identifier; None while there is none."""
+        """The process's identifier; None without a process."""
         process = self._process
         return None if process is None else process.pid
 
     def start(self, *, ready: bool = True) -> None:
-        """Begin to serve requests. Start the process now, or if not ``ready``, with the first."""
+        """Begin to serve requests. Start the process now, or if not ``ready``, with the first
+        request.
+        """
         self._ready = ready
         self._thread.start()
 
     def close(self) -> None:
-        """End the process; requests that it has not answered are refused."""
+        """End the process; unanswered requests are refused."""
         self._closing.set()
         process = self._process
         if process is not None:
@@ -207,7 +211,7 @@ class Planner:
     ) -> PlannedChange:
         """:meth:`apps.planning.engine.Planning.propose`. Raises PlanError, UnknownName.
 
-        Urgent requests go before others; one that is not is refused if its turn does not come.
+        Urgent requests go first. A request that is not urgent is refused if its turn does not come.
         """
         arguments = (current, request, demand, tuple(pins), frozenset(blocked))
         return self._ask(PlannedChange, "propose", arguments, urgent=urgent)
@@ -231,9 +235,10 @@ class Planner:
         night_s: float,
         horizon_s: float = math.inf,
     ) -> Future[Week]:
-        """Begin :meth:`apps.planning.engine.Planning.week`. The future has it, or a PlanError.
+        """Begin :meth:`apps.planning.engine.Planning.week`. The future gets the week, or a
+        PlanError.
 
-        A planner of its own has weeks, so that no request waits for a week.
+        Use a separate planner for weeks, so that no request waits for a week.
         """
         fixed = tuple(pins), frozenset(blocked)
         arguments = (current, request, demand, *fixed, slots, night_s, horizon_s)
@@ -257,7 +262,7 @@ class Planner:
     def _ask(
         self, kind: type[_AnswerT], method: str, arguments: tuple[Any, ...], *, urgent: bool
     ) -> _AnswerT:
-        """The result of a method of that name, which has to be of this ``kind``."""
+        """The result of the named method, checked to be of the given ``kind``."""
         value = self._queue(method, arguments, urgent=urgent)
         if not isinstance(value, kind):
             raise PlanError(f"a defect in the planner ({method} gave {value!r})")
@@ -269,7 +274,7 @@ class Planner:
             return future.result(None if urgent else self._patience_s)
         except TimeoutError:
             if not future.cancel():
-                return future.result()  # its turn has come, and has its own end
+                return future.result()  # its turn has come, with a time limit of its own
             raise PlanError(
                 f"the planner did not get to this within {self._patience_s:g} s: it is starting, "
                 "or busy with other requests; try again later"
@@ -291,7 +296,8 @@ class Planner:
     # -- in the planner's thread ------------------------------------------------------------------
 
     def _serve(self) -> None:
-        # A new process inherits this: Ctrl-C must not end it before it can say so itself.
+        # A new process inherits the mask: Ctrl-C must not end the process before it blocks Ctrl-C
+        # itself.
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
         while not self._closing.is_set():
             if self._living() is None and self._ready and time.monotonic() >= self._next_start_s:
@@ -310,13 +316,14 @@ class Planner:
         self._wind_up()
 
     def _complain(self, message: str, *details: object) -> None:
-        """Log the end of a process, unless it was :meth:`close` that ended it."""
+        """Log the end of a process, unless :meth:`close` ended the process."""
         if not self._closing.is_set():
             LOG.error(message, *details)
 
     def _put_off(self) -> float:
-        """Have the next start, unless a request needs it, wait for so many seconds: each time
-        longer.
+        """Delay the next start, unless a request needs the process: each time longer.
+
+        Returns the delay in seconds.
         """
         pause_s = self._pause_s
         self._next_start_s = time.monotonic() + pause_s
@@ -334,7 +341,7 @@ class Planner:
         return self._process
 
     def _start_process(self) -> _Process:
-        """A process that is set up. Raises _Died, whatever it lacks: the thread has to go on."""
+        """Start and set up a process. Raises _Died on any error: the thread has to go on."""
         try:
             process = self._process = _Process()
             if self._closing.is_set():
@@ -368,7 +375,7 @@ class Planner:
             future.set_result(answer.value)
 
     def _answer(self, request: Request) -> Answer:
-        """The process's answer. Raises PlanError if there is none."""
+        """The process's answer. Raises PlanError without an answer."""
         asked_s = time.monotonic()
         try:
             process = self._living() or self._start_process()

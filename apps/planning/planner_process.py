@@ -1,10 +1,10 @@
-"""The process that plans: ``python -m apps.planning.planner_process FD``.
+"""The planning process: ``python -m apps.planning.planner_process FD``.
 
-:mod:`apps.planning.planner` starts it.
+:mod:`apps.planning.planner` starts the process.
 
-It is a process of its own so that planning, which computes for seconds, takes neither Python's lock
-nor a core's time slice from OpenFlow and REST. Requests come and answers go, pickled, over the
-socket FD, one at a time; both ends are the same program on the same machine.
+Planning computes for seconds. In a separate process, planning takes neither Python's lock nor a
+core's time slice from OpenFlow and REST. Requests come and answers go, pickled, over the socket FD,
+one at a time; both ends are the same program on the same machine.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from hydra.errors import HydraError
 
 def main() -> None:
     """Answer requests until the controller hangs up."""
-    # Ctrl-C reaches the whole process group: the controller is the one to end its planner.
+    # Ctrl-C reaches the whole process group, but the controller has to end the planner.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     descriptor = int(sys.argv[1])
@@ -50,12 +50,14 @@ def _answer(planning: Planning, request: Request) -> Answer:
         return Answer(method(*request.arguments, expired=lambda: time.monotonic() > deadline_s))
     except HydraError as error:
         return Answer(refusal=error)
-    except Exception:  # a defect in one plan ends none of the others; the controller logs it
+    except (
+        Exception
+    ):  # a defect in one plan must not end the process; the controller logs the defect
         return Answer(defect=traceback.format_exc())
 
 
 def _end_with_controller(descriptor: int) -> None:
-    """However the controller ends, its end of the socket closes; even while a plan is computed."""
+    """Exit when the controller's end of the socket closes, even during a computation."""
     poll = select.poll()
     poll.register(descriptor, select.POLLRDHUP)
     poll.poll()

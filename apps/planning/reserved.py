@@ -1,4 +1,4 @@
-"""What plans leave as they are: reserved paths, and ports that are off limits."""
+"""Fixed parts of plans: reserved paths, and ports that are off limits."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from topology.problem import (
 def idle(
     needed: Collection[Circuit], current: NetworkState, lost: Collection[Circuit] = ()
 ) -> set[Circuit]:
-    """Circuits that stand without a path, are not ``lost``, and leave those that are ``needed``
-    their ports.
+    """Standing circuits without a path that are not ``lost``, and share no port with ``needed``
+    circuits.
     """
     taken = {half for circuit in needed for half in circuit.halves}
     used = {circuit for path in current.topology.paths for circuit in path.circuits}
@@ -36,10 +36,10 @@ def touches(path: Path, ports: Collection[PortId]) -> bool:
 def reserved_of(
     pins: Sequence[Pin], current: NetworkState, blocked: Collection[PortId]
 ) -> Reserved:
-    """Paths that have to stay: the reserved ones, except those yet to be built on blocked ports.
+    """Paths that have to stay: reserved paths, except paths not yet built on blocked ports.
 
-    A port that is out of use goes on serving the circuit that stands on it: a switch that can't
-    be commanded holds its mirrors.
+    A port out of use goes on serving its standing circuit: a switch that can't be commanded holds
+    its mirrors.
     """
     return Reserved(
         tuple(
@@ -52,7 +52,7 @@ def reserved_of(
 
 
 def beside_reserved(reserved: Reserved, current: NetworkState) -> tuple[list[Path], list[Path]]:
-    """Standing paths of pairs that have no reserved one: those that can stay, and the others."""
+    """Standing paths of pairs without a reserved path: (can stay, have to go)."""
     user = {
         end: circuit
         for path, _ in reserved.pinned
@@ -79,7 +79,7 @@ def ends_of(reserved: Reserved) -> frozenset[PortId]:
 def until(
     parts: Sequence[tuple[float, Topology]], horizon_s: float
 ) -> list[tuple[float, Topology]]:
-    """The first parts, cut where the horizon is."""
+    """The first parts, cut at the horizon."""
     first = []
     for lasts_s, topology in parts:
         if horizon_s > 0:

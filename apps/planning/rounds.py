@@ -1,6 +1,6 @@
-"""A round, by whichever clock: a request is planned for, judged and decided.
+"""A round, by any clock: plan for a request, judge the plan, decide.
 
-The controller runs rounds on the network, a rehearsal on a demand that is played to it.
+The controller runs rounds on the network, a rehearsal on a played demand.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ Propose = Callable[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NetworkNow:
-    """The network as a round finds it."""
+    """The network at the start of a round."""
 
     state: NetworkState
     outage_s: float
-    """Seconds for which a change is expected to keep moved pairs off circuits."""
+    """Expected time, in seconds, for which a change keeps moved pairs off circuits."""
     age_s: Callable[[Circuit], float]
     way: Callable[[Plan], Way]
-    """The courses that a plan takes."""
+    """The courses of a plan."""
     pins: tuple[Pin, ...] = ()
     blocked: frozenset[PortId] = field(default_factory=frozenset)
 
@@ -49,13 +49,13 @@ class NetworkNow:
 class Round:
     decision: Decision
     report: PlanReport | None
-    """None: nothing was planned."""
+    """None: no plan was made."""
     request: PlanRequest | None
-    """None: nobody wanted a circuit."""
+    """None: no pair wanted a circuit."""
 
 
 class Rounds:
-    """Pure, but for what ``propose`` does: the same round gives the same decision."""
+    """Pure, except for ``propose``: the same round gives the same decision."""
 
     def __init__(self, fabric: Fabric, policy: CurrentPolicy) -> None:
         self._fabric = fabric
@@ -71,7 +71,7 @@ class Rounds:
         trigger: str,
         unix_s: float,
     ) -> Round:
-        """A round of the periodic mode; :meth:`begun` once its decision is carried out."""
+        """A round of the periodic mode; call :meth:`begun` once the decision is carried out."""
         sharing = self._policy.in_force.sharing
         largest = seen_demand(seen.rate_mbps, seen.planned_mbps, seen.counted_on_mbps)
         circuits = standing.state.topology.circuits
@@ -101,11 +101,11 @@ class Rounds:
     def plan(
         self, standing: NetworkNow, request: PlanRequest, demand: DemandMatrix, propose: Propose
     ) -> PlanReport:
-        """Plan for ``demand``, Mbps of shape (N, N), and judge. Raises what ``propose`` does.
+        """Plan for ``demand``, Mbps of shape (N, N), and judge. Raises the errors of ``propose``.
 
-        If the plan is carried out only if it pays, it is made around circuits that have not stood
-        for ``policy.minimum_circuit_life_s``: pairs on them keep their paths.
-        ``rules`` of the report is 0: fabrics without switches have rounds, too.
+        If the plan is carried out only if it pays, young circuits stay: pairs on circuits younger
+        than ``policy.minimum_circuit_life_s`` keep their paths. ``rules`` of the report is 0, since
+        fabrics without switches have rounds, too.
         """
         started_s = time.monotonic()
         young = self._young(standing) if request.only_if_it_pays else frozenset()
@@ -133,7 +133,7 @@ class Rounds:
         )
 
     def _young(self, standing: NetworkNow) -> frozenset[Circuit]:
-        """Circuits that have not stood for their minimum life, and those in rings with them."""
+        """Circuits younger than their minimum life, and circuits in rings with them."""
         life_s, circuits = self._policy.now.minimum_circuit_life_s, standing.state.topology.circuits
         return rings_of([one for one in circuits if standing.age_s(one) < life_s], circuits)
 
@@ -142,10 +142,10 @@ class Rounds:
         return frozenset(pair_of(path) for path in paths if not circuits.isdisjoint(path.circuits))
 
     def _held(self, standing: NetworkNow, pairs: Collection[Pair]) -> list[Pin]:
-        """Pins that keep the standing paths of these pairs, if they have no reservation.
+        """Pins that keep the standing paths of ``pairs`` without a reservation.
 
-        A pair keeps at most as many paths as it may have now: the policy can have become stricter.
-        Over one-way circuits it keeps all.
+        A pair keeps at most as many paths as the present policy allows, since the policy may have
+        become stricter. Over one-way circuits, a pair keeps all paths.
         """
         most = self._fabric.paths_per_pair(self._policy.now.paths_per_pair)
         reserved = {(pin.src, pin.dst) for pin in standing.pins}

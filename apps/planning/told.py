@@ -1,4 +1,4 @@
-"""The planner's last answer, for a caller that asks the same again."""
+"""The planner's last answer, for a caller that repeats the question."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Told:
         pins: Sequence[Pin],
         blocked: Collection[PortId],
     ) -> bool:
-        """True if the planner would be asked the same again."""
+        """True if the planner would get the same question again."""
         return (
             self.current == current
             and _but_numbers(self.request) == _but_numbers(request)
@@ -44,7 +44,7 @@ class Told:
 
 
 def _but_numbers(request: PlanRequest) -> PlanRequest:
-    """The request without its matrices, which ``==`` does not tell apart."""
+    """The request without its matrices, since ``==`` can't compare matrices."""
     return replace(request, demand=None, weights=None)
 
 

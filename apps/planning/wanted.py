@@ -1,4 +1,4 @@
-"""A topology that is wanted as it is: beside what has to stay, and within the policy's limits."""
+"""A topology as requested, with the circuits that have to stay, and within the policy's limits."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ def as_wanted(
     blocked: Collection[PortId],
     limits: Limits,
 ) -> Topology:
-    """``request.topology`` with what stays besides: circuits of planes and racks that may not
-    change, and the ``pinned`` paths of reservations.
+    """``request.topology``, and besides the fixed circuits and paths.
 
-    Raises PlanError for a circuit that can't be made beside those, or on a ``blocked`` port, and
-    for a path beyond the limits.
+    Fixed are circuits of planes and racks that may not change, and the ``pinned`` paths of
+    reservations. Raises PlanError for a circuit that conflicts with a fixed circuit or needs a
+    ``blocked`` port, and for a path beyond the limits.
     """
     wanted = request.topology or Topology()
     standing = current.topology
