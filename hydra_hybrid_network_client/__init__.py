@@ -3,10 +3,10 @@
     from hydra_hybrid_network_client import HydraClient
 
     with HydraClient() as hydra, hydra.bandwidth("r1", "r2", 40):
-        transfer()  # 40 Mb/s are there; they are given back whatever happens
+        transfer()  # 40 Mb/s are reserved, and released in any case
 
 :class:`AsyncHydraClient` has the same methods for asyncio. HYDRA_URL, HYDRA_TOKEN_FILE and HYDRA_CA
-say where the controller is, and how it is asked. Answers are the models in :mod:`.documents`.
+contain the controller's address and credentials. Answers are the models in :mod:`.documents`.
 """
 
 from hydra_hybrid_network_client.asynchronous.client import AsyncHydraClient

@@ -1,4 +1,4 @@
-"""Variables of the environment that say where the controller is, and how it is asked."""
+"""Environment variables with the controller's address and credentials."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ DEFAULT_URL: Final = "http://127.0.0.1:8080"
 
 
 def controller_url() -> str:
-    """The URL in HYDRA_URL, or several with commas between; else that of this machine."""
+    """The URL in HYDRA_URL, or several with commas between; by default, this machine's."""
     return os.environ.get("HYDRA_URL") or DEFAULT_URL
 
 
 def bearer_token() -> str | None:
-    """The token in HYDRA_TOKEN, or in the file that HYDRA_TOKEN_FILE names; None without either.
+    """The token in HYDRA_TOKEN, or in the file named by HYDRA_TOKEN_FILE; None without either.
 
     Raises BadSetting.
     """
@@ -43,7 +43,7 @@ def bearer_token() -> str | None:
 
 
 def bare(token: str) -> str:
-    """``token`` without the end of line that a file of it has. Raises BadToken."""
+    """``token`` without the end of line from a file. Raises BadToken."""
     stripped = token.strip()
     if not (stripped.isascii() and stripped.isprintable()):
         raise BadToken("the token is not one line of printable ASCII")
@@ -51,7 +51,7 @@ def bare(token: str) -> str:
 
 
 def trusted() -> ssl.SSLContext | None:
-    """The system's authorities and those in the file that HYDRA_CA names; None if it names none.
+    """The system's authorities and those in the file HYDRA_CA; None if HYDRA_CA is not set.
 
     Raises BadSetting.
     """
@@ -70,8 +70,8 @@ def trusted() -> ssl.SSLContext | None:
 
 
 def trusted_by_default(urls: list[str]) -> ssl.SSLContext:
-    """The system's authorities, or none where no URL asks for TLS: reading them takes longer than
-    most answers.
+    """The system's authorities, or none if no URL uses TLS: loading takes longer than most
+    answers.
     """
     if all(url.startswith("http://") for url in urls):
         return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

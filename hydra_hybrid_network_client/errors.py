@@ -1,4 +1,4 @@
-"""Errors of the client, and what an answer of a controller must look like."""
+"""Errors of the client, and checks of a controller's answers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ JsonObject = dict[str, Any]
 
 _PROBLEMS: Final = "/problems/"
 STORE_LOST: Final = "store-unavailable"
-"""Kind of a refusal, and of a condition: controllers that share a store do not reach it."""
+"""Kind of a refusal, and of a condition: controllers do not reach their shared store."""
 _NOBODY_LEADS: Final = frozenset({"standing-by", STORE_LOST})
 LEADER_UNANSWERED: Final = "leader-unanswered"
 """Kind of a refusal: the leader did not answer the standby that passed the request on."""
@@ -29,7 +29,7 @@ class ClientError(Exception):
 
 
 class BadSetting(ClientError):
-    """A variable of the environment that the client can't use."""
+    """An environment variable that the client can't use."""
 
 
 class BadUrl(ClientError):
@@ -37,27 +37,27 @@ class BadUrl(ClientError):
 
 
 class BadToken(ClientError):
-    """A token that can't be sent. The error does not show it: errors are logged."""
+    """A token that can't be sent. The error does not show the token: errors are logged."""
 
 
 class NoAnswer(ClientError):
-    """No answer, or none to its end."""
+    """No answer, or an incomplete answer."""
 
 
 class NotReached(NoAnswer):
-    """Nothing could be asked: nobody accepts connections there."""
+    """The request was not sent: the address accepts no connections."""
 
 
 class Untrusted(NotReached):
-    """A server answers with a certificate that is not trusted here."""
+    """The server's certificate is not trusted here."""
 
 
 class NoTls(NotReached):
-    """A server answers, and not by TLS that can be agreed on."""
+    """The server answers, but the TLS handshake fails."""
 
 
 class TooLate(NoAnswer):
-    """No answer in time, though something may be there."""
+    """No answer in time; the request may have arrived."""
 
 
 class Refusal(ClientError):
@@ -84,13 +84,13 @@ class Refusal(ClientError):
 
     @property
     def may_pass(self) -> bool:
-        """True if the same request may be taken later: status 429 or 5xx."""
+        """True if the same request may succeed later: status 429 or 5xx."""
         status = self.response.status_code
         return status == httpx.codes.TOO_MANY_REQUESTS or status >= _FIRST_OF_SERVERS
 
 
 class Refused(ClientError):
-    """The controller refused a request; ``problem`` says why, and may have alternatives."""
+    """The controller refused a request; ``problem`` has the reason, and perhaps alternatives."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
@@ -136,7 +136,9 @@ def errors_of_httpx(url: str) -> Iterator[None]:
 
 
 def _tls_error(error: BaseException | None) -> ssl.SSLError | None:
-    """The error of ssl behind ``error``: httpx and httpcore chain it. None if there is none."""
+    """The ssl error behind ``error``, as chained by httpx and httpcore. None without such an
+    error.
+    """
     while error is not None:
         if isinstance(error, ssl.SSLError):
             return error
@@ -158,14 +160,16 @@ def refusals() -> Iterator[None]:
 
 
 def accepted(response: httpx.Response) -> httpx.Response:
-    """``response`` itself. Raises Refusal unless its status is 2xx."""
+    """``response`` unchanged. Raises Refusal unless the status is 2xx."""
     if not response.is_success:
         raise Refusal(response, document_of(response, "title"))
     return response
 
 
 def document_of(response: httpx.Response, *needed: str) -> JsonObject:
-    """The JSON object in ``response``. Raises ClientError unless it has the ``needed`` keys."""
+    """The JSON object in ``response``. Raises ClientError unless all ``needed`` keys are
+    present.
+    """
     try:
         document = response.json()
     except ValueError:

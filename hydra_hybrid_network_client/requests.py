@@ -1,4 +1,4 @@
-"""Requests to controllers: their paths, their headers, and when one is made again."""
+"""Requests to controllers: paths, headers, and retries."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TIMEOUT_S: Final = 30.0
 SILENCE_S: Final = 60.0
 """Silence of an event stream that means a lost connection: signs of life come every 15 s."""
 TAKEOVER_S: Final = 10.0
-"""How long a request is made again while nobody leads: another controller leads after some 3 s."""
+"""Time for retries while no controller leads: another controller leads after some 3 s."""
 _FIRST_PAUSE_S: Final = 0.2
 _LONGEST_PAUSE_S: Final = 1.6
 _IDEMPOTENT: Final = frozenset({"GET", "HEAD", "PUT"})
@@ -32,34 +32,34 @@ Query = Sequence[tuple[str, str]]
 
 
 def resource(collection: str, identifier: str) -> str:
-    """The path of one member of a collection. Raises ClientError for an empty identifier."""
+    """The path of a member of a collection. Raises ClientError for an empty identifier."""
     if not identifier:
         raise ClientError(f"an empty name: nothing at {collection} is called so")
     quoted = quote(identifier, safe="")
-    # As they are, these two would be steps of the path.
+    # Unquoted, these would be steps of the path.
     return f"{collection}/{quoted.replace('.', '%2E') if quoted in _STEPS else quoted}"
 
 
 def prefer(wait_s: int) -> dict[str, str]:
-    """The header (RFC 7240) that has the controller answer once there is an outcome."""
+    """The header (RFC 7240) that makes the controller wait for an outcome before answering."""
     return {"Prefer": f"wait={min(wait_s, WAIT_S)}"} if wait_s else {}
 
 
 @dataclass(slots=True)
 class Place:
-    """A place in a stream of events, from which a follower goes on with another connection."""
+    """A place in a stream of events, from which a follower resumes in a new connection."""
 
     last_id: str | None = None
-    """The id of the last event, or of the one before the stream began. None: not known."""
+    """The id of the last event, or of the event before the stream began. None: unknown."""
     opened: bool = False
     """True once a controller has begun the stream."""
 
 
 class Retries:
-    """When one request is made again, and when its error is raised.
+    """Decides when a request is repeated, and when the error is raised.
 
-    A request goes from controller to controller, in rounds. It ends after ``attempts`` rounds
-    without an answer, or after :data:`TAKEOVER_S` in which no controller led.
+    A request goes from controller to controller, in rounds. The request ends after ``attempts``
+    rounds without an answer, or after :data:`TAKEOVER_S` without a leader.
     """
 
     def __init__(
@@ -78,8 +78,9 @@ class Retries:
         self._nobody_leads = False
 
     def pause_s(self, error: Refusal | NoAnswer) -> float:
-        """Seconds until the next controller is asked, after ``error``; raise the last error if the
-        request ends.
+        """Seconds until the next controller is asked, after ``error``.
+
+        Raises the last error if the request ends.
         """
         if isinstance(error, Refusal):
             self._refused(error)

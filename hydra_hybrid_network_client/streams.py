@@ -1,4 +1,4 @@
-"""Server-sent events, as the WHATWG's HTML standard has them (9.2.6, interpreting a stream)."""
+"""Server-sent events, after the WHATWG's HTML standard (9.2.6, interpreting a stream)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hydra_hybrid_network_client.errors import ClientError, JsonObject
 MEDIA_TYPE: Final = "text/event-stream"
 HEADERS: Final = {"Accept": MEDIA_TYPE, "Cache-Control": "no-store"}
 _END_OF_LINE: Final = re.compile(r"\r\n|\n|\r(?!$)")
-"""A CR at the end may be half of a CRLF: the next bytes tell."""
+"""A CR at the end may be half of a CRLF: the next bytes decide."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class ServerSentEvent:
 
 
 class EventDecoder:
-    """Turns the bytes of a stream into events. A comment, and an event without data, is none."""
+    """Turns the bytes of a stream into events. Comments, and events without data, are skipped."""
 
     def __init__(self) -> None:
         self._text = codecs.getincrementaldecoder("utf-8-sig")("replace")
@@ -41,13 +41,13 @@ class EventDecoder:
         """The last id in the stream so far, also of an event without data."""
 
     def feed(self, received: bytes) -> Iterator[ServerSentEvent]:
-        """Yield the events that ``received`` ends."""
+        """Yield the events completed by ``received``."""
         *lines, self._rest = _END_OF_LINE.split(self._rest + self._text.decode(received))
         for line in lines:
             if line:
                 self._take(line)
                 continue
-            self.last_id = self._id  # not before: an event that is cut off is sent again
+            self.last_id = self._id  # not before: an event cut off is sent again
             if self._data:
                 yield ServerSentEvent(self._name or "message", "\n".join(self._data), self.last_id)
             self._name, self._data = "", []

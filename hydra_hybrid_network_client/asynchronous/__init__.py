@@ -1,1 +1,1 @@
-"""The client for asyncio, which ``synchronous`` is generated from."""
+"""The client for asyncio, the source of the generated ``synchronous``."""

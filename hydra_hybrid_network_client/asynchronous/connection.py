@@ -1,4 +1,4 @@
-"""A connection to a controller's REST API, as its clients share it: JSON in, JSON out."""
+"""A connection to a controller's REST API, shared by clients: JSON in, JSON out."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from hydra_hybrid_network_client.requests import (
 
 
 class AsyncConnection:
-    """A connection to one controller, or to one of several that share a store; a context manager
-    that closes it.
+    """A connection to a controller, or to several controllers with a shared store.
 
-    With several URLs the one that answered last is asked first. If it is gone, or no controller
-    leads, the next one is asked: for 10 s in all, in which another controller should lead.
+    A context manager that closes the connection. With several URLs, the controller that answered
+    last is asked first. If the controller is gone, or no controller leads, the next is asked: for
+    10 s in all, enough time for another controller to lead.
     """
 
     def __init__(
@@ -46,9 +46,9 @@ class AsyncConnection:
         timeout_s: float = TIMEOUT_S,
         attempts: int = 1,
     ) -> None:
-        """``url``: one, or several with commas between. ``tls``: the authorities to trust. The
-        environment has what is left out: HYDRA_URL, HYDRA_TOKEN or HYDRA_TOKEN_FILE, HYDRA_CA.
-        If the connection fails, each request is made up to ``attempts`` times.
+        """``url``: a URL, or several with commas between. ``tls``: the authorities to trust.
+        Defaults come from the environment: HYDRA_URL, HYDRA_TOKEN or HYDRA_TOKEN_FILE, HYDRA_CA. If
+        the connection fails, each request is made up to ``attempts`` times.
 
         Raises BadUrl, BadToken and BadSetting.
         """
@@ -91,10 +91,10 @@ class AsyncConnection:
         wait_s: int = 0,
         patient: bool = True,
     ) -> httpx.Response:
-        """The response; with ``wait_s``, once there is an outcome or so many seconds are over.
+        """The response; with ``wait_s``, upon an outcome, or after ``wait_s`` seconds.
 
-        Without ``patient``, that the store does not answer is a response: nobody is waited for.
-        Raises ClientError: Refusal where the controller refuses.
+        Without ``patient``, a refusal because of a lost store is raised once every controller was
+        asked, without waiting for a leader. Raises ClientError: Refusal if the controller refuses.
         """
         return await self._send(
             method,
@@ -119,7 +119,7 @@ class AsyncConnection:
     ) -> AsyncIterator[tuple[str, JsonObject]]:
         """Yield (name, data) of each event after ``place``, until the connection ends.
 
-        ``reservations``: only events about these ids. ``place`` moves along, also without an event.
+        ``reservations``: only events about the given ids. ``place`` advances even without events.
         Raises ClientError.
         """
         after = {} if place.last_id is None else {"Last-Event-ID": place.last_id}
@@ -155,9 +155,9 @@ class AsyncConnection:
         telling: Collection[str] = (),
         **more: Any,
     ) -> httpx.Response:
-        """The answer of the first controller that takes the request. Raises ClientError.
+        """The answer of the first controller that accepts the request. Raises ClientError.
 
-        With ``stream``, its body is not read, and the caller closes it.
+        With ``stream``, the body is not read, and the caller closes the response.
         """
         retries = Retries(len(self._https), self._attempts, method, telling)
         while True:

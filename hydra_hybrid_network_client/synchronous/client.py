@@ -1,4 +1,4 @@
-"""A typed client of the controller's REST API; its answers are the documents of the API."""
+"""A typed client of the controller's REST API; answers are the documents of the API."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _DocumentT = TypeVar("_DocumentT", bound=Document)
 
 
 class HydraClient:
-    """A connection to one controller, or to one of several that share a store; a context manager
-    that closes it.
+    """A connection to a controller, or to several controllers with a shared store.
 
-    Methods raise Refused, and ClientError where nothing answers. All requests may be repeated, and
-    are, a few times, when the connection fails: those for reservations have an idempotency key.
+    A context manager that closes the connection. Methods raise Refused, and ClientError without an
+    answer. All requests can safely be repeated, and are repeated a few times when the connection
+    fails: requests for reservations have an idempotency key.
     """
 
     def __init__(
@@ -37,9 +37,9 @@ class HydraClient:
         token: str | None = None,
         tls: ssl.SSLContext | None = None,
     ) -> None:
-        """``url``: one, or several with commas between: those of all controllers that share a
-        store. ``tls``: the authorities to trust. The environment has what is left out: HYDRA_URL,
-        HYDRA_TOKEN or HYDRA_TOKEN_FILE, HYDRA_CA.
+        """``url``: the URL of the controller, or the URLs of all controllers with a shared store,
+        with commas between. ``tls``: the authorities to trust. Defaults come from the environment:
+        HYDRA_URL, HYDRA_TOKEN or HYDRA_TOKEN_FILE, HYDRA_CA.
         """
         self._connection = Connection(url, token, tls, attempts=_ATTEMPTS)
 
@@ -70,9 +70,11 @@ class HydraClient:
         purpose: str = "",
         wait_s: int = 0,
     ) -> documents.Reservation:
-        """Ask for bandwidth; with ``wait_s``, up to a minute, wait until it is there.
+        """Ask for bandwidth; with ``wait_s``, up to a minute, wait until the bandwidth is
+        available.
 
-        With ``minimum_mbps`` the answer's ``bandwidth_mbps`` is the most that fits, from there on.
+        With ``minimum_mbps``, the answer's ``bandwidth_mbps`` is the most that fits, at least the
+        minimum.
         """
         body = documents.ReservationBody(
             src=src,
@@ -108,9 +110,9 @@ class HydraClient:
         wait_s: int = 0,
         key: str | None = None,
     ) -> documents.CreatedGroup:
-        """Ask for a whole traffic matrix as one, once or at recurring times.
+        """Ask for a whole traffic matrix in one request, once or at recurring times.
 
-        The same idempotency ``key`` a second time gives the group that the first made.
+        A second request with the same idempotency ``key`` returns the group of the first.
         """
         body = documents.GroupBody(
             entries=list(entries),
@@ -124,9 +126,10 @@ class HydraClient:
     def reserve_between(
         self, servers: Iterable[str], bandwidth_mbps: float, *, duration_s: float | None = None
     ) -> documents.CreatedGroup | None:
-        """Ask for bandwidth between each two of ``servers`` in different racks, where it is there.
+        """Ask for bandwidth between each two of ``servers`` in different racks, as far as
+        available.
 
-        Names that are no servers of the controller's are left out. None if there are no such two.
+        Names unknown to the controller are left out. None if there is no such pair of servers.
         """
         rack_of = {server.name: server.rack for server in (self.servers()).servers}
         pairs = combinations(sorted(rack_of.keys() & set(servers)), 2)
@@ -142,9 +145,9 @@ class HydraClient:
     def reservation(
         self, reservation_id: str, *, wait: ReservationState | None = None, wait_s: int = WAIT_S
     ) -> documents.Reservation:
-        """Read a reservation; with ``wait``, once it is in that state or can't come to be.
+        """Read a reservation; with ``wait``, once in the given state, or unable to reach the state.
 
-        The answer comes after ``wait_s``, up to a minute, whatever the state is then.
+        The answer comes after ``wait_s``, up to a minute, at the latest.
         """
         path = resource("/v1/reservations", reservation_id)
         if wait is None:
@@ -160,7 +163,9 @@ class HydraClient:
         src: str | None = None,
         dst: str | None = None,
     ) -> documents.Reservation:
-        """Change it without an interruption; Refused with type ``not-hitless`` if that can't be."""
+        """Change a reservation without an interruption; Refused, type ``not-hitless``, if
+        impossible.
+        """
         body = documents.ModificationBody(
             bandwidth_mbps=bandwidth_mbps, end_unix_s=end_unix_s, src=src, dst=dst
         )
@@ -169,16 +174,16 @@ class HydraClient:
         return self._read("PATCH", path, documents.Reservation, body=content)
 
     def delivery(self, reservation_id: str) -> documents.Delivery:
-        """Rates that a reservation gets, by counters, beside those that it was promised."""
+        """Rates that a reservation receives, by counters, beside the promised rates."""
         path = f"{resource('/v1/reservations', reservation_id)}/delivery"
         return self._read("GET", path, documents.Delivery)
 
     def deliveries(self) -> list[documents.Delivery]:
-        """Deliveries of all that have, or are getting, circuits now."""
+        """Deliveries of all reservations that have, or are getting, circuits now."""
         return (self._read("GET", "/v1/deliveries", documents.Deliveries)).deliveries
 
     def reservations(self, *states: ReservationState) -> Iterator[documents.Reservation]:
-        """All reservations, or those in these states; oldest first, page by page."""
+        """All reservations, or those in the given states; oldest first, page by page."""
         query = [("state", str(state)) for state in states]
         after: list[tuple[str, str]] = []
         while True:
@@ -194,7 +199,7 @@ class HydraClient:
         return self._read("POST", path, documents.Reservation, wait_s=wait_s)
 
     def release(self, reservation_id: str, wait_s: int = 0) -> documents.Reservation:
-        """Give a reservation back; harmless where it is over."""
+        """Release a reservation; no error if the reservation is over."""
         path = resource("/v1/reservations", reservation_id)
         return self._read("DELETE", path, documents.Reservation, wait_s=wait_s)
 
@@ -215,7 +220,7 @@ class HydraClient:
         duration_s: float | None = None,
         wait_s: int = WAIT_S,
     ) -> Iterator[documents.Reservation]:
-        """A reservation, active in the ``with`` block, released at its end. Raises NotActive."""
+        """A reservation, active in the ``with`` block, released at the end. Raises NotActive."""
         reservation = self.reserve(src, dst, bandwidth_mbps, duration_s=duration_s, wait_s=wait_s)
         try:
             if reservation.state is not ReservationState.ACTIVE:
@@ -233,9 +238,9 @@ class HydraClient:
         return self._read("GET", "/v1/demand", documents.Demand)
 
     def load(self, *racks: str, limit: int = 10) -> documents.Load:
-        """The last hour's rates, in Mb/s, of the ``limit`` circuits and pairs that carried most.
+        """The last hour's rates, in Mb/s, of the ``limit`` busiest circuits and pairs.
 
-        With a rack, of those that end there; with two, of those between them.
+        With a rack, of circuits and pairs at the rack; with two, between the racks.
         """
         query = [("limit", str(limit)), *(("rack", rack) for rack in racks)]
         return self._read("GET", "/v1/load", documents.Load, query)
@@ -251,7 +256,7 @@ class HydraClient:
     ) -> Iterator[tuple[str, documents.Event | documents.Gap]]:
         """Yield (id, event) pairs as they happen, after ``last_id``, until the connection ends.
 
-        With ``reservations``, only events about these ids, their parts and their circuits.
+        With ``reservations``, only events about the given ids, their parts and their circuits.
 
         A silence, however long, ends nothing: the controller keeps the connection open.
         """
