@@ -1,1 +1,1 @@
-"""The agent on a server, which ``hydra agent`` runs. It imports neither Ryu nor numpy."""
+"""The agent on a server, run by ``hydra agent``. Imports neither Ryu nor numpy."""

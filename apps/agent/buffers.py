@@ -1,4 +1,4 @@
-"""Larger socket buffers, so that applications' demand shows in them (c-Through, 4.1)."""
+"""Larger socket buffers, so that applications' demand shows in the buffers (c-Through, 4.1)."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ LOG: Final = logging.getLogger("hydra.agent")
 _TCP_WMEM: Final = Path("/proc/sys/net/ipv4/tcp_wmem")
 """Least, first and largest send buffer of TCP sockets in this network namespace."""
 _NOTES: Final = Path("/run/hydra-agent")
-"""Gone after a start of the machine, as is what agents set."""
+"""Lost at a start of the machine, as are the settings of agents."""
 
 
 @contextmanager
 def send_buffers(
     octets: int, setting: Path = _TCP_WMEM, note: Path | None = None
 ) -> Iterator[None]:
-    """Let new TCP sockets hold this much unsent; it takes memory only as far as it is filled.
+    """Let new TCP sockets hold this much unsent; memory is used only as far as the buffers fill.
 
-    Both the first and the largest size are set: the kernel's own growth follows the rate that the
-    network takes, which is the bottleneck's. Leaving the block restores them, unless somebody else
-    has changed them. ``note`` keeps what is to be restored, for the next agent if this one is
-    killed. Raises HydraError.
+    Both the first and the largest size are set: the kernel's own growth follows the rate of the
+    network, limited by the bottleneck. Leaving the block restores both sizes, unless another
+    process has changed the setting. ``note`` keeps the sizes to restore, for the next agent if this
+    agent is killed. Raises HydraError.
     """
     note = note or _note_of_this_namespace()
     try:
@@ -57,7 +57,7 @@ def _note_of_this_namespace() -> Path:
 
 
 def _noted(note: Path, found: str) -> str | None:
-    """What was set before agents that were killed; None if what is found is none of theirs."""
+    """The setting from before killed agents; None if ``found`` was not set by such agents."""
     try:
         noted = json.loads(note.read_text(encoding="ascii"))
         before, theirs = str(noted["before"]), [str(one).split() for one in noted["set"]]
@@ -67,8 +67,8 @@ def _noted(note: Path, found: str) -> str | None:
 
 
 def _write(note: Path, before: str, theirs: list[str]) -> None:
-    """Before the setting is changed, from the first of ``theirs`` to the last: an agent may be
-    killed at any moment.
+    """Write the note before the setting changes from the first of ``theirs`` to the last: an agent
+    may be killed at any moment.
     """
     try:
         note.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

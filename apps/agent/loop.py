@@ -32,26 +32,26 @@ Json = Mapping[str, Any]
 
 
 class Controller(Protocol):
-    """The controller as an agent needs it."""
+    """The controller as needed by an agent."""
 
     def get(self, path: str) -> Json: ...
 
     def put(self, path: str, body: Json) -> Json: ...
 
     def follow(self, path: str) -> Iterator[Json]:
-        """Documents as they are sent, until the connection ends."""
+        """Documents as sent, until the connection ends."""
 
 
 class Scheduler(Protocol):
     def apply(self, link_mbps: float, optical_share: float, optical: Collection[str]) -> None:
-        """Raises HydraError."""
+        """Schedule the output. Raises HydraError."""
 
     def clear(self) -> None:
         """End the scheduling. Raises HydraError."""
 
 
 class Sockets(Protocol):
-    """Readings of sockets; both methods raise HydraError if the kernel does not give them."""
+    """Readings of sockets; both methods raise HydraError if the kernel refuses."""
 
     def waiting(self) -> Mapping[bytes, Waiting]:
         """Waiting bytes and their connections by destination address."""
@@ -70,7 +70,10 @@ class Report:
     elephants: frozenset[ConnectionKey] = frozenset()
 
     def to_json(self, *, connections: bool) -> Json:
-        """``connections``: tell of them, too; they are as many bytes as the backlog."""
+        """The report's document.
+
+        ``connections``: include the connections, as many bytes as the backlog.
+        """
         document: dict[str, Any] = {"backlog_mb": self.waiting_mb}
         if connections:
             document["connections"] = self.connections
@@ -96,7 +99,7 @@ class Setup:
     report_gap_s: float
     repeat_s: float
     elephants: ConnectionWatch | None
-    """Watch for elephants; None: nobody wants to know of them."""
+    """Watch for elephants; None: the controller does not need elephants."""
     link_mbps: float
     optical_share: float
     revision: str
@@ -138,7 +141,7 @@ class Pauses:
 
 
 class Agent:
-    """Reports for one server until it is stopped."""
+    """Reports for a server until stopped."""
 
     def __init__(
         self,
@@ -160,7 +163,7 @@ class Agent:
         self._schedule = schedule
         self._scheduler: Scheduler | None = None
         self._prefixes: Mapping[str, Sequence[str]] = {}
-        """Those that the scheduler was made for."""
+        """Prefixes of the present scheduler."""
         self._setup: Setup | None = None
         self._optical: Collection[str] = ()
         self._scheduling = threading.Lock()
@@ -180,7 +183,7 @@ class Agent:
     def run(self) -> None:
         """Report until stopped.
 
-        Raises HydraError if the sockets can't be read, or the output not be scheduled.
+        Raises HydraError if the sockets can't be read, or the output can't be scheduled.
         """
         complained = False
         try:
@@ -198,13 +201,15 @@ class Agent:
                     complained = True
                     self._stop.wait(self._pauses.next_s())
         finally:
-            with self._scheduling:  # what still follows circuits changes nothing any more
+            with self._scheduling:  # the thread that follows circuits changes nothing any more
                 self._stop.set()
         if self._broken is not None:
             raise self._broken
 
     def _take_over(self, setup: Setup, prefixes: Mapping[str, Sequence[str]]) -> None:
-        """Schedule the output as the controller wants; follow circuits from the first time on."""
+        """Schedule the output by the controller's setup; the first call also starts to follow
+        circuits.
+        """
         if self._schedule is None:
             return
         first = self._scheduler is None
@@ -216,11 +221,11 @@ class Agent:
             self._setup = setup
             self._scheduler.apply(setup.link_mbps, setup.optical_share, self._optical)
         if first:
-            # It waits in a read that nothing but the connection ends.
+            # The thread waits in a read that only the end of the connection ends.
             threading.Thread(target=self._follow, name="circuits", daemon=True).start()
 
     def _follow(self) -> None:
-        """Hear of circuits as they change, and schedule for them at once."""
+        """Receive changes of circuits, and schedule for the new circuits at once."""
         pauses = Pauses()
         complained = False
         while not self._stop.is_set():
@@ -238,7 +243,7 @@ class Agent:
             self._stop.wait(pauses.next_s())
 
     def _schedule_for(self, optical: Collection[str]) -> None:
-        """Raises HydraError."""
+        """Schedule for the racks in ``optical``. Raises HydraError."""
         with self._scheduling:
             self._optical = optical
             if self._stop.is_set() or self._scheduler is None or self._setup is None:
@@ -246,7 +251,7 @@ class Agent:
             self._scheduler.apply(self._setup.link_mbps, self._setup.optical_share, optical)
 
     def _report(self, setup: Setup) -> None:
-        """Report until the setup is another one, or the agent is stopped."""
+        """Report until the setup has changed, or the agent is stopped."""
         self._tell(setup, self._look(setup))
         revision = setup.revision
         while revision == setup.revision and not self._stop.wait(setup.sample_s):
@@ -287,7 +292,7 @@ class Agent:
         return Report(setup.rule.worth_telling(octets), connections, elephants)
 
     def _tell(self, setup: Setup, seen: Report) -> str:
-        """Send a report; return the revision of the setup that the controller has now."""
+        """Send a report; return the revision of the controller's present setup."""
         now_s = self._clock()
         fully = now_s - self._told_connections_s >= setup.repeat_s
         document = seen.to_json(connections=fully)

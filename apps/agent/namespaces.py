@@ -21,17 +21,17 @@ _SEARCH_S: Final = 5.0
 """Shortest time between two searches for namespaces."""
 _SEARCH_PART: Final = 0.01
 _READ_PART: Final = 0.05
-"""Most of the time that searching for other namespaces, and reading them, may take."""
+"""Largest shares of time for the search for other namespaces, and for reading their sockets."""
 
 _Key = TypeVar("_Key")
 _Found = TypeVar("_Found")
 
 
 class OtherNamespaces:
-    """Readers of this machine's network namespaces that have processes, except the agent's own.
+    """Readers of this machine's network namespaces with processes, except the agent's own.
 
-    There are no readers if process 1 has another namespace than the agent: the agent is then inside
-    a container, and reports for that container alone.
+    There are no readers if process 1 has a different namespace than the agent: the agent is then
+    inside a container, and reports for the container alone.
     """
 
     def __init__(self, clock: Callable[[], float], proc: Path) -> None:
@@ -59,7 +59,7 @@ class OtherNamespaces:
         return list(self._readers.values())
 
     def drop(self, reader: SocketReader) -> None:
-        """Close a reader that failed; the next search makes another one."""
+        """Close a failed reader; the next search makes a new reader."""
         for inode, known in list(self._readers.items()):
             if known is reader:
                 del self._readers[inode]
@@ -148,12 +148,12 @@ class ServerSockets:
         return found
 
     def listening(self) -> list[int]:
-        """Ports that are listened on in the agent's own namespace. Raises SocketsUnreadable."""
+        """Listening ports in the agent's own namespace. Raises SocketsUnreadable."""
         return self._own.listening()
 
 
 class _Paced(Generic[_Key, _Found]):
-    """Reads other namespaces, and reads again once that takes no more than a part of the time."""
+    """Reads other namespaces, with pauses that limit the share of time spent on reading."""
 
     def __init__(
         self, clock: Callable[[], float], read: Callable[[SocketReader], dict[_Key, _Found]]
@@ -164,7 +164,7 @@ class _Paced(Generic[_Key, _Found]):
         self._last: list[dict[_Key, _Found]] = []
 
     def read(self, others: OtherNamespaces) -> list[dict[_Key, _Found]]:
-        """A reading of each namespace: the last one if it is too early to read again."""
+        """A reading of each namespace: the last reading if the next is not due yet."""
         began_s = self._clock()
         if began_s >= self._again_s:
             self._last = []
@@ -182,7 +182,7 @@ class _Paced(Generic[_Key, _Found]):
 def reader_in(namespace: Path) -> SocketReader:
     """A reader of another network namespace, such as ``/proc/PID/ns/net``.
 
-    The namespace is entered by a thread that ends, so that no other thread of the agent leaves its
+    A separate thread enters the namespace and ends, so that no other thread of the agent leaves its
     own. Raises OSError and SocketsUnreadable.
     """
     made: list[SocketReader] = []

@@ -13,7 +13,7 @@ _MOST_REMEMBERED: Final = 65_536
 
 
 class RackFinder:
-    """Looks addresses up in the racks' prefixes, which do not overlap."""
+    """Looks addresses up in the racks' prefixes; the prefixes do not overlap."""
 
     def __init__(self, prefixes: Mapping[str, Sequence[str]]) -> None:
         """Racks' prefixes by name. Raises ValueError for a text that is no prefix."""
@@ -27,7 +27,9 @@ class RackFinder:
         self._known: dict[bytes, str | None] = {}
 
     def rack_of(self, address: bytes) -> str | None:
-        """The rack of an address of 4 or 16 bytes, which may map IPv4; None if it is in no rack."""
+        """The rack of an address of 4 or 16 bytes, perhaps a mapped IPv4 address; None if in no
+        rack.
+        """
         if address in self._known:
             return self._known[address]
         if len(self._known) >= _MOST_REMEMBERED:
@@ -45,7 +47,7 @@ class RackFinder:
         return None
 
     def by_rack(self, waiting: Iterable[tuple[bytes, Waiting]]) -> dict[str, Waiting]:
-        """Sums for each rack; what is for addresses outside all racks is left out."""
+        """Sums for each rack; addresses outside all racks are left out."""
         octets: Counter[str] = Counter()
         connections: Counter[str] = Counter()
         for address, one in waiting:
@@ -57,6 +59,6 @@ class RackFinder:
 
 
 def unmapped(address: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:
-    """The IPv4 address that an IPv6 one maps; others as they are."""
+    """The IPv4 address mapped by an IPv6 address; other addresses unchanged."""
     mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
     return mapped or address

@@ -1,9 +1,9 @@
 """Weighted sharing of a server's link among the two networks (c-Through, section 4.2).
 
-Racks that circuits lead to get one part of the link, all others the rest: HTB on the host's own
-interface, with u32 filters by destination prefix. It is work-conserving: either class may take what
-the other leaves, up to the whole link. Broadcast and multicast are electrical, so they are in the
-class of the rest.
+Racks reached by circuits get one part of the link, all other racks the rest: HTB on the host's own
+interface, with u32 filters by destination prefix. The sharing is work-conserving: either class may
+use the other's spare rate, up to the whole link. Broadcast and multicast are electrical, and so
+belong to the class of the rest.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ OTHER_CLASS: Final = "5:20"
 _ROOT: Final = "5:"
 _FRAME_BYTES: Final = 1518
 _BURST_MS: Final = 10.0
-"""Burst at the link's rate; a following uplink of equal rate would idle with a shorter one."""
+"""Burst at the link's rate; with a shorter burst, a following uplink of equal rate would idle."""
 _GROUPS_PRIORITY: Final = 1
 _FIRST_PRIORITY: Final = 100
 _MOST_PREFIXES: Final = 60_000
-"""Most prefixes: each has a priority of its own, which has 16 bits."""
+"""Most prefixes: each prefix has a separate priority of 16 bits."""
 _TIMEOUT_S: Final = 10.0
 
 
@@ -34,12 +34,12 @@ class SchedulingError(HydraError):
 
 
 class OutputScheduler:
-    """The queues of one interface; a context manager that leaves it as the kernel had it."""
+    """The queues of an interface; a context manager that restores the kernel's own queues."""
 
     def __init__(self, interface: str, prefixes: Mapping[str, Sequence[str]]) -> None:
-        """``prefixes`` are the racks' by name. Nothing is changed yet.
+        """``prefixes`` are the racks' by name. Changes nothing yet.
 
-        Raises SchedulingError if the interface has somebody else's queues.
+        Raises SchedulingError if the interface has queues of another program.
         """
         self._interface = interface
         self._prefixes = {rack: tuple(some) for rack, some in prefixes.items()}
@@ -50,7 +50,7 @@ class OutputScheduler:
         self._shares: tuple[float, float] | None = None
         self._optical: frozenset[str] = frozenset()
         self._queued = self._are_ours()
-        """True if the interface has queues of ours, also those of an agent that was killed."""
+        """True if the interface has queues of ours, perhaps left by a killed agent."""
 
     def __enter__(self) -> Self:
         return self
@@ -59,7 +59,10 @@ class OutputScheduler:
         self.clear()
 
     def _are_ours(self) -> bool:
-        """Raises SchedulingError if the interface has somebody else's queues."""
+        """True if the queues are ours.
+
+        Raises SchedulingError if the interface has queues of another program.
+        """
         ours = False
         shown = json.loads(self._tc("-j", "qdisc", "show", "dev", self._interface, "root") or "[]")
         for queue in shown:
@@ -74,9 +77,9 @@ class OutputScheduler:
         return ours
 
     def apply(self, link_mbps: float, optical_share: float, optical: Collection[str]) -> None:
-        """Let these racks have this share of the link; 0 is no scheduling.
+        """Give the racks in ``optical`` the share of the link; 0 is no scheduling.
 
-        Does nothing if that is so already. Raises SchedulingError.
+        Does nothing if already applied. Raises SchedulingError.
         """
         if not optical_share:
             self.clear()

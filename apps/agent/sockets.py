@@ -1,7 +1,8 @@
-"""Bytes that wait in the TCP sockets of a server, from the kernel's sock_diag(7).
+"""Bytes waiting in the TCP sockets of a server, from the kernel's sock_diag(7).
 
-Messages are read from their bytes: pyroute2, which knows them too, makes an object of every socket
-and takes forty times as long, and a busy server has thousands of sockets (docs/benchmarks.md).
+Messages are read from their bytes: pyroute2 can parse the messages, but makes an object of every
+socket and takes forty times as long, and a busy server has thousands of sockets
+(docs/benchmarks.md).
 """
 
 from __future__ import annotations
@@ -33,11 +34,12 @@ _SENDING: Final = sum(
 """States in which bytes may wait to be sent, or to be acknowledged."""
 _HEADER: Final = struct.Struct("=IHHII")
 _REQUEST: Final = struct.Struct("=BBBxI48x")
-"""inet_diag_req_v2: family, protocol, extensions, states, and a socket id that matches any."""
+"""inet_diag_req_v2: family, protocol, extensions, states, and a wildcard socket id."""
 _MPTCP: Final = 262
 _RAW: Final = 255
-"""Protocol of a request whose attribute names the protocol. A kernel that does not know the
-attribute (before Linux 5.9) lists raw sockets, which have no information of MPTCP's."""
+"""Protocol of a request whose attribute names the protocol. A kernel without support for the
+attribute (before Linux 5.9) lists raw sockets, without MPTCP information.
+"""
 _REQUEST_PROTOCOL: Final = struct.Struct("=HHI")
 _REQUEST_PROTOCOL_TYPE: Final = 3
 _WAITING_AT: Final = _HEADER.size + 60
@@ -57,14 +59,14 @@ _COUNTER: Final = struct.Struct("=Q")
 _MPTCP_INFO: Final = struct.Struct("=8xIIQQ")
 """mptcp_info: flags, token, number of the next byte written, number of the first unacknowledged."""
 _MPTCP_FALLBACK: Final = 1
-"""Flag: the other end has no MPTCP, so that the one subflow is an ordinary TCP connection."""
+"""Flag: the other end has no MPTCP, so that the only subflow is an ordinary TCP connection."""
 _MPTCP_ACKNOWLEDGED_AT: Final = 72
 """Offset in mptcp_info, since Linux 6.5."""
 _ULP: Final = 19
-"""Attribute of a TCP socket that belongs to an upper layer, such as a subflow of MPTCP."""
+"""Attribute of a TCP socket owned by an upper layer, such as a subflow of MPTCP."""
 _ULP_MPTCP: Final = 3
 _SUBFLOW_TOKEN: Final = 2
-"""The token of the MPTCP socket that a subflow belongs to."""
+"""The token of the MPTCP socket that owns a subflow."""
 _TYPE_MASK: Final = 0x3FFF
 _NUMBER: Final = struct.Struct("=I")
 _ERRNO: Final = struct.Struct("=i")
@@ -74,7 +76,7 @@ _ADDRESS_BYTES: Final = {socket.AF_INET: 4, socket.AF_INET6: 16}
 
 
 class SocketsUnreadable(HydraError):
-    """The kernel does not tell of sockets."""
+    """The kernel does not list sockets."""
 
 
 class _Stream(NamedTuple):
@@ -83,17 +85,19 @@ class _Stream(NamedTuple):
     key: ConnectionKey
     waiting: int
     sent: int
-    """Acknowledged bytes; 0 if they were not asked for, or the kernel does not say."""
+    """Acknowledged bytes; 0 if not requested, or not supported by the kernel."""
 
 
 class SocketReader:
-    """Reads the sockets of the network namespace that it was made in; a context manager."""
+    """Reads the sockets of the network namespace in which the reader was made; a context
+    manager.
+    """
 
     def __init__(self) -> None:
         """Raises SocketsUnreadable if the kernel gives no netlink socket."""
         self._sequence = 0
         self._has_mptcp = True
-        """False once the kernel has said that it lists no MPTCP sockets."""
+        """False once the kernel has refused to list MPTCP sockets."""
         try:
             self._netlink = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _SOCK_DIAG)
         except OSError as error:
@@ -109,7 +113,7 @@ class SocketReader:
         self._netlink.close()
 
     def waiting(self) -> dict[bytes, Waiting]:
-        """Bytes that wait, by destination address (4 or 16 bytes). Raises SocketsUnreadable."""
+        """Waiting bytes, by destination address (4 or 16 bytes). Raises SocketsUnreadable."""
         octets: Counter[bytes] = Counter()
         connections: Counter[bytes] = Counter()
         for stream in self._streams(0):
@@ -202,7 +206,7 @@ class SocketReader:
                 length, kind, _flags, sequence, _port = _HEADER.unpack_from(data, at)
                 if sequence == self._sequence:
                     if kind in {_DONE, _ERROR}:
-                        # A dump that the kernel refuses ends with the error in _DONE.
+                        # A dump refused by the kernel ends with the error in _DONE.
                         (code,) = _ERRNO.unpack_from(data, at + _HEADER.size)
                         if code < 0:
                             raise OSError(-code, os.strerror(-code))
@@ -212,7 +216,7 @@ class SocketReader:
 
 
 def _request(family: int, protocol: int, extensions: int, states: int) -> bytes:
-    """Body of a request for all sockets of a protocol, also of one above 255."""
+    """Body of a request for all sockets of a protocol, also of a protocol above 255."""
     if protocol <= _RAW:
         return _REQUEST.pack(family, protocol, extensions, states)
     attribute = _REQUEST_PROTOCOL.pack(_REQUEST_PROTOCOL.size, _REQUEST_PROTOCOL_TYPE, protocol)
@@ -240,12 +244,12 @@ def _counter(info: bytes, at: int) -> int:
 
 
 def _acknowledged(message: bytes) -> int:
-    """Number of bytes that the other end has acknowledged; 0 if the kernel does not say."""
+    """Number of bytes acknowledged by the other end; 0 if the kernel does not say."""
     return _counter(_attribute(message, _ATTRIBUTES_AT, _INFO), _ACKNOWLEDGED_AT)
 
 
 def _subflow_token(message: bytes) -> int | None:
-    """Token of the MPTCP connection that a TCP socket is a subflow of; None if it is of none."""
+    """Token of the MPTCP connection of a subflow; None if the TCP socket is no subflow."""
     ulp = _attribute(message, _ATTRIBUTES_AT, _ULP)
     token = _attribute(_attribute(ulp, 0, _ULP_MPTCP), 0, _SUBFLOW_TOKEN)
     return int(_NUMBER.unpack_from(token)[0]) if len(token) >= _NUMBER.size else None

@@ -15,7 +15,7 @@ from topology.algorithms import ENTRIES
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """An algorithm on one window."""
+    """An algorithm on a window."""
 
     window: int
     start_s: float
@@ -25,7 +25,7 @@ class Attempt:
     planning_ms: float
     connect: int
     disconnect: int
-    """Circuits that come and go, from the window before."""
+    """Circuits set up and taken down since the window before."""
     problems: tuple[str, ...]
     """Problems found by the independent checks."""
 
@@ -37,7 +37,7 @@ class Contestant:
     algorithm: str
     attempts: tuple[Attempt, ...]
     refused: str = ""
-    """Reason why it can't plan here; then there are no attempts."""
+    """Reason why the algorithm can't plan here; then there are no attempts."""
 
     @property
     def served_share(self) -> float:
@@ -68,7 +68,7 @@ def compare(
     algorithms: Iterable[str] = tuple(ENTRIES),
     tell: Callable[[str], None] = lambda _what: None,
 ) -> list[Contestant]:
-    """Plan every window with every algorithm, each from the topology that it left before.
+    """Plan every window with every algorithm, each from the algorithm's last topology.
 
     ``tell`` hears of the progress. Raises PlanError for windows of another size, UnknownName.
     """
@@ -96,7 +96,7 @@ def _contest(
         if outcome.result is None:
             return Contestant(name, (), outcome.refused)
         attempts.append(_attempt(window, study, outcome))
-        # One-way light paths and schedules leave no circuits that a next plan could keep.
+        # One-way light paths and schedules leave no circuits for the next plan to keep.
         current = outcome.state or current
     return Contestant(name, tuple(attempts))
 

@@ -1,13 +1,13 @@
 """Traces in their common text forms, read line by line.
 
-Three forms are told apart by the first line:
+The first line shows which of three forms a trace has:
 
 - coflow-benchmark (Chowdhury et al.): ``RACKS COFLOWS``, then a line for each coflow: its number,
   its arrival in ms, the number of mappers and their racks, the number of reducers and for each
   ``RACK:MEGABYTES``. A reducer fetches equal parts from all mappers.
 - flows: ``src dst bytes start`` on each line, start in seconds. Racks have any names.
 - CSV: a header with the columns ``src``, ``dst``, ``bytes`` and ``start`` in any order, then a flow
-  on each line. Other columns are passed over.
+  on each line. Other columns are ignored.
 
 Empty lines, and text after ``#``, mean nothing.
 """
@@ -30,9 +30,9 @@ _COLUMNS: Final = ("src", "dst", "bytes", "start")
 _LARGEST_FABRIC: Final = 4096
 _YEAR_S: Final = 365.25 * 86_400
 _LONGEST_YEARS: Final = 2
-"""Longest trace whose times are believed: the longest that are published last for months."""
+"""Longest plausible trace: the longest published traces last for months."""
 _LATEST_S: Final = 200 * _YEAR_S
-"""Latest beginning that is believed, in seconds since 1970."""
+"""Latest plausible beginning, in seconds since 1970."""
 
 
 class TraceError(PlanError):
@@ -53,18 +53,19 @@ class Summary:
     """Contents of a trace, from one pass over it."""
 
     racks: tuple[str, ...]
-    """Racks in the order in which they stand for those of a fabric: numbers first, by value. Of
-    coflows, all that the first line announces."""
+    """Racks in the order of the fabric's racks: numbers first, by value. For coflows, all racks
+    announced by the first line.
+    """
     flows: int
     local_flows: int
-    """Number of flows within a rack, which no network between racks sees."""
+    """Number of flows within a rack, invisible to a network between racks."""
     size_bytes: float
     local_bytes: float
     first_s: float
     last_s: float
 
     def doubt(self) -> str | None:
-        """Why the times may be in another unit than they are read in; None: they make sense."""
+        """Why the times may be in another unit than assumed; None if the times are plausible."""
         years = (self.last_s - self.first_s) / _YEAR_S
         if years > _LONGEST_YEARS:
             why = f"the trace lasts {years:,.0f} years"
@@ -87,8 +88,8 @@ def seconds(moment_s: float) -> str:
 def read_trace(path: Path, announced: set[str] | None = None) -> Iterator[Flow]:
     """The flows of a trace in the order of their starts, a line at a time.
 
-    The racks that its first line announces are added to ``announced``. Raises TraceError, also
-    while it is read: at a line that is malformed, or that starts before the one above it.
+    The racks announced by the first line are added to ``announced``. Raises TraceError, also while
+    reading: at a malformed line, or a line that starts before the line above.
     """
     try:
         with path.open(encoding="utf-8-sig") as file:  # some editors write a byte order mark
@@ -121,7 +122,7 @@ def summarise(path: Path) -> Summary:
 
 
 def in_order(racks: set[str]) -> tuple[str, ...]:
-    """Racks in order: numbers by their value, then the others by their names."""
+    """Racks in order: numbers by their value, then other names."""
 
     def place(name: str) -> tuple[bool, int, str, str]:
         counted = name.lstrip("0") if name.isdecimal() else name
@@ -248,7 +249,7 @@ def _coflows(
 
 
 def _coflow(cells: Sequence[str], racks: int) -> Iterator[Flow]:
-    """The flows of one coflow: from each of its mappers to each of its reducers."""
+    """The flows of a coflow: from each of its mappers to each of its reducers."""
     fields = iter(cells)
     try:
         next(fields)

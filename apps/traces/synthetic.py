@@ -15,22 +15,22 @@ SAMPLE_RACKS: Final = 32
 SAMPLE_COFLOWS: Final = 120
 SAMPLE_SEED: Final = 1
 SAMPLE: Final = Path(str(resources.files("apps.traces").joinpath("data", "sample-coflows.txt")))
-"""The trace that comes with the package: :func:`coflow_lines` of the values above."""
+"""The trace in the package: :func:`coflow_lines` with the values above."""
 
 _MEAN_GAP_MS: Final = 1000.0
 _NARROW_SHARE: Final = 0.6
-"""Part of the coflows that have one to four mappers and reducers; others have up to all racks."""
+"""Share of coflows with one to four mappers and reducers; other coflows have up to all racks."""
 _MEDIAN_MB: Final = 20.0
 _SIGMA: Final = 1.5
-"""Sigma of the log-normal size that a reducer fetches."""
+"""Sigma of the log-normal size fetched by a reducer."""
 
 
 def coflow_lines(racks: int, coflows: int, seed: int) -> Iterator[str]:
     """The lines of a trace, the same for the same arguments.
 
-    Coflows arrive as a Poisson process, one a second. Their sizes are log-normal by reducer, so
-    that a tenth of them carries most bytes, as in published traces. Raises PlanError for fewer
-    than two racks, or no coflow.
+    Coflows arrive as a Poisson process, one a second. Sizes are log-normal by reducer, so that a
+    tenth of the coflows carries most bytes, as in published traces. Raises PlanError for fewer than
+    two racks, or no coflow.
     """
     if racks < 2 or coflows < 1:
         raise PlanError(f"{coflows} coflows on {racks} racks: two racks and a coflow are needed")

@@ -30,12 +30,12 @@ class Window:
 
     @property
     def busiest_rack_mbps(self) -> float:
-        """Most that one rack sends or receives."""
+        """Most that a rack sends or receives."""
         return busiest_rack_mbps(self.demand_mbps)
 
 
 def busiest_rack_mbps(demand_mbps: DemandMatrix) -> float:
-    """The largest sum of a row or a column: what one rack sends or receives."""
+    """The largest sum of a row or a column: the most that a rack sends or receives."""
     return float(max(demand_mbps.sum(axis=0).max(), demand_mbps.sum(axis=1).max()))
 
 
@@ -44,9 +44,9 @@ def rack_numbers(
 ) -> dict[str, int]:
     """Numbers in a fabric of a trace's racks, by name.
 
-    Racks that are all called as those of ``fabric`` (its racks' names) stand for these; otherwise
-    the n-th stands for the n-th. With ``fold`` a trace of more racks goes around, and several stand
-    for one. Raises PlanError if it does not fit.
+    If all racks of the trace have names of racks in ``fabric`` (its racks' names), equal names
+    match; otherwise the n-th rack stands for the n-th. With ``fold``, a trace of more racks goes
+    around, and several racks share a number. Raises PlanError if the trace does not fit.
     """
     if set(names) <= set(fabric):
         position = {name: number for number, name in enumerate(fabric)}
@@ -62,7 +62,7 @@ def rack_numbers(
 
 
 def flows_of_window(flows: Iterable[Flow], number: int, window_s: float) -> list[Flow]:
-    """Flows that start in one window of ``flows``, which are in the order of their starts."""
+    """Flows that start in window ``number`` of ``flows``, sorted by start."""
     until = takewhile(lambda flow: int(flow.start_s // window_s) <= number, flows)
     return [flow for flow in until if int(flow.start_s // window_s) == number]
 
@@ -74,10 +74,10 @@ def windows(
     window_s: float,
     scale: float = 1.0,
 ) -> Iterator[Window]:
-    """Cut ``flows``, which are in the order of their starts, into windows of ``window_s``.
+    """Cut ``flows``, sorted by start, into windows of ``window_s``.
 
-    A flow's bytes count in the window in which it starts, times ``scale``. One window is held at
-    a time. Raises PlanError for a bad window or scale.
+    A flow's bytes count in the window of the flow's start, times ``scale``. Memory holds one window
+    at a time. Raises PlanError for a bad window or scale.
     """
     for what, value in (("window", window_s), ("scale", scale)):
         if not 0 < value < float("inf"):
