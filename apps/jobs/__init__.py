@@ -1,1 +1,1 @@
-"""Jobs of other schedulers (MPI, Slurm, Spark), and the traffic that they announce."""
+"""Jobs of other schedulers (MPI, Slurm, Spark), and their announced traffic."""

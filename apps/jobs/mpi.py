@@ -18,7 +18,7 @@ _MOST_SLOTS: Final = frozenset({"max_slots", "max-slots"})
 _ACCOUNT: Final = frozenset({"username", "user-name", "port"})
 """Words of Open MPI's that do not change the number of ranks."""
 _MPICH: Final = frozenset({"user", "binding"})
-"""Words of MPICH's; the same."""
+"""The same for MPICH."""
 
 RankPair = tuple[int, int]
 HostPair = tuple[str, str]
@@ -33,11 +33,11 @@ class Host:
 
 @dataclass(slots=True)
 class _Slots:
-    """What the lines of a host file have said of one host so far."""
+    """Sum of a host file's lines about a host so far."""
 
     count: int = 0
     is_known: bool = False
-    """False after one line that gives no number: Open MPI counts the cores, MPICH one."""
+    """False after a single line without a number: Open MPI counts the cores, MPICH one rank."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,18 +49,19 @@ class _Line:
     slots: int | None
     most: int | None
     kind: str | None
-    """The MPI whose notation the line has; None for a name alone."""
+    """The MPI with the line's notation; None for a name alone."""
 
 
 def read_hosts(text: str, source: str) -> list[Host]:
-    """Read a host file of Open MPI (``NAME slots=N``) or MPICH (``NAME:N``) as mpirun reads it.
+    """Read a host file of Open MPI (``NAME slots=N``) or MPICH (``NAME:N``) as mpirun reads the
+    file.
 
     Open MPI (tried: 4.1.4, 5.0.11, 6.0.0a1): ``cpu`` and ``count`` mean ``slots``; ``max_slots``
-    alone is the number of slots; each further line without a number adds one slot; a host with one
-    line and no number has a slot for each core, so its ``slots`` are None. MPICH (tried: 5.0.2):
-    the numbers of all lines of a host are added, and a line without a number adds one.
+    alone is the number of slots; each further line without a number adds a slot; a host with a
+    single line and no number has a slot for each core, so its ``slots`` are None. MPICH (tried:
+    5.0.2): the numbers of all lines of a host are added, and a line without a number adds 1.
 
-    Raises HydraError for a file that mpirun refuses, or reads otherwise than it looks.
+    Raises HydraError for a file that mpirun refuses, or reads differently than the file looks.
     """
     hosts: dict[str, _Slots] = {}
     kinds: dict[str, int] = {}
@@ -89,7 +90,7 @@ def read_hosts(text: str, source: str) -> list[Host]:
 
 
 def _read_line(words: str) -> _Line:
-    """Raises ValueError with what is wrong and the remedy."""
+    """Parse a line. Raises ValueError with the problem and the remedy."""
     name, *rest = words.split(None, 1)
     name, colon, ranks = name.rpartition("@")[2].partition(":")
     if not name or "," in name or name[0] in '+^"':
@@ -125,7 +126,7 @@ def _positive(what: str, value: str) -> int:
 
 
 def _count(hosts: dict[str, _Slots], line: _Line) -> None:
-    """Add a line to its host. Raises ValueError for what mpirun refuses."""
+    """Add a line to its host. Raises ValueError if mpirun would refuse the line."""
     is_new = line.name not in hosts
     host = hosts.setdefault(line.name, _Slots())
     if line.slots is not None and not is_new:
@@ -145,8 +146,8 @@ def _count(hosts: dict[str, _Slots], line: _Line) -> None:
 def placement(hosts: Sequence[Host], ranks: int | None) -> list[str]:
     """The host of each rank: hosts are filled one after the other, as by mpirun's default.
 
-    Raises HydraError for more ranks than there are slots, and for a host that ranks need and whose
-    slots are not known.
+    Raises HydraError if there are more ranks than slots, or a needed host has an unknown number of
+    slots.
     """
     places: list[str] = []
     for host in hosts:

@@ -1,4 +1,4 @@
-"""Slurm's description of a job, for the programs that it runs before and after it.
+"""Slurm's description of a job, for programs that Slurm runs before and after the job.
 
 A job asks for bandwidth in its comment: ``sbatch --comment hydra:all-to-all=5 …``. Variables:
 slurm.conf(5), PrologSlurmctld; notation of host lists: scontrol(1), ``show hostnames``.
@@ -34,16 +34,16 @@ _COUNT: Final = re.compile(r"([0-9]{1,9})(?:\(x([0-9]{1,9})\))?")
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """Bandwidth that a job asks for."""
+    """Bandwidth requested by a job."""
 
     pattern: str
     mbps: float
-    """Rate for each two ranks that talk, each way."""
+    """Rate for each pair of communicating ranks, each way."""
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job as Slurm describes it."""
+    """A job as described by Slurm."""
 
     number: str
     wish: Wish | None
@@ -51,7 +51,10 @@ class Job:
 
     @classmethod
     def from_environment(cls, variables: Mapping[str, str]) -> Job:
-        """Raises HydraError if Slurm's variables, or the wish in the comment, make no sense."""
+        """The job of Slurm's variables.
+
+        Raises HydraError if the variables, or the wish in the comment, make no sense.
+        """
         number = job_number(variables)
         names = list(hostnames(variables.get("SLURM_JOB_NODELIST", "")))
         slots = list(_counts(variables.get("SLURM_JOB_CPUS_PER_NODE", "")))
@@ -62,7 +65,7 @@ class Job:
 
 
 def job_number(variables: Mapping[str, str]) -> str:
-    """Raises HydraError if Slurm does not say which job it is."""
+    """The job's number. Raises HydraError if Slurm's variables do not contain a job's number."""
     number = variables.get("SLURM_JOB_ID", "")
     if not number:
         raise HydraError("SLURM_JOB_ID is not set: Slurm runs this, see PrologSlurmctld")
@@ -78,7 +81,7 @@ def read_wish(comment: str) -> Wish | None:
     """The ``hydra:PATTERN=MBPS`` in a job's comment; None if the comment does not name ``hydra:``.
 
     Other words of the comment stand apart by blanks, commas, semicolons or quotes; capitals do not
-    matter. Raises HydraError for a wish that can't be understood, and for a second one.
+    matter. Raises HydraError for an unclear wish, and for a second wish.
     """
     found = list(_WISH.finditer(comment))
     if not found:
@@ -105,7 +108,7 @@ def read_wish(comment: str) -> Wish | None:
 def hostnames(listed: str) -> Iterator[str]:
     """All names in a list such as ``h[11-12,21],login``.
 
-    Raises HydraError for a list that Slurm does not write.
+    Raises HydraError for a list unlike Slurm's.
     """
     if re.sub(r"[^\[\]]", "", listed).replace("[]", ""):
         raise _no_list(listed, "brackets do not pair")
@@ -123,7 +126,7 @@ def hostnames(listed: str) -> Iterator[str]:
 
 
 def _numbers(text: str, listed: str) -> Iterator[str]:
-    """Raises HydraError."""
+    """The numbers in a bracket. Raises HydraError."""
     for item in text.split(","):
         found = _RANGE.fullmatch(item)
         if found is None:
@@ -143,7 +146,7 @@ def _no_list(listed: str, why: str) -> HydraError:
 
 
 def _counts(text: str) -> Iterator[int]:
-    """Tasks of each host in a list such as ``4,2(x3)``: 4 on one, 2 on each of three more.
+    """Tasks of each host in a list such as ``4,2(x3)``: 4 on one host, 2 on each of three more.
 
     Raises HydraError.
     """

@@ -1,4 +1,4 @@
-"""A Spark application's shuffles, by its event log: one file of plain lines.
+"""A Spark application's shuffles, from its event log: a file of plain lines.
 
 Spark writes such a file with ``spark.eventLog.enabled=true``, ``spark.eventLog.compress=false`` and
 ``spark.eventLog.rolling.enabled=false``.
@@ -24,24 +24,24 @@ _CODECS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Shuffle:
-    """A stage that fetches what earlier stages have left on other hosts, as it begins or ends."""
+    """The beginning or end of a stage that fetches results of earlier stages from other hosts."""
 
     stage: int
     hosts: tuple[str, ...]
-    """Hosts with executors when it began, in order."""
+    """Hosts with executors at the beginning, in order."""
     begins: bool
 
 
 def shuffles(log: Iterable[str | bytes]) -> Iterator[Shuffle]:
     """Beginnings and ends of shuffles, as the lines of ``log`` come.
 
-    A shuffle begins when the last of the stages that it fetches from is completed: Spark writes its
-    own beginning (``StageSubmitted``) into a buffer, which reaches the file with the stage's end.
-    That line counts where the earlier stages are not known. Each shuffle that has begun ends: with
-    its stage (also one that failed), with its job, before the stage's next attempt, or with the
-    log. A last line that is no event ends the log: Spark was killed while it wrote the line. Raises
-    HydraError for such a line in the middle, after the end of all shuffles that have begun, and for
-    a compressed log.
+    A shuffle begins when the last of the stages it fetches from is completed: Spark writes the
+    stage's own beginning (``StageSubmitted``) into a buffer, and the buffer reaches the file with
+    the stage's end. The ``StageSubmitted`` line counts if the earlier stages are unknown. Each
+    begun shuffle ends: with its stage (also a failed stage), with its job, before the stage's next
+    attempt, or with the log. A last line that is no event ends the log: Spark was killed while
+    writing the line. Raises HydraError for such a line in the middle, after the end of all begun
+    shuffles, and for a compressed log.
     """
     reader = _Reader()
     bad: tuple[int, Exception] | None = None
@@ -61,22 +61,24 @@ def shuffles(log: Iterable[str | bytes]) -> Iterator[Shuffle]:
 
 @dataclass(slots=True)
 class _Reader:
-    """What the log has said so far."""
+    """State of the log so far."""
 
     host_of: dict[str, str] = field(default_factory=dict)
     """Host of each executor."""
     parents: dict[int, frozenset[int]] = field(default_factory=dict)
-    """Stages that a stage fetches from; of running jobs, those that fetch."""
+    """Stages that a stage fetches from, for the fetching stages of running jobs."""
     stages_of: dict[int, tuple[int, ...]] = field(default_factory=dict)
     """Stages of each running job."""
     done: set[int] = field(default_factory=set)
-    """Stages of running jobs that are completed."""
+    """Completed stages of running jobs."""
     running: dict[int, Shuffle] = field(default_factory=dict)
     attempts: dict[int, int] = field(default_factory=dict)
-    """Attempt of each running stage whose beginning was read."""
+    """Attempt of each running stage with a read beginning."""
 
     def read(self, event: Mapping[str, Any]) -> list[Shuffle]:
-        """What an event begins and ends. Raises LookupError and TypeError for none of Spark's."""
+        """Shuffles begun and ended by an event. Raises LookupError and TypeError for a foreign
+        event.
+        """
         match event["Event"]:
             case "SparkListenerExecutorAdded":
                 self.host_of[event["Executor ID"]] = event["Executor Info"]["Host"]
@@ -124,7 +126,7 @@ class _Reader:
         return [*ended, *map(self._begin, ready)]
 
     def _forget(self, stages: Iterable[int]) -> list[Shuffle]:
-        """End and forget the stages of a job that has ended, but for those of other jobs, too."""
+        """End and forget the stages of an ended job, except stages shared with other jobs."""
         gone = {*stages}.difference(*self.stages_of.values())
         for number in gone:
             self.parents.pop(number, None)
@@ -138,14 +140,14 @@ class _Reader:
         return shuffle
 
     def end(self, stages: Iterable[int]) -> list[Shuffle]:
-        """End those of the stages that are running shuffles."""
+        """End the running shuffles among ``stages``."""
         return [
             replace(self.running.pop(one), begins=False) for one in stages if one in self.running
         ]
 
 
 def _check_plain(line: str | bytes) -> None:
-    """Raises HydraError if a log that begins so is compressed."""
+    """Raises HydraError if the first line of a log shows a compressed log."""
     start = line.encode("utf-8", "surrogateescape") if isinstance(line, str) else line
     for magic, codec in _CODECS.items():
         if start.startswith(magic):

@@ -26,19 +26,19 @@ _RATE_KEYS: Final = ("mbps", "estimated_mbps")
 def read_demand(path: Path, racks: Sequence[str]) -> DemandMatrix:
     """The demand in a file, shape (N, N), in Mbps; N is the number of ``racks`` (their names).
 
-    The ending tells the form: ``.csv``, ``.tsv`` or ``.txt``, ``.json``, ``.npz`` or ``.npy``. A
+    The ending shows the form: ``.csv``, ``.tsv`` or ``.txt``, ``.json``, ``.npz`` or ``.npy``. A
     matrix has a row for each sending rack in the order of ``racks``, or names its rows itself. A
-    list of flows names racks, or numbers them from 0 in that order; flows between the same two
-    racks add up.
+    list of flows names racks, or numbers racks from 0 in the order of ``racks``; flows between the
+    same two racks add up.
 
-    Raises PlanError, which names the file, and the line or entry that is wrong.
+    Raises PlanError with the name of the file, and the wrong line or entry.
     """
     read = _READERS.get(path.suffix.lower())
     if read is None:
         known = ", ".join(_READERS)
         raise PlanError(f"{path}: what it holds can't be told from its name: end it in {known}")
     try:
-        with np.errstate(over="ignore"):  # what is infinite then is refused
+        with np.errstate(over="ignore"):  # an infinite result is refused below
             return validate_demand(read(path, _Racks(racks)), len(racks))
     except PlanError as error:
         raise PlanError(f"{path}: {error}") from error
@@ -90,7 +90,7 @@ class _Racks:
         return demand
 
     def arrange(self, names: Sequence[object], matrix: ArrayLike) -> DemandMatrix:
-        """The matrix whose rows and columns are called ``names``, in the order of the racks."""
+        """The matrix with rows and columns named ``names``, in the order of the racks."""
         given = _numbers(matrix)
         order = [self.find(name) for name in names]
         if len(set(order)) < len(order):
@@ -104,7 +104,10 @@ class _Racks:
 
 
 def _rate(value: object) -> float:
-    """A number of Mbps, also a negative or infinite one: sums must not hide those."""
+    """A rate in Mbps.
+
+    Raises PlanError also for a negative or infinite rate: a sum could hide such rates.
+    """
     refusal = PlanError(f"{value!r} is not a number of Mbps")
     if isinstance(value, bool) or not isinstance(value, str | int | float | np.number):
         raise refusal

@@ -17,7 +17,7 @@ _LISTED = 6
 
 
 def explain(study: Study, outcome: Outcome, src: RackId, dst: RackId) -> list[str]:
-    """The reasons, one to a line, with the figures that they rest on."""
+    """The reasons, one per line, with figures."""
     if outcome.result is None:
         return [f"{outcome.algorithm} made no plan: {outcome.refused}"]
     low, high = min(src, dst), max(src, dst)
@@ -67,7 +67,7 @@ class _Why:
         yield from self._idle(load)
 
     def slots(self) -> Iterator[str]:
-        """Lines on how long each direction is lit in a window."""
+        """Lines on the time for which each direction is lit in a window."""
         timing_s = self._study.limits.window_s
         for src, dst in ((self._src, self._dst), (self._dst, self._src)):
             want = float(self._study.demand[src, dst])
@@ -119,7 +119,7 @@ class _Why:
             yield f"  it closes a ring: without its light nothing is sent on {self._circuit(on)}"
 
     def _why_no_way(self, src: RackId, dst: RackId) -> Iterator[str]:
-        """Lines on the transmitters and receivers that one more circuit would need."""
+        """Lines on the transmitters and receivers needed for a further circuit."""
         if not self._planes_with_ports(src) & self._planes_with_ports(dst):
             yield "  they have no plane in common"
             return
@@ -193,7 +193,7 @@ class _Why:
         return f"{self._rack(bare[0])} has no port on a plane that may be used" if bare else ""
 
     def _why_not_direct(self) -> Iterator[str]:
-        """Lines on the ports that a circuit of their own would need."""
+        """Lines on the ports needed for a direct circuit."""
         common = self._planes_with_ports(self._src) & self._planes_with_ports(self._dst)
         if not common:
             yield "no circuit of their own: they have no plane in common"
@@ -264,7 +264,7 @@ class _Why:
     # -- what is idle ----------------------------------------------------------------------------
 
     def _idle(self, load: Load) -> Iterator[str]:
-        """Lines on planes and ports without a circuit, and on pairs that could use them."""
+        """Lines on planes and ports without a circuit, and on pairs that could use the ports."""
         free: dict[int, set[RackId]] = {}
         used = self._circuit_at()
         for rack in self._fabric.racks:
@@ -305,7 +305,7 @@ class _Why:
             )
 
     def _remedy(self, src: RackId, dst: RackId) -> str:
-        """Option by which two racks with free ports would be given one more circuit."""
+        """Option by which two racks with free ports would get a further circuit."""
         count = sum(pair_of(path) == (src, dst) for path in self._topology.paths)
         allowed = self._study.limits.paths_per_pair
         if allowed == "auto":

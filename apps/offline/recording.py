@@ -1,15 +1,15 @@
 """Recorded demand in a file: written by ``hydra record``, read by ``hydra replay``.
 
-JSON, one object a line. The first is the header::
+JSON, an object per line. The first is the header::
 
     {"hydra_trace": 1, "fabric": "demo", "racks": ["r1", "r2"], "started_unix_s": 1795000000.0}
 
-and each other line a reading of the whole matrix, times counted from ``started_unix_s``::
+and each further line a reading of the whole matrix, times counted from ``started_unix_s``::
 
     {"at_s": 12.0, "mbps": [[0, 1, 88.5], [1, 0, 3.25]]}
 
 with [source, destination, Mbps], racks by their position in the header; other pairs sent nothing. A
-last line that has no end, or is no JSON, was being written, and is left out.
+last line without an end, or not in JSON, was being written, and is left out.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Entry = tuple[int, int, float]
 
 
 class TraceFull(PlanError):
-    """The next reading would make the file larger than it may become."""
+    """The next reading would exceed the size limit of the file."""
 
 
 class TraceWriter:
@@ -86,9 +86,10 @@ class TraceWriter:
         self._file.close()
 
     def append(self, unix_s: float, entries: Iterable[Entry]) -> None:
-        """Raises TraceFull if the reading does not fit, PlanError if the disk is full.
+        """Append a reading.
 
-        Nothing is written then.
+        Raises TraceFull if the reading does not fit, PlanError if the disk is full; then nothing is
+        written.
         """
         self._write(
             {
@@ -124,17 +125,19 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """Readings in the order of time, racks as the fabric numbers them."""
+    """Readings in the order of time, with rack numbers of the fabric."""
 
     fabric: str
     started_unix_s: float
     readings: tuple[Reading, ...]
     torn_line: int | None = None
-    """Number of a last line that was left out: its writing was cut short."""
+    """Number of an omitted last line, whose writing was cut short."""
 
 
 def read_trace(path: Path, fabric: Fabric) -> Trace:
-    """The trace in a file. Raises PlanError, with the line, if it holds none of this fabric."""
+    """The trace in a file. Raises PlanError, with the line, if the file has no trace of the
+    fabric.
+    """
     try:
         if path.stat().st_size > _LONGEST_TRACE:
             raise PlanError(f"{path} is larger than {_LONGEST_TRACE >> 20} MiB: cut it")
@@ -161,9 +164,9 @@ def read_trace(path: Path, fabric: Fabric) -> Trace:
 
 
 def _torn_line(lines: Sequence[bytes]) -> int | None:
-    """Number of the last line after the first one if its writing was cut short.
+    """Number of the last line after the first if its writing was cut short.
 
-    ``lines`` are what stands between the ends of lines: the last is empty in a whole file.
+    ``lines`` are the texts between the ends of lines: the last is empty in a whole file.
     """
     if lines[-1]:
         return len(lines) if len(lines) > 1 else None
@@ -207,7 +210,7 @@ def _header(header: dict[str, Any], fabric: Fabric) -> tuple[NDArray[np.intp], s
 
 
 def _is_moment(value: object) -> TypeGuard[int | float]:
-    """True for a number of seconds that a float holds."""
+    """True for a number of seconds that a float can represent."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return False
     return -_LARGEST <= value <= _LARGEST

@@ -1,7 +1,7 @@
 """The periodic mode without a network: demand in, decisions out, on a clock that is an argument.
 
-It plans, weighs and decides by the same code as the controller. A decision takes effect at once,
-and costs the outage that it is told to expect.
+The rehearsal plans, weighs and decides by the controller's own code. A decision takes effect at
+once, and costs the given outage.
 """
 
 from __future__ import annotations
@@ -50,7 +50,9 @@ _NO_BACKLOG: Final = (
 
 @dataclass(slots=True)
 class Rehearsal:
-    """A policy's way through a changing demand, in periodic mode whatever mode it has."""
+    """The run of a policy through a changing demand, in periodic mode whatever the policy's
+    mode.
+    """
 
     fabric: Fabric
     policy: Policy
@@ -58,7 +60,7 @@ class Rehearsal:
     state: NetworkState = field(default_factory=NetworkState)
     planning: Planning = field(init=False)
     week: Week | None = field(init=False, default=None)
-    """Schedule that is carried out if circuits are shared by slots."""
+    """Schedule in force if circuits are shared by slots."""
     _current: CurrentPolicy = field(init=False)
     _elephants: ElephantWatch = field(init=False)
     _rounds: Rounds = field(init=False)
@@ -69,7 +71,7 @@ class Rehearsal:
     _born_s: dict[Circuit, float] = field(init=False, default_factory=dict)
     _told: Told | None = field(init=False, default=None)
     _drafted: tuple[NetworkState, DemandMatrix, Week] | None = field(init=False, default=None)
-    """The last week that was planned, with the state and the demand that it was planned for."""
+    """(state, demand, week) of the last planned week."""
 
     def __post_init__(self) -> None:
         self.policy = replace(self.policy, mode=Mode.PERIODIC)
@@ -90,7 +92,7 @@ class Rehearsal:
 
     @property
     def prediction_error(self) -> float | None:
-        """Absolute errors of what was foretold, as a part of what came; None: not known."""
+        """Absolute errors of the prediction, as a share of the actual demand; None: unknown."""
         return self._forecast.told().error_share
 
     def see(
@@ -100,12 +102,12 @@ class Rehearsal:
         wanted_mbps: DemandMatrix | None = None,
         expected_mbps: DemandMatrix | None = None,
     ) -> None:
-        """Take in a reading; :meth:`step` decides by the last one.
+        """Take in a reading; :meth:`step` decides by the last reading.
 
-        ``wanted_mbps`` is None where nobody knows: each elephant pair then wants its max-min fair
-        share of an ideal switch, or what it sends, as ``policy.demand`` has it. ``expected_mbps``
-        is the mean of what it may be; None: nobody knows what was full, and :func:`surety` has
-        it.
+        ``wanted_mbps`` None: unknown. Each elephant pair then wants the max-min fair share of an
+        ideal switch, or the measured rate, depending on ``policy.demand``. ``expected_mbps`` is the
+        mean of the possible demand; None: full resources are unknown, and :func:`surety` estimates
+        the mean.
         """
         estimates = self.policy.demand is DemandBasis.ESTIMATE
         if wanted_mbps is None:
@@ -119,7 +121,9 @@ class Rehearsal:
         self._forecast.see(self._estimated_mbps, now_s)
 
     def step(self, now_s: float) -> Decision:
-        """Make a round: decide, and change if that pays. Raises UnknownName for the algorithm."""
+        """Make a round: decide, and change if the change pays. Raises UnknownName for the
+        algorithm.
+        """
         told = self._forecast.told()
         seen = DemandReport(
             DemandSource.MEASURED,
@@ -179,7 +183,7 @@ class Rehearsal:
         pins: Sequence[Pin],
         blocked: Collection[PortId],
     ) -> PlannedChange:
-        """The plan; that of the round before if nothing has changed since."""
+        """The plan; the plan of the round before if nothing has changed since."""
         told = self._told
         if told is None or not told.is_for(state, request, demand, pins, blocked):
             self._told = told = Told(
@@ -197,7 +201,7 @@ class Rehearsal:
     def served_mbps(
         self, judge_by: Planning, wanted: DemandMatrix, *, catches_up: bool = True
     ) -> float:
-        """Mbps served until the next round; of a week the mean, nights included.
+        """Mbps served until the next round; for a week the mean, nights included.
 
         ``catches_up`` as in :meth:`Planning.delivered`.
         """
@@ -232,7 +236,7 @@ class Rehearsal:
     def _slotted(
         self, now_s: float, demand: DemandMatrix, largest: tuple[SeenDemand, ...]
     ) -> Decision:
-        """Plan a week and decide on it."""
+        """Plan a week and decide on the week."""
         standing = self.state.topology.circuits
         if not demand.any():
             return keep("nobody wants a circuit", standing, largest, TRIGGER, now_s)
@@ -243,7 +247,7 @@ class Rehearsal:
         return self._follow(week, largest, now_s)
 
     def _plan_week(self, demand: DemandMatrix) -> Week:
-        """Raises PlanError, also where slots leave no day."""
+        """Plan a week. Raises PlanError, also if slots leave no day."""
         problem = too_short(self.fabric, self.policy, self.outage_s)
         if problem is not None:
             raise PlanError(problem)
@@ -259,7 +263,7 @@ class Rehearsal:
         return week
 
     def _follow(self, week: Week, largest: tuple[SeenDemand, ...], now_s: float) -> Decision:
-        """The decision to go on with this week, or with the one that is on if it is much alike."""
+        """Decide to follow ``week``, or to keep the present week if the two are much alike."""
         standing = self.state.topology.circuits
         if self.week is not None and week.much_like(self.week, self.policy.slots.slot_s):
             return keep("the week goes on", standing, largest, TRIGGER, now_s, week.demand_mbps)
@@ -267,7 +271,7 @@ class Rehearsal:
         return decide_week(week, SCHEDULER, standing, largest, TRIGGER, now_s)
 
     def _way(self, plan: Plan) -> Way:
-        """The courses of a plan where all switches are ready."""
+        """The courses of a plan if all switches are ready."""
         expired = self._deadline()
         detours = Detours(
             fabric=self.fabric,

@@ -1,4 +1,4 @@
-"""A recorded demand under other policies: traffic that each would have served, and changes."""
+"""A recorded demand under other policies: the traffic served under each, and the changes."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ KEYS: Final = (
     "minimum_gain_mbps",
     "minimum_circuit_life_s",
 )
-"""Keys of ``policy`` that decide when to change, and to what."""
+"""Keys of ``policy`` that affect when to change, and to which topology."""
 _MBIT_PER_GB: Final = 8000.0
 
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """A policy to try; without one, nothing gets a circuit."""
+    """A policy to try; None: no pair gets a circuit."""
 
     name: str
     policy: Policy | None
@@ -67,7 +67,7 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Result of a trace under one variant."""
+    """Result of a trace under a variant."""
 
     variant: Variant
     moments: tuple[Moment, ...]
@@ -76,9 +76,9 @@ class Run:
     """Traffic served, less the cost of changes."""
     cost_gb: float
     refused: str
-    """Reason why the last attempt gave no plan; empty if it did."""
+    """Reason why the last attempt gave no plan; empty if there was a plan."""
     prediction_error: float | None
-    """Absolute errors of what was foretold, as a part of what came; None: not known."""
+    """Absolute errors of the prediction, as a share of the actual demand; None: unknown."""
 
     @property
     def changes(self) -> int:
@@ -98,7 +98,7 @@ class Run:
 
     @property
     def served_words(self) -> str:
-        """The share in percent; a dash where nothing was wanted."""
+        """The share in percent; a dash without demand."""
         return f"{100 * self.served_share:.1f} %" if self.wanted_gb else "-"
 
 
@@ -131,13 +131,14 @@ def replay(
     *,
     catches_up: bool = True,
 ) -> Run:
-    """Take one variant through a trace.
+    """Take a variant through a trace.
 
-    Raises UnknownName for its algorithm, PlanError for a fabric without servers.
+    Raises UnknownName for the variant's algorithm, PlanError for a fabric without servers.
 
-    ``base`` estimates the demand for all variants, so that they compare. Each reading holds until
-    the next; of the last one, only the decision counts. ``catches_up``: whether traffic that waits
-    for its slot is sent later, as in :meth:`Planning.delivered`; decisions take that for granted.
+    ``base`` estimates the demand for all variants, so that results are comparable. Each reading
+    holds until the next; of the last reading, only the decision counts. ``catches_up``: whether
+    traffic waiting for a slot is sent later, as in :meth:`Planning.delivered`; decisions always
+    assume so.
     """
     if not fabric.servers:
         raise PlanError(
@@ -189,8 +190,9 @@ def _steps(trace: Trace, racks: int) -> Iterator[tuple[float, float, DemandMatri
 
 
 def _next_due_s(due_s: float, period_s: float, at_s: float) -> float:
-    """When the round after that of ``at_s`` is due: readings that come a little late make none of
-    those to come later, as with the controller's rounds.
+    """Due time of the round after the round at ``at_s``.
+
+    A slightly late reading does not delay later rounds, as with the controller's rounds.
     """
     return (due_s if at_s - due_s < period_s else at_s) + period_s
 

@@ -124,7 +124,7 @@ class Limits:
     disturbance_mbps: float = 0.0
     window_s: float = 1.0
     seconds: float = float("inf")
-    """Time for planning: an algorithm that tries several plans returns the best until then."""
+    """Time for planning: an algorithm that tries several plans returns the best found in time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,29 +134,31 @@ class Makespan:
     window_s: float | None
     """Shortest window in which the algorithm's schedule carries everything; None: none found."""
     least_s: float
-    """Window that no schedule is shorter than."""
+    """Lower bound of the window, for any schedule."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Result of one algorithm for a demand."""
+    """Result of an algorithm for a demand."""
 
     algorithm: str
     entry: Entry
     refused: str = ""
     """Reason why there is no result."""
     result: PlanResult | None = None
-    """Result; for one-way light paths on a fabric of one-way circuits, the rings made of them."""
+    """Result; for one-way light paths on a fabric of one-way circuits, the rings made from the
+    paths.
+    """
     state: NetworkState | None = None
-    """The result with VLANs, if it is one of circuits."""
+    """The result with VLANs, if the result consists of circuits."""
     planning_ms: float = 0.0
     vlans_ms: float = 0.0
     vlan_problem: str = ""
-    """Reason why the paths can't be told apart in this fabric's range of VLANs."""
+    """Reason why this fabric's range of VLANs is too small for the paths."""
     problems: tuple[str, ...] | None = None
     """Problems found by the independent checks; None: not checked."""
     makespan: Makespan | None = None
-    """Times that the demand of a window takes; None: not computed."""
+    """Times needed for the demand of a window; None: not computed."""
 
     @property
     def plan(self) -> PlanResult:
@@ -168,7 +170,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Study:
-    """A demand on a fabric, with the circuits that stand there now."""
+    """A demand on a fabric, with the standing circuits."""
 
     fabric: Fabric
     demand: DemandMatrix
@@ -180,11 +182,11 @@ class Study:
         return FabricArrays.of(self.fabric)
 
     def run(self, name: str, *, check: bool) -> Outcome:
-        """Plan with one algorithm. Raises PlanError, UnknownName."""
+        """Plan with an algorithm. Raises PlanError, UnknownName."""
         return self.run_entry(name, entry(name), check=check)
 
     def run_entry(self, name: str, chosen: Entry, *, check: bool = True) -> Outcome:
-        """Plan with an algorithm that need not be one of ours. Raises PlanError."""
+        """Plan with an algorithm, perhaps from outside the project. Raises PlanError."""
         check_spines(self.fabric, self.demand)
         refused = self._objection(name, chosen)
         if refused is not None:
@@ -209,7 +211,7 @@ class Study:
         )
 
     def _objection(self, name: str, chosen: Entry) -> str | None:
-        """Reason why the fabric can't have the algorithm's product, in words; None if it can."""
+        """Reason why the fabric can't have the algorithm's product, in words; None if possible."""
         if self.fabric.one_way and chosen.product is Product.CIRCUITS:
             return objection(name, self.arrays, one_way=True)
         return chosen.objection(self.arrays)
@@ -234,7 +236,7 @@ class Study:
         )
 
     def with_makespan(self, outcome: Outcome) -> Outcome:
-        """The outcome, if it is a schedule, with the shortest window for the window's demand."""
+        """The outcome; for a schedule, with the shortest window for the window's demand."""
         if outcome.result is None or outcome.entry.product is not Product.SCHEDULE:
             return outcome
         budget = self._budget()
@@ -250,7 +252,7 @@ class Study:
         )
 
     def bound(self, product: Product) -> float | None:
-        """Share of the demand that no plan of this kind can exceed; None: not computed."""
+        """Share of the demand that no plan of the given kind can exceed; None: not computed."""
         return plan_bound(
             self.arrays,
             self.demand,

@@ -52,7 +52,8 @@ _DOCUMENT = TypeAdapter(_Document)
 def read_state(file: FilePath, fabric: Fabric) -> NetworkState:
     """The circuits, paths and VLANs in a file, on ``fabric``.
 
-    Raises PlanError, which names the file and the problem, also if the topology could not stand.
+    Raises PlanError with the name of the file and the problem, also if the topology could not
+    stand.
     """
     try:
         document = _DOCUMENT.validate_python(foreign_json.loads(file.read_text("utf-8-sig")))

@@ -1,1 +1,1 @@
-"""Prices of networks, from price files that can be edited: ``hydra price``."""
+"""Prices of networks, from editable price files: ``hydra price``."""

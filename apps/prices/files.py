@@ -1,4 +1,4 @@
-"""Price files: read, checked as a whole, frozen. Those of the papers come with the package."""
+"""Price files: read, checked as a whole, frozen. The package contains the papers' price files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hydra.errors import ConfigError, Problem, UnknownName
 from hydra.names import did_you_mean
 
 SHIPPED: Final = ("hydra-2015", "helios-2010")
-"""Names of the price files that come with the package."""
+"""Names of the price files in the package."""
 
 Amount = Annotated[float, Field(strict=True, ge=0, allow_inf_nan=False)]
 Positive = Annotated[float, Field(strict=True, gt=0, allow_inf_nan=False)]
@@ -30,7 +30,7 @@ class _Section(BaseModel):
 
 
 class Item(_Section):
-    """An item that is bought: its price, and how many each network needs."""
+    """An item to buy: the price, and the number needed for each network."""
 
     what: str = Field(min_length=1)
     usd: Amount
@@ -61,14 +61,16 @@ class RackPrices(_Section):
 
 
 class Part(_Section):
-    """Price of one piece, and the power that it draws."""
+    """Price of a piece, and the power drawn."""
 
     usd: Amount
     watt: Amount
 
 
 class Transceiver(Part):
-    """A transceiver of one wavelength, ``superlink`` of which share a fibre and a circuit port."""
+    """A transceiver of one wavelength; ``superlink`` transceivers share a fibre and a circuit
+    port.
+    """
 
     superlink: Count
 
@@ -123,8 +125,8 @@ def shipped_text(name: str) -> str:
 def read_prices(name: str) -> PriceFile:
     """The price file at a path, or of the package.
 
-    Raises ConfigError with every problem in it, each with its line; UnknownName if ``name`` is
-    neither a file nor one of :data:`SHIPPED`.
+    Raises ConfigError with every problem in the file, each with its line; UnknownName if ``name``
+    is neither a file nor in :data:`SHIPPED`.
     """
     path = Path(name)
     if name in SHIPPED or not (path.exists() or path.suffix or len(path.parts) > 1):
@@ -141,7 +143,7 @@ def read_prices(name: str) -> PriceFile:
 
 
 def parse_prices(text: str, source: str) -> PriceFile:
-    """The content of a price file; ``source`` is its name in messages. Raises ConfigError."""
+    """The content of a price file; ``source`` is the name in messages. Raises ConfigError."""
     try:
         document = parse_yaml(text)
     except YamlError as error:
@@ -157,7 +159,7 @@ def parse_prices(text: str, source: str) -> PriceFile:
         prices = _READER.validate_python(document.data)
     except ValidationError as error:
         for problem in error.errors(include_url=False):
-            # The first step is the model's name, which is not in the file.
+            # The first step is the model's name, absent from the file.
             where = tuple(step for step in problem["loc"][1:] if step != "[key]")
             log.add(where, f"{problem['msg']}, and not {problem['input']!r:.60}")
         raise ConfigError(source, log.problems(document)) from None
@@ -168,7 +170,7 @@ def parse_prices(text: str, source: str) -> PriceFile:
 
 
 def _check_together(prices: PriceFile, log: ProblemLog) -> None:
-    """Log problems that show only in two values together."""
+    """Log problems between two values."""
     if isinstance(prices, RackPrices):
         for network in ("hydra", "fat_tree"):
             if not any(getattr(item, network) for item in prices.items.values()):

@@ -51,7 +51,7 @@ class Comparison:
     published_percent: float
     where: str
     missing_usd: float
-    """Additional cost of HydRA that would make the published figure come out."""
+    """Additional cost of HydRA that would reproduce the published figure."""
 
 
 def hydra_bill(prices: RackPrices, planes: int) -> Bill:
@@ -83,7 +83,7 @@ def fat_tree_bill(prices: RackPrices, oversubscription: float) -> Bill:
 
 
 def comparisons(prices: RackPrices) -> list[Comparison]:
-    """The published statements that the price file names."""
+    """The published statements in the price file."""
     found = []
     for pair in prices.published:
         hydra = hydra_bill(prices, pair.planes)

@@ -1,10 +1,10 @@
 """Price of a static Helios beside an electrical network (Helios, SIGCOMM 2010, section 3.2).
 
-As in the paper's simulator, traffic that a pod always sends to another gets circuits, as far as it
-fills whole superlinks; every other host keeps its link to the packet switch. The paper leaves open
-how hosts choose their pods. Here each spreads its traffic evenly over pods drawn at random, and
-hosts with the same number in every pod draw the same distances, so that each receives as much as it
-sends.
+As in the paper's simulator, traffic that a pod always sends to another pod gets circuits, as far as
+the traffic fills whole superlinks; every other host keeps its link to the packet switch. The paper
+leaves open how hosts choose their pods. Here each host spreads its traffic evenly over pods drawn
+at random. Hosts with the same number in every pod draw the same distances, so that each host
+receives as much as it sends.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class PodStudy:
     helios: tuple[HeliosNetwork, ...]
 
     def cheapest(self, destinations: int) -> HeliosNetwork:
-        """The network with the superlink size that costs least at ``destinations``."""
+        """The network with the cheapest superlink size at ``destinations``."""
         fitting = [one for one in self.helios if one.destinations == destinations]
         return min(fitting, key=lambda one: one.network.usd)
 
@@ -93,7 +93,7 @@ def study(prices: PodPrices) -> PodStudy:
 
 
 def electrical_network(prices: PodPrices) -> Network:
-    """A packet switch with a link for every host, which has a transceiver at both ends."""
+    """A packet switch with a link for every host, with a transceiver at both ends of the link."""
     links = prices.pods * prices.hosts_per_pod
     return _cost(links, _packet_link(prices), links)
 
@@ -101,11 +101,11 @@ def electrical_network(prices: PodPrices) -> Network:
 def helios_network(
     prices: PodPrices, kind: Transceiver, destinations: int, flows: NDArray[np.float64]
 ) -> HeliosNetwork:
-    """A network with circuits for constant flows, as far as they fill superlinks of one size.
+    """A network with circuits for constant flows, as far as the flows fill superlinks of one size.
 
-    ``flows``, shape (pods - 1,), is the least that a pod ever sends to each of the others, in
-    hosts' link rates. A superlink takes one fibre and one circuit port, and at the pod a
-    transceiver for each wavelength.
+    ``flows``, shape (pods - 1,), is the least that a pod ever sends to each other pod, in hosts'
+    link rates. A superlink takes a fibre and a circuit port, and at the pod a transceiver for each
+    wavelength.
     """
     superlinks = prices.pods * float(np.floor(flows / kind.superlink).sum())
     links = prices.pods * prices.hosts_per_pod
@@ -139,7 +139,7 @@ def least_flows(prices: PodPrices) -> NDArray[np.float64]:
 
 
 def _packet_link(prices: PodPrices) -> tuple[Part, ...]:
-    """Parts of one host's link to the packet switch, which has a fibre of its own."""
+    """Parts of a host's link to the packet switch, with a separate fibre."""
     plain = min(prices.transceivers, key=lambda one: one.superlink)
     return (prices.packet_port, plain, plain, prices.fibre)
 
