@@ -119,9 +119,7 @@ class Lines:
             for message in messages:
                 if not self._read(served.datapath, message):
                     break
-        except (
-            Exception
-        ) as caught:  # a parser may raise anything if the bytes are no OpenFlow message
+        except Exception as caught:  # a parser may raise anything at bad bytes
             raised = caught
         if raised is None and end == _lines.OPEN:
             return

@@ -125,9 +125,7 @@ class _Carried:
 
     def _cut(self) -> None:
         with contextlib.suppress(OSError):
-            socket.socket.shutdown(
-                self._outer, socket.SHUT_RDWR
-            )  # SSLSocket.shutdown would drop the TLS state
+            socket.socket.shutdown(self._outer, socket.SHUT_RDWR)  # SSLSocket's would drop its TLS
 
     async def ended(self) -> None:
         """Return once both directions have ended, after the caller closed the plain connection."""

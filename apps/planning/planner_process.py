@@ -50,9 +50,7 @@ def _answer(planning: Planning, request: Request) -> Answer:
         return Answer(method(*request.arguments, expired=lambda: time.monotonic() > deadline_s))
     except HydraError as error:
         return Answer(refusal=error)
-    except (
-        Exception
-    ):  # a defect in one plan must not end the process; the controller logs the defect
+    except Exception:  # a defect must not end the process; the controller logs the defect
         return Answer(defect=traceback.format_exc())
 
 
