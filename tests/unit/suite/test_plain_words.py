@@ -8,6 +8,15 @@ from .plain_words import count, sources, too_many
 
 ROOT = Path(__file__).parents[3]
 REWRITTEN = [
+    "apps/agent",
+    "apps/demand",
+    "apps/jobs",
+    "apps/offline",
+    "apps/openflow",
+    "apps/planning",
+    "apps/prices",
+    "apps/rest",
+    "apps/traces",
     "hydra/config",
     "hydra/decisions",
     "hydra/demand",
@@ -15,6 +24,7 @@ REWRITTEN = [
     "hydra/forwarding",
     "hydra/reconfiguration",
     "hydra/reservations",
+    "hydra/sharing",
 ]
 """Packages whose text has been rewritten in plain words. The list may only get longer."""
 
