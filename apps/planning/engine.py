@@ -124,8 +124,7 @@ class Planning:
     ) -> DemandMatrix:
         """Mbps, shape (N, N), of ``demand`` that each pair would get under ``topology``.
 
-        ``mice_apart``: all traffic but elephants uses the electrical network, even of pairs with a
-        path.
+        ``mice_apart``: pairs with a path also use the electrical network, for all but elephants.
         """
         electrical = self._electrical_mbps
         served = served_mbps(self._arrays, topology, demand, electrical, electrical)
@@ -181,10 +180,9 @@ class Planning:
         *,
         expired: Callable[[], bool] = _never,
     ) -> CircuitShares:
-        """Shares of ``demand`` on circuits: of ``target``, and of the best plan, None if time is
-        up.
+        """Share of ``demand`` on circuits: of ``target``, and a bound for any plan.
 
-        Raises PlanError.
+        The bound is None if time is up. Raises PlanError.
         """
         one_way = self._fabric.one_way
         free = not pins and request.racks is None and request.planes is None
@@ -297,8 +295,7 @@ class Planning:
         *,
         catches_up: bool = True,
     ) -> DemandMatrix:
-        """Mbps, shape (N, N): mean rate carried by slots and the electrical network until the
-        horizon.
+        """Mbps, shape (N, N): mean rate by slots and the electrical network until ``horizon_s``.
 
         If traffic ``catches_up``, a pair with light for a part of the time sends its backlog by
         day, as fast as circuits and its servers' links allow. If a week is longer than the horizon,
@@ -349,8 +346,7 @@ class Planning:
     def _chosen(self, asked: str | None) -> str:
         """The algorithm to plan with.
 
-        Raises UnknownName for a module named only by the request: the right to ask for plans is no
-        right to make the controller import modules.
+        Raises UnknownName for a module named only by the request: plans must not import modules.
         """
         if asked is not None and ":" in asked and asked != self._policy.algorithm:
             raise UnknownName(
@@ -455,8 +451,7 @@ class Planning:
         pins: Sequence[Pin],
         blocked: Collection[PortId],
     ) -> NetworkState:
-        """A state with new paths for as many as possible of ``pairs``, pairs without a reservation.
-
+        """A state with new paths for as many as possible of ``pairs``, which have no reservation.
         All other paths stay, as do circuits without a path, if their ports are not needed.
         """
         reserved = reserved_of(pins, current, blocked)
@@ -488,9 +483,7 @@ class Planning:
         return self.toward(current, topology)
 
     def without_circuits(self, current: NetworkState, lost: Collection[Circuit]) -> NetworkState:
-        """``current`` without the ``lost`` circuits, their paths, and circuits used only by such
-        paths.
-        """
+        """``current`` less ``lost`` circuits, their paths, and circuits used only by the latter."""
         return self.reduced(current, lost, ())
 
     def reduced(
@@ -515,9 +508,7 @@ class Planning:
     def restored(
         self, current: NetworkState, topology: Topology, blocked: Collection[PortId]
     ) -> NetworkState:
-        """``current`` with the paths of an earlier ``topology`` that do not need ``blocked``
-        ports.
-        """
+        """``current`` with the paths of an earlier ``topology`` that need no ``blocked`` port."""
         standing = set(current.topology.paths)
         paths = tuple(p for p in topology.paths if p in standing or not touches(p, blocked))
         return self.toward(current, _on_rings(paths, current))
@@ -525,9 +516,8 @@ class Planning:
     def joined(
         self, current: NetworkState, wished: Collection[Path], blocked: Collection[PortId]
     ) -> NetworkState:
-        """``current`` with the ``wished`` paths that fit beside standing paths.
-
-        A path fits if its ports are free and not ``blocked``, and its pair may have a further path.
+        """``current`` with the ``wished`` paths that fit beside standing paths: the ports are free
+        and not ``blocked``, and the pair may have a further path.
         """
         paths = list(current.topology.paths)
         user = {half: c for c in current.topology.circuits for half in c.halves}
@@ -584,8 +574,7 @@ class Planning:
 def _on_rings(
     paths: Sequence[Path], current: NetworkState, lost: Collection[Circuit] = ()
 ) -> Topology:
-    """A topology of ``paths``, in their order, and their circuits, as far as all rings are
-    complete.
+    """A topology of ``paths``, in order, and their circuits, as far as rings are complete.
 
     Standing circuits without a path that are not ``lost`` stay if their ports are free.
     """
