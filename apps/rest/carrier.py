@@ -87,7 +87,8 @@ class Carrier:
                 return
             begun = await _cancelled(answer)
             if not begun and vain.result():
-                raise NoReply(f"{leader.url} has not answered, and leads no more")
+                why = "this controller ends" if self._closing.is_set() else "it leads no more"
+                raise NoReply(f"{leader.url} has not answered, and {why}")
         finally:
             await _cancelled(vain)
             await _cancelled(answer)
