@@ -1,6 +1,6 @@
 """The ``hydra`` command.
 
-Sub-commands are imported when they are called: ``hydra --help`` must not wait for the planner.
+Each sub-command is imported only when called: ``hydra --help`` must not wait for the planner.
 """
 
 from __future__ import annotations
@@ -86,11 +86,11 @@ _COMMANDS: Final = {
     "ca": ("ca", "Make a certificate authority for a lab, and certificates."),
     "device": ("device", "Work on optical switches and ToRs directly, without a controller."),
 }
-"""Name → (module in this package, its description in a line)."""
+"""Name → (module in this package, short description)."""
 _ALSO: Final = {"list": "reservations"}
 """Aliases of commands."""
 _CONTRIBUTED: Final = "hydra.commands"
-"""Entry points of this group add commands: see docs/decisions/0010-contributed-commands.md."""
+"""Entry point group for contributed commands: see docs/decisions/0010-contributed-commands.md."""
 _EXIT_STATUS: Final = (
     "0  done",
     "1  refused, or something is wrong",
@@ -137,13 +137,13 @@ class _LazyGroup(click.Group):
 
 
 def _contributed() -> dict[str, EntryPoint]:
-    """Commands of other packages by name; they can't replace ours."""
+    """Commands of other packages, by name; hydra's own commands can't be replaced."""
     found = entry_points(group=_CONTRIBUTED)
     return {point.name: point for point in found if point.name not in {*_COMMANDS, *_ALSO}}
 
 
 def _load(name: str) -> click.Command | None:
-    """A contributed command; if its package can't be imported, a command that says why."""
+    """A contributed command; if the package can't be imported, a command that says why."""
     point = _contributed().get(name)
     if point is None:
         return None
@@ -183,28 +183,30 @@ def main() -> None:
     except OSError as error:
         if error.errno not in _NO_ROOM:
             raise
-        # What is left in the buffer would be tried again at the end.
+        # Python would try to flush the rest of the buffer again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         click.echo(f"Error: the output can't be written: {error.strerror}", err=True)
         sys.exit(1)
 
 
 def _prepare_streams() -> None:
-    """Have streams that were closed (``>&-``) lead nowhere, and others show ``?`` for what their
-    encoding lacks.
+    """Replace closed streams (``>&-``) by the null device, and have other streams show ``?`` for
+    characters missing in their encoding.
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         stream = getattr(sys, name)
         if stream is None:
-            # It takes the stream's descriptor, so that no other file gets that.
+            # The null device takes the stream's descriptor, so no other file gets the descriptor.
             setattr(sys, name, Path(os.devnull).open(mode, encoding="utf-8"))  # noqa: SIM115
         elif mode == "w" and isinstance(stream, TextIOWrapper) and _refuses_letters(stream):
             stream.reconfigure(errors="replace")
 
 
 def _refuses_letters(stream: TextIOWrapper) -> bool:
-    """True if what the encoding lacks is an error; in the locale C, ``surrogateescape`` has that,
-    and in UTF-8 it lets file names through that are no text.
+    """True if a character missing in the encoding is an error.
+
+    In the locale C, the error handler is ``surrogateescape``. In UTF-8, ``surrogateescape`` lets
+    undecodable file names through, so nothing is refused.
     """
     lets_names_through = stream.errors == "surrogateescape"
     return stream.errors == "strict" or (lets_names_through and stream.encoding.lower() != "utf-8")

@@ -1,4 +1,4 @@
-"""``python -m apps.cli``: the ``hydra`` command without installing it."""
+"""``python -m apps.cli``: the ``hydra`` command without an installation."""
 
 from apps.cli import main
 

@@ -1,4 +1,4 @@
-"""``hydra agent``: reports the bytes that wait in a server's sockets."""
+"""``hydra agent``: reports the bytes waiting in a server's sockets."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ LOG = logging.getLogger("hydra.agent")
 )
 @url_option
 def agent(server: str, socket_buffer_mb: float | None, interface: str | None, url: str) -> None:
-    """Report the bytes that wait in this server's sockets to the controller, by destination rack.
+    """Report the bytes waiting in this server's sockets to the controller, by destination rack.
 
-    SERVER is its name in the fabric's file, by default the host's own. Where the controller asks
-    for tokens, the agent's is `hydra token create SERVER --role agent`. It runs until it is
-    stopped, and waits for a controller that is away.
+    SERVER is the server's name in the fabric's file, by default the host name. If the controller
+    asks for tokens, create the agent's token with `hydra token create SERVER --role agent`. The
+    agent runs until stopped, and waits for an absent controller.
     """
     logs.set_up("text", "info")
     with contextlib.ExitStack() as stack:

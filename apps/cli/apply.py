@@ -55,10 +55,11 @@ def apply(url: str, as_json: bool, yes: bool, **options: Any) -> None:
 
     Circuits are planned for a demand, or listed in a file (--topology).
 
-    The dry run's demand counts, whatever is measured later. If the network and the plan have
-    changed before your answer, it shows the new plan and asks again. It waits for the end. Exit
-    status 1 if the reconfiguration failed; 0 if circuits alone failed, which are listed. If the
-    plan changes nothing, it says so, and neither asks nor records anything.
+    The demand of the dry run counts, whatever is measured later. If the network and the plan have
+    changed before your answer, the new plan is shown and the question is repeated. The command
+    waits for the end of the reconfiguration. Exit status 1 if the reconfiguration failed; 0 if only
+    some circuits failed, with a list of the failed circuits. If the plan changes nothing, the
+    command says so, without a question or a record.
     """
     with ControllerClient(url) as client:
         body = body_with_demand(client, options)
@@ -82,7 +83,7 @@ def apply(url: str, as_json: bool, yes: bool, **options: Any) -> None:
 
 
 def _shown(dry_run: JsonObject, as_json: bool, yes: bool) -> JsonObject:
-    """A dry run that is shown, and agreed to."""
+    """The dry run, shown to the user and confirmed."""
     if not as_json:
         print_plan(dry_run)
     if not yes:
@@ -97,13 +98,17 @@ def _is_nothing(dry_run: JsonObject) -> bool:
 
 
 def _comes_to(dry_run: JsonObject) -> list[object]:
-    """What people agree to: circuits, paths whatever their VLAN-IDs, and what is at risk."""
+    """The parts of a dry run that people agree to: circuits, paths regardless of VLAN-IDs, and
+    risks.
+    """
     paths = [{**path, "vlan": None} for path in dry_run["paths"]]
     return [dry_run["connect"], dry_run["disconnect"], paths, dry_run["at_risk"]]
 
 
 def _followed(client: ControllerClient, identifier: str) -> JsonObject:
-    """A reconfiguration once it is over; on a terminal, with a bar of its substeps."""
+    """Wait for the end of a reconfiguration and return its document; on a terminal, show a bar of
+    substeps.
+    """
     with progress_bar() as bar:
         task = bar.add_task("queued", total=len(_COURSE))
         while True:
@@ -127,7 +132,8 @@ def _followed(client: ControllerClient, identifier: str) -> JsonObject:
 def reconfigure(url: str, as_json: bool, wait: bool, stages: bool, **options: Any) -> None:
     """Change the topology to suit a demand.
 
-    Exit status 1 if it failed; circuits that failed alone leave it at 0 and are listed.
+    Exit status 1 if the reconfiguration failed; 0 if only some circuits failed, with a list of
+    the failed circuits.
     """
     if wait and stages:
         raise click.UsageError("--stages changes nothing, so there is no end: leave out --wait")
@@ -150,8 +156,8 @@ def reconfigure(url: str, as_json: bool, wait: bool, stages: bool, **options: An
 def stop(url: str, as_json: bool, reconfiguration: str) -> None:
     """Stop a large change after the stage under way.
 
-    The network stays as that stage leaves it: a state like any other, which later decisions start
-    from. A change that is in its last stage, or was never cut, goes on to its end.
+    The network stays in the state after that stage, and later decisions start from there. A change
+    in its last stage, or without stages, goes on to the end.
     """
     with ControllerClient(url) as client:
         document = client.delete(resource(_PATH, reconfiguration))
@@ -165,7 +171,7 @@ def stop(url: str, as_json: bool, reconfiguration: str) -> None:
 def pause(url: str, as_json: bool, reconfiguration: str) -> None:
     """Pause a large change after the stage under way, until `hydra resume` or `hydra stop`.
 
-    Periodic decisions wait with it; reservations, repairs and what people ask for do not.
+    Periodic decisions are paused, too; reservations, repairs and people's requests are not.
     """
     _pause(url, as_json, reconfiguration, paused=True, told="waits after the stage under way")
 
@@ -175,7 +181,7 @@ def pause(url: str, as_json: bool, reconfiguration: str) -> None:
 @json_option
 @click.argument("reconfiguration")
 def resume(url: str, as_json: bool, reconfiguration: str) -> None:
-    """Resume a large change that was paused."""
+    """Resume a paused large change."""
     _pause(url, as_json, reconfiguration, paused=False, told="goes on")
 
 

@@ -65,8 +65,8 @@ def with_bandwidth(
     """Run COMMAND with bandwidth between SRC and DST.
 
     Reserves, waits until the circuits are up, runs COMMAND, and releases: also when COMMAND fails,
-    and on Ctrl-C, SIGTERM, SIGHUP, SIGUSR1 and the like, which are passed on to it. Exits as
-    COMMAND does (128 and more: by a signal), and with 1 where the bandwidth is not to be had.
+    and on Ctrl-C, SIGTERM, SIGHUP, SIGUSR1 and the like, which are passed on to COMMAND. Exits as
+    COMMAND does (128 and more: by a signal), and with 1 if the bandwidth is not available.
     """
     with connected(url) as client:
         status = run_with(client, [first, *more], command, duration_s)

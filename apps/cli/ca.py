@@ -34,8 +34,8 @@ _dir_option = click.option(
 def ca() -> None:
     """Make a certificate authority for a lab, and certificates.
 
-    A certificate is NAME.pem, its key NAME.key; clients trust ca.pem. Whoever has ca.key can issue
-    certificates: keep it off machines that do not need it.
+    A certificate is NAME.pem, its key NAME.key; clients trust ca.pem. The holder of ca.key can
+    issue certificates: keep ca.key off machines without a need for it.
     """
 
 

@@ -51,8 +51,8 @@ _config_option = config_option("The controller's configuration file.")
 def reload(dry_run: bool, url: str, as_json: bool) -> None:
     """Reload the controller's configuration file.
 
-    Applies what touches no traffic: when and why to reconfigure, drain, quarantine, audits. Lists
-    what waits for the next start. With a file that can't be used nothing changes.
+    Applies settings that touch no traffic: when and why to reconfigure, drain, quarantine, audits.
+    Lists settings that wait for the next start. If the file can't be used, nothing changes.
     """
     with ControllerClient(url) as client:
         document = client.post("/v1/reload", {"dry_run": dry_run}, wait=True)
@@ -81,10 +81,10 @@ def _print_changes(title: str, changes: list[JsonObject]) -> None:
 @_config_option
 @json_option
 def backup(target: Path, config: Path, as_json: bool) -> None:
-    """Back up the controller's journal and configuration to FILE, also while it runs.
+    """Back up the controller's journal and configuration to FILE, also while the controller runs.
 
-    The journal with reservations and quarantine, the configuration, and the hashes of tokens. Run
-    it where the controller runs.
+    The backup has the journal with reservations and quarantine, the configuration, and the hashes
+    of tokens. Run the command on the controller's machine.
     """
     about = archive.back_up(load_configuration(config), target)
     words = f"{target}: {target.stat().st_size / 1024:.0f} KiB of fabric {about.fabric}"
@@ -100,10 +100,11 @@ def backup(target: Path, config: Path, as_json: bool) -> None:
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @json_option
 def restore(source: Path, config: Path, yes: bool, as_json: bool) -> None:
-    """Replace the journal by that of a backup FILE; the present journal is kept beside it.
+    """Replace the journal by the journal of a backup FILE; the present journal is kept in the same
+    folder.
 
-    Stop the controller first. When it starts again, it reads all devices, and keeps of the journal
-    what the devices confirm.
+    Stop the controller first. At its next start, the controller reads all devices, and keeps the
+    parts of the journal that the devices confirm.
     """
     loaded = load_configuration(config)
     about = archive.look(loaded, source)
@@ -141,11 +142,11 @@ def restore(source: Path, config: Path, yes: bool, as_json: bool) -> None:
 @url_option
 @json_option
 def support(target: Path | None, config: Path, log: Path | None, url: str, as_json: bool) -> None:
-    """Collect what a problem report needs in one file, without secrets.
+    """Collect data for a problem report in a file, without secrets.
 
-    Versions, the configuration, the journal's last entries, and what the controller says of itself:
-    of these, whatever there is. Passwords, tokens, keys and logins are left out; look before you
-    send it.
+    Includes versions, the configuration, the journal's last entries, and the controller's reports
+    about itself, as far as available. Passwords, tokens, keys and logins are left out; check the
+    file before you send it.
     """
     target = target or Path(f"hydra-support-{time.strftime('%Y%m%dT%H%M%S')}.tar.gz")
     answers = {}

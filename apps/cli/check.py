@@ -37,7 +37,7 @@ directory_option = click.option(
     "FILE start; here, if left out.",
 )
 _NAMED: Final = 5
-"""Most devices that a problem names; others are counted."""
+"""Most devices named in a problem; further devices are counted."""
 
 
 @click.command(
@@ -55,9 +55,9 @@ _NAMED: Final = 5
 def check(ctx: click.Context, file: Path, directory: Path | None, as_json: bool) -> None:
     """Check a configuration FILE and say what it describes.
 
-    Lists every problem with its line and its path in the file. What passes here starts the
-    controller: both run the same code. Devices are not contacted. The files that the controller
-    reads and writes have to be there for the user who asks.
+    Lists every problem with the line and the path in the file. A file that passes here starts the
+    controller: both run the same code. Devices are not contacted. Files that the controller reads
+    and writes must be accessible to the user of this command.
     """
     try:
         loaded = checked(file, directory)
@@ -74,9 +74,9 @@ def check(ctx: click.Context, file: Path, directory: Path | None, as_json: bool)
 
 
 def checked(file: Path, directory: Path | None) -> Loaded:
-    """The file as a start in ``directory`` (None: here) would read it.
+    """The file, loaded as at a start in ``directory`` (None: here).
 
-    Raises ConfigError with all that a start would refuse.
+    Raises ConfigError with all problems that a start would refuse.
     """
     if directory is not None:
         file = file.absolute()
@@ -94,11 +94,11 @@ def _checked(file: Path) -> Loaded:
 
 
 class _Device(NamedTuple):
-    """What an optical switch or a ToR needs of this machine."""
+    """An optical switch or a ToR, with requirements on this machine."""
 
     name: str
     path: str
-    """Place in the file, of all devices of its kind."""
+    """Place in the file of all devices of this kind."""
     login: Login | None
     options: Mapping[str, Any]
 
@@ -111,7 +111,7 @@ def _devices(fabric: Fabric) -> list[_Device]:
 
 
 def _problems_of_devices(fabric: Fabric) -> Iterator[Problem]:
-    """Files of passwords, keys and certificates that the drivers could not use."""
+    """Password, key and certificate files that the drivers could not use."""
     found: dict[tuple[str, str], list[str]] = {}
     for device in _devices(fabric):
         for key, refuse in _files_of(device):
@@ -125,7 +125,7 @@ def _problems_of_devices(fabric: Fabric) -> Iterator[Problem]:
 
 
 def _files_of(device: _Device) -> Iterator[tuple[str, Callable[[], object]]]:
-    """Key of each file that a device needs, and a function that raises if it can't be used."""
+    """Key of each file needed by a device, and a function that raises for an unusable file."""
     login, options = device.login, device.options
     if login is not None and login.password_file is not None:
         yield "login.password_file", partial(secret, device.name, login)
@@ -151,7 +151,7 @@ def _check_there(device: str, key: str, name: str) -> None:
 
 
 def _unset_passwords(fabric: Fabric) -> Iterator[Problem]:
-    """Variables of passwords that are not set here: the controller may have another environment."""
+    """Unset password variables: a warning, since the controller may have another environment."""
     found: dict[tuple[str, str], list[str]] = {}
     for device in _devices(fabric):
         variable = None if device.login is None else device.login.password_env
@@ -202,7 +202,7 @@ def _problems_of_files(settings: ControllerSettings) -> Iterator[Problem]:
 
 
 def _check_etcd(settings: EtcdSettings) -> None:
-    """Raise HydraError unless the files and the package that etcd needs are there."""
+    """Raise HydraError unless the files and the package required for etcd exist."""
     needs_etcd("apps.etcd.gateway").check_files(settings)
 
 

@@ -1,4 +1,4 @@
-"""The controller's REST API as the commands use it: JSON in, JSON out, errors in words."""
+"""The controller's REST API for the commands: JSON in, JSON out, errors in words."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from hydra_hybrid_network_client.requests import SILENCE_S, TIMEOUT_S, WAIT_S, P
 from hydra_hybrid_network_client.synchronous.connection import Connection
 
 _OLD_S: Final = 5
-"""Age of an answer, in seconds, from which on people are told of it."""
+"""Age in seconds above which an answer is reported as old."""
 
 
 def _joined(_ctx: click.Context, _param: click.Parameter, urls: Sequence[str]) -> str:
@@ -50,10 +50,10 @@ url_option = click.option(
 
 
 class ControllerClient:
-    """A connection to one controller; use as a context manager.
+    """A connection to a controller; use as a context manager.
 
-    Methods raise UnreachableError if nothing answers, CommandError if the controller refuses, and
-    UsageError for a URL that is none.
+    Methods raise UnreachableError without an answer, CommandError if the controller refuses, and
+    UsageError for an invalid URL.
     """
 
     def __init__(self, url: str) -> None:
@@ -79,7 +79,7 @@ class ControllerClient:
                 return refusal.response.text
 
     def get_all(self, path: str, key: str) -> JsonObject:
-        """All pages of a list, as if they were one."""
+        """All pages of a list, joined."""
         document = self.get(path)
         after = document.pop("next")
         while after is not None:
@@ -89,7 +89,7 @@ class ControllerClient:
         return document
 
     def get_readiness(self) -> list[str]:
-        """Reasons why no requests are taken there; empty when they are."""
+        """Reasons why the controller takes no requests; empty if ready."""
         with self._in_words():
             try:
                 query = [("standby", "true")]
@@ -120,7 +120,7 @@ class ControllerClient:
             yield from self._connection.follow(kinds, place)
 
     def follow(self, path: str) -> Iterator[JsonObject]:
-        """Documents that ``path`` sends as events, until the connection ends."""
+        """Yield the documents that ``path`` sends as events, until the connection ends."""
         with self._in_words(SILENCE_S):
             for _, document in self._connection.follow((), Place(), path):
                 yield document

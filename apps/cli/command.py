@@ -13,7 +13,7 @@ from hydra.errors import HydraError
 
 
 class Command(click.Command):
-    """A command with ``examples``: complete command lines, shown one to a line."""
+    """A command with ``examples``: complete command lines, each on a line of its own."""
 
     def __init__(self, *args: Any, examples: Sequence[str], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -37,16 +37,16 @@ class Group(Command, click.Group):
 
 
 def _errors_in_words() -> tuple[type[Exception], ...]:
-    """Types of errors whose text is for the user. The client's are among them once the client is
-    loaded: help does without the client.
+    """Types of errors whose text is for the user. The client's errors are included once the client
+    is loaded: help runs without the client.
     """
     client = sys.modules.get("hydra_hybrid_network_client.errors")
     return (HydraError,) if client is None else (HydraError, client.ClientError)
 
 
 def _take_from_group(ctx: click.Context) -> None:
-    """Options of a group that stand before the command's name are the command's, unless they stand
-    behind it, too.
+    """Apply options given before the command's name to the command, unless repeated behind the
+    name.
     """
     group = ctx.parent
     if group is None or not isinstance(group.command, Group):
@@ -58,7 +58,7 @@ def _take_from_group(ctx: click.Context) -> None:
 
 
 def write_section(title: str, lines: Sequence[str], formatter: click.HelpFormatter) -> None:
-    """Lines that are not wrapped, so that they can be copied."""
+    """Write lines without wrapping, so that users can copy them."""
     with formatter.section(title):
         for line in lines:
             formatter.write(f"{'':{formatter.current_indent}}{line}\n")

@@ -76,9 +76,9 @@ def doctor(
 ) -> None:
     """Check all that a controller needs, and list findings with remedies.
 
-    Checked are the configuration FILE with secrets and files, as `hydra check` does; contact with
-    each device; the running controller, or else the ports for a start; this machine's clock,
-    descriptors and listen queues. Nothing is changed. Exit status 1 if there is a problem.
+    Checks the configuration FILE with secrets and files, as `hydra check` does; contact with each
+    device; the running controller, or else the ports for a start; this machine's clock, descriptors
+    and listen queues. Nothing is changed. Exit status 1 if there is a problem.
     """
     found = list(_examined(file, directory, url))
     if as_json:
@@ -153,7 +153,7 @@ def _controller(loaded: Loaded, file: Path, url: str | None) -> Iterator[Finding
 
 
 def _url(settings: ControllerSettings) -> str:
-    """Where this machine finds REST."""
+    """URL of the REST API, seen from this machine."""
     scheme = "http" if settings.tls_certificate is None else "https"
     host = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}.get(
         settings.rest_host, settings.rest_host

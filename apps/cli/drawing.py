@@ -1,8 +1,8 @@
 """The topology as a picture: Graphviz' DOT, or self-contained SVG.
 
 One-way circuits are arrows, duplex circuits plain lines. Planes differ by colour and by dash, so
-that the picture is readable without telling colours apart; the colours are those of Okabe and Ito,
-"Color Universal Design" (2008).
+the picture is readable without telling colours apart. Colours by Okabe and Ito, "Color Universal
+Design" (2008).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LEGEND: Final = 190.0
 
 
 def graph(document: JsonObject, form: str) -> str:
-    """The graph that :meth:`hydra.model.Topology.to_networkx` makes, as text in ``form``."""
+    """The graph of :meth:`hydra.model.Topology.to_networkx`, as text in ``form``."""
     library = import_module("hydra.circuit_graph")  # networkx takes a tenth of a second
     circuits = document["circuits"]
     made = library.circuit_graph(
@@ -44,7 +44,7 @@ def _style(index: int) -> tuple[str, str]:
 
 
 def dot(topology: JsonObject) -> str:
-    """DOT text, for ``dot``, ``neato`` and their like."""
+    """DOT text, for ``dot``, ``neato`` and the like."""
     planes = [plane["name"] for plane in topology["planes"]]
     one_way = any(circuit["one_way"] for circuit in topology["circuits"])
     kind, edge = ("digraph", "->") if one_way else ("graph", "--")
@@ -65,7 +65,9 @@ def _quoted(text: str) -> str:
 
 
 def _load(circuit: JsonObject) -> str:
-    """Load of both directions together, or of the only one, in words."""
+    """Load of a circuit in words: both directions summed, or the single direction of a one-way
+    circuit.
+    """
     known = [circuit[way] for way in ("a_to_b_mbps", "b_to_a_mbps") if circuit[way] is not None]
     rate = f"{circuit['rate_mbps']:g} Mb/s"
     most = rate if circuit["one_way"] else f"2 × {rate}"
@@ -139,7 +141,7 @@ def _draw_circuits(
 def _draw_head(
     root: Xml.Element, colour: str, start: tuple[float, float], end: tuple[float, float]
 ) -> Xml.Element:
-    """The head of an arrow that ends at the edge of a rack's circle."""
+    """Draw an arrow's head that ends at the edge of a rack's circle."""
     far = hypot(end[0] - start[0], end[1] - start[1])
     dx, dy = (end[0] - start[0]) / far, (end[1] - start[1]) / far
     length, half = _HEAD

@@ -1,4 +1,4 @@
-"""``hydra explain``: reasons why the network is as it is."""
+"""``hydra explain``: reasons for the state of the network."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def explain() -> None:
 def circuit(a: str, b: str, url: str, as_json: bool) -> None:
     """Say why two racks are, or are not, joined by a circuit.
 
-    What stands, what the two want of each other, and what was decided about them: the demand that
-    was seen, what could have been done, and what it would have gained.
+    Shows the present paths, the demand between the two racks, and past decisions about the pair:
+    the measured demand, the possible changes, and the gain of each.
     """
     with ControllerClient(url) as client:
         document = client.get(resource(resource("/v1/explanations/circuits", a), b))

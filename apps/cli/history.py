@@ -1,4 +1,4 @@
-"""``hydra history``: the controller's changes, with their reasons."""
+"""``hydra history``: the controller's changes, with reasons."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def history(
 
     The first table is from the journal, newest first: changes, losses, reservations, decisions,
     reloads and starts. The second has the reconfigurations since the controller's last start. Then
-    come the latest decisions of the periodic mode, also those that changed nothing.
+    come the latest decisions of the periodic mode, including decisions without a change.
     """
     bounds = {"since_unix_s": since_s, "before_unix_s": before_s}
     span = {name: bound for name, bound in bounds.items() if bound is not None}
@@ -135,7 +135,7 @@ def history(
 
 
 def _exact(unix_s: float) -> str:
-    """A moment that ``--before`` takes, local and to the microsecond, as pages are told apart."""
+    """A moment for ``--before``, local and to the microsecond, so that pages don't overlap."""
     return datetime.fromtimestamp(unix_s).astimezone().isoformat()
 
 

@@ -149,7 +149,7 @@ class Network(click.ParamType[IPv4Network]):
 
 
 class Question(click.Option):
-    """An option that is asked for, unless a file of answers or ``--defaults`` answers."""
+    """An option with a prompt, unless a file of answers or ``--defaults`` answers."""
 
     def prompt_for_value(self, ctx: click.Context) -> object:
         answers: Mapping[str, object] = ctx.meta.get(_ANSWERS, {})
@@ -176,7 +176,7 @@ def _take_defaults(ctx: click.Context, _param: click.Parameter, wanted: bool) ->
 
 
 def _tor_driver() -> str:
-    """The driver that the substrate, asked for before, suggests."""
+    """The default driver for the substrate given before."""
     context = click.get_current_context(silent=True)
     substrate = None if context is None else context.params.get("substrate")
     return "openflow" if substrate == SubstrateKind.SINGLE_HOMED_OPENFLOW else "ovs-ovsdb"
@@ -284,8 +284,8 @@ def _tor_driver() -> str:
 def init(file: Path, as_json: bool, **given: Any) -> None:
     """Ask a few questions, and write a commented configuration FILE that `hydra check` passes.
 
-    Each question has an option; what options give is not asked. Names of ports, MAC addresses and
-    rates in the file are examples: comments say what to replace.
+    Each question has an option; questions with a given option are skipped. Names of ports, MAC
+    addresses and rates in the file are examples: comments say what to replace.
     """
     answers = Answers(**given)
     room = 2 ** (_RACK_PREFIX - answers.network.prefixlen) - 1
@@ -351,12 +351,12 @@ def _wants_login(problems: Iterable[Problem]) -> bool:
 
 
 def _plane(answers: Answers) -> Iterable[Problem]:
-    """What the driver says of a plane without a login."""
+    """The driver's problems with a plane without a login."""
     plane = Plane(PlaneId(0), "p1", answers.plane_driver, "p1:1", answers.racks, 25, 10_000)
     return plane_checks()[answers.plane_driver](plane)
 
 
 def _rack(answers: Answers) -> Iterable[Problem]:
-    """What the driver says of a ToR without a login."""
+    """The driver's problems with a ToR without a login."""
     tor = Tor(answers.tor_driver, "r1:1", "br0", DatapathId(1), VlanId(10))
     return rack_checks()[answers.tor_driver](Rack(RackId(0), "r1", (), tor, ()))

@@ -1,4 +1,4 @@
-"""A command that runs with reserved bandwidth: reserve, run, and release in any case."""
+"""Run a command with reserved bandwidth: reserve, run, and release in any case."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ from hydra_hybrid_network_client.synchronous.client import HydraClient
 _T = TypeVar("_T")
 
 PATIENCE_S: Final = 300.0
-"""How long a controller may be away: a restart, also one with a host that starts anew."""
+"""Longest tolerated absence of a controller: long enough for a restart with a reboot of the host.
+"""
 _POLL_S: Final = 0.1
 _PAUSE_S: Final = 1.0
 _FATAL: Final = (
@@ -36,19 +37,19 @@ _FATAL: Final = (
     signal.SIGALRM,
     signal.SIGXCPU,
 )
-"""Signals that end who does nothing about them, and that people and batch systems send."""
+"""Signals from people and batch systems that end a process without a handler."""
 _FROM_TERMINAL: Final = frozenset({signal.SIGINT, signal.SIGQUIT})
 _SI_KERNEL: Final = 0x80
-"""``si_code`` of a signal that no process sent: sigaction(2)."""
+"""``si_code`` of a signal sent by the kernel, not by a process: sigaction(2)."""
 _CHILD_CHECK_S: Final = 1.0
-"""Longest wait for SIGCHLD, which does not come to who was started with it ignored."""
+"""Longest wait for SIGCHLD, which never arrives if the parent started us with SIGCHLD ignored."""
 _NOT_EXECUTABLE: Final = 126
 _NOT_FOUND: Final = 127
 _KILLED: Final = 128
 
 
 def duration_option(even_if: str) -> Option:
-    """``--duration`` of what is reserved; ``even_if`` something keeps it from being released."""
+    """``--duration`` of a reservation; ``even_if``: a cause that prevents the release, in words."""
     return click.option(
         "--duration",
         "duration_s",
@@ -60,7 +61,7 @@ def duration_option(even_if: str) -> Option:
 
 @contextmanager
 def connected(url: str) -> Iterator[HydraClient]:
-    """A client that has the caller's token. Its errors end the command in words."""
+    """A client with the caller's token. Client errors end the command in words."""
     try:
         with HydraClient(url) as client:
             yield client
@@ -71,7 +72,7 @@ def connected(url: str) -> Iterator[HydraClient]:
 
 
 def entries_of(client: HydraClient, traffic: Mapping[HostPair, float]) -> list[MatrixEntry]:
-    """Entries for Mb/s from host to host. Raises CommandError if they are too many."""
+    """Reservation entries for Mb/s from host to host. Raises CommandError for too many entries."""
     rack_of = {server.name: server.rack for server in client.servers().servers}
     wanted = between_racks(traffic, rack_of)
     if len(wanted) > MOST_ENTRIES:
@@ -90,10 +91,10 @@ def run_with(
     command: Sequence[str],
     duration_s: float | None,
 ) -> int:
-    """Run ``command`` while all of ``entries`` are active; return its exit status as of a shell.
+    """Run ``command`` while all of ``entries`` are active; return the exit status as a shell would.
 
-    Without entries it just runs. Signals that would end us are passed on to it. Raises ClientError
-    and CommandError if the bandwidth is not available.
+    Without entries, just run ``command``. Fatal signals are passed on to the command. Raises
+    ClientError and CommandError if the bandwidth is not available.
     """
     signals = _Signals()
     with signals.caught():
@@ -108,12 +109,12 @@ class _Interrupted(Exception):
 
 
 class _Signals:
-    """Signals that would end this command: remembered, and passed on to the command it runs."""
+    """Fatal signals of this process: recorded, and passed on to the child command."""
 
     def __init__(self) -> None:
         self.received: int | None = None
         self._unsent: list[int] = []
-        """Those that were caught, and that the command is yet to get."""
+        """Caught signals not yet passed on to the child."""
         self._caught: frozenset[int] = frozenset()
         self._interrupts = False
 
@@ -128,7 +129,7 @@ class _Signals:
 
     @contextmanager
     def caught(self) -> Iterator[None]:
-        """Those that are ignored, as by nohup, stay so."""
+        """Catch fatal signals inside the block. Signals ignored before (nohup) stay ignored."""
         before = {
             number: signal.signal(number, self._catch)
             for number in _FATAL
@@ -148,11 +149,12 @@ class _Signals:
             raise _Interrupted(f"ended by {signal.Signals(number).name}")
 
     def wait(self, child: subprocess.Popen[bytes]) -> int:
-        """The child's return code; it gets the signals that come, and that came since it began.
+        """Wait for the child and return its return code; pass on signals, including signals
+        received earlier.
 
-        The terminal sends its own to the child, too. Handlers are not told who sent a signal, so
-        signals are waited for instead. One may be caught all the same, in another thread, such as
-        libraries have, while this one is not waiting.
+        Signals from the terminal reach the child directly. Handlers are not told the sender of a
+        signal, so signals are blocked and awaited instead. A handler may still run in another
+        thread (libraries start threads) while this thread is not waiting.
         """
         awaited = {*self._caught, signal.SIGCHLD}
         before = signal.pthread_sigmask(signal.SIG_BLOCK, awaited)
@@ -180,9 +182,9 @@ def _reserved(
     duration_s: float | None,
     signals: _Signals,
 ) -> Iterator[None]:
-    """Reservations that are active inside the block, and released in any case.
+    """Reservations, active inside the block and released in any case.
 
-    A signal before that leaves nothing reserved.
+    If a signal arrives before, nothing stays reserved.
     """
     group = client.reserve_matrix(entries, duration_s=duration_s)
     try:
@@ -202,9 +204,9 @@ def patiently(
     patience_s: float = PATIENCE_S,
     signals: _Signals | None = None,
 ) -> _T:
-    """What ``ask`` returns, which is called again while no controller answers or leads.
+    """The result of ``ask``; retry while no controller answers or leads.
 
-    Raises ClientError if that lasts for ``patience_s``, and _Interrupted if ``signals`` come.
+    Raises ClientError after ``patience_s`` without success, and _Interrupted on one of ``signals``.
     """
     until_s = time.monotonic() + patience_s
     with ExitStack() as stack:
@@ -232,7 +234,7 @@ def await_active(
     patience_s: float = PATIENCE_S,
     signals: _Signals | None = None,
 ) -> None:
-    """Wait until the group is active, or a signal comes. Raises CommandError if it fails."""
+    """Wait until the group is active, or for a signal. Raises CommandError if the group fails."""
 
     def look() -> Group:
         return client.group(group.id)
@@ -255,7 +257,7 @@ def _check_active(group: Group | CreatedGroup) -> None:
 
 
 def _run(command: Sequence[str], signals: _Signals) -> int:
-    """The exit status that a shell would give the command."""
+    """Run the command; return the exit status as a shell would."""
     if signals.received is not None:
         return _KILLED + signals.received
     try:

@@ -45,9 +45,9 @@ _Samples = Sequence[float | None]
 def load(racks: tuple[str, ...], limit: int, url: str, as_json: bool) -> None:
     """Show the load of the last hour, of circuits and of the rack pairs that carry most.
 
-    With a rack, of those that end there; with two, of those between them. Whatever had the highest
-    rate in the hour comes first, in Mb/s. A line is drawn from 0 to its own highest rate; a dot is
-    a time of which nothing is known: of pairs, the 1,024 that carry most are kept.
+    With one rack: only circuits and pairs at the rack; with two: only between the racks. Sorted by
+    the highest rate in the hour, in Mb/s. Each line is drawn from 0 to its own highest rate. A dot
+    is a time without data: data are kept for the 1,024 busiest pairs.
     """
     if len(racks) > 2:
         raise click.UsageError(f"{len(racks)} racks: name two at most")
@@ -102,7 +102,7 @@ def _row(samples: _Samples) -> tuple[str, ...]:
 
 
 def _sparkline(samples: _Samples) -> str:
-    """A bar for each part of the time, the mean of what is known of it; 30 at most."""
+    """A bar for each part of the time: the mean of the known samples; at most 30 bars."""
     many = min(_WIDTH, len(samples))
     ends = [k * len(samples) // max(1, many) for k in range(many + 1)]
     means = [_mean(samples[begin:end]) for begin, end in pairwise(ends)]

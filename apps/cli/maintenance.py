@@ -1,4 +1,4 @@
-"""Commands that mend the network, or leave parts of it out: reconcile, quarantine."""
+"""Commands that mend the network, or leave parts out: reconcile, quarantine."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _QUARANTINE = "/v1/quarantine"
 def reconcile(ctx: click.Context, dry_run: bool, url: str, as_json: bool) -> None:
     """Find and mend changes that others made to mirrors, VLANs and rules.
 
-    Exit status 1 if something differs afterwards (or with --dry-run: now), 3 if nothing does where
-    devices answer, and one does not.
+    Exit status 1 if something differs afterwards (or with --dry-run: now); 3 if nothing differs on
+    answering devices, but a device does not answer.
     """
     with ControllerClient(url) as client:
         document = (
@@ -91,9 +91,9 @@ def quarantine(ctx: click.Context, url: str, as_json: bool) -> None:
 @url_option
 @json_option
 def add(rack: str, port: str, reason: str, url: str, as_json: bool) -> None:
-    """Leave a port out of planning until it is cleared.
+    """Leave a port out of planning until cleared.
 
-    A circuit that stands on it stays; the next plan leads around the port.
+    A standing circuit on the port stays; the next plan leads around the port.
     """
     with ControllerClient(url) as client:
         document = client.put(resource(resource(_QUARANTINE, rack), port), {"reason": reason})

@@ -62,10 +62,10 @@ def mpirun(
 ) -> None:
     """Run COMMAND, an mpirun, with bandwidth for its communication.
 
-    Reserves all that the job's ranks need between racks, or nothing; waits until the circuits are
-    up, runs COMMAND, and releases: also when COMMAND fails, and on Ctrl-C, SIGTERM, SIGHUP, SIGUSR1
-    and the like, which are passed on to it. Ranks fill one host after the other. Exits as COMMAND
-    does, and with 1 where the bandwidth is not to be had.
+    Reserves everything that the job's ranks need between racks, or nothing; waits until the
+    circuits are up, runs COMMAND, and releases: also when COMMAND fails, and on Ctrl-C, SIGTERM,
+    SIGHUP, SIGUSR1 and the like, which are passed on to COMMAND. Ranks fill one host after the
+    other. Exits as COMMAND does, and with 1 if the bandwidth is not available.
     """
     if (pattern in PATTERNS) != (rate is not None):
         named = ", ".join(PATTERNS)

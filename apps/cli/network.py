@@ -29,7 +29,7 @@ from hydra_hybrid_network_client.requests import resource
 
 _POLL_S: Final = 0.2
 OVER: Final = frozenset(s for s, after in RECONFIGURATION_TRANSITIONS.items() if not after)
-"""States of reconfigurations that nothing follows."""
+"""Final states of reconfigurations."""
 
 
 @click.command(
@@ -43,12 +43,13 @@ OVER: Final = frozenset(s for s, after in RECONFIGURATION_TRANSITIONS.items() if
 def status(ctx: click.Context, wait_s: float, url: str, as_json: bool) -> None:
     """Show whether the controller is ready and healthy, what is wrong, what changes, its devices.
 
-    Ready: it takes requests. Healthy: nothing is wrong, and no device is away. Exit status 0 if it
-    is both, 1 if it is not ready, 5 if it is ready and something is wrong.
+    Ready: the controller takes requests. Healthy: nothing is wrong, and no device is away. Exit
+    status 0 if ready and healthy, 1 if not ready, 5 if ready and something is wrong.
     """
     with ControllerClient(url) as client:
         missing, wrong = _await_health(client, time.monotonic() + wait_s)
-        # Without the store nobody leads, and the leader alone knows these.
+        # Without the store no controller leads, and only the leader knows devices and
+        # reconfigurations.
         lost = any(one["kind"] == STORE_LOST for one in wrong["conditions"])
         many = [] if lost else client.get("/v1/devices")["devices"]
         asked = [] if lost else client.get("/v1/reconfigurations")["reconfigurations"]
@@ -69,7 +70,7 @@ def status(ctx: click.Context, wait_s: float, url: str, as_json: bool) -> None:
 
 
 def _print_changes(changes: Sequence[JsonObject]) -> None:
-    """Changes that are not over; the last that was asked for comes first."""
+    """Print changes under way, the latest request first."""
     if changes:
         print_table(
             "Changes",
@@ -111,7 +112,7 @@ def _alarm(alarm: JsonObject) -> str:
 
 
 def _await_health(client: ControllerClient, deadline_s: float) -> tuple[list[str], JsonObject]:
-    """Reasons why it is not ready, and what is wrong: once it is both, else at the deadline."""
+    """(Reasons against readiness, conditions), once ready and healthy, or else at the deadline."""
     while True:
         try:
             missing, wrong = client.get_readiness(), client.get("/v1/conditions")
@@ -188,7 +189,7 @@ def _read_values(
 @url_option
 @json_option
 def policy(values: dict[str, object], url: str, as_json: bool) -> None:
-    """Show the policy in force; with --set, change it, and show the values that were set.
+    """Show the policy in force; with --set, change the policy, and show the changed values.
 
     `hydra reload --dry-run` shows how the configuration file differs.
     """
@@ -210,7 +211,7 @@ def policy(values: dict[str, object], url: str, as_json: bool) -> None:
 
 
 def _flat(values: Mapping[str, object], section: str = "") -> Iterator[str]:
-    """Keys as the policy lists them: ``drain.reads`` of the section ``drain``."""
+    """Keys as listed by the policy: ``drain.reads`` of the section ``drain``."""
     for key, value in values.items():
         if isinstance(value, Mapping):
             yield from _flat(value, f"{section}{key}.")
@@ -219,7 +220,7 @@ def _flat(values: Mapping[str, object], section: str = "") -> Iterator[str]:
 
 
 def _changed_by(value: JsonObject) -> str:
-    """The ways in which another value is taken over."""
+    """The ways to change the value."""
     if not value["at_once"]:
         return "next start"
     return "--set or reload" if value.get("by_request", True) else "reload"
@@ -247,8 +248,7 @@ def _changed_by(value: JsonObject) -> str:
 def topology(form: str, url: str, as_json: bool) -> None:
     """Show the circuits and paths that stand now.
 
-    The load of circuits, `there` and `back`, is of the time between the last two readings of their
-    ports.
+    `there` and `back` are a circuit's load between the last two readings of its ports.
     """
     with ControllerClient(url) as client:
         document = client.get("/v1/topology")
@@ -280,10 +280,11 @@ def topology(form: str, url: str, as_json: bool) -> None:
 def demand(url: str, as_json: bool) -> None:
     """Show the rack-to-rack demand as the controller sees it.
 
-    What nothing held back wants what it sends, with some head-room: it was measured. What met
-    something full is constrained: its estimate is its share of the servers' links, and plans count
-    on what is expected of that. Mice have none.
-    By policy.demand plans may be made for what is sent instead, or for what waits in sockets.
+    Measured: nothing held the pair's traffic back, and the demand is the sent rate with some
+    head-room. Constrained: the traffic met a full link. The estimate is then the pair's share of
+    the servers' links, and plans count on an expected part of the estimate. Mice have no demand. By
+    policy.demand, plans may be made for the sent rates instead, or for the bytes waiting in
+    sockets.
     """
     with ControllerClient(url) as client:
         document = client.get("/v1/demand")
@@ -330,13 +331,13 @@ def demand(url: str, as_json: bool) -> None:
 
 
 def _expected(entry: JsonObject) -> str:
-    """What plans count on, where that is less than what may be wanted."""
+    """The rate that plans count on, if different from the estimated demand; else empty."""
     wanted, expected = mbps(entry["estimated_mbps"]), mbps(entry["expected_mbps"])
     return "" if expected == wanted else expected
 
 
 def _known(entry: JsonObject, basis: str) -> str:
-    """How it is known what a pair wants."""
+    """Source of a pair's estimated demand, in words."""
     if basis == "backlog":
         return "waits" if entry["estimated_mbps"] else "nothing waits"
     if not entry["estimated_mbps"]:
@@ -440,9 +441,9 @@ def _stages(document: JsonObject) -> list[tuple[str, str]]:
 
 
 def print_circuits(title: str, circuits: Sequence[JsonObject]) -> None:
-    """Print circuits, with their load where that is told.
+    """Print circuits, with load if known.
 
-    One-way ones lead from the sending rack to the receiving one.
+    One-way circuits lead from the sending rack to the receiving rack.
     """
     load = ("there>", "back>") if any("a_to_b_mbps" in c for c in circuits) else ()
     ends = ("from", "to") if any(c["one_way"] for c in circuits) else ("rack", "rack")

@@ -40,7 +40,7 @@ class Job:
     demand: Sequence[JsonObject | str]
     """Demand as ``{src, dst, mbps}``, a file, or a kind of synthetic demand."""
     current: Path | None
-    """Topology that stands now; None: nothing stands."""
+    """Present topology; None: no circuits."""
     racks: Sequence[str]
     planes: Sequence[str]
     use_planes: Sequence[str]
@@ -50,7 +50,7 @@ class Job:
     check: bool
     plot: Path | None
     graph: Path | None
-    """Ends as one of ``GRAPH_ENDINGS`` does."""
+    """The name ends as in ``GRAPH_ENDINGS``."""
     seed: int
     load: float
     max_hops: int | None
@@ -131,8 +131,8 @@ def _planes(fabric: Fabric, names: Sequence[str]) -> frozenset[PlaneId] | None:
 
 
 def _demand(fabric: Fabric, job: Job) -> DemandMatrix:
-    """The sum of everything that ``--demand`` named."""
-    with np.errstate(over="ignore", invalid="ignore"):  # what is infinite then is refused
+    """The sum of all ``--demand`` arguments."""
+    with np.errstate(over="ignore", invalid="ignore"):  # infinite results are refused
         return validate_demand(_sum(fabric, job), len(fabric.racks))
 
 
@@ -162,7 +162,7 @@ def _synthetic(fabric: Fabric, kind: str, job: Job) -> DemandMatrix:
 
 
 def _attempt(study: Study, name: str, job: Job) -> Outcome:
-    """Plan with one algorithm; in a comparison its refusal does not stop the others."""
+    """Plan with an algorithm; in a comparison, a refusal does not stop the other algorithms."""
     try:
         outcome = study.run(name, check=job.check)
         if job.makespan:

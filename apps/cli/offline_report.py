@@ -21,7 +21,7 @@ _LISTED: Final = 40
 """Most rows of a table; JSON has all."""
 
 Bounds = Mapping[Product, float | None]
-"""Share of the demand that no plan of a kind can exceed."""
+"""By kind of plan, the largest share of the demand that any plan can serve."""
 
 
 def document_of(study: Study, outcome: Outcome, bounds: Bounds) -> JsonObject:
@@ -79,7 +79,7 @@ def _least_window(outcome: Outcome) -> str:
 
 
 def _makespan(outcome: Outcome) -> str:
-    """The shortest window in words; empty if it was not looked for."""
+    """The shortest window in words; empty if not computed."""
     found = outcome.makespan
     if found is None:
         return ""
@@ -224,13 +224,13 @@ def _several(result: PlanResult) -> str:
 
 
 def _changes(study: Study, result: PlanResult) -> str:
-    """Numbers of circuits that come and go, if there were circuits before, in words."""
+    """Numbers of added and removed circuits in words; empty without circuits before."""
     now, then = study.current.topology.circuits, result.topology.circuits
     return f" (+{len(then - now)} -{len(now - then)})" if now else ""
 
 
 def _closing(study: Study, result: PlanResult) -> str:
-    """Number of one-way circuits that only light a port, in words; empty if there are none."""
+    """Number of one-way circuits that only light a port, in words; empty if zero."""
     ends = map(study.fabric.racks_of, result.topology.circuits)
     many = sum(not study.demand[src, dst] for src, dst in ends) if study.fabric.one_way else 0
     return f"{many} of the circuits, which nobody wants anything of" if many else ""

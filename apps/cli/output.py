@@ -45,7 +45,7 @@ class UnreachableError(CommandError):
 
 
 class UnknownOutcomeError(CommandError):
-    """A change was sent to a device, and whether it took effect is not known."""
+    """A change was sent to a device, and the outcome is unknown."""
 
     exit_code = ExitCode.UNKNOWN
 
@@ -54,7 +54,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON i
 
 
 def drawn_by(module: str) -> ModuleType:
-    """A module of this package that draws: it takes half a second to load. Raises CommandError."""
+    """Import a drawing module of this package, which takes half a second. Raises CommandError."""
     try:
         return import_module(f"apps.cli.{module}")
     except ModuleNotFoundError as error:
@@ -88,10 +88,10 @@ def print_table(
     *,
     empty: str = "none",
 ) -> None:
-    """A table on stdout; columns whose heading ends in ``>`` are right-aligned.
+    """Print a table to stdout; columns whose heading ends in ``>`` are right-aligned.
 
-    Nothing is cut off: what is too wide goes on in the next line. Names and ids in the first column
-    stay in one, so that they can be copied.
+    Nothing is cut off: wide cells go on in the next line. Names and ids in the first column are not
+    wrapped, so that users can copy them.
     """
     cells = [[str(cell) for cell in row] for row in rows]
     if not cells:
@@ -128,6 +128,6 @@ def mbps(rate: float) -> str:
 
 
 def _console() -> Console:
-    # Console() takes sys.stdout as it is now, which click's test runner replaces.
+    # Console() takes the present sys.stdout, which click's test runner replaces.
     width = None if sys.stdout.isatty() else _WIDTH_OF_A_PIPE
     return Console(width=width, highlight=False, markup=False, emoji=False)

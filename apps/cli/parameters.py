@@ -18,7 +18,7 @@ Options = Sequence[Option]
 _CommandT = TypeVar("_CommandT", bound=Callable[..., Any])
 
 GRAPH_ENDINGS: Final = {".graphml": "graphml", ".json": "node-link"}
-"""Formats of topologies as graphs, by the ending of their files."""
+"""Formats of topologies as graphs, by file ending."""
 _UNITS_S: Final = {"d": 86_400.0, "h": 3600.0, "m": 60.0, "min": 60.0, "s": 1.0}
 _DURATION_PART: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?) *(min|[dhms])")
 _DURATION: Final = re.compile(rf"(?:{_DURATION_PART.pattern} *)+")
@@ -86,8 +86,8 @@ def read_positive(_ctx: click.Context, _param: click.Parameter, value: str | Non
 def read_moment(_ctx: click.Context, _param: click.Parameter, value: str | None) -> float | None:
     """Unix seconds of a point in time, in local time unless the text says otherwise.
 
-    A local time that comes twice, as clocks are put back, is the first of the two, with a warning;
-    one that is left out, as they are put forward, is refused.
+    If clocks are put back and the local time occurs twice, the first occurrence is taken, with a
+    warning. If clocks are put forward and the local time does not occur, the text is refused.
     """
     if value is None:
         return None
@@ -117,17 +117,19 @@ def read_moment(_ctx: click.Context, _param: click.Parameter, value: str | None)
 def read_coming_moment(
     ctx: click.Context, param: click.Parameter, value: str | None
 ) -> float | None:
-    """As :func:`read_moment`; a time of day alone is the next one, today or tomorrow."""
+    """As :func:`read_moment`; a time of day alone is the next occurrence, today or tomorrow."""
     return read_moment(ctx, param, _with_day(value, coming=True))
 
 
 def read_past_moment(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
-    """As :func:`read_moment`; a time of day alone is the last one, today or yesterday."""
+    """As :func:`read_moment`; a time of day alone is the last occurrence, today or yesterday."""
     return read_moment(ctx, param, _with_day(value, coming=False))
 
 
 def _with_day(value: str | None, *, coming: bool) -> str | None:
-    """A time of day with the day of its next or its last occurrence; other text as it is."""
+    """A time of day with the day of the next or the last occurrence; other text is returned
+    unchanged.
+    """
     if value is None or ":" not in value:
         return value
     try:
@@ -144,7 +146,7 @@ def _with_day(value: str | None, *, coming: bool) -> str | None:
 
 
 def with_options(options: Options) -> Callable[[_CommandT], _CommandT]:
-    """A decorator that gives a command these options, in this order."""
+    """A decorator that gives a command these options, in the given order."""
 
     def decorate(command: _CommandT) -> _CommandT:
         for option in reversed(options):
@@ -155,7 +157,7 @@ def with_options(options: Options) -> Callable[[_CommandT], _CommandT]:
 
 
 def config_option(text: str = "Configuration file; see `hydra check`.") -> Option:
-    """``--config``, with ``text`` as its help."""
+    """``--config``, with ``text`` as help."""
     return click.option(
         "--config",
         type=click.Path(path_type=Path),
@@ -167,7 +169,7 @@ def config_option(text: str = "Configuration file; see `hydra check`.") -> Optio
 
 
 def wait_option(text: str) -> Option:
-    """``--wait SECONDS``, with ``text`` as its help; 0: no wait."""
+    """``--wait SECONDS``, with ``text`` as help; 0: no wait."""
     return click.option(
         "--wait",
         "wait_s",
@@ -201,13 +203,13 @@ log_options = with_options(
         ),
     )
 )
-"""``--log-format`` and ``--log-level``, of commands that are processes."""
+"""``--log-format`` and ``--log-level``, for long-running commands."""
 
 
 def read_graph_file(
     _ctx: click.Context, _param: click.Parameter, value: Path | None
 ) -> Path | None:
-    """A file with one of :data:`GRAPH_ENDINGS`."""
+    """A file with an ending from :data:`GRAPH_ENDINGS`."""
     if value is not None and value.suffix not in GRAPH_ENDINGS:
         raise click.BadParameter(f"{value} must end in {' or '.join(GRAPH_ENDINGS)}")
     return value

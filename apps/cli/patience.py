@@ -1,4 +1,4 @@
-"""Help for commands that may take a while: progress, and an end at once by Ctrl-C."""
+"""Help for commands that may take a while: progress, and an immediate end by Ctrl-C."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _ERASE: Final = "\r\x1b[K"
 
 
 class Progress:
-    """Progress on stderr, of whatever takes longer than a second.
+    """Progress on stderr, for steps of more than a second.
 
-    A terminal gets one line that counts seconds; a file gets a line for each slow step.
+    A terminal gets one line with a count of seconds; a file gets a line for each slow step.
     """
 
     def __init__(self, what: str) -> None:
@@ -42,7 +42,7 @@ class Progress:
             self._write(_ERASE)
 
     def now(self, what: str) -> None:
-        """Begin the next step, ``what`` in words."""
+        """Begin the next step; ``what``: its description."""
         self._what, self._since_s = what, time.monotonic()
 
     def _tell(self) -> None:
@@ -64,7 +64,7 @@ class Progress:
 
 
 def progress_bar() -> progress.Progress:
-    """A bar on stderr for work of known length, if that is a terminal."""
+    """A progress bar on stderr for work of known length; disabled unless stderr is a terminal."""
     console = Console(stderr=True)
     columns = (
         progress.TextColumn("{task.description}"),
@@ -76,7 +76,7 @@ def progress_bar() -> progress.Progress:
 
 @contextmanager
 def until_ctrl_c() -> Iterator[None]:
-    """Have Ctrl-C end this block as what it waits for: the command goes on, and exits with 0."""
+    """Let Ctrl-C end the block normally: the command goes on, and exits with 0."""
     with suppress(KeyboardInterrupt):
         yield
 

@@ -71,7 +71,7 @@ def _entry(value: str) -> JsonObject:
 def _read_demand(
     _ctx: click.Context, _param: click.Parameter, values: Sequence[str]
 ) -> list[JsonObject | str]:
-    """``SRC:DST=MBPS``, a file, or a kind of synthetic demand, told apart by their form."""
+    """``SRC:DST=MBPS``, a file, or a kind of synthetic demand, told apart by form."""
     return [
         value if value.isalpha() or Path(value).suffix.lower() in _ENDINGS else _entry(value)
         for value in values
@@ -212,7 +212,7 @@ _offline_options: Options = (
 
 
 def _plan_body(options: JsonObject) -> JsonObject:
-    """Body of the options that were given; others mean `all` or `as configured`."""
+    """Request body with the given options; absent options mean `all` or `as configured`."""
     keys = ("demand", "racks", "planes", "use_planes", "algorithm", "only_if_it_pays")
     return {
         key: list(value) if isinstance(value, tuple) else value
@@ -237,9 +237,9 @@ def _plan_body(options: JsonObject) -> JsonObject:
 def plan(ctx: click.Context, /, url: str, as_json: bool, **options: Any) -> None:
     """Dry run: show what a reconfiguration would change.
 
-    Asks the controller; with --fabric it plans from files, for comparisons and for research, and
-    starts without circuits unless --current has some. Exit status 1 where no plan is found or a
-    check fails; Ctrl-C ends it at once.
+    Asks the controller. With --fabric, plans from files, for comparisons and for research, and
+    starts without circuits unless --current has some. Exit status 1 if no plan is found or a check
+    fails; Ctrl-C ends the command at once.
     """
     given = {
         parameter.name
@@ -260,7 +260,7 @@ def plan(ctx: click.Context, /, url: str, as_json: bool, **options: Any) -> None
 
 
 def warn_of_risks(document: JsonObject) -> None:
-    """Say on standard error which devices are missing for what a dry run shows."""
+    """Report on standard error the devices that a dry run needs and that are missing."""
     for risk in document["at_risk"]:
         warn(f"at risk: {risk}")
 
@@ -294,7 +294,7 @@ def print_plan(document: JsonObject) -> None:
 
 
 def _diverted(document: JsonObject) -> str:
-    """Which of the affected pairs leave circuits, in words."""
+    """The affected pairs that leave circuits, in words."""
     pairs, number = document["diverted_pairs"], document["courses"]
     courses = f"in {number} course{'s' * (number != 1)}"
     if not pairs:
@@ -310,7 +310,7 @@ def _on_circuits(shares: JsonObject) -> str:
 
 
 def print_stages(stages: Sequence[JsonObject]) -> None:
-    """Stages of a change with the traffic of now, as a dry run tells them."""
+    """Print the stages in a dry run: stages of a change with the present traffic."""
     if not stages:
         click.echo("no stages: nothing would move, or nobody measures traffic")
         return
@@ -395,10 +395,10 @@ def body_with_demand(client: ControllerClient, options: JsonObject) -> JsonObjec
 
 
 def demand_as_measured(client: ControllerClient) -> JsonObject:
-    """The part of a body that asks for what would be planned for now; nothing where nobody
-    measures.
+    """The part of a request body for the presently planned demand; empty unless demand is measured.
 
-    Of guesses it has what is expected of them, too; earlier releases neither tell nor take that.
+    Estimates of constrained pairs come with the expected rate. Earlier releases neither send nor
+    accept expected rates.
     """
     document = client.get("/v1/demand")
     if document["source"] != "measured":

@@ -1,6 +1,6 @@
 """Plots of ``hydra plan --plot`` and ``hydra replay --plot``.
 
-Imports matplotlib, so only import this module where a plot is wanted.
+Imports matplotlib, so only import this module if a plot is wanted.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _BAR_INCHES: Final = 0.35
 
 
 def plot_outcome(study: Study, outcome: Outcome, path: Path) -> None:
-    """Plot the demand as a map, and beside it the number of hops of each pair's path.
+    """Plot the demand as a map, and beside the map the number of hops of each pair's path.
 
     Raises PlanError if the file can't be written.
     """

@@ -1,4 +1,4 @@
-"""``hydra price``: what a network costs, beside its alternatives and the papers' figures."""
+"""``hydra price``: costs of a network, of alternatives, and the papers' figures."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ def price(
 ) -> None:
     """Show what a network costs, beside its alternatives and the papers' figures.
 
-    PRICES is a file, or one that comes with the package: hydra-2015 (Table I and Fig. 5) or
-    helios-2010 (Table 1 and Fig. 2).
+    PRICES is a file, or a price list of the package: hydra-2015 (Table I and Fig. 5) or helios-2010
+    (Table 1 and Fig. 2).
     """
     if show_file and as_json:
         raise click.UsageError("--show-file shows the file as it is, in YAML: leave out --json")

@@ -1,4 +1,4 @@
-"""Plots of ``hydra price --plot``; imports matplotlib, so only import it where one is wanted."""
+"""Plots of ``hydra price --plot``; imports matplotlib, so only import this module for a plot."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ from hydra_hybrid_network_client.errors import JsonObject
 
 _MIB: Final = 1 << 20
 _OUTAGE_MS: Final = 300.0
-"""Time of a reconfiguration that the controller assumes until it has measured one."""
+"""Duration of a reconfiguration assumed by the controller before the first measurement."""
 
 
 @click.command(
@@ -155,10 +155,10 @@ def replay(
     plot: Path | None,
     as_json: bool,
 ) -> None:
-    """Replay a recorded demand with the configured policy and others, side by side.
+    """Replay a recorded demand with the configured policy and other policies, side by side.
 
-    Nothing is asked of a controller, and nothing changes. The periodic mode is played on the times
-    of the trace, with no circuits at first; the first row is the electrical network alone.
+    Runs without a controller, and changes nothing. The periodic mode is played on the times of the
+    trace, with no circuits at first; the first row is the electrical network alone.
     """
     with Progress(f"reading {path}") as progress, ended_by_ctrl_c():
         network, policy = read_fabric(fabric)

@@ -1,4 +1,4 @@
-"""``hydra replicas``, ``hydra handover``: controllers that share a store, and who leads."""
+"""``hydra replicas``, ``hydra handover``: controllers that share a store, and leadership."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ _POLL_S: Final = 0.5
 @json_option
 @click.pass_context
 def replicas(ctx: click.Context, url: str, as_json: bool) -> None:
-    """List the controllers that share a store, who leads, and the state of etcd's members.
+    """List the controllers that share a store, the leader, and the state of etcd's members.
 
-    Each of them answers. Exit status 1 if nobody leads.
+    Any of the controllers answers. Exit status 1 without a leader.
     """
     with ControllerClient(url) as client:
         document = client.get("/v1/replicas")
@@ -101,11 +101,11 @@ def _state(member: JsonObject) -> str:
 @url_option
 @json_option
 def handover(wait_s: float, url: str, as_json: bool) -> None:
-    """Hand leadership to a controller that stands by, as before an upgrade.
+    """Hand leadership to a standby controller, as before an upgrade.
 
-    The leader finishes the change under way and ends; its service starts it again, and it then
-    stands by. While no controller stands by, or switches have yet to connect to one that does, the
-    handover is refused, or waited for.
+    The leader finishes the change under way and ends; its service starts the controller again as a
+    standby. Without a standby, or while switches have yet to connect to a standby, the handover is
+    refused, or waited for.
     """
     with ControllerClient(url) as client:
         document = _handed_over(client, time.monotonic() + wait_s)
@@ -115,7 +115,7 @@ def handover(wait_s: float, url: str, as_json: bool) -> None:
 
 
 def _handed_over(client: ControllerClient, deadline_s: float) -> JsonObject:
-    """The answer, once it is not refused any more, or the refusal at the deadline."""
+    """The answer once accepted, or the refusal at the deadline."""
     with Progress("waiting for one that stands by and has all switches"):
         while True:
             try:

@@ -20,7 +20,7 @@ from hydra_hybrid_network_client.errors import JsonObject
 from hydra_hybrid_network_client.requests import WAIT_S, resource
 
 _OVER: Final = {one.value for one in FINAL_STATES - {ReservationState.FAILED}}
-"""States of reservations that nobody waits for; a failed one is somebody's trouble."""
+"""Final states without need for attention; a failed reservation needs attention."""
 _RESERVATIONS: Final = "/v1/reservations"
 _PREVIEW: Final = f"{_RESERVATIONS}/preview"
 
@@ -133,7 +133,8 @@ def reserve(
 ) -> None:
     """Reserve bandwidth between two racks or two servers, SRC and DST.
 
-    Prints the reservation's id. With --wait, exit status 1 if it did not become active.
+    Prints the reservation's id. With --wait, exit status 1 if the reservation did not become
+    active.
     """
     if duration is not None and end is not None:
         raise click.UsageError("--duration and --end: give one of them")
@@ -176,7 +177,7 @@ def reserve(
 
 
 def _warn_of_risks_of(client: ControllerClient, body: JsonObject) -> None:
-    with suppress(CommandError):  # what is asked for in earnest says why not
+    with suppress(CommandError):  # the following request reports the refusal
         warn_of_risks(client.post(_PREVIEW, body))
 
 
@@ -224,7 +225,7 @@ def _print_preview(document: JsonObject, as_json: bool) -> None:
 @url_option
 @json_option
 def commit(identifier: str, wait: bool, url: str, as_json: bool) -> None:
-    """Keep reservation ID, which is only held. Repeating it is harmless."""
+    """Keep reservation ID, which is only held. A repetition is harmless."""
     with ControllerClient(url) as client:
         document = client.post(f"{resource(_RESERVATIONS, identifier)}/commit", {}, wait=wait)
     _print_reservation(document, as_json)
@@ -277,7 +278,7 @@ def modify(
 @url_option
 @json_option
 def reservations(identifier: str | None, ended: bool, url: str, as_json: bool) -> None:
-    """List reservations that are not over, and those that have failed; with an ID, show one.
+    """List reservations that are not over, and failed reservations; with an ID, show one.
 
     `there` and `back` are the Mb/s that arrived at the second and at the first end in the last
     seconds. `hydra list` is the same command.
@@ -326,7 +327,7 @@ def reservations(identifier: str | None, ended: bool, url: str, as_json: bool) -
 @url_option
 @json_option
 def release(identifier: str, wait: bool, url: str, as_json: bool) -> None:
-    """Give the bandwidth of reservation ID back. Repeating it is harmless."""
+    """Give the bandwidth of reservation ID back. A repetition is harmless."""
     with ControllerClient(url) as client:
         document = client.delete(resource(_RESERVATIONS, identifier), wait=wait)
     _print_reservation(document, as_json)
@@ -376,7 +377,7 @@ def _describe_bandwidth(reservation: JsonObject) -> str:
 
 
 def _delivered(delivery: JsonObject | None, way: str) -> str:
-    """Delivered Mb/s in a direction; empty if there is none yet, or it is unknown."""
+    """Delivered Mb/s in a direction; empty if unknown, or without a delivery yet."""
     return "" if delivery is None or delivery[way] is None else mbps(delivery[way])
 
 
@@ -396,10 +397,10 @@ def _describe_booked(preview: JsonObject) -> str:
 
 
 def _describe_part(part: JsonObject) -> str:
-    """The path of a part of what no circuit carries alone."""
+    """The path of a part of a reservation too large for one circuit."""
     path = part["path"] or part["booked"]
     ends = f"{part['src']} to {part['dst']}, {mbps(part['bandwidth_mbps'])} Mb/s"
-    if path is None:  # the configuration has a part of it no more
+    if path is None:  # the part is no longer in the configuration
         return f"{ends}: none"
     return f"{ends}: {describe_path(path)}{'' if part['path'] else ', not up'}"
 

@@ -25,10 +25,10 @@ from apps.cli.parameters import config_option, log_options
 def run(ctx: click.Context, config: Path, log_format: str, log_level: str) -> None:
     """Run the controller in the foreground.
 
-    Ctrl-C and SIGTERM end it; the switches go on forwarding as they were told last. The same as
-    HYDRA_CONFIG=FILE ryu-manager apps.main.
+    Ctrl-C and SIGTERM end the controller; the switches go on forwarding by the last rules. The same
+    as HYDRA_CONFIG=FILE ryu-manager apps.main.
     """
     os.environ.update(HYDRA_LOG_FORMAT=log_format, HYDRA_LOG_LEVEL=log_level)
-    # Not at the top: it changes Ryu's hub before anything else may import Ryu.
+    # Not at the top: the launcher changes Ryu's hub before anything else may import Ryu.
     launcher = import_module("apps.launcher")
     ctx.exit(launcher.main([str(config)]))

@@ -14,11 +14,11 @@ from hydra_hybrid_network_client.errors import JsonObject
 @url_option
 @json_option
 def schedule(url: str, as_json: bool) -> None:
-    """Show the week of slots that circuits are shared by, and which of them is on.
+    """Show the week of slots by which circuits are shared, and the present slot.
 
-    That is for `hydra sharing slotted`, in periodic mode. A slot is a night, while circuits move,
-    and a day. The duty cycle is the part of the time that is day: by the formula, from what a night
-    is expected to take, and as measured over the last slots.
+    For `hydra sharing slotted`, in periodic mode. A slot is a night, while circuits move, and a
+    day. The duty cycle is the share of day in the time: by the formula, from the expected length of
+    a night, and as measured over the last slots.
     """
     with ControllerClient(url) as client:
         document = client.get("/v1/schedule")

@@ -1,4 +1,4 @@
-"""``hydra sharing``: pairs that get circuits in periodic mode, and traffic that takes them."""
+"""``hydra sharing``: pairs that get circuits in periodic mode, and the traffic on circuits."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _PATH = "/v1/sharing"
 @url_option
 @json_option
 def sharing(policy: str | None, url: str, as_json: bool) -> None:
-    """Show how circuits are shared in periodic mode, or set it to POLICY.
+    """Show how circuits are shared in periodic mode, or set the sharing to POLICY.
 
     by-demand: pairs where circuits gain most, all of their traffic. undifferentiated: all pairs in
-    turn, all of their traffic. differentiated: pairs with elephants in turn, only those. on-demand:
-    a pair with an elephant, until that ends, only elephants. slotted: by a schedule that is
-    computed ahead and repeats, all of their traffic; `hydra schedule` shows it. auto: by-demand or
-    slotted, as is expected to carry more; this command says which, and why. It holds until the next
-    start or reload of the configuration.
+    turn, all of their traffic. differentiated: pairs with elephants in turn, only elephants.
+    on-demand: a pair with an elephant, until the elephant ends, only elephants. slotted: by a
+    precomputed, repeating schedule, all of the pairs' traffic; `hydra schedule` shows the schedule.
+    auto: by-demand or slotted, whichever is expected to carry more; this command shows the choice
+    and the reason. POLICY holds until the next start or reload of the configuration.
     """
     with ControllerClient(url) as client:
         document = client.get(_PATH) if policy is None else client.put(_PATH, {"sharing": policy})

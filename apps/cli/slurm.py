@@ -1,4 +1,4 @@
-"""``hydra slurm``: bandwidth for Slurm's jobs, from before they begin until after they end."""
+"""``hydra slurm``: bandwidth for Slurm's jobs, from before the start until after the end."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ _state_option = click.option(
 def slurm() -> None:
     """Reserve what Slurm's jobs need, and give it back.
 
-    For PrologSlurmctld and EpilogSlurmctld in slurm.conf, as two programs that run these. A job
-    asks for bandwidth by a comment, hydra:PATTERN=MBPS; patterns and rates are those of
-    `hydra mpirun`. Nodes go by the names of servers, with a rank for each of a job's processors.
+    For PrologSlurmctld and EpilogSlurmctld in slurm.conf: write two programs that run prolog and
+    epilog. A job asks for bandwidth by a comment, hydra:PATTERN=MBPS, with the patterns and rates
+    of `hydra mpirun`. Nodes have the names of servers, with a rank for each of a job's processors.
     """
 
 
@@ -56,10 +56,11 @@ def slurm() -> None:
 @_state_option
 @url_option
 def prolog(duration_s: float | None, directory: Path, url: str) -> None:
-    """Reserve what the job of SLURM_JOB_ID asks for, all or nothing, and wait until it is there.
+    """Reserve the bandwidth of job SLURM_JOB_ID, all or nothing, and wait until the circuits are
+    up.
 
-    What the job has from an earlier start is given back first. Exit status 1 if it is not to be
-    had: Slurm puts the job back into its queue.
+    Bandwidth from an earlier start of the job is given back first. Exit status 1 if the bandwidth
+    is not available: Slurm then puts the job back into the queue.
     """
     note = directory / job_number(os.environ)
     try:
@@ -78,7 +79,7 @@ def prolog(duration_s: float | None, directory: Path, url: str) -> None:
 
 
 class _Note(BaseModel):
-    """What a job asked for, written before that; and what it got."""
+    """A job's request, written before the request is sent; then the granted group."""
 
     key: str = Field(default_factory=lambda: uuid.uuid4().hex)
     entries: list[MatrixEntry]
@@ -86,7 +87,7 @@ class _Note(BaseModel):
     group: str | None = None
 
     def ask(self, client: HydraClient) -> CreatedGroup:
-        """The group, made unless it is there already."""
+        """The group of the note; reserves the group unless already reserved."""
         return client.reserve_matrix(self.entries, duration_s=self.duration_s, key=self.key)
 
     def write(self, path: Path) -> None:
@@ -95,7 +96,9 @@ class _Note(BaseModel):
 
 
 def _reserve(client: HydraClient, note: _Note, path: Path) -> None:
-    """Reserve and wait. Nothing stays reserved if it fails, or is killed and given back later."""
+    """Reserve and wait. Nothing stays reserved after a failure; after a kill, :func:`_give_back`
+    releases the group later.
+    """
     note.write(path)
     try:
         group = note.ask(client)
@@ -108,7 +111,9 @@ def _reserve(client: HydraClient, note: _Note, path: Path) -> None:
 
 
 def _give_back(client: HydraClient, path: Path, wait_s: int = 0) -> None:
-    """Release what is noted, and wait so long at most until others may have it."""
+    """Release the noted group, and wait at most ``wait_s`` seconds until the bandwidth is free for
+    other users.
+    """
     try:
         text = path.read_text("utf-8")
     except FileNotFoundError:
@@ -126,7 +131,7 @@ def _give_back(client: HydraClient, path: Path, wait_s: int = 0) -> None:
     except Refused as refused:
         if refused.problem.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
             raise
-        # It was not admitted, or is forgotten.
+        # The group was not admitted, or is forgotten.
     path.unlink(missing_ok=True)
 
 
@@ -134,7 +139,7 @@ def _give_back(client: HydraClient, path: Path, wait_s: int = 0) -> None:
 @_state_option
 @url_option
 def epilog(directory: Path, url: str) -> None:
-    """Give back what the job of SLURM_JOB_ID has. Repeating it is harmless."""
+    """Give back the bandwidth of job SLURM_JOB_ID. A repetition is harmless."""
     note = directory / job_number(os.environ)
     try:
         if note.exists():

@@ -35,9 +35,10 @@ def store() -> None:
 )
 @json_option
 def migrate(config: Path, target: str, as_json: bool) -> None:
-    """Copy the journal from its file into etcd, or from there into a new file.
+    """Copy the journal from its file into etcd, or from etcd into a new file.
 
-    All of it or nothing, and where it came from stays as it is. No controller may run meanwhile.
+    All of the journal or nothing is copied, and the source stays unchanged. No controller may run
+    meanwhile.
     """
     settings = load_configuration(config).controller
     move = migration.to_etcd if target == "etcd" else migration.to_file

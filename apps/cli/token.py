@@ -67,7 +67,7 @@ _file_option = click.option(
     ],
 )
 def token() -> None:
-    """Make, list and revoke tokens for the REST API, and set what tenants may have at a time.
+    """Make, list and revoke tokens for the REST API, and set tenants' quotas.
 
     The file holds hashes only. A running controller sees changes at once.
     """
@@ -102,7 +102,7 @@ def create(
     path: Path,
     as_json: bool,
 ) -> None:
-    """Make a token and print it, or save it: this is the only time that it can be seen."""
+    """Make a token and print it, or save it: a token can't be shown again later."""
     secret = secrets.token_urlsafe(_SECRET_BYTES)
     quota = _tenants_quota(Role(role), Quota(max_reservations, max_mbps, max_priority))
     text, stored = make_token(name, Role(role), secret, time.time(), quota)
@@ -126,7 +126,7 @@ def create(
 
 
 def _save(place: Path, text: str) -> None:
-    """Write a new file that is nobody else's to read from the first moment on."""
+    """Write a new file, readable by the owner alone from the first moment on."""
     try:
         with making(place) as file:
             file.write(f"{text}\n".encode("ascii"))
@@ -151,10 +151,9 @@ def set_quota(
     path: Path,
     as_json: bool,
 ) -> None:
-    """Set what a tenant may have at a time; limits that are not given are lifted,
-    and the priority is 0.
+    """Set a tenant's quota. Limits without an option are lifted, and the priority becomes 0.
 
-    Counts for what is asked for from now on: nothing that was admitted is taken away.
+    Counts for new requests only: admitted reservations stay.
     """
     with changing(path):
         known = read_tokens(path)
@@ -184,7 +183,7 @@ def _describe(quota: Quota) -> str:
 @_file_option
 @json_option
 def list_tokens(path: Path, as_json: bool) -> None:
-    """Show who has a token."""
+    """Show all tokens, with names and roles."""
     known = read_tokens(path).values()
     if as_json:
         shown = [
@@ -214,7 +213,7 @@ def _may_have(one: StoredToken) -> str:
 @_file_option
 @json_option
 def revoke(name: str, path: Path, as_json: bool) -> None:
-    """Make a token worthless. What a tenant reserved stays until it is released."""
+    """Make a token worthless. The tenant's reservations stay until released."""
     with changing(path):
         known = read_tokens(path)
         del known[_named(known, name, path).name]

@@ -1,4 +1,4 @@
-"""``hydra top``: the network at a glance, as it changes."""
+"""``hydra top``: the network at a glance, continuously updated."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _RECONFIGURATIONS: Final = 6
 _CONDITIONS: Final = 8
 _BAR: Final = 20
 _BUSY: Final = 0.9
-"""Share of a circuit's rate from which on it is shown as full."""
+"""Share of a circuit's rate above which the circuit is shown as full."""
 
 
 @click.command(
@@ -50,7 +50,7 @@ _BUSY: Final = 0.9
 def top(interval_s: float, count: int | None, url: str, as_json: bool) -> None:
     """Show what is wrong, busiest circuits, demand and reconfigurations, until Ctrl-C.
 
-    With --count, each look stays on the screen.
+    With --count, all looks stay on the screen.
     """
     console = Console(highlight=False, markup=False, emoji=False)
     looks = 0

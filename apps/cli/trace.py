@@ -69,7 +69,7 @@ def trace() -> None:
     """Read traces of flows between racks, and plan for their windows.
 
     A TRACE is a file of coflows in coflow-benchmark form, or of lines `src dst bytes start`.
-    Without one, the made-up sample is taken that comes with the package.
+    Without TRACE, the package's synthetic sample is taken.
     """
 
 
@@ -141,7 +141,7 @@ def convert(
 ) -> None:
     """Write a trace as lines `src dst bytes start`, or one of its windows as a demand (JSON).
 
-    A demand names its racks, or numbers them from 0 where the trace has numbers.
+    A demand names the racks, or numbers the racks from 0 if the trace has numbers.
     """
     with _errors():
         if window is None:
@@ -192,7 +192,7 @@ def plan(
 ) -> None:
     """Plan every window of a trace with every algorithm, side by side.
 
-    Each plan starts from what the algorithm left standing in the window before, and is checked by
+    Each plan starts from the algorithm's circuits in the window before. The plans are checked by
     code that plans nothing.
     """
     with _errors(), Progress(f"reading {trace_file}") as progress, ended_by_ctrl_c():
@@ -356,7 +356,7 @@ def _print_contest(
 
 
 def _stands(one: Contestant) -> bool:
-    """True if its algorithm plans circuits, which stay until they are taken down."""
+    """True if the algorithm plans circuits, which stay up until taken down."""
     return ENTRIES[one.algorithm].product is Product.CIRCUITS
 
 

@@ -1,4 +1,4 @@
-"""Plots of ``hydra trace --plot``; imports matplotlib, so only import it where one is wanted."""
+"""Plots of ``hydra trace --plot``; imports matplotlib, so only import this module for a plot."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _STYLES: Final = ("-", "--", ":", "-.")
 
 
 def plot_contest(found: Sequence[Contestant], window_s: float, path: Path) -> None:
-    """Plot the share of each window's demand that each algorithm serves, over time.
+    """Plot the served share of each window's demand, over time, by algorithm.
 
     Raises PlanError if the file can't be written.
     """

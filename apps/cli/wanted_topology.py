@@ -15,7 +15,7 @@ _FORM = "circuits: {PLANE: [[RACK, RACK], …]}, and paths: [[RACK, RACK, RACK],
 def read_topology(
     _ctx: click.Context, _param: click.Parameter, value: Path | None
 ) -> JsonObject | None:
-    """The circuits and paths in a file, as a request has them. Raises BadParameter."""
+    """Read the circuits and paths in a file, in the form of a request. Raises BadParameter."""
     if value is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""``hydra watch``: events as they happen."""
+"""``hydra watch``: live events."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ _RECONNECT_S: Final = 1.0
 def watch(kinds: Sequence[str], count: int | None, url: str, as_json: bool) -> None:
     """Print what happens to circuits, reservations, changes and devices, until Ctrl-C.
 
-    If the controller goes away, connects again and goes on after the last event; says how many
-    events were missed.
+    If the controller goes away, connects again and goes on after the last event; reports the number
+    of missed events.
     """
     place = Place()
     told = 0
@@ -72,7 +72,7 @@ def watch(kinds: Sequence[str], count: int | None, url: str, as_json: bool) -> N
 
 
 def _is_final(error: CommandError) -> bool:
-    """True if the controller refuses this request, and will refuse the next one."""
+    """True if the controller refuses the request, and would refuse a repetition."""
     return isinstance(error.__cause__, Refusal) and not error.__cause__.may_pass
 
 

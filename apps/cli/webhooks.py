@@ -1,4 +1,4 @@
-"""``hydra webhooks``: addresses that events are posted to."""
+"""``hydra webhooks``: addresses to which events are posted."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _WEBHOOKS = "/v1/webhooks"
 @json_option
 @click.pass_context
 def webhooks(ctx: click.Context, url: str, as_json: bool) -> None:
-    """List webhooks and how their deliveries go."""
+    """List webhooks and the state of deliveries."""
     if ctx.invoked_subcommand is not None:
         return
     with ControllerClient(url) as client:
@@ -77,7 +77,7 @@ def _problem(one: JsonObject) -> str:
 @url_option
 @json_option
 def add(address: str, kinds: Sequence[str], tenant: str | None, url: str, as_json: bool) -> None:
-    """Post events to ADDRESS; prints, this one time, the secret that signs them."""
+    """Post events to ADDRESS; prints the secret that signs the events, which is shown only now."""
     body = {"url": address, "kinds": list(kinds), "tenant": tenant}
     with ControllerClient(url) as client:
         document = client.post(_WEBHOOKS, body)
@@ -93,7 +93,7 @@ def add(address: str, kinds: Sequence[str], tenant: str | None, url: str, as_jso
 @url_option
 @json_option
 def remove(identifier: str, url: str, as_json: bool) -> None:
-    """Remove a webhook: nothing is posted to its address any more."""
+    """Remove a webhook: nothing more is posted to the address."""
     with ControllerClient(url) as client:
         document = client.delete(resource(_WEBHOOKS, identifier))
     print_outcome(document, f"nothing is posted to {document['url']} any more", as_json)

@@ -1,4 +1,4 @@
-"""``hydra whoami``: name and role that the token stands for."""
+"""``hydra whoami``: name and role of the token."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from apps.cli.output import json_option, print_facts, print_json
 def whoami(url: str, as_json: bool) -> None:
     """Show your name and role, as the controller knows them by your token.
 
-    Without tokens, whoever reaches the controller is an operator by the name of local.
+    Without tokens, everybody with access to the controller is an operator named local.
     """
     with ControllerClient(url) as client:
         document = client.get("/v1/whoami")

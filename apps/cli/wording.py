@@ -9,7 +9,7 @@ from typing import Final
 from hydra_hybrid_network_client.errors import JsonObject
 
 _UTC: Final = re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
-"""A moment as the controller's sentences have it."""
+"""A moment in the controller's sentences."""
 
 
 def describe_path(path: JsonObject) -> str:
@@ -20,7 +20,7 @@ def describe_path(path: JsonObject) -> str:
 
 
 def describe_circuit(circuit: JsonObject) -> str:
-    """``r1 =p2= r4``, or ``r1 =p2> r4`` if it is one-way."""
+    """``r1 =p2= r4``, or ``r1 =p2> r4`` for a one-way circuit."""
     return f"{circuit['a']['rack']} ={circuit['plane']}{_way(circuit)} {circuit['b']['rack']}"
 
 
@@ -34,12 +34,12 @@ def moment(unix_s: float) -> str:
 
 
 def local(text: str) -> str:
-    """A sentence of the controller with its moments as :func:`moment` has them."""
+    """Rewrite the moments in a sentence of the controller as by :func:`moment`."""
     return _UTC.sub(lambda found: moment(datetime.fromisoformat(found[0]).timestamp()), text)
 
 
 def health(document: JsonObject) -> str:
-    """``healthy``, or that and how much is wrong."""
+    """``healthy``, or ``not healthy`` and the number of conditions."""
     many = len(document["conditions"])
     if not many:
         return "healthy"
@@ -47,7 +47,9 @@ def health(document: JsonObject) -> str:
 
 
 def describe_condition(condition: JsonObject) -> list[str]:
-    """Lines that say what is wrong, since when, whom it affects, what was done, what to do."""
+    """Lines about a condition: the fault, the start, affected pairs and reservations, the
+    controller's action, the next step.
+    """
     lines = [
         f"{condition['kind']}, since {moment(condition['since_unix_s'])}",
         f"  {local(condition['what'])}",

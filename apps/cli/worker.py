@@ -1,4 +1,6 @@
-"""``hydra worker``, ``hydra workers``, ``hydra worker-keys``: processes that hold switches."""
+"""``hydra worker``, ``hydra workers``, ``hydra worker-keys``: processes that hold switches'
+connections.
+"""
 
 from __future__ import annotations
 
@@ -83,13 +85,13 @@ def worker(
 ) -> None:
     """Hold switches' OpenFlow connections for a controller, in the foreground.
 
-    The file has to have a section controller.workers. Switches name all workers that they may be
-    spoken to by. A worker decides nothing, and sends nothing while no controller leads that it can
-    reach. Ctrl-C and SIGTERM end it, and its switches move to other workers; SIGHUP does nothing.
+    The file must have a section controller.workers. Each switch must be configured with all of its
+    possible workers. A worker decides nothing, and sends nothing while no leader is reachable.
+    Ctrl-C and SIGTERM end the worker, and its switches move to other workers; SIGHUP does nothing.
     """
     os.environ.update(HYDRA_LOG_FORMAT=log_format, HYDRA_LOG_LEVEL=log_level)
     needs_zmq("zmq")
-    # Not at the top: it changes Ryu's hub before anything else may import Ryu.
+    # Not at the top: the launcher changes Ryu's hub before anything else may import Ryu.
     launcher = import_module("apps.launcher")
     settings = import_module("apps.process.configuration").load_configuration(config).controller
     if settings.workers is None:
@@ -126,9 +128,9 @@ def _check_keys(
 def worker_keys(directory: Path, names: tuple[str, ...], as_json: bool) -> None:
     """Make keys by which a controller and its workers know each other.
 
-    For each of NAMES a file NAME.key_secret, which stays on its machine, and NAME.key, which is for
-    the others: the workers' into the folder that controller.workers.known names, the controller's
-    for `hydra worker --controller-key`.
+    For each of NAMES, makes a file NAME.key_secret, which stays on the machine NAME, and NAME.key
+    for the other side: put the workers' NAME.key into the folder controller.workers.known, and give
+    the controller's NAME.key to `hydra worker --controller-key`.
     """
     auth = needs_zmq("zmq.auth")
     for name in names:
@@ -149,7 +151,7 @@ def worker_keys(directory: Path, names: tuple[str, ...], as_json: bool) -> None:
 
 
 def _make_keys(auth: ModuleType, directory: Path, name: str) -> tuple[Path, Path]:
-    """The files of a public key and of its secret one, just made."""
+    """Make a key pair, and return the files of the public and the secret key."""
     if (directory / f"{name}.key_secret").exists():
         raise CommandError(
             f"{directory / name}.key_secret is there already: take another name, or remove it"
@@ -167,7 +169,7 @@ def _make_keys(auth: ModuleType, directory: Path, name: str) -> tuple[Path, Path
 @url_option
 @json_option
 def workers(url: str, as_json: bool) -> None:
-    """List the workers that hold switches for the controller, and which racks each owns."""
+    """List the workers that hold switches for the controller, and the racks of each."""
     with ControllerClient(url) as client:
         document = client.get("/v1/workers")
     if as_json:

@@ -1,7 +1,7 @@
 """``hydra device``: one optical switch or ToR at a time, for an operator at the rack.
 
 Speaks to the devices of a configuration file through the controller's own drivers. The controller
-need not run; if it does, its journal says which circuits are its own.
+need not run; the journal of a running controller says which circuits are the controller's.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from apps.cli.device.tasks import confirm, tasks
 def device() -> None:
     """Work on optical switches and ToRs directly, without a controller.
 
-    Devices have the names of the planes and racks in the configuration file. Where the controller's
-    journal is at hand, nothing that it says the controller set up is touched unless forced.
+    Devices have the names of the planes and racks in the configuration file. If the controller's
+    journal is at hand, circuits of the controller are only touched with --force.
     """
 
 

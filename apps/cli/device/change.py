@@ -52,8 +52,8 @@ def _read_pairs(
 def connect(name: str, pairs: list[CrossConnect], force: bool, config: Path, as_json: bool) -> None:
     """Set up cross-connects on an optical switch, all in one change.
 
-    A port that is in use is refused, and nothing moves. A controller that runs takes cross-connects
-    that are not its own off the ports that the configuration wires, next time it reads the device.
+    If a port is in use, the command is refused, and nothing moves. A running controller takes
+    foreign cross-connects off the ports wired in the configuration when it next reads the device.
     """
     loaded = load_configuration(config)
     plane = find_plane(loaded.fabric, name)
@@ -90,7 +90,7 @@ def disconnect(
 ) -> None:
     """Take down cross-connects of an optical switch, all in one change.
 
-    What is not connected stays so, and is no error.
+    A missing cross-connect is no error.
     """
     if everything == bool(pairs):
         raise click.UsageError("say which: INGRESS:EGRESS, or --all")

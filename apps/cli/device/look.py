@@ -1,4 +1,4 @@
-"""``hydra device`` commands that only read."""
+"""Read-only ``hydra device`` commands."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _AT_ONCE: Final = 32
 @json_option
 @click.pass_context
 def list_devices(ctx: click.Context, config: Path, contact: bool, as_json: bool) -> None:
-    """List the optical switches and ToRs of a configuration, and what their drivers can do.
+    """List the optical switches and ToRs of a configuration, and their drivers' capabilities.
 
     Exit status 1 if a contacted device does not answer.
     """
@@ -104,7 +104,9 @@ def _abilities(capabilities: dict[str, Any]) -> str:
 
 
 def contacted(loaded: Loaded) -> list[str | None]:
-    """Open each plane, then each rack's ToR: why a device does not answer, None if it does."""
+    """Open each plane, then each rack's ToR: the reason why a device does not answer, None for an
+    answer.
+    """
     devices = [*loaded.fabric.planes, *loaded.fabric.racks]
     with ThreadPoolExecutor(_AT_ONCE) as pool:
         return list(pool.map(lambda device: _problem_of(loaded, device), devices))
@@ -115,7 +117,7 @@ def _problem_of(loaded: Loaded, one: Plane | Rack) -> str | None:
     try:
         if isinstance(one, Plane):
             with closing(optical_switch(one, limits.ocs_s)) as switch:
-                switch.size()  # a connection that is accepted shows little
+                switch.size()  # an accepted connection shows little
         else:
             with closing(tor_switch(one, limits.tor_s)) as tor:
                 tor.open()
@@ -135,7 +137,7 @@ def _problem_of(loaded: Loaded, one: Plane | Rack) -> str | None:
 @config_option()
 @json_option
 def show(name: str, config: Path, as_json: bool) -> None:
-    """Show what stands on a DEVICE: cross-connects of an optical switch, VLANs of a ToR."""
+    """Show the state of a DEVICE: cross-connects of an optical switch, VLANs of a ToR."""
     loaded = load_configuration(config)
     one = find(loaded.fabric, name)
     if isinstance(one, Plane):
@@ -318,7 +320,7 @@ def power(name: str, ports: list[int], config: Path, as_json: bool) -> None:
 @config_option()
 @json_option
 def alarms(name: str, config: Path, as_json: bool) -> None:
-    """Show the alarms that stand on an optical switch."""
+    """Show the standing alarms of an optical switch."""
     loaded = load_configuration(config)
     plane = find_plane(loaded.fabric, name)
     with opened_plane(loaded, plane) as switch:

@@ -1,4 +1,4 @@
-"""Devices by name, opened, with their errors in words, for all ``hydra device`` commands."""
+"""Devices by name, opened, with errors in words, for all ``hydra device`` commands."""
 
 from __future__ import annotations
 

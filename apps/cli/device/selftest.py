@@ -45,10 +45,10 @@ def selftest(
 ) -> None:
     """Check that a DEVICE does what its driver says.
 
-    Reads everything that the driver can read. Then, on ports that carry nothing, that neither the
-    device nor the controller's journal says are in use, and that are named before anything is
-    written: one cross-connect is set up and taken down again, or one VLAN added to a ToR port and
-    removed. Exit status 1 if anything fails.
+    Reads everything that the driver can read. Then a round trip: one cross-connect is set up and
+    taken down again, or one VLAN is added to a ToR port and removed. The round trip uses ports
+    without traffic, not in use by the device or the controller's journal; the ports are named
+    before anything is written. Exit status 1 if anything fails.
     """
     loaded = load_configuration(config)
     one = find(loaded.fabric, name)
@@ -75,7 +75,7 @@ def selftest(
 def _test_optical(
     loaded: Loaded, plane: Plane, switch: OpticalSwitch, probe: Probe, yes: bool, reads_only: bool
 ) -> str | None:
-    """Reason why there was no round trip; None if there was one."""
+    """Reason why there was no round trip; None after a round trip."""
     pair = read_optical(probe, switch, loaded.fabric, plane, in_use_by_controller(loaded))
     reason = _why_not(probe, reads_only, pair, "no free ingress and egress port")
     if pair is None or reason:

@@ -1,4 +1,4 @@
-"""``hydra device tasks`` and ``confirm``: for people who work a patch panel."""
+"""``hydra device tasks`` and ``confirm``: for people at a patch panel."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def _source_options(command: _F) -> _F:
 @click.option("--all", "everything", is_flag=True, help="Those that are settled, too.")
 @_source_options
 def tasks(name: str, everything: bool, url: str, config: Path | None, as_json: bool) -> None:
-    """Show what people are asked to do at a patch panel.
+    """Show people's open tasks at a patch panel.
 
     Asks the controller, or with --config reads the panel's own file.
     """
@@ -89,9 +89,9 @@ def tasks(name: str, everything: bool, url: str, config: Path | None, as_json: b
 def confirm(
     name: str, task_id: int, failed: str | None, url: str, config: Path | None, as_json: bool
 ) -> None:
-    """Say that a task at a patch panel was done, all of it.
+    """Confirm that a task at a patch panel was done completely.
 
-    Whatever waits for it goes on at once.
+    Changes waiting for the task go on at once.
     """
     state, note = (TaskState.DONE, "") if failed is None else (TaskState.FAILED, failed)
     if config is None:
@@ -106,7 +106,7 @@ def confirm(
 
 
 def _board(config: Path, name: str) -> tuple[TaskBoard, Callable[..., JsonObject]]:
-    """A panel's tasks, and the function that shows one."""
+    """A panel's task board, and the function that describes a task."""
     loaded = load_configuration(config)
     plane = find_plane(loaded.fabric, name)
     switch = optical_switch(plane, loaded.policy.timeouts.ocs_s)
@@ -116,7 +116,7 @@ def _board(config: Path, name: str) -> tuple[TaskBoard, Callable[..., JsonObject
 
 
 def _described(pairs: list[JsonObject]) -> str:
-    """``1 (r1 hyt-r1-p1) to 18 (r2 hyt-r2-p1)``, one a line."""
+    """``1 (r1 hyt-r1-p1) to 18 (r2 hyt-r2-p1)``, a line per pair."""
     return "\n".join(f"{_end(pair, 'ingress')} to {_end(pair, 'egress')}" for pair in pairs) or "-"
 
 

@@ -9,6 +9,7 @@ from .plain_words import count, sources, too_many
 ROOT = Path(__file__).parents[3]
 REWRITTEN = [
     "apps/agent",
+    "apps/cli",
     "apps/demand",
     "apps/jobs",
     "apps/offline",
