@@ -1,1 +1,1 @@
-"""Processes that emulate devices: they speak the vendor's protocol and can be told to fail."""
+"""Processes that emulate devices: each speaks the vendor's protocol and fails on request."""

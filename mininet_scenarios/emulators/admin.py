@@ -1,11 +1,12 @@
 """The control socket of an emulator: one JSON object a line, one answer each; client and server.
 
-The controller under test never speaks here. Requests: ``{"op": "counters"}``,
-``{"op": "fault", "fault": "refuse", "times": 1}`` (without ``times``: until cleared; ``slow`` takes
-``delay_s``), ``{"op": "clear"}``, ``{"op": "block-port", "port": 3}``, ``{"op": "unblock"}``,
-``{"op": "alarm", "port": 3, "severity": "CR", "code": "LOS", "text": "…"}`` (severity ``CL`` ends
-it), ``{"op": "input-power", "port": 3, "dbm": -20.5}`` (null: no light), ``{"op": "shutter",
-"port": 3, "closed": true}``.
+The controller under test never speaks here. Requests: ``{"op": "counters"}``, ``{"op": "fault",
+"fault": "refuse", "times": 1}`` (without ``times``: until cleared; ``slow`` takes ``delay_s``),
+``{"op": "clear"}``, ``{"op": "block-port", "port": 3}``, ``{"op": "unblock"}``, ``{"op": "alarm",
+"port": 3, "severity": "CR", "code": "LOS", "text": "…"}`` (severity ``CL`` ends the alarm),
+``{"op": "input-power", "port": 3, "dbm": -20.5}`` (null: no light), ``{"op": "shutter", "port": 3,
+"closed": true}``.
+
 Answers have ``"ok": true``, or ``"ok": false`` and an ``"error"``.
 """
 
@@ -33,7 +34,7 @@ class AdminError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class OcsCounters:
-    """Frames and commands of an emulated switch since it started."""
+    """Frames and commands of an emulated switch since the start."""
 
     ports: tuple[PortCounters, ...]
     lost_inside: int
@@ -63,7 +64,7 @@ class AdminClient:
         )
 
     def fault(self, kind: FaultKind, *, times: int | None = None, delay_s: float = 0.0) -> None:
-        """Arm a fault for the next ``times`` commands that it can hit, or until :meth:`clear`."""
+        """Arm a fault for the next ``times`` applicable commands, or until :meth:`clear`."""
         order = {"op": "fault", "fault": kind.value, "times": times, "delay_s": delay_s}
         self._order(order)
 
@@ -72,7 +73,9 @@ class AdminClient:
         self._order({"op": "clear"})
 
     def block_port(self, port: int) -> tuple[int, int]:
-        """Give a port to a cross-connect of somebody else; returns its (ingress, egress)."""
+        """Give a port to a foreign cross-connect; returns the cross-connect as (ingress,
+        egress).
+        """
         answer = self._order({"op": "block-port", "port": port})
         return answer["ingress"], answer["egress"]
 
@@ -81,12 +84,12 @@ class AdminClient:
         self._order({"op": "link", "port": port, "up": up})
 
     def commands(self) -> int:
-        """Number of commands since its start by which the emulator changed a ToR switch."""
+        """Number of commands since the start by which the emulator changed a ToR switch."""
         count: int = self._order({"op": "commands"})["commands"]
         return count
 
     def unblock(self) -> None:
-        """Remove the cross-connect that :meth:`block_port` made."""
+        """Remove the cross-connect made by :meth:`block_port`."""
         self._order({"op": "unblock"})
 
     def alarm(self, port: int, severity: str, code: str, text: str = "") -> None:
@@ -118,14 +121,14 @@ class AdminClient:
 
 
 class AdminServer:
-    """Hands each request to the handler of its ``op``."""
+    """Hands each request to the handler of the request's ``op``."""
 
     def __init__(self, handlers: Mapping[str, Handler]) -> None:
         self._handlers = handlers
         self._server: asyncio.Server | None = None
 
     async def listen(self, host: str, port: int) -> tuple[str, int]:
-        """Serve; returns the address, with the port that was chosen if ``port`` is 0."""
+        """Serve; returns the address, with the chosen port if ``port`` is 0."""
         self._server = await asyncio.start_server(self._serve, host, port, limit=_MAX_LINE_BYTES)
         bound: tuple[str, int] = self._server.sockets[0].getsockname()[:2]
         return bound
@@ -160,7 +163,7 @@ class AdminServer:
 
 
 def arm(faults: Faults, request: Mapping[str, Any]) -> FaultKind:
-    """Arm the fault that an order names; raises AdminError where it is none."""
+    """Arm the fault named in a request; raises AdminError for an invalid request."""
     try:
         kind = FaultKind(request.get("fault"))
     except ValueError:

@@ -1,17 +1,18 @@
 """An emulated Calient switch on TL1: ``python -m mininet_scenarios.emulators.calient``.
 
-What else it does: :mod:`mininet_scenarios.emulators.process`. The user is ``admin``, the password
-``root``. Connections that are entered stay reserved until they are activated; COMPLD for that comes
-before the mirrors have moved. States on the way to light are inferred, and so is the form of the
-reply to ``RTRV-SAVERECALL``.
+Options and common behaviour: :mod:`mininet_scenarios.emulators.process`. The user is ``admin``, the
+password ``root``. Entered connections stay reserved until activated; the COMPLD of an activation
+comes before the mirrors have moved. States on the way to light are inferred, and so is the form of
+the reply to ``RTRV-SAVERECALL``.
 
-``--firmware plain`` numbers its ports, ``1`` to ``N``.
+``--firmware plain`` numbers the ports, ``1`` to ``N``.
 
-``--firmware shared`` is such a switch that others use as well. Somebody has connected its last two
-ports, and whenever a session logs in while it rests, somebody has it save its connections, which
-takes a moment and fails every other time. Bulk commands are carried out one after another, each a
-moment after its turn has come; until then ``RTRV-SAVERECALL`` tells of the one before. Connections
-that they or others made have no name. All of it is inferred.
+``--firmware shared`` is a plain switch with foreign users. A foreign user has connected the last
+two ports. Whenever a session logs in while the switch rests, a foreign user has the switch save its
+connections: a save takes a moment and fails every other time. Bulk commands are carried out one
+after another, each a moment after its turn has come; until then ``RTRV-SAVERECALL`` reports the
+previous command. Connections made by bulk commands or foreign users have no name. All of this is
+inferred.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _PORTS_A_FIBRE: Final = 8
 _FIBRES_A_SEGMENT: Final = 8
 _GRAVITY: Final = ("CL", "MN", "MJ", "CR")
 _OTHERS: Final = "SYSTEM"
-"""Group of connections that were not entered one by one."""
+"""Group of connections made by bulk commands or foreign users."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,7 @@ class _Circuit:
     target: int
     group: str
     name: str
-    """Its ends, e.g. ``1.1.1>1.2.1``."""
+    """Names of the ends, e.g. ``1.1.1>1.2.1``."""
     two_way: bool = False
 
     def pairs(self, size: int) -> list[tuple[int, int]]:
@@ -56,7 +57,7 @@ class _Circuit:
 
 
 class CalientServer(Tl1Server):
-    """The commands of the S160 and S320 that a controller uses."""
+    """The commands of the S160 and S320 used by a controller."""
 
     PROMPT = "agent>"
     USERS: ClassVar[Mapping[str, str]] = {"admin": "root"}
@@ -158,7 +159,7 @@ class CalientServer(Tl1Server):
     def _take_bulk(
         self, circuits: Sequence[_Circuit], work: Callable[[Sequence[_Circuit]], None]
     ) -> None:
-        """Have this work begun on these connections; raises CommandError for a refusal."""
+        """Begin ``work`` on the connections; raises CommandError for a refusal."""
         work(circuits)
         self._bulk = asyncio.create_task(self.ocs.settled())
 
@@ -266,7 +267,7 @@ class CalientServer(Tl1Server):
         return any(port in pair for pair in circuit.pairs(self.ocs.size))
 
     def _circuits(self) -> Iterator[_Circuit]:
-        """Entered connections, then cross-connects that the mirrors hold for others."""
+        """Entered connections, then foreign cross-connects of the mirrors."""
         seen: set[tuple[int, int]] = set()
         for circuit in self._entered.values():
             seen.update(circuit.pairs(self.ocs.size))
@@ -280,7 +281,7 @@ class CalientServer(Tl1Server):
         return _Circuit(source, target, group, name, two_way)
 
     def _named(self, name: str) -> _Circuit | None:
-        """The connection of this name; None if a fault swallows the command."""
+        """The connection with the given name; None if a fault swallows the command."""
         found = next((c for c in self._circuits() if c.name == name), None)
         if found is None and not self.ocs.faults.active(FaultKind.SILENT):
             raise Denied("SROF", "Invalid Connection")
@@ -300,14 +301,14 @@ class CalientServer(Tl1Server):
 
 
 class PlainServer(CalientServer):
-    """A switch that numbers its ports."""
+    """A switch with numbered ports."""
 
     def port_name(self, number: int) -> str:
         return f"{number}"
 
 
 class SharedServer(PlainServer):
-    """A switch with numbered ports that others use as well, and that begins bulk commands late."""
+    """A switch with numbered ports and foreign users, and with a late start of bulk commands."""
 
     BEGINS_AFTER_S = 0.01
     SAVES_FOR_S = 0.03
@@ -363,7 +364,7 @@ class SharedServer(PlainServer):
                 self._state = "Failed"
 
     def _queue(self, command: Coroutine[None, None, None]) -> None:
-        """Have a command carried out when its turn comes: they are taken in this order."""
+        """Queue a command; queued commands run in order."""
         task = asyncio.create_task(command)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

@@ -1,4 +1,4 @@
-"""Emulators of optical switches, by the drivers that speak to them."""
+"""Emulators of optical switches, by driver."""
 
 from __future__ import annotations
 
@@ -9,17 +9,19 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class Emulator:
-    """A module that can be run, and whom its devices let in."""
+    """A runnable module, and the login of the emulated devices."""
 
     module: str
     user: str | None = None
     password: str = ""
     has_directory: bool = False
-    """True if it takes ``--directory``, where its clients find whom to trust."""
+    """True if the module takes ``--directory``, for the certificate authority that clients
+    trust.
+    """
 
     @property
     def path(self) -> str:
-        """The module as ``python -m`` takes it."""
+        """Module name for ``python -m``."""
         return f"mininet_scenarios.emulators.{self.module}"
 
 

@@ -1,4 +1,4 @@
-"""The certificate of an emulated switch, with an authority of its own."""
+"""The certificate of an emulated switch, with an own authority."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ _DAYS: Final = 7
 
 @contextmanager
 def new_directory(parser: argparse.ArgumentParser, named: Path | None) -> Iterator[Path]:
-    """The directory that an emulator may fill: the one ``named``, or one that ends with it."""
+    """A new directory for an emulator's files: ``named``, or a temporary directory for the
+    block.
+    """
     with ExitStack() as stack:
         directory = named or Path(stack.enter_context(tempfile.TemporaryDirectory()))
         if (directory / CA).exists():
@@ -33,7 +35,9 @@ def new_directory(parser: argparse.ArgumentParser, named: Path | None) -> Iterat
 
 
 def certify(directory: Path, authority: str) -> tuple[Path, Path]:
-    """Make an authority of that name, and a certificate; returns its file and that of its key."""
+    """Make an authority named ``authority``, and a certificate; returns the files of certificate
+    and key.
+    """
     now = datetime.now(UTC)
     create_authority(directory, authority, _DAYS, now)
     certificate = issue(directory, _NAME, _HOSTS, Use.SERVER, _DAYS - 1, now)

@@ -1,8 +1,8 @@
-"""An optical switch of nobody's make: ``python -m mininet_scenarios.emulators.craft_terminal``.
+"""An optical switch of no vendor: ``python -m mininet_scenarios.emulators.craft_terminal``.
 
-What the template driver is tried on. It is worked by a craft terminal, as many a small device is:
-a log-in dialogue, a prompt, an echo of what was typed, and answers made for people. Its language is
-this project's invention and no product's. Inputs and outputs are both counted from 1::
+The test device of the template driver. The device is worked by a craft terminal, like many small
+devices: a log-in dialogue, a prompt, an echo of the input, and answers made for people. The
+language is an invention of this project. Inputs and outputs are both counted from 1::
 
     OXC> patch 1 to 2, 2 to 1
     ok
@@ -13,7 +13,7 @@ this project's invention and no product's. Inputs and outputs are both counted f
     OXC> unpatch 1 to 2
     ok
 
-What else it does: :mod:`mininet_scenarios.emulators.process`.
+Options and common behaviour: :mod:`mininet_scenarios.emulators.process`.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ _Handler = Callable[[str], Awaitable[list[str]]]
 
 
 class TypingError(CommandError):
-    """A line that is no command."""
+    """A line without a valid command."""
 
 
 class CraftTerminal(SessionServer):
-    """A device in which any number of people may be logged in."""
+    """A device with any number of logged-in people."""
 
     def __init__(self, ocs: EmulatedOcs, serial: str) -> None:
         super().__init__()
@@ -157,7 +157,7 @@ class CraftTerminal(SessionServer):
 
 
 class _Lines:
-    """Lines that a person types."""
+    """Lines typed by a person."""
 
     def __init__(self, reader: asyncio.StreamReader) -> None:
         self._reader = reader

@@ -1,4 +1,4 @@
-"""The ways in which an emulated optical switch can be told to fail."""
+"""Faults that an emulated optical switch simulates on request."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 
 class FaultKind(Enum):
     REFUSE = "refuse"
-    """Commands that move mirrors are answered by an entry in the error queue, and do nothing."""
+    """Commands that move mirrors add an entry to the error queue, and do nothing."""
     SILENT = "silent"
     """Commands that move mirrors do nothing and report no error."""
     PARTIAL = "partial"
@@ -17,30 +17,33 @@ class FaultKind(Enum):
     NO_LIGHT = "no-light"
     """Cross-connects exist, but their egress ports stay dark: a fibre or mirror is broken."""
     LOOP = "loop"
-    """The light of each port that a command connects is led back to the same port; cross-connects
-    are listed as commanded."""
+    """The light of each port connected by a command is led back to the same port; cross-connects
+    are listed as commanded.
+    """
     SWAP = "swap"
-    """The light of each port that a command connects comes out of the next one's egress port."""
+    """The light of each port connected by a command comes out of the next port's egress port."""
     ONE_WAY = "one-way"
-    """Of the cross-connects of a command, each second one leads nowhere, and gives light."""
+    """Of the cross-connects of a command, each second leads nowhere, and gives light."""
     BROADCAST = "broadcast"
-    """The light of each port that a command connects comes out where it is said to, and at another
-    port in use, too."""
+    """The light of each port connected by a command comes out at the listed port, and at a second
+    port in use.
+    """
     LATE = "late"
-    """Mirrors move, by ``delay_s``, only after the switch has said that they have."""
+    """The switch reports the end of a move ``delay_s`` before the mirrors move."""
     STEAL = "steal"
     """A busy port is torn from its cross-connect instead of being refused."""
     LOSE_REPLY = "lose-reply"
-    """A command takes effect, and the connection closes instead of carrying its reply."""
+    """A command takes effect, and the connection closes without a reply."""
     SLOW = "slow"
     """Every reply comes late, by ``delay_s``."""
     MUTE = "mute"
     """Connections are accepted and never answered; commands have no effect."""
     DEAD = "dead"
-    """Connections are closed and new ones refused; the mirrors stay as they are."""
+    """Connections are closed and new connections refused; the mirrors stay unchanged."""
     KILL = "kill"
-    """A command that moves mirrors makes the first half of its cross-connects, then the connection
-    closes."""
+    """A command that moves mirrors makes the first half of the cross-connects, then the connection
+    closes.
+    """
     RESERVED = "reserved"
     """Cross-connects are entered and never become active (Calient)."""
     AUTONOMOUS = "autonomous"
@@ -48,9 +51,9 @@ class FaultKind(Enum):
     BLOCKS = "blocks"
     """Replies come in blocks of one record each (TL1)."""
     WRONG_CTAG = "wrong-ctag"
-    """A command is carried out, and its reply bears somebody else's ctag (TL1)."""
+    """A command is carried out, and the reply bears a foreign ctag (TL1)."""
     ECHO = "echo"
-    """Commands are sent back before they are answered (TL1)."""
+    """Commands are echoed before the answer (TL1)."""
     IDLE_LOGOUT = "idle-logout"
     """The session is logged out before the command, as after a long silence (TL1)."""
     PAGER = "pager"
@@ -58,11 +61,11 @@ class FaultKind(Enum):
     WRAP = "wrap"
     """Lists of VLANs are continued on further lines (command line)."""
     GARBLED = "garbled"
-    """Every third byte of a reply is another one: a bad serial line."""
+    """Every third byte of a reply is replaced: a bad serial line."""
     HALF_A_LINE = "half-a-line"
     """Replies break off in the middle, and the connection stays."""
     MERGE = "merge"
-    """VLANs are added to those that a port has, instead of replacing them (ToR switches)."""
+    """VLANs are added to a port's VLANs, instead of replacing them (ToR switches)."""
 
 
 LIES: Final = (
@@ -72,7 +75,7 @@ LIES: Final = (
     FaultKind.BROADCAST,
     FaultKind.LATE,
 )
-"""What light does otherwise than the switch says."""
+"""Faults by which light differs from the switch's report."""
 
 
 @dataclass(slots=True)
@@ -83,7 +86,7 @@ class _Armed:
 
 @dataclass(slots=True)
 class Faults:
-    """Faults that are on, each for a number of commands (None: until cleared)."""
+    """Armed faults, each for a number of commands (None: until cleared)."""
 
     _armed: dict[FaultKind, _Armed] = field(default_factory=dict)
 
@@ -94,11 +97,11 @@ class Faults:
         self._armed.clear()
 
     def active(self, kind: FaultKind) -> bool:
-        """True if a fault is on; does not use it up."""
+        """True if a fault is armed; does not use the fault up."""
         return kind in self._armed
 
     def strikes(self, kind: FaultKind) -> bool:
-        """True if a fault hits this command; uses it up by one."""
+        """True if a fault hits the present command; uses up one strike."""
         armed = self._armed.get(kind)
         if armed is None:
             return False
@@ -109,7 +112,7 @@ class Faults:
         return True
 
     def distorted(self, reply: bytes) -> bytes:
-        """A reply as its client receives it."""
+        """A reply as received by the client."""
         if self.strikes(FaultKind.GARBLED):
             return bytes(0x7E if place % 3 == 2 else byte for place, byte in enumerate(reply))
         if self.strikes(FaultKind.HALF_A_LINE):

@@ -1,14 +1,14 @@
 """Fibre pairs as veth pairs: light as carrier, and an exact count of frames sent without light.
 
 While the OCS's end of a pair is down, the ToR's end has no carrier, and the kernel drops frames
-sent there. Most of them, in the veth driver or in the ``noop`` queue that replaces the port's own,
-are counted in ``tx_dropped``; frames that waited in the port's shaper when the carrier went are
-thrown away without a count. So a ``clsact`` qdisc on the ToR's end counts each frame ahead of every
-queue, and
+sent there. Most drops, in the veth driver or in the ``noop`` queue in place of the port's own, are
+counted in ``tx_dropped``; frames that waited in the port's shaper when the carrier went are thrown
+away without a count. So a ``clsact`` qdisc on the ToR's end counts each frame ahead of every queue,
+and
 
-    thrown away = entered - transmitted - tx_dropped - dropped by the shaper - waiting in it.
+    thrown away = entered - transmitted - tx_dropped - dropped by the shaper - waiting there.
 
-Each of these only grows as frames pass, so they need not be read at the same moment.
+All terms only grow as frames pass, so the terms need not be read at the same moment.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ _TC_H_ROOT: Final = 0xFFFFFFFF
 
 
 class LinkError(MirrorError):
-    """An interface does not exist, or the kernel can't count on it."""
+    """An interface does not exist, or the kernel can't count on the interface."""
 
 
 @dataclass(frozen=True, slots=True)
 class LinkCounts:
-    """Counts by egress port: frames, and the kernel's counters from which they are counted."""
+    """Frame counts by egress port, and the underlying kernel counters."""
 
     dark_drops_before: Mapping[int, int] = field(default_factory=dict)
     drops_when_darkened: Mapping[int, int] = field(default_factory=dict)
@@ -68,12 +68,12 @@ class FibreLinks:
         self._thrown_away = dict.fromkeys(self._pairs, 0)
 
     def prepare(self, lit: Collection[int], counts: LinkCounts | None = None) -> None:
-        """Silence both ends of each pair, meter the ToR's end, and light exactly these ports.
+        """Silence both ends of each pair, meter the ToR's end, and light exactly the ports ``lit``.
 
-        ``counts`` are those of an earlier process, which are counted on.
+        ``counts``: counts of an earlier process, to be continued.
         """
         metered_anew: set[int] = set()
-        self._netlink = IPRoute()  # here and not before: it belongs to the thread that opens it
+        self._netlink = IPRoute()  # only here: the connection belongs to the thread that opens it
         for egress, pair in self._pairs.items():
             _silence(pair.ocs_interface)
             _silence(pair.tor_interface)
@@ -97,7 +97,7 @@ class FibreLinks:
         }
 
     def close(self) -> None:
-        """Remove the meters; carrier stays as it is."""
+        """Remove the meters; carrier stays unchanged."""
         for index in self._tor_index.values():
             try:
                 self._netlink.tc("del", "clsact", index)
@@ -107,13 +107,13 @@ class FibreLinks:
         self._requests.close()
 
     def darken(self, egress: Collection[int]) -> None:
-        """Take the light off these ports; dark ones stay dark."""
+        """Take the light off the given ports; dark ports stay dark."""
         going = set(egress) - self._drops_when_darkened.keys()
         self._drops_when_darkened |= {port: self._drops(port) for port in going}
         self._set_state(going, "down")
 
     def light(self, egress: Collection[int]) -> None:
-        """Give these ports light, and return when their ToR ports have carrier."""
+        """Give the ports light, and return once their ToR ports have carrier."""
         coming = set(egress) & self._drops_when_darkened.keys()
         self._set_state(coming, "up")
         self._await_carrier(coming)
@@ -122,12 +122,13 @@ class FibreLinks:
             self._dark_drops_before[port] += dropped
 
     def lost_in_the_dark(self) -> Mapping[int, int]:
-        """Number of frames that each dark ToR port was given to send, since :meth:`prepare`.
+        """Number of frames handed to each dark ToR port for sending, since :meth:`prepare`.
 
-        A shaper's loss may show late, but is never too high, while traffic flows.
+        While traffic flows, a shaper's loss may show late, but the number is never too high.
         """
-        # A frame that passes between two readings makes the difference too small, but one that
-        # slips in between two counters of one reading makes it too large: hence the lesser of two.
+        # A frame that passes between the two readings makes the difference too small. A frame that
+        # slips in between two counters of a reading makes the difference too large: hence the
+        # lesser of two.
         readings = self._all_thrown_away(), self._all_thrown_away()
         for port, start in self._thrown_away_at_start.items():
             found = min(reading[port] for reading in readings) - start
@@ -144,7 +145,7 @@ class FibreLinks:
         return frozenset(self._pairs.keys() - self._drops_when_darkened.keys())
 
     def counts(self) -> LinkCounts:
-        """The counts so far, for a process that takes over."""
+        """The counts so far, for a successor process."""
         return LinkCounts(
             dict(self._dark_drops_before),
             dict(self._drops_when_darkened),
@@ -153,17 +154,17 @@ class FibreLinks:
         )
 
     def received(self, egress: int) -> int:
-        """Frames that reached the OCS on this pair, since the interface exists."""
+        """Frames received by the OCS on the pair, since the interface exists."""
         return _statistic(self._pairs[egress].ocs_interface, "rx_packets")
 
     def sent(self, egress: int) -> int:
-        """Frames that left the OCS on this pair, since the interface exists."""
+        """Frames sent by the OCS on the pair, since the interface exists."""
         return _statistic(self._pairs[egress].ocs_interface, "tx_packets")
 
     # --- inside ---------------------------------------------------------------------------------
 
     def _meter(self, egress: int) -> bool:
-        """Put a meter at the ToR's end; False if an earlier process has left one."""
+        """Put a meter at the ToR's end; False if an earlier process has left a meter."""
         index = self._tor_index[egress]
         try:
             if self._has_clsact(index):
@@ -220,7 +221,7 @@ class FibreLinks:
         }
 
     def _in_queues(self) -> dict[int, int]:
-        """Frames entered, by interface, less those that its shaper dropped or holds."""
+        """Frames entered, by interface, less frames dropped or held by the interface's shaper."""
         found = dict.fromkeys(self._tor_index.values(), 0)
         for message in self._netlink.get_qdiscs():
             if message["index"] not in found:
@@ -245,7 +246,7 @@ def _turning(index: int, state: str) -> bytes:
 
 
 def _silence(interface: str) -> None:
-    """Keep the interface from router solicitations and multicast reports when it gets carrier."""
+    """Keep the interface from sending router solicitations and multicast reports on carrier."""
     setting = Path(f"/proc/sys/net/ipv6/conf/{interface}/disable_ipv6")
     if setting.exists():
         setting.write_text("1")

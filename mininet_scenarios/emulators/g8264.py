@@ -1,11 +1,11 @@
 """An emulated RackSwitch G8264: ``python -m mininet_scenarios.emulators.g8264``.
 
-One SSH server gives its command line (shell) and its NETCONF text mode (subsystem), a
-pseudo-terminal its serial console if wanted; a second socket takes the experimenter's orders. The
-password is read from the environment variable that ``--password-env`` names. The host key is made
-anew at each start, and told in the first line.
+An SSH server offers the command line (shell) and the NETCONF text mode (subsystem), and an optional
+pseudo-terminal the serial console; a second socket takes the experimenter's orders. The password is
+read from the environment variable named by ``--password-env``. The host key is new at each start,
+and printed in the first line.
 
-``--firmware 6.8`` has the older command line, whose ports are tagged and members of VLANs.
+``--firmware 6.8`` has the older command line, with tagged ports as members of VLANs.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _READ_BYTES: Final = 65536
 
 
 class Console(SessionServer):
-    """The serial console: one session that goes on, whoever plugs in."""
+    """The serial console: a single session, continued across clients."""
 
     def __init__(self, switch: G8264, credentials: tuple[str, str]) -> None:
         super().__init__()
@@ -136,7 +136,7 @@ class G8264Emulator:
             process.exit(0)
         except (HungUpError, ConnectionError, asyncssh.Error):
             connection.abort()
-        except Exception:  # the device goes on without it
+        except Exception:  # the device goes on without the session
             _log.exception("a session failed")
             connection.abort()
 
@@ -165,7 +165,7 @@ class G8264Emulator:
 
 
 class _Gate(asyncssh.SSHServer):
-    """Server-side check of who may log in."""
+    """Server-side check of logins."""
 
     def __init__(
         self, connections: set[asyncssh.SSHServerConnection], credentials: tuple[str, str]

@@ -14,7 +14,7 @@ _PAGER: Final = "Press q to quit, any other key to continue"
 _PAGE_LINES: Final = 20
 _BREAK: Final = "\r\n"
 _NOTICE: Final = ("#" * 36, f"# {'Authorised users only':32} #", "#" * 36, "")
-"""Lines that a console shows before it asks who is there: any, as the owner likes."""
+"""Lines that a console shows before the login: any text of the owner's choice."""
 
 
 class HungUpError(Exception):
@@ -22,9 +22,9 @@ class HungUpError(Exception):
 
 
 class CommandLine:
-    """A session. ``read`` gives some bytes, or none when the client has left.
+    """A session. ``read`` returns some bytes, or none after the client has left.
 
-    With ``credentials``, (user, password), it asks for them, as a console does.
+    With ``credentials``, (user, password), the session begins with a login, as on a console.
     """
 
     def __init__(

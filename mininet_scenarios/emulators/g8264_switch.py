@@ -1,6 +1,6 @@
-"""An emulated RackSwitch G8264: its VLANs, its configuration mode, and its output.
+"""An emulated RackSwitch G8264: VLANs, configuration mode, and output.
 
-Written apart from the controller's own codec, so that a misreading there shows up here.
+Written independently of the controller's codec, so that misreadings there show up here.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class CommandError(Exception):
 
 @dataclass(slots=True)
 class Port:
-    """VLAN settings of one port, and whether its link is up."""
+    """VLAN settings and link state of a port."""
 
     trunk: bool = False
     access: int = 1
@@ -42,7 +42,7 @@ class Port:
 
 @dataclass(slots=True)
 class Place:
-    """A session's position in the configuration, which the prompt shows in parentheses."""
+    """A session's position in the configuration, shown in parentheses by the prompt."""
 
     configuring: bool = False
     ports: tuple[int, ...] = ()
@@ -62,7 +62,7 @@ class G8264:
         self.changes = 0
         self.ports = {number: Port() for number in range(1, PORTS + 1)}
         self.carried: dict[int, set[int]] = {number: set() for number in self.ports}
-        """VLANs that each port carried before one of the changes so far."""
+        """VLANs carried by each port before any of the changes so far."""
 
     def configure(self, place: Place, command: str) -> None:
         """Carry out one line of the configuration mode. Raises CommandError."""
@@ -95,7 +95,7 @@ class G8264:
             raise
 
     def running_config(self) -> list[str]:
-        """Lines of ``show running-config``: all settings that differ from the factory's."""
+        """Lines of ``show running-config``: all settings different from the factory's."""
         lines = ["Current configuration:", "!", 'version "7.11.1"']
         lines += [
             'switch-type "IBM Networking Operating System RackSwitch G8264"',
@@ -210,7 +210,7 @@ class G8264:
 
 
 class OldG8264(G8264):
-    """A switch with the older command line: it knows no ``switchport``."""
+    """A switch with the older command line, without ``switchport``."""
 
     def configure(self, place: Place, command: str) -> None:
         if command.startswith("switchport"):

@@ -1,10 +1,12 @@
 """An emulated Glimmerglass switch on TL1: ``python -m mininet_scenarios.emulators.glimmerglass``.
 
-What else it does: :mod:`mininet_scenarios.emulators.process`. Everybody is let in. Connections are
-listed once the mirrors have settled, which is inferred; without light they are in ``fault``.
+Options and common behaviour: :mod:`mininet_scenarios.emulators.process`. There is no login.
+Connections are listed once the mirrors have settled (inferred); without light, their state is
+``fault``.
 
-``--firmware 6.0`` speaks as a System100 of 2016: it tells no rights, ``NA`` stands for no value,
-and two multicast ports follow the matrix, to the first of which somebody has led the last input.
+``--firmware 6.0`` speaks as a System100 of 2016: rights are not listed, ``NA`` stands for no value,
+and two multicast ports follow the matrix. The last input has been connected to the first multicast
+port.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ _TERMINAL: Final = b'\x1b[62;1"p\x1b>\x1b[?4l\x1b[?7h\x1b[1;50r'
 
 
 class GlimmerglassServer(Tl1Server):
-    """The commands of the System 100, 300 and 500 that a controller uses."""
+    """The commands of the System 100, 300 and 500 used by a controller."""
 
     PROMPT = "<"
     ECHOES = True
@@ -150,7 +152,7 @@ class GlimmerglassServer(Tl1Server):
         return _INPUTS + port if port <= size else _OUTPUTS + port - size
 
     def _numbers(self, aid: str) -> list[int]:
-        """Port numbers in ``all`` or ``10001&20003``, as the switch counts them."""
+        """Port numbers in ``all`` or ``10001&20003``, as counted by the switch."""
         by_identifier = {str(self._identifier(p)): p for p in range(1, 2 * self.ocs.size + 1)}
         if aid.lower() == "all":
             return list(by_identifier.values())
@@ -189,7 +191,7 @@ class System100Server(GlimmerglassServer):
         return "NA" if self.ocs.power_dbm(port) is None else super()._reading(port)
 
     def _row(self, ingress: int | None, egress: int | None) -> str:
-        """A row as before; the last input, if nothing else is connected to it, feeds ``MC-1``."""
+        """The row; without another connection, the last input feeds ``MC-1``."""
         row = super()._row(ingress, egress)
         if ingress != self.ocs.size or egress is not None:
             return row

@@ -1,4 +1,4 @@
-"""Emulated ToR switches on gNMI: the control socket, command line and process of every one."""
+"""Emulated ToR switches on gNMI: common control socket, command line and process."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from mininet_scenarios.emulators.process import endpoint
 
 
 class Server(Protocol):
-    """A server of gNMI that the experimenter can end and revive."""
+    """A gNMI server that the experimenter can end and revive."""
 
     changes: int
     """Sets of the configuration so far."""
 
     async def listen(self, host: str, port: int) -> tuple[str, int]:
-        """Serve; returns the address, with the port that was chosen if ``port`` is 0."""
+        """Serve; returns the address, with the chosen port if ``port`` is 0."""
 
     async def die(self) -> None:
         """End every session, and take none."""
@@ -34,7 +34,7 @@ class Server(Protocol):
 
 
 class GnmiTorEmulator:
-    """The device together with its control socket; ``up``: links by the names of their ports."""
+    """The device and the control socket; ``up``: link states by port name."""
 
     def __init__(self, server: Server, faults: Faults, up: dict[str, bool]) -> None:
         self._server = server
@@ -89,7 +89,7 @@ class GnmiTorEmulator:
 
 
 def command_line(program: str, description: str | None, port: int) -> argparse.ArgumentParser:
-    """Arguments that every such emulator takes; ``port``: where it listens unless told."""
+    """Common arguments of gNMI emulators; ``port``: the default port to listen on."""
     parser = argparse.ArgumentParser(prog=program, description=description)
     listen = ("127.0.0.1", port)
     parser.add_argument("--listen", type=endpoint, default=listen, metavar="H:P")
@@ -103,7 +103,9 @@ def command_line(program: str, description: str | None, port: int) -> argparse.A
 def started(
     parser: argparse.ArgumentParser, arguments: Sequence[str] | None
 ) -> Iterator[tuple[argparse.Namespace, Path]]:
-    """The options, and the directory that the emulator may fill; a temporary one ends with it."""
+    """The options, and a directory for the emulator's files; a temporary directory is removed at
+    the end.
+    """
     options = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     with new_directory(parser, options.directory) as directory:

@@ -1,4 +1,4 @@
-"""Mirrors of an emulated optical switch that are made of the machine's interfaces."""
+"""Mirrors of an emulated optical switch, made of the machine's interfaces."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from mininet_scenarios.emulators.redirections import Redirections
 
 @dataclass(frozen=True, slots=True)
 class _Counts:
-    """Counts by port, and the kernel's counters from which they are counted."""
+    """Counts by port, and the underlying kernel counters."""
 
     links: LinkCounts
     received_when_unaimed: Mapping[int, int]
@@ -31,8 +31,8 @@ class _Counts:
 class KernelMirrors:
     """Mirrors made of the kernel's redirections between veth pairs, and of their carrier.
 
-    OCS ports without a fibre pair are real ports of the switch with nothing plugged in. What is
-    counted is kept in a file, if one is given: another process counts on from there.
+    OCS ports without a fibre pair are real ports of the switch with nothing plugged in. Counts are
+    kept in the file ``counts``, if given: a successor process continues them.
     """
 
     def __init__(self, pairs: Iterable[FibrePair], counts: Path | None = None) -> None:
@@ -77,7 +77,8 @@ class KernelMirrors:
 
     def darken(self, ingress: Collection[int], egress: Collection[int]) -> None:
         gone = self._fibre.keys() & set(ingress)
-        # Mirrors before carrier, or frames under way would be sent on to a port that is down.
+        # Mirrors before carrier: otherwise frames under way would be sent to a port without
+        # carrier.
         self._redirections.remove([self._source[port] for port in gone])
         self._note_unaimed(gone)
         self._links.darken(self._target.keys() & set(egress))
@@ -150,6 +151,6 @@ class KernelMirrors:
         return self._links.received(self._fibre[ingress])
 
     def _vanished(self) -> int:
-        """Frames that entered the OCS and did not leave it, over the life of its interfaces."""
+        """Frames that entered the OCS without leaving, over the life of the interfaces."""
         egress = self._target
         return sum(map(self._links.received, egress)) - sum(map(self._links.sent, egress))

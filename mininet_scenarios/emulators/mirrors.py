@@ -1,4 +1,4 @@
-"""Mirrors of an emulated optical switch; here those in memory alone (see also `kernel_mirrors`)."""
+"""Mirrors of an emulated optical switch; here in memory (for the kernel see `kernel_mirrors`)."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ NO_COPIES: Final[CrossConnects] = MappingProxyType({})
 
 
 class MirrorError(Exception):
-    """The machine does not let mirrors be emulated: an interface, or what the kernel can do."""
+    """The machine can't emulate mirrors: an interface or a kernel feature is missing."""
 
 
 @dataclass(frozen=True, slots=True)
 class FibrePair:
     """The two fibres between a ToR port and the OCS, as one duplex veth pair.
 
-    The pair has carrier exactly when ``egress`` is fed with light. A ToR port that only sends can
-    therefore not be emulated: without light on its receiver, its transmitter has no carrier either.
+    The pair has carrier exactly when ``egress`` is fed with light. Therefore send-only ToR ports
+    can't be emulated: without light on the receiver, the transmitter has no carrier either.
     """
 
     ingress: int
@@ -32,10 +32,10 @@ class FibrePair:
 
 @dataclass(frozen=True, slots=True)
 class PortCounters:
-    """Frames that reached a fibre pair while it led nowhere; no frame is counted twice.
+    """Frames that reached a fibre pair without an onward connection; no frame is counted twice.
 
-    ``at_mirror`` counts frames that reached the OCS while no cross-connect led on; ``at_tor``
-    counts frames that the ToR was made to send while its port had no light.
+    ``at_mirror`` counts frames that reached the OCS without an onward cross-connect; ``at_tor``
+    counts frames sent by the ToR while the port had no light.
     """
 
     ingress: int
@@ -54,32 +54,33 @@ class MirrorCounters:
     ports: tuple[PortCounters, ...] = ()
     lost_inside: int = 0
     """Frames that reached lit ports of the OCS and did not leave: in flight at a move, or lost by
-    an overloaded machine. Exact when no traffic flows."""
+    an overloaded machine. Exact when no traffic flows.
+    """
 
 
 class Mirrors(Protocol):
-    """Mirrors, called from one thread; each call returns once its effect is there."""
+    """Mirrors, called from one thread; each call returns once its effect has occurred."""
 
     @property
     def blocking(self) -> bool:
         """True if calls take long enough to keep other sessions waiting."""
 
     def start(self) -> CrossConnects:
-        """The cross-connects that stand already: a restarted emulator moves nothing."""
+        """Return the standing cross-connects: a restarted emulator moves nothing."""
 
     def close(self) -> None:
-        """Let go of the mirrors; they stay as they are."""
+        """Let go of the mirrors; the mirrors stay unchanged."""
 
     def darken(self, ingress: Collection[int], egress: Collection[int]) -> None:
-        """Let these ingress ports lead nowhere, and these egress ports give no light."""
+        """Let the ingress ports lead nowhere, and the egress ports give no light."""
 
     def aim(self, cross_connects: CrossConnects, copies: CrossConnects = NO_COPIES) -> None:
-        """Settle the mirrors on these cross-connects, without light yet. Of ingress ports among
-        ``copies``, light comes out of that egress port, too.
+        """Settle the mirrors on the cross-connects, without light yet. For ingress ports in
+        ``copies``, light also comes out of the egress port given there.
         """
 
     def light(self, egress: Collection[int]) -> None:
-        """Let light out of these ports."""
+        """Let light out of the ports."""
 
     def lit(self) -> frozenset[int]: ...
 
@@ -92,7 +93,7 @@ class MemoryMirrors:
 
     aimed: dict[int, int] = field(default_factory=dict)
     copies: dict[int, int] = field(default_factory=dict)
-    """Of the cross-connects that were made last."""
+    """Copies of the latest cross-connects."""
     _lit: set[int] = field(default_factory=set)
 
     @property

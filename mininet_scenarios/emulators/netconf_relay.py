@@ -1,8 +1,8 @@
-"""Between sshd's sessions and netconfd: each message arrives in a read of its own.
+"""A relay between sshd's sessions and netconfd: each message arrives in a read of its own.
 
-A session's framing changes with its ``<hello>``. netconfd frames whatever one read brings as
-before, and so never finds the end of a request that came together with the greeting: a busy machine
-would lose one session in a hundred.
+A session's framing changes with its ``<hello>``. netconfd keeps the framing for all bytes of a
+read, and so never finds the end of a request that arrived together with the greeting: a busy
+machine would lose one session in a hundred.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Relay:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def close(self) -> None:
-        """Take no more sessions; those that run end with the server."""
+        """Take no more sessions; running sessions end with the server."""
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         self._path.unlink()
@@ -68,7 +68,7 @@ def _copy(source: socket.socket, sink: socket.socket) -> None:
 
 
 def _messages(source: socket.socket) -> Iterator[bytes]:
-    """Messages that arrive, cut behind each end in the framing that sessions begin with."""
+    """Received messages, cut behind each end mark of the initial framing."""
     while data := source.recv(_CHUNK):
         while data:
             head, mark, data = data.partition(_END_OF_MESSAGE)

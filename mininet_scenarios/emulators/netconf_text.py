@@ -22,7 +22,7 @@ _PARSER: Final = etree.XMLParser(resolve_entities=False, no_network=True)
 
 
 class _RpcError(Exception):
-    """Error that answers a request in place of ``<ok/>``: a tag, and a message for people."""
+    """An error in place of ``<ok/>``: a tag, and a message for people."""
 
     def __init__(self, tag: str, message: str) -> None:
         self.tag = tag
@@ -30,14 +30,14 @@ class _RpcError(Exception):
 
 
 class Locks:
-    """The session, if any, that has locked the running configuration."""
+    """The session, if any, with a lock on the running configuration."""
 
     def __init__(self) -> None:
         self.holder: TextNetconf | None = None
 
 
 class TextNetconf:
-    """A session; those of one switch share ``locks``. ``read`` and ``write`` carry bytes."""
+    """A session; the sessions of a switch share ``locks``. ``read`` and ``write`` carry bytes."""
 
     def __init__(
         self,

@@ -1,8 +1,8 @@
 """A real NETCONF server (yuma123 ``netconfd`` behind OpenSSH) on our YANG modules.
 
-For tests and measurements of the NETCONF drivers: the protocol, its datastores and its errors are
-those of a server that we did not write; only the device beneath is missing. All its files are in
-one directory, and it uses one port of the loopback interface; nothing of the system is changed.
+For tests and measurements of the NETCONF drivers: protocol, datastores and errors come from an
+independent server; only the device beneath is missing. All files are in a single directory, and the
+server uses one port of the loopback interface; nothing of the system is changed.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class NetconfdError(Exception):
 class Netconfd:
     """A server, as a context manager; ``target``: ``candidate``, ``running`` (writable-running).
 
-    netconfd has to be told the port on which sshd listens, or it closes each session at hello.
+    netconfd needs the port on which sshd listens; otherwise netconfd closes each session at hello.
     """
 
     def __init__(self, directory: Path, target: str = "candidate") -> None:
@@ -76,7 +76,7 @@ class Netconfd:
         for name in ("host", "user"):
             _run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(self._directory / name))
         (self._directory / "sshd_config").write_text(self._sshd_config())
-        # Where systemd does not run sshd, nobody else makes the directory that it needs.
+        # Where systemd does not run sshd, the directory required by sshd is missing.
         Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
         try:
             self.start()
@@ -113,7 +113,7 @@ class Netconfd:
         if self._client is not None:
             self._client.close()
             self._client = None
-        # netconfd last: sshd's sessions end when it is gone.
+        # netconfd last: sshd's sessions end with netconfd.
         for process in reversed(self._processes):
             _end(process)
         self._processes.clear()
@@ -123,7 +123,7 @@ class Netconfd:
         self._socket.unlink(missing_ok=True)
 
     def write(self, config: str) -> None:
-        """Merge these XML elements into the configuration, as an experimenter beside the driver."""
+        """Merge XML elements into the configuration, as an experimenter, bypassing the driver."""
         if self._client is None:
             options = SshOptions(host_key=self.host_key)
             self._client = NetconfTransport(
@@ -151,7 +151,7 @@ class Netconfd:
         )
 
     def become_switch(self, ports: Sequence[str], lags: Sequence[str] = ()) -> None:
-        """Present itself as these interfaces, all of them up, without VLANs."""
+        """Present the interfaces ``ports`` and ``lags``, all up, without VLANs."""
         kinds = dict.fromkeys(ports, "ethernetCsmacd") | dict.fromkeys(lags, "ieee8023adLag")
         listed = "".join(
             f"<interface><name>{port}</name><config><name>{port}</name>"
@@ -170,8 +170,8 @@ class Netconfd:
     def _environment(self) -> dict[str, str]:
         """Environment with a home of its own.
 
-        netconfd refuses to start if its end in the middle of a write left half a file in
-        ``~/.yuma``.
+        If netconfd was ended in the middle of a write, a file in ``~/.yuma`` is incomplete, and
+        netconfd refuses to start.
         """
         return os.environ | {"HOME": str(self._directory)}
 
@@ -181,7 +181,7 @@ class Netconfd:
 
     @property
     def _door(self) -> Path:
-        """Socket that sshd's sessions connect to."""
+        """Socket to which sshd's sessions connect."""
         return self._directory / "relay.sock"
 
     def _sshd_config(self) -> str:
@@ -191,7 +191,7 @@ class Netconfd:
             f"HostKey {self._directory / 'host'}",
             f"AuthorizedKeysFile {self._directory / 'user.pub'}",
             "AuthenticationMethods publickey",
-            # Without PAM, sshd refuses root where Debian's installer left it without a password.
+            # Without PAM, sshd refuses root if Debian's installer left root without a password.
             f"UsePAM {'yes' if _root_is_locked() else 'no'}",
             "StrictModes no",
             "PidFile none",
@@ -237,7 +237,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     for number in (signal.SIGCONT, signal.SIGTERM):
         process.send_signal(number)
     try:
-        process.wait(_STOP_S)  # timed: then it is killed
+        process.wait(_STOP_S)  # timed: then killed
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()

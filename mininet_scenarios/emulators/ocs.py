@@ -1,4 +1,4 @@
-"""An emulated optical circuit switch, whatever protocol it is driven by."""
+"""An emulated optical circuit switch, independent of the protocol."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mininet_scenarios.emulators.mirrors import NO_COPIES, MirrorCounters, Mirro
 
 _log: Final = logging.getLogger(__name__)
 _LASER_DBM: Final = -2.0
-"""Power that a ToR's transmitter sends into an ingress port, unless set otherwise."""
+"""Default power from a ToR's transmitter into an ingress port."""
 _INSERTION_LOSS_DB: Final = 1.2
 ATTENUATOR_MODES: Final = ("NONE", "FIX", "MAX", "ABS", "CONV", "REL")
 
@@ -28,11 +28,11 @@ class CommandError(Exception):
 
 
 class NoSuchPortError(CommandError):
-    """A port number that the switch does not have on that side."""
+    """A port number missing on the given side of the switch."""
 
 
 class BusyPortError(CommandError):
-    """A port that another cross-connect uses."""
+    """A port in use by a different cross-connect."""
 
 
 class RefusedError(CommandError):
@@ -49,11 +49,11 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class StandingAlarm:
-    """Alarm that an experimenter has ordered."""
+    """Alarm ordered by an experimenter."""
 
     port: int
     severity: str
-    """``CR``, ``MJ`` or ``MN``; ``CL`` once it has ended."""
+    """``CR``, ``MJ`` or ``MN``; ``CL`` after the end of the alarm."""
     code: str
     text: str
 
@@ -63,9 +63,11 @@ class Attenuation:
     """Setting of the attenuator behind an egress port."""
 
     mode: str
-    """One of :data:`ATTENUATOR_MODES`."""
+    """A mode in :data:`ATTENUATOR_MODES`."""
     level: float | None = None
-    """Of ``REL`` in dB; of ``ABS`` and ``CONV`` the power behind it, in dBm."""
+    """For ``REL``: attenuation in dB; for ``ABS`` and ``CONV``: power behind the attenuator, in
+    dBm.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +82,8 @@ class PowerAlarm:
 class EmulatedOcs:
     """Ingress ports 1..N, egress ports N+1..2N; cross-connects are one-way.
 
-    Commands return at once and mirrors move on their own, as in the devices that this emulates;
-    :meth:`settled` waits. A command is checked as a whole: one bad port, and nothing moves.
+    Commands return at once and mirrors move later, as in the emulated devices; :meth:`settled`
+    waits. A command is checked as a whole: one bad port, and nothing moves.
     """
 
     def __init__(self, size: int, mirrors: Mirrors, timing: Timing) -> None:
@@ -100,7 +102,7 @@ class EmulatedOcs:
         self._broken: set[int] = set()
         self._aimed: set[int] = set()
         self._spread: set[int] = set()
-        """Ingress ports whose light comes out at another port, too."""
+        """Ingress ports whose light also comes out at a second port."""
         self._input_dbm: dict[int, float | None] = {}
         self._attenuations: dict[int, Attenuation] = {}
         self._power_alarms: dict[int, PowerAlarm] = {}
@@ -112,7 +114,7 @@ class EmulatedOcs:
         self._aimed = set(self._cross_connects)
 
     async def close(self) -> None:
-        """Finish what is moving and let go; the mirrors stay as they are."""
+        """Finish moves under way and let go; the mirrors stay unchanged."""
         await self.settled()
         await asyncio.gather(*self._unlit)
         await self._in_worker(self._mirrors.close)
@@ -133,7 +135,7 @@ class EmulatedOcs:
         return frozenset(self._disabled)
 
     def set_enabled(self, ports: Collection[int], *, enabled: bool) -> None:
-        """Open or close shutters; the port state shows it, but no light is cut."""
+        """Open or close shutters; the port state shows the setting, but no light is cut."""
         for port in ports:
             self.check_port(port)
         if enabled:
@@ -174,7 +176,7 @@ class EmulatedOcs:
         self._start_move([(a, b) for a, b in allowed if self._cross_connects.get(a) == b], [])
 
     def disconnect_ingress(self, ingress: Collection[int]) -> None:
-        """Remove the cross-connects of these ingress ports."""
+        """Remove the cross-connects of the ingress ports."""
         self._check_side(ingress, 1, "ingress")
         present = self._cross_connects
         self.disconnect([(port, present[port]) for port in ingress if port in present])
@@ -196,7 +198,7 @@ class EmulatedOcs:
         return pair
 
     def unblock(self) -> None:
-        """Remove the cross-connects that :meth:`block` made, and nobody has replaced since."""
+        """Remove the cross-connects made by :meth:`block` and not replaced since."""
         gone = [(a, b) for a, b in self._foreign.items() if self._cross_connects.get(a) == b]
         self._foreign.clear()
         self._start_move(gone, [])
@@ -204,11 +206,11 @@ class EmulatedOcs:
     # --- power and alarms -----------------------------------------------------------------------
 
     def in_fault(self, ingress: int) -> bool:
-        """True if the cross-connect of this port exists and carries no light."""
+        """True if the port's cross-connect exists and carries no light."""
         return ingress in self._broken
 
     def aimed(self, ingress: int) -> bool:
-        """True if the mirrors of this port's cross-connect have settled."""
+        """True if the mirrors of the port's cross-connect have settled."""
         return ingress in self._aimed
 
     def set_input_power(self, ingress: int, dbm: float | None) -> None:
@@ -255,17 +257,17 @@ class EmulatedOcs:
         return self._power_alarms.get(port, PowerAlarm())
 
     def set_power_alarm(self, port: int, alarm: PowerAlarm) -> None:
-        """Set a port's thresholds; what comes of them is for experimenters to say."""
+        """Set a port's thresholds; alarms are raised only by experimenters."""
         self.check_port(port)
         self._power_alarms[port] = alarm
 
     @property
     def alarms(self) -> tuple[StandingAlarm, ...]:
-        """Alarms that stand now."""
+        """Standing alarms."""
         return tuple(self._alarms.values())
 
     def on_alarm(self, listener: Callable[[StandingAlarm], None]) -> None:
-        """Be told of alarms that begin and end."""
+        """Call ``listener`` at the beginning and end of each alarm."""
         self._alarm_listeners.append(listener)
 
     def raise_alarm(self, alarm: StandingAlarm) -> None:
@@ -281,7 +283,7 @@ class EmulatedOcs:
     # --- waiting --------------------------------------------------------------------------------
 
     async def settled(self) -> None:
-        """Return when every mirror that was commanded so far has settled."""
+        """Return once all mirrors commanded so far have settled."""
         while self._unsettled:
             await asyncio.wait(self._unsettled)
 
@@ -309,7 +311,8 @@ class EmulatedOcs:
             raise BusyPortError("a port is named twice")
 
     def obeyed(self, pairs: list[tuple[int, int]]) -> list[tuple[int, int]] | None:
-        """Part of a command that faults let through; None if they swallow it. Uses faults up.
+        """The part of a command that faults let through; None if a fault swallows the command. Uses
+        faults up.
 
         Raises RefusedError.
         """
@@ -372,7 +375,7 @@ class EmulatedOcs:
         if not added:
             return
         await asyncio.sleep(settled_at - loop.time())
-        # A later command may have moved some of these ports again: they are its business.
+        # A later command may have moved some of the ports again; skip these ports.
         aimed = self._not_moved_again(added, generation)
         if lie is FaultKind.LATE:
             self._aimed |= aimed.keys()
@@ -389,7 +392,9 @@ class EmulatedOcs:
             self._track(self._unlit, asyncio.create_task(self._debounce(aimed, generation)))
 
     def _lied_about(self, aimed: Mapping[int, int], lie: FaultKind | None) -> Mapping[int, int]:
-        """Where light goes that is said to go as in ``aimed``."""
+        """Actual cross-connects of light under the fault ``lie``, for the commanded cross-connects
+        ``aimed``.
+        """
         ingress, egress = list(aimed), list(aimed.values())
         if lie is FaultKind.LOOP:
             return {port: port + self.size for port in ingress}
@@ -400,17 +405,19 @@ class EmulatedOcs:
         return aimed
 
     def _copied(self, aimed: Mapping[int, int]) -> Mapping[int, int]:
-        """Where light comes out as well: at ports that others are connected to."""
+        """Copies of light: for each ingress port a second egress port, in use by other
+        cross-connects.
+        """
         used = [b for a, b in self._cross_connects.items() if a not in aimed]
         copies = {}
         for number, ingress in enumerate(aimed):
-            # Not at the port that it comes from: that would be a loop.
+            # Not at the ingress port's own fibre: a loop.
             if others := [one for one in used if one != ingress + self.size]:
                 copies[ingress] = others[number % len(others)]
         return copies
 
     async def clear_faults(self) -> None:
-        """End all faults; light that came out at several ports comes out where it is said to."""
+        """End all faults; copied light then comes out at the commanded ports only."""
         self.faults.clear()
         spread = {a: b for a, b in self._cross_connects.items() if a in self._spread & self._aimed}
         self._spread.clear()
@@ -432,7 +439,7 @@ class EmulatedOcs:
         await self._in_worker(lambda: self._mirrors.light(lit))
 
     def _not_moved_again(self, pairs: Pairs, generation: int) -> dict[int, int]:
-        """Pairs whose ports no later command than this has touched."""
+        """Pairs whose ports no later command has touched."""
         present, latest = self._cross_connects, self._generation
         return {
             a: b
@@ -446,9 +453,9 @@ class EmulatedOcs:
         task.add_done_callback(_log_failure)
 
     async def _in_worker(self, call: Callable[[], _T]) -> _T:
-        """Calls go to one thread, so they happen in the order in which commands came.
+        """Run calls in one thread, in the order of the commands.
 
-        Those that never block are made at once, which keeps that order too.
+        Non-blocking calls are made at once, in the same order.
         """
         if not self._mirrors.blocking:
             return call()

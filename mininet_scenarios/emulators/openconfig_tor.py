@@ -1,8 +1,8 @@
 """An emulated ToR switch with OpenConfig models (``mininet_scenarios.emulators.openconfig_tor``).
 
-It speaks gNMI (Capabilities, Get, Set), with TLS and a login (``admin``, ``root``), in one of the
-ways that ``--make`` names. It has VLANs and links, two LAGs, and forwards no frames. In
-``--directory`` is ``ca.pem``, which its certificate is signed with. A second socket takes the
+The switch speaks gNMI (Capabilities, Get, Set), with TLS and a login (``admin``, ``root``), in the
+dialect named by ``--make``. The switch has VLANs, links and two LAGs, and forwards no frames.
+``--directory`` has ``ca.pem``, the authority of the switch's certificate. A second socket takes the
 experimenter's orders.
 """
 
@@ -33,7 +33,7 @@ _MODULES: Final = {
     "aggregation": "openconfig-if-aggregate",
     "switched-vlan": "openconfig-vlan",
 }
-"""Modules by the nodes that their names begin with; what is below belongs to the same."""
+"""Modules by their topmost nodes; lower nodes belong to the same module."""
 _ORIGINS: Final = ("", "openconfig", "openconfig-interfaces")
 _LAST_VLAN: Final = 4094
 _FRAME_BYTES: Final = 100
@@ -48,16 +48,16 @@ class Make:
     """A make's way with the protocol."""
 
     port: str
-    """Names of its ports, with their number."""
+    """Names of the ports, with a placeholder for the number."""
     lag: str
     encodings: tuple[str, ...]
     models: tuple[str, ...]
     untagged: str
     """The leaf with a trunk's untagged VLAN."""
     wraps: bool
-    """A value is an object with the node that was asked for as its only member."""
+    """A value is an object with the requested node as only member."""
     says_not_found: bool
-    """NOT_FOUND about an interface that is not there; others answer without it."""
+    """True if NOT_FOUND is the answer about a missing interface; otherwise the answer is empty."""
 
 
 _OPENCONFIG: Final = ("openconfig-interfaces", "openconfig-vlan")
@@ -78,7 +78,7 @@ MAKES: Final[Mapping[str, Make]] = {
 
 
 class _Bad(Exception):
-    """A request that can't be answered; with the status code that says so."""
+    """A request that can't be answered, with the status code of the refusal."""
 
     def __init__(self, code: grpc.StatusCode, message: str) -> None:
         self.code = code
@@ -97,7 +97,7 @@ class Switch:
         self._answers = 0
 
     def interface(self, name: str) -> Config:
-        """An interface as the model has it, without modules' names."""
+        """An interface in the form of the model, without modules' names."""
         self._answers += 1
         place = self.places[name]
         kind = "ethernetCsmacd" if place == "ethernet" else "ieee8023adLag"
@@ -115,7 +115,7 @@ class Switch:
         return {"name": name, "config": config, "state": state, place: below}
 
     def checked(self, given: Config) -> Config:
-        """A port's VLANs as they were given. Raises _Bad for what the model does not have."""
+        """A port's VLANs from a request. Raises _Bad for leaves or values outside the model."""
         leaves = {name.rpartition(":")[2]: value for name, value in given.items()}
         unknown = leaves.keys() - {
             "interface-mode",
@@ -136,7 +136,7 @@ class Switch:
 
 
 class GnmiServer(RelayedServer):
-    """The server; several clients, whose changes come one after another."""
+    """The server; several clients, with changes one after another."""
 
     def __init__(self, directory: Path, switch: Switch, faults: Faults) -> None:
         super().__init__(directory / "door.sock", DEVICE, faults)
@@ -199,7 +199,7 @@ class GnmiServer(RelayedServer):
         return messages.GetResponse(notification=[notice])
 
     def _values(self, place: Sequence[tuple[str, Mapping[str, str]]]) -> Iterator[object]:
-        """The node's value, if it is there."""
+        """Yield the node's value, if present."""
         switch = self._switch
         value: Any = {"interface": [switch.interface(name) for name in switch.places]}
         for name, keys in place[1:]:
@@ -255,7 +255,7 @@ class GnmiServer(RelayedServer):
         return given
 
     def _port(self, place: Sequence[tuple[str, Mapping[str, str]]]) -> str:
-        """The interface whose VLANs are at this place."""
+        """The interface whose VLANs are at the path ``place``."""
         names = [name for name, _ in place]
         port = place[1][1].get("name", "") if len(place) > 1 else ""
         if port not in self._switch.places:
@@ -266,7 +266,7 @@ class GnmiServer(RelayedServer):
         return port
 
     def _change(self, wanted: Mapping[str, Config]) -> None:
-        """Take over the VLANs of these ports. Raises GoneError if the connection breaks off."""
+        """Apply the VLANs of the ports. Raises GoneError if the connection breaks off."""
         faults, vlans = self._faults, self._switch.vlans
         if faults.strikes(FaultKind.REFUSE):
             raise _Bad(grpc.StatusCode.ABORTED, "the command was not carried out")
@@ -292,7 +292,7 @@ class GnmiServer(RelayedServer):
 
 
 def _place(prefix: _Message, path: _Message) -> list[tuple[str, dict[str, str]]]:
-    """Nodes of a path, without modules' names, and their keys."""
+    """Nodes of a path, without modules' names, and the nodes' keys."""
     origin = path.origin or prefix.origin
     place = [
         (element.name.rpartition(":")[2], dict(element.key))
@@ -304,7 +304,7 @@ def _place(prefix: _Message, path: _Message) -> list[tuple[str, dict[str, str]]]
 
 
 def _with_modules(value: object, module: str, parent: str) -> object:
-    """Members with their modules' names, where those differ from their parents' (RFC 7951)."""
+    """Members, with modules' names where different from the parent's module (RFC 7951)."""
     if isinstance(value, list):
         return [_with_modules(one, module, parent) for one in value]
     if not isinstance(value, dict):

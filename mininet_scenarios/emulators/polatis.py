@@ -1,9 +1,9 @@
 """An emulated Polatis optical circuit switch: ``python -m mininet_scenarios.emulators.polatis``.
 
-It speaks SCPI. What else it does: :mod:`mininet_scenarios.emulators.process`.
+Protocol: SCPI. Options and common behaviour: :mod:`mininet_scenarios.emulators.process`.
 
-``--firmware linewise`` answers each query in a line of its own, ended by LF only, and gives a busy
-port to whoever asks for it; its cross-connects do not survive a power cycle.
+``--firmware linewise`` answers each query in a separate line, ended by LF only, and gives a busy
+port to each new request; cross-connects do not survive a power cycle.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The Polatis SCPI grammar as the device sees it: commands in, reply text out.
+"""The Polatis SCPI grammar from the device's side: commands in, reply text out.
 
-Written apart from the controller's own codec, so that a misreading there shows up here.
+Written independently of the controller's codec, so that misreadings there show up here.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _LISTS: Final = re.compile(r"\(@([^()]*)\)")
 
 
 class GrammarError(Exception):
-    """A command that is not of the language; ``code`` as in SCPI-99 volume 2 chapter 21."""
+    """An invalid command; ``code`` as in SCPI-99 volume 2 chapter 21."""
 
     def __init__(self, code: int, message: str) -> None:
         self.code = code
@@ -39,7 +39,7 @@ class Command:
 
 
 def split_line(line: str) -> list[Command | GrammarError]:
-    """The commands of a line, in order; one that can't be understood is given as its error."""
+    """The commands of a line, in order; for an invalid command, the error."""
     found: list[Command | GrammarError] = []
     for part in map(str.strip, line.split(";")):
         if not part:

@@ -1,12 +1,12 @@
 """An emulated Polatis switch: ``python -m mininet_scenarios.emulators.polatis_restconf``.
 
-It speaks RESTCONF over plain HTTP; the user ``admin`` has the password ``root``. Its modules are
-``optical-switch.yang`` and ``polatis-switch.yang`` in the folder ``yang``. An ETag is of the whole
-configuration, and without quotes, as recorded. What else it does:
+Protocol: RESTCONF over plain HTTP; the user ``admin`` has the password ``root``. The modules are
+``optical-switch.yang`` and ``polatis-switch.yang`` in the folder ``yang``. An ETag covers the whole
+configuration, and has no quotes, as recorded from devices. Options and common behaviour:
 :mod:`mininet_scenarios.emulators.process`.
 
-``--firmware old`` has the older model, knows no ETags, writes a list of one entry without brackets,
-has no attenuators, and does not keep its cross-connects through a power cycle.
+``--firmware old`` has the older model, has no ETags, writes a list of one entry without brackets,
+has no attenuators, and loses cross-connects in a power cycle.
 """
 
 from __future__ import annotations
@@ -75,9 +75,9 @@ class PolatisRestconf(RelayedServer):
         "ENABLED",
         "DISABLED",
     )
-    """Container and leaf of port states, and their words."""
+    """Container and leaf of port states, and the words for the states."""
     ATTENUATES: ClassVar[bool] = True
-    """True if it has attenuators, and monitors with thresholds, at its egress ports."""
+    """True for a switch with attenuators, and monitors with thresholds, at egress ports."""
 
     def __init__(self, ocs: EmulatedOcs, serial: str) -> None:
         # Removed when the process ends.
@@ -182,7 +182,7 @@ class PolatisRestconf(RelayedServer):
         raise _RefusalError(404, "invalid-value", f"no resource {path}")
 
     def _list(self, container: str, name: str, entries: list[dict[str, object]]) -> _Answer:
-        """A container with a list in it; nothing, without a body, if the list is empty."""
+        """A container with a list; for an empty list, an answer without a body."""
         return (200, {f"optical-switch:{container}": {name: entries}}) if entries else (204, None)
 
     def _attenuator(self, port: int) -> dict[str, object]:
@@ -233,7 +233,7 @@ class PolatisRestconf(RelayedServer):
         return 204
 
     def _merge(self, pairs: Mapping[int, int]) -> None:
-        """Aim these ingress ports; the others stay as they are."""
+        """Aim the ingress ports of ``pairs``; other ingress ports stay unchanged."""
         present = self._ocs.cross_connects
         kept = {egress for ingress, egress in present.items() if ingress not in pairs}
         if kept & set(pairs.values()) and not self._faults.active(FaultKind.STEAL):
@@ -262,7 +262,7 @@ def _pair(ingress: int, egress: int) -> dict[str, object]:
 
 
 def _pairs(body: bytes, *, posted: bool) -> dict[int, int]:
-    """Cross-connects in a request; what is posted is without the container."""
+    """Cross-connects in a request; a posted document lacks the container."""
     try:
         document = json.loads(body)
         if not posted:

@@ -38,7 +38,7 @@ class PolatisServer(SessionServer):
     """Between the answers to the queries of one line."""
     LINE_END: ClassVar[str] = "\r"
     START: ClassVar[str] = "AUT"
-    """Mode in which it starts: ``DARK``, ``REST`` or ``AUT``."""
+    """Mode at the start: ``DARK``, ``REST`` or ``AUT``."""
 
     def __init__(self, ocs: EmulatedOcs, serial: str) -> None:
         super().__init__()

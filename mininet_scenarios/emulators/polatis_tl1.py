@@ -1,12 +1,13 @@
 """An emulated Polatis switch on TL1: ``python -m mininet_scenarios.emulators.polatis_tl1``.
 
-What else it does: :mod:`mininet_scenarios.emulators.process`. The user is ``admin``, the password
-``root``. A busy port is refused with ``SROF``, which no public source confirms for this device.
+Options and common behaviour: :mod:`mininet_scenarios.emulators.process`. The user is ``admin``, the
+password ``root``. A busy port is refused with ``SROF``, unconfirmed by any public source for this
+device.
 
-``--firmware any`` is a switch of which each port may meet each, and a more difficult one: it greets
-with a banner that looks like the head of a message, takes few sessions and counts those that were
-not logged out, speaks in the middle of its replies, has another code for not logged in, takes
-no parameter with ``RLS-ARC-EQPT``, and has no attenuators.
+``--firmware any`` is a more difficult switch, with connections between any two ports. The switch
+greets with a banner that looks like the head of a message, takes few sessions and counts sessions
+without a log-out, sends messages in the middle of its replies, has a different code for not logged
+in, takes no parameter with ``RLS-ARC-EQPT``, and has no attenuators.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _LONGEST_TIMEOUT_MIN: Final = 60
 
 
 class PolatisTl1Server(Tl1Server):
-    """The commands of the Series 6000 and 7000 that a controller uses."""
+    """The commands of the Series 6000 and 7000 used by a controller."""
 
     REPORTS_TO_ALL = False
     USERS: ClassVar[Mapping[str, str]] = {"admin": "root"}
@@ -42,7 +43,7 @@ class PolatisTl1Server(Tl1Server):
     MOVING = frozenset({"ENT-PATCH", "DLT-PATCH"})
     ATTENUATES: ClassVar[bool] = True
     REPORT_KINDS: ClassVar[frozenset[str]] = frozenset({"IND"})
-    """What ``RLS-ARC-EQPT`` and its opposite take for the kind of messages."""
+    """Accepted kinds of messages in ``RLS-ARC-EQPT`` and ``OPR-ARC-EQPT``."""
 
     def handlers(self) -> Mapping[str, Handler]:
         return {
@@ -104,7 +105,7 @@ class PolatisTl1Server(Tl1Server):
         return [told[command.aid, command.block(2)]]
 
     def size(self) -> str:
-        """Its ports on each side."""
+        """Number of ports on each side."""
         return f"{self.ocs.size}x{self.ocs.size}"
 
     async def _edit_equipment(self, _client: Tl1Client, command: Tl1Command) -> Records:
@@ -160,7 +161,7 @@ class PolatisTl1Server(Tl1Server):
         return ["{},{}".format(*self.shown(pair)) for pair in found]
 
     def shown(self, pair: tuple[int, int]) -> tuple[int, int]:
-        """A patch as it is listed."""
+        """A patch in the listed order."""
         return pair
 
     async def _shutters(self, _client: Tl1Client, command: Tl1Command) -> Records:
@@ -181,7 +182,7 @@ class PolatisTl1Server(Tl1Server):
         return [f"{port}:{self.power(dbm)}" for port, dbm in found.items()]
 
     def power(self, dbm: float) -> str:
-        """A reading as it is listed."""
+        """A reading in the listed form."""
         return f"{dbm:.1f}"
 
     async def _alarms(self, _client: Tl1Client, _command: Tl1Command) -> Records:
@@ -237,7 +238,7 @@ class PolatisTl1Server(Tl1Server):
 
 
 class AnyToAnyServer(PolatisTl1Server):
-    """A switch whose ports are ingress and egress at once, with manners of its own."""
+    """A switch whose ports are ingress and egress at once, with peculiarities of its own."""
 
     GREETING = "\r\nFor authorised users.\r\nLast login: 26-11-07 11:20:14\r\nfrom 10.0.0.7\r\n"
     SESSIONS = 12
@@ -250,7 +251,7 @@ class AnyToAnyServer(PolatisTl1Server):
         return f"{2 * self.ocs.size}xCC"
 
     def ordered(self, pair: tuple[int, int]) -> tuple[int, int]:
-        """In whichever order; ports of one half are refused, which is this emulator's limit."""
+        """Accept both orders; two ports of the same half are refused, a limit of this emulator."""
         return min(pair), max(pair)
 
     def shown(self, pair: tuple[int, int]) -> tuple[int, int]:

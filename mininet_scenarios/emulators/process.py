@@ -1,8 +1,8 @@
-"""The process that an emulated optical circuit switch runs in, whatever protocol it speaks.
+"""The process of an emulated optical circuit switch, for any protocol.
 
-It serves the vendor's protocol on one socket, moves light in an Open vSwitch bridge (or only in
-memory), and takes the experimenter's orders on a second socket. SIGTERM ends it; the mirrors stay
-as they are, and the next start finds them so.
+The process serves the vendor's protocol on one socket, moves light between interfaces of the kernel
+(or only in memory), and takes the experimenter's orders on a second socket. SIGTERM ends the
+process; the mirrors stay unchanged, and the next start finds them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class DeviceServer(Protocol):
     """The vendor's protocol in front of an emulated switch."""
 
     async def listen(self, host: str, port: int) -> tuple[str, int]:
-        """Serve; returns the address, with the port that was chosen if ``port`` is 0."""
+        """Serve; returns the address, with the chosen port if ``port`` is 0."""
 
     async def die(self) -> None:
         """Close every connection and refuse new ones, until :meth:`revive`."""
@@ -38,29 +38,29 @@ class DeviceServer(Protocol):
         """Listen again at the same address."""
 
     async def listen_pty(self, path: str) -> None:
-        """Serve a serial line too: ``path`` will point to the client's end of it."""
+        """Serve a serial line too: ``path`` will point to the client's end of the line."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Product:
-    """Properties by which emulated devices differ."""
+    """Properties in which emulated devices differ."""
 
     program: str
     description: str
     protocol: str
-    """Name of the protocol in the line that announces the sockets."""
+    """Name of the protocol in the line with the sockets' addresses."""
     port: int
     """Default port to listen on."""
     serve: Callable[[EmulatedOcs, str], DeviceServer]
-    """Makes the server from the switch and its serial number or name."""
+    """Makes the server from the switch and the serial number or name."""
     firmwares: Mapping[str, Callable[[EmulatedOcs, str], DeviceServer]] = dataclasses.field(
         default_factory=dict
     )
-    """Servers of firmware that speaks otherwise, by the name that ``--firmware`` takes."""
+    """Servers of different firmware, by name for ``--firmware``."""
 
 
 class OcsEmulator:
-    """The device together with its control socket."""
+    """The device and the control socket."""
 
     def __init__(
         self, product: Product, name: str, ocs: EmulatedOcs, *, firmware: str | None = None

@@ -1,8 +1,8 @@
 """Cross-connects in the kernel: frames from one interface go out at another (tc-mirred(8)).
 
-Like a mirror, a redirection looks at no frame, keeps none, and takes effect at once. A switch in
-between would take a share of the machine that carries the traffic, and its cached flows outlast a
-change of its rules by some milliseconds.
+Like a mirror, a redirection reads and keeps no frame, and takes effect at once. A switch in between
+would take processor time from the traffic, and cached flows would outlast a change of rules by some
+milliseconds.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ class RedirectionError(MirrorError):
 
 
 class Redirections:
-    """Cross-connects between these interfaces. One thread at a time.
+    """Cross-connects between interfaces. One thread at a time.
 
-    The interfaces keep them when this is closed. Raises RedirectionError.
+    Closing leaves the cross-connects in place. Raises RedirectionError.
     """
 
     def __init__(self, interfaces: Iterable[str]) -> None:
@@ -55,13 +55,15 @@ class Redirections:
         self._requests.close()
 
     def remove(self, sources: Iterable[str]) -> None:
-        """Remove the cross-connects of these interfaces; those without one are left alone."""
+        """Remove the cross-connects of the interfaces; interfaces without a cross-connect are
+        skipped.
+        """
         gone = {errno.ENOENT, errno.EINVAL}
         self._make([_to(_REMOVAL, self._index[name]) for name in sources], unless=gone)
 
     def add(self, targets: Mapping[str, str], copies: Mapping[str, str] = _NO_COPIES) -> None:
-        """Add cross-connects, outgoing by incoming interface, in place of those that stand. Frames
-        from interfaces among ``copies`` go out at that one, too.
+        """Add cross-connects, outgoing by incoming interface, in place of standing cross-connects.
+        Frames from interfaces in ``copies`` also go out at the interface given there.
         """
         self.remove(targets)
         self._make(
@@ -74,7 +76,7 @@ class Redirections:
         )
 
     def cross_connects(self) -> Mapping[str, str]:
-        """Outgoing by incoming interface; redirections to interfaces beyond these are left out."""
+        """Outgoing by incoming interface; redirections to unknown interfaces are left out."""
         found: dict[str, str] = {}
         with IPRoute() as netlink:
             for name, index in self._index.items():
@@ -106,7 +108,7 @@ def _prepare(netlink: IPRoute, name: str, index: int) -> None:
             raise RedirectionError(
                 f"{name}: the kernel can't redirect (clsact, u32 and mirred are needed): {error}"
             ) from error
-    # The kernel must not answer, for itself, frames that reach a mirror that leads nowhere.
+    # The kernel must not answer frames that reach a mirror without a cross-connect.
     netlink.link("set", index=index, flags=_NOARP, change=_NOARP)
 
 
@@ -128,7 +130,7 @@ def _to(encoded: bytes, incoming: int, outgoing: int = 0, copied_to: int = 0) ->
 
 
 def _target(message: nlmsg) -> int | None:
-    """Index of the interface that a filter redirects to; None for other messages of its table."""
+    """Index of the interface to which a filter redirects; None for other messages of the table."""
     options = message.get_attr("TCA_OPTIONS")
     actions = None if options is None else options.get_attr("TCA_U32_ACT")
     if actions is None:

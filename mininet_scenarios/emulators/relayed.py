@@ -1,5 +1,5 @@
-"""Emulated devices whose protocol a library serves: clients' bytes go through a relay, so that
-connections can break off as real ones do.
+"""Emulated devices with a library's protocol server: clients' bytes go through a relay, so that
+connections can break off like real connections.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _MUTE_POLL_S: Final = 0.05
 
 
 class GoneError(Exception):
-    """There is no connection any more to answer on."""
+    """The connection for the answer is gone."""
 
 
 class RelayedServer(SessionServer):
@@ -51,11 +51,11 @@ class RelayedServer(SessionServer):
 
     @abstractmethod
     async def serve(self, door: Path) -> None:
-        """Serve the protocol on this Unix socket."""
+        """Serve the protocol on the Unix socket ``door``."""
 
     @abstractmethod
     async def finish(self) -> None:
-        """End that; safe to repeat."""
+        """End the serving; safe to repeat."""
 
     def admits(self, username: str, password: str) -> bool:
         given, wanted = f"{username}:{password}", f"{self._device.user}:{self._device.password}"
@@ -71,13 +71,13 @@ class RelayedServer(SessionServer):
         return scheme.lower() == "basic" and self.admits(user, password)
 
     async def begin(self) -> None:
-        """Meet the faults that strike any request. Raises GoneError."""
+        """Apply the faults that strike any request. Raises GoneError."""
         if self._faults.strikes(FaultKind.IDLE_LOGOUT):
             self.hang_up()
         mute = self._faults.active(FaultKind.MUTE)
         while self._faults.active(FaultKind.MUTE):
             await asyncio.sleep(_MUTE_POLL_S)
-        if mute:  # whoever asked has given up, or is told so
+        if mute:  # the client has given up, or learns of the fault
             raise GoneError
 
     def hang_up(self) -> NoReturn:
@@ -101,7 +101,7 @@ class RelayedServer(SessionServer):
 
 
 class HttpDoor:
-    """An HTTP server on a Unix socket; ``certificate``: files of one and its key, for TLS."""
+    """An HTTP server on a Unix socket; ``certificate``: files of certificate and key, for TLS."""
 
     def __init__(
         self, application: Starlette, door: Path, certificate: tuple[Path, Path] | None = None
@@ -132,7 +132,7 @@ class HttpDoor:
 
 
 class _Uvicorn(uvicorn.Server):
-    """Leaves signals to the process that it is a part of."""
+    """Leaves signals to the surrounding process."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:

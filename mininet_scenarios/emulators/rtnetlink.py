@@ -1,7 +1,7 @@
 """Many changes to the kernel's interfaces in one system call (rtnetlink(7), RFC 3549).
 
 pyroute2 takes 0.3 ms to encode and send one request; a plane of sixteen mirrors makes 64 changes in
-a move that lasts 25 ms. So requests are encoded once, and sent together.
+a move of 25 ms. So requests are encoded once, and sent together.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _NLMSG_ERROR: Final = 2
 _NLM_F_ACK: Final = 0x04
 _RECEIVE_BYTES: Final = 1 << 16
 _AT_ONCE: Final = 256
-"""Acknowledgements that fit into a socket's buffer of any size that Linux allows."""
+"""Number of acknowledgements that fit into the smallest socket buffer allowed by Linux."""
 
 
 class RequestRefused(Exception):
@@ -35,7 +35,7 @@ class RequestRefused(Exception):
 
 
 def request(encode: Callable[[Any], object]) -> bytes:
-    """The request that ``encode`` makes of a pyroute2 ``IPRoute`` that sends nothing."""
+    """The request that ``encode`` makes with a pyroute2 ``IPRoute``; nothing is sent."""
     with IPBatch() as batch:
         encode(batch)
         encoded = bytes(batch.batch)
@@ -58,9 +58,9 @@ class KernelRequests:
         self._socket.close()
 
     def make(self, requests: Sequence[bytes], unless: Collection[int] = ()) -> None:
-        """Make these requests; returns when all have been tried.
+        """Make the requests; returns once all have been tried.
 
-        Raises RequestRefused for the first that failed for a reason other than ``unless`` (errno).
+        Raises RequestRefused for the first failure with a reason outside ``unless`` (errno).
         """
         for start in range(0, len(requests), _AT_ONCE):
             self._make(requests[start : start + _AT_ONCE], unless)
@@ -81,7 +81,7 @@ class KernelRequests:
                 raise RequestRefused(failures[number])
 
     def _answers(self, waiting: set[int]) -> dict[int, int]:
-        """The errno of each of these requests that failed."""
+        """The errno of each failed request, by request number."""
         failures: dict[int, int] = {}
         while waiting:
             try:

@@ -1,4 +1,4 @@
-"""Clients of an emulated device, on a TCP socket and a serial line that can die and come back."""
+"""Clients of an emulated device, on a TCP socket and a serial line; both can die and come back."""
 
 from __future__ import annotations
 
@@ -18,16 +18,17 @@ _log: Final = logging.getLogger(__name__)
 
 
 class ReplyLostError(Exception):
-    """The connection is to close instead of carrying a reply."""
+    """The connection is to close without a reply."""
 
 
 async def answered(
     faults: Faults, carry_out: Callable[[], Awaitable[bytes]], *, moves: bool
 ) -> bytes:
-    """A command's reply as its client receives it, when it does; ``moves``: it moves mirrors.
+    """Carry out a command and return the reply as received by the client; ``moves``: the command
+    moves mirrors.
 
-    Meets the faults of replies and connections. What a switch does about its mirrors is
-    :class:`~mininet_scenarios.emulators.ocs.EmulatedOcs`' to fail at. Raises ReplyLostError.
+    Applies the faults of replies and connections. Faults of mirrors are applied by
+    :class:`~mininet_scenarios.emulators.ocs.EmulatedOcs`. Raises ReplyLostError.
     """
     killed = moves and faults.strikes(FaultKind.KILL)
     if killed:
@@ -40,7 +41,7 @@ async def answered(
 
 
 class SessionServer(ABC):
-    """Accepts clients and holds each one's conversation in a task of its own."""
+    """Accepts clients and holds each client's conversation in a separate task."""
 
     def __init__(self) -> None:
         self._endpoint: tuple[str, int] | None = None
@@ -50,7 +51,7 @@ class SessionServer(ABC):
         self._pty_path = ""
 
     async def listen_pty(self, path: str) -> None:
-        """Serve a serial line too: ``path`` will point to the client's end of it."""
+        """Serve a serial line too: ``path`` will point to the client's end of the line."""
         self._pty_path = path
         self._plug_in(path)
 
@@ -69,7 +70,7 @@ class SessionServer(ABC):
             self._remove_link()
 
     def _remove_link(self) -> None:
-        """Remove a link that a run of an emulator has left, but never a real device's file."""
+        """Remove a link left by an emulator's run, but never a real device's file."""
         link = Path(self._pty_path)
         if link.is_symlink() and link.readlink().is_relative_to("/dev/pts"):
             link.unlink()
@@ -96,10 +97,12 @@ class SessionServer(ABC):
 
     @abstractmethod
     async def converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answer one client until it leaves. Raises ReplyLostError to drop it at once."""
+        """Answer one client until the client leaves. Raises ReplyLostError to drop the client at
+        once.
+        """
 
     async def listen(self, host: str, port: int) -> tuple[str, int]:
-        """Serve; returns the address, with the port that was chosen if ``port`` is 0."""
+        """Serve; returns the address, with the chosen port if ``port`` is 0."""
         self._server = await asyncio.start_server(self._accept, host, port)
         bound: tuple[str, int] = self._server.sockets[0].getsockname()[:2]
         self._endpoint = bound
@@ -132,7 +135,7 @@ class SessionServer(ABC):
         try:
             with contextlib.suppress(ReplyLostError, ConnectionError):
                 await self.converse(reader, writer)
-        except Exception:  # the device goes on without it
+        except Exception:  # the device goes on without the session
             _log.exception("a session failed")
         finally:
             writer.close()

@@ -1,4 +1,4 @@
-"""A connection on TLS that one thread reads while another one writes."""
+"""A TLS connection with one thread reading and another writing."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _Result = TypeVar("_Result")
 
 
 class SharedTls:
-    """Does what a socket does, one call of OpenSSL at a time.
+    """Acts as a socket, with one OpenSSL call at a time.
 
-    OpenSSL allows no two calls on one connection at the same time, and Python 3.11 makes them: a
+    OpenSSL forbids two simultaneous calls on a connection, and Python 3.11 makes such calls: a
     write beside a read may then fail as if the other side had gone.
     """
 
@@ -55,14 +55,14 @@ class SharedTls:
                 raise TimeoutError("timed out")
 
     def getsockname(self) -> tuple[str, int]:
-        """Address and port of this end."""
+        """Address and port of the local end."""
         host, port = self._connection.getsockname()
         return host, port
 
     def shutdown(self, how: int) -> None:
-        """End the connection below TLS, which wakes who waits. Raises OSError."""
-        socket.socket.shutdown(self._connection, how)  # SSLSocket's own would forget its TLS
+        """End the connection below TLS, and so wake waiting threads. Raises OSError."""
+        socket.socket.shutdown(self._connection, how)  # SSLSocket.shutdown would drop the TLS state
 
     def close(self) -> None:
-        """Close the connection, which no thread uses any more."""
+        """Close the connection, once no thread uses the connection any more."""
         self._connection.close()

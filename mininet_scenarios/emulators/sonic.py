@@ -1,9 +1,10 @@
 """An emulated SONiC optical circuit switch: ``python -m mininet_scenarios.emulators.sonic``.
 
-It speaks gNMI or RESTCONF (``--protocol``), with TLS and a login (``admin``, ``YourPaSsWoRd``), in
-front of a real Redis; in the words of SONiC's working group or of Molex (``--dialect``). In
-``--directory`` are ``ca.pem``, which its certificate is signed with, and ``redis.sock``, where
-``redis-cli -s`` shows its databases. What else it does: :mod:`mininet_scenarios.emulators.process`.
+Protocol: gNMI or RESTCONF (``--protocol``), with TLS and a login (``admin``, ``YourPaSsWoRd``), in
+front of a real Redis; in the words of SONiC's working group or of Molex (``--dialect``).
+``--directory`` has ``ca.pem``, the authority of the switch's certificate, and ``redis.sock``, where
+``redis-cli -s`` shows the databases. Options and common behaviour:
+:mod:`mininet_scenarios.emulators.process`.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from mininet_scenarios.emulators.sonic_switch import SonicServer
 
 _log: Final = logging.getLogger(__name__)
 _SERVERS: Final = {"gnmi": (GnmiServer, 8080), "restconf": (RestconfServer, 443)}
-"""Servers and their ports on real devices."""
+"""Servers and ports by protocol, with the ports of real devices."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -1,4 +1,4 @@
-"""Databases of an emulated SONiC: a real Redis server, on a Unix socket of its own."""
+"""Databases of an emulated SONiC: a real Redis server, on a separate Unix socket."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Databases:
             "--notify-keyspace-events": "KA",
             "--logfile": str(self._directory / "redis.log"),
         }
-        # An emulator that is killed takes its databases along.
+        # A killed emulator takes the database server along.
         command = ["setpriv", "--pdeathsig", "TERM", _PROGRAM]
         command += [word for setting in settings.items() for word in setting]
         self._server = subprocess.Popen(command, stdin=subprocess.DEVNULL)
@@ -77,7 +77,7 @@ class Databases:
         self._end()
 
     def rows(self, database: str, table: str) -> dict[str, dict[str, str]]:
-        """All rows by their keys, read at one time."""
+        """All rows by key, read at one time."""
         found = self._clients[database].eval(_ROWS, 0, table)
         return {
             name.partition("|")[2]: _fields(dict(zip(row[::2], row[1::2], strict=True)))
@@ -85,7 +85,7 @@ class Databases:
         }
 
     def row(self, database: str, table: str, key: str) -> dict[str, str] | None:
-        """One row; None if there is none of this key."""
+        """A row; None if the table has no such key."""
         with self._clients[database].pipeline() as alone:
             alone.hgetall(f"{table}|{key}")
             (found,) = alone.execute()
@@ -98,7 +98,7 @@ class Databases:
     def write(
         self, database: str, table: str, delete: Collection[str], put: Mapping[str, Row]
     ) -> None:
-        """Delete rows, then put others in whole, in one transaction."""
+        """Delete rows, then write whole rows, in one transaction."""
         with self._clients[database].pipeline(transaction=True) as together:
             for key in delete:
                 together.delete(f"{table}|{key}")
@@ -108,7 +108,7 @@ class Databases:
             together.execute()
 
     async def changes(self, database: str, table: str) -> PubSub:
-        """A subscription to changes of a table's keys; the caller closes it."""
+        """A subscription to changes of a table's keys; the caller closes the subscription."""
         number = NUMBERS[database]
         client = redis.asyncio.Redis(
             unix_socket_path=str(self._directory / SOCKET), db=number, decode_responses=True
@@ -130,7 +130,9 @@ class Databases:
 
 
 def _fields(row: Row) -> dict[str, str]:
-    """A row as it was put in: one without fields has NULL for one, Redis has no empty hashes."""
+    """A row as written: for a row without fields, the database has a field NULL, since Redis has no
+    empty hashes.
+    """
     return {field: value for field, value in row.items() if field != "NULL"}
 
 

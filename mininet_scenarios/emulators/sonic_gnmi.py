@@ -1,9 +1,9 @@
 """gNMI in front of the databases of an emulated SONiC: Capabilities, Get, Set and Subscribe.
 
-Its ways are those of SONiC's server and its generic config updater: NOT_FOUND is the answer about
-a table without rows, and about all that Redis does not give; a Set is a JSON patch, refused as a
-whole if it adds below a table without rows, or leaves one; a row that was deleted is told of as
-an update without fields.
+Follows SONiC's server and generic config updater: NOT_FOUND is the answer about a table without
+rows, and about everything missing in Redis; a Set is a JSON patch, refused as a whole if the patch
+adds below a table without rows, or leaves a table without rows; a deleted row is reported as an
+update without fields.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _Context = Any
 
 
 class _Bad(Exception):
-    """A request that can't be answered; with the status code that says so."""
+    """A request that can't be answered, with the status code of the refusal."""
 
     def __init__(self, code: grpc.StatusCode, message: str) -> None:
         self.code = code
@@ -57,7 +57,7 @@ class _Bad(Exception):
 
 
 class GnmiServer(SonicServer):
-    """The server; several clients, whose changes come one after another."""
+    """The server; several clients, with changes one after another."""
 
     async def serve(self, door: Path) -> None:
         certificate, key = (path.read_bytes() for path in self.certificate)
@@ -78,7 +78,7 @@ class _Service:
         self._switch = switch
 
     def handler(self) -> grpc.GenericRpcHandler:
-        """The procedures by their names, with how their messages are read and written."""
+        """The procedures by name, with the readers and writers of messages."""
         single, stream = grpc.unary_unary_rpc_method_handler, grpc.stream_stream_rpc_method_handler
         found = {
             name: make(
@@ -217,7 +217,7 @@ async def _abandon(context: _Context) -> NoReturn:
 
 
 async def _wait_for_end(requests: _Message, told: asyncio.Queue[_Message]) -> None:
-    """A client that closes its side has heard enough."""
+    """End the subscription once the client closes its side."""
     async for _ in requests:
         pass
     told.put_nowait(None)
@@ -234,7 +234,7 @@ def _update(path: _Message, value: object) -> _Message:
 
 
 def _place(prefix: _Message, path: _Message) -> tuple[str, str, list[str]]:
-    """Database, table, and what follows them in a path."""
+    """Database, table, and the rest of a path."""
     origin = path.origin or prefix.origin
     names = [element.name for element in (*prefix.elem, *path.elem)]
     if origin not in _ORIGINS:
@@ -258,14 +258,14 @@ class _Patch:
         """None: the configuration has no such table."""
 
     def remove(self, key: str | None) -> None:
-        """Take away a row, or the table (None); what is not there is passed over."""
+        """Take away a row, or the table (None); a missing row or table is skipped."""
         if key is None:
             self._rows = None
         elif self._rows is not None:
             self._rows.pop(key, None)
 
     def add(self, key: str | None, value: _Message) -> None:
-        """Put a row, or the whole table (None) in place of the one that is there."""
+        """Put a row, or the whole table (None) in place of the present table."""
         try:
             given = json.loads(value.json_ietf_val or value.json_val)
         except ValueError:
@@ -280,7 +280,7 @@ class _Patch:
             self._rows[key] = _row(given)
 
     def result(self) -> tuple[set[str], dict[str, dict[str, str]]]:
-        """Keys of the rows that go, and rows that come or change."""
+        """Keys of deleted rows, and new or changed rows."""
         if self._rows == {}:
             raise _Bad(
                 grpc.StatusCode.UNKNOWN,

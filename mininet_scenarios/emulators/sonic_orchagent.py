@@ -1,13 +1,13 @@
-"""What stands between the databases and the mirrors of an emulated SONiC optical circuit switch.
+"""The agent between the databases and the mirrors of an emulated SONiC optical circuit switch.
 
-Changes of the configuration are accepted whatever they say, and the state database tells what came
-of them, with the ways that such switches have:
+Any change of the configuration is accepted, and the state database has the result. Peculiarities of
+real switches are emulated:
 
 - a cross-connect on a busy port, added alone, is invalid from then on;
-- two or more that are added together push others aside, which stay listed as invalid;
-- a key that is listed already is skipped, in whatever state it is;
-- a cross-connect that stands but is not configured can't be deleted;
-- Molex': of those deleted together, none goes if one of them was never made;
+- two or more cross-connects added together push others aside, which stay listed as invalid;
+- a key listed already is skipped, in any state;
+- a standing cross-connect without configuration can't be deleted;
+- Molex: of cross-connects deleted together, none is deleted if any was never made;
 - hardware fails after the configuration was accepted.
 """
 
@@ -30,7 +30,9 @@ PORTS: Final = "OCS_PORT"
 PORT_STATES: Final = "OCS_PORT_TABLE"
 METADATA: Final = "DEVICE_METADATA"
 FACTORY_LOSSES: Final = ("OCS_FACTORY_INSERTION_LOSS", "OCS_FACTORY_INSERTION_LOSS_TABLE")
-"""What the factory measured, by the working group's name and Molex'; empty unless filled."""
+"""Tables of losses measured in the factory, as named by the working group and Molex; empty unless
+filled.
+"""
 ALARMS: Final = "ALARM"
 _KEY: Final = re.compile(r"([1-9][0-9]{0,4})A-([1-9][0-9]{0,4})B")
 _SEVERITIES: Final = {"CR": "CRITICAL", "MJ": "MAJOR", "MN": "MINOR"}
@@ -38,7 +40,7 @@ _SEVERITIES: Final = {"CR": "CRITICAL", "MJ": "MAJOR", "MN": "MINOR"}
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """Words for the phases of a cross-connect, and of a port that it uses."""
+    """Words for the phases of a cross-connect, and of the ports in use."""
 
     name: str
     moving: str
@@ -53,7 +55,9 @@ class Dialect:
     bulk_update: bool
     """True if RESTCONF has the rpc ``bulk-update``."""
     removes_all_or_none: bool
-    """True if cross-connects go together, and only if the state database has each of them."""
+    """True if cross-connects are deleted together, and only if the state database has all of
+    them.
+    """
 
     def row(self, a_side: str, b_side: str, word: str) -> dict[str, str]:
         """A row of the table of cross-connects' states."""
@@ -78,7 +82,7 @@ Pair = tuple[int, int]
 
 
 class Orchagent:
-    """Carries configuration to mirrors, and their state back."""
+    """Carries configuration to mirrors, and the mirrors' state back."""
 
     def __init__(
         self, ocs: EmulatedOcs, databases: Databases, dialect: Dialect, serial: str
@@ -89,13 +93,13 @@ class Orchagent:
         self.operations = frozenset({"sonic-ocs:bulk-update"} if dialect.bulk_update else ())
         self._serial = serial
         self._known: set[str] = set()
-        """Keys of the configuration that have been looked at."""
+        """Keys of the configuration processed so far."""
         self._words: dict[Pair, str] = {}
-        """What became of the pairs that are configured."""
+        """State words of the configured pairs."""
         self._carried: set[Pair] = set()
-        """Pairs that mirrors were told of."""
+        """Pairs sent to the mirrors."""
         self._told: object = None
-        """What the rows of all ports were made of."""
+        """Basis of the last written rows of all ports."""
         self._ports: dict[str, dict[str, str]] = {}
         self._overrides: dict[str, dict[str, str]] = {}
         self._alarms: dict[tuple[int, str], str] = {}
@@ -103,7 +107,7 @@ class Orchagent:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
-        """Fill the tables, and carry out what is configured from now on."""
+        """Fill the tables, and carry out configuration from now on."""
         metadata = {
             "type": "SonicOCS",
             "switch_type": "ocs",
@@ -118,7 +122,9 @@ class Orchagent:
         self._keep(self._listen(heard))
 
     def refresh(self) -> None:
-        """Put what happened beside the configuration into the tables: others, shutters, power."""
+        """Write changes made outside the configuration into the tables: foreign cross-connects,
+        shutters, power.
+        """
         present = {*self._ocs.cross_connects.items()}
         foreign, gone = present - self._carried, self._carried - present
         if gone:
@@ -138,12 +144,12 @@ class Orchagent:
     async def _listen(self, heard: PubSub) -> None:
         while True:
             told = await heard.get_message(timeout=None)
-            while told is not None:  # one look for all that a transaction changed
+            while told is not None:  # one comparison for all changes of a transaction
                 told = await heard.get_message(timeout=0)
             self._carry_out()
 
     def _carry_out(self) -> None:
-        """Compare the configuration with what was configured before, and move mirrors."""
+        """Compare the configuration with the previous configuration, and move mirrors."""
         configured = self._databases.keys("CONFIG_DB", CROSS_CONNECTS)
         removed, added = self._known - configured, configured - self._known
         self._known = configured
@@ -196,7 +202,7 @@ class Orchagent:
         self._tell_ports()
 
     def _say(self, pairs: Iterable[Pair], word: str) -> None:
-        """Put a word for these cross-connects into the state database."""
+        """Write a state word for the cross-connects into the state database."""
         pairs = list(pairs)
         self._words.update(dict.fromkeys(pairs, word))
         rows = {self._key(pair): self._dialect.row(*self._sides(pair), word) for pair in pairs}
@@ -204,7 +210,9 @@ class Orchagent:
             self._databases.write("STATE_DB", CROSS_CONNECT_STATES, [], rows)
 
     def _forget(self, pairs: Collection[Pair], keys: Collection[str] = ()) -> None:
-        """Delete these pairs' rows of state, and those of keys that may name no pair, at once."""
+        """Delete the state rows of pairs, and of ``keys`` (possibly without a valid pair), at
+        once.
+        """
         for pair in pairs:
             self._words.pop(pair, None)
             self._carried.discard(pair)
@@ -293,7 +301,7 @@ class Orchagent:
 
 
 def shown_fields(row: Mapping[str, str]) -> dict[str, object]:
-    """A row as JSON has it: fields whose names end in ``@`` are lists."""
+    """A row in JSON form: fields with names ending in ``@`` are lists."""
     return {
         name.removesuffix("@"): value.split(",") if name.endswith("@") else value
         for name, value in row.items()

@@ -50,7 +50,7 @@ _TABLES: Final = {
     ),
     f"sonic-alarm:sonic-alarm/{ALARMS}": ("EVENT_DB", "ALARM_LIST", "id"),
 }
-"""Database, list and the leaves of its key, by a container's path."""
+"""Database, list and the leaves of the list's key, by container path."""
 
 
 class RestconfServer(SonicServer):
@@ -106,12 +106,12 @@ class RestconfServer(SonicServer):
         except GoneError:
             return Response(status_code=503)
         await self.end()
-        # The counts are of what was asked, whatever became of it.
+        # The counts are of the request, regardless of the result.
         counts = {"deleted_count": len(delete), "added_count": len(added)}
         return _answer({"sonic-ocs:output": counts})
 
     async def _begin(self, request: Request) -> Response | None:
-        """Check the login and meet faults; a refusal, if there is one."""
+        """Check the login and apply faults; returns a refusal, if any."""
         if not self.admits_sender(request):
             return _error(401, "access-denied", "wrong user or password")
         try:

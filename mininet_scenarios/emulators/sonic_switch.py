@@ -1,4 +1,4 @@
-"""An emulated SONiC switch, whatever protocol asks it."""
+"""An emulated SONiC switch, for any protocol."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ class RefusedError(Exception):
 
 
 class Agent(Protocol):
-    """What stands between the databases and the hardware."""
+    """The agent between the databases and the hardware."""
 
     operations: frozenset[str]
-    """Those that RESTCONF offers."""
+    """Operations offered over RESTCONF."""
 
     async def start(self) -> None:
-        """Fill the tables, and carry out what is configured from now on."""
+        """Fill the tables, and carry out configuration from now on."""
 
     def refresh(self) -> None:
-        """Have the state database tell what is so now."""
+        """Bring the state database up to date."""
 
 
 class SonicServer(RelayedServer):
-    """What the servers of both protocols have in common: databases, a certificate and faults."""
+    """Common parts of the servers of both protocols: databases, a certificate and faults."""
 
     def __init__(
         self,
@@ -58,11 +58,11 @@ class SonicServer(RelayedServer):
 
     @cached_property
     def certificate(self) -> tuple[Path, Path]:
-        """Files of the certificate and its key."""
+        """Files of the certificate and the key."""
         return certify(self._directory, "emulated SONiC")
 
     async def end(self) -> None:
-        """Take the time that a slow device takes for its answer."""
+        """Wait for the answer delay of a slow device."""
         await asyncio.sleep(self._faults.delay_s)
 
     def read(self, database: str, table: str) -> dict[str, dict[str, str]]:

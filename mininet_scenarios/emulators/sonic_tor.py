@@ -1,8 +1,8 @@
 """An emulated SONiC ToR switch: ``python -m mininet_scenarios.emulators.sonic_tor``.
 
-It speaks gNMI, with TLS and a login (``admin``, ``YourPaSsWoRd``), in front of a real Redis. It has
-VLANs and links, and forwards no frames. In ``--directory`` are ``ca.pem``, which its certificate is
-signed with, and ``redis.sock``. A second socket takes the experimenter's orders.
+Protocol: gNMI, with TLS and a login (``admin``, ``YourPaSsWoRd``), in front of a real Redis. The
+switch has VLANs and links, and forwards no frames. ``--directory`` has ``ca.pem``, the authority of
+the switch's certificate, and ``redis.sock``. A second socket takes the experimenter's orders.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _LANES: Final = 4
 
 
 class VlanManager:
-    """Tells in the state database what was configured, as vlanmgrd and portsyncd do."""
+    """Writes the configuration into the state database, as vlanmgrd and portsyncd do."""
 
     def __init__(self, databases: Databases, faults: Faults, ports: int) -> None:
         self.operations: frozenset[str] = frozenset()

@@ -1,4 +1,4 @@
-"""Messages that a switch may send without pause."""
+"""Messages for a switch that sends without pause."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _frame(kind: int, body: bytes) -> bytes:
 
 
 def kinds(datapath: int) -> Mapping[str, bytes]:
-    """A message, or several, of each kind that switches send, by what it is called."""
+    """By name, a message, or several, of each kind sent by switches."""
     features = struct.pack("!QIBBxxII", datapath, 0, 254, 0, 0x47, 0)
     statistics_of_ports = struct.pack("!HH4x", 4, 1) + bytes(112)
     return {

@@ -1,4 +1,4 @@
-"""A program that speaks enough OpenFlow 1.3 to be taken for a switch."""
+"""A program with enough OpenFlow 1.3 to pass for a switch."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Stranger:
         self.answers_echoes = True
         self._nonsense = nonsense
         self.echoed: list[int] = []
-        """Transaction ids of echo requests that were answered."""
+        """Transaction ids of answered echo requests."""
         self._features = struct.pack("!QIBBHII", datapath, 0, 254, auxiliary, 0, 0, 0)
         self._socket = _connect(address, trust)
         self.name = "{}:{}".format(*self._socket.getsockname())
@@ -85,7 +85,7 @@ class Stranger:
 
 def _connect(address: tuple[str, int], trust: ssl.SSLContext | None) -> socket.socket | SharedTls:
     plain = socket.create_connection(address, timeout=PATIENCE_S)
-    # Nagle's algorithm would hold an answer back while the next stranger overtakes this one.
+    # Nagle's algorithm would hold an answer back while the next stranger overtakes this stranger.
     plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     if trust is not None:
         return SharedTls(trust.wrap_socket(plain, server_hostname=address[0]))

@@ -1,6 +1,6 @@
-"""TL1 as a device sees it: commands in, messages out; whatever the vendor.
+"""TL1 from the device's side: commands in, messages out; for any vendor.
 
-Written apart from the controller's own codec, so that a misreading there shows up here. After
+Written independently of the controller's codec, so that misreadings there show up here. After
 Telcordia GR-831-CORE and GR-833-CORE.
 """
 
@@ -14,7 +14,7 @@ MAX_COMMAND_BYTES: Final = 65536
 
 
 class Denied(Exception):
-    """A command that is answered by DENY."""
+    """A command with DENY as answer."""
 
     def __init__(self, code: str, text: str) -> None:
         self.code = code
@@ -23,7 +23,7 @@ class Denied(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Tl1Command:
-    """A command: ``verb`` in upper case, and the ``blocks`` that follow the ctag."""
+    """A command: ``verb`` in upper case, and the ``blocks`` behind the ctag."""
 
     verb: str
     aid: str
@@ -37,7 +37,7 @@ class Tl1Command:
 
 
 def take_commands(buffer: bytearray) -> Iterator[str]:
-    """Take complete commands, without their semicolons, out of ``buffer``."""
+    """Take complete commands, without semicolons, out of ``buffer``."""
     start, in_quote, escaped = 0, False, False
     for position, byte in enumerate(bytes(buffer)):
         if escaped:
@@ -60,19 +60,19 @@ def parse(text: str) -> Tl1Command:
 
 
 def items(block: str) -> list[str]:
-    """``a,b,c`` of one block."""
+    """The items ``a,b,c`` of a block."""
     return _split(block, ",")
 
 
 def unquote(text: str) -> str:
-    """A parameter's value without its quotes."""
+    """A parameter's value without quotes."""
     if len(text) >= 2 and text[0] == text[-1] == '"':
         text = text[1:-1].replace('\\"', '"').replace("\\\\", "\\")
     return text
 
 
 def port_numbers(aid: str, last: int) -> list[str]:
-    """``1&2&5&&7`` → ``1, 2, 5, 6, 7``; a range ends at ``last``. Text that is no number stays."""
+    """``1&2&5&&7`` → ``1, 2, 5, 6, 7``; a range ends at ``last``. Non-numeric text stays."""
     numbers: list[str] = []
     for part in aid.replace("&&", "-").split("&"):
         first, is_range, end = part.partition("-")
@@ -84,7 +84,7 @@ def port_numbers(aid: str, last: int) -> list[str]:
 
 
 def message(source: str, clock: str, head: str, lines: Sequence[str], end: str = ";") -> bytes:
-    """A message, or one block of it."""
+    """A message, or a block of a message."""
     body = "".join(f"   {line}\r\n" for line in lines)
     return f"\r\n\n   {source} {clock}\r\n{head}\r\n{body}{end}".encode("latin-1")
 
@@ -102,7 +102,7 @@ def reply(
 
 
 def denial(source: str, clock: str, ctag: str, error: Denied) -> bytes:
-    """A refusal with its code and its reason."""
+    """A refusal with code and reason."""
     return message(source, clock, f"M  {ctag} DENY", [error.code, f"/* {error} */"])
 
 

@@ -31,7 +31,7 @@ Handler = Callable[["Tl1Client", Tl1Command], Awaitable[Records]]
 
 @dataclass(eq=False, slots=True)
 class Tl1Client:
-    """A session, with its connection."""
+    """A session and its connection."""
 
     writer: asyncio.StreamWriter
     logged_in: bool
@@ -39,23 +39,25 @@ class Tl1Client:
 
 
 class Tl1Server(SessionServer):
-    """A device. Commands of a client are answered in the order in which they come."""
+    """A device. Commands of a client are answered in the order of arrival."""
 
     PROMPT: ClassVar[str] = ""
     ECHOES: ClassVar[bool] = False
     REPORTS_TO_ALL: ClassVar[bool] = True
-    """True if autonomous messages go to every session that is logged in, without asking."""
+    """True if autonomous messages go to every logged-in session without a request."""
     REPORTS_IN_MID_REPLY: ClassVar[bool] = False
-    """True if an autonomous message may stand in the middle of a reply, before its first record."""
+    """True if an autonomous message may stand in the middle of a reply, before the first record."""
     USERS: ClassVar[Mapping[str, str]] = {}
     """Passwords by user; empty: everybody is let in."""
     NOT_LOGGED_IN: ClassVar[str] = "PLNA"
     MOVING: ClassVar[frozenset[str]] = frozenset()
     """Commands that move mirrors."""
     GREETING: ClassVar[str] = ""
-    """What a client is shown when it connects."""
+    """Text shown to a client on connecting."""
     SESSIONS: ClassVar[int | None] = None
-    """Most log-ins at a time; one counts until it is logged out, or the device drops it."""
+    """Most log-ins at a time; a log-in counts until the log-out, or until the device drops the
+    session.
+    """
 
     def __init__(self, ocs: EmulatedOcs, name: str) -> None:
         super().__init__()
@@ -73,7 +75,7 @@ class Tl1Server(SessionServer):
 
     @abstractmethod
     def handlers(self) -> Mapping[str, Handler]:
-        """The vendor's commands; each handler returns the records of its reply."""
+        """The vendor's commands; each handler returns the records of the reply."""
 
     @property
     def source(self) -> str:
