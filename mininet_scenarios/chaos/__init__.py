@@ -1,1 +1,3 @@
-"""Faults of the field at random moments of the controller's work, and what must hold meanwhile."""
+"""Faults of the field at random moments of the controller's work, and the invariants to hold
+meanwhile.
+"""

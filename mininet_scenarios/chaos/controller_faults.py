@@ -1,4 +1,4 @@
-"""Faults of the controller: its process, its planner, its disk, and who connects to it."""
+"""Faults of the controller: process, planner, disk, and foreign connections."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from mininet_scenarios.stage.controller_process import ControllerProcessError
 
 _BLOCK_BYTES: Final = 4096
 _NOBODYS: Final = 0xBAD
-"""A datapath id that no fabric has."""
+"""A datapath id used in no fabric."""
 _REFUSED_REQUESTS: Final = 100
 _PLANNER_S: Final = 15.0
 _STAGED_MBPS: Final = 80.0
 _STAGED_SHARE: Final = 0.002
-"""Share of the electrical network in which one or two pairs of racks fit with their datagrams."""
+"""Share of the electrical network with room for one or two pairs of racks with their datagrams."""
 _RESERVED_S: Final = 2.0
 _POLL_S: Final = 0.1
 _IMPORTS_S: Final = 30.0
-"""Time after which a process that has not come so far won't."""
+"""Longest wait for the end of a process's imports."""
 
 
 class ControllerFault(Fault):
@@ -52,12 +52,12 @@ class ControllerKilled(ControllerAway):
         self.field.process.kill()
 
     def heal(self) -> None:
-        # Other faults may keep it from being ready.
+        # Other faults may keep the controller from being ready.
         self.field.process.start(ready=False)
 
 
 class ControllerKilledInRecovery(ControllerKilled):
-    """Killed, started, and killed again before or soon after it is ready."""
+    """Killed, started, and killed again before or soon after the controller is ready."""
 
     def __init__(self, field: Field, lives_s: float) -> None:
         super().__init__(field)
@@ -67,7 +67,7 @@ class ControllerKilledInRecovery(ControllerKilled):
         process = self.field.process
         starting = threading.Thread(target=self._start)
         starting.start()
-        # What comes before recovery is imports, which take seconds and touch nothing.
+        # Before recovery come imports, which take seconds and touch nothing.
         deadline_s = time.monotonic() + _IMPORTS_S
         began = process.log.stat().st_size
         while "OpenFlow on" not in process.log.read_text()[began:]:
@@ -88,15 +88,15 @@ class ControllerKilledInStages(ControllerKilled):
     """Killed within or between the stages of a large change, and beside a reservation's."""
 
     def __init__(self, field: Field, pairs: Sequence[tuple[str, str]], lives_s: float) -> None:
-        """``pairs`` of racks: half of them have circuits, and then the others, and the first one a
-        reservation; ``lives_s``: time from the request for the change to the end.
+        """``pairs`` of racks: first half of the pairs have circuits, and then the other half, and
+        the first pair a reservation; ``lives_s``: time from the request for the change to the end.
         """
         super().__init__(field)
         self._pairs = pairs
         self._lives_s = lives_s
 
     def strike(self) -> None:
-        # Other faults may keep it from answering.
+        # Other faults may keep the controller from answering.
         with contextlib.suppress(httpx.TransportError), rest(self.field.process.base_url) as client:
             client.patch("/v1/policy", json={"divert_share": _STAGED_SHARE})
             half = len(self._pairs) // 2
@@ -115,7 +115,7 @@ class ControllerKilledInStages(ControllerKilled):
 
 
 class JournalRolledBack(ControllerKilled):
-    """The controller is killed, and goes on with a copy of its journal that somebody had made."""
+    """The controller is killed, and goes on with an older copy of the journal."""
 
     def __init__(self, field: Field) -> None:
         super().__init__(field)
@@ -134,13 +134,15 @@ class JournalRolledBack(ControllerKilled):
         super().heal()
 
     def _remove_beside(self) -> None:
-        """Remove what belongs to the journal as it is no more, such as its write-ahead log."""
+        """Remove files of the previous journal, such as the write-ahead log."""
         for stale in self._journal.parent.glob(f"{self._journal.name}-*"):
             stale.unlink()
 
 
 class JournalCut(JournalRolledBack):
-    """The journal's file is cut. The controller has to refuse it, and is given the copy then."""
+    """The journal's file is cut. The controller has to refuse the file, and is then given the
+    copy.
+    """
 
     def __init__(self, field: Field, part: float) -> None:
         """``part`` of the file, 0 to 1, is left."""
@@ -171,7 +173,9 @@ class ControllerStopped(ControllerAway):
 
 
 class PlannerKilled(ControllerFault):
-    """The planning process dies; it is over when the next one has made a plan."""
+    """The planning process dies; the fault is over when the next planning process has made a
+    plan.
+    """
 
     def strike(self) -> None:
         for pid in self.field.process.members():
@@ -190,7 +194,7 @@ class PlannerKilled(ControllerFault):
 
 
 class LogUnread(ControllerFault):
-    """Nobody reads the controller's log, which is told more than its pipe holds."""
+    """The controller's log is not read, and receives more than the pipe holds."""
 
     def strike(self) -> None:
         self.field.log_reader.stand_still()
@@ -264,7 +268,9 @@ class Storm(Fault):
         address = settings.openflow_host, settings.openflow_port
         some = kinds(self._datapath)[self._name] * 100
         while not self._over.wait(_POLL_S):
-            with contextlib.suppress(OSError):  # there may be no controller, or it hangs up
+            with contextlib.suppress(
+                OSError
+            ):  # there may be no controller, or the controller hangs up
                 switch = Stranger(address, self._datapath)
                 try:
                     while switch.is_switch.wait(_POLL_S) and not self._over.is_set():

@@ -1,7 +1,8 @@
-"""Evidence of an incident: where each datagram that was lost was seen, and what counted it.
+"""Evidence of an incident: sightings of each lost datagram, and counters of losses.
 
 All frames at the switches' ports are captured while an incident lasts, and counters of kernel and
-Open vSwitch are read before it and after it. It is written down only where something was violated.
+Open vSwitch are read before and after the incident. Evidence is written only if something was
+violated.
 """
 
 from __future__ import annotations
@@ -30,14 +31,16 @@ from mininet_scenarios.workloads.pair_probes import HEADER, MAGIC
 
 FOLDER_FILES: Final = ("evidence.txt", "frames.pcap.gz", "changes.json", "flows.txt")
 _COOKED: Final = struct.Struct("!HxxIHBB8x")
-"""LINKTYPE_LINUX_SLL2, as tcpdump writes it of all interfaces at once: protocol, interface, kind of
+"""LINKTYPE_LINUX_SLL2, written by tcpdump for all interfaces at once: protocol, interface, kind of
 hardware, packet type, length of the address.
 """
 _OUTGOING: Final = 4
 _UDP_BYTES: Final = 8
 _SNAP_BYTES: Final = 192
 _SHOWN: Final = 20
-"""Datagrams whose trails are written down, for each outage one before and one after those lost."""
+"""Most datagrams per outage whose trails are written, including a datagram before and a datagram
+after the lost ones.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +48,7 @@ class Seen:
     """A datagram of the pairs' probes at an interface."""
 
     source: int
-    """Number of the server that sent it."""
+    """Number of the sending server."""
     destination: str
     """IP address."""
     number: int
@@ -54,7 +57,7 @@ class Seen:
     time_s: float
     """Wall clock."""
     place: str
-    """Interface and direction as the kernel sees it: what it receives there is ``in``."""
+    """Interface and direction from the kernel's side: ``in`` is received there."""
 
 
 def seen_in(frames: Collection[Frame], interfaces: Mapping[int, str]) -> Iterator[Seen]:
@@ -78,7 +81,7 @@ def trails(
     servers: Sequence[str],
     addresses: Mapping[tuple[str, int], str],
 ) -> Iterator[str]:
-    """Lines that tell where the datagrams of each outage were seen, and those next to them.
+    """Lines with the sightings of each outage's datagrams, and of their neighbours.
 
     ``servers`` are in the order of the probes' numbers, ``addresses`` by server and IP version.
     """
@@ -107,7 +110,7 @@ def _of_day(unix_s: float) -> str:
 
 
 class Evidence:
-    """What is known of the incident that befalls the network in a ``with`` block."""
+    """Collects evidence of an incident in a ``with`` block."""
 
     def __init__(self, stage: Stage, base_url: str, directory: Path) -> None:
         """``directory`` is where :meth:`write` puts :data:`FOLDER_FILES`."""
@@ -131,7 +134,7 @@ class Evidence:
             self._notes.append(str(error))
 
     def write(self, violations: Sequence[str], outages: Sequence[Outage]) -> None:
-        """Write down what is known of these violations, after the block."""
+        """Write the evidence about the violations, after the block."""
         after = self._counters()
         grown = {name: count - self._before[name] for name, count in sorted(after.items())}
         fabric = self._stage.fabric
@@ -166,7 +169,7 @@ class Evidence:
             return str(error)
 
     def _counters(self) -> Counter[str]:
-        """Whatever counts frames that were dropped, by what it is called; a fault may hide some."""
+        """Counters of dropped frames, by name; a fault may hide some."""
         found: Counter[str] = Counter()
         with suppress(TestbedError):
             found.update(_coverage(run(["ovs-appctl", "--timeout=5", "coverage/show"])))
@@ -191,7 +194,7 @@ class Evidence:
 
 
 def _flows() -> Iterator[str]:
-    """The flows that Open vSwitch has cached, and each bridge's rules."""
+    """The cached flows of Open vSwitch, and each bridge's rules."""
     commands = [["ovs-appctl", "--timeout=5", "dpctl/dump-flows", "-m"]]
     with suppress(TestbedError):
         commands += [["ovs-ofctl", "-O", "OpenFlow13", "dump-flows", name] for name in bridges()]
@@ -205,7 +208,7 @@ def _interfaces() -> dict[int, str]:
 
 
 def _coverage(shown: str) -> dict[str, int]:
-    """Totals of Open vSwitch's events, which ``coverage/show`` has last in each line."""
+    """Totals of Open vSwitch's events: the last word of each line of ``coverage/show``."""
     found = {}
     for line in shown.splitlines():
         words = line.split()

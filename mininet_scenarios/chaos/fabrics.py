@@ -14,13 +14,13 @@ _VARIABLE: Final = "HYDRA_CHAOS_PASSWORD"
 _DRIVERS: Final = ("polatis-scpi", "polatis-tl1", "calient-tl1", "glimmerglass-tl1")
 _PORTS: Final = 16
 _WIRED: Final = 0.8
-"""Part of all racks that a plane reaches."""
+"""Share of the racks reached by a plane."""
 
 
 def draw(chance: random.Random, substrate: str) -> dict[str, Any]:
     """A fabric of three to five racks with one or two servers, and two or three planes.
 
-    Its wiring is uneven, and so are its planes' drivers; every other rack has two IPv4 prefixes.
+    The wiring is uneven, and the planes' drivers differ; every other rack has two IPv4 prefixes.
     """
     os.environ[_VARIABLE] = "root"  # of the emulators
     racks = [_rack(chance, substrate, number) for number in range(1, chance.randint(3, 5) + 1)]
@@ -55,7 +55,9 @@ def draw(chance: random.Random, substrate: str) -> dict[str, Any]:
 def _wired(
     chance: random.Random, racks: list[dict[str, Any]], planes: list[dict[str, Any]]
 ) -> list[list[str]]:
-    """Names of the racks that each plane reaches: the first one all, the others two at least."""
+    """Names of the racks reached by each plane: all for the first plane, at least two for the
+    others.
+    """
     names = [rack["names"] for rack in racks]
     reached = [names]
     for _ in planes[1:]:
@@ -92,7 +94,9 @@ def _tor(substrate: str, rack: int) -> Mapping[str, Any]:
 
 
 def _server(substrate: str, rack: int, number: int, prefixes: int) -> Mapping[str, Any]:
-    """A server; the second one of a rack with two prefixes has an address of the second one."""
+    """A server; in a rack with two prefixes, the second server has an address of the second
+    prefix.
+    """
     name = f"h{rack}{number}"
     second = (number - 1) % prefixes
     server: dict[str, Any] = {

@@ -1,6 +1,6 @@
-"""A fault of the field: an object that strikes, heals, and says what it cuts by itself.
+"""A fault of the field: an object that strikes, heals, and reports its own effects.
 
-What it cuts, touches and darkens is what the invariants leave out, and nothing else.
+The invariants leave out only pairs and ports cut, touched or darkened by a fault.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ FOUND_BY_PROBES_S: Final = 1.75 * PROBE_INTERVAL_S + SILENT_S
 """Longest silence where there is light: three probes in a row, then the change."""
 AUDIT_INTERVAL_S: Final = 2.0
 OPEN_VSWITCH: Final = "Open vSwitch"
-"""What faults hold that need Open vSwitch's daemons, or end them."""
+"""Name held by faults that need Open vSwitch's daemons, or end the daemons."""
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """The network that faults strike."""
+    """The network struck by faults."""
 
     stage: Stage
     process: ControllerProcess
     watch: Watch
     dark: Dark
     disk: Path
-    """The journal's file system, which is small."""
+    """The journal's file system, deliberately small."""
     preloaded: Preloaded
-    """The controller's time of day, and how slow its disk is."""
+    """The controller's time of day, and the delay of its disk."""
     log_reader: LogReader
 
     @property
@@ -53,18 +53,20 @@ class Field:
         return f"tcp:{self.process.settings.openflow_host}:{self.process.settings.openflow_port}"
 
     def led_through(self, ports: Collection[str], from_s: float, pair: tuple[str, str]) -> bool:
-        """True if two servers' racks have had a path through one of these ToR ports since then."""
+        """True if two servers' racks have had a path through any of the ToR ports since
+        ``from_s``.
+        """
         racks = {self.fabric.racks[self.fabric.server_by_name[name].rack].name for name in pair}
         now_s = time.monotonic()
         return any(frozenset(racks) in self.watch.through(one, from_s, now_s) for one in ports)
 
     def bridge_of(self, server: Server) -> str:
-        """The bridge that steers what a server sends."""
+        """The bridge that steers a server's outgoing frames."""
         tor = self.fabric.racks[server.rack].tor
         return tor.bridge if server.vswitch is None else server.vswitch.bridge
 
     def behind(self, server: Server) -> frozenset[str]:
-        """Servers whose frames that bridge steers."""
+        """Servers whose frames are steered by the same bridge."""
         some = self.fabric.racks[server.rack].servers if server.vswitch is None else (server,)
         return frozenset(one.name for one in some)
 
@@ -74,18 +76,20 @@ CONTROLLER: Final = "controller"
 
 
 class Fault(ABC):
-    """A fault with its target. It strikes once and heals once."""
+    """A fault with a target. A fault strikes once and heals once."""
 
     longest_silence_s: float = SILENT_S
-    """Of pairs that it touches and does not cut."""
+    """Longest silence of touched pairs that are not cut."""
     ends_alone: ClassVar[bool] = False
-    """True if the controller mends it: then it lasts no longer than the controller lets it."""
+    """True if the controller mends the fault, and so determines the end."""
 
     bars_starts = False
-    """True if a controller that starts during the fault has to end: another one is at work."""
+    """True if a controller started during the fault has to end because another controller is at
+    work.
+    """
 
     def __init__(self, field: Field, target: str, holds: str = "") -> None:
-        """``holds`` is what no other fault may strike at the same time, by default ``target``."""
+        """``holds``: a name that no simultaneous fault may hold, by default ``target``."""
         self.field = field
         self.target = target
         self.holds = holds or target
@@ -94,11 +98,11 @@ class Fault(ABC):
     def strike(self) -> None: ...
 
     def heal(self) -> None:
-        """End it; where the controller mends it, there is nothing to do."""
+        """End the fault; nothing to do for faults mended by the controller."""
         return
 
     def cuts(self, _source: str, _destination: str) -> bool:
-        """True if it cuts this pair of servers off by itself, whatever the controller does."""
+        """True if the fault alone cuts off the pair of servers, whatever the controller does."""
         return False
 
     def excludes(self, other: Fault) -> bool:
@@ -111,9 +115,9 @@ class Fault(ABC):
         return False
 
     def blinds(self, _source: str, _destination: str) -> bool:
-        """True if meanwhile nobody can do anything about other faults that touch this pair."""
+        """True if meanwhile no repair of other faults that touch the pair is possible."""
         return False
 
     def darkens(self) -> frozenset[str]:
-        """ToR ports that it takes the light from while they are in use."""
+        """ToR ports in use whose light the fault takes away."""
         return frozenset()

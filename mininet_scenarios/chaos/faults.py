@@ -1,6 +1,6 @@
-"""The table of faults, and how their targets are drawn.
+"""The table of faults, and the drawing of targets.
 
-To add one: a class in one of the files imported here, and a line in :data:`FAULTS`.
+To add a fault: a class in one of the files imported here, and a line in :data:`FAULTS`.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ from mininet_scenarios.emulators.storms import kinds
 from mininet_scenarios.testbed import ovs
 
 Draw = Callable[[Field, random.Random], Fault | None]
-"""Draws a fault with its target; None where the fabric has none, or nothing is in use."""
+"""Draws a fault with a target; None if the fabric has no target, or none is in use."""
 _DAY_S: Final = 86_400
 _HALF: Final = 0.5
 
@@ -74,7 +74,7 @@ def _plane(field: Field, chance: random.Random) -> str:
 
 
 def _port(field: Field, chance: random.Random) -> str:
-    """A port that is in use, if there is one."""
+    """A port in use, if any; else any port."""
     return chance.choice(field.watch.ports_in_use() or [p.tor_port for p in field.fabric.ports])
 
 
@@ -210,4 +210,4 @@ FAULTS: Final[Mapping[str, Draw]] = {
     "spoof": _spoof,
     "tags": lambda field, chance: Tags(field, _server(field, chance)),
 }
-"""All faults, by the name that the command takes and the report counts."""
+"""All faults, by the name in the command and in the report."""

@@ -1,6 +1,6 @@
 """Rounds of faults: a fabric, a controller at work, incidents of a few faults, and a verdict.
 
-A round is drawn from its seed alone: fabric, work, faults, their targets and their times.
+A round is drawn from the round's seed alone: fabric, work, faults, targets and times.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ POLICY: Final[Mapping[str, Any]] = {
 }
 """Times short enough for a network that has to be at rest :data:`REST_S` after a fault."""
 REST_S: Final = 5.0
-"""Time from the end of the last fault until everything agrees again: as :class:`Deadline` counts,
-so that a busy machine is no violation.
+"""Time from the end of the last fault until everything agrees again, counted by :class:`Deadline`:
+a busy machine is no violation.
 """
 INCIDENTS: Final = 4
 """Incidents in a round."""
@@ -68,7 +68,7 @@ _LONGEST_FAULT_S: Final = 4.0
 _SHORTEST_FAULT_S: Final = 0.3
 _RECONNECTED_S: Final = 10.0
 _BEFORE_S: Final = 0.3
-"""Datagrams that were under way when a fault struck."""
+"""Margin for datagrams under way when a fault struck."""
 _WORK_BEFORE_S: Final = 1.0
 _POLL_S: Final = 0.2
 _DISK_BYTES: Final = 8 << 20
@@ -76,18 +76,18 @@ _MBPS: Final = 40.0
 _PAUSE_S: Final = 0.8
 _TIMEOUT_S: Final = 10.0
 _WAITING: Final = {"Prefer": "wait=5"}
-"""Users wait for what they have asked for: no queue of theirs is left when faults are over."""
+"""Users wait for the answers to their requests: no request is queued when faults are over."""
 _NAMED: Final = 5
-"""Outages that a violation names."""
+"""Most outages named in a violation."""
 
 
 @dataclass(slots=True)
 class Blow:
-    """A fault with its times, by ``CLOCK_MONOTONIC``."""
+    """A fault with times, by ``CLOCK_MONOTONIC``."""
 
     fault: Fault
     name: str
-    """Its name in :data:`FAULTS`."""
+    """Key in :data:`FAULTS`."""
     strike_at_s: float
     """Time from the incident's beginning."""
     heal_at_s: float
@@ -98,8 +98,8 @@ class Blow:
         return f"{self.name} ({self.fault.target})"
 
     def concerns(self, outage: Outage, rest_s: float) -> bool:
-        """True if it may have to do with an outage; ``rest_s``: when the network should be whole
-        again.
+        """True if the fault may have caused an outage; ``rest_s``: time at which the network should
+        be whole again.
         """
         return self.from_s - _BEFORE_S <= outage.to_s <= rest_s
 
@@ -113,11 +113,11 @@ class RoundResult:
     violations: list[str] = field(default_factory=list)
     datagrams: int = 0
     changes: int = 0
-    """Requests of users that the controller carried out."""
+    """Number of users' requests carried out by the controller."""
 
 
 class Users(threading.Thread):
-    """Users that ask for circuits and reservations, and bear that nobody answers."""
+    """Users that ask for circuits and reservations, and tolerate missing answers."""
 
     def __init__(self, stage: Stage, base_url: str, chance: random.Random) -> None:
         super().__init__(daemon=True)
@@ -164,7 +164,7 @@ class Users(threading.Thread):
         try:
             answer = act()
         except httpx.TransportError:
-            return  # nobody there
+            return  # no controller
         if answer is None:
             return
         self.done += answer.is_success
@@ -196,7 +196,7 @@ class Users(threading.Thread):
 
 
 class Round:
-    """A controller at work on a stage, and the incidents that befall it."""
+    """A controller at work on a stage, with incidents."""
 
     def __init__(
         self,
@@ -217,7 +217,7 @@ class Round:
         self._say = say
         self._seen: set[tuple[str, str, int, float]] = set()
         self._outages: list[Outage] = []
-        """Outages of the incident that was judged last."""
+        """Outages of the incident judged last."""
         self._dark: dict[str, int] = {}
         self._lost_by_machine: dict[str, int] = {}
 
@@ -248,7 +248,7 @@ class Round:
         return violations
 
     def _found(self, blows: Sequence[Blow]) -> list[str]:
-        """What does not hold once these faults are over."""
+        """Violations once the faults are over."""
         self._play(blows)
         self._users.rest()
         over_s = self._last_fault_over_s()
@@ -263,8 +263,8 @@ class Round:
         return found
 
     def _draw(self, wanted: Mapping[str, Draw], number: int) -> list[Blow]:
-        """Faults with targets and times; each has its own chance, so that what is in use when one
-        is drawn changes no other.
+        """Faults with targets and times. Each fault has a random generator of its own, so the ports
+        in use at the draw of a fault don't change other faults.
         """
         chance = random.Random(f"{self._seed} {number}")
         many, names = chance.choice(_AT_A_TIME), chance.sample(list(wanted), len(wanted))
@@ -284,7 +284,7 @@ class Round:
         return blows
 
     def _play(self, blows: Sequence[Blow]) -> None:
-        """Strike and heal when due; a heal that takes its time delays what comes after it."""
+        """Strike and heal when due; a slow heal delays the following steps."""
         began_s = time.monotonic()
         moments = [(blow.strike_at_s, blow, True) for blow in blows]
         moments += [(blow.heal_at_s, blow, False) for blow in blows]
@@ -310,7 +310,7 @@ class Round:
         return time.monotonic()
 
     def _come_to_rest(self) -> list[str]:
-        """Wait until everything agrees; what does not agree when the time is up."""
+        """Wait until everything agrees; return the remaining disagreements at the deadline."""
         settings = self._ground.process.settings
         deadline = Deadline(REST_S, self._waited_s)
         while True:
@@ -325,21 +325,21 @@ class Round:
             time.sleep(_POLL_S)
 
     def _waited_s(self) -> float:
-        """Time that a busy machine has kept the controller and Open vSwitch waiting."""
+        """Time for which a busy machine has kept the controller and Open vSwitch waiting."""
         process = self._ground.process
         return waited_s([*(members_of(process.pid) if process.running else ()), *ovs.pids()])
 
     # -- judgement -------------------------------------------------------------------------------
 
     def _begin(self) -> None:
-        """What was before is no business of the next incident."""
+        """Exclude earlier outages and losses from the next incident."""
         self._news()
         self._outages = []
         self._dark = self._ground.dark.frames()
         self._lost_by_machine = self._machine_losses()
 
     def _news(self) -> list[Outage]:
-        """Outages that were not there when this was asked last."""
+        """Outages that are new since the last call."""
         outages = self._pairs.outages()
         new = [one for one in outages if _key(one) not in self._seen]
         self._seen.update(map(_key, outages))
@@ -356,7 +356,7 @@ class Round:
                 continue
             touching = [fault for fault in near if fault.touches(*ends)]
             if touching and any(fault.blinds(*ends) for fault in near):
-                continue  # nobody could do anything about it
+                continue  # no repair was possible
             if not touching:
                 untouched.append(outage)
             longest_s = max((one.longest_silence_s for one in touching), default=SILENT_S)
@@ -385,7 +385,7 @@ class Round:
                 yield f"{new} frames into the dark at {port}"
 
     def _machine_losses(self) -> dict[str, int]:
-        """Frames that queues dropped, or that a busy machine gave Open vSwitch no time to read."""
+        """Frames dropped by queues, or not read by Open vSwitch on a busy machine."""
         testbed = self._ground.stage.testbed
         dropped = {name: queue.dropped_frames for name, queue in testbed.queues().items()}
         return {**dropped, "sockets": testbed.unread_frames()}
@@ -409,7 +409,7 @@ def play_round(
     incidents: int = INCIDENTS,
     logs: Path | None = None,
 ) -> RoundResult:
-    """Play the round of a seed on a fabric drawn from it, or on that of ``document``.
+    """Play the round of a seed on a fabric drawn from the seed, or on the fabric of ``document``.
 
     ``logs`` is a folder for the controller's log, fabric and evidence of a round with violations.
     """
@@ -435,7 +435,7 @@ def play_round(
             evidence = Evidence(stage, process.base_url, directory)
             played = Round(ground, pairs, users, evidence, text, result, say)
             for number in range(incidents):
-                if not result.violations:  # a network that is not whole says nothing of the next
+                if not result.violations:  # incidents on a broken network prove nothing
                     played.incident(number, faults)
             result.datagrams = pairs.sent()
         finally:
@@ -461,7 +461,7 @@ def _keep(folder: Path, directory: Path, process: ControllerProcess, result: Rou
 
 
 def _defects(process: ControllerProcess) -> list[str]:
-    """Unexpected errors in the controller's log, whatever has failed around it."""
+    """Unexpected errors in the controller's log, whatever has failed elsewhere."""
     lines = process.log.read_text(errors="replace").splitlines()
     return [f"the log has: {line}" for line in lines if line.startswith("Traceback")]
 

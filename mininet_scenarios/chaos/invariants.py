@@ -1,4 +1,4 @@
-"""What must hold, whatever fails: a table of checks of a network that has come to rest."""
+"""Invariants under any fault: a table of checks of a network at rest."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ENDED: Final = frozenset({"done", "partial", "refused", "failed"})
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What is compared."""
+    """The sources for comparison."""
 
     fabric: Fabric
     journal: Path
@@ -64,7 +64,9 @@ def vlans(seen: Seen) -> Iterator[str]:
 
 
 def tables(seen: Seen) -> Iterator[str]:
-    """What each server's frames take: circuits of its rack's paths, and nothing is diverted."""
+    """Check each server's rules: frames take the circuits of the rack's paths, and nothing is
+    diverted.
+    """
     number = {rack.name: place for place, rack in enumerate(seen.fabric.racks, start=1)}
     for server in seen.fabric.servers:
         rack = seen.fabric.racks[server.rack]
@@ -88,7 +90,7 @@ def journal(seen: Seen) -> Iterator[str]:
 
 
 def reservations(seen: Seen) -> Iterator[str]:
-    """REST and the journal say the same of each; the path of an active one stands."""
+    """REST and the journal agree on each reservation; the path of an active reservation stands."""
     listed = {one["id"]: one for one in _reservations(seen)}
     states = {(name, one["state"]) for name, one in listed.items()}
     yield from _differences(
@@ -129,11 +131,11 @@ AGREEMENT: Final[Mapping[str, Callable[[Seen], Iterator[str]]]] = {
     "reservations": reservations,
     "alarms cleared": alarms,
 }
-"""Checks by name; each yields what does not hold, in words."""
+"""Checks by name; each yields violations, in words."""
 
 
 def disagreements(fabric: Fabric, journal_path: Path, base_url: str) -> list[str]:
-    """What does not agree at this moment; of a network that still moves, too."""
+    """Present disagreements; also for a network still moving."""
     with readers.rest(base_url) as http:
         try:
             told = Told.from_json(http.get("/v1/topology").raise_for_status().json())
@@ -144,7 +146,7 @@ def disagreements(fabric: Fabric, journal_path: Path, base_url: str) -> list[str
 
 
 def _reservations(seen: Seen) -> Iterator[Mapping[str, Any]]:
-    """All pages of them."""
+    """All reservations, from all pages."""
     after = ""
     while True:
         page = seen.get(f"/v1/reservations{after}")

@@ -1,6 +1,6 @@
-"""Deadlines in time during which processes could run: a busy machine stretches them.
+"""Deadlines in time during which processes could run: on a busy machine, deadlines come later.
 
-The chaos harness counts the network's recovery time by these deadlines. On an idle machine the
+The chaos harness counts the network's recovery time by these deadlines. On an idle machine, the
 deadlines are in wall time.
 """
 
@@ -14,17 +14,17 @@ from typing import Final
 
 _PROC: Final = Path("/proc")
 _LEAST: Final = 0.1
-"""Part of the time that counts however busy the machine is: a wait ends."""
+"""Share of the time that counts on any busy machine, so that a wait ends."""
 
 
 def waited_s(pids: Iterable[int], proc: Path = _PROC) -> float:
-    """Seconds for which threads of these processes waited for a processor, ready to run (the
-    kernel's schedstat: time run, time on a run queue, turns).
+    """Seconds for which threads of the processes waited for a processor, ready to run (the kernel's
+    schedstat: time run, time on a run queue, turns).
     """
     waited_ns = 0
     for pid in pids:
         for thread in (proc / str(pid) / "task").glob("[0-9]*"):
-            with contextlib.suppress(OSError, ValueError):  # it has ended meanwhile
+            with contextlib.suppress(OSError, ValueError):  # the thread has ended meanwhile
                 waited_ns += int((thread / "schedstat").read_text().split()[1])
     return waited_ns / 1e9
 
@@ -38,7 +38,7 @@ class Deadline:
         waited_s: Callable[[], float],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``waited_s``: time that the processes have waited until now."""
+        """``waited_s``: total waiting time of the processes until now."""
         self._left_s = after_s
         self._waited_s = waited_s
         self._clock = clock
@@ -48,6 +48,6 @@ class Deadline:
         then_s, before_s = self._seen
         now_s, waited_s = self._seen = self._clock(), self._waited_s()
         passed_s = now_s - then_s
-        waited_s = max(0.0, waited_s - before_s)  # processes that ended took theirs with them
+        waited_s = max(0.0, waited_s - before_s)  # ended processes no longer count
         self._left_s -= max(passed_s - waited_s, passed_s * _LEAST)
         return self._left_s < 0

@@ -16,13 +16,13 @@ from mininet_scenarios.testbed.layout import ocs_interface
 from mininet_scenarios.testbed.shell import run
 
 _FAR_PORT: Final = 16
-"""A port of each emulated optical switch that nothing is plugged into."""
+"""A port of each emulated optical switch with nothing plugged in."""
 _SMALL_MTU: Final = 1494
 _USUAL_MTU: Final = 1500
 
 
 class PortFault(Fault):
-    """A fault of an optical port, which touches whoever has a path through it."""
+    """A fault of an optical port; touches all pairs with a path through the port."""
 
     def __init__(self, field: Field, port: str, holds: str = "") -> None:
         super().__init__(field, port, holds)
@@ -52,16 +52,16 @@ class FibreCut(PortFault):
         links.set_up(self.fibre, up=False)
 
     def heal(self) -> None:
-        """Mend the fibre; there is light on it if its mirrors say so, then and afterwards."""
+        """Mend the fibre; the light follows the mirrors, now and afterwards."""
         if self._fed():
             links.set_up(self.fibre, up=True)
-            if not self._fed():  # they were moving
+            if not self._fed():  # the mirrors were moving
                 links.set_up(self.fibre, up=False)
 
     def _fed(self) -> bool:
         try:
             counters = self.field.stage.testbed.ocs(self._plane).admin.counters()
-        except AdminError:  # another fault: its mirrors stay as they are
+        except AdminError:  # another fault: the mirrors stay unchanged
             return any(port == self.port for _, port in redirections(self.field.fabric))
         return any(one.lit for one in counters.ports if one.egress == self.wired.egress)
 
@@ -81,13 +81,13 @@ class FibreFlapping(FibreCut):
 
 
 class FibreOneWay(PortFault):
-    """What a rack sends on a plane is lost, and there is light."""
+    """A rack's frames on a plane are lost, and there is light."""
 
     longest_silence_s = FOUND_BY_PROBES_S
     ends_alone = True
 
     def break_it(self) -> None:
-        # Its mirrors may be moving: then there is nothing to take away.
+        # If the port's mirrors are moving, there is no redirection to delete.
         command = ["tc", "filter", "del", "dev", self.fibre, "ingress"]
         subprocess.run(command, capture_output=True, check=False)
 
@@ -110,7 +110,7 @@ class SmallFrames(PortFault):
 
 
 class TrunksChanged(PortFault):
-    """Somebody takes an optical port out of its VLANs, which needs Open vSwitch's daemons."""
+    """A third party takes an optical port out of its VLANs; needs Open vSwitch's daemons."""
 
     longest_silence_s = FOUND_BY_PROBES_S
     ends_alone = True
@@ -130,7 +130,7 @@ class PlaneFault(Fault):
 
 
 class EmulatorKilled(PlaneFault):
-    """An optical switch's management dies; its mirrors stay."""
+    """An optical switch's management dies; the mirrors stay."""
 
     def strike(self) -> None:
         self.ocs.kill()
@@ -141,7 +141,7 @@ class EmulatorKilled(PlaneFault):
 
 
 class EmulatorFault(PlaneFault):
-    """One of the emulators' own kinds of failure, for as long as it lasts."""
+    """A fault kind of the emulators, for the length of the fault."""
 
     def __init__(self, field: Field, plane: str, kind: FaultKind, delay_s: float = 0.0) -> None:
         super().__init__(field, plane)
@@ -155,7 +155,7 @@ class EmulatorFault(PlaneFault):
         self.ocs.admin.clear()
 
     def darkens(self) -> frozenset[str]:
-        """Probes of new paths end in the dark where a plane says that it leads them on."""
+        """Probes of new paths end in the dark if a plane falsely reports a cross-connect."""
         if self._kind is not FaultKind.ONE_WAY:
             return frozenset()
         planes = self.field.fabric.planes
@@ -165,7 +165,7 @@ class EmulatorFault(PlaneFault):
 
 
 class ForeignCrossConnect(PlaneFault):
-    """Somebody connects a port of a rack's that no circuit uses, to one of nobody's."""
+    """A third party connects an unused port of a rack to an unwired port."""
 
     def __init__(self, field: Field, plane: str, port: int) -> None:
         super().__init__(field, plane)
@@ -174,7 +174,7 @@ class ForeignCrossConnect(PlaneFault):
     def strike(self) -> None:
         try:
             self.ocs.admin.block_port(self._port)
-        except AdminError:  # a circuit uses it by now
+        except AdminError:  # a circuit uses the port by now
             self.ocs.admin.block_port(_FAR_PORT)
 
     def heal(self) -> None:

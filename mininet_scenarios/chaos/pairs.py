@@ -1,4 +1,4 @@
-"""Every pair of servers probed over IPv4 and IPv6, and when it heard nothing."""
+"""Probes between every pair of servers over IPv4 and IPv6, and silences of each pair."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _POLL_S: Final = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Outage:
-    """Datagrams from one server to another that were lost in a row. Times: ``CLOCK_MONOTONIC``."""
+    """Datagrams lost in a row from one server to another. Times: ``CLOCK_MONOTONIC``."""
 
     source: str
     destination: str
@@ -39,8 +39,8 @@ class Outage:
 
     @property
     def silent_s(self) -> float:
-        """Time in which what was sent was lost; pauses of a sender that the machine stopped are
-        not in it.
+        """Time in which sent datagrams were lost, without pauses of a sender stopped by the
+        machine.
         """
         return min(self.to_s - self.from_s, (self.lost + 1) * PERIOD_MS / 1000)
 
@@ -52,13 +52,13 @@ class Outage:
 
 
 def clock(at_s: float) -> str:
-    """A moment of ``CLOCK_MONOTONIC`` as logs show it."""
+    """A moment of ``CLOCK_MONOTONIC`` in the form of logs."""
     unix_s = time.time() - time.monotonic() + at_s
     return f"{datetime.fromtimestamp(unix_s):%H:%M:%S.%f}"[:-3]
 
 
 class _Prober:
-    """The prober in a server's namespace; it ends with the block."""
+    """The prober in a server's namespace; ended with the block."""
 
     def __init__(self, stage: Stage, server: str, command: Sequence[str]) -> None:
         self._server = server
@@ -112,7 +112,7 @@ class Pairs:
             time.sleep(_POLL_S)
 
     def outages(self) -> list[Outage]:
-        """Everything that was lost since the start, also what is silent now."""
+        """All losses since the start, including present silences."""
         sent = self._reports()
         time.sleep(_UNDER_WAY_S)
         return [
@@ -123,7 +123,7 @@ class Pairs:
         ]
 
     def silent(self) -> list[Outage]:
-        """Pairs of which nothing has come for a while."""
+        """Pairs without a recent datagram."""
         return [one for one in self.outages() if one.lasts]
 
     def sent(self) -> int:

@@ -1,7 +1,7 @@
-"""The network as the kernel, Open vSwitch, the journal's file and REST show it.
+"""The network as shown by the kernel, Open vSwitch, the journal's file and REST.
 
-Nothing here is the controller's code: each reader takes apart what a tool or the kernel prints.
-The names of ports and servers are the fabric's.
+Nothing here is the controller's code: each reader parses the output of a tool or the kernel. The
+names of ports and servers are the fabric's.
 """
 
 from __future__ import annotations
@@ -72,14 +72,15 @@ def trunks() -> dict[str, frozenset[int]]:
 
 
 def _set(value: int | tuple[str, Sequence[int]]) -> Sequence[int]:
-    """As OVSDB notes sets: one member by itself, several after a word."""
+    """A set in OVSDB's notation: one member by itself, several after a word."""
     return [value] if isinstance(value, int) else value[1]
 
 
 def lonely_bridges(port: int) -> int:
-    """Number of bridges with a controller that have no connection to ``port``, where it listens.
+    """Number of bridges with a controller but without a connection to ``port``, the controller's
+    port.
 
-    As the kernel has them: ``is_connected`` of Open vSwitch's database is seconds late.
+    Counted from the kernel's sockets: ``is_connected`` of Open vSwitch's database is seconds late.
     """
     command = ["ovs-vsctl", "--timeout=5", "--bare", "--columns=_uuid", "list", "Controller"]
     named = len(run(command).split())
@@ -89,7 +90,7 @@ def lonely_bridges(port: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Steering:
-    """Where a bridge sends what: (number of the rack from 1, VLAN-ID) of each circuit rule."""
+    """Rules of a bridge: (number of the rack from 1, VLAN-ID) of each circuit rule."""
 
     circuits: frozenset[tuple[int, int]]
     diverts: int
@@ -100,7 +101,7 @@ def steering(bridge: str) -> Steering:
 
 
 def steering_in(shown: str) -> Steering:
-    """What the rules do that ``ovs-ofctl dump-flows`` shows."""
+    """Parse the rules in the output of ``ovs-ofctl dump-flows``."""
     rules = _CIRCUIT_RULE.findall(shown)
     return Steering(
         frozenset((int(rack, 16), int(vlan) & ~_PRESENT) for rack, vlan in rules),
@@ -122,7 +123,7 @@ class Journal:
 
 
 def journal(path: Path) -> Journal:
-    """What the journal's file says now."""
+    """The present contents of the journal's file."""
     with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=_TIMEOUT_S)) as database:
         rows = database.execute(
             "SELECT kind, record FROM records WHERE kind IN ('state', 'reservation')"
@@ -151,7 +152,7 @@ def _vlans(paths: Sequence[Mapping[str, Any]]) -> dict[frozenset[str], frozenset
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What the controller says of its network."""
+    """The controller's report about the network."""
 
     circuits: frozenset[frozenset[str]]
     light: frozenset[Ends]
@@ -168,7 +169,7 @@ class Told:
         return cls(circuits, frozenset(light), _vlans(paths), paths)
 
     def vlans_at(self, port: str) -> frozenset[int]:
-        """VLAN-IDs of the paths that lead through a ToR port."""
+        """VLAN-IDs of the paths through a ToR port."""
         return frozenset(path["vlan"] for path in self.paths if port in ports_of(path))
 
 
@@ -184,10 +185,10 @@ def rest(base_url: str) -> Iterator[httpx.Client]:
 
 
 class Watch:
-    """Samples ``/v1/topology`` in a thread, and remembers whose traffic was where.
+    """Samples ``/v1/topology`` in a thread, and remembers the paths over time.
 
-    It looks whenever a reconfiguration enters a substep or ends, too: a path may stand for less
-    than the time between two samples. While nobody answers, the network stays as it was told last.
+    Also samples whenever a reconfiguration enters a substep or ends: a path may stand for less than
+    the time between two samples. Without an answer, the last sample stays valid.
     """
 
     def __init__(self, base_url: str) -> None:
@@ -206,7 +207,7 @@ class Watch:
     def __exit__(self, *_exc: object) -> None:
         self._stop.set()
         self._news.set()
-        self._thread.join()  # the listener ends with its next line, or its time-out
+        self._thread.join()  # the listener ends with the next line, or the time-out
 
     def through(self, port: str, from_s: float, to_s: float) -> frozenset[frozenset[str]]:
         """Rack pairs with a path through a ToR port at some moment of a time."""
@@ -220,7 +221,7 @@ class Watch:
         )
 
     def ports_in_use(self) -> Sequence[str]:
-        """ToR ports that paths lead through now."""
+        """ToR ports of present paths."""
         paths = self._samples[-1][1].paths if self._samples else ()
         return sorted({port for path in paths for port in ports_of(path)})
 
@@ -245,7 +246,7 @@ class Watch:
                             self._news.set()
                             if self._stop.is_set():
                                 return
-                except httpx.HTTPError:  # nothing has happened for a while, or nobody is there
+                except httpx.HTTPError:  # no event for a while, or no controller
                     self._stop.wait(_SAMPLE_S)
 
 
@@ -253,7 +254,9 @@ class Watch:
 
 
 class Dark:
-    """Frames at dark or unconnected ports, by ToR port; emulators count on when they restart."""
+    """Frames at dark or unconnected ports, by ToR port; emulators continue their counts after a
+    restart.
+    """
 
     def __init__(self, fabric: Fabric, planes: Mapping[str, OcsProcess]) -> None:
         self._names = {

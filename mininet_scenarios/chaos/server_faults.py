@@ -1,4 +1,4 @@
-"""Faults of servers: their uplinks, their neighbour caches, and what they send."""
+"""Faults of servers: uplinks, neighbour caches, and malicious senders."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mininet_scenarios.testbed.shell import run
 
 _EVERYBODY: Final = b"\xff" * 6
 _ETHERTYPE: Final = b"\x88\xb7"
-"""That of experiments (IEEE 802, OUI extended), which no kernel answers."""
+"""Ethertype of experiments (IEEE 802, OUI extended), ignored by every kernel."""
 _FRAME_BYTES: Final = 214
 
 
@@ -28,7 +28,7 @@ class ServerFault(Fault):
 
 
 class UplinkDown(ServerFault):
-    """Dual-homed servers have another way, except to their own rack."""
+    """A server's uplink goes down. Dual-homed servers have a second way, except to the own rack."""
 
     def strike(self) -> None:
         self.field.stage.testbed.kill_uplink(self.server.name)
@@ -51,7 +51,7 @@ class UplinkOneWay(UplinkDown):
     longest_silence_s = FOUND_BY_PROBES_S
 
     def __init__(self, field: Field, server: Server, *, sends: bool) -> None:
-        """``sends``: what the server sends is lost; else what its ToR sends."""
+        """``sends``: frames from the server are lost; otherwise frames from the ToR."""
         super().__init__(field, server)
         vswitch = server.vswitch
         own = server.tor_port if vswitch is None else vswitch.optical_port
@@ -70,7 +70,7 @@ class UplinkOneWay(UplinkDown):
 
 
 class NeighboursFlushed(ServerFault):
-    """A server forgets all its neighbours. Its kernel keeps what it can't send meanwhile."""
+    """A server forgets all its neighbours. The kernel keeps frames that can't be sent meanwhile."""
 
     ends_alone = True
 
@@ -81,7 +81,7 @@ class NeighboursFlushed(ServerFault):
 
 
 class Sender(ServerFault):
-    """A server sends frames of its own making, at a rate that links can carry."""
+    """A server sends crafted frames, at a rate that links can carry."""
 
     _FRAMES_PER_S: ClassVar[float] = 200.0
 
@@ -113,14 +113,14 @@ class Sender(ServerFault):
 
 
 class Flood(Sender):
-    """Broadcasts, and frames to nobody."""
+    """Broadcasts, and frames to an unused address."""
 
     def frames(self) -> list[bytes]:
         return [target + _mac(self.server) + _ETHERTYPE for target in (_EVERYBODY, b"\x02\xee" * 3)]
 
 
 class Spoof(Sender):
-    """Frames to everybody and to each server, by the MAC address of another one."""
+    """Frames to everybody and to each server, with the MAC address of a different server."""
 
     def __init__(self, field: Field, server: Server, victim: Server) -> None:
         super().__init__(field, server)
@@ -132,7 +132,7 @@ class Spoof(Sender):
 
 
 class Tags(Sender):
-    """Frames with the tags of circuits: to everybody, to each server, and to nobody."""
+    """Frames with the tags of circuits: to everybody, to each server, and to an unused address."""
 
     _VLANS: ClassVar[int] = 8
 

@@ -1,4 +1,4 @@
-"""Faults of Open vSwitch: its daemons, its bridges, and what people do to their rules."""
+"""Faults of Open vSwitch: daemons, bridges, and third parties' changes to rules."""
 
 from __future__ import annotations
 
@@ -24,21 +24,22 @@ _TIMEOUT_S: Final = 10.0
 _NOWHERE: Final = "tcp:127.0.0.1:1"
 """A controller in Open vSwitch's notation that never answers."""
 _SWAPS: Final = 0.3
-"""Part of the renumbered ports of which two swap their numbers."""
+"""Share of renumberings in which two ports swap numbers."""
 
 
 class OvsFault(Fault):
-    """A fault of a bridge or of all; they come one at a time, since tools need the daemons."""
+    """A fault of one or all bridges; one such fault at a time, since tools need the daemons."""
 
     def __init__(self, field: Field, target: str) -> None:
         super().__init__(field, target, OPEN_VSWITCH)
 
 
 class DaemonKilled(OvsFault):
-    """One of the two daemons of all bridges.
+    """Death of one of the two daemons of all bridges.
 
-    ovs-vswitchd forgets all rules. Without ovsdb-server it keeps them, but forwards nothing either
-    until it has its lock in the database again: the userspace datapath is run by its main loop.
+    ovs-vswitchd forgets all rules. Without ovsdb-server, ovs-vswitchd keeps the rules, but forwards
+    nothing until the lock in the database is regained: the daemon's main loop runs the userspace
+    datapath.
     """
 
     def __init__(self, field: Field, daemon: str) -> None:
@@ -59,7 +60,7 @@ class DaemonKilled(OvsFault):
 class BridgeFault(OvsFault):
     """A fault of one bridge.
 
-    Where it ruins the bridge's rules, paths that the bridge relays are found dead by their probes.
+    If the bridge's rules are ruined, probes find paths relayed by the bridge dead.
     """
 
     longest_silence_s = FOUND_BY_PROBES_S
@@ -67,7 +68,7 @@ class BridgeFault(OvsFault):
     def __init__(
         self, field: Field, bridge: str, behind: frozenset[str], ports: Collection[str]
     ) -> None:
-        """``behind`` are the servers that it steers, ``ports`` its optical ones."""
+        """``behind``: servers steered by the bridge; ``ports``: the bridge's optical ports."""
         super().__init__(field, bridge)
         self.bridge = bridge
         self.behind = behind
@@ -76,7 +77,7 @@ class BridgeFault(OvsFault):
 
     @classmethod
     def steering(cls, field: Field, server: Server) -> Self:
-        """A fault of the bridge that steers what a server sends."""
+        """A fault of the bridge that steers a server's outgoing frames."""
         ports = field.fabric.ports_of(server.rack) if server.vswitch is None else ()
         names = [port.tor_port for port in ports]
         return cls(field, field.bridge_of(server), field.behind(server), names)
@@ -89,7 +90,7 @@ class BridgeFault(OvsFault):
 
 
 class RulesRuined(BridgeFault):
-    """A fault by which a bridge forwards no more, until the controller has mended its rules."""
+    """A fault by which a bridge stops forwarding until the controller has mended the rules."""
 
     ends_alone = True
 
@@ -101,7 +102,7 @@ class RulesRuined(BridgeFault):
 
 
 class ControllerMisset(BridgeFault):
-    """A bridge is told of another controller, where nobody listens, and forwards as before."""
+    """A bridge is given the address of an absent controller, and forwards as before."""
 
     def strike(self) -> None:
         ovs.set_controller(self.bridge, _NOWHERE)
@@ -114,7 +115,7 @@ class ControllerMisset(BridgeFault):
 
 
 class ControllerUnset(RulesRuined):
-    """A bridge is told of no controller, upon which Open vSwitch deletes its rules."""
+    """A bridge loses its controller setting, and Open vSwitch deletes the bridge's rules."""
 
     ends_alone = False
 
@@ -129,14 +130,14 @@ class ControllerUnset(RulesRuined):
 
 
 class FlowsDeleted(RulesRuined):
-    """Somebody deletes all rules of a bridge; of a learning ToR, the one by which it learns."""
+    """A third party deletes all rules of a bridge; on a learning ToR, the learning rule."""
 
     def strike(self) -> None:
         run(["ovs-ofctl", "-O", "OpenFlow13", "del-flows", self.bridge])
 
 
 class FlowAdded(RulesRuined):
-    """Somebody adds a rule by which all of a bridge's frames are dropped."""
+    """A third party adds a rule by which all of a bridge's frames are dropped."""
 
     def strike(self) -> None:
         rule = "table=0,priority=60000,actions=drop"
@@ -144,8 +145,8 @@ class FlowAdded(RulesRuined):
 
 
 class PortsRenumbered(BridgeFault):
-    """A port of a bridge gets another OpenFlow number, as when somebody deletes and adds it, or
-    two swap theirs. The controller has the rules follow.
+    """A port of a bridge gets a new OpenFlow number, as after a deletion and addition, or two ports
+    swap numbers. The controller has the rules follow.
     """
 
     longest_silence_s = SILENT_S
@@ -154,7 +155,7 @@ class PortsRenumbered(BridgeFault):
     _renumbered: frozenset[str] = frozenset()
 
     def drawn_by(self, chance: random.Random) -> Self:
-        """Have the ports and numbers drawn by this."""
+        """Use ``chance`` to draw ports and numbers."""
         self.chance = random.Random(chance.random())
         return self
 
@@ -177,14 +178,14 @@ class PortsRenumbered(BridgeFault):
         return behind or self.field.led_through(self._ports, self._made_s, (source, destination))
 
     def darkens(self) -> frozenset[str]:
-        """What is for a server goes to a port in the dark until the rules follow, if both have
-        swapped their numbers.
-        """
+        """After a swap, a server's frames go to a dark port until the rules follow."""
         return self._renumbered
 
 
 class BridgeDeleted(BridgeFault):
-    """A bridge is deleted, and made again as it was first: without rules or circuits' VLANs."""
+    """A bridge is deleted, and made again in the initial state: without rules or circuits'
+    VLANs.
+    """
 
     def strike(self) -> None:
         ovs.delete([self.bridge])
@@ -200,7 +201,7 @@ class BridgeDeleted(BridgeFault):
 
 
 class BridgeRobbed(BridgeFault):
-    """A stranger steals the database's lock on a ToR, is named as its holder, and leaves.
+    """A stranger steals the database's lock on a ToR, is named as holder, and leaves.
 
     When the stranger's session ends, ovsdb-server gives the lock back to the robbed session.
     """
