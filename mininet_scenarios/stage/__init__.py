@@ -1,1 +1,1 @@
-"""The stage: a testbed with a controller on it, and actions of scenarios there."""
+"""The stage: a testbed with a controller, and actions of scenarios."""

@@ -1,4 +1,4 @@
-"""Agents on emulated servers, and a controller that they can reach."""
+"""Agents on emulated servers, and a controller reachable by the agents."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ _POLL_S = 0.1
 
 @dataclass(slots=True)
 class AgentStage:
-    """A controller on the management network; each of its clients has a token."""
+    """A controller on the management network; each client has a token."""
 
     stage: Stage
     process: ControllerProcess
     tokens: Mapping[str, str]
-    """Tokens by name: one for each server, and an operator's."""
+    """Tokens by name: one per server, and the operator's."""
     policy: Mapping[str, Any]
     """Policy of the first start."""
 
     def ask(self, method: str, path: str, *, who: str = _OPERATOR, **more: Any) -> httpx.Response:
-        """Send a request as ``who``."""
+        """Send a request with the token of ``who``."""
         headers = {"Authorization": f"Bearer {self.tokens[who]}", **more.pop("headers", {})}
         url = self.process.base_url + path
         with plain_http.client(timeout=PATIENCE_S) as client:
@@ -55,9 +55,9 @@ class AgentStage:
             yield client
 
     def follow(self, policy: Mapping[str, Any]) -> None:
-        """Change the controller's policy, by a reload of its file.
+        """Change the controller's policy, by a reload of the configuration file.
 
-        Raises ScenarioError, with nothing changed, if that takes another start.
+        Raises ScenarioError, with nothing changed, if the change takes a restart.
         """
         document = yaml.safe_load(self.process.config.read_text(encoding="utf-8"))
         self._write({**document["policy"], **policy})
@@ -75,8 +75,8 @@ class AgentStage:
     def play(self, cycle: CycleName) -> None:
         """Have the controller play ``cycle`` from now on, in the mode ``on-request``.
 
-        A cycle that the present controller can't play takes another start, after which all agents
-        that had reported have to report again. Raises ScenarioError if they don't.
+        If the present controller can't play the cycle, the controller is restarted, and all agents
+        that had reported have to report again. Raises ScenarioError if an agent does not.
         """
         launch, policy = launch_with(cycle), {"mode": Mode.ON_REQUEST.value, **cycle.policy}
         if self.process.launch == launch:
@@ -115,7 +115,7 @@ class AgentStage:
 def agent_stage(
     stage: Stage, servers: Sequence[str], policy: Mapping[str, Any]
 ) -> Iterator[AgentStage]:
-    """A controller with this policy that these servers reach by the management network."""
+    """A controller with the given policy, reachable from ``servers`` by the management network."""
     made = {
         name: make_token(name, role, secrets.token_urlsafe(), time.time())
         for name, role in (*((one, Role.AGENT) for one in servers), (_OPERATOR, Role.OPERATOR))

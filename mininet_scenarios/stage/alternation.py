@@ -36,13 +36,13 @@ class Alternation:
     demand: PairDemand
     planes: tuple[str, str]
     switching_ms: float
-    """Time that a plane's mirrors take."""
+    """Switching time of a plane's mirrors."""
 
     def perform(self, start_s: float, times_s: Sequence[float]) -> tuple[Change, ...]:
-        """Ask for a change at each time after ``start_s``, and wait for its end.
+        """Ask for a change at each time after ``start_s``, and wait for the end of the change.
 
-        Only circuits of this pair are touched. Raises ScenarioError if a change takes so long that
-        the next one is late, and ControllerError if one is not carried out in full.
+        Only circuits of the pair are touched. Raises ScenarioError if a change takes so long that
+        the next change is late, and ControllerError if a change is not carried out in full.
         """
         route = self.controller.path_between(self.demand.a, self.demand.b)
         present = route.planes
@@ -66,7 +66,9 @@ class Alternation:
 
 
 def sleep_until(moment_s: float) -> None:
-    """Sleep until ``moment_s`` of ``CLOCK_MONOTONIC``. Raises ScenarioError if it is long past."""
+    """Sleep until ``moment_s`` of ``CLOCK_MONOTONIC``. Raises ScenarioError if the moment is long
+    past.
+    """
     left_s = moment_s - time.monotonic()
     if left_s < -1.0:
         raise ScenarioError(f"a change is {-left_s:.1f} s late: the one before took too long")

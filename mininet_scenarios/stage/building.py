@@ -1,4 +1,4 @@
-"""Stages on testbeds of their own, with the rates that a scenario asks for."""
+"""Stages on own testbeds, with the rates of a scenario."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _FOLDERS: Final = (
     Path(sys.prefix) / "share" / "hydra" / "configs",
 )
 CONFIGS: Final = next(filter(Path.is_dir, _FOLDERS), _FOLDERS[0])
-"""Folder of the fabrics that come along: in a clone, or in the environment of a wheel."""
+"""Folder of the shipped fabrics: in a clone, or in the environment of a wheel."""
 DEFAULT_CONFIG: Final = CONFIGS / "demo.yaml"
 BUILD_S: Final = 3.0
 _CIRCUIT_MBPS: Final = 100.0
@@ -39,9 +39,9 @@ def stage_of(
     debounce_ms: float = 0.0,
     queues: QueueSize = USUAL_QUEUES,
 ) -> Iterator[Stage]:
-    """A testbed of the fabric in ``source`` with all its rates multiplied by ``scale``.
+    """A testbed of the fabric in ``source`` with all rates multiplied by ``scale``.
 
-    ``debounce_ms`` passes from light to carrier at a ToR.
+    ``debounce_ms``: delay from light to carrier at a ToR.
     """
     config = scaled_config(scale, source)
     with stage_with(config, work_dir, narrator, queues, debounce_ms) as stage:
@@ -56,7 +56,7 @@ def stage_with(
     queues: QueueSize = USUAL_QUEUES,
     debounce_ms: float = 0.0,
 ) -> Iterator[Stage]:
-    """A testbed of the fabric that ``config`` describes, as a parsed file."""
+    """A testbed of the fabric in ``config``, a parsed file."""
     work_dir.mkdir(parents=True)
     path = work_dir / "fabric.yaml"
     path.write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
@@ -75,14 +75,14 @@ def stage_with(
 
 
 def times_its_rates(circuit_mbps: float) -> float:
-    """Factor of the rates of :data:`DEFAULT_CONFIG` that gives circuits this rate."""
+    """Factor of the rates of :data:`DEFAULT_CONFIG` for circuits of the given rate."""
     return circuit_mbps / _CIRCUIT_MBPS
 
 
 def scaled_config(scale: float, source: Path = DEFAULT_CONFIG) -> dict[str, Any]:
     """The fabric in ``source``, as a parsed file, with all rates multiplied by ``scale``.
 
-    These are the rates of servers, planes and the electrical network. Raises HydraError for a file
+    Scales the rates of servers, planes and the electrical network. Raises HydraError for a file
     with problems.
     """
     load_configuration(source)

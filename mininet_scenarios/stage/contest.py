@@ -1,4 +1,4 @@
-"""A sender with a reservation and a greedy one beside it, on the same circuit."""
+"""A sender with a reservation beside a greedy sender, on the same circuit."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mininet_scenarios.stage.stage import Stage, Transfer, tcp_transfer
 from mininet_scenarios.workloads.iperf3 import ThroughputRun
 
 _HEAD_START_S: Final = 2.0
-"""Time for which the greedy sender has the circuit for itself, before the contest and after."""
+"""Time for which the greedy sender has the circuit alone, before the contest and after."""
 _GREEDY_PORT: Final = 5400
 _STEADY_PORT: Final = 5401
 

@@ -1,4 +1,4 @@
-"""A client of the controller's REST API, as far as the scenarios need it."""
+"""A client of the controller's REST API, with the requests of the scenarios."""
 
 from __future__ import annotations
 
@@ -55,7 +55,9 @@ class OneWayDemand:
 
 @dataclass(frozen=True, slots=True)
 class TimelineStep:
-    """A step of a reconfiguration, ms from its start; ``device`` is None for a step as a whole."""
+    """A step of a reconfiguration, in ms from the start; ``device`` is None for a step as a
+    whole.
+    """
 
     step: str
     device: str | None
@@ -66,7 +68,7 @@ class TimelineStep:
 
 @dataclass(frozen=True, slots=True)
 class ReconfigurationRecord:
-    """A reconfiguration, as the controller describes it."""
+    """A reconfiguration as described by the controller."""
 
     id: str
     state: str
@@ -77,7 +79,7 @@ class ReconfigurationRecord:
     ports_retagged: int
     reason: str
     started_unix_s: float | None = None
-    """The moment that the timeline counts from."""
+    """Start of the timeline."""
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
@@ -113,9 +115,9 @@ class Route:
 
     planes: tuple[str, ...] = ()
     relays: tuple[str, ...] = ()
-    """Racks on the way, without its ends."""
+    """Racks on the way, without the path's ends."""
     vlan: int | None = field(default=None, compare=False)
-    """The VLAN-ID of its frames; None where they have none."""
+    """The VLAN-ID of the path's frames; None for untagged frames."""
 
     def __str__(self) -> str:
         if not self.planes:
@@ -125,9 +127,9 @@ class Route:
 
 
 class ControllerClient:
-    """Talks to one controller; a context manager that closes its connections.
+    """A connection to one controller; a context manager.
 
-    Methods raise ControllerError if the controller refuses or is not there.
+    Methods raise ControllerError if the controller refuses or does not answer.
     """
 
     def __init__(self, base_url: str, token: str | None = None) -> None:
@@ -141,7 +143,7 @@ class ControllerClient:
         self._connection.close()
 
     def path_between(self, a: str, b: str) -> Route:
-        """The path between two racks, in whichever order they are given."""
+        """The path between two racks, in either order."""
         for path in self._json("GET", "/v1/topology")["paths"]:
             if {path["src"], path["dst"]} == {a, b}:
                 hops = path["hops"]
@@ -151,7 +153,7 @@ class ControllerClient:
         return Route()
 
     def reconfigurations(self) -> Sequence[ReconfigurationRecord]:
-        """Reconfigurations that the controller remembers, newest first."""
+        """The controller's list of reconfigurations, newest first."""
         items = self._json("GET", "/v1/reconfigurations")["reconfigurations"]
         return [ReconfigurationRecord.from_json(item) for item in items]
 
@@ -183,7 +185,7 @@ class ControllerClient:
         paths: Sequence[Sequence[str]] = (),
         timeout_s: float = PATIENCE_S,
     ) -> ReconfigurationRecord:
-        """Make these circuits, pairs of racks by plane, and wait for the end of the change.
+        """Set up circuits, given as pairs of racks by plane, and wait for the end of the change.
 
         ``paths``: racks along each path of several hops. Raises ControllerError unless the
         reconfiguration is *done*.
@@ -219,11 +221,11 @@ class ControllerClient:
         self._json("PUT", f"/v1/quarantine/{rack}/{port}", body={"reason": reason})
 
     def clear(self, rack: str, port: str) -> None:
-        """Use a port again that was set aside."""
+        """Use a port again after :meth:`set_aside`."""
         self._json("DELETE", f"/v1/quarantine/{rack}/{port}")
 
     def set_aside_ports(self) -> Sequence[tuple[str, str]]:
-        """All ports that planning leaves out, by rack and name."""
+        """All ports left out of planning, by rack and name."""
         ports = self._json("GET", "/v1/quarantine")["ports"]
         return [(str(one["rack"]), str(one["port"])) for one in ports]
 
@@ -236,35 +238,35 @@ class ControllerClient:
         return tuple(str(change["key"]) for change in done["waiting"])
 
     def amend(self, changes: Mapping[str, Any]) -> None:
-        """Go on with these values of the policy, until the next reload."""
+        """Change values of the policy, until the next reload."""
         self._json("PATCH", "/v1/policy", body=changes)
 
     def most_measured_mbps(self) -> float:
-        """Mbps, by the counters, of the pair of racks that sends most; 0 if none sends."""
+        """Measured rate of the rack pair that sends most, in Mbps; 0 if none sends."""
         entries = self._json("GET", "/v1/demand")["entries"]
         return max((float(entry["rate_mbps"]) for entry in entries), default=0.0)
 
     def electrical_share(self, src: str, dst: str) -> float:
-        """Part of the flows of a pair with a full circuit that is electrical; 0 if none is."""
+        """Share of a pair's flows that is electrical beside a full circuit; 0 if none is."""
         entries = self._json("GET", "/v1/demand")["entries"]
         found = [one for one in entries if (one["src"], one["dst"]) == (src, dst)]
         return float(found[0]["electrical_share"]) if found else 0.0
 
     def schedule(self) -> Mapping[str, Any]:
-        """Slots of ``sharing: slotted``, as they are carried out."""
+        """Slots of ``sharing: slotted``, as carried out."""
         return self._json("GET", "/v1/schedule")
 
     def metrics(self) -> str:
-        """The metrics, as Prometheus reads them."""
+        """The metrics in Prometheus' format."""
         return self._request("GET", "/metrics").text
 
     def changes_done(self) -> frozenset[str]:
-        """Identifiers of the reconfigurations that were carried out."""
+        """Identifiers of the reconfigurations in the state *done*."""
         done = ReconfigurationState.DONE.value
         return frozenset(one.id for one in self.reconfigurations() if one.state == done)
 
     def circuits_per_plane(self) -> Counter[str]:
-        """Number of circuits that the controller says are up, by plane."""
+        """Number of circuits up by the controller's report, by plane."""
         return Counter(str(one["plane"]) for one in self._json("GET", "/v1/topology")["circuits"])
 
     def _json(self, method: str, path: str, **more: Any) -> dict[str, Any]:

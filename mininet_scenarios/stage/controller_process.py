@@ -1,4 +1,4 @@
-"""The controller as its users start it: a process of its own, ``ryu-manager apps/main.py``."""
+"""The controller as users start it: a separate process, ``ryu-manager apps/main.py``."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class ControllerProcessError(HydraError):
 
 
 class Launched(Protocol):
-    """Part of :class:`subprocess.Popen` that is used."""
+    """Used part of :class:`subprocess.Popen`."""
 
     @property
     def pid(self) -> int: ...
@@ -57,9 +57,9 @@ def launch(
     environment: Mapping[str, str] = MappingProxyType({}),
     application: Path = APPLICATION,
 ) -> Launched:
-    """Start ``ryu-manager`` in a process group of its own, its output into ``log``.
+    """Start ``ryu-manager`` in a new process group, with output into ``log``.
 
-    ``environment`` has variables for it beside ours.
+    ``environment``: additional environment variables.
     """
     variables = {"HYDRA_CONFIG": str(config), "PYTHONUNBUFFERED": "1", **environment}
     return subprocess.Popen(
@@ -68,12 +68,12 @@ def launch(
         stdout=log,
         stderr=log,
         env=member_environment(variables),
-        start_new_session=True,  # Ctrl-C is for the scenario, which then ends this
+        start_new_session=True,  # Ctrl-C is for the scenario, which then ends the controller
     )
 
 
 class Launch(Protocol):
-    """Starts the controller of a configuration file, its output into a log."""
+    """Starts the controller of a configuration file, with output into a log."""
 
     def __call__(self, config: Path, log: BinaryIO, /) -> Launched: ...
 
@@ -98,10 +98,11 @@ def launch_with(cycle: CycleName, rules: int = 0) -> Launch:
 
 
 class ControllerProcess:
-    """A controller for one configuration file; it is ready when the block begins, and ends with it.
+    """A controller for one configuration file; ready when the block begins, and ended with the
+    block.
 
-    Its output goes to ``log``, by default a file beside the configuration. It may be stopped,
-    killed and started again any number of times: the data plane stays as it is.
+    The output goes to ``log``, by default a file beside the configuration. The controller may be
+    stopped, killed and started again any number of times: the data plane stays unchanged.
     """
 
     def __init__(
@@ -136,16 +137,17 @@ class ControllerProcess:
 
     @property
     def pid(self) -> int:
-        """Id of the process, and of the group of all of its workers."""
+        """Id of the process, and of the process group with all workers."""
         if self._process is None:
             raise ControllerProcessError(f"no controller runs for {self.config}")
         return self._process.pid
 
     def start(self, *, ready: bool = True) -> None:
-        """Start it, and return once it takes requests and all devices are there, or without
-        ``ready`` once REST answers.
+        """Start the controller, and return once requests are taken and all devices are there, or
+        without ``ready`` once REST answers.
 
-        Raises :class:`ControllerProcessError`, with the end of the log, if it does not.
+        Raises :class:`ControllerProcessError`, with the end of the log, if the controller is not
+        ready in time.
         """
         if self.running:
             raise ControllerProcessError(f"the controller for {self.config} runs already")
@@ -159,7 +161,9 @@ class ControllerProcess:
             raise
 
     def stop(self) -> int:
-        """End it by SIGTERM as an operator does; returns its exit code, 0 if none ran."""
+        """End the controller by SIGTERM, as an operator does; returns the exit code, 0 if none
+        ran.
+        """
         process = self._process
         if process is None:
             return 0
@@ -169,18 +173,18 @@ class ControllerProcess:
         return self._reap(process)
 
     def kill(self) -> None:
-        """Crash it: SIGKILL to it and all of its workers."""
+        """Crash the controller: SIGKILL to the process and all workers."""
         if self._process is not None:
             self._reap(self._process)
 
     def restart(self, launch: Launch | None = None) -> None:
-        """Stop the controller and start it again, by another ``launch`` if one is given."""
+        """Stop the controller and start it again, by the new ``launch`` if given."""
         self.stop()
         self.launch = launch or self.launch
         self.start()
 
     def members(self) -> set[int]:
-        """Ids of the process and its workers, without those that have ended."""
+        """Ids of the process and its workers, without ended processes."""
         return members_of(self.pid)
 
     def cpu_s(self) -> float:
@@ -198,7 +202,7 @@ class ControllerProcess:
         return "\n".join(lines[-_LOG_TAIL_LINES:])
 
     def _reap(self, process: Launched) -> int:
-        """End everything left of its process group, and forget the process."""
+        """End all processes left in the process group, and forget the process."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         self._process = None
@@ -225,7 +229,7 @@ class ControllerProcess:
     def _said(self, path: str) -> tuple[int, str]:
         """Status and body of the answer; status 0 if there is none."""
         address = self.settings.rest_host, self.settings.rest_port
-        # timed: it is asked again
+        # timed: asked again later
         with contextlib.closing(http.client.HTTPConnection(*address, timeout=2.0)) as connection:
             try:
                 connection.request("GET", path)
@@ -236,7 +240,7 @@ class ControllerProcess:
 
 
 def members_of(group: int) -> set[int]:
-    """Ids of a group's processes, without those that have ended and wait for their parent."""
+    """Ids of a group's processes, without zombies."""
     found = set()
     for entry in _PROC.glob("[0-9]*"):
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
@@ -247,7 +251,7 @@ def members_of(group: int) -> set[int]:
 
 
 def _ryu_manager() -> Path:
-    """Path of the project's own launcher, installed beside the interpreter that runs this."""
+    """Path of the project's own launcher, installed beside the present interpreter."""
     launcher = Path(sys.executable).with_name("ryu-manager")
     if not launcher.exists():
         raise ControllerProcessError(

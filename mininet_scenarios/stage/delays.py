@@ -1,11 +1,10 @@
 """Delay of a reconfiguration, by substep.
 
 The reconfiguration delay runs from the first divert rule to the activation of the new paths, less
-the drain, which is given apart: the published control cycle has none. Of a change that makes before
-it breaks, the delay runs from its first step to the moment in which traffic has gone over; what it
-breaks afterwards counts for nothing. Mirrors, retagging and rules
-run in parallel, so their times don't add up; the delay *without the mirrors* is the delay if the
-mirrors had moved in no time.
+the drain, which is given apart: the published control cycle has no drain. For a make-before-break
+change, the delay runs from the first step to the moment at which traffic has gone over; later
+breaks count for nothing. Mirrors, retagging and rules run in parallel, so their times don't add up;
+the delay *without the mirrors* is the delay if the mirrors had moved in no time.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ class DelaySplit:
     """``delay_ms`` if the mirrors had moved in no time."""
 
     def substep(self, name: str) -> float:
-        """Duration of one of :data:`SUBSTEPS`, ms."""
+        """Duration of a substep in :data:`SUBSTEPS`, ms."""
         value: float = getattr(self, f"{name}_ms")
         return value
 
@@ -88,7 +87,7 @@ _Span = tuple[float, float]
 
 
 def _span(timeline: Sequence[TimelineStep], names: Sequence[str]) -> _Span | None:
-    """Time from the first start to the last end of the steps of these names, on any device."""
+    """Time from the first start to the last end of the named steps, on any device."""
     chosen = [step for step in timeline if step.step in names]
     if not chosen:
         return None

@@ -1,4 +1,4 @@
-"""etcd on this machine: members on loopback, with a data directory of their own."""
+"""etcd on this machine: members on loopback, with a data directory for each member."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ QUICK: Final = ("--heartbeat-interval", "20", "--election-timeout", "400")
 
 
 class EtcdMembers:
-    """Members of one cluster; ``with`` starts them, and kills them at its end."""
+    """Members of a cluster; ``with`` starts the members, and kills them at the end."""
 
     def __init__(self, folder: Path, number: int = 1, options: Sequence[str] = ()) -> None:
-        """``options`` of each member, beside its name, its addresses and its data."""
+        """``options``: further options of each member, besides name, addresses and data."""
         self._folder = folder
         self._options = tuple(options)
         ports = [free_port() for _ in range(2 * number)]
@@ -51,7 +51,7 @@ class EtcdMembers:
             for name in self.names:
                 self.start(name)
             self.await_quorum()
-            stack.pop_all()  # nothing failed: they go on
+            stack.pop_all()  # nothing failed: the members go on
         return self
 
     def __exit__(
@@ -63,7 +63,7 @@ class EtcdMembers:
         self.close()
 
     def start(self, name: str) -> None:
-        """Start a member, with the data that it has."""
+        """Start a member, with its existing data."""
         peers = ",".join(
             f"{one}=http://127.0.0.1:{port}" for one, port in sorted(self._peers.items())
         )
@@ -72,7 +72,7 @@ class EtcdMembers:
         with (self._folder / f"{name}.log").open("ab") as log:
             self._processes[name] = subprocess.Popen(
                 [
-                    *("setpriv", "--pdeathsig", "KILL"),  # where a run is killed, they end with it
+                    *("setpriv", "--pdeathsig", "KILL"),  # if a run is killed, the members end too
                     PROGRAM,
                     *("--name", name),
                     *("--data-dir", str(self._folder / name)),
@@ -88,7 +88,7 @@ class EtcdMembers:
             )
 
     def start_all(self) -> None:
-        """Start those that were killed, and wait until a reading is answered."""
+        """Start all killed members, and wait until a reading is answered."""
         for name in self.names:
             if name not in self._processes:
                 self.start(name)
@@ -101,7 +101,7 @@ class EtcdMembers:
         try:
             while time.monotonic() < until_s:
                 try:
-                    etcd.transaction([], [], patience_s=1.0)  # timed: it is asked again
+                    etcd.transaction([], [], patience_s=1.0)  # timed: asked again later
                 except (EtcdRefused, EtcdUnanswered):
                     continue
                 return
@@ -110,14 +110,16 @@ class EtcdMembers:
         raise TimeoutError(f"etcd does not answer, see {self._folder}/*.log")
 
     def signal(self, name: str, number: signal.Signals) -> None:
-        """Send a signal: SIGSTOP, after which it has stopped, and SIGCONT, for instance."""
+        """Send a signal, e.g. SIGSTOP or SIGCONT; after SIGSTOP, wait until the member has
+        stopped.
+        """
         process = self._processes[name]
         process.send_signal(number)
         if number is signal.SIGSTOP:
             os.waitid(os.P_PID, process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def leader(self) -> str:
-        """Name of the member that leads. Raises TimeoutError if none says so."""
+        """Name of the leading member. Raises TimeoutError if no member leads."""
         etcd = Etcd(self.settings())
         until_s = time.monotonic() + PATIENCE_S
         try:

@@ -1,4 +1,4 @@
-"""SIGTERM as an exception, so that what was built is taken down."""
+"""SIGTERM as an exception, so that context managers clean up."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reader of a controller's log, which may stand still while the controller runs."""
+"""Reader of a controller's log that can stand still while the controller runs."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from typing import BinaryIO, Final
 from mininet_scenarios.stage.controller_process import Launched
 
 _PIPE_BYTES: Final = 4096
-"""Capacity of the pipe, the smallest that Linux allows."""
+"""Capacity of the pipe, Linux's minimum."""
 
 
 class LogReader:
-    """Puts a small pipe, and a process that reads it, between controllers and their log's file."""
+    """Puts a small pipe and a reading process between controllers and the log file."""
 
     def __init__(self, launch: Callable[[Path, BinaryIO], Launched]) -> None:
         self._launch = launch
         self._readers: list[subprocess.Popen[bytes]] = []
 
     def launch(self, config: Path, log: BinaryIO) -> Launched:
-        """Start a controller; its reader ends with the last process that may write."""
+        """Start a controller; the reader ends with the last process that may write."""
         reader = subprocess.Popen(
             ["cat"], stdin=subprocess.PIPE, stdout=log, start_new_session=True, bufsize=0
         )

@@ -1,8 +1,7 @@
 """MPI programs on the stage: real ranks, one on each server, over TCP and the emulated network.
 
-Each rank has namespaces of its own (:mod:`mininet_scenarios.workloads.mpi_agent`), and Open MPI is
-allowed TCP alone; counters at the servers' ports show that the ranks' bytes went through the
-network.
+Each rank has separate namespaces (:mod:`mininet_scenarios.workloads.mpi_agent`), and Open MPI may
+only use TCP; counters at the servers' ports show that the ranks' bytes went through the network.
 """
 
 from __future__ import annotations
@@ -26,28 +25,30 @@ from mininet_scenarios.workloads.mpi_agent import in_own_namespaces, write_place
 from mininet_scenarios.workloads.reports import WorkloadError, read_report
 
 START_S: Final = 3.0
-"""Rough time until ranks have met, apart from the time that each adds."""
+"""Rough time until ranks have met, without the time per rank."""
 START_S_EACH: Final = 0.3
 
 _AT_ONCE: Final = 3
-"""Number of ranks that a rank of ``alltoall`` sends to at a time. With all at once, a queue that is
-many connections long loses so much that they wait for TCP's timeouts."""
+"""Number of simultaneous receivers of a rank of ``alltoall``. With all ranks at once, a queue
+shared by many connections loses so much that the connections wait for TCP's timeouts.
+"""
 _WINDOW_BYTES_AT_10G: Final = 16e6
 _LEAST_WINDOW_BYTES: Final = 8192
 
 _SOURCE: Final = Path(mininet_scenarios.workloads.__file__).with_name("mpi_kernels.c")
-# Names with the implementation: Debian may have another MPI beside this one.
+# Names with the implementation: Debian may have a second MPI.
 _COMPILER: Final = "mpicc.openmpi"
 _LAUNCHER: Final = "mpirun.openmpi"
 _STARTERS: Final = ("rsh", "ssh")
-"""What starts programs on other hosts: Open MPI's name for it until version 4, and from 5 on. Each
-version passes over the parameters of the other's."""
+"""Parameters for the program that starts programs on other hosts: Open MPI's name until version 4,
+and the name from 5 on. Each version ignores the other version's parameter.
+"""
 _AGENT: Final = "mininet_scenarios.workloads.mpi_agent"
 
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """Work that all ranks do together."""
+    """Common work of all ranks."""
 
     name: str
     """``fft``: a cube of complex numbers, transformed there and back; ``alltoall``: bytes from each
@@ -59,7 +60,7 @@ class Kernel:
     """Pause after each round, instead of computing."""
 
     def bytes_between(self, ranks: int) -> float:
-        """Bytes that one rank sends to one other in a round."""
+        """Bytes sent in a round by one rank to one other rank."""
         if self.name == "fft":
             return 2 * 16 * self.size**3 / ranks**2
         return self.size
@@ -79,7 +80,7 @@ class RankReport:
     sent_bytes: int
     """Bytes to other ranks."""
     verified: bool
-    """True if the data that arrived was right."""
+    """True if the received data were right."""
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> RankReport:
@@ -92,13 +93,13 @@ class RankReport:
 
 @dataclass(frozen=True, slots=True)
 class ServerBytes:
-    """Bytes that a server sent during a run, by its rank's account and by its ports'."""
+    """Bytes sent by a server during a run, by the rank's count and by the ports' count."""
 
     sent: int
     optical: int
     """Bytes at the optical uplink, with headers and the messages of MPI and TCP."""
     electrical: int
-    """Bytes at the electrical uplink; 0 if one uplink carries both."""
+    """Bytes at the electrical uplink; 0 if a single uplink carries both."""
 
     @property
     def wire(self) -> int:
@@ -107,7 +108,7 @@ class ServerBytes:
 
 @dataclass(frozen=True, slots=True)
 class MpiRun:
-    """A run of a kernel to its end."""
+    """A completed run of a kernel."""
 
     kernel: Kernel
     ranks: tuple[RankReport, ...]
@@ -115,38 +116,40 @@ class MpiRun:
 
     @property
     def seconds(self) -> float:
-        """Time from the moment at which all ranks had met to the last one's end."""
+        """Time from the moment at which all ranks had met to the end of the last rank."""
         return max(one.ended_s for one in self.ranks) - min(one.began_s for one in self.ranks)
 
     @property
     def inside_share(self) -> float:
-        """Part of the time that the ranks spent in MPI, on average."""
+        """Share of the time that the ranks spent in MPI, on average."""
         return sum(one.inside_s for one in self.ranks) / len(self.ranks) / self.seconds
 
     @property
     def least_on_wire(self) -> float:
-        """Least ratio of the bytes that ports sent to those that the rank behind them sent."""
+        """Least ratio of the bytes sent by a server's ports to the bytes sent by its rank."""
         return min(one.wire / one.sent for one in self.servers.values())
 
     @property
     def optical_share(self) -> float:
-        """Part of the servers' bytes that left by optical uplinks."""
+        """Share of the servers' bytes on optical uplinks."""
         everything = sum(one.wire for one in self.servers.values())
         return sum(one.optical for one in self.servers.values()) / everything
 
 
 def compile_kernels(directory: Path) -> Path:
-    """Path of the compiled ``mpi_kernels``. Raises TestbedError if that fails."""
+    """Compile ``mpi_kernels``; return the program's path. Raises TestbedError."""
     program = directory / "mpi_kernels"
     libraries = ["-lfftw3_mpi", "-lfftw3", "-lm"]
-    # Dynamic: libraries must find the program's own MPI calls, which count, and sched_yield.
+    # Dynamic: libraries must find the program's own sched_yield and counting MPI calls.
     options = ["-O2", "-Wall", "-Wextra", "-rdynamic"]
     run_tool([_COMPILER, *options, "-o", str(program), str(_SOURCE), *libraries])
     return program
 
 
 def check_installed(directory: Path) -> None:
-    """Raises TestbedError, which names what is missing here to compile and start the kernels."""
+    """Raise TestbedError, naming the missing tools, unless the kernels can be compiled and
+    started.
+    """
     for tool in (_COMPILER, _LAUNCHER):
         if shutil.which(tool) is None:
             raise TestbedError(
@@ -167,9 +170,9 @@ class Job:
 
     program: Path
     servers: Sequence[str]
-    """Servers of the ranks, one each, in this order."""
+    """Servers of the ranks, one each, in rank order."""
     window_bytes: int | None
-    """Window of each TCP connection; None: its server's default."""
+    """Window of each TCP connection; None: the server's default."""
 
 
 def window_bytes(circuit_mbps: float) -> int:
@@ -189,11 +192,11 @@ class Running:
     before: Mapping[str, tuple[int, int]]
 
     def wait_until_begun(self, timeout_s: float) -> None:
-        """Wait until all ranks have met. Raises ScenarioError if that takes too long."""
+        """Wait until all ranks have met. Raises ScenarioError after the timeout."""
         wait_for_file(self.reports / "begun", self.mpirun, timeout_s)
 
     def finish(self, timeout_s: float) -> MpiRun:
-        """Wait for its end.
+        """Wait for the end of the run.
 
         Raises ScenarioError if the run fails, takes longer than ``timeout_s`` or brings wrong
         bytes, or if the servers' ports sent less than their ranks.
@@ -231,7 +234,7 @@ def running(stage: Stage, job: Job, kernel: Kernel) -> Iterator[Running]:
 
 
 def run_kernel(stage: Stage, job: Job, kernel: Kernel, timeout_s: float) -> MpiRun:
-    """Run a kernel to its end. Raises ScenarioError as :meth:`Running.finish`."""
+    """Run a kernel to the end. Raises ScenarioError as :meth:`Running.finish`."""
     with running(stage, job, kernel) as started:
         return started.finish(timeout_s)
 
@@ -255,7 +258,7 @@ def _launcher(stage: Stage, job: Job, kernel: Kernel, places: Path) -> list[str]
         "btl": "tcp,self",
         "mpi_yield_when_idle": "1",
     }
-    if kernel.name == "alltoall":  # by itself it sends large messages to one after the other
+    if kernel.name == "alltoall":  # the default sends large messages to one rank after the other
         parameters |= {
             "coll_tuned_use_dynamic_rules": "1",
             "coll_tuned_alltoall_algorithm": "linear_sync",
@@ -270,9 +273,9 @@ def _launcher(stage: Stage, job: Job, kernel: Kernel, places: Path) -> list[str]
 
 
 def sent_by_uplinks(stage: Stage) -> dict[str, tuple[int, int]]:
-    """Bytes that each server has sent so far, over its optical and its electrical uplink.
+    """Bytes sent by each server so far, over the optical and the electrical uplink.
 
-    A plain server has one uplink, its own interface.
+    A plain server has a single uplink, its own interface.
     """
     queues = stage.testbed.queues()
     sent = {}
@@ -289,7 +292,9 @@ def sent_by_uplinks(stage: Stage) -> dict[str, tuple[int, int]]:
 
 
 def check(run: MpiRun, servers: Sequence[str]) -> None:
-    """Raises ScenarioError for a run that can't be counted; one rank on each of ``servers``."""
+    """Raise ScenarioError for a run that can't be counted; expects one rank on each of
+    ``servers``.
+    """
     hosts = [one.host for one in run.ranks]
     if hosts != list(servers):
         raise ScenarioError(f"ranks ran on {', '.join(hosts)}, not on {', '.join(servers)}")

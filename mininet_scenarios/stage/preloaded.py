@@ -1,4 +1,4 @@
-"""A process's time of day set, and its disk made slow, while it runs: by a preloaded library."""
+"""Controls a running process's time of day and disk speed, by a preloaded library."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _WORD_BYTES: Final = 8
 
 
 class Preloaded:
-    """What processes started with :attr:`environment` take for the time of day, and for a disk."""
+    """Time of day and disk speed of processes started with :attr:`environment`."""
 
     def __init__(self, directory: Path) -> None:
-        """Compile the library into ``directory``, and keep there what it reads."""
+        """Compile the library into ``directory``, and put the library's input file there."""
         library, path = directory / "preloaded.so", directory / "preloaded"
         subprocess.run([*_COMPILER, "-o", str(library), str(_SOURCE)], check=True)
         path.write_bytes(bytes(2 * _WORD_BYTES))
@@ -40,5 +40,5 @@ class Preloaded:
         struct.pack_into("q", self._told, 0, seconds)
 
     def slow_disk_by(self, seconds: float) -> None:
-        """Have each write that a process waits for take so much longer."""
+        """Lengthen each synchronous write by the given time."""
         struct.pack_into("q", self._told, _WORD_BYTES, round(seconds * 1e6))

@@ -1,4 +1,4 @@
-"""The place where a scenario plays: a testbed, its controllers, and jobs in its hosts."""
+"""The place of a scenario: a testbed, controllers, and jobs in the testbed's hosts."""
 
 from __future__ import annotations
 
@@ -36,22 +36,22 @@ from mininet_scenarios.workloads import iperf3
 from mininet_scenarios.workloads.iperf3 import ThroughputRun
 
 CALM_SHARE: Final = 0.01
-"""Part of a server's rate that may still seem to be sent when a case begins."""
+"""Share of a server's rate that the counters may still show when a case begins."""
 _POLL_S: Final = 0.02
 _LISTENING: Final = "0A"
 """TCP_LISTEN in the kernel's table of sockets."""
 CONGESTION: Final = "cubic"
-"""Default of Linux and of the papers' time, whatever this machine's is."""
+"""Congestion control: the default of Linux and of the papers' time, whatever this machine's is."""
 _REPOSITORY: Final = Path(mininet_scenarios.__file__).parents[1]
 
 
 class ScenarioError(HydraError):
-    """A run that can't be counted: something did not happen as the scenario needs it."""
+    """A run that can't be counted: a condition of the scenario was not met."""
 
 
 @dataclass(slots=True)
 class Job:
-    """A process in a host, its output kept in a file."""
+    """A process in a host, with output in a file."""
 
     name: str
     process: subprocess.Popen[bytes]
@@ -64,7 +64,7 @@ class Job:
         return self.process.poll() is None
 
     def stop(self) -> None:
-        """Ask it to finish its report and end; kill it after a while."""
+        """Ask the job to finish its report and end; kill the job after a while."""
         if self.running:
             self.process.terminate()
             with suppress(subprocess.TimeoutExpired):
@@ -72,13 +72,13 @@ class Job:
         self.kill()
 
     def kill(self) -> None:
-        """End it now; output that it has not written is lost."""
+        """End the job now; unwritten output is lost."""
         if self.running:
             self.process.kill()
             self.process.wait()
 
     def finish(self, timeout_s: float) -> str:
-        """Wait for its end; return its output. Raises ScenarioError if it fails or hangs."""
+        """Wait for the end; return the output. Raises ScenarioError if the job fails or hangs."""
         try:
             code = self.process.wait(timeout_s)
         except subprocess.TimeoutExpired as error:
@@ -94,7 +94,7 @@ class Job:
 
 @dataclass(slots=True)
 class Stage:
-    """A testbed, the configuration that it was built from, and a place for files."""
+    """A testbed, the testbed's configuration, and a directory for files."""
 
     testbed: Testbed
     fabric: Fabric
@@ -108,12 +108,12 @@ class Stage:
 
     @contextmanager
     def one_controller(self, *, calm: bool = True) -> Iterator[None]:
-        """Within the block, have a controller go on from one :meth:`process` to the next.
+        """Within the block, keep one controller running from one :meth:`process` to the next.
 
-        It reloads its configuration file, and is replaced if that is not enough, or by a launch of
-        another kind. In between its
-        mode is ``on-request``. Before it is ``periodic`` again, its counters calm down, unless all
-        blocks send the same and ``calm`` is False.
+        The controller reloads its configuration file, and is replaced if a reload is not enough or
+        the kind of launch differs. In between, the mode is ``on-request``. Before the mode is
+        ``periodic`` again, the controller's counters calm down, unless all blocks send the same and
+        ``calm`` is False.
         """
         self._kept = _Kept(CALM_SHARE * self.fabric.server_rate_mbps if calm else None)
         try:
@@ -126,9 +126,9 @@ class Stage:
     def controller(
         self, policy: Mapping[str, Any], cycle: CycleName = CycleName.HITLESS, rules: int = 0
     ) -> Iterator[ControllerClient]:
-        """A client of a controller with these changes to the policy; both end with the block.
+        """A client of a controller with changes to the policy; both end with the block.
 
-        The controller plays ``cycle``, each push of it filled up to ``rules`` rules.
+        The controller plays ``cycle``, with each push filled up to ``rules`` rules.
         """
         with (
             self.process({**policy, **cycle.policy}, launch=launch_with(cycle, rules)) as process,
@@ -137,7 +137,7 @@ class Stage:
             yield client
 
     def written(self, policy: Mapping[str, Any], settings: Mapping[str, Any]) -> Path:
-        """A new configuration file, with these changes to policy and the controller's section."""
+        """A new configuration file, with changes to the policy and the controller's section."""
         self._jobs += 1
         path = self.work_dir / f"fabric-{self._jobs}.yaml"
         own = {**self.config.get("controller", {}), **settings}
@@ -157,11 +157,10 @@ class Stage:
         launch: Launch = launch,
         ready_timeout_s: float = READY_TIMEOUT_S,
     ) -> Iterator[ControllerProcess]:
-        """A controller, ready to work, with these changes to the policy and to its own section.
+        """A controller, ready to work, with changes to the policy and the controller's section.
 
-        It ends with the block, or with that of :meth:`one_controller`.
-
-        The data plane stays as it is when a controller ends, and the next one takes it over.
+        The controller ends with the block, or with the block of :meth:`one_controller`. The data
+        plane stays unchanged when a controller ends, and the next controller takes over.
         """
         path = self.written(policy, settings or {})
         if self._kept is not None:
@@ -214,7 +213,7 @@ class Stage:
 
     @contextmanager
     def workload(self, server: str, module: str, arguments: Sequence[str]) -> Iterator[Job]:
-        """Run one of :mod:`mininet_scenarios.workloads` in a server's namespace."""
+        """Run a module of :mod:`mininet_scenarios.workloads` in a server's namespace."""
         command = [sys.executable, "-m", f"mininet_scenarios.workloads.{module}", *arguments]
         with self.job(server, module, command) as job:
             yield job
@@ -238,17 +237,17 @@ class Stage:
 
 
 def sent_bytes(interfaces: Iterable[str]) -> int:
-    """Bytes that these interfaces of the host have sent in all, headers included."""
+    """Total bytes sent by interfaces of the host, headers included."""
     counters = (Path(f"/sys/class/net/{name}/statistics/tx_bytes") for name in interfaces)
     return sum(int(counter.read_text()) for counter in counters)
 
 
 @dataclass(slots=True)
 class _Kept:
-    """A controller that goes on as long as a reload of its file makes it the next one."""
+    """A controller kept running as long as a reload of its file is enough for the next block."""
 
     calm_mbps: float | None
-    """Rate that pairs of racks may still seem to send when it goes on; None: any."""
+    """Highest measured rate of a rack pair at which the controller goes on; None: any."""
     _process: ControllerProcess | None = None
 
     @contextmanager
@@ -273,7 +272,9 @@ class _Kept:
             self._process = None
 
     def _reloads(self, process: ControllerProcess, path: Path) -> bool:
-        """Have it take over the file at ``path``; False, with nothing done, if it can't."""
+        """Load the file at ``path`` into the controller; False, with nothing done, if
+        impossible.
+        """
         process.config.write_bytes(path.read_bytes())
         with ControllerClient(process.base_url) as client:
             if client.reload(dry_run=True):
@@ -286,7 +287,9 @@ class _Kept:
 
 
 def calm_down(client: ControllerClient, calm_mbps: float) -> None:
-    """Wait until no pair of racks seems to send more. Raises ScenarioError if that goes on."""
+    """Wait until no pair of racks is measured above ``calm_mbps``. Raises ScenarioError after a
+    while.
+    """
     deadline_s = time.monotonic() + PATIENCE_S
     while (mbps := client.most_measured_mbps()) > calm_mbps:
         if time.monotonic() > deadline_s:
@@ -299,7 +302,7 @@ def calm_down(client: ControllerClient, calm_mbps: float) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Losses:
-    """Frames lost, by place, of which there are two kinds."""
+    """Frames lost, by place; places are of two kinds."""
 
     dark: Mapping[str, int]
     """Frames at dark or unconnected OCS ports."""
@@ -321,7 +324,9 @@ def _growth(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, in
 
 
 def wait_for_file(path: Path, job: Job, timeout_s: float = PATIENCE_S) -> None:
-    """Wait until ``job`` has made ``path``. Raises ScenarioError if it ends or takes too long."""
+    """Wait until ``job`` has made ``path``. Raises ScenarioError if the job ends or takes too
+    long.
+    """
     deadline_s = time.monotonic() + timeout_s
     while not path.exists():
         if not job.running or time.monotonic() > deadline_s:
@@ -331,7 +336,7 @@ def wait_for_file(path: Path, job: Job, timeout_s: float = PATIENCE_S) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Transfer:
-    """A transfer by iperf3 under way, with its two ends."""
+    """An iperf3 transfer under way, with both ends."""
 
     server: Job
     client: Job
@@ -383,7 +388,7 @@ def udp_transfer(
 ) -> Iterator[Transfer]:
     """UDP by iperf3 from one server to another, ended with the block; rate and bytes are payload.
 
-    Nothing tells the sender what its link can't carry: the excess is lost.
+    The sender learns nothing about the capacity of links: the excess is lost.
     """
     command = iperf3.client_command(
         stage.address(destination),
@@ -410,7 +415,9 @@ def _transfer(
 def _wait_for_listener(
     namespace_pid: int, port: int, job: Job, timeout_s: float = PATIENCE_S
 ) -> None:
-    """Wait until a job listens at a TCP port. Raises ScenarioError if it ends or takes too long."""
+    """Wait until a job listens at a TCP port. Raises ScenarioError if the job ends or takes too
+    long.
+    """
     tables = [Path(f"/proc/{namespace_pid}/net/{name}") for name in ("tcp", "tcp6")]
     deadline_s = time.monotonic() + timeout_s
     while not any(listens(table.read_text(), port) for table in tables):
@@ -420,6 +427,6 @@ def _wait_for_listener(
 
 
 def listens(table: str, port: int) -> bool:
-    """True if a table of sockets, as in proc(5), has one that listens at ``port``."""
+    """True if a table of sockets, as in proc(5), has a socket listening at ``port``."""
     sockets = (line.split() for line in table.splitlines()[1:])
     return any(words[1].endswith(f":{port:04X}") and words[3] == _LISTENING for words in sockets)

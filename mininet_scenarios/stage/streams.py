@@ -16,7 +16,7 @@ from mininet_scenarios.workloads.paced_udp import ReceiveReport, SendReport
 from mininet_scenarios.workloads.reports import read_report, report_as
 
 _PORTS: Final = cycle(range(5300, 5800))
-"""Ports, one for each stream: several may lead to the same server."""
+"""Ports, one for each stream: several streams may lead to the same server."""
 _TCP_PORTS: Final = cycle(range(5900, 6000))
 _ENDLESS: Final = 1_000_000
 
@@ -33,7 +33,7 @@ class UdpResult:
     max_gap_ms: float
     pps: float
     median_delay_ms: float | None
-    """Median of the one-way delay; None if nothing arrived."""
+    """Median of the one-way delay; None without any arrival."""
     p99_delay_ms: float | None
     socket_drops: int | None
     """Part of ``lost`` that arrived but found the receiver's socket full."""
@@ -107,7 +107,7 @@ def paced_stream(
     """Send datagrams from one server to another, the first before the block begins: ``count``, or
     until the stream is stopped.
 
-    It ends with the block at the latest. ``acquainted``: the ends have resolved each other
+    The stream ends with the block at the latest. ``acquainted``: the ends have resolved each other
     already.
     """
     pace = ["--pps", f"{pps:.3f}", "--payload", str(payload_bytes), "--count", str(count)]
@@ -122,11 +122,11 @@ class TcpResult:
     sent_bytes: int
     delivered_bytes: int
     intact: bool
-    """True if exactly the bytes arrived that were sent, in their order."""
+    """True if exactly the sent bytes arrived, in order."""
     longest_silence_ms: float
     """Time without progress, at the receiver."""
     sent_again: int
-    """Segments that were sent again."""
+    """Retransmitted segments."""
     timer_ms: float
     """Time until a segment without acknowledgement is sent again, at the end."""
 
@@ -137,7 +137,9 @@ class Connection(_Pair):
     __slots__ = ()
 
     def stop(self) -> TcpResult:
-        """End it now, in order. Raises ScenarioError if an end fails: it has broken before."""
+        """End the connection now, in order. Raises ScenarioError if an end fails: the connection
+        broke before.
+        """
         self.sender.stop()
         self.sender.finish(PATIENCE_S)
         self.receiver.finish(PATIENCE_S)
@@ -177,7 +179,7 @@ def _at_work(
     *,
     acquainted: bool = False,
 ) -> Iterator[_PairT]:
-    """Run a receiver and a sender of a workload, which has begun to send when the block begins."""
+    """Run a receiver and a sender of a workload; sending has begun when the block begins."""
     address = stage.address(destination)
     if not acquainted:
         _introduce(stage, source, address)
@@ -209,7 +211,7 @@ def streams_everywhere(stage: Stage) -> Iterator[list[Stream]]:
 
 
 def _introduce(stage: Stage, source: str, address: str) -> None:
-    """Have both ends resolve each other: a kernel keeps three datagrams while it waits for ARP."""
+    """Have both ends resolve each other: a kernel queues only three datagrams during ARP."""
     ping = ["ping", "-c", "1", "-i", "0.2", "-w", f"{PATIENCE_S:.0f}", address]
     with stage.job(source, "ping", ping) as job:
         job.finish(2 * PATIENCE_S)

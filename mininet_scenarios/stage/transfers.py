@@ -16,7 +16,7 @@ from mininet_scenarios.workloads.transfers import Done, Order
 
 _PORT: Final = 5600
 _LEAD_S: Final = 0.5
-"""Time for all processes, which are ready, to learn when they may begin."""
+"""Time for all ready processes to learn the begin."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,18 +29,22 @@ class Wish:
     kind: str
     """Name for the reader of the result."""
     made_mbps: float | None = None
-    """Rate at which the application makes its data; None: it has all of it."""
+    """Rate at which the application makes its data; None: all data exist at once."""
     begins_s: float = 0.0
-    """Begin, after the moment at which all may begin."""
+    """Begin, after the common begin of all transfers."""
     unit_bytes: int | None = None
-    """Bytes that the application makes, and waits to arrive, at a time; None: it does not wait."""
+    """Bytes that the application makes at a time, awaiting their arrival before the next; None: no
+    waiting.
+    """
     disk: str | None = None
-    """Disk of the source; its transfers make their data in turn, with the sum of their rates."""
+    """Disk of the source; a disk's transfers make their data in turn, with the sum of their
+    rates.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Transferred:
-    """A transfer that is over; seconds count from the start of the first one."""
+    """A finished transfer; seconds count from the start of the first transfer."""
 
     source: str
     destination: str
@@ -61,7 +65,7 @@ class Transferred:
 def transfer_all(stage: Stage, wishes: Sequence[Wish], timeout_s: float) -> tuple[Transferred, ...]:
     """Begin all transfers at once, or each at its time, and wait for the last.
 
-    Raises ScenarioError if one fails, or has not ended after ``timeout_s``.
+    Raises ScenarioError if a transfer fails, or has not ended after ``timeout_s``.
     """
     sources = list(dict.fromkeys(wish.source for wish in wishes))
     with ExitStack() as stack:
@@ -79,7 +83,7 @@ def transfer_all(stage: Stage, wishes: Sequence[Wish], timeout_s: float) -> tupl
             running.append((job, ready, report))
         for job, ready, _ in running:
             wait_for_file(ready, job)
-        tell_moment(begin, time.monotonic() + _LEAD_S)  # timed: all begin at that time
+        tell_moment(begin, time.monotonic() + _LEAD_S)  # timed: all begin at the same time
         for job, _, _ in running:
             job.finish(timeout_s)
     done = {
