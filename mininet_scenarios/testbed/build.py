@@ -36,15 +36,15 @@ _T = TypeVar("_T")
 _VLAN_PRESENT: Final = 0x1000
 """OpenFlow's OFPVID_PRESENT."""
 _LEARN: Final = ("priority=0,actions=NORMAL",)
-"""Rules that forward with a controller, without one, and while one changes."""
+"""Forwarding rules with a controller, without, and during a change of controllers."""
 _TERMINATION: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 class Testbed:
     """The whole emulated data plane of a fabric, for the length of a ``with`` block.
 
-    Needs root, and raises TestbedError without. Holds the machine-wide lock, and first removes what
-    an earlier, killed run left. Leaving the block removes exactly what was made, also after an
+    Needs root; raises TestbedError otherwise. Holds the machine-wide lock, and first removes
+    remains of an earlier, killed run. Leaving the block removes everything made, also after an
     exception, SIGINT or SIGTERM.
     """
 
@@ -64,8 +64,8 @@ class Testbed:
         """Options of the emulation.
 
         ``switching_ms`` overrides every plane's own; ``debounce_ms`` is the time from light to
-        carrier at a ToR; ``datapath`` is OVS's datapath type, by default the kernel's if it has
-        one; ``queues`` are the transmitters'.
+        carrier at a ToR; ``datapath`` is OVS's datapath type, by default the kernel's if available;
+        ``queues`` are the transmitters'.
         """
         self.fabric = fabric
         self._openflow = settings.openflow_host, settings.openflow_port
@@ -97,7 +97,7 @@ class Testbed:
     # -- parts ---------------------------------------------------------------------------
 
     def host(self, name: str) -> ServerHost:
-        """The Mininet host that emulates a server (``cmd``, ``popen``, ``pexec`` …)."""
+        """The Mininet host of a server (``cmd``, ``popen``, ``pexec`` …)."""
         return _find(self._hosts, "server", name)
 
     def ocs(self, plane: str) -> OcsProcess:
@@ -107,12 +107,12 @@ class Testbed:
         """Counters of every rate-limited transmitter, by interface name."""
         queues = dict(links.queue_counters())
         for server in self.fabric.servers:
-            if server.vswitch is None:  # its own interface has the rate of its link
+            if server.vswitch is None:  # the server's own interface has the rate of its link
                 queues |= links.queue_counters(self.host(server.name).pid)
         return queues
 
     def unread_frames(self) -> int:
-        """Frames that a busy machine gave Open vSwitch no time to read; no queue counts them."""
+        """Frames that Open vSwitch on a busy machine had no time to read; no queue counts them."""
         return ovs.unread_frames()
 
     def forwarding_cpu_s(self) -> float | None:
@@ -122,11 +122,12 @@ class Testbed:
     def frames_at(
         self, server: str, where: str = "host", *, expression: str = "", direction: str = "inout"
     ) -> Capture | JointCapture:
-        """Watch a server's ``host`` interface, or its ``optical`` or ``electrical`` uplink.
+        """Watch a server's ``host`` interface, or the server's ``optical`` or ``electrical``
+        uplink.
 
-        ``circuits`` is where its traffic on circuits has its tag: the optical uplink or, for a
-        plain server, all of its rack's ports on planes. ``network`` is the electrical network's own
-        end, which servers of a rack may share.
+        ``circuits`` is the place where the server's traffic on circuits is tagged: the optical
+        uplink or, for a plain server, all ports of the rack on planes. ``network`` is the
+        electrical network's own end, possibly shared by servers of a rack.
         """
         wanted = self._server(server)
         optical, electrical = uplink_interfaces(self.fabric, wanted)
@@ -148,10 +149,10 @@ class Testbed:
     # -- baselines -------------------------------------------------------------------------
 
     def forward_plainly(self, server: str, uplink: str, vlan: VlanId | None = None) -> None:
-        """Have a server's vswitch pass everything on between the host and one uplink.
+        """Have a server's vswitch pass all frames between the host and one uplink.
 
-        ``uplink`` is ``electrical``, or ``optical`` with the VLAN of its circuit. One rule each way
-        takes the place of the pipeline, until a controller brings its own back.
+        ``uplink`` is ``electrical``, or ``optical`` with the VLAN of the circuit. One rule each way
+        replaces the pipeline, until a controller restores the pipeline.
         """
         wanted = self._server(server)
         if wanted.vswitch is None:
@@ -173,16 +174,16 @@ class Testbed:
     # -- faults ----------------------------------------------------------------------------
 
     def kill_uplink(self, server: str) -> None:
-        """Take the light off a server's uplink to its ToR: its vswitch loses carrier."""
+        """Take the light off a server's uplink to the ToR: the server's vswitch loses carrier."""
         links.set_up(self._server(server).tor_port, up=False)
 
     def restore_uplink(self, server: str) -> None:
         links.set_up(self._server(server).tor_port, up=True)
 
     def cut_electrical(self, server: str) -> None:
-        """Unplug a server, or the rack that it shares an uplink with, from the electrical network.
+        """Unplug a server, or the rack with a shared uplink, from the electrical network.
 
-        Its vswitch, or its ToR, loses carrier.
+        The server's vswitch, or the ToR, loses carrier.
         """
         links.set_up(electrical_interface(self.fabric, self._server(server)), up=False)
 
@@ -190,7 +191,7 @@ class Testbed:
         links.set_up(electrical_interface(self.fabric, self._server(server)), up=True)
 
     def make_again(self, bridge: str) -> None:
-        """Make a bridge that was deleted, as it was built: with no rules but to learn."""
+        """Make a deleted bridge again, in the initial state: without rules except for learning."""
         planned = layout(self.fabric, self._controller, self._fdb_age_s)
         (spec,) = (one for one in planned.bridges if one.name == bridge)
         ovs.create([spec], self._datapath)
@@ -206,7 +207,7 @@ class Testbed:
 
     def _build(self, server_host: type[ServerHost]) -> None:
         planned = layout(self.fabric, self._controller, self._fdb_age_s)
-        sysctl.apply()  # before ports exist: their sockets take the buffer size at birth
+        sysctl.apply()  # before ports exist: sockets take the buffer size at creation
         ovs.ensure_running()
         sweep.delete_bridges()
         run(["mnexec", "-n", "true"])  # if no namespace may be made, Mininet waits for ever
@@ -228,7 +229,9 @@ class Testbed:
             ocs.wait_until_ready()
 
     def _host_cable(self, server: Server) -> Cable:
-        """A plain server's link to its ToR; for others, one inside the server without a limit."""
+        """A plain server's link to the ToR; for other servers, an unlimited link inside the
+        server.
+        """
         rate_mbps = self.fabric.server_rate_mbps if server.vswitch is None else None
         return Cable(
             access_interface(server),
@@ -264,7 +267,7 @@ class Testbed:
         with _termination_ignored():
             sweep.clean_up()
             for host in self._hosts.values():
-                host.terminate()  # its shell is gone; this closes its pseudo-terminal
+                host.terminate()  # the shell is gone; this closes the pseudo-terminal
             for ocs in self._ocs.values():
                 ocs.kill()
             self._hosts.clear()
@@ -293,7 +296,9 @@ def _termination_raises() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _termination_ignored() -> Iterator[None]:
-    """A second Ctrl-C must not leave half a clean-up; tools called meanwhile inherit this."""
+    """Ignore termination signals, also in tools called meanwhile: a second Ctrl-C must not leave
+    half a clean-up.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return

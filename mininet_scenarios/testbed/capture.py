@@ -19,7 +19,7 @@ from mininet_scenarios.testbed.shell import TestbedError, member_environment
 
 _BUFFER_KIB: Final = 64 * 1024
 _BATCH_S: Final = 1.0
-"""tcpdump's: how long the kernel keeps frames that do not fill a block of the buffer."""
+"""tcpdump's time for which the kernel keeps frames that do not fill a block of the buffer."""
 _FILE_HEADER: Final = struct.Struct("<IHHiIII")
 _FRAME_HEADER: Final = struct.Struct("<IIII")
 _MAGIC_NANOSECONDS: Final = 0xA1B23C4D
@@ -37,10 +37,9 @@ class Capture:
     """Frames on one interface from ``with`` until its end, by default in both directions.
 
     ``direction`` is tcpdump's: ``in``, ``out`` or ``inout``. :meth:`frames` is complete after the
-    block; a frame that the kernel dropped for want of space is an error, never a silent gap.
-
-    With ``batched`` tcpdump is woken up for many frames, not for each: that is cheap, as a capture
-    for hours has to be. How many the kernel dropped is in :attr:`dropped` then, and no error.
+    block; a frame dropped by the kernel for want of space is an error, never a silent gap. With
+    ``batched``, tcpdump is woken up once for many frames: cheap enough for a capture of hours. Then
+    :attr:`dropped` counts the frames dropped by the kernel, without an error.
     """
 
     def __init__(
@@ -54,7 +53,7 @@ class Capture:
         batched: bool = False,
     ) -> None:
         self.dropped = 0
-        """Frames that the kernel had no space for; known after the block."""
+        """Frames dropped by the kernel for want of space; known after the block."""
         self._batched = batched
         enter: Sequence[str] = () if namespace_pid is None else ("mnexec", "-a", str(namespace_pid))
         self._interface = interface
@@ -89,7 +88,7 @@ class Capture:
         if process is None:
             return
         if self._batched:
-            time.sleep(2 * _BATCH_S)  # timed: until tcpdump has what the kernel keeps
+            time.sleep(2 * _BATCH_S)  # timed: until tcpdump has all frames kept by the kernel
         try:
             _stop(process)
             self._file = self._pcap.read_bytes()
@@ -113,7 +112,7 @@ class Capture:
         return _parse(self.pcap())
 
     def pcap(self) -> bytes:
-        """The file as tcpdump wrote it."""
+        """The file written by tcpdump."""
         if self._file is None:
             raise TestbedError(f"capture on {self._interface} has not ended: read it after `with`")
         return self._file
@@ -135,7 +134,7 @@ class Capture:
 
 
 class JointCapture:
-    """Frames on several interfaces as if on one, in order of time."""
+    """Frames on several interfaces, in order of time."""
 
     def __init__(self, captures: Sequence[Capture]) -> None:
         self._captures = captures
@@ -157,9 +156,10 @@ class JointCapture:
 
 
 def _let_it_catch_up(process: subprocess.Popen[bytes]) -> None:
-    """Wait until it sleeps: frames that it has not read when told to end would be missing.
+    """Wait until tcpdump sleeps: frames not read before the end would be missing.
 
-    On a busy machine frames wait in its socket for the processor, and it is runnable meanwhile.
+    On a busy machine, frames wait in tcpdump's socket for the processor, and tcpdump is runnable
+    meanwhile.
     """
     deadline = time.monotonic() + PATIENCE_S
     while process.poll() is None and time.monotonic() < deadline:

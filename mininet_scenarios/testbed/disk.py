@@ -11,9 +11,9 @@ from mininet_scenarios.testbed.shell import run
 
 @contextmanager
 def small_disk(directory: Path, size_bytes: int) -> Iterator[Path]:
-    """Mount a file system of ``size_bytes``, in memory, at ``directory``, which is made.
+    """Mount a file system of ``size_bytes``, in memory, at the new folder ``directory``.
 
-    Raises TestbedError if it can't be mounted.
+    Raises TestbedError if the mount fails.
     """
     directory.mkdir()
     run(["mount", "-t", "tmpfs", "-o", f"size={size_bytes}", "none", str(directory)])

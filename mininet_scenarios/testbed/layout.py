@@ -1,4 +1,4 @@
-"""Bridges, ports and cables of a fabric: pure, so that they can be read and tested."""
+"""Bridges, ports and cables of a fabric: pure functions, for reading and tests."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def ocs_interface(plane: Plane, port: OpticalPort) -> str:
 
 
 def electrical_interface(fabric: Fabric, server: Server) -> str:
-    """The electrical network's end of the server's own uplink, or of its rack's."""
+    """The electrical network's end of the server's own uplink, or of the rack's uplink."""
     rack = fabric.racks[server.rack]
     return f"hyx-{server.name if rack.tor.electrical_port is None else rack.name}"
 
@@ -38,14 +38,15 @@ def server_interface(server: Server) -> str:
 
 
 def access_interface(server: Server) -> str:
-    """The switch port that the server's own interface is plugged into."""
+    """The switch port with the server's own interface plugged in."""
     return server.tor_port if server.vswitch is None else server.vswitch.host_port
 
 
 def uplink_interfaces(fabric: Fabric, server: Server) -> tuple[str, str]:
-    """The switch ports at which its frames leave for its ToR, and for the electrical network.
+    """The switch ports at which a server's frames leave for the ToR, and for the electrical
+    network.
 
-    For a plain server, these are its ToR's end of its cable, and its rack's electrical port.
+    For a plain server: the ToR's end of the server's cable, and the rack's electrical port.
     """
     if server.vswitch is not None:
         return server.vswitch.optical_port, server.vswitch.electrical_port
@@ -58,7 +59,7 @@ class Layout:
 
     bridges: tuple[BridgeSpec, ...]
     learning: tuple[str, ...]
-    """Bridges that forward by learning, with a controller or without."""
+    """Bridges that forward by learning, with or without a controller."""
     fabric_cables: tuple[Cable, ...]
     """Cables between switches; the electrical bridge's ends are :func:`electrical_interfaces`."""
 

@@ -1,8 +1,8 @@
 """Check that no frame sent without light escapes this machine's count.
 
 ``python -m mininet_scenarios.testbed.light_check`` (root). Kernels of different versions account
-differently for frames at a port without carrier; an experiment that claims zero loss should run
-this once.
+differently for frames at a port without carrier; run the check once before an experiment that
+claims zero loss.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SETTLE_S: Final = 0.3
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A part of the check: frames sent, and where they were counted."""
+    """A part of the check: frames sent, and counts by place."""
 
     name: str
     sent: int
@@ -83,7 +83,7 @@ class _Bench:
         try:
             self._sender.send(_FRAME)
         except OSError:
-            return  # ENOBUFS: dropped on the way, which is counted
+            return  # ENOBUFS: dropped on the way, and counted
 
     def _seen(self) -> tuple[int, int, int]:
         shaped = next(

@@ -16,7 +16,7 @@ MAX_NAME_CHARS: Final = 15
 
 _FRAME_BYTES: Final = 1518
 _BURST_MS: Final = 1.0
-# Open vSwitch takes a root qdisc with handle 1 for one of its own, and deletes it.
+# Open vSwitch mistakes a root qdisc with handle 1 for its own, and deletes the qdisc.
 _ROOT: Final = "5:"
 _LEAF: Final = "10:"
 
@@ -25,9 +25,9 @@ _LEAF: Final = "10:"
 class QueueSize:
     """Size of each transmitter's queue.
 
-    A port's buffer has as many bytes at any rate: slower ports get the same one. So an electrical
-    port at a tenth of the rate can hold the data that a full-speed TCP flow has under way when it
-    is diverted there, instead of losing its whole window.
+    A port's buffer has the same number of bytes at any rate. So an electrical port at a tenth of
+    the rate can hold the data in flight of a full-speed TCP flow diverted there, instead of losing
+    the whole window.
     """
 
     fastest_ms: float = 10.0
@@ -45,7 +45,7 @@ USUAL_QUEUES: Final = QueueSize()
 
 @dataclass(frozen=True, slots=True)
 class Cable:
-    """A veth pair; an end with a rate sends no faster than that (Mbps)."""
+    """A veth pair; an end with a rate sends no faster than the rate (Mbps)."""
 
     a: str
     b: str
@@ -76,7 +76,7 @@ def lay(cables: Iterable[Cable]) -> None:
 
 
 def limit_rates(cables: Iterable[Cable], queues: QueueSize = USUAL_QUEUES) -> None:
-    """Set the rates; call it after the ends are bridge ports, as OVS deletes a new port's qdisc."""
+    """Set the rates. Call after the ends are bridge ports: OVS deletes a new port's qdisc."""
     rates: dict[int | None, list[tuple[str, float]]] = {}
     """Cables by network namespace."""
     for cable in cables:
@@ -92,11 +92,11 @@ def limit_rates(cables: Iterable[Cable], queues: QueueSize = USUAL_QUEUES) -> No
 
 
 def limit_rates_again(cables: Sequence[Cable], queues: QueueSize = USUAL_QUEUES) -> None:
-    """Set the rates of cables that may have lost them, or a part of them."""
+    """Set the rates of cables that may have lost all or some rates."""
     for cable in cables:
         for name in _ends_here(cable):
             command = ["tc", "qdisc", "del", "dev", name, "root"]
-            subprocess.run(command, capture_output=True, check=False)  # if there is one
+            subprocess.run(command, capture_output=True, check=False)  # if present
     limit_rates(cables, queues)
 
 
@@ -130,7 +130,7 @@ def _bytes_per_ms(rate_mbps: float) -> float:
 
 
 def _rate_lines(name: str, rate_mbps: float, queue_frames: int) -> Iterable[str]:
-    # Fewer than two frames of burst and HTB's timer, not its rate, sets the speed.
+    # With less than two frames of burst, HTB's timer, not the rate, sets the speed.
     burst = int(max(2 * _FRAME_BYTES, _bytes_per_ms(rate_mbps) * _BURST_MS))
     rate = f"{rate_mbps * 1000:.0f}kbit"
     yield f"qdisc add dev {name} root handle {_ROOT} htb default 1"
@@ -138,7 +138,7 @@ def _rate_lines(name: str, rate_mbps: float, queue_frames: int) -> Iterable[str]
         f"class add dev {name} parent {_ROOT} classid {_ROOT}1 htb rate {rate} ceil {rate} "
         f"burst {burst} cburst {burst} quantum {4 * _FRAME_BYTES}"
     )
-    # Head drop, because it tells the sender of congestion, not of failure: after a failure OVS
-    # gives up the rest of its batch (up to 31 frames) unsent, and no counter knows of them.
+    # Head drop tells the sender of congestion, not of failure: after a failure, OVS gives up the
+    # rest of the batch (up to 31 frames) unsent and uncounted.
     leaf = f"pfifo_head_drop limit {queue_frames}"
     yield f"qdisc add dev {name} parent {_ROOT}1 handle {_LEAF} {leaf}"

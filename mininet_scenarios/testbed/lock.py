@@ -15,10 +15,10 @@ LOCK_PATH: Final = Path("/run/lock/hydra-testbed.lock")
 
 @contextlib.contextmanager
 def testbed_lock(path: Path = LOCK_PATH) -> Iterator[None]:
-    """Hold the machine-wide lock; waits for another holder and says who that is.
+    """Hold the machine-wide lock; wait for other holders, and print their names.
 
     A process whose ancestor holds the lock (a test session's child, or a process under ``flock``)
-    has it already and goes straight on; so does a second call in one process.
+    shares the lock and goes straight on; so does a second call in one process.
     """
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
@@ -43,7 +43,9 @@ def _try_lock(descriptor: int) -> bool:
 
 
 def _holders(descriptor: int) -> set[int]:
-    """Ids of processes that the kernel lists as holders (not waiting ones, marked ``->``)."""
+    """Ids of processes listed by the kernel as holders (without waiting processes, marked
+    ``->``).
+    """
     inode = os.fstat(descriptor).st_ino
     holders = set()
     for line in Path("/proc/locks").read_text().splitlines():
@@ -54,7 +56,7 @@ def _holders(descriptor: int) -> set[int]:
 
 
 def _own_line() -> set[int]:
-    """Ids of this process and its ancestors."""
+    """Ids of this process and all ancestors."""
     line, pid = set(), os.getpid()
     while pid > 0:
         line.add(pid)

@@ -1,7 +1,7 @@
 """A management network, by which processes on the emulated servers reach the controller.
 
-It is apart from the networks under test, as in a data centre: the controller's REST server listens
-on one end, and agents on servers talk to it from the others.
+The network is apart from the networks under test, as in a data centre: the controller's REST server
+listens on one end, and agents on servers connect from the other ends.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _INTERFACE: Final = "mgmt0"
 
 @contextmanager
 def management_network(testbed: Testbed, servers: Sequence[str]) -> Iterator[None]:
-    """Join these servers and the controller's host, for the length of a block."""
+    """Join the servers and the controller's host, for the length of a block."""
     lines = [
         f"link add {_BRIDGE} type bridge",
         f"link set dev {_BRIDGE} addrgenmode none",

@@ -1,4 +1,4 @@
-"""Mininet's hosts as the emulation needs them: the only module that imports Mininet."""
+"""Mininet's hosts, adapted to the emulation: the only module that imports Mininet."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class ServerHost(Host):  # type: ignore[misc]  # Mininet is untyped
     """A Mininet host whose processes are all marked as the testbed's."""
 
     def popen(self, *args: object, **kwargs: object) -> subprocess.Popen[bytes]:
-        """Start a process in the server; output that the caller does not ask for is thrown away.
+        """Start a process in the server; without a request by the caller, output is thrown away.
 
         (Mininet's own default is a pipe; an unread pipe stops the process.)
         """

@@ -1,4 +1,4 @@
-"""The process that emulates one optical circuit switch."""
+"""The process of an emulated optical circuit switch."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ADMIN_OFFSET: Final = 10_000
 
 
 class _Spawned(Protocol):
-    """Part of :class:`subprocess.Popen` that is used."""
+    """Used part of :class:`subprocess.Popen`."""
 
     def poll(self) -> int | None: ...
     def wait(self, timeout: float | None = None) -> int: ...
@@ -30,23 +30,23 @@ class _Spawned(Protocol):
 
 
 def _spawn(module: str, arguments: Sequence[str], log: BinaryIO) -> _Spawned:
-    """Run a module as a program, its output into ``log``."""
+    """Run a module as a program, with output into ``log``."""
     return subprocess.Popen(
         [sys.executable, "-m", module, *arguments],
         stdout=log,
         stderr=log,
         cwd=Path(mininet_scenarios.__file__).parents[1],  # scenarios are in no wheel
         env=member_environment(),
-        start_new_session=True,  # Ctrl-C is for the scenario, which then ends this process
+        start_new_session=True,  # Ctrl-C is for the scenario, which then ends the process
     )
 
 
 class OcsProcess:
-    """An emulator process that redirects between the fibres of one plane.
+    """An emulator process that redirects between the fibres of a plane.
 
-    It speaks the plane's vendor protocol at :attr:`address` (from the fabric file). Through
-    :attr:`admin`, at :attr:`admin_address`, ten thousand ports higher, it takes the experimenter's
-    orders, reports counters, and can be made to fail.
+    The process speaks the plane's vendor protocol at :attr:`address` (from the fabric file).
+    :attr:`admin`, at :attr:`admin_address`, ten thousand ports higher, takes the experimenter's
+    orders, reports counters, and simulates faults.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class OcsProcess:
         self._process: _Spawned | None = None
 
     def start(self) -> None:
-        """Start the process; :meth:`wait_until_ready` tells when it serves."""
+        """Start the process; :meth:`wait_until_ready` returns once the process serves."""
         with self.log.open("ab") as log:
             self._process = _spawn(self._module, self._command, log)
 
@@ -99,7 +99,7 @@ class OcsProcess:
         return self.counters().dark_frames
 
     def kill(self) -> None:
-        """End the process at once: the mirrors stay as they are, the controller hears nothing."""
+        """End the process at once: the mirrors stay unchanged, the controller hears nothing."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -122,7 +122,7 @@ def _emulator_of(plane: Plane) -> str:
 
 def _accepts(address: tuple[str, int]) -> bool:
     try:
-        with socket.create_connection(address, timeout=1.0):  # timed: it is asked again
+        with socket.create_connection(address, timeout=1.0):  # timed: asked again later
             return True
     except OSError:
         return False

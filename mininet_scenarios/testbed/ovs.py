@@ -1,4 +1,4 @@
-"""Open vSwitch: its daemons, and many bridges in one transaction."""
+"""Open vSwitch: the daemons, and many bridges in one transaction."""
 
 from __future__ import annotations
 
@@ -28,18 +28,20 @@ _CTL: Final = "/usr/share/openvswitch/scripts/ovs-ctl"
 _RUN: Final = Path("/var/run/openvswitch")
 PID_FILE: Final = _RUN / "ovs-vswitchd.pid"
 _SCHEDULED: Final = 2
-"""CPUCLOCK_SCHED, which with a process's complemented number is clock_getcpuclockid(3)."""
+"""CPUCLOCK_SCHED, combined with a process's complemented number as in clock_getcpuclockid(3)."""
 _STARTED_BY_US: Final = STATE_DIR / "ovs-started"
 
 MALLOC_TUNABLE: Final = "glibc.malloc.tcache_count=65535"
-"""Has ovs-vswitchd's malloc give a freed block out again first to who asks for one of its size.
+"""Has ovs-vswitchd's malloc reuse a freed block first for requests of the same size.
 
-While a port's VLANs change, ovs-vswitchd goes on using the bitmap that it has freed
+While a port's VLANs change, ovs-vswitchd goes on using a freed bitmap
 (docs/decisions/0027-freed-vlans-of-open-vswitch.md).
 """
 
 _MENDED_IN: Final = {(2, 17): (2, 17, 8), (3, 0): (3, 0, 5), (3, 1): (3, 1, 3)}
-"""First release of a series with "dpif-netdev: Fix dpif_netdev_flow_put"; later series have it."""
+"""First release of a series with "dpif-netdev: Fix dpif_netdev_flow_put"; later series have the
+fix.
+"""
 
 CONTROLLER_MAX_BACKOFF_MS: Final = 1000
 CONTROLLER_INACTIVITY_PROBE_MS: Final = 5000
@@ -52,7 +54,7 @@ _HELLO, _ECHO_REQUEST, _ECHO_REPLY = (
 
 @dataclass(frozen=True, slots=True)
 class PortSpec:
-    """A port to create; with ``native`` it is an access port that also takes ``trunks`` tagged."""
+    """A port to create; with ``native`` an access port that also takes ``trunks`` tagged."""
 
     name: str
     trunks: Collection[VlanId] = ()
@@ -80,24 +82,26 @@ def default_datapath() -> str:
 
 
 def unread_frames() -> int:
-    """Frames that found a socket full which Open vSwitch reads: lost by a busy machine."""
+    """Frames lost on a busy machine, because a socket read by Open vSwitch was full."""
     return sum(int(drops) for drops in re.findall(r'"ovs-vswitchd".*?,d(\d+)\)', _sockets()))
 
 
 def cpu_s() -> float:
     """Processor time of all threads of ovs-vswitchd so far.
 
-    With the ``netdev`` datapath that is all of forwarding; the kernel's own is not in it.
+    With the ``netdev`` datapath, the time includes all forwarding; the kernel's forwarding is not
+    included.
     """
     pid = int(PID_FILE.read_text())
     return time.clock_gettime(~pid << 3 | _SCHEDULED)
 
 
 def ensure_running() -> None:
-    """Start ovsdb-server and ovs-vswitchd if they are down; :func:`stop_if_started` undoes it.
+    """Start ovsdb-server and ovs-vswitchd if they are down; :func:`stop_if_started` stops both
+    again.
 
-    Call it with the socket buffers raised (:mod:`mininet_scenarios.testbed.sysctl`). A vswitchd
-    from before that is started anew if no bridge depends on it.
+    Call after the socket buffers are raised (:mod:`mininet_scenarios.testbed.sysctl`). A vswitchd
+    started earlier is restarted if no bridge depends on it.
     """
     if not is_running():
         if not Path(_CTL).exists():
@@ -107,7 +111,7 @@ def ensure_running() -> None:
         _control("start")
     elif _smallest_send_buffer() < send_buffer_bytes():
         # Userspace bridges send for all their ports through one socket, made at the first frame:
-        # two queues of 10 ms at 100 Mb/s overflow the default buffer, and no counter tells.
+        # two queues of 10 ms at 100 Mb/s overflow the default buffer, uncounted.
         if foreign := bridges():
             _LOG.warning(
                 "ovs-vswitchd runs with small socket buffers and can't be restarted because of "
@@ -119,17 +123,17 @@ def ensure_running() -> None:
 
 
 def separate_cached_flows() -> None:
-    """Have ovs-vswitchd cache flows that do not overlap, if it changes the wrong one where they do.
+    """Have ovs-vswitchd cache only disjoint flows, if the version confuses overlapping flows.
 
-    A cached flow that is left with the actions of other rules may drop what it forwards for as long
-    as that comes. Holds until ovs-vswitchd ends.
+    A cached flow left with the actions of other rules may drop its frames for as long as frames
+    arrive. Holds until ovs-vswitchd ends.
     """
     if default_datapath() == "netdev" and confuses_cached_flows(_version()):
         run(["ovs-appctl", "upcall/disable-megaflows"])
 
 
 def confuses_cached_flows(version: tuple[int, int, int]) -> bool:
-    """True for a version whose userspace datapath changes the wrong one of flows that overlap."""
+    """True for a version whose userspace datapath changes the wrong one of overlapping flows."""
     return version < _MENDED_IN.get(version[:2], min(_MENDED_IN.values()))
 
 
@@ -142,7 +146,7 @@ def _version() -> tuple[int, int, int]:
 
 
 def apply() -> None:
-    """Return once ovs-vswitchd has applied what is in the database, as it has not after a start."""
+    """Return once ovs-vswitchd has applied the present database; needed after a start."""
     run(
         [
             "ovs-vsctl",
@@ -156,14 +160,15 @@ def apply() -> None:
 
 
 def is_ours() -> bool:
-    """True if a testbed started the daemons: then nobody else needs them."""
+    """True if a testbed started the daemons, so that no other program needs the daemons."""
     return _STARTED_BY_US.exists()
 
 
 def kill(daemon: str) -> None:
-    """SIGKILL ``ovsdb-server`` or ``ovs-vswitchd``, which :func:`ensure_running` starts again.
+    """SIGKILL ``ovsdb-server`` or ``ovs-vswitchd``; :func:`ensure_running` starts the daemon again.
 
-    Raises TestbedError if Open vSwitch ran before the testbed: then others may need it.
+    Raises TestbedError if Open vSwitch ran before the testbed: other programs may need Open
+    vSwitch.
     """
     if not is_ours():
         raise TestbedError(f"{daemon} was not started by this testbed: it is not killed")
@@ -174,10 +179,10 @@ def kill(daemon: str) -> None:
 
 
 def pids() -> list[int]:
-    """Ids of the daemons that run."""
+    """Ids of the running daemons."""
     found = []
     for daemon in ("ovsdb-server", "ovs-vswitchd"):
-        with contextlib.suppress(OSError, ValueError):  # it is just being started again
+        with contextlib.suppress(OSError, ValueError):  # the daemon is just being restarted
             found.append(_pid(daemon))
     return found
 
@@ -188,11 +193,12 @@ def _pid(daemon: str) -> int:
 
 @contextlib.contextmanager
 def connected_once(address: tuple[str, int], bridges: int) -> Iterator[None]:
-    """Let in so many bridges, which the block has connect to this address, until they heed pauses.
+    """Accept connections of ``bridges`` bridges at ``address`` during the block, until the bridges
+    heed ``max_backoff``.
 
-    Open vSwitch takes over ``max_backoff`` for a connection that stands when something is
-    configured; as long as it has seen none, it pauses for up to 8 s between attempts. Whoever
-    listens at the address already is left alone.
+    Open vSwitch applies ``max_backoff`` to a standing connection at the next configuration; before
+    the first connection, Open vSwitch pauses for up to 8 s between attempts. If a program already
+    listens at the address, nothing is done.
     """
     with contextlib.ExitStack() as stack:
         try:
@@ -225,7 +231,7 @@ def _let_in(door: socket.socket, bridges: int) -> None:
 
 
 def _answers(bridge: socket.socket) -> bool:
-    """Take up OpenFlow; False if the bridge hangs up, as for another identity: it comes again."""
+    """Take up OpenFlow; False if the bridge hangs up to reconnect, as after a new identity."""
     heard = b""
     with contextlib.suppress(ConnectionError):
         bridge.sendall(_HELLO + _ECHO_REQUEST)
@@ -237,7 +243,7 @@ def _answers(bridge: socket.socket) -> bool:
 
 
 def _exists(pid: int) -> bool:
-    """False once its parent knows that it has ended."""
+    """False once the parent has reaped the process."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -250,20 +256,20 @@ def _control(verb: str, *options: str) -> None:
     tunables = [os.environ.get("GLIBC_TUNABLES"), MALLOC_TUNABLE]
     environment = {**os.environ, "GLIBC_TUNABLES": ":".join(filter(None, tunables))}
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
-    # Its own verdict counts a missing kernel module as failure; userspace bridges need none.
+    # ovs-ctl reports a missing kernel module as failure; userspace bridges need no module.
     if not is_running():
         words = f"{done.stdout}{done.stderr}".strip()
         raise TestbedError(f"{' '.join(command)} left Open vSwitch not running: {words}")
 
 
 def _smallest_send_buffer() -> int:
-    """Bytes of the smallest packet socket of ovs-vswitchd; the default size if it has none."""
+    """Bytes of the smallest packet socket of ovs-vswitchd; the default size without a socket."""
     sizes = re.findall(r'"ovs-vswitchd".*?,tb(\d+)', _sockets())
     return min(map(int, sizes), default=send_buffer_bytes())
 
 
 def _sockets() -> str:
-    """All packet sockets, one a line, with who holds them and their memory (ss(8))."""
+    """All packet sockets, one a line, with owners and memory (ss(8))."""
     return run(["ss", "--packet", "--all", "--memory", "--processes", "--numeric", "--oneline"])
 
 
@@ -273,14 +279,14 @@ def is_running() -> bool:
 
 
 def stop_if_started() -> None:
-    """Stop the daemons if a testbed started them, in this run or in one that was killed."""
+    """Stop the daemons if started by a testbed, in this run or in a killed run."""
     if is_ours():
         run([_CTL, "stop"])
         _STARTED_BY_US.unlink()
 
 
 def create(bridges: Iterable[BridgeSpec], datapath: str) -> None:
-    """Create all bridges in one transaction; returns once ovs-vswitchd has them."""
+    """Create all bridges in one transaction; returns once ovs-vswitchd has all bridges."""
     arguments: list[str] = []
     for bridge in bridges:
         arguments += _bridge_arguments(bridge, datapath)
@@ -309,7 +315,7 @@ def set_flows(bridge: str, flows: Iterable[str]) -> None:
 
 
 def _transact(arguments: list[str]) -> None:
-    # A port or bridge that can't be set up is recorded all the same, with no more than a complaint.
+    # If a port or bridge can't be set up, ovs-vsctl only complains.
     run(["ovs-vsctl", f"--timeout={PATIENCE_S:.0f}", *arguments], complaint_is_failure=True)
 
 
@@ -332,12 +338,12 @@ def _bridge_arguments(bridge: BridgeSpec, datapath: str) -> list[str]:
 
 
 def set_controller(bridge: str, controller: str) -> None:
-    """Have a bridge connect to this controller, given in OVS's notation."""
+    """Have a bridge connect to ``controller``, given in OVS's notation."""
     _transact(_controller_arguments(bridge, controller))
 
 
 def set_controllers(bridges: Iterable[str], controllers: Sequence[str]) -> None:
-    """Have each of these bridges connect to all of these controllers at once."""
+    """Have each bridge connect to all controllers at once."""
     arguments: list[str] = []
     for place, bridge in enumerate(bridges):
         names = [f"@c{place}_{number}" for number in range(len(controllers))]

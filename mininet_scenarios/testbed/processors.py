@@ -1,4 +1,4 @@
-"""Processor time that the host of a virtual machine withholds (``steal`` in proc_stat(5))."""
+"""Processor time withheld by the host of a virtual machine (``steal`` in proc_stat(5))."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ class ProcessorTime:
     """Sums over all processors since the machine's start, in clock ticks."""
 
     run: int
-    """In which a processor of this machine worked."""
+    """Ticks in which a processor of this machine worked."""
     withheld: int
-    """In which a processor had work, and the host ran other machines."""
+    """Ticks in which a processor had work, and the host ran other machines."""
 
     @classmethod
     def now(cls) -> Self:

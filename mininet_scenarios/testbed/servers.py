@@ -1,4 +1,4 @@
-"""Servers: Mininet hosts, with addresses and offloads as the emulation needs them."""
+"""Servers: Mininet hosts, with the addresses and offloads of the emulation."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ def server_host_class() -> type[ServerHost]:
 
 
 def run_in(host: ServerHost, *command: str, stdin: str | None = None) -> str:
-    """Run a command in the host's namespace, apart from its shell."""
+    """Run a command in the host's namespace, outside the host's shell."""
     return run(["mnexec", "-a", str(host.pid), *command], stdin=stdin)
 
 
 def configure(host: ServerHost, server: Server) -> None:
-    """Give the host its MAC and addresses, and turn off everything that would send by itself."""
+    """Give the host its MAC and addresses, and turn off all spontaneous sending."""
     name = server_interface(server)
     run_in(
         host,

@@ -1,4 +1,4 @@
-"""Calls of the tools that build the testbed: seldom, with many changes at once."""
+"""Calls of the tools that build the testbed: few calls, with many changes each."""
 
 from __future__ import annotations
 
@@ -12,20 +12,22 @@ from hydra.errors import HydraError
 from mininet_scenarios.patience import PATIENCE_S
 
 MEMBER_VARIABLE: Final = "HYDRA_TESTBED_MEMBER"
-"""Variable in the environment of all processes of a testbed, by which a clean-up finds them."""
+"""Environment variable of all processes of a testbed, for the clean-up."""
 
 _KEPT_WAITING: Final = re.compile(r"^[^|\n]+\|\d+\|timeval\|WARN\|.*$", re.MULTILINE)
-"""What tools of Open vSwitch log where a busy machine gave them no processor for a second."""
+"""Log lines of Open vSwitch's tools on a machine too busy to give a tool the processor for a
+second.
+"""
 
 
 class TestbedError(HydraError):
-    """The emulated data plane can't be built, or a tool that builds it failed."""
+    """The emulated data plane can't be built, or a building tool failed."""
 
     __test__ = False  # not a test class, despite its name
 
 
 def require_root() -> None:
-    """Raise TestbedError for another user, before anything is made, the lock's file among it."""
+    """Raise TestbedError for any other user, before anything is made, including the lock's file."""
     if os.geteuid():
         raise TestbedError(
             "Open vSwitch, interfaces and network namespaces need root: run this as root"
@@ -40,10 +42,10 @@ def member_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]
 def run(
     command: Sequence[str], *, stdin: str | None = None, complaint_is_failure: bool = False
 ) -> str:
-    """Standard output of a command. Raises :class:`TestbedError` with its words if it fails.
+    """Standard output of a command. Raises :class:`TestbedError` with the command's error output.
 
-    ``complaint_is_failure`` is for commands that complain on standard error and still return 0:
-    of anything but that the machine is slow.
+    ``complaint_is_failure``: for commands that complain on standard error and still return 0;
+    complaints about a slow machine are ignored.
     """
     try:
         done = subprocess.run(
@@ -67,7 +69,7 @@ def ip_batch(lines: Iterable[str]) -> None:
 
 
 def tc_batch(lines: Iterable[str], namespace_pid: int | None = None) -> None:
-    """Run tc with these lines; ``namespace_pid``: in the network namespace of this process."""
+    """Run tc with ``lines``; ``namespace_pid``: a process in the network namespace to use."""
     enter = [] if namespace_pid is None else ["mnexec", "-a", str(namespace_pid)]
     _batch([*enter, "tc", "-batch", "-"], lines)
 

@@ -1,4 +1,4 @@
-"""Open vSwitch without a fabric around it: for tests and benchmarks of one bridge."""
+"""Open vSwitch without a fabric: for tests and benchmarks of one bridge."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from mininet_scenarios.testbed.shell import require_root
 def open_vswitch() -> Iterator[None]:
     """Start Open vSwitch, and keep it for this process alone, for the length of the block.
 
-    Needs root. Bridges and interfaces that the caller makes must have names that begin with
-    :data:`~mininet_scenarios.testbed.sweep.PREFIX`; those that are left go at the end.
+    Needs root. Names of the caller's bridges and interfaces must begin with
+    :data:`~mininet_scenarios.testbed.sweep.PREFIX`; remaining ones are removed at the end.
     """
     require_root()
     with testbed_lock():

@@ -1,4 +1,4 @@
-"""Clean-up, which finds everything that a testbed makes by its mark or its name."""
+"""Clean-up of everything made by a testbed, found by mark or name."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ _Stats = Mapping[int, Sequence[str]]
 def clean_up() -> None:
     """Remove all processes, bridges and interfaces of a testbed, and restore the kernel's settings.
 
-    It is the same for a testbed that ends well, one that failed half-way, and the rest of a killed
-    run. The caller holds the testbed lock. Repeating it is harmless.
+    The clean-up is the same after a good end, after a failure half-way, and for the rest of a
+    killed run. The caller holds the testbed lock. Repeating the clean-up is harmless.
     """
     _kill_members()
     if ovs.is_running():
@@ -45,15 +45,15 @@ def clean_up() -> None:
 def delete_bridges() -> None:
     """Remove our bridges from a running Open vSwitch.
 
-    Its database outlives its daemons: bridges of a killed run come back with their next start.
+    The database outlives the daemons: bridges of a killed run come back at the daemons' next start.
     """
     ovs.delete(name for name in ovs.bridges() if name.startswith(PREFIX))
 
 
 def members() -> list[int]:
-    """Ids of all processes that a testbed started; this process is never among them.
+    """Ids of all processes started by a testbed, never including this process.
 
-    Those in a PID namespace of their own are of a testbed that has a lock of its own.
+    Processes in other PID namespaces are skipped: their testbeds have locks of their own.
     """
     mark = f"{MEMBER_VARIABLE}=1".encode()
     ours = _pid_namespace("self")
@@ -72,11 +72,11 @@ def _pid_namespace(process: str) -> str:
 
 
 def _kill_members() -> None:
-    """Kill them, and return once all have ended: what they held is free then.
+    """Kill all members, and return once all have ended and their resources are free.
 
-    One that is just being executed shows no environment, and so does not look like one: whoever
-    shows none is looked at again. Nor does one that its parent was about to execute: so there is a
-    second look.
+    A process during exec shows no environment, and so does not look like a member: processes
+    without an environment are looked at again. A process just before exec is missed, too: so there
+    is a second look.
     """
     deadline = time.monotonic() + PATIENCE_S
     killed: set[int] = set()
@@ -97,23 +97,23 @@ def _kill_members() -> None:
 
 
 def _alive(stats: _Stats) -> set[int]:
-    """Ids of all processes but those that have ended and wait for their parent."""
+    """Ids of all processes except zombies."""
     return {pid for pid, fields in stats.items() if fields[_STATE] not in "ZX"}
 
 
 def _being_executed(stats: _Stats) -> bool:
-    """True if a program is between its old memory and its new one."""
+    """True if a process is between the old and the new memory of an exec."""
     return any(
         fields[_ENVIRONMENT_END] == "0"
         and fields[_STATE] not in "ZX"
         and not int(fields[_FLAGS]) & (_EXITS | _IN_KERNEL)
-        and os.access(f"/proc/{pid}/exe", os.X_OK)  # else the kernel keeps its memory from us
+        and os.access(f"/proc/{pid}/exe", os.X_OK)  # else the kernel hides the process's memory
         for pid, fields in stats.items()
     )
 
 
 def _stats() -> _Stats:
-    """Each process with the fields of its stat file that follow its name, as in proc(5)."""
+    """By process, the fields of the stat file after the name, as in proc(5)."""
     found = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -124,9 +124,8 @@ def _stats() -> _Stats:
 
 
 def _delete_interfaces() -> None:
-    # Interfaces whose other end was in a server's namespace go with it, some time after its last
-    # process: listed ones may be gone when they are deleted, so look again instead of trusting the
-    # list.
+    # An interface whose peer was in a server's namespace goes with the peer, some time after the
+    # last process: a listed interface may be gone at its deletion, so look again.
     deadline = time.monotonic() + PATIENCE_S
     while doomed := _interfaces():
         try:
@@ -138,7 +137,9 @@ def _delete_interfaces() -> None:
 
 
 def _interfaces() -> list[str]:
-    """Interfaces of ours in the root namespace; of a veth pair one end, which takes the other."""
+    """Our interfaces in the root namespace; one end of each veth pair, since its deletion removes
+    both ends.
+    """
     ours: list[str] = []
     for link in json.loads(run(["ip", "-j", "link", "show"])):
         if link["ifname"].startswith(PREFIX) and link.get("link") not in ours:

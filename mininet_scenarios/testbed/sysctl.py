@@ -1,4 +1,4 @@
-"""Kernel settings of the testbed, and a file from which any later run can undo them."""
+"""Kernel settings of the testbed, and a file from which any later run can undo the changes."""
 
 from __future__ import annotations
 
@@ -17,19 +17,20 @@ _SAVED: Final = STATE_DIR / "sysctl.json"
 _BUFFER_BYTES: Final = 8 * 1024 * 1024
 
 _MINIMUM: Final = {
-    # Userspace bridges read their ports in the thread that also takes flow-mods: while it is busy,
-    # frames wait in these buffers (otherwise 5000 rules cost a flow hundreds of retransmissions).
+    # Userspace bridges read their ports in the thread that also takes flow-mods: while the thread
+    # is busy, frames wait in these buffers (otherwise 5000 rules cost a flow hundreds of
+    # retransmissions).
     "net.core.rmem_max": _BUFFER_BYTES,
     "net.core.rmem_default": _BUFFER_BYTES,
-    # One socket sends for all ports: frames that wait in any port's queue are charged to it.
+    # One socket sends for all ports: frames waiting in any port's queue are charged to the socket.
     "net.core.wmem_max": _BUFFER_BYTES,
     "net.core.wmem_default": _BUFFER_BYTES,
-    # Frames between the ends of a cable wait for their processor in one queue for all cables, whose
-    # drops no interface counts.
+    # Frames between the ends of a cable wait for their processor in a queue shared by all cables,
+    # whose drops no interface counts.
     "net.core.netdev_max_backlog": 10_000,
 }
 _EXACT: Final = {
-    # The electrical network is a Linux bridge: no firewall of this machine may see its frames.
+    # The electrical network is a Linux bridge: no firewall of this machine may see the frames.
     "net.bridge.bridge-nf-call-iptables": 0,
     "net.bridge.bridge-nf-call-ip6tables": 0,
     "net.bridge.bridge-nf-call-arptables": 0,
@@ -39,7 +40,7 @@ _EXACT: Final = {
 def apply() -> None:
     """Raise the buffers and take the bridge off the firewall, remembering the values before.
 
-    In a network namespace, buffers are those of the machine: only outside of it can they be raised.
+    The buffers are settings of the whole machine: inside a network namespace, they can't be raised.
     """
     before = {name: _read(name) for name in (*_MINIMUM, *_EXACT) if _path(name).exists()}
     wanted = {name: max(before[name], least) for name, least in _MINIMUM.items() if name in before}
@@ -61,7 +62,7 @@ def apply() -> None:
 
 
 def restore() -> None:
-    """Restore the values that :func:`apply` changed, in this run or in one that was killed."""
+    """Restore the values changed by :func:`apply`, in this run or in a killed run."""
     if not _SAVED.exists():
         return
     for name, value in json.loads(_SAVED.read_text()).items():
@@ -70,10 +71,9 @@ def restore() -> None:
 
 
 def lacking() -> dict[str, tuple[int, int]]:
-    """Settings that are too small now, as in a container that may not raise them.
+    """Settings that are too small, as in a container that may not raise them.
 
-    (value, least value that is wanted) by name. Settings that this network namespace does not have
-    are left out.
+    (value, least wanted value) by name. Settings missing in this network namespace are left out.
     """
     there = {name: least for name, least in _MINIMUM.items() if _path(name).exists()}
     return {name: (now, least) for name, least in there.items() if (now := _read(name)) < least}
