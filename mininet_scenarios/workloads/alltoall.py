@@ -36,7 +36,7 @@ _SELECT_S: Final = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """The work that all ranks share."""
+    """The common work of all ranks."""
 
     peers: tuple[Endpoint, ...]
     """Address of each rank; the position is the rank."""
@@ -60,7 +60,7 @@ class Exchange:
 class ProgressSample:
     at_s: float
     received_bytes: int
-    """Bytes that this rank received from all others, since the start."""
+    """Bytes received by the rank from all others, since the start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,9 @@ def rank_report_from_json(data: Mapping[str, Any]) -> RankReport:
 
 
 def chunk_of(source: int, destination: int, round_number: int) -> bytes:
-    """The chunk that ``source`` repeats towards ``destination`` in a round: unlike any other's."""
+    """The chunk repeated by ``source`` towards ``destination`` in a round: different for each pair
+    and round.
+    """
     seed = struct.pack("!HHI", source, destination, round_number)
     return seed * (CHUNK_BYTES // len(seed))
 
@@ -110,7 +112,7 @@ def checksum_of(chunk: bytes, length: int) -> int:
 
 @dataclass(slots=True)
 class Peer:
-    """The connection to another rank, and its progress in the present round."""
+    """The connection to another rank, and the progress in the present round."""
 
     rank: int
     sock: socket.socket
@@ -121,7 +123,7 @@ class Peer:
     crc: int = 0
 
     def begin(self, chunk: bytes, length: int) -> None:
-        """Start a round in which ``length`` bytes of ``chunk`` repeated go out."""
+        """Start a round that sends ``length`` bytes of ``chunk`` repeated."""
         self.chunk, self.length, self.sent, self.received, self.crc = chunk, length, 0, 0, 0
 
     @property
@@ -132,13 +134,13 @@ class Peer:
         return reading | writing
 
     def push(self) -> None:
-        """Send what the socket takes now."""
+        """Send as much as the socket takes now."""
         start = self.sent % len(self.chunk)
         end = min(len(self.chunk), start + self.length - self.sent)
         self.sent += self.sock.send(memoryview(self.chunk)[start:end])
 
     def pull(self, buffer: memoryview) -> int:
-        """Read what has arrived of this round; returns the number of bytes."""
+        """Read the arrived bytes of the present round; returns the number of bytes."""
         wanted = min(len(buffer), self.length - self.received)
         count = self.sock.recv_into(buffer, wanted)
         if count == 0:
@@ -153,7 +155,7 @@ class Peer:
 
 @dataclass(slots=True)
 class Rank:
-    """A rank at work: rounds one after the other, and a record of its progress."""
+    """A rank at work: rounds one after the other, and a record of progress."""
 
     number: int
     work: Exchange
@@ -166,7 +168,7 @@ class Rank:
     _buffer: memoryview = field(default_factory=lambda: memoryview(bytearray(4 * CHUNK_BYTES)))
 
     def run(self) -> RankReport:
-        """Do all rounds; ends early, and reports why, if stopped or left by another rank."""
+        """Do all rounds; ends early, and reports the reason, if stopped or left by another rank."""
         started_s = time.monotonic()
         self._sample(started_s)
         for peer in self.peers:
@@ -187,7 +189,7 @@ class Rank:
         )
 
     def _rounds(self, started_s: float) -> str:
-        """Do the rounds; returns why they ended early, or nothing."""
+        """Do the rounds; returns the reason for an early end, or an empty text."""
         for number in range(self.work.rounds):
             try:
                 if not self._round(number):

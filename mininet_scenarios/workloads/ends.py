@@ -1,4 +1,4 @@
-"""The command line of a workload of two ends: one that receives, and one that sends to it."""
+"""The command line of a workload with two ends: a receiver and a sender."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 End = Callable[[argparse.Namespace, StopFlag], "DataclassInstance"]
-"""What an end does, told to by its arguments, until it is done or stopped: returns its report."""
+"""The work of an end with the given arguments, until done or stopped; returns the report."""
 
 
 class CommandLine:
-    """Commands ``receive`` and ``send``, to whose options a workload adds its own."""
+    """Commands ``receive`` and ``send``; a workload adds further options."""
 
     def __init__(self, program: str, description: str, port: int) -> None:
         self._parser = argparse.ArgumentParser(prog=program, description=description)
@@ -33,7 +33,7 @@ class CommandLine:
             end.add_argument("--report", type=Path, required=True, help="JSON report to write")
 
     def run(self, arguments: Sequence[str] | None, *, send: End, receive: End) -> None:
-        """Be the end that ``arguments`` (None: the program's) name, and write its report."""
+        """Run the end named by ``arguments`` (None: the program's), and write the report."""
         given = self._parser.parse_args(arguments)
         stop = StopFlag()
         stop.install()

@@ -15,7 +15,7 @@ from mininet_scenarios.workloads.reports import WorkloadError
 
 INTERVAL_S: Final = 0.1
 BLOCK_BYTES: Final = 16_384
-"""Block size that is small enough not to show as steps in an interval at 100 Mb/s."""
+"""Block size small enough not to show as steps in an interval at 100 Mb/s."""
 _MEGA: Final = 1e6
 
 
@@ -30,12 +30,12 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class ThroughputRun:
-    """An iperf3 run, all its streams added up."""
+    """An iperf3 run, all streams added up."""
 
     samples: tuple[Sample, ...]
     average_mbps: float
     retransmits: int | None
-    """Number of retransmissions; None at the receiving end, which does not know."""
+    """Number of retransmissions; None at the receiving end, where the number is unknown."""
     seconds: float
 
     def average_between(self, start_s: float, end_s: float) -> float:
@@ -58,7 +58,7 @@ class ThroughputRun:
 
 
 def server_command(address: str, port: int) -> list[str]:
-    """A server for one run, which prints its JSON and ends."""
+    """A server for one run: prints JSON and ends."""
     return [
         *("iperf3", "--server", "--one-off", "--json", "--interval", str(INTERVAL_S)),
         *("--bind", address, "--port", str(port)),
@@ -78,10 +78,10 @@ def client_command(
 ) -> list[str]:
     """A client that sends to ``address`` for ``seconds`` (iperf3 takes whole seconds).
 
-    ``rate_mbps`` is the most that each stream sends at any time, ``average_mbps`` the mean over
-    time, making up for times at which it could not send; None sends at full speed. ``congestion``
-    names a TCP congestion control of the kernel; None is the system's default. ``datagram_bytes``
-    sends UDP, with that much payload in each datagram.
+    ``rate_mbps`` limits each stream at any time; ``average_mbps`` is the mean over time, making up
+    for times without sending; None sends at full speed. ``congestion`` names a TCP congestion
+    control of the kernel; None is the system's default. ``datagram_bytes`` sends UDP, with the
+    given payload in each datagram.
     """
     command = [
         *("iperf3", "--client", address, "--port", str(port), "--json"),
@@ -92,7 +92,7 @@ def client_command(
     if datagram_bytes is not None:
         command.append("--udp")
     if rate_mbps is not None:
-        # Not --bitrate: that makes up for times at which it could not send.
+        # Not --bitrate, which makes up for times without sending.
         command += ["--fq-rate", f"{round(rate_mbps * 1e6)}"]
     if average_mbps is not None:
         command += ["--bitrate", f"{round(average_mbps * 1e6)}"]
@@ -104,7 +104,7 @@ def client_command(
 def parse(text: str) -> ThroughputRun:
     """Read the output of ``iperf3 --json``, at either end.
 
-    Raises WorkloadError with iperf3's own words if it failed, and if the text is not its output.
+    Raises WorkloadError with iperf3's message if iperf3 failed, and for text that is not iperf3's.
     """
     try:
         document = json.loads(text)

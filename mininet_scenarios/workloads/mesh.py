@@ -20,7 +20,7 @@ _RETRY_S: Final = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Address at which a rank listens."""
+    """Address and port of a listening rank."""
 
     address: str
     port: int
@@ -72,7 +72,9 @@ def connect_all(
 
 
 def barrier(connections: Mapping[int, socket.socket], timeout_s: float) -> None:
-    """Return once every rank has called this; the sockets are left blocking, without a timeout."""
+    """Return once every rank has called :func:`barrier`; sockets are then blocking, without a
+    timeout.
+    """
     try:
         for sock in connections.values():
             sock.settimeout(timeout_s)
@@ -121,7 +123,7 @@ def _dial(endpoint: Endpoint, rank: int, deadline_s: float, stop: StopFlag) -> s
 def _answer(
     listener: socket.socket, deadline_s: float, stop: StopFlag
 ) -> tuple[int, socket.socket]:
-    """The next rank that connects and says its number; strangers are hung up on."""
+    """The next rank that connects and sends a number; connections of strangers are closed."""
     while True:
         listener.settimeout(min(0.2, _remaining(deadline_s, stop, "a higher rank")))
         try:

@@ -1,8 +1,8 @@
-"""Mice: short bursts of datagrams to random places, for as long as it runs.
+"""Mice: endless short bursts of datagrams to random places.
 
-``python -m mininet_scenarios.workloads.mice --to 10.0.2.1,10.0.3.1 --mbps 0.5 --seed 7``. Bursts
-have sizes and pauses that are exponentially distributed, so that averages over a few seconds
-scatter widely around the mean; nobody has to listen.
+``python -m mininet_scenarios.workloads.mice --to 10.0.2.1,10.0.3.1 --mbps 0.5 --seed 7``. Sizes and
+pauses of bursts are exponentially distributed, so averages over a few seconds scatter widely around
+the mean; no receiver is needed.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Runs a command on a server, in namespaces of its own; mpirun starts it in place of ssh.
+"""Runs a command on a server, in new namespaces; mpirun starts the agent in place of ssh.
 
     python -m mininet_scenarios.workloads.mpi_agent SERVERS NAME COMMAND…
 
-``SERVERS`` is a JSON file: by a server's name, the id of a process in its network namespace. Beside
-the server's network, a rank gets a host name, System V objects, processes, and a ``/dev/shm`` that
-it shares with no other: so MPI finds nothing that it could take for memory shared between ranks.
+``SERVERS`` is a JSON file: by a server's name, the id of a process in the server's network
+namespace. Besides the server's network, a rank gets its own host name, System V objects, processes,
+and ``/dev/shm``: so MPI finds nothing that looks like memory shared between ranks.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ _SETTLE: Final = (
 
 
 def write_places(path: Path, places: Mapping[str, int]) -> None:
-    """Write the file that the agent reads: by name, the id of a process of that server."""
+    """Write the agent's input file: by name, the id of a process of the server."""
     path.write_text(json.dumps(dict(places)), encoding="utf-8")
 
 
 def place_of(path: Path, name: str) -> int:
     """Id of a process in the server's network namespace.
 
-    Raises WorkloadError for a server that the file does not name.
+    Raises WorkloadError for a server missing in the file.
     """
     places: dict[str, int] = json.loads(path.read_text(encoding="utf-8"))
     if name not in places:
@@ -42,10 +42,10 @@ def place_of(path: Path, name: str) -> int:
 def in_own_namespaces(name: str, command: str) -> list[str]:
     """A command that runs the shell's ``command`` as a host called ``name``.
 
-    All of it ends with its first process, however that ends.
+    All processes end with the first process, however the first process ends.
     """
     own = ["unshare", "--uts", "--ipc", "--mount", "--pid", "--fork", "--kill-child"]
-    # Files of MPI go where nobody else can see them, and go with the namespace.
+    # Files of MPI are private, and go with the namespace.
     return [*own, "env", "TMPDIR=/dev/shm", "sh", "-c", _SETTLE, "sh", name, command]
 
 

@@ -1,4 +1,4 @@
-"""Small writes at an exact pace over one TCP connection, and how long it made no progress.
+"""Small writes at an exact pace over one TCP connection, and the longest time without progress.
 
 Run inside two hosts::
 
@@ -6,8 +6,7 @@ Run inside two hosts::
     python -m mininet_scenarios.workloads.paced_tcp send --to 10.0.2.1 --per-s 50 --bytes 200 \
         --report tx.json
 
-Both ends add up a check sum of all bytes in their order, so that one that is missing, doubled or
-another one than was sent shows.
+Both ends compute a check sum of all bytes in order, so that missing, doubled or changed bytes show.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ class SendReport:
     check_sum: int
     """CRC-32 of all bytes."""
     sent_again: int
-    """Segments that were sent again."""
+    """Retransmitted segments."""
     timer_ms: float
     """Time until a segment without acknowledgement is sent again, at the end."""
 
@@ -60,11 +59,11 @@ class ReceiveReport:
 
 
 def longest_silence_s(path_silence_s: float, interval_s: float) -> float:
-    """How long a connection may make no progress on a path that carries nothing for a time.
+    """Longest time without progress of a connection whose path carries nothing for a time.
 
-    A segment that is lost is sent again after the timer's time, and each time after twice as long:
-    attempt k after timer × (2**k - 1). The first attempt after the silence comes before twice the
-    silence and once the timer. The write before it may be an interval old.
+    A lost segment is sent again after the timer's time, and each time after twice as long: attempt
+    k after timer × (2**k - 1). The first attempt after the silence comes before twice the silence
+    and once the timer. The write before the silence may be an interval old.
     """
     return 2 * path_silence_s + LEAST_TIMER_S + interval_s
 
@@ -109,28 +108,28 @@ def send(
 
 
 def receive(address: str, port: int, stop: StopFlag, ready: Path | None) -> ReceiveReport:
-    """Read one connection to ``address`` until it ends, or until stopped.
+    """Read one connection to ``address`` until the connection ends, or until stopped.
 
-    ``ready`` is created once it listens.
+    ``ready`` is created once the socket listens.
     """
     received = check_sum = 0
     silence_s, complete = 0.0, False
     with socket.create_server((address, port), family=_family(address)) as server:
-        server.settimeout(_LOOK_S)  # timed: it looks whether it is to stop
+        server.settimeout(_LOOK_S)  # timed: checks for a stop
         if ready is not None:
             ready.touch()
         connection = _accepted(server, stop)
         if connection is None:
             return ReceiveReport(0, 0, 0.0, complete=False)
         with connection:
-            connection.settimeout(_LOOK_S)  # timed: it looks whether it is to stop
+            connection.settimeout(_LOOK_S)  # timed: checks for a stop
             heard_s = time.monotonic()
             while not stop.is_set and not complete:
                 try:
                     read = connection.recv(65536)
                 except TimeoutError:
                     continue
-                except OSError:  # it broke
+                except OSError:  # the connection broke
                     break
                 now_s = time.monotonic()
                 complete = not read

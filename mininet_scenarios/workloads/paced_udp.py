@@ -1,4 +1,4 @@
-"""Numbered datagrams at an exact pace, and an account of every one that did not arrive.
+"""Numbered datagrams at an exact pace, and an account of all losses.
 
 Run inside two hosts::
 
@@ -7,8 +7,8 @@ Run inside two hosts::
         --count 12000 --report tx.json
 
 The sender keeps to a timetable and never makes up for more than a few late datagrams: a burst would
-overflow a queue that the paced stream itself leaves empty, and be mistaken for loss in the network.
-At the end it tells the number of datagrams, so that a loss at the tail shows too.
+overflow a queue that is empty under the paced stream, and would be mistaken for loss in the
+network. At the end the sender sends the number of datagrams, so that a loss at the tail shows too.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ END: Final = 2
 DEFAULT_PORT: Final = 5300
 
 WIRE_OVERHEAD_V4: Final = 14 + 20 + 8
-"""Size of Ethernet, IPv4 and UDP headers, which a rate limit on an untagged port counts, too."""
+"""Size of Ethernet, IPv4 and UDP headers; a rate limit on an untagged port counts headers, too."""
 
 _END_REPEATS: Final = 5
 _END_INTERVAL_S: Final = 0.02
@@ -50,11 +50,11 @@ _MEMINFO_DROPS: Final = 8
 class SendReport:
     sent: int
     refused: int
-    """Datagrams that the sender's own kernel did not take; they count as sent."""
+    """Datagrams refused by the sender's own kernel; included in ``sent``."""
     started_s: float
     finished_s: float
     behind: int
-    """Number of times that the sender was so late that it moved the timetable, without a burst."""
+    """Number of times that a late sender moved the timetable, without a burst."""
 
     @property
     def pps(self) -> float:
@@ -68,19 +68,21 @@ class ReceiveReport:
     received: int
     """Number of different datagrams; duplicates count apart."""
     expected: int
-    """Number that the sender said it sent; without its word, the highest number seen plus one."""
+    """Number of sent datagrams by the sender's closing word; otherwise the highest number seen plus
+    one.
+    """
     complete: bool
     """True if the sender's closing word arrived."""
     duplicates: int
     reordered: int
     foreign: int
-    """Number of datagrams on this port that are none of ours."""
+    """Number of foreign datagrams on the port."""
     socket_drops: int | None
     """Number lost in the receiver's own socket buffer, not in the network; None if unknown."""
     max_gap_ms: float
     """Longest silence between two datagrams."""
     median_delay_ms: float | None
-    """Time from the send call of a datagram to its receipt; None if none came."""
+    """Time from the send call of a datagram to the receipt; None without any datagram."""
     p99_delay_ms: float | None
 
     @property
@@ -95,7 +97,7 @@ def pps_for_load(load_mbps: float, payload_bytes: int, overhead_bytes: int) -> f
 
 @dataclass(slots=True)
 class Ledger:
-    """Record of the datagrams that arrived, and of silences. Time is an argument."""
+    """Record of received datagrams, and of silences. Time is an argument."""
 
     received: int = 0
     duplicates: int = 0
@@ -105,7 +107,7 @@ class Ledger:
     last_s: float | None = None
     max_gap_s: float = 0.0
     delays_s: array[float] = field(default_factory=lambda: array("d"))
-    """Delay of every datagram heard, from its sending."""
+    """Delay of every received datagram, from the sending."""
     _next: int = 0
     _missing: set[int] = field(default_factory=set)
 
@@ -175,9 +177,9 @@ class Pace:
 def send(
     address: str, port: int, pace: Pace, stream: int, stop: StopFlag, ready: Path | None = None
 ) -> SendReport:
-    """Send the stream to ``address`` and close it with its total; blocks until done or stopped.
+    """Send the stream to ``address``, then the total; blocks until done or stopped.
 
-    ``ready`` is created once the first datagram is on its way.
+    ``ready`` is created once the first datagram is on the way.
     """
     interval_s = 1.0 / pace.pps
     padding = bytes(pace.payload_bytes - HEADER.size)
@@ -206,7 +208,9 @@ def send(
 
 
 def _sent(sock: socket.socket, datagram: bytes) -> bool:
-    """Send a datagram; True if the kernel took it. An earlier one's ICMP error shows here, too."""
+    """Send a datagram; True if the kernel took the datagram. False also for an earlier datagram's
+    ICMP error.
+    """
     try:
         sock.send(datagram)
     except OSError:
@@ -225,7 +229,7 @@ def receive(
     with _udp_socket(address) as sock:
         _enlarge_buffer(sock)
         sock.bind((address, port))
-        sock.settimeout(_RECEIVE_TIMEOUT_S)  # timed: it looks whether it is to stop
+        sock.settimeout(_RECEIVE_TIMEOUT_S)  # timed: checks for a stop
         if ready is not None:
             ready.touch()
         while not stop.is_set and ledger.total is None:
@@ -252,7 +256,7 @@ def _enter(ledger: Ledger, datagram: bytes, stream: int, now_s: float) -> None:
 
 
 def _enlarge_buffer(sock: socket.socket) -> None:
-    """Make it as large as the kernel lets us: root may go past the system's limit."""
+    """Enlarge the buffer as far as the kernel allows: root may exceed the system's limit."""
     force = 33  # SO_RCVBUFFORCE on Linux; not in the socket module
     try:
         sock.setsockopt(socket.SOL_SOCKET, force, _BUFFER_BYTES)

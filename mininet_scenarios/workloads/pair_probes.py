@@ -1,13 +1,13 @@
-"""Datagrams from one server to all others over IPv4 and IPv6, and an account of theirs.
+"""Datagrams from one server to all others over IPv4 and IPv6, and an account of received datagrams.
 
 Runs in each server's namespace::
 
     python -m mininet_scenarios.workloads.pair_probes --server h11 --period-ms 100 \
         --peers '{"h11": ["10.0.1.1", "fd00:10::1:1"], "h21": ["10.0.2.1", "fd00:10::2:1"]}'
 
-A line on standard input asks for a report, which is a line of JSON on standard output
-(:class:`Report`). End of input ends it. Datagrams bear the time of their sending, so that a sender
-that the machine has stopped for a while is not taken for a network that is silent.
+A line on standard input asks for a report, a line of JSON on standard output (:class:`Report`). End
+of input ends the program. Datagrams bear the time of sending, so that a sender stopped by the
+machine for a while is not taken for a silent network.
 """
 
 from __future__ import annotations
@@ -30,33 +30,33 @@ MAGIC: Final = b"HyPP"
 PORT: Final = 5299
 _PAYLOAD_BYTES: Final = 64
 _SETTLED_S: Final = 0.5
-"""Age from which on a datagram that has not come counts as missing."""
+"""Age above which a datagram not received counts as missing."""
 _FAMILIES: Final = {4: socket.AF_INET, 6: socket.AF_INET6}
 
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """A run of datagrams that never came, though a later one did; or has not come until now."""
+    """A run of missing datagrams, either before a received datagram, or until now."""
 
     count: int
     from_s: float
-    """Time of sending of the last one before them that came."""
+    """Time of sending of the last datagram received before the run."""
     to_s: float
-    """Time of sending of the first one after them that came."""
+    """Time of sending of the first datagram received after the run."""
 
 
 @dataclass(slots=True)
 class Flow:
-    """Record of what one server has heard of another over one IP version. Time is an argument."""
+    """Datagrams received from one server over one IP version. Time is an argument."""
 
     next: int | None = None
     """Number of the next datagram; None: none has come so far."""
     last_sent_s: float = 0.0
-    """Time of sending of the newest one that came."""
+    """Time of sending of the newest received datagram."""
     heard: int = 0
     longest_delay_s: float = 0.0
     _missing: dict[int, tuple[int, float, float]] = field(default_factory=dict)
-    """By number: the first of its run, and the run's times."""
+    """By number: the first number of the run, and the run's times."""
 
     def arrived(self, number: int, sent_s: float, now_s: float) -> None:
         self.longest_delay_s = max(self.longest_delay_s, now_s - sent_s)
@@ -70,7 +70,7 @@ class Flow:
         self.next, self.last_sent_s = number + 1, sent_s
 
     def missing(self, now_s: float) -> tuple[Missing, ...]:
-        """Runs that are too old to be under way still."""
+        """Runs too old to be under way still."""
         counts: dict[tuple[int, float, float], int] = {}
         for run in self._missing.values():
             counts[run] = counts.get(run, 0) + 1
@@ -111,7 +111,7 @@ class Report:
 
 
 class Prober:
-    """Sends to all peers at once in each period, and enters what they send."""
+    """Sends to all peers at once in each period, and records received datagrams."""
 
     def __init__(self, server: str, peers: Mapping[str, Sequence[str]], period_s: float) -> None:
         self._names = list(peers)
@@ -147,7 +147,7 @@ class Prober:
                     print(json.dumps(asdict(self._report())), flush=True)
             if time.monotonic() >= due_s:
                 self._send()
-                # One that comes late is not followed by others that make up for it.
+                # A late datagram is not followed by others to make up for it.
                 due_s = max(due_s + self._period_s, time.monotonic())
 
     def _send(self) -> None:
@@ -157,7 +157,7 @@ class Prober:
             try:
                 self._sockets[version].sendto(datagram.ljust(_PAYLOAD_BYTES, b"\0"), address)
             except OSError:
-                continue  # no neighbour, no link: it counts as sent
+                continue  # no neighbour, no link: counts as sent
         self._sent += 1
 
     def _hear(self, one: socket.socket) -> None:

@@ -22,11 +22,11 @@ _ReportT = TypeVar("_ReportT", bound="DataclassInstance")
 
 
 class WorkloadError(HydraError):
-    """A workload that did not run as asked, or whose report can't be read."""
+    """A workload that did not run as asked, or has an unreadable report."""
 
 
 class StopFlag:
-    """Flag set by SIGTERM or SIGINT; on it the workload finishes its report and leaves."""
+    """Flag set by SIGTERM or SIGINT; a workload then finishes its report and ends."""
 
     def __init__(self) -> None:
         self.is_set = False
@@ -40,21 +40,21 @@ class StopFlag:
 
 
 def tell_moment(path: Path, moment_s: float) -> None:
-    """Write a time of ``CLOCK_MONOTONIC`` for processes that wait for it by :func:`awaited_s`."""
+    """Write a time of ``CLOCK_MONOTONIC`` for processes waiting by :func:`awaited_s`."""
     unfinished = path.with_name(path.name + ".part")
     unfinished.write_text(f"{moment_s:.6f}", encoding="utf-8")
     unfinished.replace(path)
 
 
 def awaited_s(path: Path) -> float:
-    """The time that a file holds, once it is there."""
+    """Wait for a file, and return the time in the file."""
     while not path.exists():
         time.sleep(_POLL_S)
     return float(path.read_text(encoding="utf-8"))
 
 
 def write_report(path: Path, report: dict[str, Any]) -> None:
-    """Write ``report`` as JSON so that a reader sees all of it or nothing."""
+    """Write ``report`` as JSON so that a reader sees all of the report or nothing."""
     unfinished = path.with_name(path.name + ".part")
     unfinished.write_text(json.dumps(report) + "\n", encoding="utf-8")
     unfinished.replace(path)
@@ -74,9 +74,9 @@ def read_report(path: Path) -> dict[str, Any]:
 
 
 def report_as(kind: type[_ReportT], data: Mapping[str, Any]) -> _ReportT:
-    """A report read back as the dataclass that it was. Raises WorkloadError if a field is missing.
+    """Read a report back as its dataclass. Raises WorkloadError if a field is missing.
 
-    Fields that are objects themselves stay dictionaries.
+    Fields with objects stay dictionaries.
     """
     names = [item.name for item in fields(kind)]
     missing = [name for name in names if name not in data]

@@ -6,9 +6,9 @@ Each server runs one process, which sends and receives::
         --orders FILE --start FILE --stability-s 4 --report FILE
 
 The orders are a JSON list of periods, each a list of destinations ``"10.0.2.1:5700"``: one flow to
-each, at full speed, from the period's begin until its end. A flow that ends is cut off: data that
-has not been received by then does not count. ``--start`` is a file that appears, complete, once all
-servers are ready: with the time of ``CLOCK_MONOTONIC`` at which the first period begins.
+each, at full speed, from the period's begin until the period's end. An ending flow is cut off: data
+not received by then do not count. ``--start`` is a file that appears, complete, once all servers
+are ready, with the time of ``CLOCK_MONOTONIC`` at which the first period begins.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _RETRY_S: Final = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Bytes that had arrived by a time of ``CLOCK_MONOTONIC``, which is read after their number."""
+    """Bytes received until a time of ``CLOCK_MONOTONIC``; the time is read after the number."""
 
     at_s: float
     received_bytes: int
@@ -53,7 +53,7 @@ def samples_from_json(data: Mapping[str, Any]) -> tuple[Sample, ...]:
 
 
 class Sink(socketserver.ThreadingTCPServer):
-    """A receiver of everybody's data, which it counts."""
+    """A receiver that counts all data."""
 
     allow_reuse_address = True
     daemon_threads = True
@@ -85,7 +85,7 @@ class _Counting(socketserver.BaseRequestHandler):
 
 
 def flow(to: Endpoint, until_s: float, congestion: str | None) -> None:
-    """Send at full speed until ``until_s``; a path that is not there yet is tried again."""
+    """Send at full speed until ``until_s``; a failed connection is tried again."""
     while (left_s := until_s - time.monotonic()) > 0:
         try:
             with socket.create_connection((to.address, to.port), timeout=left_s) as sock:
@@ -110,7 +110,7 @@ def send(
     stability_s: float,
     congestion: str | None,
 ) -> None:
-    """Send in all periods, one after the other; blocks until the last one is over."""
+    """Send in all periods, one after the other; blocks until the end of the last period."""
     for number, destinations in enumerate(periods):
         begin_s = start_s + number * stability_s
         time.sleep(max(0.0, begin_s - time.monotonic()))
@@ -146,7 +146,7 @@ def run(
     ready: Path,
     congestion: str | None,
 ) -> list[Sample]:
-    """Send and receive until the last period is over; returns samples of what arrived here."""
+    """Send and receive until the last period is over; returns samples of received bytes."""
     over = threading.Event()
 
     def work() -> None:

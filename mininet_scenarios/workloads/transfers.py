@@ -1,18 +1,18 @@
-"""Sized TCP transfers: virtual machines that migrate, files that are copied, flows of a trace.
+"""Sized TCP transfers: migrations of virtual machines, copies of files, flows of a trace.
 
-Each server that receives runs one process, and each that sends::
+Each receiving server runs one process, and so does each sending server::
 
     python -m mininet_scenarios.workloads.transfers receive --bind 10.0.4.1 --port 5600 --ready FILE
     python -m mininet_scenarios.workloads.transfers send --orders FILE --report FILE \
         --ready FILE --begin FILE
 
 The orders are a JSON list of ``{"to": "10.0.4.1:5600", "bytes": 1000000}``. Further keys:
-``"mbps"``, if the application makes its data no faster than that; ``"disk"``, if orders of that
-name share what makes it; ``"unit"``, if it makes so many bytes and no more before they have
-arrived; and ``"begins_s"``, if a transfer begins so long after the moment at which all may begin.
-That is a time of ``CLOCK_MONOTONIC`` in the file ``--begin``, which appears once all are ready. A
-transfer is over when the receiver has said how much arrived: data that waits in a buffer does not
-count.
+``"mbps"``, the rate at which the application makes its data; ``"disk"``, the disk shared by orders
+with the same name; ``"unit"``, the bytes that the application makes at a time, the next unit only
+after the arrival of the previous unit; and ``"begins_s"``, the delay of a transfer after the common
+begin. The common begin is a time of ``CLOCK_MONOTONIC`` in the file ``--begin``, which appears once
+all are ready. A transfer is over when the receiver has confirmed the number of received bytes: data
+waiting in a buffer do not count.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ _RECEIPT: Final = struct.Struct("!Q")
 _SILENCE_S: Final = 60.0
 """Time without any progress after which a transfer has failed."""
 _LOOK_S: Final = 1.0
-"""Interval at which progress is looked for."""
+"""Interval between checks for progress."""
 _POLL_S: Final = 0.05
 _MADE_S: Final = 0.05
-"""Time in which a piece is made, of data that is made at a rate."""
+"""Time for making one piece of data, for data made at a rate."""
 _ARRIVAL_S: Final = 0.005
-"""Interval at which complete arrival is looked for."""
+"""Interval between checks for complete arrival."""
 _OUT_QUEUE: Final = struct.Struct("i")
 
 T = TypeVar("T")
@@ -60,14 +60,19 @@ class Order:
     to: Endpoint
     size_bytes: int
     made_mbps: float | None = None
-    """Rate at which the application makes its data, if it need not wait; None: it has all of it."""
+    """Rate at which the application makes its data, without waiting; None: all data exist at
+    once.
+    """
     begins_s: float = 0.0
-    """Begin, after the moment at which all may begin."""
+    """Begin, after the common begin."""
     unit_bytes: int | None = None
-    """Bytes that the application makes, and waits to arrive, at a time; None: it does not wait."""
+    """Bytes that the application makes at a time, awaiting their arrival before the next; None: no
+    waiting.
+    """
     disk: str | None = None
-    """Disk; orders of one disk make their data in turn, with the sum of their rates: an order that
-    waits leaves its share to the others."""
+    """Disk; orders of a disk make their data in turn, with the sum of their rates: a waiting order
+    leaves its share to the others.
+    """
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -101,7 +106,7 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """A transfer that is over; all are in the order in which they were given."""
+    """A finished transfer; results are in the order of the orders."""
 
     size_bytes: int
     started_s: float
@@ -119,16 +124,16 @@ class Maker:
 
     @classmethod
     def of(cls, orders: Iterable[Order]) -> Maker | None:
-        """A maker with the sum of their rates; None if data is there at once."""
+        """A maker with the sum of the orders' rates; None if data exist at once."""
         rates = [order.made_mbps for order in orders if order.made_mbps is not None]
         return cls(sum(rates)) if rates else None
 
     def piece_bytes(self) -> int:
-        """Size of the pieces that are made at once."""
+        """Size of a piece made at once."""
         return min(len(_CHUNK), max(1, round(_MADE_S / self._byte_s)))
 
     def make(self, size_bytes: int) -> None:
-        """Take the time to make ``size_bytes``, after everything that was begun earlier."""
+        """Take the time to make ``size_bytes``, after all earlier requests."""
         with self._lock:
             begun_s = max(self._busy_until_s, time.monotonic())
             self._busy_until_s = ready_s = begun_s + size_bytes * self._byte_s
@@ -141,10 +146,10 @@ def transfer(
     silence_s: float = _SILENCE_S,
     maker: Maker | None = None,
 ) -> Done:
-    """Send, and wait for the receipt, for as long as anything moves.
+    """Send, and wait for the receipt, as long as there is progress.
 
-    ``maker`` makes the data, also other orders'; None: one at this order's own rate. Raises
-    WorkloadError if nothing moved for ``silence_s``, or not all bytes arrived.
+    ``maker`` makes the data, possibly shared with other orders; None: a maker with the order's own
+    rate. Raises WorkloadError without progress for ``silence_s``, or if not all bytes arrived.
     """
     started_s = time.monotonic()
     address = order.to.address, order.to.port
@@ -192,9 +197,9 @@ def _wait_for_arrival(sock: socket.socket) -> None:
 
 
 def _patiently(sock: socket.socket, silence_s: float, attempt: Callable[[], T]) -> T:
-    """Try again while data leaves the socket's buffer: a full one takes minutes to, at times.
+    """Try again while data leave the socket's buffer: a full buffer can take minutes.
 
-    Raises TimeoutError once none has left for ``silence_s``.
+    Raises TimeoutError if no data have left for ``silence_s``.
     """
     waiting_bytes, since_s = _unacknowledged_bytes(sock), time.monotonic()
     while True:
@@ -220,7 +225,7 @@ def _unacknowledged_bytes(sock: socket.socket) -> int:
 def send_all(
     orders: Sequence[Order], congestion: str | None = None, begin_at_s: float | None = None
 ) -> list[Done]:
-    """Make all transfers, in a thread each; blocks until the last one is over.
+    """Make all transfers, in a thread each; blocks until the end of the last transfer.
 
     ``begin_at_s`` is a time of ``CLOCK_MONOTONIC``; None: now. Raises WorkloadError.
     """
@@ -238,7 +243,7 @@ def send_all(
 
 
 class Counting(socketserver.BaseRequestHandler):
-    """A transfer that comes in."""
+    """An incoming transfer."""
 
     def handle(self) -> None:
         arrived = 0
@@ -248,7 +253,7 @@ class Counting(socketserver.BaseRequestHandler):
 
 
 class Receiver(socketserver.ThreadingTCPServer):
-    """A receiver of any number of transfers, which gives a receipt for each."""
+    """A receiver of any number of transfers, with a receipt for each."""
 
     allow_reuse_address = True
     daemon_threads = True
