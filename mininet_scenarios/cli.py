@@ -1,6 +1,6 @@
-"""``hydra experiment``, which the installation contributes to the ``hydra`` command.
+"""``hydra experiment``, contributed to the ``hydra`` command by the installation.
 
-Nothing heavy is imported before a command runs: ``hydra --help`` must not wait for it.
+Nothing heavy is imported before a command runs, so that ``hydra --help`` is fast.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def experiment() -> None:
 @experiment.command("list", cls=Command, examples=("hydra experiment list",))
 @_json_option
 def list_experiments(as_json: bool) -> None:
-    """List the experiments, where they come from, and how long they take."""
+    """List the experiments, with sources and durations."""
     found = _module("runner").catalogue()
     if as_json:
         click.echo(json.dumps(found, indent=2))
@@ -160,9 +160,10 @@ def run(
 @_results_option
 @_json_option
 def conclude(names: tuple[str, ...], results: Path, as_json: bool) -> None:
-    """Make figures and plots anew from raw data, of all experiments that were run or of some.
+    """Make figures and plots anew from raw data, of all experiments run before or of the named
+    ones.
 
-    Nothing is measured: it is for whoever changed what is concluded or drawn.
+    Nothing is measured: for use after a change of conclusions or drawings.
     """
     runner = _module("runner")
     found = [
@@ -185,8 +186,8 @@ def conclude(names: tuple[str, ...], results: Path, as_json: bool) -> None:
 def report(results: Path, to: Path | None, as_json: bool) -> None:
     """Make one HTML page of all results: the paper's figures, ours, ratios, plots.
 
-    It begins with one table of all claims of the five papers, each with its band and whether ours
-    agrees, differs, or was not played.
+    The page begins with a table of all claims of the five papers, each with a band and a verdict:
+    ours agrees, differs, or was not played.
     """
     path = to or results / "report.html"
     found = _module("runner").read_results(results)

@@ -41,11 +41,12 @@ from mininet_scenarios.testbed import sysctl
 from mininet_scenarios.testbed.processors import ProcessorTime
 
 WAYS: Final = (CycleName.DIVERT_FIRST, CycleName.HITLESS)
-"""HydRA's order, as in the paper; and what is done unless somebody wants that."""
+"""HydRA's order, as in the paper; and the controller's default."""
 _WIDTH_IN_A_FILE: Final = 130
 _MOST_WITHHELD: Final = 0.05
-"""Part of the processor time that a host may withhold without a word in the table: the demo's
-targets leave as much room."""
+"""Largest share of processor time withheld by the host without a remark in the table: the demo's
+targets leave as much room.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,11 +81,11 @@ class Results:
     fig9a: Fig9aResult | None
     fig9b: Fig9bResult | None
     made_first: Fig9aResult | None = None
-    """Experiment (a) with changes that make before they break."""
+    """Experiment (a) with make-before-break changes."""
     lacking: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     """Settings of this machine that could not be raised: (value, least value), by name."""
     withheld: float = 0.0
-    """Part of the wanted processor time that the machine's host withheld, 0 to 1."""
+    """Share of the wanted processor time withheld by the machine's host, 0 to 1."""
 
     def rows(self) -> list[Row]:
         rows = fig9_table.rows(self.fig9a, self.fig9b, self.made_first)
@@ -118,7 +119,7 @@ def _withheld_row(share: float) -> Row:
 
 
 def play(options: Options, narrator: Narrator) -> Results:
-    """Run the wanted experiments, each on a testbed of its own."""
+    """Run the wanted experiments, each on a separate testbed."""
     work_dir = options.out.resolve() / "work"
     shutil.rmtree(work_dir, ignore_errors=True)
     a: Fig9aResult | None = None

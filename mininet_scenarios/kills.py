@@ -1,9 +1,9 @@
 """Customers that ask for reservations without a pause while their controller is killed.
 
-Each of its lives ends by SIGKILL at a random moment. The journal at that moment, and the state of
-the next controller, are compared with what the customers were told: acknowledged requests are
-there; unacknowledged ones are there as a whole or not at all; a repeated request has no effect
-twice.
+Each life of the controller ends by SIGKILL at a random moment. The journal at the moment of the
+kill, and the state of the next controller, are compared with the answers to customers: acknowledged
+requests are there; unacknowledged requests are there as a whole or not at all; a repeated request
+has no effect twice.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from mininet_scenarios.stage.stage import ScenarioError, Stage
 
 POLICY: Final[Mapping[str, Any]] = {"mode": "on-request", "preemption_notice_s": 1.0}
 UNHURRIED: Final[Mapping[str, Any]] = {"requests_per_s": 10_000}
-"""Settings for the controller's section: customers may ask as fast as they are answered."""
+"""Settings for the controller's section: no limit on the rate of requests."""
 CUSTOMERS: Final = 3
 _LONGEST_LIFE_S: Final = 1.5
 _LONGEST_PAUSE_S: Final = 0.15
@@ -39,20 +39,20 @@ _SETTLED_S: Final = 30.0
 _POLL_S: Final = 0.05
 _TIMEOUT_S: Final = 10.0
 _MANY: Final = 4
-"""Number of reservations from which on a customer would rather give one back."""
+"""Number of reservations above which a customer prefers to give one back."""
 
 _ENDS: Final = ("from", "to")
 
 _S = ReservationState
 _UNSETTLED: Final = frozenset({_S.COMMITTED, _S.ACTIVATING, _S.RELEASING})
 _ASKED_FOR: Final = {_S.COMMITTED: "commit", _S.RELEASING: "release", _S.CANCELLED: "release"}
-"""Requests by the state that a reservation reaches only if its customer wants it."""
+"""Requests by the state that a reservation reaches only on the customer's request."""
 _REFUSALS: Final = frozenset(
     {httpx.codes.NOT_FOUND, httpx.codes.CONFLICT, httpx.codes.SERVICE_UNAVAILABLE}
 )
 
 DoubleBooked = Callable[[Collection[Reservation], float], Collection[object]]
-"""Reservations that can't be kept beside the other promises from this Unix time on."""
+"""Returns the reservations that can't be kept beside other promises from a Unix time on."""
 
 
 @dataclass(slots=True)
@@ -65,7 +65,7 @@ class Told:
     wished_mbps: float | None = None
 
     def contradicts(self, found: Reservation) -> str:
-        """The contradiction between what was told and ``found``, in words; empty: none."""
+        """The contradiction between the last answer and ``found``, in words; empty: none."""
         if found.state not in self._reachable():
             return f"{found.id} was {self.state.value} and is {found.state.value}: {found.reason}"
         if found.bandwidth_mbps not in (self.mbps, self.wished_mbps):
@@ -93,7 +93,7 @@ class Order:
     path: str
     body: Mapping[str, Any]
     makes: int
-    """Number of reservations, unless it is refused."""
+    """Number of reservations made by an accepted request."""
     key: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     def send(self, http: httpx.Client) -> httpx.Response:
@@ -113,7 +113,7 @@ class Customer:
         self.complaints: list[str] = []
 
     def shop(self, url: str) -> None:
-        """Make requests until nobody answers any more."""
+        """Make requests until the controller stops answering."""
         with plain_http.client(base_url=url, timeout=_TIMEOUT_S) as http:
             try:
                 while not self.complaints:
@@ -193,7 +193,7 @@ class Customer:
     # -- afterwards --------------------------------------------------------------------------------
 
     def contradictions(self, found: Mapping[str, Reservation]) -> Iterator[str]:
-        """Differences from what this customer was told; later changes are taken note of."""
+        """Differences from the answers to the customer; later changes are recorded."""
         for name, told in tuple(self.told.items()):
             if name not in found:
                 yield f"{name} was {told.state.value} and is gone"
@@ -208,7 +208,7 @@ class Customer:
             self.told.update((one.id, Told(one.state, one.bandwidth_mbps)) for one in made)
 
     def repeat(self, http: httpx.Client) -> None:
-        """Repeat the requests that were never answered."""
+        """Repeat the unanswered requests."""
         for order in tuple(self.unanswered):
             self.hear(order, order.send(http))
 
@@ -225,13 +225,13 @@ class Outcome:
     states: Counter[ReservationState] = field(default_factory=Counter)
     """Number of reservations by state when the controller died."""
     checked: int = 0
-    """Number of reservations that were compared with what customers had been told."""
+    """Number of reservations compared with answers to customers."""
     restart_s: list[float] = field(default_factory=list)
     violations: list[str] = field(default_factory=list)
 
 
 class Kills:
-    """Lives of controllers on ``stage``, which hand one journal on."""
+    """Lives of controllers on ``stage``, with a common journal."""
 
     def __init__(
         self, stage: Stage, process: ControllerProcess, seed: int, double_booked: DoubleBooked
@@ -313,7 +313,7 @@ class Kills:
             time.sleep(_POLL_S)
 
     def _not_there(self, http: httpx.Client) -> Iterator[str]:
-        """Reservations that the next controller does not know, or has no network for."""
+        """Reservations unknown to the next controller, or without a network."""
         for customer in self._customers:
             for name in customer.told:
                 if (answer := http.get(f"/v1/reservations/{name}")).is_error:
@@ -328,7 +328,7 @@ class Kills:
             yield "mirrors join what is in no topology"
 
     def _mirrors_agree(self, http: httpx.Client) -> bool:
-        """True if mirrors make two cross-connects a circuit, and no others; some may be moving."""
+        """True if mirrors have exactly two cross-connects per circuit; waits for moving mirrors."""
         deadline_s = time.monotonic() + _SETTLED_S
         while time.monotonic() < deadline_s:
             circuits = Counter(one["plane"] for one in http.get("/v1/topology").json()["circuits"])

@@ -7,15 +7,17 @@ from collections.abc import Iterator
 from typing import Final
 
 PATIENCE_S: Final = 120.0
-"""Seconds after which something has failed, however busy the machine is. Who waits goes on as soon
-as what is awaited is there, so a long time costs nothing."""
+"""Seconds after which an awaited event counts as failed, on any busy machine. Waits end as soon as
+the event occurs, so a long time costs nothing.
+"""
 _LATER: Final = 50
-"""What happens after 5 s is seen up to 0.1 s later."""
+"""An event after 5 s is seen up to 0.1 s later."""
 
 
 def looks(every_s: float, patience_s: float = PATIENCE_S) -> Iterator[None]:
-    """Times to look at what is waited for: one now, and others until ``patience_s`` are over,
-    ``every_s`` apart at first, then ever further: each costs processor time, often a controller's.
+    """Times to check for an awaited event: one now, and more until ``patience_s`` are over,
+    ``every_s`` apart at first, then ever further: each check costs processor time, often a
+    controller's.
     """
     began_s = time.monotonic()
     yield

@@ -1,7 +1,7 @@
-"""HTTP without TLS or proxies, for programs that ask others on this machine.
+"""HTTP without TLS or proxies, for requests between programs on this machine.
 
-Each client of httpx, and each request without one, else reads the system's authorities: 20 ms of
-the processor. And each waits patiently: httpx gives up after 5 s.
+Otherwise each client of httpx, and each request without a client, reads the system's authorities:
+20 ms of processor time. Clients here also wait patiently: httpx gives up after 5 s.
 """
 
 from __future__ import annotations

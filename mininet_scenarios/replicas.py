@@ -26,18 +26,18 @@ _POLL_S: Final = 0.02
 
 @dataclass(slots=True)
 class ReplicaSet:
-    """Controllers by name; switches connect to all of them."""
+    """Controllers by name; switches connect to all controllers."""
 
     processes: dict[str, ControllerProcess]
     http: httpx.Client
     frozen: set[str] = field(default_factory=set)
 
     def ready(self) -> set[str]:
-        """Names of those that take requests: of one at most."""
+        """Names of the controllers that take requests: at most one."""
         return {name for name in self.processes if self.answers(name, "/readyz") == 200}
 
     def answers(self, name: str, path: str) -> int | None:
-        """Status of its answer; None: there is none."""
+        """Status of the controller's answer; None without an answer."""
         if name in self.frozen or not self.processes[name].running:
             return None
         try:
@@ -46,7 +46,7 @@ class ReplicaSet:
             return None
 
     def leader(self, but: str | None = None) -> str:
-        """Wait until one is ready, which is not ``but``. Raises ScenarioError."""
+        """Wait for a leader other than ``but``. Raises ScenarioError."""
         for _ in looks(_POLL_S):
             found = self.ready() - {but}
             if len(found) > 1:
@@ -70,22 +70,24 @@ class ReplicaSet:
         self.processes[name].kill()
 
     def freeze(self, name: str) -> None:
-        """Stop all of its threads, as a machine that is paused."""
+        """Stop all threads of a controller, as on a paused machine."""
         self.frozen.add(name)
         os.kill(self.processes[name].pid, signal.SIGSTOP)
 
     def release(self, name: str) -> None:
-        """Let a stopped one go on."""
+        """Let a stopped controller go on."""
         os.kill(self.processes[name].pid, signal.SIGCONT)
         self.frozen.discard(name)
 
     def thaw(self, name: str) -> int:
-        """Let it go on; the exit status with which it ends. Raises ScenarioError if it goes on."""
+        """Let a controller go on; return the exit status with which the controller ends. Raises
+        ScenarioError if the controller does not end.
+        """
         self.release(name)
         return self.await_end(name)
 
     def await_end(self, name: str) -> int:
-        """Wait for a process that ends by itself; its exit status. Raises ScenarioError."""
+        """Wait for a process that ends by itself; return the exit status. Raises ScenarioError."""
         process = self.processes[name]
         for _ in looks(_POLL_S):
             if not process.running:
@@ -96,7 +98,9 @@ class ReplicaSet:
         self.processes[name].start(ready=False)
 
     def start_ended(self) -> dict[str, int]:
-        """Start those that have ended by themselves, as their service does; with what status."""
+        """Start controllers that have ended by themselves, as a service does; return exit
+        statuses.
+        """
         ended = {name: one for name, one in self.processes.items() if not one.running}
         statuses = {name: one.stop() for name, one in ended.items()}
         for name in ended:
@@ -118,11 +122,10 @@ def replicas(
     endpoints: Mapping[str, Sequence[str]] = MappingProxyType({}),
     ports: Mapping[str, int] = MappingProxyType({}),
 ) -> Iterator[ReplicaSet]:
-    """Controllers that share this etcd; the first leads when the block begins.
+    """Controllers that share ``etcd``; the first leads when the block begins.
 
-    ``launches``: how a controller is started, by its name, if not as the others are.
-    ``endpoints``: where a controller finds etcd, by its name, if not at its members; ``ports``:
-    where it waits for switches, if not at any that is free.
+    By name of a controller: ``launches``: a special launch; ``endpoints``: etcd's endpoints, by
+    default the members; ``ports``: the port for switches, by default any free port.
     """
     prefix = f"/{stage.fabric.name}/"
     bridges = [one.vswitch.bridge for one in stage.fabric.servers if one.vswitch is not None]

@@ -1,8 +1,8 @@
-"""A controller at work for as long as wanted, and the resources that it holds meanwhile.
+"""A controller at work for any time, and the controller's resources meanwhile.
 
 Each round moves circuits. Now and then other actions of users come in between: reservations, dry
 runs, followers of events that go away without a word, scrapes, reloads, and an optical switch whose
-management restarts. Samples are taken between two rounds, when nobody else is connected.
+management restarts. Samples are taken between two rounds, without other connections.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _EVERY_RESTART: Final = 150
 REMEMBERED: Final = 1000
 """Number of ended reservations that a controller keeps."""
 POOLS: Final = frozenset(("AnyIO worker thread", "bodies", "device", "reader"))
-"""Pools of threads of a controller, which grow when more is to be done at a time than before."""
+"""Pools of threads of a controller, which grow with the greatest number of simultaneous tasks."""
 _LATER_S: Final = 3600.0
 _READ: Final = (
     "/",
@@ -53,7 +53,7 @@ _READ: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Footprint:
-    """Resources that the processes of a controller hold together."""
+    """Resources held by all processes of a controller together."""
 
     at_s: float
     """Time from the start of the run."""
@@ -105,7 +105,7 @@ def footprint(process: ControllerProcess, at_s: float, changes: int) -> Footprin
 
 
 def threads(process: ControllerProcess) -> dict[str, int]:
-    """Threads of the controller, by what they are for, as its metrics tell."""
+    """Threads of the controller by purpose, from the metrics."""
     answer = plain_http.get(process.base_url + "/metrics")
     return {
         sample.labels["of"]: int(sample.value)
@@ -116,7 +116,7 @@ def threads(process: ControllerProcess) -> dict[str, int]:
 
 
 def lasting(found: Mapping[str, int]) -> dict[str, int]:
-    """Those of ``threads`` that belong to no pool, so that their number stays."""
+    """The entries of ``threads`` outside pools, whose number is constant."""
     return {of: many for of, many in found.items() if of not in POOLS}
 
 
@@ -136,7 +136,7 @@ class Soak:
     ) -> SoakResult:
         """Keep the controller busy for ``seconds``, and take a sample every ``sample_s``.
 
-        Raises ScenarioError and ControllerError for anything that does not go as it should.
+        Raises ScenarioError and ControllerError for any failure.
         """
         started_s = time.monotonic()
         samples: list[Footprint] = []
@@ -154,9 +154,9 @@ class Soak:
         )
 
     def fill(self) -> None:
-        """Fill the history of reservations, which would otherwise take half an hour of rounds.
+        """Fill the history of reservations; otherwise the history takes half an hour of rounds.
 
-        They are cancelled before they begin: no circuit is made for them.
+        The reservations are cancelled before their start: no circuits are made.
         """
         entry = MatrixEntry(src=self._racks[0], dst=self._racks[-1], bandwidth_mbps=_DEMAND_MBPS)
         with HydraClient(self._process.base_url) as client:
@@ -217,14 +217,14 @@ class Soak:
             http.post("/v1/reload", json={}).raise_for_status()
 
     def _restart(self) -> None:
-        """Restart an optical switch's management; its mirrors stay as they are."""
+        """Restart an optical switch's management; the mirrors stay unchanged."""
         ocs = self._stage.testbed.ocs(self._chance.choice(self._planes))
         ocs.kill()
         ocs.start()
         ocs.wait_until_ready()
         deadline_s = time.monotonic() + _WAIT_S
         with self._http() as http:
-            # The session is found dead, and opened again, when it is next used.
+            # The session is found dead, and opened again, at the next use.
             http.get("/v1/drift")
             while http.get(ALL_THERE).status_code != httpx.codes.OK:
                 if time.monotonic() > deadline_s:

@@ -1,4 +1,4 @@
-"""Workers of a controller on this machine, to which the switches of a testbed connect."""
+"""Workers of a controller on this machine, for the switches of a testbed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _LOG_TAIL_CHARACTERS: Final = 3000
 
 @dataclass(slots=True)
 class WorkerProcess:
-    """A worker as its users start it: a process of its own, ``hydra worker``."""
+    """A worker as users start it: a separate process, ``hydra worker``."""
 
     name: str
     config: Path
@@ -37,12 +37,12 @@ class WorkerProcess:
     scheme: str = "tcp"
     """``ssl``, if the configuration names OpenFlow's certificates."""
     environment: Mapping[str, str] = field(default_factory=dict)
-    """Variables of its own."""
+    """Additional environment variables."""
     _process: subprocess.Popen[bytes] | None = field(default=None, init=False)
 
     @property
     def target(self) -> str:
-        """Where switches find it, in Open vSwitch's notation."""
+        """The worker's address for switches, in Open vSwitch's notation."""
         return f"{self.scheme}:127.0.0.1:{self.port}"
 
     @property
@@ -68,7 +68,7 @@ class WorkerProcess:
             )
 
     def await_start(self, patience_s: float = 60.0) -> None:
-        """Wait until it lets switches in. Raises ScenarioError."""
+        """Wait until the worker accepts switches. Raises ScenarioError."""
         for _ in looks(0.05, patience_s):
             if "OpenFlow on" in self.log_tail():
                 return
@@ -77,7 +77,7 @@ class WorkerProcess:
         raise ScenarioError(f"worker {self.name} does not start:\n{self.log_tail()}")
 
     def stop(self) -> int:
-        """End it by SIGTERM as an operator does; returns its exit code, 0 if none ran."""
+        """End the worker by SIGTERM, as an operator does; returns the exit code, 0 if none ran."""
         process, self._process = self._process, None
         if process is None:
             return 0
@@ -100,7 +100,7 @@ class WorkerProcess:
         os.kill(self.pid, signal.SIGCONT)
 
     def cpu_s(self) -> float:
-        """Processor time that it has taken."""
+        """Processor time of the worker so far."""
         fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -119,10 +119,10 @@ def workers(
     ready_timeout_s: float = 60.0,
     environment: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[tuple[ControllerProcess, dict[str, WorkerProcess]]]:
-    """A controller that is ready, and its workers by name; switches name all of these.
+    """A ready controller, and its workers by name; switches are configured with all workers.
 
-    Switches connect over TLS where the configuration names certificates. ``environment``: variables
-    of the workers.
+    Switches connect over TLS if the configuration names certificates. ``environment``: variables of
+    the workers.
     """
     link = {"listen": f"127.0.0.1:{free_port()}", "shards": 4, "lease_s": lease_s}
     config = stage.written(policy, {"workers": link, "rest": f"127.0.0.1:{free_port()}"})
@@ -162,7 +162,7 @@ def await_workers(
     right: Callable[[list[dict[str, Any]]], bool],
     patience_s: float = PATIENCE_S,
 ) -> list[dict[str, Any]]:
-    """Wait until the workers that the controller tells of are right. Raises ScenarioError."""
+    """Wait until ``right`` accepts the workers reported by the controller. Raises ScenarioError."""
     for _ in looks(0.05, patience_s):
         if right(found := seen()):
             return found

@@ -1,4 +1,4 @@
-"""The controller of production, with the cycle that the environment names."""
+"""The production controller, with the cycle named by the environment."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mininet_scenarios.cycles.names import cycle_in_environment
 
 
 class ExperimentalHydRA(HydRA):
-    """Application of this file for ryu-manager."""
+    """Application for ryu-manager."""
 
     def compose(self, post: Post) -> Application:
         refuse_real_switches(load_configuration(configuration_path()).fabric.planes)

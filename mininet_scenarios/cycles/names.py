@@ -35,7 +35,7 @@ class CycleName(StrEnum):
     def policy(self) -> dict[str, Any]:
         """Policy for the cycle.
 
-        Prototypes of papers neither probe circuits in use nor leave ports out that have failed.
+        Prototypes of papers neither probe circuits in use nor leave failed ports out.
         """
         if self.own:
             return {"transition": self.value}
@@ -50,7 +50,7 @@ _CYCLES: Final[Mapping[CycleName, Cycle]] = {
 
 
 def cycle_of(name: CycleName, rules: int = 0) -> Cycle:
-    """The cycle of this name. With ``rules``, each push is filled up to so many rules."""
+    """The cycle with the given name. With ``rules``, each push is filled up to ``rules`` rules."""
     cycle = _CYCLES.get(name, OWN_CYCLE)
     return Padded(cycle=cycle, rules=rules) if rules else cycle
 

@@ -32,7 +32,7 @@ class AsPublished(Cycle):
     """Divert, move, activate: no circuit is drained, and no new path is probed.
 
     HydRA's substeps 3-1 to 3-3, Helios' NOTIFY DOWN, CHANGE TOPOLOGY and NOTIFY UP (section 4.3.4),
-    c-Through's order (section 5.1), and Mordia's ToRs, which stop sending by night.
+    c-Through's order (section 5.1), and Mordia's ToRs, silent by night.
     """
 
     others_beside = False
@@ -45,7 +45,7 @@ class AsPublished(Cycle):
         run.enter(ReconfigurationState.MOVING)
         yield from move(run)
         run.enter(ReconfigurationState.GATING)
-        yield from tag_last(run)  # ports that wait for light elsewhere are tagged at once
+        yield from tag_last(run)  # also ports that other cycles tag only with light
         run.enter(ReconfigurationState.ACTIVATING)
         yield from activate(run)
 
@@ -114,7 +114,7 @@ class Padded(Cycle):
 class _Padding:
     """Additional rules of one change.
 
-    One plan always gets the same tuples: switches have the rules staged already, by identity.
+    A plan always gets the same tuples: switches recognize staged rules by identity.
     """
 
     def __init__(self, run: Run, rules: int) -> None:
@@ -137,7 +137,7 @@ class _Padding:
         return self._padded[1]
 
     def _filled_up(self, changes: Changes) -> Changes:
-        """Spread what is missing evenly over the switches that steer the pairs of the change."""
+        """Spread the missing rules evenly over the switches that steer the pairs of the change."""
         run = self._run
         steering = (switch.datapath for switch in run.diverted)
         datapaths = {*changes, *(one for one in steering if takes_rules(run, one))}
@@ -169,8 +169,8 @@ def _forget_earlier(run: Run) -> Steps:
 def emulated_rules(count: int, vlan: VlanId, epoch: int) -> Sequence[FlowRule]:
     """``count`` circuit rules for racks that do not exist.
 
-    A small testbed so pays for the rules of a large one (HydRA section V.B). Successive
-    epochs use other racks, so that every rule is a new one, as in the paper.
+    So a small testbed has the costs of a large testbed's rules (HydRA section V.B). Successive
+    epochs use different racks, so that every rule is new, as in the paper.
     """
     first = _EMULATED_RACKS + (epoch % 2) * 0x1_0000
     kind = RuleKind.EMULATED_CIRCUIT

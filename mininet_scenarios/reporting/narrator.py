@@ -1,4 +1,4 @@
-"""Progress of a run, with the time left; on a terminal or without one."""
+"""Progress of a run, with the time left; on a terminal or without a terminal."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 _REFRESH_S: Final = 0.25
 _BELIEF: Final = 0.05
-"""Part of all phases whose expected time is believed, beside the time that past phases took."""
+"""Weight of the expected times beside measured times, as a share of all phases."""
 _NEVER_QUITE: Final = 0.99
-"""Greatest share of its part of the bar that a phase reaches before it ends."""
+"""Greatest share of a phase's part of the bar before the phase ends."""
 
 
 class Narrator(Protocol):
-    """Interface by which a scenario tells its progress."""
+    """Interface by which a scenario reports progress."""
 
     def phase(self, title: str, expected_s: float) -> AbstractContextManager[None]:
         """A phase of the scenario that should take ``expected_s``."""
 
     def say(self, text: str) -> None:
-        """Print a line that stays on the screen."""
+        """Print a line permanently."""
 
 
 class ConsoleNarrator:
@@ -36,7 +36,7 @@ class ConsoleNarrator:
         self._console = console
         self._total_s = total_s
         self._done_s = 0.0
-        """Time that the past phases were expected to take."""
+        """Expected time of the past phases."""
         self._took_s = 0.0
         self._phase: tuple[str, float, float] | None = None
         self._began_s = time.monotonic()
@@ -87,7 +87,7 @@ class ConsoleNarrator:
         self._console.print(f"[dim]{elapsed_s:6.1f} s[/dim]  {escape(text)}", highlight=False)
 
     def _position_s(self) -> float:
-        """Expected time of what is done."""
+        """Expected time of the finished work."""
         if self._phase is None:
             return self._done_s
         _, began_s, expected_s = self._phase
@@ -96,7 +96,7 @@ class ConsoleNarrator:
 
     @property
     def _pace(self) -> float:
-        """Time that phases take, as a multiple of the expected time."""
+        """Time of phases as a multiple of the expected time."""
         believed_s = _BELIEF * self._total_s
         if self._done_s + believed_s <= 0:
             return 1.0

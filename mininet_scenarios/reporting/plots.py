@@ -17,17 +17,17 @@ GREY: Final = "#666666"
 
 
 def logarithmic(axes: Axes, values: Sequence[float]) -> None:
-    """Make the x axis logarithmic, labelled at ``values`` as they are."""
+    """Make the x axis logarithmic, with unconverted ``values`` as labels."""
     axes.set_xscale("log")
     axes.set_xticks(values, [f"{value:g}" for value in values])
     axes.set_xticks([], minor=True)
 
 
 def legend_below(figure: Figure, axes: Axes, columns: int = 3) -> None:
-    """Put the legend of ``axes`` below all plots of ``figure``, where no curve can be.
+    """Put the legend of ``axes`` below all plots of ``figure``, away from all curves.
 
-    matplotlib's own choice ("best") looks for a free place among all points: that takes the longer
-    the more there are, and says so in a warning.
+    matplotlib's own choice ("best") looks for a free place among all points: with many points the
+    search is slow, and matplotlib warns.
     """
     entries = axes.get_legend_handles_labels()
     figure.legend(*entries, loc="outside lower center", ncols=columns, fontsize="small")

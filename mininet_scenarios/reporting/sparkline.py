@@ -9,6 +9,6 @@ _BLOCKS: Final = "▁▂▃▄▅▆▇█"
 
 
 def sparkline(values: Sequence[float]) -> str:
-    """A block for each value; the highest one is the greatest value."""
+    """A block for each value; the highest block is the greatest value."""
     top = max(values) or 1.0
     return "".join(_BLOCKS[round(value / top * (len(_BLOCKS) - 1))] for value in values)

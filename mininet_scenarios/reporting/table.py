@@ -1,4 +1,4 @@
-"""Tables of figures: each beside the paper's, and whether it meets its target."""
+"""Tables of figures: each beside the paper's figure, with the verdict on the target."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rich.table import Table
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A line of the table. Texts carry their units."""
+    """A line of the table. Texts include units."""
 
     figure: str
     paper: str
@@ -24,7 +24,7 @@ class Row:
     why: str = ""
     """Reason why ours differs from the paper's, in a sentence."""
     claim: str = ""
-    """Key of the paper's claim that the row judges; empty for a figure or check of our own."""
+    """Key of the paper's claim judged by the row; empty for a figure or check of our own."""
 
 
 def spread(values: Sequence[float], form: str) -> str:
