@@ -28,9 +28,9 @@ _PLACES: Final = {
     "mordia-slotted": "mordia.slotted",
     "trace": "trace.experiment",
 }
-"""Module of each experiment, which holds it as ``EXPERIMENT``."""
+"""Module of each experiment, with the attribute ``EXPERIMENT``."""
 CONTRIBUTED: Final = "hydra.experiments"
-"""The group of entry points by which other packages contribute experiments."""
+"""Entry point group for experiments of other packages."""
 
 
 def _flaw(name: str, found: object) -> str | None:
@@ -45,7 +45,7 @@ def _flaw(name: str, found: object) -> str | None:
 
 
 def _refused(name: str, why: str) -> Experiment[Any]:
-    """Takes the place of a contributed experiment that can't be used."""
+    """A placeholder for an unusable contributed experiment."""
 
     def refuse(*_arguments: object) -> NoReturn:
         raise HydraError(why)
@@ -78,7 +78,7 @@ EXPERIMENTS: Final[Mapping[str, Experiment[Any]]] = Contributions(
 
 
 def load(name: str) -> Experiment[Any]:
-    """The experiment called ``name``. Raises UnknownName, which lists the names that exist."""
+    """The experiment called ``name``. Raises UnknownName with a list of the existing names."""
     if name not in EXPERIMENTS:
         hint = did_you_mean(name, EXPERIMENTS)
         raise UnknownName(f"no experiment {name!r}{hint}: choose one of {', '.join(EXPERIMENTS)}")

@@ -9,9 +9,9 @@ from topology.problem import FabricArrays
 
 
 def packet_share(demand: DemandMatrix, rack_mbps: float) -> float:
-    """The share of a demand, shape (N, N) in Mbps, that an ideal packet switch carries.
+    """The share of a demand, shape (N, N) in Mbps, carried by an ideal packet switch.
 
-    Each rack sends and receives at most ``rack_mbps``; 1 where nothing is wanted.
+    Each rack sends and receives at most ``rack_mbps``; 1 for a demand of zero.
     """
     if rack_mbps <= 0:
         return 0.0

@@ -1,4 +1,4 @@
-"""Figures and statements of the five papers, each with the band that agrees with it.
+"""Figures and statements of the five papers, each with a band of agreeing values.
 
 A band follows from the paper and from one of five rules, the same for all papers; no band follows
 from a result of ours. Results committed before 2026-11-30 were known as the rules were written:
@@ -9,9 +9,9 @@ from a result of ours. Results committed before 2026-11-30 were known as the rul
 - *computed*: a figure that follows from a formula, ± half of its last printed digit;
 - *stated*: limits that the paper names. A statement without a figure ("rises") has one limit alone.
 
-Where the rates of a run are scaled, a claim about a rate is one about its share of a link, and a
-claim about a time is one about the time at the paper's scale. A claim without a row in any result
-is not played. Whoever changes a band gives the reason in the commit.
+Where the rates of a run are scaled, a claim about a rate is a claim about the share of a link, and
+a claim about a time is a claim about the time at the paper's scale. A claim without a row in any
+result is not played. A commit that changes a band gives the reason.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ ABU_TAIR: Final = "Abu-Tair"
 
 @dataclass(frozen=True, slots=True)
 class Band:
-    """Range of values that agree with a claim; None: no limit on this side."""
+    """Range of values that agree with a claim; None: no limit on the side."""
 
     least: float | None
     most: float | None
     figure: float | None = None
-    """The paper's own figure; None for a statement without one."""
+    """The paper's own figure; None for a statement without a figure."""
 
     @property
     def two_sided(self) -> bool:
@@ -74,7 +74,7 @@ def stated(least: float | None, most: float | None, figure: float | None = None)
 
 
 RISES: Final = stated(1.0, None)
-"""Ratio of a later value to an earlier one."""
+"""Ratio of a later value to an earlier value."""
 FALLS: Final = stated(None, 1.0)
 
 
@@ -84,7 +84,7 @@ class Claim:
     where: str
     """Section, figure or table."""
     what: str
-    """The quantity, as it is compared."""
+    """The compared quantity."""
     published: str
     """The paper's figure or words."""
     band: Band
@@ -104,10 +104,10 @@ class Claim:
 
 
 def judged(key: str, value: float, figure: str, ours: str = "", why: str = "") -> Row:
-    """The row that holds ``value`` against the claim ``key``.
+    """The row that judges ``value`` by the claim ``key``.
 
-    ``figure`` names the run, ``ours`` tells the value in other words than the claim's format, and
-    ``why`` is the reason of a difference.
+    ``figure`` names the run, ``ours`` shows the value in a different form than the claim's format,
+    and ``why`` is the reason of a difference.
     """
     claim = CLAIMS[key]
     return Row(
@@ -123,7 +123,7 @@ def judged(key: str, value: float, figure: str, ours: str = "", why: str = "") -
 
 
 def unjudged(row: Row) -> Row:
-    """The row of a way that no paper took, without the paper's figure beside it."""
+    """The row of a way that no paper took, without the paper's figure."""
     return replace(row, paper="", ratio=None)
 
 

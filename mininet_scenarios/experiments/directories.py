@@ -1,4 +1,4 @@
-"""Directories of results, each of which one run at a time writes into."""
+"""Directories of results, each for a single run at a time."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from mininet_scenarios.stage.stage import ScenarioError
 
 @contextmanager
 def held(directory: Path) -> Iterator[None]:
-    """Make a directory, if need be, and let no other run in for the length of the block.
+    """Make a directory, if need be, and keep other runs out for the length of the block.
 
-    It may be moved or removed within the block. Raises ScenarioError if it can't be made, or
-    another run holds it. File systems that lock no directories (NFS) let everybody in.
+    The directory may be moved or removed within the block. Raises ScenarioError if the directory
+    can't be made, or another run holds the directory. On file systems without locks on directories
+    (NFS), every run is let in.
     """
     descriptor = _lock(directory)
     try:
@@ -26,13 +27,13 @@ def held(directory: Path) -> Iterator[None]:
 
 
 def _lock(directory: Path) -> int:
-    """Descriptor of the directory that has this name once it is locked."""
+    """Lock the directory now named ``directory``; return its descriptor."""
     while True:
         try:
             directory.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise ScenarioError(f"{directory} can't be made: {error.strerror}") from error
-        with suppress(FileNotFoundError):  # whoever held it has moved it meanwhile
+        with suppress(FileNotFoundError):  # the previous holder has moved the directory meanwhile
             descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
             if _is_locked(descriptor, directory):
                 return descriptor
@@ -40,7 +41,7 @@ def _lock(directory: Path) -> int:
 
 
 def _is_locked(descriptor: int, directory: Path) -> bool:
-    """Lock it; False if the name is another directory's by now, or nobody's."""
+    """Lock the descriptor; False if the name now belongs to a different directory or to none."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:

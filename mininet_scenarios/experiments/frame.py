@@ -1,4 +1,4 @@
-"""Experiments as data: their source, what they measure, and what follows from it."""
+"""Experiments as data: source, measurement, and conclusions."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ class Setting:
     """Setting of a repetition."""
 
     full: bool
-    """True for the full form, False for the short one."""
+    """True for the full form, False for the short form."""
     seed: int
     """Counted from 1 by repetition; the same seed gives the same workload."""
     work_dir: Path
-    """Directory for logs, which exists."""
+    """Existing directory for logs."""
     rates: Rates = field(default_factory=Rates)
     """Rates by which experiments with a data plane set their scale."""
     trace: Path | None = None
-    """Trace, for experiments that take one; None: the sample."""
+    """Trace, for experiments with a trace; None: the sample."""
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Table of figures that have no counterpart in a paper."""
+    """Table of figures without counterparts in a paper."""
 
     title: str
     columns: tuple[str, ...]
@@ -51,7 +51,7 @@ class Findings:
 
 @dataclass(frozen=True, slots=True)
 class Experiment(Generic[T]):
-    """An experiment; each has a file of its own."""
+    """An experiment; each experiment has a file of its own."""
 
     name: str
     title: str
@@ -62,15 +62,17 @@ class Experiment(Generic[T]):
     policy: str
     measured: str
     needs_data_plane: bool
-    """True if it builds a testbed: root, Mininet and Open vSwitch."""
+    """True for an experiment on a testbed: root, Mininet and Open vSwitch."""
     expected_s: Callable[[bool], float]
-    """Time of one repetition, in full form or not."""
+    """Time of a repetition, in full form or not."""
     measure: Callable[[Setting, Narrator], T]
-    """Makes one repetition. Raises HydraError for a run that can't be counted."""
+    """Makes a repetition. Raises HydraError for a run that can't be counted."""
     conclude: Callable[[Sequence[T]], Findings]
     draw: Callable[[Sequence[T], Path], Sequence[Path]]
     """Writes plots (PNG) into a directory; returns their paths."""
     takes_trace: bool = False
-    """True if its workload can be a trace of the user's."""
+    """True if the workload can be a user's trace."""
     needs_mpi: bool = False
-    """True if it compiles and starts MPI programs: Open MPI, and FFTW's MPI transforms."""
+    """True for an experiment that compiles and starts MPI programs: Open MPI, and FFTW's MPI
+    transforms.
+    """

@@ -1,4 +1,4 @@
-"""What the results of all experiments say of the papers' claims: agrees, differs or not played."""
+"""Verdicts of all experiments' results on the papers' claims: agrees, differs or not played."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ class Verdict:
 
 
 def verdicts(found: Iterable[Mapping[str, Any]]) -> list[Verdict]:
-    """All claims in the order of the papers, by the rows of these results.
+    """All claims in the order of the papers, judged by the rows of the results.
 
-    Each value is held against the band of this version, which is what its row says, too, after
-    ``hydra experiment conclude``.
+    Each value is judged by the band of this version; after ``hydra experiment conclude``, the
+    value's row agrees.
     """
     rows: dict[str, list[tuple[str, Mapping[str, Any]]]] = {key: [] for key in CLAIMS}
     for result in found:
@@ -73,7 +73,7 @@ def _verdict(key: str, experiment: str, row: Mapping[str, Any]) -> Verdict:
 
 
 def counts(found: Sequence[Verdict]) -> dict[str, dict[str, int]]:
-    """Number of rows, of those with a two-sided band, and of each outcome, by paper."""
+    """Numbers of rows, of rows with a two-sided band, and of each outcome, by paper."""
     return {paper: _count([one for one in found if one.paper == paper]) for paper in PAPERS}
 
 

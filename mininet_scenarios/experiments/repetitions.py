@@ -1,8 +1,8 @@
-"""The repetitions of an experiment that have been measured.
+"""The measured repetitions of an experiment.
 
-They are kept in the directory of its results, one file each, so that repetitions of hours survive
-an interruption, more can be added to a run that is complete, and conclusions can be drawn again.
-Files may be compressed by gzip (``raw-1.json.gz``).
+Each repetition is kept in a file in the directory of the results, so that repetitions of hours
+survive an interruption, a complete run can be extended, and conclusions can be drawn again. Files
+may be compressed by gzip (``raw-1.json.gz``).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Begun:
-    """Common part of all repetitions of a run, and their time."""
+    """Common part of all repetitions of a run, and the time spent."""
 
     full: bool
     rates: Rates
@@ -39,10 +39,10 @@ class Begun:
     trace: str | None = None
     """File name of the trace, as asked for."""
     trace_sha256: str | None = None
-    """Digest of what it held; None: no trace, or one of a run before digests were kept."""
+    """Digest of the trace's contents; None: no trace, or a run made before digests were kept."""
 
     def same_trace(self, name: str | None, sha256: str | None) -> bool:
-        """Whether it is this trace that was played, wherever its file lies now."""
+        """True if the played trace is the given trace, wherever the file lies now."""
         if self.trace_sha256 is None:
             return self.trace == name
         return self.trace_sha256 == sha256
@@ -55,7 +55,7 @@ class Kept(Generic[T]):
 
 
 def write(directory: Path, begun: Begun, runs: Sequence[object]) -> None:
-    """Write all repetitions measured so far. Raises ScenarioError if that fails."""
+    """Write all repetitions measured so far. Raises ScenarioError if a write fails."""
     write_json(directory / BEGUN, asdict(begun))
     for number, measured in enumerate(runs, start=1):
         if _found(directory, number) is not None:
@@ -67,7 +67,7 @@ def write(directory: Path, begun: Begun, runs: Sequence[object]) -> None:
 
 
 def count(directory: Path) -> int:
-    """Number of repetitions in a directory, which need not exist."""
+    """Number of repetitions in a directory; 0 for a missing directory."""
     number = 0
     while _found(directory, number + 1) is not None:
         number += 1
@@ -77,7 +77,8 @@ def count(directory: Path) -> int:
 def read(directory: Path, experiment: Experiment[T]) -> Kept[T]:
     """All repetitions in a directory.
 
-    Raises ScenarioError if one is missing, or does not have the form that this version measures.
+    Raises ScenarioError if a repetition is missing, or has a different form than this version's
+    measurements.
     """
     measured: TypeAdapter[T] = TypeAdapter(get_type_hints(experiment.measure)["return"])
     with _understood(directory / BEGUN) as text:
@@ -90,7 +91,9 @@ def read(directory: Path, experiment: Experiment[T]) -> Kept[T]:
 
 
 def write_json(path: Path, document: object) -> None:
-    """Write ``document`` as JSON, all of it or nothing. Raises ScenarioError if that fails."""
+    """Write ``document`` as JSON, completely or not at all. Raises ScenarioError if the write
+    fails.
+    """
     unfinished = path.with_name(path.name + ".part")
     text = json.dumps(document, indent=1, default=_as_list) + "\n"
     try:
@@ -115,7 +118,7 @@ def _found(directory: Path, number: int) -> Path | None:
 
 @contextmanager
 def _understood(path: Path) -> Iterator[str]:
-    """A file's text; errors of the block that parses it become ScenarioError."""
+    """A file's text; parse errors in the block become ScenarioError."""
     try:
         content = path.read_bytes()
         yield (gzip.decompress(content) if path.suffix == ".gz" else content).decode()

@@ -1,4 +1,4 @@
-"""``hydra experiment``: runs experiments, keeps their measurements, and concludes from them."""
+"""``hydra experiment``: runs experiments, keeps measurements, and draws conclusions."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from mininet_scenarios.stage.stage import ScenarioError
 
 RESULT: Final = "result.json"
 _CIRCUMSTANCES: Final = ("command", "finished", "seconds", "forwarded_mbps", "machine")
-"""Keys of a result that conclusions do not change."""
+"""Keys of a result unchanged by conclusions."""
 _WIDTH_IN_A_FILE: Final = 150
 
 
@@ -48,13 +48,13 @@ class Order:
     repeat: int
     """Number of repetitions in all."""
     results: Path
-    """The directory in which each experiment has one of its own."""
+    """The directory with a folder for each experiment."""
     divisor: int | None = None
     """Divisor of the paper's rates, on a data plane; None calibrates."""
     goes_on: bool = False
-    """True keeps the repetitions that an earlier run measured, and adds the missing ones."""
+    """True keeps the repetitions measured by an earlier run, and adds the missing repetitions."""
     trace: Path | None = None
-    """Trace, for an experiment that takes one; None: its sample."""
+    """Trace, for an experiment with a trace; None: the sample."""
 
     @property
     def trace_name(self) -> str | None:
@@ -62,7 +62,7 @@ class Order:
 
     @property
     def trace_sha256(self) -> str | None:
-        """Digest of the trace as it is now. Raises OSError if it can't be read."""
+        """Digest of the trace's present contents. Raises OSError for an unreadable trace."""
         if self.trace is None:
             return None
         with self.trace.open("rb") as file:
@@ -70,7 +70,7 @@ class Order:
 
     @property
     def command(self) -> str:
-        """Command line by which a user orders the same."""
+        """Command line for the same order."""
         scale = "" if self.divisor is None else f" --scale 1:{self.divisor}"
         form = "full" if self.full else "short"
         trace = "" if self.trace_name is None else f" --trace {shlex.quote(self.trace_name)}"
@@ -89,7 +89,7 @@ def catalogue() -> list[dict[str, Any]]:
 def run(order: Order, console: Console) -> dict[str, Any]:
     """Run an experiment and write everything into ``results/NAME``; returns the result.
 
-    Results of an earlier run are replaced once this one is complete, and not before. Raises
+    Results of an earlier run are replaced once the new run is complete, and not before. Raises
     HydraError for a run that can't be counted; then logs and complete repetitions stay in
     ``NAME.part``.
     """
@@ -133,8 +133,9 @@ def run(order: Order, console: Console) -> dict[str, Any]:
 def conclude(name: str, results: Path) -> dict[str, Any]:
     """Make figures and plots anew from the raw data in ``results/NAME``; returns the result.
 
-    The record of what was run, when, and where stays as it is. Raises ScenarioError, and changes
-    nothing, if there is no raw data, or it does not have the form that this version measures.
+    The record of order, time and machine stays unchanged. Raises ScenarioError, and changes
+    nothing, if there are no raw data, or the raw data have a different form than this version's
+    measurements.
     """
     directory = results / name
     experiment = load(name)
@@ -164,7 +165,7 @@ def _concluded(
     circumstances: Mapping[str, Any],
     directory: Path,
 ) -> dict[str, Any]:
-    """The result, written into a directory together with its plots."""
+    """The result, written into a directory together with the result's plots."""
     findings = experiment.conclude(runs)
     result = {
         **_description(experiment),
@@ -178,7 +179,7 @@ def _concluded(
 
 
 def _check_trace(trace: Path, experiment: Experiment[Any]) -> None:
-    """Raises HydraError for a trace that can't be read, before anything is built for it."""
+    """Raise HydraError for an unreadable trace, before anything is built."""
     if not experiment.takes_trace:
         takers = ", ".join(name for name, one in EXPERIMENTS.items() if one.takes_trace)
         raise ScenarioError(f"{experiment.name} plays no trace: leave out --trace, or run {takers}")
@@ -186,7 +187,7 @@ def _check_trace(trace: Path, experiment: Experiment[Any]) -> None:
 
 
 def _check_mpi(work_dir: Path) -> None:
-    """Raises HydraError if MPI programs can't run, before anything is built for them."""
+    """Raise HydraError if MPI programs can't run, before anything is built."""
     work_dir.mkdir(parents=True)
     mpi.check_installed(work_dir)
 
@@ -227,8 +228,8 @@ def _check_same(order: Order, kept: Kept[Any] | None, earlier: Path) -> None:
 def _part(order: Order, console: Console) -> Iterator[Path]:
     """A directory that takes the place of ``results/NAME`` at the end of the block.
 
-    If the block fails, complete repetitions stay in it, and logs after an error. Raises
-    ScenarioError while another run of the experiment writes into it.
+    If the block fails, complete repetitions stay in the directory, and logs after an error. Raises
+    ScenarioError while another run of the experiment writes into the directory.
     """
     final = order.results / order.name
     part = order.results / f"{order.name}.part"
@@ -246,7 +247,7 @@ def _part(order: Order, console: Console) -> Iterator[Path]:
             try:
                 yield part
             except HydraError:
-                leaving.pop_all()  # its logs tell why
+                leaving.pop_all()  # the logs show the reason
                 _tell_repetitions(part, console)
                 raise
             leaving.pop_all()
@@ -308,9 +309,9 @@ def _circumstances(order: Order, begun: Begun) -> dict[str, Any]:
 
 
 def read_results(results: Path) -> list[dict[str, Any]]:
-    """The results of all experiments that were run, in the order of the catalogue.
+    """The results of all experiments run so far, in the order of the catalogue.
 
-    Raises ScenarioError if there are none, or one can't be read.
+    Raises ScenarioError without any result, or for an unreadable result.
     """
     found = []
     for name in EXPERIMENTS:
@@ -326,7 +327,7 @@ def read_results(results: Path) -> list[dict[str, Any]]:
 
 
 def _read_result(path: Path, name: str) -> dict[str, Any]:
-    """A result. Raises ScenarioError if it can't be read."""
+    """Read a result. Raises ScenarioError for an unreadable result."""
     try:
         result = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:

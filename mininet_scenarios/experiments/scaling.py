@@ -1,7 +1,8 @@
-"""Scale of the papers' rates: by the rate that this machine forwards, or as asked for.
+"""Scale of the papers' rates: by this machine's forwarding rate, or as asked for.
 
 All rates of an experiment are divided by one number, so that their ratios stay the paper's. Sizes
-follow the rates, and so the times are the paper's or, in shorter runs, the same part of them.
+follow the rates, and so the times are the paper's or, in shorter runs, the same part of the paper's
+times.
 """
 
 from __future__ import annotations
@@ -21,17 +22,20 @@ from mininet_scenarios.stage.controller_client import PairDemand
 from mininet_scenarios.stage.stage import Stage, tcp_transfer
 
 BUSY_SHARE: Final = 0.4
-"""Part of the rate that the machine forwards, at an experiment's busiest moment. The rest is for
-its programs and the controller, and to spare: if the machine is the bottleneck, no link has its
-rate."""
+"""Used share of the machine's forwarding rate, at an experiment's busiest moment. The rest is for
+the experiment's programs and the controller, and a reserve: if the machine is the bottleneck, no
+link has its rate.
+"""
 
 CALIBRATION_S: Final = building.BUILD_S + 9.0
-"""Rough time that :func:`forwarded_mbps` takes."""
+"""Rough duration of :func:`forwarded_mbps`."""
 
 _FLOWS: Final = (("h11", "h21"), ("h22", "h12"), ("h31", "h41"), ("h42", "h32"))
 """Flows over two circuits, both ways, so that several links are busy as in an experiment."""
 _UNLIMITED: Final = 40.0
-"""Multiple of the demo's rates that no machine forwards, so that no link is the bottleneck."""
+"""Multiple of the demo's rates beyond any machine's forwarding rate, so that no link is the
+bottleneck.
+"""
 _FLOW_S: Final = 3.0
 _WARM_UP_S: Final = 1.0
 _PORT: Final = 5201
@@ -43,7 +47,7 @@ class Scale:
 
     divisor: int
     forwarded_mbps: float | None
-    """Rate that this machine forwarded in the calibration; None if the divisor was asked for."""
+    """This machine's forwarding rate in the calibration; None if the divisor was asked for."""
 
     def mbps(self, paper_mbps: float) -> float:
         """A rate of the paper, scaled."""
@@ -71,14 +75,14 @@ class Rates:
     asked: int | None = None
     """Divisor asked for."""
     forwarded_mbps: float | None = None
-    """Rate that the machine was measured to forward."""
+    """The machine's measured forwarding rate."""
 
     def scale(self, busiest_mbps: float) -> Scale:
         """The scale of an experiment that carries ``busiest_mbps`` in all, at the paper's rates.
 
         Traffic counts as carried if it reaches servers from other racks. The divisor has two
-        digits, so that runs on like machines compare; it is never below 1. Raises HydraError if
-        neither rate nor divisor is known.
+        digits, so that runs on similar machines compare; the divisor is never below 1. Raises
+        HydraError if neither rate nor divisor is known.
         """
         if self.asked is not None:
             return Scale(self.asked, None)
@@ -95,9 +99,9 @@ def _two_digits_up(least: float) -> int:
 
 
 def forwarded_mbps(work_dir: Path, narrator: Narrator) -> float:
-    """Rate that this machine forwards from rack to rack in all, with TCP over circuits of any rate.
+    """The machine's total forwarding rate from rack to rack, with TCP over circuits of any rate.
 
-    Builds the demo's fabric for it. Raises HydraError if it can't be measured.
+    Builds the demo's fabric for the measurement. Raises HydraError if the measurement fails.
     """
     with (
         building.stage_of(building.DEFAULT_CONFIG, _UNLIMITED, work_dir, narrator) as stage,

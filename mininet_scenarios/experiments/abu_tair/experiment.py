@@ -50,7 +50,7 @@ _WHY_FAST: Final = (
     "away for so long, and what is lost here, by moving them at all."
 )
 FAST: Final = Case(Regime.UNDIFFERENTIATED, CycleName.UNDIVERTED, LOADS[0])
-"""Case that the full form also plays with the mirrors of the fabric file."""
+"""Case also played with the mirrors of the fabric file, in the full form."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Comparison:
     """:data:`FAST`; None in the short form."""
 
     def run(self, regime: Regime, cycle: CycleName, transfers: int) -> Run:
-        """The run of a case; without a direct link nothing moves, so both cycles share one."""
+        """The run of a case; without a direct link nothing moves, so both cycles share a run."""
         wanted = _case(regime, cycle, transfers)
         return next(
             one
@@ -73,7 +73,7 @@ class Comparison:
         )
 
     def holds(self, regime: Regime, cycle: CycleName) -> bool:
-        """True if this was run, with any number of transfers."""
+        """True if the case was run, with any number of transfers."""
         wanted = _case(regime, cycle, 0)
         names = wanted.regime.value, wanted.cycle.value
         return any((run.regime, run.cycle) == names for run in self.runs)
@@ -88,9 +88,9 @@ def _case(regime: Regime, cycle: CycleName, transfers: int) -> Case:
 
 
 def cases(loads: Sequence[int], hitless: Sequence[Regime] = tuple(Regime)) -> list[Case]:
-    """Cases of a repetition, each once: all regimes undiverted, and ``hitless`` ones, too.
+    """Cases of a repetition, each once: all regimes undiverted, and the ``hitless`` regimes, too.
 
-    Those of one cycle follow each other: another cycle takes another start of the controller.
+    Cases of a cycle follow each other: a change of cycle takes a restart of the controller.
     """
     regimes = {CycleName.HITLESS: (Regime.NONE, *hitless), CycleName.UNDIVERTED: tuple(Regime)}
     played = (
@@ -124,7 +124,9 @@ def _measure(setting: Setting, narrator: Narrator) -> Comparison:
 def measure(
     work_dir: Path, scale: Scale, wanted: Sequence[Case], narrator: Narrator, *, fast: bool = False
 ) -> Comparison:
-    """Play these cases, on one testbed and with one controller; if ``fast``, :data:`FAST`, too."""
+    """Play the cases ``wanted``, on one testbed and with one controller; if ``fast``, :data:`FAST`,
+    too.
+    """
     network = scenario.paper_network(scale)
     runs = _play(network, work_dir / "stage", scale, wanted, narrator)
     if not fast:
@@ -179,7 +181,7 @@ def _scale_row(scale: Scale) -> Row:
 
 
 def gain(found: Sequence[Comparison], regime: Regime, cycle: CycleName, load: int) -> float:
-    """Gain of elephants' throughput over that without a direct link, relative."""
+    """Relative gain of elephants' throughput over the throughput without a direct link."""
     ours = _mean_mbps([one.run(regime, cycle, load) for one in found])
     none = _mean_mbps([one.run(Regime.NONE, cycle, load) for one in found])
     return ours / none - 1

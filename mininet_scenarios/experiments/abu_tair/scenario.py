@@ -3,10 +3,10 @@
 Each rack's second uplink can be joined to the other cluster directly.
 
 ``configs/leaf-spine.yaml`` is the network. Rack i of the first cluster sends all its traffic to
-rack i of the second one. Without the direct link the second uplinks end at the spine s1, and each
-pair of racks has a path through it. With it, their ports at s1 are set aside, and the controller's
-sharing decides which pair has the direct link: shared by time, there is one for the whole cluster,
-and on demand one for each pair, as in the paper (section 3.1).
+rack i of the second cluster. Without the direct link, the second uplinks end at the spine s1, and
+each pair of racks has a path through s1. With the direct link, the second uplinks' ports at s1 are
+set aside, and the controller's sharing gives the direct link to pairs: shared by time, there is one
+link for the whole cluster, and on demand one for each pair, as in the paper (section 3.1).
 """
 
 from __future__ import annotations
@@ -40,21 +40,21 @@ MOUSE_BYTES: Final = 250 * 2**20
 MICE_PER_ELEPHANT: Final = 7
 PAPER_EPOCH_S: Final = 10.0
 PAPER_MOVE_S: Final = 1.0
-"""Time for which a moving link is away, which the paper does not say. By its Table 3, elephants
-take 7, 11 and 20 s longer with UT than without a direct link, in which time a rack's link moves
-3.3, 6.1 and 9.4 times: 2 s a move. TCP tries again after 0.2 s and then twice as late each time, so
-a link that is away for 0.6 to 1.4 s stops it for 1.4 s, and one that is away longer for 3 s.
+"""Time for which a moving link is away; not given in the paper. By the paper's Table 3, elephants
+take 7, 11 and 20 s longer with UT than without a direct link, while a rack's link moves 3.3, 6.1
+and 9.4 times: 2 s a move. TCP tries again after 0.2 s and then twice as late each time, so a link
+away for 0.6 to 1.4 s stops TCP for 1.4 s, and a link away longer for 3 s.
 """
 PAPER_MBPS: Final = 1000.0
 _DIRECT_LINKS: Final = 3
 _SETTLE_S: Final = 1.5
 """Time for agents to report, and for a first round of the controller."""
 NETWORK_S: Final = 5.0
-"""Rough time that :func:`network` takes to start everything."""
+"""Rough time in which :func:`network` starts everything."""
 _EACH_S: Final = 4.0
-"""Time that a case takes beside its transfers."""
+"""Time of a case besides the transfers."""
 _LONGEST: Final = 6.0
-"""Multiple of the time of one uplink for everything after which a run is given up."""
+"""Multiple of the time of one uplink for everything; after this time, a run is given up."""
 
 
 class Regime(Enum):
@@ -71,7 +71,7 @@ class Regime(Enum):
 
     @property
     def direct_links(self) -> int:
-        """Number of pairs that can have one at the same time."""
+        """Number of pairs with a direct link at the same time."""
         if self is Regime.NONE:
             return 0
         return _DIRECT_LINKS if self is Regime.ON_DEMAND else 1
@@ -86,12 +86,12 @@ _SHARINGS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A run: who gets the direct link, how it moves, and the number of transfers."""
+    """A run: regime, cycle, and number of transfers."""
 
     regime: Regime
     cycle: CycleName
     transfers: int
-    """Number of transfers, a multiple of 24: eight for each pair, one of them an elephant."""
+    """Number of transfers, a multiple of 24: eight for each pair, one of the eight an elephant."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ class Scale:
         return size_bytes * 8 / (PAPER_MBPS * 1e6) * self.time
 
     def expected_s(self, case: Case) -> float:
-        """Wall time of one run."""
+        """Wall time of a run."""
         return _EACH_S + 1.1 * self.one_uplink_s(case.transfers)
 
 
@@ -127,7 +127,7 @@ class Run:
     """Changes of the topology while something was sent."""
     dark_frames: int
     second_uplink_bytes: int
-    """Bytes that the senders' racks sent into their second uplinks, headers included."""
+    """Bytes sent by the senders' racks into their second uplinks, headers included."""
 
     def mbps(self, kind: str) -> float:
         """Mean throughput of transfers of a kind."""
@@ -138,14 +138,14 @@ class Run:
 
 
 def paper_network(scale: Scale) -> dict[str, Any]:
-    """:data:`CONFIG` at this scale, with mirrors as slow as the paper's moving links."""
+    """:data:`CONFIG` at the given scale, with mirrors as slow as the paper's moving links."""
     network = building.scaled_config(scale.rate, CONFIG)
     moving = {"switching_ms": 1000 * PAPER_MOVE_S * scale.time}
     return {**network, "planes": [{**plane, **moving} for plane in network["planes"]]}
 
 
 def wishes(transfers: int, scale: Scale) -> list[Wish]:
-    """Transfers, elephants first; a pair's transfers take its servers in turn."""
+    """Transfers, elephants first; a pair's transfers take the pair's servers in turn."""
     per_pair, rest = divmod(transfers, len(PAIRS))
     elephants, odd = divmod(per_pair, 1 + MICE_PER_ELEPHANT)
     if rest or odd or not elephants:
@@ -161,7 +161,7 @@ def wishes(transfers: int, scale: Scale) -> list[Wish]:
 
 @contextmanager
 def network(stage: Stage, scale: Scale) -> Iterator[AgentStage]:
-    """A controller for all cases, and agents on all servers that send."""
+    """A controller for all cases, and agents on all sending servers."""
     racks = {a for a, _ in PAIRS}
     fabric = stage.fabric
     senders = [one.name for one in fabric.servers if fabric.racks[one.rack].name in racks]
@@ -173,7 +173,7 @@ def network(stage: Stage, scale: Scale) -> Iterator[AgentStage]:
 
 
 def run(agents: AgentStage, case: Case, scale: Scale, narrator: Narrator) -> Run:
-    """Play one case; raises ScenarioError when it can't be counted."""
+    """Play one case; raises ScenarioError for a run that can't be counted."""
     stage, wanted = agents.stage, wishes(case.transfers, scale)
     title = f"{case.transfers} transfers, {case.regime.value}, {case.cycle.value}"
     agents.play(case.cycle)
@@ -206,9 +206,9 @@ def run(agents: AgentStage, case: Case, scale: Scale, narrator: Narrator) -> Run
 
 
 def _lead_uplinks(stage: Stage, client: ControllerClient, regime: Regime) -> None:
-    """Take down the circuits of the case before, and set up the spine's paths.
+    """Take down the circuits of the previous case, and set up the spine's paths.
 
-    Ports to which the second uplinks must not be joined are set aside.
+    Ports that must not be joined to second uplinks are set aside.
     """
     for rack, port in client.set_aside_ports():
         client.clear(rack, port)
@@ -230,7 +230,9 @@ def _lead_uplinks(stage: Stage, client: ControllerClient, regime: Regime) -> Non
 
 
 def _ports(stage: Stage, spine: str, kept: int) -> Sequence[str]:
-    """A spine's ports towards the first cluster, without the first ``kept``, which paths need."""
+    """A spine's ports towards the first cluster, except the first ``kept`` ports, needed for
+    paths.
+    """
     ports = stage.fabric.ports_of(stage.fabric.rack_by_name[spine].id)
     side = [port.tor_port for port in ports if port.plane == ports[0].plane]
     return side[kept:]
@@ -262,7 +264,7 @@ def _common_policy(scale: Scale) -> dict[str, Any]:
             "report_gap_s": 0.2,
             "report_above_mb": 0.1,
             "report_change_mb": 0.1,
-            # Between the two, so that no mouse is taken for an elephant.
+            # Between the two sizes, so that no mouse is taken for an elephant.
             "elephant_mb": 2 * scale.bytes_of(MOUSE_BYTES) / 1e6,
             "elephant_idle_s": 0.5,
         },

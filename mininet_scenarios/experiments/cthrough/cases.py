@@ -1,4 +1,4 @@
-"""Cases, tables and plots that the applications of c-Through's section 6 have in common."""
+"""Common cases, tables and plots of the applications in c-Through's section 6."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 WORST: Final = "40:1"
 SMALL_MB: Final = 0.128
-"""Socket buffers by Linux's default of that time."""
+"""Socket buffers of 2010: Linux's default of the time."""
 USUAL_MB: Final = 100.0
 """Socket buffers while the interval varies."""
 USUAL_S: Final = 1.0
@@ -79,7 +79,7 @@ def both_panels(buffers_mb: Sequence[float], intervals_s: Sequence[float]) -> li
 
 @dataclass(frozen=True, slots=True)
 class Repetition(Generic[T]):
-    """A repetition: its runs."""
+    """A repetition with its runs."""
 
     scale: Scale
     runs: tuple[Completion[T], ...]
@@ -104,7 +104,7 @@ def measure(
     run: Callable[[Stage, Case], Completion[T]],
     servers: int = scenario.RACK_SERVERS,
 ) -> Repetition[T]:
-    """Play these cases, on one testbed for each electrical network, with ``servers`` in a rack."""
+    """Play ``cases``, on one testbed for each electrical network, with ``servers`` in a rack."""
     runs: list[Completion[T]] = []
     for rate_mbps in _electrical(cases):
         directory = work_dir / f"{rate_mbps:g}"
@@ -117,7 +117,7 @@ def measure(
 
 
 def expected_s(cases: Sequence[Case], each_s: Callable[[Case], float]) -> float:
-    """Wall time of one repetition, if a case takes ``each_s``."""
+    """Wall time of a repetition; ``each_s``: time of a case."""
     testbeds_s = len(_electrical(cases)) * (building.BUILD_S + scenario.CONTROLLER_S)
     return testbeds_s + sum(each_s(case) for case in cases)
 
@@ -132,7 +132,7 @@ Seconds = Callable[[Case], float | None]
 
 
 def seconds_of(found: Sequence[Repetition[T]]) -> Seconds:
-    """Function from a case to its mean time in all repetitions; None for a case not run."""
+    """Function from a case to the mean time in all repetitions; None for a case not run."""
 
     def of(case: Case) -> float | None:
         runs = [one.find(case) for one in found]
@@ -143,7 +143,7 @@ def seconds_of(found: Sequence[Repetition[T]]) -> Seconds:
 
 
 def scale_rows(scale: Scale) -> Iterator[Row]:
-    """Rows of the scale of rates and buffers, and of what the smallest buffers really hold."""
+    """Rows of the scale of rates and buffers, and of the real size of the smallest buffers."""
     rate_mbps = FULL_BISECTION_MBPS * scale.rate
     yield Row(
         f"scale of all rates and buffers: 1:{1 / scale.rate:.0f}; circuits of "
@@ -164,7 +164,7 @@ def scale_rows(scale: Scale) -> Iterator[Row]:
 
 
 def seconds_row(figure: str, seconds: float, target: str, limit_s: float, why: str = "") -> Row:
-    """A row that is met if it took at most ``limit_s``; ``target`` says so in words."""
+    """A row, met if ``seconds`` is at most ``limit_s``; ``target``: the limit in words."""
     met = seconds <= limit_s
     return Row(figure, "", f"{seconds:.0f} s", target=target, met=met, why=why)
 
@@ -174,7 +174,7 @@ def ratio_row(
 ) -> Row:
     """A row of a ratio at the worst oversubscription in the way ``name``.
 
-    The claim ``key`` judges the way of the paper alone, with all of its data (``whole``).
+    The claim ``key`` judges only the way of the paper, with all of the paper's data (``whole``).
     """
     figure = f"{name}: {WORST}, {what}"
     if whole and name == _NAMES[CycleName.AS_PUBLISHED.value]:

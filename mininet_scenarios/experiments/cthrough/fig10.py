@@ -35,7 +35,7 @@ BUFFERS_MB: Final = (SMALL_MB, 50.0, USUAL_MB)
 INTERVALS_S: Final = (0.3, 0.5, USUAL_S, 2.0, 5.0)
 SHORTEST_S: Final = INTERVALS_S[0]
 _BUSIEST_MBPS: Final = RACKS * FULL_BISECTION_MBPS * (1 - 1 / RACKS)
-"""Traffic when all servers send, a quarter of it within their racks."""
+"""Traffic when all servers send, a quarter of the traffic within racks."""
 _WHY: Final = (
     "Frames do not shrink with the rates, so that a queue of 30 of them in front of an electrical "
     "uplink takes as many times as long as rates are scaled down by, and so do TCP's time-outs "
@@ -50,7 +50,7 @@ class Form:
     part: float
     """Part of the paper's matrix."""
     servers: int
-    """Servers in each rack; with fewer than the paper's, their links are as much faster."""
+    """Servers in each rack; with fewer servers than the paper's, links are faster in proportion."""
     cases: tuple[Case, ...]
 
     @property

@@ -1,7 +1,7 @@
-"""c-Through (SIGCOMM 2010, section 6.3, Fig. 10): FFTW on MPI, whose ranks wait for each other.
+"""c-Through (SIGCOMM 2010, section 6.3, Fig. 10): FFTW on MPI, with ranks that wait for each other.
 
 A rank on each server transposes the matrix with all others, exchanging with one at a time, and goes
-on when all have. So a circuit that stands for long carries the data that waits for it, and idles.
+on when all have finished. So a long-standing circuit carries the waiting data, and then idles.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ PAPER_RANKS: Final = 15
 PAPER_NUMBERS: Final = 2**28
 """Numbers in the matrix, of 16 bytes each."""
 SERVER_FLOPS: Final = 1e9
-"""Assumed speed of a process of 2009 in a transform that does not fit into its caches."""
+"""Assumed speed of a process of 2009 in a transform too large for the processor's caches."""
 _ROUNDS: Final = 1
-"""Rounds of two transposes: as many as in one transform with its result in natural order."""
+"""Rounds of two transposes: as many as in a transform with the result in natural order."""
 _LONGEST: Final = 4.0
 
 Transform = Completion[MpiRun]
@@ -44,16 +44,16 @@ def kernel_of(ranks: int, scale: Scale) -> Kernel:
 
 
 def _computing_s(scale: Scale) -> float:
-    """Computing time of the paper's ranks: it shrinks with the part, but not with the rates."""
+    """Computing time of the paper's ranks, proportional to the part, but not to the rates."""
     operations = 5 * PAPER_NUMBERS * math.log2(PAPER_NUMBERS)
     return scale.part * operations / (PAPER_RANKS * SERVER_FLOPS)
 
 
 def expected_s(case: Case, scale: Scale, ranks: int) -> float:
-    """Wall time of one transform, at most."""
+    """Largest wall time of a transform."""
     away = 1 - 1 / RACKS
     packets_s = 2 * 16 * PAPER_NUMBERS * 8e-6 / RACKS * away / case.electrical_mbps
-    if case.interval_s is not None:  # each rack sees the three others, some of them twice
+    if case.interval_s is not None:  # each rack sees the three others, some racks twice
         shared_s = 2 * 16 * PAPER_NUMBERS * 8e-6 / RACKS * away / FULL_BISECTION_MBPS
         packets_s = min(packets_s, 12 * case.interval_s / scale.part + 2 * shared_s)
     started_s = scenario.SETUP_S + mpi.START_S + ranks * mpi.START_S_EACH
@@ -63,7 +63,9 @@ def expected_s(case: Case, scale: Scale, ranks: int) -> float:
 def run(
     stage: Stage, case: Case, scale: Scale, program: Path, ranks: int, narrator: Narrator
 ) -> Transform:
-    """Play one case, a rank on each server; raises ScenarioError when it can't be counted."""
+    """Play one case, a rank on each server; raises ScenarioError for a run that can't be
+    counted.
+    """
     servers = [server.name for server in stage.fabric.servers][:ranks]
     kernel = kernel_of(ranks, scale)
     job = mpi.Job(program, servers, window_bytes=None)

@@ -26,8 +26,9 @@ from mininet_scenarios.testbed.links import QueueSize
 _PAPER_MBPS: Final = 1000.0
 """Rate of the circuit, and of all traffic together."""
 _QUEUES: Final = QueueSize(fastest_ms=0.0, least_frames=33)
-"""Queues like those of the paper's switches, which keep a frame for 4 to 5 ms at 100 Mb/s (section
-5.2.3); frames do not shrink with the rates."""
+"""Queues like the paper's switches, which keep a frame for 4 to 5 ms at 100 Mb/s (section 5.2.3);
+frames do not shrink with the rates.
+"""
 _CYCLES: Final = (CycleName.AS_PUBLISHED, CycleName.HITLESS, CycleName.UNDIVERTED)
 _SCALED: Final = (
     "So many frames take as many times as long as rates are scaled down by: the target is the "
@@ -90,7 +91,7 @@ def _rows(found: Sequence[ThreeWays]) -> Iterator[Row]:
 
 
 def _rows_of(way: str, runs: Sequence[Fig5Run], slower: int) -> Iterator[Row]:
-    """Rows of one way; ``runs`` has one run of each repetition."""
+    """Rows of a way; ``runs``: the way's run in each repetition."""
     published = runs[0].cycle == CycleName.AS_PUBLISHED.value
     ratios = [run.optical_mbps / run.electrical_mbps for run in runs]
     optical_mbps = fmean(run.optical_mbps for run in runs)
@@ -127,16 +128,19 @@ def _rows_of(way: str, runs: Sequence[Fig5Run], slower: int) -> Iterator[Row]:
 
 
 def _median_and_most(times_ms: Sequence[Sequence[float]]) -> str:
-    """Median and greatest time of all changes; with several repetitions, their medians' range."""
+    """Median and greatest time of all changes; with several repetitions, also the range of
+    medians.
+    """
     together = [time for times in times_ms for time in times]
     medians = [median(times) for times in times_ms if times]
     return f"{median(together):.0f} ms{spread(medians, '.0f')}, {max(together):.0f} at most"
 
 
 def _reached(way: str, runs: Sequence[Fig5Run], up: bool, slower: int) -> Row:
-    """Row of the time until TCP uses what there is; the paper's times are ``slower`` as long.
+    """Row of the time until TCP uses the available rate; the paper's times are multiplied by
+    ``slower``.
 
-    A change after which TCP never gets there counts as endless.
+    A change after which TCP never uses the rate counts as endless.
     """
     times = [[turn.reached_ms for turn in run.turns if turn.up == up] for run in runs]
     reached = [[time for time in one if time is not None] for one in times]
@@ -153,7 +157,7 @@ def _reached(way: str, runs: Sequence[Fig5Run], up: bool, slower: int) -> Row:
     if runs[0].cycle == CycleName.AS_PUBLISHED.value:
         figure += f", {limit_ms:g} ms of the paper at this scale"
         return judged(key, middle_ms / slower, figure, ours, _OVERTAKEN if up else _SCALED)
-    if runs[0].cycle == CycleName.UNDIVERTED.value:  # which the paper does not play
+    if runs[0].cycle == CycleName.UNDIVERTED.value:  # not played in the paper
         return Row(figure, "", ours)
     return Row(figure, "", ours, target=f"≤ {limit_ms:g} ms", met=middle_ms <= limit_ms)
 

@@ -1,8 +1,8 @@
-"""c-Through (SIGCOMM 2010, section 5.2.1, Fig. 5): TCP while its circuit comes and goes.
+"""c-Through (SIGCOMM 2010, section 5.2.1, Fig. 5): TCP while the circuit comes and goes.
 
-A server sends to one in another rack as fast as it can. By turns the controller is asked for a
-circuit between the two racks, and to give it up; without it, the flow takes the electrical network,
-at a tenth of the rate. Arrivals are counted frame by frame at the receiver.
+A server sends to a server in another rack at full speed. By turns the controller is asked for a
+circuit between the two racks, and to give the circuit up; without the circuit, the flow takes the
+electrical network, at a tenth of the rate. Arrivals are counted frame by frame at the receiver.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ PAIR: Final = ("r1", "r2")
 HOSTS: Final = ("h11", "h21")
 BIN_S: Final = 0.02
 REACHED: Final = 0.9
-"""Part of the path's own rate from which on TCP is said to use it."""
+"""Share of the path's own rate above which TCP counts as using the path."""
 _PORT: Final = 5201
 _WARM_UP_S: Final = 1.5
 _SETUP_S: Final = 3.0
 _WINDOW_FRAMES: Final = 20
-"""Frames over which a rate is taken, so that one more or less does not count."""
+"""Frames over which a rate is taken, so that a single frame does not count."""
 _LEAST_WINDOW_S: Final = 0.01
 _STEP_S: Final = 0.001
 _AROUND_S: Final = 0.5
-"""Time after a change beyond which a lower rate is not its doing."""
+"""Time after a change beyond which a lower rate is not caused by the change."""
 _FRAME_MBIT: Final = 1514 * 8 / 1e6
 _IP_LENGTH: Final = slice(16, 18)
 _ETHERNET_BYTES: Final = 14
@@ -48,13 +48,13 @@ _ETHERNET_BYTES: Final = 14
 
 @dataclass(frozen=True, slots=True)
 class Fig5Plan:
-    """Number of the circuit's comings, and how long it stays."""
+    """Number and length of the circuit's presences."""
 
     half_s: float
-    """Time with the circuit; the time without it is as long."""
+    """Time with the circuit; the time without the circuit is as long."""
     circuits: int
     alone_s: float
-    """Length of each of the runs over one network alone."""
+    """Length of each run over a single network."""
 
     @property
     def run_s(self) -> float:
@@ -62,7 +62,7 @@ class Fig5Plan:
 
     @property
     def expected_s(self) -> float:
-        """Wall time of one cycle."""
+        """Wall time of a cycle."""
         return _SETUP_S + self.run_s + 2 * (self.alone_s + _WARM_UP_S + 1)
 
 
@@ -75,9 +75,9 @@ class Turn:
     """Effect of a change on TCP; ms from the moment at which the path could be used."""
 
     at_s: float
-    """Time of that moment, from the first sample."""
+    """Moment at which the path could be used, from the first sample."""
     up: bool
-    """True if the circuit came, False if it went."""
+    """True if the circuit came, False if the circuit went."""
     reached_ms: float | None
     """Time until TCP used the rate available; None: not before the next change."""
     silent_ms: float
@@ -98,7 +98,7 @@ class Fig5Run:
 
     @property
     def share(self) -> float:
-        """Part of what would have arrived had TCP used each path at once."""
+        """Received data as a share of the data received if TCP had used each path at once."""
         first, last = self.turns[0].at_s, self.turns[-1].at_s
         ideal = sum(
             (self.optical_mbps if turn.up else self.electrical_mbps) * (after.at_s - turn.at_s)
@@ -147,7 +147,7 @@ def _demand(stage: Stage) -> PairDemand:
 
 
 def _alone(stage: Stage, plan: Fig5Plan) -> float:
-    """Mbps that arrive over the present path."""
+    """Mbps received over the present path."""
     with _watched(stage, plan.alone_s + _WARM_UP_S) as watched:
         pass
     seconds = plan.alone_s - 0.5
@@ -158,7 +158,7 @@ def _alone(stage: Stage, plan: Fig5Plan) -> float:
 
 @dataclass(slots=True)
 class _Watched:
-    """A transfer, and after the block its arrivals."""
+    """A transfer, and after the block the transfer's arrivals."""
 
     started_s: float = 0.0
     frames: tuple[Frame, ...] = ()
@@ -197,7 +197,9 @@ def _coming_and_going(
 
 
 def _effective_unix_s(record: ReconfigurationRecord, up: bool) -> float:
-    """Time at which the path could be used, or, if the circuit goes, of the change's first step."""
+    """Time at which the path could be used, or, if the circuit goes, start of the change's first
+    step.
+    """
     if record.started_unix_s is None or not record.timeline:
         raise ScenarioError(f"reconfiguration {record.id} has no timeline")
     times_ms = (
@@ -228,12 +230,12 @@ class Arrivals:
         return cls(at_s, np.array(sizes))
 
     def binned_mbps(self) -> NDArray[np.float64]:
-        """Mbps that arrived in each bin of :data:`BIN_S`."""
+        """Mbps received in each bin of :data:`BIN_S`."""
         bins = (self.at_s / BIN_S).astype(np.intp)
         return np.bincount(bins, weights=self.size_bytes) * 8 / 1e6 / BIN_S
 
     def mbit_within(self, starts_s: NDArray[np.float64], window_s: float) -> NDArray[np.float64]:
-        """Mbit that arrived in a window after each of these moments."""
+        """Mbit received in a window after each start."""
         total = np.concatenate([[0], np.cumsum(self.size_bytes)]) * 8 / 1e6
         first, last = (np.searchsorted(self.at_s, starts_s + late) for late in (0.0, window_s))
         return np.asarray(total[last] - total[first])
@@ -254,9 +256,9 @@ class Arrivals:
         )
 
     def _reached_ms(self, at_s: float, end_s: float, mbps: float) -> float | None:
-        """Time to the first window with the full rate that follows one with less.
+        """Time to the first window with the full rate after a window with less.
 
-        Frames that are still under way from before the change are thus not counted.
+        So frames under way from before the change are not counted.
         """
         window_s = max(_LEAST_WINDOW_S, _WINDOW_FRAMES * _FRAME_MBIT / mbps)
         starts_s = np.arange(at_s, end_s - window_s, _STEP_S)

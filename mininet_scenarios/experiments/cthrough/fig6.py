@@ -55,7 +55,7 @@ def full_cases() -> list[Case]:
 
 
 def short_cases() -> list[Case]:
-    """Cases without full bisection: a part of the data is not compared with it."""
+    """Cases without full bisection: a part of the data is not compared with full bisection."""
     return [
         packets_alone(WORST),
         helped(WORST, SMALL_MB, USUAL_S, CycleName.AS_PUBLISHED),

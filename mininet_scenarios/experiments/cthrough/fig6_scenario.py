@@ -1,9 +1,9 @@
-"""c-Through (SIGCOMM 2010, section 6.1, Fig. 6): a rack's virtual machines migrate to the others.
+"""c-Through (SIGCOMM 2010, section 6.1, Fig. 6): a rack's virtual machines migrate to other racks.
 
-Eight from each of four servers, evenly to the three other racks. Their memory is compressed on the
-way, which takes the processors 52 s whatever the network. So the application makes its data at a
-rate, and stands still while its socket's buffer is full. The controller joins the rack to another
-one in each interval.
+Eight machines from each of four servers, evenly to the three other racks. The machines' memory is
+compressed on the way, for which processors take 52 s on any network. So the application makes its
+data at a rate, and stands still while its socket's buffer is full. In each interval, the controller
+joins the rack to a different rack.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ PAPER_MADE_S: Final = 52.0
 """Time of the migration at full bisection, set by compression, not by the network."""
 PAPER_ELECTRICAL_S: Final = 280.0
 PAPER_BYTES: Final = PAPER_ELECTRICAL_S * 100e6 / 8
-"""Size of all images together, compressed: what 100 Mb/s carry in that time."""
+"""Size of all images together, compressed: the bytes carried by 100 Mb/s in
+``PAPER_ELECTRICAL_S``.
+"""
 _LONGEST: Final = 4.0
 
 Migration = Completion[tuple[Transferred, ...]]
@@ -31,7 +33,7 @@ Migration = Completion[tuple[Transferred, ...]]
 
 
 def expected_s(case: Case, scale: Scale) -> float:
-    """Wall time of one migration, at most."""
+    """Largest wall time of a migration."""
     packets_s = PAPER_ELECTRICAL_S * 100 / case.electrical_mbps
     helped_s = packets_s if case.circuits is None else 0.4 * packets_s
     return scenario.SETUP_S + 1.1 * scale.part * max(PAPER_MADE_S, helped_s)
@@ -42,7 +44,7 @@ def wishes(stage: Stage, scale: Scale) -> list[Wish]:
     fabric = stage.fabric
     home = fabric.rack_by_name[RACK]
     others = [rack for rack in fabric.racks if rack is not home]
-    # Rack by rack in turn, so that each server has some for each rack.
+    # Rack by rack in turn, so that each server has some machines for each rack.
     places = cycle(
         [one.name for some in zip(*(o.servers for o in others), strict=True) for one in some]
     )
@@ -57,7 +59,7 @@ def wishes(stage: Stage, scale: Scale) -> list[Wish]:
 
 
 def run(stage: Stage, case: Case, scale: Scale, narrator: Narrator) -> Migration:
-    """Play one case; raises ScenarioError when it can't be counted."""
+    """Play one case; raises ScenarioError for a run that can't be counted."""
     wanted = wishes(stage, scale)
     longest_s = _LONGEST * scale.part * (PAPER_ELECTRICAL_S + PAPER_MADE_S)
 

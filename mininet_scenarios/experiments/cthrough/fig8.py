@@ -42,9 +42,10 @@ SERVERS: Final = 2
 """Servers in each rack, for the paper's four: Hadoop has no more than five transfers to a reducer
 at once, and as many TCP connections here would leave each less than a frame in a round trip."""
 _BUSIEST_MBPS: Final = 1.5 * fig8_scenario.PAPER_BYTES * 8e-6 / fig8_scenario.PAPER_WRITE_S
-"""Traffic while disks write: one copy of the output goes to another rack, and one stays, which is
-half the work. Data that waited for a circuit fills it for a tenth of a second once it has come;
-there may be two."""
+"""Traffic while disks write: a copy of the output goes to another rack, and a copy stays, half of
+the work. Data waiting for a circuit fill the circuit for a tenth of a second after its start; there
+may be two circuits.
+"""
 _WHY: Final = (
     "The paper prints its times in plots alone, and does not say what its disks did. Here each "
     f"server's moves {fig8_scenario.PAPER_DISKS_S:.0f} s worth of data, at an assumed 50 MB/s, of "
@@ -177,7 +178,7 @@ def _draw(found: Sequence[Sorts], directory: Path) -> Sequence[Path]:
 
 
 def _timeline(one: Sorts) -> Figure:
-    """Plot of the share of each step's transfers that are over, by time."""
+    """Plot of the finished share of each step's transfers, by time."""
     figure = Figure(figsize=(9.0, 7.0), dpi=150, layout="constrained")
     curves = (
         (packets_alone(WORST), "packets alone", GREY),

@@ -3,7 +3,7 @@
 Each server maps a part of the input and reduces a part of the keys. While maps run, their output
 goes to all servers, after some blocks have come from other racks. Then each server writes its part
 of the output, block by block: one copy stays, one goes to another rack, and a third from there to a
-neighbour. Disks set the pace, whatever the network: applications make data at a rate.
+neighbour. Disks set the pace on any network: applications make data at a rate.
 """
 
 from __future__ import annotations
@@ -35,25 +35,25 @@ PAPER_BYTES: Final = 10e9
 BLOCK_BYTES: Final = 64e6
 _COPIES: Final = 3
 _READS: Final = 0.1
-"""Part of all blocks that come from other racks; "a few" in the paper."""
+"""Part of all blocks read from other racks; "a few" in the paper."""
 _DISK_BYTES_PER_S: Final = 50e6
 """Assumed speed of a disk of 2009."""
 _SERVER_BYTES: Final = PAPER_BYTES / (RACKS * RACK_SERVERS)
 PAPER_MAP_S: Final = 2 * _SERVER_BYTES / _DISK_BYTES_PER_S
-"""Time in which a server's maps read their input and write as much."""
+"""Time in which a server's maps read their input and write an equal output."""
 PAPER_WRITE_S: Final = _COPIES * _SERVER_BYTES / _DISK_BYTES_PER_S
-"""Time in which a server's disk takes a copy of its own output and two of others'."""
+"""Time in which a server's disk writes a copy of the own output and two copies of others'."""
 PAPER_DISKS_S: Final = PAPER_MAP_S + PAPER_WRITE_S
 _STEP_S: Final = 3.0
 """Rough time to start all processes, at each of the two steps."""
 _LONGEST: Final = 4.0
 
 Sort = Completion[tuple[Transferred, ...]]
-"""The sort: its time is that of all of the paper's data, its transfers' times are as measured."""
+"""The sort: its time is scaled to all of the paper's data, the transfers' times are as measured."""
 
 
 def reads(fabric: Fabric, scale: Scale) -> Iterator[Wish]:
-    """Transfers of blocks that are not on their mapper's rack, dealt out evenly, ready at once."""
+    """Transfers of blocks from outside the mapper's rack, dealt out evenly, ready at once."""
     servers = [[server.name for server in rack.servers] for rack in fabric.racks]
     blocks = _READS * PAPER_BYTES / BLOCK_BYTES / sum(map(len, servers))
     each_bytes = max(1, round(blocks * BLOCK_BYTES * scale.rate * scale.part / (RACKS - 1)))
@@ -74,8 +74,8 @@ def shuffle(fabric: Fabric, scale: Scale) -> Iterator[Wish]:
 def output(fabric: Fabric, scale: Scale) -> Iterator[Wish]:
     """Transfers of a server's output, in equal parts to other racks, and on to a neighbour there.
 
-    A block has arrived before the next one is written, so a buffer never holds more than one. While
-    a server waits, its disk serves the others' output.
+    A block arrives before the next block is written, so a buffer never holds more than one block.
+    While a server waits, the server's disk serves the others' output.
     """
     block_bytes = max(1, round(BLOCK_BYTES * scale.rate * scale.part))
     servers = [[server.name for server in rack.servers] for rack in fabric.racks]
@@ -105,23 +105,23 @@ def _made(
 
 
 def _electrical_s(case: Case) -> float:
-    """Time that a rack's uplink alone takes for all of its data."""
+    """Time of a rack's uplink alone for all of the rack's data."""
     apart = 1 - 1 / RACKS
     rack_bytes = PAPER_BYTES / RACKS * (apart + 1 + _READS)
     return rack_bytes * 8e-6 / case.electrical_mbps
 
 
 def expected_s(case: Case, scale: Scale) -> float:
-    """Wall time of one sort, at most."""
+    """Largest wall time of a sort."""
     network_s = _electrical_s(case) if case.circuits is None else 0.2 * _electrical_s(case)
     seconds = 1.2 * scale.part * max(PAPER_DISKS_S, network_s)
-    if case.interval_s is not None:  # the last one has waited for two other racks at both steps
+    if case.interval_s is not None:  # the last data have waited for two other racks at both steps
         seconds += 2 * (RACKS - 1) * case.interval_s
     return scenario.SETUP_S + 2 * _STEP_S + seconds
 
 
 def run(stage: Stage, case: Case, scale: Scale, narrator: Narrator) -> Sort:
-    """Play one case; raises ScenarioError when it can't be counted."""
+    """Play one case; raises ScenarioError for a run that can't be counted."""
     fabric = stage.fabric
     first = [*reads(fabric, scale), *shuffle(fabric, scale)]
     second = list(output(fabric, scale))
@@ -145,7 +145,7 @@ def ended_s(done: Sequence[Transferred]) -> float:
 
 
 def _after(earlier: Sequence[Transferred], later: Sequence[Transferred]) -> tuple[Transferred, ...]:
-    """``later`` without the time that processes took to start in between."""
+    """``later`` without the time in which processes started in between."""
     gone_s = ended_s(earlier)
     return tuple(
         replace(one, started_s=gone_s + one.started_s, finished_s=gone_s + one.finished_s)

@@ -1,8 +1,8 @@
 """c-Through's testbed (SIGCOMM 2010, sections 5 and 6), and the cases of its applications.
 
-Four racks whose electrical uplinks are oversubscribed, or not at all, with or without circuits. In
-each interval the controller gives each rack a circuit to another one, and in the next to the next
-one.
+Four racks with oversubscribed electrical uplinks, or without oversubscription, with or without
+circuits. In each interval the controller gives each rack a circuit to another rack, and in the next
+interval to the next rack.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ RACK_SERVERS: Final = 4
 OVERSUBSCRIBED_MBPS: Final[Mapping[str, float]] = {"40:1": 100.0, "10:1": 400.0, "4:1": 1000.0}
 """Rate of a rack's electrical uplink, by oversubscription."""
 FULL_BISECTION_MBPS: Final = 4000.0
-"""Rate of that uplink without oversubscription, and of a circuit."""
+"""Rate of the uplink without oversubscription, and of a circuit."""
 LEAST_BUFFER_BYTES: Final = 16_384
-"""Smallest buffer that holds the segments that TCP has under way."""
+"""Smallest buffer with room for TCP's segments under way."""
 CONTROLLER_S: Final = 4.0
-"""Rough time that a controller takes to start."""
+"""Rough start time of a controller."""
 SETUP_S: Final = 3.0
-"""Rough time that a case takes beside its application."""
+"""Rough time of a case besides the application."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ def stage_of(
 ) -> Iterator[Stage]:
     """The testbed with electrical uplinks of ``electrical_mbps`` in the paper's network.
 
-    With ``servers`` of a rack fewer than the paper's, their links are as much faster.
+    With fewer ``servers`` in a rack than the paper's, their links are faster in proportion.
     """
     document = yaml.safe_load(CONFIG.read_text(encoding="utf-8"))
     document["electrical"]["rate_mbps"] = electrical_mbps
@@ -120,7 +120,7 @@ def stage_of(
 
 
 def buffer_bytes(buffer_mb: float, scale: Scale) -> int:
-    """Size of a socket's buffer that is ``buffer_mb`` in the paper's network."""
+    """Size of a socket's buffer; ``buffer_mb``: the size in the paper's network."""
     return max(LEAST_BUFFER_BYTES, round(buffer_mb * 1e6 * scale.rate))
 
 
@@ -141,7 +141,7 @@ def play(
         run_in(stage.testbed.host(server), "sysctl", "-qw", setting)
     cycle = CycleName.HITLESS if case.circuits is None else case.circuits.cycle
     with stage.controller(_policy(case), cycle) as client:
-        client.reconfigure([])  # what the case before left
+        client.reconfigure([])  # remains of the previous case
         before = stage.losses()
         earlier = client.changes_done()
         seconds, done = application()
@@ -162,9 +162,9 @@ def play(
 def _policy(case: Case) -> dict[str, Any]:
     """Policy that serves the racks in turn, one per interval.
 
-    If all want the same, the largest queue is that of the rack that has waited longest, which
-    c-Through's matching takes. Cases with intervals from 1 s on differ only by what a reload can
-    change, so that one controller does for them.
+    If all demands are equal, the largest queue belongs to the rack with the longest wait, and
+    c-Through's matching takes the largest queue. Cases with intervals from 1 s on differ only in
+    reloadable settings, so one controller is enough for all of them.
     """
     circuits, interval_s = case.circuits, case.interval_s or 1.0
     return {
@@ -174,7 +174,7 @@ def _policy(case: Case) -> dict[str, Any]:
         "max_hops": 1,
         "epoch_s": interval_s,
         "poll_interval_s": min(0.25, interval_s / 4),
-        # Otherwise a rack that has sent everything would keep its turn.
+        # Otherwise a rack without further data would keep its turn.
         "demand_window_s": min(0.5, interval_s / 2),
         "audit_interval_s": 0,
     }

@@ -1,4 +1,4 @@
-"""c-Through's Table 2: throughput with and without demultiplexing at the server, and its price."""
+"""c-Through's Table 2: throughput with and without demultiplexing at the server, and the price."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ _WHY: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Table2:
-    """A repetition: its rates and costs."""
+    """A repetition with its rates and costs."""
 
     scale: Scale
     rates: tuple[Rate, ...]

@@ -1,10 +1,10 @@
 """c-Through (SIGCOMM 2010, section 5.2.2, Table 2): the cost of demultiplexing at the server.
 
-A server sends to one in another rack as fast as it can, over the electrical network and over a
-circuit. *Demultiplexed*, its vswitch has the controller's rules, which count each frame, tell its
-class, its destination rack and its path, and tag it; the controller runs and reads the counters.
-*Plain*, there is no controller, and the vswitches of both servers pass on all frames between the
-host and this one uplink, by a rule each way: the paper's FIFO.
+A server sends to a server in another rack at full speed, over the electrical network and over a
+circuit. *Demultiplexed*, the sender's vswitch has the controller's rules, which count each frame,
+tell class, destination rack and path, and tag the frame; the controller runs and reads the
+counters. *Plain*, there is no controller, and the vswitches of both servers pass on all frames
+between the host and a single uplink, by a rule each way: the paper's FIFO.
 """
 
 from __future__ import annotations
@@ -40,17 +40,19 @@ TCP: Final = "TCP"
 UDP: Final = "UDP"
 PROTOCOLS: Final = (TCP, UDP)
 DATAGRAM_BYTES: Final = 1448
-"""Payload of a datagram. Sent at the link's own rate, which leaves no room for 3 % of headers: so
-the link is full, and its rate is what arrives."""
+"""Payload of a datagram. The payload is sent at the link's own rate, without room for 3 % of
+headers: so the link is full, and the received rate is the link's.
+"""
 _UNLIMITED_MBPS: Final = 4000.0
 """Rate of every link where forwarding is to be the bottleneck."""
 _QUEUES: Final = QueueSize(least_frames=64)
-"""Queues in front of links: enough for TCP to keep a link full, as in the paper, and few enough
-that full ones leave room in the socket buffer that all ports of the emulated switches share."""
+"""Queues in front of links: enough for TCP to keep a link full, as in the paper, and few enough to
+leave room in the socket buffer shared by all ports of the emulated switches.
+"""
 _PORT: Final = 5201
 _WARM_UP_S: Final = 1.0
 _EACH_S: Final = 0.5
-"""Time that a transfer takes beside its own."""
+"""Time of a transfer besides the sending."""
 _SETUP_S: Final = 5.0
 
 
@@ -83,7 +85,7 @@ SHORT: Final = Length(optical=3.0, electrical=3.0, unlimited=2.0, rounds=1)
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """Rate that arrived over a link of the paper's rate, scaled."""
+    """Received rate over a link of the paper's rate, scaled."""
 
     network: str
     protocol: str
@@ -94,14 +96,15 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Throughput of TCP over links of any rate, and its cost."""
+    """Throughput of TCP over links of any rate, and the cost of forwarding."""
 
     network: str
     demultiplexed: bool
     mbps: float
     cpu_s_per_gbit: float | None
-    """Processor time of all forwarding, also of switches on the way, for each Gb of payload. None
-    if the kernel forwards, whose time can't be told from that of everything else."""
+    """Processor time of all forwarding, including switches on the way, for each Gb of payload. None
+    if the kernel forwards: the kernel's time can't be told apart from other work.
+    """
 
 
 def rates(stage: Stage, length: Length, narrator: Narrator) -> tuple[Rate, ...]:
@@ -154,7 +157,7 @@ def costs(stage: Stage, length: Length, narrator: Narrator) -> tuple[Cost, ...]:
 
 @contextmanager
 def stage_of(circuit_mbps: float, work_dir: Path, narrator: Narrator) -> Iterator[Stage]:
-    """The demo's testbed for :func:`rates`, its links scaled to this rate of a circuit."""
+    """The demo's testbed for :func:`rates`, with links scaled to ``circuit_mbps``."""
     config = building.scaled_config(building.times_its_rates(circuit_mbps))
     with building.stage_with(config, work_dir, narrator, _QUEUES) as stage:
         yield stage
@@ -182,7 +185,7 @@ def _both_ways(stage: Stage, measured: Callable[[str, bool], T]) -> Iterator[T]:
         circuit = _route(controller, [PairDemand(*PAIR, 0.8 * stage.fabric.server_rate_mbps)])
         yield measured(OPTICAL, True)
     vlan = None if circuit.vlan is None else VlanId(circuit.vlan)
-    # Without a controller, the circuit and the ToRs' VLAN that leads to it stay.
+    # Without a controller, the circuit and the circuit's VLAN on the ToRs stay.
     for network, tag in ((OPTICAL, vlan), (ELECTRICAL, None)):
         for host in HOSTS:
             stage.testbed.forward_plainly(host, network, tag)

@@ -2,9 +2,8 @@
 
 Four pods of six hosts. Every host sends to others, and to new ones after each stability period. The
 control loop sees the new demand one cycle later, plans with the controller's own algorithms, and
-moves mirrors; until the switches' ports are up, changed circuits are dark. Until the change the old
-circuits carry the part of the new demand that they can; the packet switch takes what circuits do
-not.
+moves mirrors; until the switches' ports are up, changed circuits are dark. Until the change, the
+old circuits carry a part of the new demand; the packet switch takes the rest.
 """
 
 from __future__ import annotations
@@ -44,7 +43,9 @@ LOOP_S: Final = 0.0965 + 0.1684
 _SWITCHING_S: Final = 0.025
 _DEBOUNCE_S: Final = 2.0
 _EDC_S: Final = 0.6
-"""Time for which both hide a circuit from the switch port after its light is back (Helios, 5.2)."""
+"""Times for which debounce and EDC hide a circuit from the switch port after the return of light
+(Helios, 5.2).
+"""
 PORT_UP_S: Final[Mapping[str, float]] = MappingProxyType(
     {"neither": 0.0, "EDC": _EDC_S, "debounce and EDC": _DEBOUNCE_S + _EDC_S}
 )
@@ -64,7 +65,7 @@ class Run:
     """``unidirectional`` or ``bidirectional``."""
     port_up: str
     share: float
-    """Part of what an ideal packet switch of full bisection would carry."""
+    """Share of the throughput of an ideal packet switch with full bisection."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,10 +100,12 @@ def host_stride(period: int, _chance: np.random.Generator) -> DemandMatrix:
 
 
 def random_hosts(_period: int, chance: np.random.Generator) -> DemandMatrix:
-    """Random: each host sends to one in another pod; those that meet share its link."""
+    """Random: each host sends to a host in another pod; hosts with the same receiver share its
+    link.
+    """
     hosts = np.arange(PODS * HOSTS)
     away = chance.integers(HOSTS, PODS * HOSTS, len(hosts))
-    # A step of so many hosts from the start of the own pod never ends in that pod.
+    # A step of ``away`` hosts from the start of the own pod never ends in the own pod.
     to = (hosts // HOSTS * HOSTS + away) % len(hosts)
     meeting = np.bincount(to, minlength=len(hosts))
     return _between_pods([(h, int(to[h]), 1 / meeting[to[h]]) for h in hosts.tolist()])
@@ -148,12 +151,12 @@ def _measure(setting: Setting, narrator: Narrator) -> Patterns:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Shares of a new demand that are carried while the topology follows."""
+    """Carried shares of a new demand while the topology follows."""
 
     before: float
     """Share over the circuits of the demand before."""
     dark: float
-    """Share over those of these circuits that need not move."""
+    """Share over the old circuits that need not move."""
     after: float
 
     def mean(self, stability_s: float, port_up_s: float) -> float:
@@ -179,10 +182,11 @@ def _changes(name: str, demands: Sequence[DemandMatrix]) -> list[Change]:
 
 
 def _capacity(name: str, demand: DemandMatrix) -> Array:
-    """Mbps of the circuits from pod to pod that an algorithm sets up for a demand.
+    """Mbps of the circuits from pod to pod set up by an algorithm for a demand.
 
-    Optical switches are planned for one after the other, each on the demand left before it (Helios,
-    4.3.3). So two pods may be joined several times, also by algorithms that give a pair one path.
+    Optical switches are planned for one after the other, each for the demand left by the previous
+    switches (Helios, 4.3.3). So two pods may be joined several times, also by algorithms with a
+    single path per pair.
     """
     fabric = FabricArrays.of(plain_fabric(PODS, 1, _LINK_MBPS))
     capacity = np.zeros((PODS, PODS))
@@ -208,7 +212,9 @@ def circuit_capacity(fabric: FabricArrays, result: PlanResult) -> Array:
 
 
 def hybrid_share(demand: DemandMatrix, capacity: Array) -> float:
-    """Share of a demand on circuits of this capacity and, for the rest, a packet link per pod."""
+    """Share of a demand carried by circuits with ``capacity`` and, for the rest, a packet link per
+    pod.
+    """
     total = float(demand.sum())
     if not total:
         return 1.0

@@ -1,8 +1,6 @@
 """Helios' patterns with TCP (Fig. 8 to 13): throughput by stability.
 
 Also the effect of conditions that keep ports down, and the loss with bidirectional circuits.
-
-
 :mod:`~mininet_scenarios.experiments.helios.patterns` plans for the same patterns without a network.
 """
 
@@ -50,10 +48,10 @@ SHORT: Final = Length(least_s=3.0, least_periods=3)
 _USUAL_S: Final = 4.0
 """Stability of Fig. 8 to 10."""
 _SHORT_USUAL_S: Final = 2.0
-"""Stability in its place in the short form."""
+"""Stability of Fig. 8 to 10 in the short form."""
 _FAST_S: Final = 1.0
 _JUDGED_S: Final = (_FAST_S, _USUAL_S)
-"""Stabilities that are played with ports that come up late."""
+"""Stabilities played with ports that come up late."""
 _NEITHER, *_SLOW = PORT_UP_S
 _CYCLES: Final = (CycleName.AS_PUBLISHED, CycleName.HITLESS)
 """Cycles of all cases; the third, undiverted, is PStride's alone."""
@@ -89,7 +87,7 @@ _PATTERN_COLOURS: Final = dict(zip(PATTERNS, (BLUE, GREEN, VERMILION), strict=Tr
 
 @dataclass(frozen=True, slots=True)
 class Stability:
-    """A repetition: its runs."""
+    """A repetition with its runs."""
 
     scale: Scale
     runs: tuple[Run, ...]
@@ -109,8 +107,8 @@ class Stability:
 def full_cases() -> list[Case]:
     """Cases of the full form.
 
-    Fig. 11 in both ways, the packet switch alone, PStride with ports that come up late, and with
-    bidirectional circuits (Fig. 12).
+    Fig. 11 in both ways, the packet switch alone, PStride with late ports, and with bidirectional
+    circuits (Fig. 12).
     """
     cases = [Case(pattern, _USUAL_S, None) for pattern in PATTERNS]
     for cycle in _CYCLES:
@@ -159,7 +157,7 @@ def _measure(setting: Setting, narrator: Narrator) -> Stability:
 def measure(
     setting: Setting, length: Length, cases: Sequence[Case], narrator: Narrator
 ) -> Stability:
-    """Play these cases, on one testbed for each way that ports come up."""
+    """Play ``cases``, on one testbed for each condition of ports."""
     runs, scale = [], setting.rates.scale(BUSIEST_MBPS)
     for number, (port_up, port_up_s) in enumerate(PORT_UP_S.items()):
         wanted = [case for case in cases if case.port_up == port_up]
@@ -189,7 +187,9 @@ def _mbps(found: Sequence[Stability], case: Case) -> float | None:
 
 
 def _usual_s(one: Stability) -> float:
-    """Stability at which the packet switch alone was measured, and with which it is compared."""
+    """Stability of the measurement of the packet switch alone, and of comparisons with the packet
+    switch.
+    """
     alone = (run.stability_s for run in one.runs if run.way == Case("", 0.0, None).way)
     return next(alone, _USUAL_S)
 
@@ -226,7 +226,7 @@ def _name(cycle: CycleName) -> str:
 def _row(
     cycle: CycleName, key: str, value: float, figure: str, ours: str = "", why: str = ""
 ) -> Row:
-    """A row that the claim ``key`` judges in the paper's own cycle, and nothing in the others."""
+    """A row judged by the claim ``key`` in the paper's own cycle, and unjudged in other cycles."""
     if cycle is CycleName.AS_PUBLISHED:
         return judged(f"helios/{key}", value, figure, ours, why)
     return Row(figure, "", ours or f"{value:.2f}")
@@ -306,7 +306,9 @@ def _port_up_rows(found: Sequence[Stability], cycle: CycleName) -> Iterator[Row]
 
 
 def _alone_rows(found: Sequence[Stability], cycle: CycleName) -> Iterator[Row]:
-    """Comparison with the packet switch alone: what slow ports leave, and that ours is no worse."""
+    """Comparison with the packet switch alone: the throughput with slow ports, and a check that
+    ours is no worse.
+    """
     usual_s = _usual_s(found[0])
     if cycle is CycleName.AS_PUBLISHED:
         yield from _debounced_rows(found, cycle, (_FAST_S, usual_s))
@@ -326,7 +328,7 @@ def _alone_rows(found: Sequence[Stability], cycle: CycleName) -> Iterator[Row]:
 
 
 def into_the_dark(stability_s: float, circuits: int) -> float:
-    """Most throughput of pods that send into ports which are down, over the packet switch's.
+    """Greatest throughput of pods that send into ports while down, relative to the packet switch's.
 
     Each period begins on the packet switch, for one control loop. Then nothing arrives until the
     ports are up. ``circuits`` uplinks of the packet switch's rate carry the rest of the period.
@@ -355,7 +357,7 @@ def _debounced_rows(
 
 
 def _unjudged_rows(found: Sequence[Stability]) -> Iterator[Row]:
-    """Rows of cycles that are not the paper's, beside those of its claims."""
+    """Rows of cycles other than the paper's, for comparison with the claims' rows."""
     yield from _debounced_rows(found, CycleName.HITLESS, (_FAST_S,))
     yield from _debounced_rows(found, CycleName.UNDIVERTED, (_FAST_S, _usual_s(found[0])))
     for stability_s in _JUDGED_S:
@@ -393,7 +395,7 @@ def _hitless_rows(found: Sequence[Stability]) -> Iterator[Row]:
 
 
 def _loops(found: Sequence[Stability], cycle: CycleName) -> Mapping[str, float]:
-    """Mean of each step over all runs that changed something."""
+    """Mean of each step over all runs with changes."""
     runs = [
         run.loop_ms
         for one in found

@@ -1,7 +1,7 @@
-"""Helios (SIGCOMM 2010, section 5): patterns of flows that shift, and a controller that follows.
+"""Helios (SIGCOMM 2010, section 5): patterns of shifting flows, and a controller that follows.
 
 ``configs/helios.yaml`` is the network: four pods of four hosts. Every host sends as many flows as a
-pod has hosts, to other ones after each stability period. Nobody tells the controller, which sees
+pod has hosts, to other ones after each stability period. Without being told, the controller sees
 the new demand in its counters, plans, and moves circuits.
 """
 
@@ -38,15 +38,15 @@ HOSTS: Final = 4
 CIRCUITS: Final[Mapping[str, str]] = MappingProxyType(
     {"unidirectional": "helios", "bidirectional": "edmonds"}
 )
-"""The kinds of circuit, each with the algorithm that plans them."""
+"""Planning algorithm by kind of circuit."""
 _ELEPHANT: Final = 0.15
-"""Part of an uplink's rate; acknowledgements of what three uplinks carry stay below it."""
+"""Share of an uplink's rate, above the acknowledgements for three uplinks."""
 LOOP_S: Final = 0.25
 """Time between decisions; the loop of Helios takes 265 ms (section 5.5)."""
 GRID_S: Final = 0.25
 _PORT: Final = 5700
 _LEAD_S: Final = 0.5
-"""Time for all hosts, which are ready, to learn when the first period begins."""
+"""Time for all ready hosts to learn the start of the first period."""
 CONTROLLER_S: Final = 4.0
 _SETUP_S: Final = 3.0
 _STAGES: Final = "hydra_loop_stage_duration_seconds"
@@ -73,10 +73,12 @@ def host_stride(period: int, _chance: np.random.Generator) -> Destinations:
 
 
 def random_hosts(_period: int, chance: np.random.Generator) -> Destinations:
-    """Random: all flows of a host to one in another pod; several may meet there."""
+    """Random: all flows of a host to a host in another pod; several senders may share a
+    receiver.
+    """
     hosts = np.arange(PODS * HOSTS)
     away = chance.integers(HOSTS, PODS * HOSTS, len(hosts))
-    # A step of so many hosts from the start of the own pod never ends in that pod.
+    # A step of ``away`` hosts from the start of the own pod never ends in the own pod.
     to = (hosts // HOSTS * HOSTS + away) % len(hosts)
     return [[int(one)] * HOSTS for one in to]
 
@@ -93,7 +95,7 @@ class Case:
     cycle: CycleName | None
     """CycleName; None: the packet switch alone."""
     port_up: str = "neither"
-    """Condition that keeps ports down once light is there."""
+    """Condition that keeps ports down after the return of light."""
     circuits: str = "unidirectional"
     """A key of :data:`CIRCUITS`."""
 
@@ -112,11 +114,11 @@ class Run:
     port_up: str
     circuits: str
     mbps: float
-    """Mean rate at which all hosts together received, without headers."""
+    """Mean rate received by all hosts together, without headers."""
     series: tuple[float, ...]
     """The same rate in each :data:`GRID_S`."""
     on_circuits: tuple[float, ...]
-    """Rate at which pods sent on circuits, in Mb/s, with headers and acknowledgements."""
+    """Rate sent by pods on circuits, in Mb/s, with headers and acknowledgements."""
     changes: int
     dark_frames: int
     loop_ms: Mapping[str, float]
@@ -141,7 +143,7 @@ class Length:
 
 @contextmanager
 def stage_of(scale: float, port_up_s: float, work_dir: Path, narrator: Narrator) -> Iterator[Stage]:
-    """The testbed, its ports up ``port_up_s`` after light is there."""
+    """The testbed, with ports up ``port_up_s`` after light."""
     with building.stage_of(
         CONFIG, scale, work_dir, narrator, debounce_ms=1000 * port_up_s
     ) as stage:
@@ -150,7 +152,7 @@ def stage_of(scale: float, port_up_s: float, work_dir: Path, narrator: Narrator)
 
 @contextmanager
 def with_circuits(stage: Stage, circuits: str) -> Iterator[Stage]:
-    """The testbed for controllers of another kind of circuits."""
+    """The testbed for controllers with the given kind of circuits."""
     directory = stage.work_dir / circuits
     directory.mkdir()
     policy = {**stage.config["policy"], "algorithm": CIRCUITS[circuits]}
@@ -161,7 +163,7 @@ def with_circuits(stage: Stage, circuits: str) -> Iterator[Stage]:
 
 
 def run(stage: Stage, case: Case, length: Length, seed: int, narrator: Narrator) -> Run:
-    """Play one case; raises ScenarioError when it can't be counted."""
+    """Play one case; raises ScenarioError for a run that can't be counted."""
     title = f"{case.pattern}, {case.stability_s:g} s, {case.way}"
     if case.port_up != "neither":
         title += f", {case.port_up}"
@@ -202,7 +204,9 @@ def run(stage: Stage, case: Case, length: Length, seed: int, narrator: Narrator)
 
 
 def _policy(stage: Stage, case: Case) -> dict[str, Any]:
-    """The case's policy; a reload can change all that differs, so one controller does for all."""
+    """The case's policy; all differences are reloadable, so one controller is enough for all
+    cases.
+    """
     enough_mbps = 0.02 * stage.fabric.electrical_rate_mbps
     return {
         "mode": "on-request" if case.cycle is None else "periodic",
@@ -222,7 +226,7 @@ def _policy(stage: Stage, case: Case) -> dict[str, Any]:
 def _play(
     stage: Stage, plans: Sequence[Destinations], stability_s: float
 ) -> tuple[float, list[tuple[Sample, ...]]]:
-    """(time at which the first period began, what each host received)."""
+    """(start of the first period, received data of each host)."""
     servers = [server.name for server in stage.fabric.servers]
     addresses = [str(Endpoint(stage.address(name), _PORT)) for name in servers]
     with ExitStack() as stack:
@@ -256,7 +260,7 @@ def _host(
 
 @contextmanager
 def _on_circuits(stage: Stage) -> Iterator[list[Sample]]:
-    """A list that is filled again and again with what all pods have sent on circuits so far."""
+    """A list, continuously extended by the total bytes sent by all pods on circuits."""
     ports = [port.tor_port for port in stage.fabric.ports]
     samples: list[Sample] = []
     ended = threading.Event()
@@ -290,7 +294,7 @@ def throughput_mbps(
 def asymmetric_mbps(series: Sequence[float], stability_s: float) -> float:
     """Mean of a series of PStride in the later half of each asymmetric period.
 
-    In such a period pods do not send to the pods that they hear from.
+    In an asymmetric period, pods do not send to the pods that send to them.
     """
     samples = round(stability_s / GRID_S)
     chosen = [

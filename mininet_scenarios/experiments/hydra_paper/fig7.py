@@ -1,9 +1,8 @@
 """HydRA's Fig. 7: MPI programs on circuits set up for them, and on a tree of the same price.
 
-A slice of each network joins four racks. On the tree, a rack's servers share the part of an
-oversubscribed tree that belongs to their slice. On HydRA, their share of the planes makes circuits,
-which form loops: the controller keeps all of them in use by VLANs, where a spanning tree would
-block most.
+A slice of each network joins four racks. On the tree, a rack's servers share the slice's part of an
+oversubscribed tree. On HydRA, the servers' share of the planes makes circuits, which form loops: by
+VLANs, the controller keeps all circuits in use, where a spanning tree would block most.
 """
 
 from __future__ import annotations
@@ -46,17 +45,21 @@ _PAIRS: Final = tuple(combinations(_RACK_NAMES, 2))
 _BEST: Final = 1.35
 """Largest speed-up in Fig. 7."""
 _SERVER_FLOPS: Final = 10e9
-"""Assumed speed of a server of 12 cores of 2013 in a transform too large for its caches."""
+"""Assumed speed of a server of 12 cores of 2013 in a transform too large for the server's
+caches.
+"""
 _MAX_HOPS: Final = 3
 _SETUP_S: Final = 8.0
 _ROUNDS: Final = 2
 """Least number of rounds of each kernel."""
 _QUEUES: Final = QueueSize(least_frames=64)
-"""Queues of frames that do not shrink with the rates: 10 ms of them would be less than what the
-connections that share a circuit send at once."""
+"""Queues of frames, which do not shrink with the rates: 10 ms of frames would be less than the
+simultaneous bursts of connections on a circuit.
+"""
 _JUDGED_FROM: Final = 3
-"""Least number of repetitions that can tell two networks apart by a tenth. A program's single runs
-on the same circuits differ by more: connections lose frames where they share a queue."""
+"""Least number of repetitions for telling two networks apart by a tenth. A program's single runs on
+the same circuits differ by more: connections lose frames in shared queues.
+"""
 _LONGEST: Final = 10.0
 """Multiple of the expected time after which a run is given up."""
 
@@ -68,7 +71,7 @@ SPANNING_TREE: Final = "spanning tree"
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """Two networks of equal cost, of which a job gets a slice."""
+    """Two networks of equal cost; a job gets a slice of each."""
 
     name: str
     planes: int
@@ -92,14 +95,14 @@ class Scenario:
 
     @property
     def busiest_mbps(self) -> float:
-        """Rate at which all racks together can send each other."""
+        """Sum of the rates at which racks can send to each other."""
         return _RACKS * self.planes * _LINK_MBPS
 
 
 SCENARIOS: Final = (
-    # K = 20 planes: 5 of them are a quarter. A root reaches the others over one circuit each.
+    # K = 20 planes: five planes are a quarter. A root reaches the others over one circuit each.
     Scenario("scenario 1", 5, 4, 8, 4, 5 / 3, 1, (("r1", "r2"), ("r1", "r3"), ("r1", "r4"))),
-    # K = 6 planes: 2 of them are a third, and make a ring, of which one link is blocked.
+    # K = 6 planes: two planes are a third, and make a ring with one blocked link.
     Scenario("scenario 2", 2, 25, 10, 3, 0.4, 3, (_RACK_NAMES, ("r1", "r3"))),
 )
 
@@ -110,16 +113,18 @@ class Form:
 
     scenarios: tuple[Scenario, ...]
     most_servers: int
-    """Most servers in a rack; with fewer than the paper's, their links are as much faster."""
+    """Most servers in a rack; with fewer servers than the paper's, links are faster in
+    proportion.
+    """
     kernels: tuple[str, ...]
     run_s: float
-    """Time that a kernel should take on the tree, from its rate alone."""
+    """Time of a kernel on the tree, from the kernel's rate alone."""
 
     def servers(self, scenario: Scenario) -> int:
         return min(scenario.servers, self.most_servers)
 
     def job_s(self, scenario: Scenario) -> float:
-        """Wall time of one run on the tree."""
+        """Wall time of a run on the tree."""
         ranks = _RACKS * self.servers(scenario)
         return self.run_s + mpi.START_S + ranks * mpi.START_S_EACH
 
@@ -163,7 +168,7 @@ class Fig7:
         )
 
     def speedup(self, scenario: str, network: str, kernel: str) -> float:
-        """Completion time on the tree over that on ``network``."""
+        """Completion time on the tree over the time on ``network``."""
         tree = self.run(scenario, TREE, kernel)
         return tree.seconds / self.run(scenario, network, kernel).seconds
 
@@ -193,7 +198,7 @@ def _network(
 
 
 def tree(scenario: Scenario, servers: int, scale: Scale) -> dict[str, Any]:
-    """The oversubscribed tree: a rack's one uplink, and no circuits."""
+    """The oversubscribed tree: a single uplink per rack, and no circuits."""
     return _network("single-homed.yaml", scenario, servers, scale, scenario.tree_mbps)
 
 
@@ -204,7 +209,7 @@ def hybrid(scenario: Scenario, servers: int, scale: Scale) -> dict[str, Any]:
 
 
 def spanning_tree(scenario: Scenario, servers: int, scale: Scale) -> dict[str, Any]:
-    """HydRA without the ports that a spanning tree blocks."""
+    """HydRA without the ports blocked by a spanning tree."""
     config = hybrid(scenario, servers, scale)
     [wiring] = config["wiring"]
     config["wiring"] = [
@@ -219,9 +224,11 @@ def spanning_tree(scenario: Scenario, servers: int, scale: Scale) -> dict[str, A
 
 
 def kernel_of(name: str, scenario: Scenario, servers: int, scale: Scale, run_s: float) -> Kernel:
-    """The kernel that takes ``run_s`` on the tree by its rate alone; the same on each network.
+    """The kernel with duration ``run_s`` on the tree by rate alone; the same kernel on each
+    network.
 
-    It has few rounds of large messages, as in the paper, whose problems filled the servers' memory.
+    The kernel has few rounds of large messages, as in the paper, where problems filled the servers'
+    memory.
     """
     ranks = _RACKS * servers
     pairs_out = servers * (ranks - servers)
@@ -237,11 +244,11 @@ def kernel_of(name: str, scenario: Scenario, servers: int, scale: Scale, run_s: 
 def placement(fabric: Fabric, name: str, seed: int) -> list[str]:
     """The server of each rank, the same on all networks.
 
-    Ranks of ``alltoall`` are dealt out in turn, so that those that one sends to at a time are in
+    Ranks of ``alltoall`` are dealt out in turn, so that the simultaneous receivers of a rank are in
     different racks. Ranks of ``fft`` come in a random order, as from a scheduler that gives out
-    servers as they come free: filled rack by rack, all of a rack's ranks would exchange with those
-    of one or two others at a time, over a part of its circuits. The paper does not say how it
-    placed them.
+    servers as they come free: filled rack by rack, all of a rack's ranks would exchange with the
+    ranks of one or two others at a time, over a part of the rack's circuits. The paper does not
+    give its placement.
     """
     racks = [[server.name for server in rack.servers] for rack in fabric.racks]
     places = [server for group in zip(*racks, strict=True) for server in group]
@@ -261,7 +268,7 @@ def _computing_s(side: int, scenario: Scenario, scale: Scale) -> float:
 def _circuits(
     stage: Stage, policy: Mapping[str, Any], cycle: CycleName, wanted_mbps: float
 ) -> Iterator[ControllerClient]:
-    """A controller that was asked for all pairs of racks, with a path for each.
+    """A controller asked for circuits between all pairs of racks, with a path for each pair.
 
     Raises ScenarioError if a pair is left to the electrical network.
     """
@@ -289,7 +296,7 @@ CYCLES: Final[Mapping[str, CycleName]] = {
 
 @dataclass(frozen=True, slots=True)
 class _Runner:
-    """Player of one scenario's runs."""
+    """Player of a scenario's runs."""
 
     scenario: Scenario
     form: Form

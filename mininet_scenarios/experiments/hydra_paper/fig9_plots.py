@@ -24,10 +24,10 @@ _MBPS: Final = "throughput [Mb/s]"
 def plot_fig9a(
     result: Fig9aResult, path: Path, way: str = "", made_first: Fig9aResult | None = None
 ) -> None:
-    """Throughput over time: static, and with the topology changed under each number of rules.
+    """Throughput over time: static, and with a changing topology for each number of rules.
 
-    ``way`` is the cycle, for the title, if there are several. ``made_first`` is the same
-    scenario with changes that make before they break.
+    ``way``: the cycle, for the title, if there are several. ``made_first``: the same scenario with
+    make-before-break changes.
     """
     title = "TCP between two racks while the topology changes" + (f", {way}" if way else "")
     figure, axes = _axes(title, _SECONDS, _MBPS)
@@ -88,7 +88,7 @@ def plot_delays(runs: Sequence[TcpRun], path: Path) -> None:
 
 
 def _axes(title: str, x_label: str, y_label: str) -> tuple[Figure, Axes]:
-    # Figure by itself, not pyplot: that would leave global state behind.
+    # Figure instead of pyplot, which would leave global state behind.
     figure = Figure(figsize=_SIZE_INCHES, dpi=_DPI, layout="constrained")
     axes = figure.add_subplot()
     axes.set_title(title)

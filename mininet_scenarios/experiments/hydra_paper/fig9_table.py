@@ -1,4 +1,4 @@
-"""HydRA's Fig. 9: each figure beside the paper's, and whether it meets its target."""
+"""HydRA's Fig. 9: each figure beside the paper's figure, with the verdict on the target."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ SHARE_TARGETS: Final = {100: 0.98, 5000: 0.97}
 DELAY_TARGET_MS: Final = 250.0
 """Longest reconfiguration delay with 5000 rules, without mirrors and drain."""
 MADE_FIRST_SHARE: Final = 0.998
-"""Least share of static throughput for changes that make before they break, ..."""
+"""Least share of static throughput for make-before-break changes, ..."""
 MADE_FIRST_PERIOD_S: Final = 4.0
-"""... at one in so many seconds."""
+"""... at one change in the given seconds."""
 MADE_FIRST_RETRANSMITS: Final = 2.0
-"""Most segments that TCP repeats for each of them, beyond what the static run repeats."""
+"""Most retransmitted segments per make-before-break change, beyond the static run's."""
 LEAST_AFFECTED_DATAGRAMS: Final = 10_000
 _SHORTER: Final = (
     "the paper's prototype took 1.2 s to retag its ports and pushed its rules one by one, up to "
@@ -48,9 +48,7 @@ _BY_ITSELF: Final = (
 def rows(
     fig9a: Fig9aResult | None, fig9b: Fig9bResult | None, made_first: Fig9aResult | None = None
 ) -> list[Row]:
-    """All lines for these results; ``made_first`` is (a) with changes that make before they
-    break.
-    """
+    """All lines for the results; ``made_first``: (a) with make-before-break changes."""
     lines = combined(
         [] if fig9a is None else [fig9a],
         [] if fig9b is None else [fig9b],
@@ -59,7 +57,7 @@ def rows(
 
 
 def combined(fig9a: Sequence[Fig9aResult], fig9b: Sequence[Fig9bResult]) -> list[Row]:
-    """All lines for these results, each for all repetitions together."""
+    """All lines for the results, each for all repetitions together."""
     lines: list[Row] = []
     if fig9a:
         lines += _fig9a_rows(fig9a)
@@ -85,7 +83,7 @@ def _fig9a_rows(results: Sequence[Fig9aResult]) -> Iterator[Row]:
 
 
 def _share_rows(results: Sequence[Fig9aResult], runs: Sequence[TcpRun]) -> Iterator[Row]:
-    """Lines of shares; ``runs`` have the same number of rules, one of each result."""
+    """Lines of shares; ``runs`` have the same number of rules, one run of each result."""
     rules, pairs = runs[0].rules, list(zip(results, runs, strict=True))
     paper = published.FIG9A_SHARES[rules]
     target = SHARE_TARGETS[rules]
@@ -176,9 +174,7 @@ def _loss_rows(results: Sequence[Fig9aResult]) -> Iterator[Row]:
 
 
 def _made_first_rows(result: Fig9aResult) -> Iterator[Row]:
-    """Lines of changes that make before they break, and so stay in the light: the paper has
-    none.
-    """
+    """Lines of make-before-break changes, which stay in the light: not in the paper."""
     for run in result.changing:
         share = result.share_at(run, MADE_FIRST_PERIOD_S)
         yield Row(
@@ -254,7 +250,7 @@ def _fig9b_rows(results: Sequence[Fig9bResult]) -> Iterator[Row]:
 
 
 def seconds_and_ratio(seconds: Sequence[float], ratios: Sequence[float]) -> str:
-    """A completion time in words, with its ratio to another one."""
+    """A completion time in words, with the ratio to the reference time."""
     return f"{fmean(seconds):.1f} s = {ranged(ratios, '.2f')}"
 
 

@@ -24,8 +24,9 @@ from mininet_scenarios.reporting.table import Row, ranged
 from mininet_scenarios.stage import building
 
 _PAPER_MBPS: Final = 10_000.0
-"""Rate of every link but the electrical ones, and of all traffic together: one TCP connection fills
-one circuit, and the bystander's datagrams are few."""
+"""Rate of every link but the electrical links, and of all traffic together: one TCP connection
+fills one circuit, and the bystander's datagrams are few.
+"""
 _CYCLES: Final = (CycleName.DIVERT_FIRST, CycleName.AS_PUBLISHED, CycleName.UNDIVERTED)
 _RECOVERS: Final = (
     "TCP's own recovery, from what overtakes and from a queue that is full at a tenth of the rate, "
@@ -47,7 +48,7 @@ class ThreeWays:
     as_published: Fig9aResult
     """Diverted, moved and activated: without drain and gate."""
     undiverted: Fig9aResult
-    """Mirrors move under the traffic, which nobody published for this network."""
+    """Mirrors move under the traffic; unpublished for the paper's network."""
     scale: Scale
 
     @property
@@ -123,10 +124,10 @@ def _delay_rows(results: Sequence[Fig9aResult]) -> Iterator[Row]:
 
 
 def _part_rows(results: Sequence[Fig9aResult]) -> Iterator[Row]:
-    """Time at full rate that a change costs TCP, as a part of the change's own delay.
+    """Cost of a change to TCP, as time at full rate, relative to the change's own delay.
 
-    Meanwhile TCP goes on over the electrical network, at a tenth of the rate, and it dives and
-    jumps sharply (section V.B): a change costs something, and less than its delay.
+    Meanwhile TCP goes on over the electrical network, at a tenth of the rate, and dives and jumps
+    sharply (section V.B): a change costs something, and less than the change's delay.
     """
     for runs in zip(*(result.changing for result in results), strict=True):
         rules = runs[0].rules

@@ -36,7 +36,7 @@ BYSTANDER_HOSTS: Final = ("h31", "h41")
 AFFECTED_LOAD_SHARE: Final = 0.8
 """Load of the affected pair as a part of the electrical rate, headers included."""
 AFFECTED_PPS: Final = 8e6 / 8 / (600 + WIRE_OVERHEAD_V4)
-"""Rate of datagrams of 600 B at 8 Mb/s. On slower links they are smaller, not fewer."""
+"""Rate of datagrams of 600 B at 8 Mb/s. On slower links, datagrams are smaller, not fewer."""
 _PAYLOAD_BYTES: Final = (64, 1400)
 """Least and greatest payload of a datagram."""
 BYSTANDER_PPS: Final = 500.0
@@ -46,9 +46,9 @@ _WARM_UP_S: Final = 1.0
 """Time for slow start and the first announcements; not counted in averages."""
 _TAIL_S: Final = 1.0
 _SETUP_S: Final = 4.0
-"""Rough time that a controller takes to start and to set the first topology up."""
+"""Rough time in which a controller starts and sets up the first topology."""
 _EACH_S: Final = 1.5
-"""Time that a run takes beside its own."""
+"""Time of a run besides the sending."""
 _TCP_PORT: Final = 5201
 _PICTURE_WIDTH: Final = 60
 
@@ -82,7 +82,7 @@ class Fig9aPlan:
 
     @property
     def changing_expected_s(self) -> float:
-        """Wall time of a run with changes, once its controller is there."""
+        """Wall time of a run with changes, with a running controller."""
         return self.run_s + _WARM_UP_S + _TAIL_S + _EACH_S
 
     def expected_s(self, ways: int = 1) -> float:
@@ -95,7 +95,7 @@ class Fig9aPlan:
 FULL: Final = Fig9aPlan(10.0, 4, 15.0, 16_000, 2.5)
 QUICK: Final = Fig9aPlan(4.0, 2, 6.0, 10_500, 2.0)
 SHORT: Final = Fig9aPlan(2.5, 2, 4.0, 10_500, 1.2, udp_pps=3000.0)
-"""Short form of the experiment, which plays it in both ways."""
+"""Short form of the experiment, played in both ways."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ class Fig9aResult:
     udp: UdpRun
 
     def share(self, run: TcpRun) -> float:
-        """Average throughput over that of the static topology."""
+        """Average throughput over the average throughput of the static topology."""
         return run.average_mbps / self.static.average_mbps
 
     def share_at(self, run: TcpRun, period_s: float) -> float:
@@ -152,12 +152,12 @@ class Fig9aResult:
 def run_ways(
     stage: Stage, plan: Fig9aPlan, cycles: Sequence[CycleName], narrator: Narrator
 ) -> tuple[Fig9aResult, ...]:
-    """Play the scenario with each of these cycles.
+    """Play the scenario with each cycle.
 
-    Raises ScenarioError when a run can't be counted.
+    Raises ScenarioError for a run that can't be counted.
 
-    A topology that does not change is measured once for all of them. A controller plays all runs
-    of one cycle with the same number of rules.
+    The unchanged topology is measured once for all cycles. A controller plays all runs of one cycle
+    with the same number of rules.
     """
     static: TcpRun | None = None
     plans = [replace(plan, cycle=cycle) for cycle in cycles]

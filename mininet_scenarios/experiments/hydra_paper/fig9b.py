@@ -27,8 +27,9 @@ _PAPER_MBPS: Final = 10_000.0
 _BUSIEST_MBPS: Final = 2 * _PAPER_MBPS
 """Traffic of ranks in two racks that fill one circuit both ways, and of the background."""
 _BACKGROUND_SHARE: Final = 2.0
-"""Rate of the background over a circuit's: ranks that exchange two by two leave theirs idle for
-most of the time, and would hardly notice a background that leaves them room."""
+"""Rate of the background relative to a circuit's: ranks that exchange two by two leave their
+circuit idle for most of the time, and would hardly notice a background with room for the ranks.
+"""
 _BACKGROUND_STREAMS: Final = 10
 """Streams to each of two servers: TCP leaves a rank about as much of a full circuit as a stream."""
 _BACKGROUND: Final = (
@@ -50,14 +51,14 @@ class BothWays:
     """A repetition on one testbed."""
 
     hydra: Fig9bResult
-    """Runs alone, congested, and helped by a controller that nobody asks."""
+    """Runs alone, congested, and helped by an unprompted controller."""
     as_published: TransferRun
     """Run helped by hand, without divert and drain."""
     scale: Scale
 
     @property
     def ratio(self) -> float:
-        """Completion time as published over that of the ranks alone."""
+        """Completion time as published relative to the time of the ranks alone."""
         return self.hydra.ratio(self.as_published)
 
 

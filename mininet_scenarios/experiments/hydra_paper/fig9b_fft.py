@@ -1,6 +1,6 @@
-"""The workload of HydRA's Fig. 9(b) as the paper has it: FFTW's transform on real MPI.
+"""The workload of HydRA's Fig. 9(b) as in the paper: FFTW's transform on real MPI.
 
-Throughput over time comes from the ports of the ranks' servers, which carry nothing else.
+Throughput over time comes from the ports of the ranks' servers, without other traffic.
 """
 
 from __future__ import annotations
@@ -30,9 +30,10 @@ _MEETING_S: Final = 60.0
 
 
 def kernel_of(plan: Fig9bPlan) -> Kernel:
-    """Transforms that take about as long as the plan's exchanges, with pauses as long.
+    """Transforms of about the same duration as the plan's exchanges, with pauses as long.
 
-    They move half the bytes: FFTW's ranks exchange two by two, so that links are idle at times.
+    The transforms move half the bytes: FFTW's ranks exchange two by two, so that links are idle at
+    times.
     """
     ranks = len(RANK_HOSTS)
     side = max(1, round((plan.bytes_per_pair * ranks**2 / 32) ** (1 / 3) / ranks)) * ranks
@@ -74,7 +75,7 @@ class _Transforms:
 
 @contextmanager
 def _watched(stage: Stage) -> Iterator[Mapping[str, list[ProgressSample]]]:
-    """Bytes that each rank's server has sent, read again and again until the end of the block."""
+    """Bytes sent by each rank's server, read continuously until the end of the block."""
     progress: dict[str, list[ProgressSample]] = {name: [] for name in RANK_HOSTS}
     stop = threading.Event()
 

@@ -1,11 +1,11 @@
 """HydRA Fig. 9(b): an all-to-all transfer, slowed by other traffic, and helped by the controller.
 
 Ranks on the servers of r1 and r2 exchange data over a circuit r1–r2 (topology 1 of Fig. 8(b)).
-There is another circuit r1–r3, so traffic from r2 to r3 takes two hops and shares the first circuit
-with the ranks. There are three runs: the ranks alone; with background traffic from r2 to r3; and
-the same with the controller in periodic mode. Nobody asks it for anything: it has to see from its
-counters that a circuit r2–r3 would serve both (topology 2). In the paper the change was triggered
-by hand, and nothing diverted or drained: :func:`by_hand` does that.
+There is a second circuit r1–r3, so traffic from r2 to r3 takes two hops and shares the first
+circuit with the ranks. There are three runs: the ranks alone; with background traffic from r2 to
+r3; and the same with the controller in periodic mode. The controller gets no request: the counters
+have to show the controller that a circuit r2–r3 would serve both (topology 2). In the paper, the
+change was triggered by hand, without divert and drain, as in :func:`by_hand`.
 """
 
 from __future__ import annotations
@@ -48,21 +48,24 @@ from mininet_scenarios.workloads.reports import read_report
 
 RANK_HOSTS: Final = ("h11", "h12", "h21")
 BACKGROUND: Final = (("h22", "h31"), ("h22", "h32"))
-"""Flows that meet the ranks' only on the circuit, where topology can help: h22 has no rank."""
+"""Flows that share only the circuit with the ranks' flows, so topology can help: h22 has no
+rank.
+"""
 TOPOLOGY_1: Final = (
     PairDemand("r1", "r2", 6.0),
     PairDemand("r1", "r3", 3.0),
     PairDemand("r2", "r3", 1.0),
 )
-"""Demands of which the largest get the circuits; r2–r3 is left with two hops over the rest."""
+"""Demands whose largest get the circuits; r2–r3 is left with two hops over the rest."""
 TOPOLOGY_2: Final = (
     PairDemand("r1", "r2", 6.0),
     PairDemand("r2", "r3", 3.0),
 )
 PERIODIC: Final = "periodic"
 RATE_SCALE: Final = 0.5
-"""Factor of all links' rates, against Fig. 9(a): here several links are busy at once, and if one
-thread forwards for all bridges it would be the bottleneck in place of the circuits."""
+"""Factor of all links' rates, against Fig. 9(a): here several links are busy at once, and a single
+thread that forwards for all bridges would be the bottleneck in place of the circuits.
+"""
 
 _RANK_PORT: Final = 5400
 _BACKGROUND_PORT: Final = 5210
@@ -75,7 +78,7 @@ _GRID_S: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Fig9bPlan:
-    """The work, and the controller's settings for it."""
+    """The work, and the controller's settings for the work."""
 
     bytes_per_pair: int
     rounds: int
@@ -86,8 +89,9 @@ class Fig9bPlan:
     """Number of TCP flows to each of the background's destinations."""
     circuit_mbps: float
     background_share: float
-    """Most that all of them would send, as a part of a circuit's rate; with less than all of it a
-    small machine can forward everything once the traffic no longer shares a circuit."""
+    """Most that all background flows would send, as a share of a circuit's rate; with less than the
+    full rate, a small machine can forward everything once the traffic no longer shares a circuit.
+    """
     epoch_s: float
     """Time between decisions of the periodic mode; the paper's authors looked once, after 15 s."""
 
@@ -107,7 +111,7 @@ class Fig9bPlan:
 
     @property
     def stream_mbps(self) -> float:
-        """Most that one flow of the background sends."""
+        """Highest rate of a background flow."""
         return self.circuit_mbps * self.background_share / self.background_flows
 
     def at_rates(self, times: float) -> Fig9bPlan:
@@ -122,12 +126,12 @@ class Fig9bPlan:
 FULL: Final = Fig9bPlan(500_000, 60, 0.1, 17.0, 3, 50.0, 0.78, 4.0)
 QUICK: Final = Fig9bPlan(500_000, 25, 0.1, 7.2, 3, 50.0, 0.78, 2.0)
 SHORT: Final = Fig9bPlan(500_000, 18, 0.1, 5.2, 3, 50.0, 0.78, 1.4)
-"""Short form of the experiment, which has one more run."""
+"""Short form of the experiment, with an additional run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """Work of the ranks, from their own reports."""
+    """Work of the ranks, from the ranks' own reports."""
 
     started_s: float
     """Start by ``CLOCK_MONOTONIC``, as all times here."""
@@ -144,11 +148,15 @@ class Ranks(Protocol):
     def started_s(self) -> float: ...
 
     def finish(self, timeout_s: float) -> Work:
-        """Wait for its end. Raises ScenarioError if it fails or takes too long."""
+        """Wait for the end of the program. Raises ScenarioError if the program fails or takes too
+        long.
+        """
 
 
 Workload = Callable[[Stage, Fig9bPlan], AbstractContextManager[Ranks]]
-"""Starts a parallel program, which runs once the block begins, and ends with it at the latest."""
+"""Starts a parallel program, which runs once the block begins, and ends with the block at the
+latest.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,10 +168,10 @@ class TransferRun:
     """Time from all ranks' start to the last one's end."""
     started_unix_s: float
     series: tuple[Sample, ...]
-    """Rate at which all ranks together received, over time."""
+    """Rate received by all ranks together, over time."""
     ranks: tuple[RankReport | mpi.RankReport, ...]
     actions: tuple[ReconfigurationRecord, ...]
-    """Changes that the controller made, unasked or asked, oldest first."""
+    """Changes made by the controller, with or without a request, oldest first."""
     losses: Losses
 
     @property
@@ -186,7 +194,7 @@ class Fig9bResult:
     helped: TransferRun
 
     def ratio(self, run: TransferRun) -> float:
-        """Completion time over that of the ranks alone."""
+        """Completion time relative to the time of the ranks alone."""
         return run.seconds / self.alone.seconds
 
     @property
@@ -230,8 +238,8 @@ def by_hand(
 ) -> TransferRun:
     """Play the congested transfer, with the change made as by the paper's authors.
 
-    It is made on request, ``at_s`` after the ranks' start, while frames are under way.
-    Raises ScenarioError when the run can't be counted.
+    The change is made on request, ``at_s`` after the ranks' start, while frames are under way.
+    Raises ScenarioError for a run that can't be counted.
     """
     with (
         narrator.phase("(b) the same, changed by hand as published", plan.by_hand_s),
@@ -276,7 +284,7 @@ def _policy(plan: Fig9bPlan) -> dict[str, Any]:
 def _topology_1(
     stage: Stage, policy: Mapping[str, Any], cycle: CycleName = CycleName.HITLESS
 ) -> Iterator[ControllerClient]:
-    """A controller, and the topology that all three runs start from."""
+    """A controller, and the common initial topology of all three runs."""
     with stage.controller(policy, cycle) as controller:
         controller.reconfigure(TOPOLOGY_1)
         routes = [controller.path_between(pair.a, pair.b) for pair in TOPOLOGY_1]
@@ -336,9 +344,9 @@ def _transfer(
     background: bool = False,
     meanwhile: Callable[[float], None] | None = None,
 ) -> TransferRun:
-    """Run all ranks to their end; the ``background`` begins as soon as they have begun.
+    """Run all ranks to the end; the ``background`` begins as soon as the ranks have begun.
 
-    ``meanwhile`` is called then, with the time at which the ranks were started.
+    ``meanwhile`` is called then, with the start time of the ranks.
     """
     before = stage.losses()
     to_unix_s = time.time() - time.monotonic()

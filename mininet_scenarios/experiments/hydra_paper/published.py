@@ -1,4 +1,4 @@
-"""Figures of the papers with which this project's own are compared, each with its source."""
+"""Figures of the papers for comparison with this project's figures, each with a source."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FIG9A_SHARES: Final = {
     100: FIG9A_100_RULES_GBPS / FIG9A_STATIC_GBPS,
     5000: FIG9A_5000_RULES_GBPS / FIG9A_STATIC_GBPS,
 }
-"""Average throughput over that of the static topology, by rules pushed in substep 3-2."""
+"""Average throughput relative to the static topology, by rules pushed in substep 3-2."""
 
 FIG9A_DELAYS_S: Final = {100: FIG9A_100_RULES_DELAY_S, 5000: FIG9A_5000_RULES_DELAY_S}
 

@@ -1,9 +1,9 @@
 """Longest slots first: share of the traffic against number of slots, and the duty cycle.
 
-Mordia, SIGCOMM 2013, section 3.4, Table 2, and section 4.1: random demands are scaled and taken
-apart into permutations; the n longest of them become slots of a 1 ms schedule whose changes take
-10 µs each, the rest is left to the packet switch. Also the paper's formulas: ports of fat trees
-(Table 1), and buffers of hosts (section 4.2).
+Mordia, SIGCOMM 2013, section 3.4, Table 2, and section 4.1: random demands are scaled and
+decomposed into permutations; the n longest permutations become slots of a 1 ms schedule with
+changes of 10 µs each, the rest is left to the packet switch. Also the paper's formulas: ports of
+fat trees (Table 1), and buffers of hosts (section 4.2).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _SCHEDULE_S: Final = 1e-3
 _PAPER_SLOTS: Final = 5
 _DUTY_NOISE: Final = 1e-4
 _MOST_SLOTS: Final = _RACKS * _RACKS - 2 * _RACKS + 2
-"""Permutations that a matrix can take (k ≤ N² − 2N + 2)."""
+"""Largest number of permutations of a matrix (k ≤ N² − 2N + 2)."""
 _RATE_MBPS: Final = 10_000.0
 
 
@@ -46,7 +46,7 @@ Decompose = Callable[[NDArray[np.int64]], Iterator[tuple[int, Permutation]]]
 
 @dataclass(frozen=True, slots=True)
 class PlannedSchedule:
-    """Schedule that the controller's own planner makes of a demand."""
+    """Schedule made by the controller's own planner for a demand."""
 
     slots: int
     lit_s: float
@@ -65,9 +65,9 @@ class Slots:
     """Results of many random demands."""
 
     shares: tuple[tuple[float, ...], ...]
-    """Part of each demand that its 1, 2, … longest slots carry, as `tms` takes it apart."""
+    """Part of each demand carried by the 1, 2, … longest slots, decomposed by `tms`."""
     widest: tuple[tuple[float, ...], ...]
-    """The same with each permutation the longest that is left, as in `tms+`."""
+    """The same decomposed by `tms+`, with each permutation the longest that is left."""
     schedules: tuple[PlannedSchedule, ...]
 
 
@@ -89,19 +89,19 @@ def _measure(setting: Setting, narrator: Narrator) -> Slots:
 
 
 def cumulative_shares(matrix: NDArray[np.float64], decompose: Decompose) -> tuple[float, ...]:
-    """Part of the scaled matrix in its 1, 2, … longest permutations; the last is 1."""
+    """Part of the scaled matrix in the 1, 2, … longest permutations; the last is 1."""
     lengths = [length / WHOLE for length, _ in decompose(scaled(matrix))]
     return tuple(accumulate(sorted(lengths, reverse=True)))
 
 
 def fat_tree(radix: int, depth: int) -> tuple[float, float]:
-    """(nodes, core ports) of a fully provisioned fat tree of this depth (section 2.1)."""
+    """(nodes, core ports) of a fully provisioned fat tree of the given depth (section 2.1)."""
     nodes = (radix / 2) ** depth / 2 ** (depth - 1)
     return nodes, (2 * depth - 3) * nodes
 
 
 def buffer_bytes(rate_bps: float, racks: int, slot_s: float) -> float:
-    """B = R(N − 1)T: what a host holds for all destinations (section 4.2)."""
+    """B = R(N − 1)T: a host's buffer for all destinations (section 4.2)."""
     return rate_bps * (racks - 1) * slot_s / 8
 
 
@@ -156,7 +156,7 @@ def _conclude(runs: Sequence[Slots]) -> Findings:
 
 
 def _duty_row(schedules: Sequence[PlannedSchedule]) -> Iterator[Row]:
-    """Row of the controller's own schedules that have as many slots as the paper's."""
+    """Row of the controller's own schedules with the paper's number of slots."""
     duties = [one.duty for one in schedules if one.slots == _PAPER_SLOTS]
     if duties:
         mean = fmean(duties)
@@ -179,7 +179,7 @@ def _formula_rows() -> Iterator[Row]:
 
 
 def _padded(runs: Sequence[Slots], which: str) -> NDArray[np.float64]:
-    """Shape (demands, slots): a demand that is carried in full stays so with more slots."""
+    """Shape (demands, slots): a fully carried demand stays so with more slots."""
     shares = [one for run in runs for one in getattr(run, which)]
     width = max(_PAPER_SLOTS, *(len(one) for one in shares))
     return np.array([[*one, *[one[-1]] * (width - len(one))] for one in shares])

@@ -35,7 +35,7 @@ SHORT_SLOTS_S: Final = (1.0, 2.0)
 _SHORT: Final = Length(least_s=4, periods=2)
 _SETUP_S: Final = 4.0
 _EACH_S: Final = 2.5
-"""Time that a run takes beside its own."""
+"""Time of a run besides the sending."""
 _WAYS: Final = {CycleName.AS_PUBLISHED: "as published", CycleName.HITLESS: "hydra"}
 _DUTY_NOISE: Final = 0.05
 _WHY: Final = (
@@ -53,7 +53,7 @@ _WHY_MORE: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Slotted:
-    """A repetition: its runs."""
+    """A repetition with its runs."""
 
     scale: Scale
     worth: Worth
@@ -89,7 +89,7 @@ def measure(
             f"{worth.one_on_circuit:.1f} Mb/s"
         )
         for cycle in cycles:
-            # A new controller for each: it remembers the length of nights.
+            # A new controller for each cycle: a controller remembers the length of nights.
             with stage.one_controller(calm=False):
                 runs += [_run(stage, slot_s, cycle, length, narrator) for slot_s in slots_s]
     return Slotted(scale, worth, tuple(runs))
@@ -126,7 +126,7 @@ class _Line:
     expected_mbps: float
     """Throughput by the formula, at the measured duty cycle."""
     share: float
-    """Throughput relative to the same two flows with one of them on a circuit all the time."""
+    """Throughput relative to the same two flows with one flow on a circuit all the time."""
     duty_cycle: float
     formula: float
     retransmits: float
@@ -173,7 +173,7 @@ def _conclude(found: Sequence[Slotted]) -> Findings:
 
 
 def _rows(lines: Sequence[_Line]) -> Iterator[Row]:
-    """Rows of one way, the shortest slots first."""
+    """Rows of a way, the shortest slots first."""
     way = lines[0].way
     for line, paper_us in ((lines[0], 61), (lines[-1], 300)):  # section 6.3
         figure = f"{way}: slots of {line.slot_s:g} s, share of what a circuit that stays brings"

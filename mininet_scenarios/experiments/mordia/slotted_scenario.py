@@ -1,10 +1,10 @@
-"""Two pairs of racks that share a port by slots, and the port's worth to them.
+"""Two pairs of racks that share a port by slots, and the worth of the port.
 
 Two servers of rack 1 send TCP at full speed to two other racks. One of the rack's two ports is set
-aside, so that the controller's schedule gives the other one to both in turn, half of a week each.
-Two more runs serve for comparison: both pairs electrical, and one of them on a circuit that stays.
-From these a formula gives the worth of a duty cycle D: D · (one on the circuit, the other not) + (1
-- D) · (both not), with D = (T - n · night) / T (Mordia, SIGCOMM 2013, section 3.4).
+aside, so that the controller's schedule gives the other port to both pairs in turn, half of a week
+each. Two more runs serve for comparison: both pairs electrical, and one pair on a permanent
+circuit. From these, a formula gives the worth of a duty cycle D: D · (one on the circuit, the other
+not) + (1 - D) · (both not), with D = (T - n · night) / T (Mordia, SIGCOMM 2013, section 3.4).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Length:
     """Least number of periods of the schedule."""
 
     def seconds(self, slot_s: float) -> int:
-        """Length of a run by slots, its lead included."""
+        """Length of a run by slots, lead included."""
         return int(max(self.least_s, self.periods * 2 * slot_s) + LEAD_S)
 
 
@@ -62,9 +62,9 @@ class Shared:
     mbps: float
     """Throughput of both pairs together, after :data:`LEAD_S`."""
     duty_cycle: float
-    """Duty cycle as the controller measured it."""
+    """Duty cycle measured by the controller."""
     formula: float
-    """Duty cycle by the nights that were planned for."""
+    """Duty cycle by the planned nights."""
     retransmits: int
     dark_frames: int
 
@@ -87,7 +87,7 @@ def shared(
     cycle: CycleName = CycleName.HITLESS,
     length: Length = USUAL,
 ) -> Shared:
-    """Run slots with half of a week for each pair; the policy tolerates halves that differ a bit.
+    """Run slots with half of a week for each pair; the policy tolerates slightly different halves.
 
     Raises ScenarioError if the controller makes no such week.
     """

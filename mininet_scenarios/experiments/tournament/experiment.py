@@ -53,9 +53,9 @@ class Size:
     racks: int
     planes: int
     periods: int
-    """Number of demands of each workload, one after the other."""
+    """Number of successive demands of each workload."""
     window_s: float
-    """Time that each demand lasts."""
+    """Duration of each demand."""
 
 
 FULL: Final = Size(64, 8, 10, 10.0)
@@ -82,9 +82,9 @@ class Tournament:
 
 
 def workloads(size: Size, seed: int) -> Mapping[str, Callable[[], list[Window]]]:
-    """Functions that make the demands, by name: synthetic ones, a trace, and Helios' patterns.
+    """Functions that make the demands, by name: synthetic demands, a trace, and Helios' patterns.
 
-    All are drawn from the seed.
+    All demands are drawn from the seed.
     """
     busiest_mbps = _LOAD * size.planes * _PORT_MBPS
 
@@ -129,10 +129,10 @@ def _tiled(pods: DemandMatrix, racks: int, busiest_mbps: float) -> DemandMatrix:
 
 
 def _trace(size: Size, busiest_mbps: float, seed: int) -> list[Window]:
-    """Windows of a trace, each scaled like the other workloads. That of ``SAMPLE_SEED`` begins as
-    the sample does.
+    """Windows of a trace, each scaled like the other workloads. The trace of ``SAMPLE_SEED`` begins
+    like the sample.
     """
-    coflows = 2 * SAMPLE_COFLOWS  # windows enough, however far apart they come
+    coflows = 2 * SAMPLE_COFLOWS  # windows enough at any spacing
     with TemporaryDirectory() as folder:
         trace = Path(folder, "coflows.txt")
         lines = coflow_lines(SAMPLE_RACKS, coflows, seed)
@@ -200,7 +200,7 @@ def _variant_s(variant: Variant, size: Size) -> float:
         return size.periods * week_s
     if policy.sharing.in_turn:
         return size.periods * size.window_s / policy.epoch_s * _plan_s(policy.algorithm, size)
-    # A demand that lasts is planned for twice: before the change, and from what stands then.
+    # A lasting demand is planned for twice: before the change, and from the changed topology.
     each_s = _plan_s(policy.algorithm, size)
     each_s += week_s if policy.sharing is Sharing.AUTO else 0.0
     return 2 * size.periods * each_s
@@ -243,7 +243,7 @@ def _conclude(runs: Sequence[Tournament]) -> Findings:
 
 
 def _never_less(runs: Sequence[Tournament]) -> Row:
-    """Row on first windows: later ones start from the topology that each algorithm kept."""
+    """Row on first windows: later windows start from the topology kept by each algorithm."""
     least = 1.0
     for run in runs:
         for match in run.matches:
@@ -278,7 +278,7 @@ def _below_bisection(runs: Sequence[Tournament]) -> Row:
 
 
 def _above_packets(runs: Sequence[Tournament]) -> Row:
-    """Row of policies' gains over packets alone; the cost of changes could make them negative."""
+    """Row of policies' gains over packets alone; the cost of changes could make gains negative."""
     gains = []
     for run in runs:
         alone = {
@@ -380,7 +380,7 @@ def _draw(runs: Sequence[Tournament], directory: Path) -> Sequence[Path]:
 
 
 def algorithms_figure(runs: Sequence[Tournament]) -> Figure:
-    """Plot of every algorithm on every workload; a dash where one refuses, as in the table."""
+    """Plot of every algorithm on every workload; a dash for a refusal, as in the table."""
     names = [match.workload for match in runs[0].matches]
     shares = [[_share(runs, workload, name) for workload in names] for name in ENTRIES]
     return _heat_map(shares, list(ENTRIES), names, "demand on circuits [%]")
@@ -396,7 +396,7 @@ def _policies_figure(runs: Sequence[Tournament]) -> Figure:
 def _heat_map(
     parts: Sequence[Sequence[float | None]], rows: Sequence[str], columns: Sequence[str], label: str
 ) -> Figure:
-    shares = 100 * np.array(parts, dtype=float)  # None becomes NaN, which has no colour
+    shares = 100 * np.array(parts, dtype=float)  # None becomes NaN, without a colour
     figure = Figure(figsize=(10.0, 1.5 + 0.3 * len(rows)), dpi=150, layout="constrained")
     axes = figure.subplots()
     image = axes.imshow(shares, cmap="viridis", vmin=0, vmax=100, aspect="auto")
@@ -411,7 +411,7 @@ def _heat_map(
 
 
 def _expected_s(full: bool) -> float:
-    """The time of all phases of :func:`_measure`, which the narrator corrects by what they take."""
+    """The time of all phases of :func:`_measure`; the narrator corrects by measured times."""
     size = FULL if full else SHORT
     fabrics = [
         policy_matrix.fabric(

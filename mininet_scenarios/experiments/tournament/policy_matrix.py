@@ -1,9 +1,9 @@
-"""The tournament's second half: every way of sharing circuits on a demand that changes.
+"""The tournament's second half: every way of sharing circuits on a changing demand.
 
-Decisions are the controller's, taken offline by the code of ``hydra replay``: what pays, whose turn
-it is, which traffic a change disturbs. Each policy is tried with every algorithm that the
-controller plans with, on circuits of its kind: duplex or one-way. Slots are of duplex circuits and
-have their own scheduler.
+Decisions are the controller's, taken offline by the code of ``hydra replay``: whether a change
+pays, whose turn comes, which traffic a change disturbs. Each policy is tried with each of the
+controller's planning algorithms, on circuits of the algorithm's kind: duplex or one-way. Slots use
+duplex circuits and have their own scheduler.
 """
 
 from __future__ import annotations
@@ -28,14 +28,15 @@ from topology.problem import FabricArrays
 EPOCH_S: Final = 2.0
 """Time between decisions; a demand lasts for five."""
 OUTAGE_S: Final = 0.1
-"""Time for which a change interrupts the traffic that it moves."""
+"""Time for which a change interrupts the moved traffic."""
 _LEAST_SHARE: Final = 0.01
 """Least part of a port's rate for an elephant, or for a gain."""
 _NONE: Final = "static"
-"""A policy that changes nothing, and so leaves a dark network dark, whoever shares."""
+"""A policy that changes nothing, and so leaves a dark network dark under any sharing."""
 _PLANNING_MS: Final = 600_000.0
 """Time for a plan, longer than any search: searches end by their number of steps, so that results
-do not depend on the machine."""
+do not depend on the machine.
+"""
 ALONE: Final = Variant("electrical alone", None)
 
 
@@ -56,8 +57,8 @@ def fabric(
 ) -> Fabric:
     """A fabric of all racks on all planes.
 
-    Servers fill all ports, and the electrical network has a part of that rate. One-way circuits
-    need ToRs that do not learn.
+    Servers fill all ports, and the electrical network has a part of the ports' rate. One-way
+    circuits need ToRs that do not learn.
     """
     plain = plain_fabric(racks, planes, port_mbps)
     rack_mbps = planes * port_mbps
@@ -72,9 +73,9 @@ def fabric(
 
 
 def variants(network: Fabric) -> Iterator[Variant]:
-    """Each way of sharing with each algorithm of this fabric's circuits.
+    """Each way of sharing with each algorithm for the fabric's circuits.
 
-    The electrical network alone comes before those of duplex circuits.
+    The electrical network alone comes before the variants of duplex circuits.
     """
     if not network.one_way:
         yield ALONE
@@ -113,9 +114,9 @@ def courses(
     window_s: float,
     begun: Callable[[Variant], AbstractContextManager[None]] = lambda _variant: nullcontext(),
 ) -> Iterator[Course]:
-    """Every policy on a workload, whose demands last ``window_s`` each.
+    """Every policy on a workload; each demand lasts ``window_s``.
 
-    Each policy is played within the context that ``begun`` gives.
+    Each policy is played within the context returned by ``begun``.
     """
     base = base_policy(network.planes[0].rate_mbps)
     trace = trace_of(network, cut, window_s)
@@ -127,7 +128,7 @@ def courses(
 
 
 def trace_of(network: Fabric, cut: Sequence[Window], window_s: float) -> Trace:
-    """A reading for each decision; the last one ends the last window."""
+    """A reading for each decision; the last reading ends the last window."""
     times_s = np.arange(0.0, len(cut) * window_s, EPOCH_S).tolist()
     readings = [_reading(at_s, cut[int(at_s // window_s)]) for at_s in times_s]
     readings.append(_reading(len(cut) * window_s, cut[-1]))

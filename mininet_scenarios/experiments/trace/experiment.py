@@ -1,4 +1,4 @@
-"""A trace's windows on the data plane: times of its coflows, with circuits and without."""
+"""A trace's windows on the data plane: times of the coflows, with circuits and without."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ RACKS: Final = 4
 FULL_WINDOW_S: Final = 10.0
 SHORT_WINDOW_S: Final = 3.0
 _BUSIEST_MBPS: Final = RACKS * RACK_MBPS / 2
-"""Traffic at the busiest moment: not all racks send, or receive, all they can at once."""
+"""Traffic at the busiest moment: not all racks send, or receive, at full rate at once."""
 _CONTROLLER_S: Final = 4.0
 _NO_LATER: Final = 1.05
 _WHY_BISECTION: Final = (
@@ -45,7 +45,7 @@ class Replay:
     """A repetition: a window in every way."""
 
     trace: str
-    """Name of its file."""
+    """Name of the trace's file."""
     scale: Scale
     played: Excerpt
     runs: tuple[Run, ...]
@@ -177,7 +177,7 @@ def _ways_table(found: Sequence[Replay]) -> Table:
 
 
 def _draw(found: Sequence[Replay], directory: Path) -> Sequence[Path]:
-    """Plot of the share of coflows that are over, by time."""
+    """Plot of the share of finished coflows, by time."""
     figure = Figure(figsize=(8.0, 4.5), dpi=150, layout="constrained")
     axes = figure.subplots()
     styles = ((GREY, "-"), (VERMILION, "--"), (BLUE, "-"), (GREEN, ":"))

@@ -1,9 +1,9 @@
 """Windows of a trace, played as TCP transfers between the racks of ``configs/demo.yaml``.
 
-Flows that start together in the trace are a coflow, which is over once the last of them has arrived
-(Chowdhury et al., SIGCOMM 2014). Racks of a larger trace are folded onto the network's, flows of a
-coflow between the same racks become one, and those within a rack are left out. Times are the
-trace's. Sizes are multiplied so that the busiest rack of the window needs a set share of its
+Flows that start together in the trace are a coflow, which is over once the last flow has arrived
+(Chowdhury et al., SIGCOMM 2014). Racks of a larger trace are folded onto the network's racks, flows
+of a coflow between the same racks become one flow, and flows within a rack are left out. Times are
+the trace's. Sizes are multiplied so that the busiest rack of the window needs a set share of its
 circuits, and by the scale of the rates.
 """
 
@@ -28,23 +28,23 @@ from mininet_scenarios.stage.stage import ScenarioError, Stage, sent_bytes
 from mininet_scenarios.stage.transfers import Transferred, Wish, transfer_all
 
 BUSIEST_SHARE: Final = 0.3
-"""Mean rate of the window's busiest rack, as a part of what a rack's circuits carry."""
+"""Mean rate of the window's busiest rack, as a share of the rate of a rack's circuits."""
 CIRCUIT_MBPS: Final = 10_000.0
-"""Rate of a circuit before scaling, and of a server's link to its ToR."""
+"""Rate of a circuit before scaling, and of a server's link to the ToR."""
 RACK_MBPS: Final = 2 * CIRCUIT_MBPS
-"""Rate of a rack's circuits together; also of its two servers, at full bisection."""
+"""Total rate of a rack's circuits; also of the rack's two servers, at full bisection."""
 ELECTRICAL_SHARE: Final = 0.1
-"""Rate of a rack's electrical links together, as a part of what its circuits carry."""
+"""Total rate of a rack's electrical links, as a share of the rate of the rack's circuits."""
 EPOCH_S: Final = 0.5
 _LEAST_SHARE: Final = 0.05
-"""Part of a circuit below which pairs stay electrical, and gains justify no change."""
+"""Share of a circuit below which pairs stay electrical, and gains justify no change."""
 _SETUP_S: Final = 4.0
-"""Rough time that a case takes beside its transfers."""
+"""Rough time of a case besides the transfers."""
 _LONGEST: Final = 4.0
 
 
 class Way(Enum):
-    """Network that carries the transfers."""
+    """Network for the transfers."""
 
     ELECTRICAL = "electrical network alone"
     AS_PUBLISHED = "circuits, as published"
@@ -53,7 +53,7 @@ class Way(Enum):
 
     @property
     def cycle(self) -> CycleName | None:
-        """Cycle in which circuits move; None: there are none."""
+        """Cycle of circuits' moves; None: no circuits."""
         return _CYCLES.get(self)
 
 
@@ -64,7 +64,7 @@ _CYCLES: Final = {
 
 
 STAGES: Final = ((Way.ELECTRICAL, Way.AS_PUBLISHED, Way.HITLESS), (Way.FULL_BISECTION,))
-"""Ways that share a testbed."""
+"""Ways on a common testbed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +77,10 @@ class Excerpt:
     length_s: float
     flows: tuple[tuple[float, int, int, float], ...]
     """(start after the window's in s, rack from, rack to, bytes); flows of a coflow between the
-    same racks are one."""
+    same racks are one flow.
+    """
     busiest_rack_mbps: float
-    """Rate that the busiest rack sends or receives, its mean over the window."""
+    """Mean rate sent or received by the busiest rack over the window."""
 
     @property
     def coflows(self) -> int:
@@ -94,7 +95,7 @@ class Run:
     done: tuple[Transferred, ...]
     """Transfers; ``kind`` is the coflow's start in the window."""
     on_circuits_bytes: int
-    """Bytes that racks sent on circuits, headers and relayed bytes included."""
+    """Bytes sent by racks on circuits, headers and relayed bytes included."""
     changes: int
     dark_frames: int
 
@@ -115,14 +116,16 @@ class Run:
 
     @property
     def on_circuits_share(self) -> float:
-        """Bytes on circuits over bytes received; relaying and headers can raise it above 1."""
+        """Bytes on circuits over bytes received; relaying and headers can raise the share above
+        1.
+        """
         return self.on_circuits_bytes / sum(one.size_bytes for one in self.done)
 
 
 def excerpt(trace: Path, racks: int, window_s: float, rank: int) -> Excerpt:
     """The window with the ``rank``-th busiest rack, from 1, folded onto ``racks`` racks.
 
-    Raises ScenarioError if the trace has fewer windows, and TraceError if it can't be read.
+    Raises ScenarioError if the trace has fewer windows, and TraceError for an unreadable trace.
     """
     numbers = rack_numbers(summarise(trace).racks, racks, fold=True)
     found = [
@@ -166,7 +169,7 @@ def size_factor(played: Excerpt) -> float:
 
 
 def wishes(played: Excerpt, fabric: Fabric, rate: float) -> list[Wish]:
-    """The window's transfers; a rack's servers take them in turn."""
+    """The window's transfers; a rack's servers take turns."""
     factor = size_factor(played) * rate
     senders = [cycle([server.name for server in rack.servers]) for rack in fabric.racks]
     receivers = [cycle([server.name for server in rack.servers]) for rack in fabric.racks]
@@ -183,7 +186,7 @@ def wishes(played: Excerpt, fabric: Fabric, rate: float) -> list[Wish]:
 
 
 def alone_s(window_s: float) -> float:
-    """Time of the electrical network for a window, by its rate."""
+    """Time of the electrical network for a window, by rate."""
     return max(window_s, window_s * BUSIEST_SHARE / ELECTRICAL_SHARE)
 
 
@@ -195,7 +198,7 @@ def expected_s(way: Way, window_s: float) -> float:
 
 
 def run(stage: Stage, played: Excerpt, way: Way, rate: float, narrator: Narrator) -> Run:
-    """Play a window in one way; raises ScenarioError when it can't be counted."""
+    """Play a window in one way; raises ScenarioError for a run that can't be counted."""
     wanted = wishes(played, stage.fabric, rate)
     title = f"window {played.number}, {way.value}"
     with (
@@ -223,7 +226,7 @@ def _on_circuits_bytes(stage: Stage) -> int:
 
 
 def _policy(way: Way, rate: float) -> Mapping[str, Any]:
-    """The way's policy; nobody tells the controller the demand: it sees it in its counters."""
+    """The way's policy; the controller learns the demand from its counters alone."""
     return {
         "mode": "on-request" if way.cycle is None else "periodic",
         "algorithm": "hydra-bfs+",

@@ -26,6 +26,7 @@ REWRITTEN = [
     "hydra/reconfiguration",
     "hydra/reservations",
     "hydra/sharing",
+    "mininet_scenarios",
 ]
 """Packages whose text has been rewritten in plain words. The list may only get longer."""
 
