@@ -15,7 +15,7 @@ from apps.cli.output import json_option, mbps, print_json, print_table
 def quotas(url: str, as_json: bool) -> None:
     """Show each tenant's quota and current use.
 
-    A tenant sees only the own quota. `hydra token quota` sets quotas.
+    Tenants see only their own quota. `hydra token quota` sets quotas.
     """
     with ControllerClient(url) as client:
         document = client.get("/v1/quotas")

@@ -28,7 +28,7 @@ class ServerFault(Fault):
 
 
 class UplinkDown(ServerFault):
-    """A server's uplink goes down. Dual-homed servers have a second way, except to the own rack."""
+    """A server's uplink goes down. Dual-homed servers have a second way, except within the rack."""
 
     def strike(self) -> None:
         self.field.stage.testbed.kill_uplink(self.server.name)

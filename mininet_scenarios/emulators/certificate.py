@@ -1,4 +1,4 @@
-"""The certificate of an emulated switch, with an own authority."""
+"""The certificate of an emulated switch, with an authority of its own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stages on own testbeds, with the rates of a scenario."""
+"""Stages on separate testbeds, with the rates of a scenario."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ _SERVER_BYTES: Final = PAPER_BYTES / (RACKS * RACK_SERVERS)
 PAPER_MAP_S: Final = 2 * _SERVER_BYTES / _DISK_BYTES_PER_S
 """Time in which a server's maps read their input and write an equal output."""
 PAPER_WRITE_S: Final = _COPIES * _SERVER_BYTES / _DISK_BYTES_PER_S
-"""Time in which a server's disk writes a copy of the own output and two copies of others'."""
+"""Time in which a server's disk writes a copy of its own output and two of others'."""
 PAPER_DISKS_S: Final = PAPER_MAP_S + PAPER_WRITE_S
 _STEP_S: Final = 3.0
 """Rough time to start all processes, at each of the two steps."""

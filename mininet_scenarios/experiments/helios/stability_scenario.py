@@ -78,7 +78,7 @@ def random_hosts(_period: int, chance: np.random.Generator) -> Destinations:
     """
     hosts = np.arange(PODS * HOSTS)
     away = chance.integers(HOSTS, PODS * HOSTS, len(hosts))
-    # A step of ``away`` hosts from the start of the own pod never ends in the own pod.
+    # A step of ``away`` hosts from the first host of a pod never ends in the same pod.
     to = (hosts // HOSTS * HOSTS + away) % len(hosts)
     return [[int(one)] * HOSTS for one in to]
 
