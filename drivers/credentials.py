@@ -1,7 +1,6 @@
 """Passwords of devices, fetched when a driver logs in and kept nowhere.
 
-A secret appears in no log, error or ``repr``: messages name the variable or file that holds it,
-never its contents.
+A secret appears in no log, error or ``repr``: messages name the variable or file, never the secret.
 """
 
 from __future__ import annotations
@@ -17,10 +16,11 @@ _MAX_BYTES: Final = 4096
 
 
 def secret(device: str, login: Login) -> str:
-    """The password of ``login``, from its environment variable or the first line of its file.
+    """Return the password of ``login``, from its environment variable or the first line of its
+    file.
 
-    Read anew at each call, so that a changed password needs no restart. Raises DeviceError, which
-    names the variable or file and the remedy, where there is none.
+    The password is read at each call, so a changed password needs no restart. Raises DeviceError,
+    with the variable or file and the remedy, if there is no password.
     """
     if login.password_env is not None:
         return _from_environment(device, login.password_env)
@@ -46,7 +46,7 @@ def _from_environment(device: str, variable: str) -> str:
 def _from_file(device: str, path: str) -> str:
     try:
         with Path(path).open("rb") as file:
-            # Bytes, since a decoding error would quote what it could not decode.
+            # Bytes, since a decoding error would quote the secret.
             line = file.readline(_MAX_BYTES + 1)
     except OSError as error:
         raise DeviceError(

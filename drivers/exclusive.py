@@ -20,7 +20,7 @@ _T = TypeVar("_T")
 def exclusive(
     method: Callable[Concatenate[_SelfT, _P], _T],
 ) -> Callable[Concatenate[_SelfT, _P], _T]:
-    """``method`` under its object's lock: one thread at a time is in such methods of an object."""
+    """Run ``method`` under its object's lock, so that one thread at a time uses the object."""
 
     @wraps(method)
     def call(self: _SelfT, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:

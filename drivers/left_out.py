@@ -1,7 +1,6 @@
-"""Rows that a reading of a device leaves out: each is named in the log when it turns up.
+"""Rows left out of a device's readings: the log names each row when it turns up.
 
-A row that nobody can use, since it is somebody else's or makes no sense, must not take down the
-reading that it stands in.
+An unusable row (somebody else's, or one without sense) must not fail the whole reading.
 """
 
 from __future__ import annotations
@@ -12,20 +11,21 @@ from typing import Final
 
 _log: Final = logging.getLogger(__name__)
 _SHOWN: Final = 8
-"""Most rows that one line of the log spells out."""
+"""Largest number of rows spelt out in a line of the log."""
 
 
 class LeftOut:
-    """What the readings of one device left out."""
+    """Rows left out of the readings of a device."""
 
     def __init__(self, device: str) -> None:
         self._device = device
         self._told: dict[str, Collection[str]] = {}
 
     def note(self, reading: str, rows: Mapping[str, str]) -> None:
-        """Take what this ``reading`` left out: what is wrong with each row, by the row's name.
+        """Log the rows left out of a ``reading``: ``rows`` gives the fault of each row by the row's
+        name.
 
-        The log names rows that the last reading of this kind did not leave out.
+        Rows that were also left out of the previous reading of the same kind are not logged again.
         """
         news = [why for name, why in rows.items() if name not in self._told.get(reading, ())]
         self._told[reading] = frozenset(rows)

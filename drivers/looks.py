@@ -1,4 +1,4 @@
-"""Looks at a device that has been told something and may need a while."""
+"""Repeated looks at a device that may need a while to carry out a command."""
 
 from __future__ import annotations
 

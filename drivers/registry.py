@@ -1,7 +1,7 @@
-"""Driver names of the configuration file, and the modules that they stand for.
+"""Driver names of the configuration file, and the drivers' modules.
 
 A new driver is a file and an entry here: a module, or ``module:Class``. Other packages contribute
-theirs by entry points. ``hydra`` does not import drivers: callers that load a configuration pass it
+drivers by entry points. ``hydra`` does not import drivers: callers that load a configuration pass
 :func:`plane_checks` and :func:`rack_checks`.
 """
 
@@ -21,16 +21,16 @@ _EntryT = TypeVar("_EntryT")
 
 
 class OpticalDriver(Protocol):
-    """A driver of optical switches: the names that its module has."""
+    """A driver of optical switches: names that the driver's module must have."""
 
     def build(self, plane: Plane, timeout_s: float) -> OpticalSwitch:
-        """Make the driver, not connected yet; ``timeout_s`` is what a command may take."""
+        """Make the driver, not connected yet; ``timeout_s`` limits each command to the device."""
 
     def check(self, plane: Plane) -> Iterable[Problem]: ...
 
 
 class TorDriver(Protocol):
-    """A driver of ToR switches: the names that its module has."""
+    """A driver of ToR switches: names that the driver's module must have."""
 
     def build(self, rack: Rack, timeout_s: float) -> TorSwitch: ...
 
@@ -38,12 +38,12 @@ class TorDriver(Protocol):
 
 
 CONTRIBUTED: Final = "hydra.drivers"
-"""The group of entry points by which other packages contribute drivers, of either kind."""
+"""Group of entry points with drivers from other packages, optical and ToR."""
 _WANTED: Final = ("CAPABILITIES", "build", "check")
 
 
 class _Refused:
-    """Takes the place of a contributed driver that can't be used."""
+    """Takes the place of an unusable contributed driver: each use reports the reason."""
 
     def __init__(self, _name: str, why: str) -> None:
         self._why = why
@@ -56,7 +56,7 @@ class _Refused:
 
 
 def _flaw(capabilities: type, _name: str, found: object) -> str | None:
-    """The reason why ``found`` is no driver with such capabilities, in words; None if it is."""
+    """Why ``found`` is no driver with such capabilities; None if ``found`` is a driver."""
     missing = [name for name in _WANTED if not hasattr(found, name)]
     if missing:
         return f"it has no {' and no '.join(missing)}"

@@ -1,4 +1,4 @@
-"""The base of drivers of optical switches: ports, their checks, one caller at a time."""
+"""Base classes of drivers of optical switches: ports, checks, one caller at a time."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from hydra.roles import DeviceIdentity, OpticalCapabilities, PortState
 
 
 class BaseSwitch(ABC):
-    """An :class:`~hydra.roles.OpticalSwitch` but for what is said in the device's language.
+    """An :class:`~hydra.roles.OpticalSwitch` without the device's own language.
 
-    Abstract methods and those that begin with an underscore are called by one thread at a time.
+    Abstract methods and methods that begin with an underscore are called by one thread at a time.
     """
 
     CAPABILITIES: ClassVar[OpticalCapabilities]
@@ -26,7 +26,9 @@ class BaseSwitch(ABC):
         self._lock = threading.RLock()
         self._size: tuple[int, int] | None = None
         self._taken: Mapping[int, str] = {}
-        """Ports in use by what is no cross-connect, and by what; read with the cross-connects."""
+        """Ports in use by something other than a cross-connect, with the reason; read with the
+        cross-connects.
+        """
 
     # --- the device, in its language --------------------------------------------------------------
 
@@ -36,7 +38,7 @@ class BaseSwitch(ABC):
 
     @abstractmethod
     def _drop(self) -> None:
-        """Drop the connection, and what was read for as long as it lasts; safe to repeat."""
+        """Drop the connection, and all values read for its duration; safe to repeat."""
 
     @abstractmethod
     def identity(self) -> DeviceIdentity: ...
@@ -50,7 +52,7 @@ class BaseSwitch(ABC):
         """Cross-connects read from the device, never from memory."""
 
     def _read_port_states(self, ports: list[int]) -> Mapping[int, PortState]:
-        """States of some of ``ports``, at least one, in order; the others are UNKNOWN."""
+        """States of some of ``ports``, at least one, in order; missing ports are UNKNOWN."""
         return dict.fromkeys(ports, PortState.UNKNOWN)
 
     # --- the role ---------------------------------------------------------------------------------
@@ -85,13 +87,13 @@ class BaseSwitch(ABC):
 
     @exclusive
     def port_states(self, ports: Collection[int]) -> Mapping[int, PortState]:
-        """States of these ports; UNKNOWN where the device tells none that the driver knows."""
+        """States of the given ports; UNKNOWN if the device tells none known to the driver."""
         asked = self._asked(ports)
         states = self._read_port_states(asked) if asked else {}
         return {port: states.get(port, PortState.UNKNOWN) for port in asked}
 
     def _asked(self, ports: Collection[int]) -> list[int]:
-        """``ports`` in order, each once. Raises DeviceError for one that there is not."""
+        """``ports`` in order, each once. Raises DeviceError for a port that does not exist."""
         asked = sorted(set(ports))
         if asked:
             check_numbers(self._name, asked, 1, sum(self.size()))
@@ -99,15 +101,15 @@ class BaseSwitch(ABC):
 
 
 class ReadBackSwitch(BaseSwitch):
-    """A :class:`BaseSwitch` of which a change moves what is not as wanted, and nothing else."""
+    """A :class:`BaseSwitch` with changes that move only the cross-connects not yet as wanted."""
 
     @exclusive
     def change(
         self, disconnect: Collection[CrossConnect], connect: Collection[CrossConnect]
     ) -> None:
-        """Tear down, then set up; returns once the result was read back.
+        """Tear down, then set up; return once the result was read back.
 
-        Cross-connects that are as wanted are left alone, so repeating a change moves nothing.
+        Cross-connects already as wanted are left alone, so repeating a change moves nothing.
         """
         check_ports(self._name, self.size(), {*disconnect, *connect})
         change = difference(self._name, self._present(), disconnect, connect)
@@ -117,10 +119,10 @@ class ReadBackSwitch(BaseSwitch):
 
     @abstractmethod
     def _make(self, change: Difference) -> None:
-        """Tear down, then set up, at least one cross-connect; return once it was read back."""
+        """Tear down, then set up, at least one cross-connect; return once read back."""
 
     def _present(self) -> frozenset[CrossConnect]:
-        """Cross-connects that a change finds."""
+        """Cross-connects that a change starts from."""
         return self.cross_connects()
 
     def _check_light(self, added: Collection[CrossConnect]) -> None:

@@ -45,11 +45,11 @@ class Options(InputPowerOptions):
     model_config = ConfigDict(extra="forbid", strict=True)
 
     group: str = Field("HydRA", pattern=r"^[A-Za-z0-9_-]{1,32}$")
-    """The connection group that cross-connects are entered into."""
+    """Connection group of new cross-connects."""
     window: int = Field(8, ge=1, le=64)
-    """Commands that may be under way at once."""
+    """Most commands under way at once."""
     bulk: bool = False
-    """True to make and remove any number of cross-connects by one command each."""
+    """True to make and remove any number of cross-connects by a single command each."""
 
 
 def build(plane: Plane, timeout_s: float) -> OpticalSwitch:
@@ -78,14 +78,14 @@ def check(plane: Plane) -> Iterator[Problem]:
 class CalientTl1(Tl1Switch):
     """An :class:`~hydra.roles.OpticalSwitch` that reads power and reports alarms.
 
-    The switch names its ports; the driver counts them in the order of their names. Port ``n`` is
-    ingress ``n`` with its input and egress ``N + n`` with its output. Commands are for one
-    cross-connect, and up to ``window`` of them are under way at once; with ``bulk``, one command is
-    for all. What the switch says of a bulk command's progress may be about another one, so its
-    connections decide.
+    The switch names its ports; the driver counts ports in the order of their names. Port ``n`` is
+    ingress ``n`` with its input and egress ``N + n`` with its output. A command moves one
+    cross-connect, and up to ``window`` commands are under way at once; with ``bulk``, one command
+    moves all. The progress told by the switch may belong to somebody else's bulk command, so the
+    switch's connections decide.
 
-    A connection of a kind that is not known, or with a port that the switch does not list, is no
-    cross-connect: its ports are in use, and the log names it.
+    A connection of an unknown kind, or with a port that the switch does not list, is no
+    cross-connect: its ports are in use, and the log names the connection.
     """
 
     DIALECT = tl1_calient.DIALECT
@@ -125,7 +125,7 @@ class CalientTl1(Tl1Switch):
         return DeviceIdentity("Calient", found.chassis, found.serial, found.software)
 
     def _read_port_states(self, ports: list[int]) -> Mapping[int, PortState]:
-        """States by the switch's word on its hardware; an unused port is ENABLED."""
+        """States as the switch tells of its hardware; an unused port is ENABLED."""
         found = self._records(tl1_calient.PORTS_QUERY, tl1_calient.parse_port)
         by_name = {port.name: port for port in found}
         states: dict[int, PortState] = {}
@@ -138,7 +138,7 @@ class CalientTl1(Tl1Switch):
 
     @exclusive
     def power_dbm(self, ports: Collection[int]) -> Mapping[int, float | None]:
-        """Optical power at these ports, in dBm; None where the switch has no reading."""
+        """Optical power at the given ports, in dBm; None where the switch has no reading."""
         asked = self._asked(ports)
         names = {self._name_of(port) for port in asked}
         if not names:
@@ -158,7 +158,7 @@ class CalientTl1(Tl1Switch):
 
     @exclusive
     def alarms(self) -> tuple[Alarm, ...]:
-        """Alarms that stand against existing connections; the switch only reports the others."""
+        """Alarms against existing connections; all other alarms are only reported by the switch."""
         self._standings()
         return tuple(
             Alarm(severity, cross_connect.ingress, "CRS", f"{found.name}: {found.state}")
@@ -168,9 +168,9 @@ class CalientTl1(Tl1Switch):
 
     @exclusive
     def reports(self) -> tuple[Alarm, ...]:
-        """Alarms reported since the last call, while there was a session.
+        """Alarms reported since the last call; none from times without a session.
 
-        An alarm about a connection is told of its ingress port.
+        The port of an alarm about a connection is the connection's ingress port.
         """
         return self._reported(self._reported_port)
 
@@ -220,7 +220,7 @@ class CalientTl1(Tl1Switch):
     def _why_odd(
         self, found: CrossConnectRow, source: int | None, target: int | None
     ) -> tuple[str, list[int]]:
-        """Why a connection is no cross-connect, and the ports that it may use."""
+        """Why a connection is no cross-connect, and the ports that the connection may use."""
         size, _ = self.size()
         if found.two_way is None:
             why = f"connection {found.called} is neither one-way nor two-way"
@@ -246,7 +246,10 @@ class CalientTl1(Tl1Switch):
                 )
 
     def _check_names(self, removed: Collection[CrossConnect]) -> None:
-        """Raises DeviceError for a connection whose name would also take down another one."""
+        """Raises DeviceError for a connection that shares its name with further connections.
+
+        A deletion by name would take down all of them.
+        """
         for cross_connect in removed:
             name = self._connections[cross_connect].called
             if self._called[name] > 1:
@@ -274,7 +277,8 @@ class CalientTl1(Tl1Switch):
         }
         _, refused = self._tell(active, window=self._window)
         deleted = {name: tl1_calient.delete(name) for name in names}
-        # A connection that was not cancelled can't be deleted: the device refuses that, too.
+        # A connection that was not cancelled can't be deleted: the device refuses the deletion,
+        # too.
         return refused + self._tell(deleted, window=self._window)[1]
 
     def _add(self, cross_connects: Sequence[CrossConnect]) -> list[str]:
@@ -306,10 +310,10 @@ class CalientTl1(Tl1Switch):
         *,
         waits: bool,
     ) -> list[str]:
-        """Have a bulk command carried out, and wait until it is; returns refusals.
+        """Carry out a bulk command, and wait for its end; return refusals.
 
-        ``made`` tells from the connections that all is as asked; with ``waits`` that counts only
-        once the switch no longer says that it is at work, since it takes no other command before.
+        ``made`` checks that the connections are as asked. With ``waits``, the connections count
+        only once the switch has stopped work: before, the switch takes no other command.
         """
         try:
             before = self._at_rest()
@@ -326,9 +330,9 @@ class CalientTl1(Tl1Switch):
             raise unconfirmed(self._name, error) from error
 
     def _at_rest(self) -> str:
-        """What the switch says of the last bulk command, once that has ended.
+        """Return the switch's text about the last bulk command, once the command has ended.
 
-        Raises DeviceError if it does not end in time.
+        Raises DeviceError if the command does not end in time.
         """
         for last in self._polls():
             told, progress = self._progress()
@@ -345,10 +349,11 @@ class CalientTl1(Tl1Switch):
     def _ended(
         self, what: str, before: str, made: Callable[[CrossConnectStates], bool], *, waits: bool
     ) -> list[str]:
-        """Refusals of the bulk command that was sent when the switch said ``before``.
+        """Refusals of the bulk command sent after the switch had said ``before``.
 
-        An end that its connections don't bear out may be that of a command which somebody else
-        sent first. Raises DeviceError if it does not end in time.
+        If the switch tells of an end and the connections are not as asked, the end may belong to a
+        command sent earlier by somebody else. Raises DeviceError if the command does not end in
+        time.
         """
         is_ours = False
         for last in self._polls():
@@ -368,9 +373,9 @@ class CalientTl1(Tl1Switch):
     def _still_refused(
         self, refused: list[str], made: Callable[[CrossConnectStates], bool]
     ) -> list[str]:
-        """Refusals of a bulk command, unless an earlier one does the same meanwhile.
+        """Refusals of a bulk command, unless an earlier command makes the same change meanwhile.
 
-        That is what a command meets whose like was sent before, and its answer lost.
+        A repeated command is refused if its predecessor was sent and the answer got lost.
         """
         for _ in self._polls():
             _, progress = self._progress()
@@ -381,7 +386,9 @@ class CalientTl1(Tl1Switch):
         return refused
 
     def _progress(self) -> tuple[str, Progress]:
-        """What the switch says of a bulk command, and what that means; it may know of none."""
+        """The switch's text about a bulk command, and the meaning; UNKNOWN if the switch knows of
+        none.
+        """
         reply = self._session.query(tl1_calient.PROGRESS_QUERY)
         if reply.completion is tl1.Completion.DENIED:
             return reply.reason, Progress.UNKNOWN

@@ -1,4 +1,4 @@
-"""Changes of cross-connects, as every optical driver checks, reduces and verifies them."""
+"""Changes of cross-connects: how every optical driver checks, reduces and verifies a change."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hydra.errors import DeviceError, OutcomeUnknown
 from hydra.model import CrossConnect
 
 _SHOWN: Final = 8
-"""Most cross-connects that an error message spells out."""
+"""Largest number of cross-connects in an error message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class Difference:
     removed: frozenset[CrossConnect]
     added: frozenset[CrossConnect]
     wanted: frozenset[CrossConnect]
-    """All cross-connects that should stand afterwards, other users' included."""
+    """All cross-connects that should stand afterwards, including other users'."""
 
     def __bool__(self) -> bool:
         return bool(self.removed or self.added)
@@ -33,10 +33,10 @@ def difference(
     disconnect: Collection[CrossConnect],
     connect: Collection[CrossConnect],
 ) -> Difference:
-    """The change reduced to what is not yet as wanted.
+    """Reduce a change to the cross-connects not yet as wanted.
 
-    Raises DeviceError for a port that is in use or is used twice: some devices would steal it from
-    somebody else's circuit.
+    Raises DeviceError for a port that is in use or is used twice: some devices would steal the port
+    from somebody else's circuit.
     """
     kept = frozenset(present) - (set(disconnect) - set(connect))
     added = frozenset(connect) - kept
@@ -65,10 +65,11 @@ def check_numbers(
 def across(
     pairs: Iterable[tuple[int, int]], ingress: int
 ) -> tuple[frozenset[CrossConnect], dict[int, str]]:
-    """Connections of an any-to-any switch whose ports up to ``ingress`` are ingress, others egress.
+    """Connections of an any-to-any switch: ports up to ``ingress`` are ingress, all above are
+    egress.
 
-    Returns (cross-connects, in whichever order their ports stand; ports of connections within one
-    side, as :func:`check_untaken` wants them).
+    Returns (cross-connects, whatever the order of their ports; ports of connections within one
+    side, in the form of :func:`check_untaken`).
     """
     ordered = [(min(pair), max(pair)) for pair in pairs]
     present = frozenset(CrossConnect(a, b) for a, b in ordered if a <= ingress < b)
@@ -80,9 +81,9 @@ def across(
 
 
 def check_untaken(device: str, added: Collection[CrossConnect], taken: Mapping[int, str]) -> None:
-    """Raises DeviceError for a port in use by what is no cross-connect of two sides.
+    """Raises DeviceError for a port in use by something other than a cross-connect of two sides.
 
-    ``taken`` says by port what it is in use by.
+    ``taken`` gives the use of each such port.
     """
     for new in sorted(added):
         for port in (new.ingress, new.egress):
@@ -96,7 +97,7 @@ def check_untaken(device: str, added: Collection[CrossConnect], taken: Mapping[i
 def shortfall(change: Difference, present: Set[CrossConnect]) -> list[str]:
     """Problems with a device's cross-connects, read back; empty if the change was made.
 
-    Others may use the same switch: only the change's own cross-connects are compared.
+    Other users may change the same switch: only the change's own cross-connects are compared.
     """
     missing = sorted(change.added - present)
     left = sorted((change.removed & present) - change.wanted)
@@ -110,7 +111,7 @@ def not_made(device: str, problems: Iterable[str]) -> DeviceError:
 
 
 def unconfirmed(device: str, error: DeviceError) -> OutcomeUnknown:
-    """The error of a change that was begun and whose outcome is unknown."""
+    """The error of a change that was begun, with an unknown outcome."""
     return OutcomeUnknown(
         device, f"a change was begun and could not be confirmed: {error}; read it back"
     )

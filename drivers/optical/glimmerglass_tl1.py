@@ -45,11 +45,11 @@ def check(plane: Plane) -> Iterator[Problem]:
 class GlimmerglassTl1(Tl1Switch):
     """An :class:`~hydra.roles.OpticalSwitch` that reads power.
 
-    Ingress ``n`` is input ``10000 + n``, egress ``N + n`` is output ``20000 + n``. A change is one
-    ``DLT-CRS-FIBER``, answered when it has been carried out, and one ``ENT-CRS-FIBER``, answered at
-    once, whatever its size: the connections are read until they are ``steady``. One in ``fault``
-    exists, and is told. One that another user has locked, or that leads to a multicast port inside
-    the switch, is not touched.
+    Ingress ``n`` is input ``10000 + n``, egress ``N + n`` is output ``20000 + n``. A change of any
+    size is one ``DLT-CRS-FIBER``, answered once carried out, and one ``ENT-CRS-FIBER``, answered at
+    once: the driver reads the connections until all are ``steady``. A connection in ``fault``
+    exists, and is reported. A connection that is locked by another user, or that leads to a
+    multicast port inside the switch, is not touched.
     """
 
     DIALECT = tl1_glimmerglass.DIALECT
@@ -67,9 +67,9 @@ class GlimmerglassTl1(Tl1Switch):
         )
 
     def _read_port_states(self, ports: list[int]) -> Mapping[int, PortState]:
-        """States by the ports' health; a port that this user may not touch is DISABLED.
+        """States by the ports' health; a port without rights for this user is DISABLED.
 
-        Software that does not tell of rights shows no port as DISABLED.
+        Software that does not tell rights shows no port as DISABLED.
         """
         found = self._records(tl1_glimmerglass.PORTS_QUERY, tl1_glimmerglass.parse_port)
         states = {port.identifier: _state(port) for port in found}
@@ -77,7 +77,7 @@ class GlimmerglassTl1(Tl1Switch):
 
     @exclusive
     def power_dbm(self, ports: Collection[int]) -> Mapping[int, float | None]:
-        """Optical power at these ports, in dBm; None where the switch has no monitor."""
+        """Optical power at the given ports, in dBm; None where the switch has no monitor."""
         asked = self._asked(ports)
         if not asked:
             return {}

@@ -1,4 +1,4 @@
-"""Light at an ingress port, looked at before it is let in: too much of it harms what comes next."""
+"""Check of the light at an ingress port before it is connected: too much harms devices behind."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class InputPowerOptions(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     max_input_dbm: float | None = Field(None, ge=-60, le=40)
-    """Most power at an ingress port that is to be connected; None: it is not looked at."""
+    """Largest power at an ingress port about to be connected; None: the power is not read."""
 
 
 def max_input_dbm(plane: Plane) -> float | None:

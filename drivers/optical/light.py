@@ -1,6 +1,6 @@
-"""Attenuators and alarm thresholds of a switch, held against the power that its owner expects.
+"""Attenuators and alarm thresholds of a switch, checked against the power that its owner expects.
 
-Power that comes in is :mod:`drivers.optical.input_power`'s matter.
+For incoming power see :mod:`drivers.optical.input_power`.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _log: Final = logging.getLogger(__name__)
 NO_SIGNAL_DBM: Final = -30.0
 """At this power and below, a receiver has to report no signal (IEEE 802.3, 52.4.4 and 88.5.4)."""
 _SHOWN: Final = 3
-"""Most ports that a warning spells out."""
+"""Largest number of ports in a warning."""
 
 
 class LightOptions(InputPowerOptions):
-    """``options`` of a plane whose switch tells its attenuators and alarm thresholds."""
+    """``options`` of a plane with a switch that tells its attenuators and alarm thresholds."""
 
     min_input_dbm: float | None = Field(None, ge=-60, le=40)
-    """Least power at an ingress port from a transmitter that works; None: no threshold is read."""
+    """Least power at an ingress port from a working transmitter; None: no threshold is read."""
     loss_budget_db: float | None = Field(None, ge=0, le=60)
     """Most loss from an ingress port to an egress port; None: no attenuator is read."""
 
@@ -43,7 +43,7 @@ class LightOptions(InputPowerOptions):
 
 @dataclass(frozen=True, slots=True)
 class LightLimits:
-    """What :class:`LightOptions` say."""
+    """Values of :class:`LightOptions`."""
 
     max_input_dbm: float | None = None
     min_input_dbm: float | None = None
@@ -55,13 +55,13 @@ def limits_of(options: LightOptions) -> LightLimits:
 
 
 def limits(plane: Plane) -> LightLimits:
-    """Limits of a plane whose options have been checked, whatever else they say."""
+    """Limits of a plane with checked options; all other options are ignored."""
     told = {name: plane.options.get(name) for name in LightOptions.model_fields}
     return limits_of(LightOptions.model_validate(told))
 
 
 class AttenuatorMode(Enum):
-    """What an attenuator at an egress port does with the light."""
+    """How an attenuator at an egress port treats the light."""
 
     NONE = auto()
     RELATIVE = auto()
@@ -69,9 +69,9 @@ class AttenuatorMode(Enum):
     POWER = auto()
     """Holds the light at its level, in dBm by most sources."""
     MAXIMUM = auto()
-    """Lets as little through as it can."""
+    """Takes off as much light as possible."""
     FIXED = auto()
-    """Keeps what it took off when it was fixed, which is not told; also modes that are unknown."""
+    """Keeps an attenuation that was fixed earlier and is not told; also any unknown mode."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class Attenuator:
     level: float | None
     """None in modes without one."""
     words: str
-    """The mode as the switch calls it."""
+    """The mode in the switch's words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class AlarmThresholds:
 
     on: bool
     low_dbm: float | None
-    """None: however little light there is, it is not told."""
+    """None: no alarm for too little light."""
     high_dbm: float | None
 
 
@@ -102,8 +102,8 @@ def check_attenuators(
 ) -> None:
     """Raises DeviceError, before anything moves, for an egress port that takes too much light off.
 
-    ``attenuators`` gives those of ports, as far as they have one; ``power`` reads dBm. A port whose
-    attenuation can't be told passes.
+    ``attenuators`` gives the attenuators of ports, as far as present; ``power`` reads dBm. A port
+    with unknown attenuation passes.
     """
     if limits.loss_budget_db is None or not added:
         return
@@ -128,9 +128,9 @@ def warn_at_attach(
     attenuators: Callable[[Collection[int]], Mapping[int, Attenuator]],
     thresholds: Callable[[], Mapping[int, AlarmThresholds]],
 ) -> None:
-    """Read what the limits ask for of a switch that has just been attached, and warn of it.
+    """Read attenuators and thresholds, as far as limited, of a newly attached switch, and warn.
 
-    A switch that can't tell is none the worse for it: that is in the log.
+    A switch that can't tell them is used all the same; the log says so.
     """
     try:
         if limits.loss_budget_db is not None:
@@ -165,7 +165,7 @@ def _mode(found: Mapping[int, Attenuator], port: int) -> AttenuatorMode:
 
 
 def _too_much(attenuator: Attenuator | None, budget_db: float, expected_dbm: float | None) -> str:
-    """What is wrong with an attenuator; empty if nothing is, or if that can't be told."""
+    """The trouble with an attenuator; empty if there is none, or if the switch does not tell."""
     if attenuator is None:
         return ""
     beyond = f"more than options.loss_budget_db ({budget_db:g}) allows"
@@ -183,10 +183,10 @@ def _too_much(attenuator: Attenuator | None, budget_db: float, expected_dbm: flo
 
 
 def _held_too_low(words: str, level: float, budget_db: float, expected_dbm: float | None) -> str:
-    """What is wrong with the level of an attenuator that holds the light; empty if nothing is.
+    """The trouble with the level of an attenuator that holds the light; empty if there is none.
 
-    Sources disagree whether it is the power behind the attenuator, or what it takes off: it has to
-    be harmless either way.
+    Sources disagree whether the level is the power behind the attenuator or the attenuation: both
+    readings have to be harmless.
     """
     if level > budget_db:
         return f"is set to {level:g} ({words}), and takes off {level:g} dB if it means dB by it"

@@ -1,7 +1,7 @@
-"""Patch panels: a change is a task for a person, who says when it is done.
+"""Patch panels: a change is a task for a person, who says when the task is done.
 
-Also for a robotic panel without an interface that this project speaks: whatever works it confirms
-the tasks. Circuits over such a panel come up in minutes rather than milliseconds.
+Also for a robotic panel without an interface supported here: whoever works the panel confirms the
+tasks. Circuits over such a panel come up in minutes rather than milliseconds.
 """
 
 from __future__ import annotations
@@ -46,15 +46,15 @@ class ManualOptions(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     state: Annotated[str, Field(pattern="^/")]
-    """File that keeps what is plugged and what was asked; ``{name}`` stands for the plane's."""
+    """File with plugged cross-connects and tasks; ``{name}`` stands for the plane's name."""
     timeout_s: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 1800.0
-    """Time in which a person has to settle a change."""
+    """Time for a person to settle a change."""
     vendor: str = "unknown"
     model: str = "patch panel"
 
 
 def build(plane: Plane, timeout_s: float) -> OpticalSwitch:
-    """The driver of ``plane``; ``timeout_s`` is for machines, people have one of their own."""
+    """The driver of ``plane``; ``timeout_s`` is for machines, people have ``options.timeout_s``."""
     del timeout_s
     try:
         options = ManualOptions.model_validate(dict(plane.options))
@@ -77,9 +77,9 @@ def check(plane: Plane) -> Iterator[Problem]:
 class ManualPanel:
     """An :class:`~hydra.roles.OpticalSwitch` and its :class:`~hydra.roles.TaskBoard`.
 
-    Its cross-connects are those that people have confirmed. A change that nobody confirms in time
-    has an unknown outcome; its task stays, and its ports can't be changed until somebody settles
-    the task. Asking for the same change again waits for the same task.
+    The panel's cross-connects are the ones confirmed by people. If nobody confirms a change in
+    time, the outcome is unknown; the task stays, and its ports can't be changed until somebody
+    settles the task. Asking for the same change again waits for the same task.
     """
 
     def __init__(self, name: str, ports: int, options: ManualOptions) -> None:
@@ -113,7 +113,7 @@ class ManualPanel:
         return self._ports, self._ports
 
     def cross_connects(self) -> frozenset[CrossConnect]:
-        """Cross-connects that people have confirmed."""
+        """Cross-connects confirmed by people."""
         with self._file():
             return self._store.cross_connects()
 
@@ -121,9 +121,10 @@ class ManualPanel:
     def change(
         self, disconnect: Collection[CrossConnect], connect: Collection[CrossConnect]
     ) -> None:
-        """Ask a person to unplug, then plug; returns once they have said that it is done.
+        """Ask a person to unplug, then plug; return once the person has confirmed.
 
-        Raises DeviceError if they say that it can't be done, OutcomeUnknown if they say nothing.
+        Raises DeviceError if the person says that the change can't be made, OutcomeUnknown if
+        nobody answers in time.
         """
         change = self._difference(disconnect, connect)
         if not change:

@@ -1,6 +1,6 @@
-"""Cross-connects by OpenFlow 1.3: a switch whose only rules send one port's light out at another.
+"""Cross-connects by OpenFlow 1.3: each rule of the switch sends the light of a port out at another.
 
-For optical switches with an OpenFlow agent, and for an Open vSwitch bridge that stands for a mirror
+For optical switches with an OpenFlow agent, and for an Open vSwitch bridge in place of a mirror
 array. The switch listens, at ``host:port`` or, on the same machine, at ``unix:/path``.
 """
 
@@ -153,22 +153,22 @@ class OpenFlowXc(BaseSwitch):
         return DeviceIdentity(found.manufacturer, found.hardware, found.serial, found.software)
 
     def _read_size(self) -> tuple[int, int]:
-        """Numbers of configured ports. Raises DeviceError if the switch lacks one of them."""
+        """Numbers of configured ports. Raises DeviceError if the switch lacks a configured port."""
         numbers = self._numbers()
         return len(numbers.ingress), len(numbers.egress)
 
     @exclusive
     def cross_connects(self) -> frozenset[CrossConnect]:
-        """Read from the flow table, whoever made them."""
+        """Cross-connects read from the flow table, including other users' rules."""
         return self._read(self._numbers())
 
     @exclusive
     def change(
         self, disconnect: Collection[CrossConnect], connect: Collection[CrossConnect]
     ) -> None:
-        """Tear down and set up in one bundle; returns once the result was read back.
+        """Tear down and set up in one bundle; return once the result was read back.
 
-        Cross-connects that are as wanted are left alone, so repeating a change moves nothing.
+        Cross-connects already as wanted are left alone, so repeating a change moves nothing.
         """
         numbers = self._numbers()
         check_ports(self._name, self.size(), {*disconnect, *connect})
@@ -185,7 +185,7 @@ class OpenFlowXc(BaseSwitch):
             raise not_made(self._name, ["the switch reports no error", *problems])
 
     def _read_port_states(self, ports: list[int]) -> Mapping[int, PortState]:
-        """States of these ports: DISABLED if configuration switched the port off."""
+        """States of the given ports: DISABLED if configuration switched the port off."""
         down = {port.number for port in self._descriptions() if port.down}
         numbers = self._numbers()
         both = (*numbers.ingress, *numbers.egress)
@@ -226,11 +226,11 @@ class OpenFlowXc(BaseSwitch):
         pairs = [pair for entry in entries if (pair := self._pair(entry)) is not None]
         self._note_others(pairs, numbers)
         found = map(numbers.cross_connect, pairs)
-        # Light that comes in where another rule leads it elsewhere may not pass ours.
+        # Light may not pass our rule if another rule leads light from the same port elsewhere.
         return frozenset(c for c in found if c is not None and c.ingress not in self._taken)
 
     def _note_others(self, pairs: Iterable[PortPair], numbers: _Numbers) -> None:
-        """Take ports of ours that others have joined to a port which is not; name the rules."""
+        """Note our ports that somebody's rule joins to a foreign port, and log the rules."""
         taken: dict[int, str] = {}
         odd: dict[str, str] = {}
         for pair in pairs:
@@ -245,7 +245,7 @@ class OpenFlowXc(BaseSwitch):
         self._left_out.note("cross-connects", odd)
 
     def _pair(self, entry: FlowEntry) -> PortPair | None:
-        """Ports that a rule joins; None for one that drops what no other rule takes."""
+        """Ports that a rule joins; None for the catch-all rule that drops."""
         pair = entry.pair
         if pair is None:
             if entry.drops and not entry.match:

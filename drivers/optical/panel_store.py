@@ -1,7 +1,7 @@
-"""State of a patch panel: what people plugged, and what they were asked to change.
+"""State of a patch panel: plugged cross-connects, and tasks for people.
 
-One SQLite file per panel. Each call opens it anew and is one transaction, so the controller and
-commands beside it may use it at once, and none overwrites the other's entries.
+One SQLite file per panel. Each call opens the file and is one transaction, so the controller and
+commands beside it may use the file at once, and none overwrites another's entries.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class PanelError(Exception):
 
 
 class PendingError(Exception):
-    """A port is part of a task that nobody has settled."""
+    """A port is part of an unsettled task."""
 
     def __init__(self, task: Task, port: int) -> None:
         self.task = task
@@ -67,13 +67,13 @@ class TakenError(Exception):
 
 
 class PanelStore:
-    """The file at ``path``, which is made, with nothing plugged, if there is none."""
+    """The file at ``path``; a missing file is made, with nothing plugged."""
 
     def __init__(self, path: str) -> None:
         self._path = path
 
     def cross_connects(self) -> frozenset[CrossConnect]:
-        """Cross-connects that are plugged, by people's word."""
+        """Cross-connects confirmed as plugged."""
         with self._open() as db:
             return _plugged(db)
 
@@ -93,10 +93,10 @@ class PanelStore:
         connect: Collection[CrossConnect],
         unix_s: float,
     ) -> Task | None:
-        """Enter a task, or find the pending one that asks for the same.
+        """Enter a task, or find the pending task with the same content.
 
-        The task has what is left to do; None where nothing is: somebody has just said that it is
-        done.
+        The task holds the remaining work. Returns None if nothing remains: somebody has just
+        confirmed the change.
 
         Raises PendingError if a pending task is about one of the ports, TakenError if one is in
         use.
@@ -132,7 +132,7 @@ class PanelStore:
             return Task(cursor.lastrowid or 0, unix_s, *wanted)
 
     def settle(self, task_id: int, state: TaskState, note: str, unix_s: float) -> Task:
-        """Settle a task; one that is done changes what is plugged.
+        """Settle a task; DONE updates the plugged cross-connects.
 
         Raises UnknownName, and LifecycleError if the task was settled the other way.
         """

@@ -1,4 +1,4 @@
-"""Polatis' YANG modules, whichever protocol carries them: sizes, words for states and start-up."""
+"""Polatis' YANG modules, independent of the protocol: sizes, words for states and start-up."""
 
 from __future__ import annotations
 
@@ -37,11 +37,13 @@ _ATTENUATORS: Final = {
     "MAXIMUM": AttenuatorMode.MAXIMUM,
 }
 _OFF: Final = "DISABLED"
-"""End of the modes of an alarm that is off."""
+"""End of the mode of an alarm that is off."""
 
 
 class PolatisYangSwitch(BaseSwitch):
-    """A :class:`BaseSwitch` whose model tells its size, and that looks at light before a change."""
+    """A :class:`BaseSwitch` with a size told by the model name, and checks of light before a
+    change.
+    """
 
     def __init__(self, name: str, options: LightOptions) -> None:
         super().__init__(name)
@@ -49,15 +51,15 @@ class PolatisYangSwitch(BaseSwitch):
 
     @abstractmethod
     def power_dbm(self, ports: Collection[int]) -> Mapping[int, float | None]:
-        """Power at these ports in dBm; None where the switch has no meter."""
+        """Power at the given ports in dBm; None where the switch has no meter."""
 
     @abstractmethod
     def _attenuators(self, ports: Collection[int]) -> Mapping[int, Attenuator]:
-        """Attenuators at these egress ports, as far as they have one."""
+        """Attenuators at the given egress ports, as far as present."""
 
     @abstractmethod
     def _thresholds(self) -> Mapping[int, AlarmThresholds]:
-        """Alarm thresholds of all ports that have some."""
+        """Alarm thresholds of all ports with thresholds."""
 
     def _read_size(self) -> tuple[int, int]:
         return size_of(self._name, self.identity().model)
@@ -67,10 +69,10 @@ class PolatisYangSwitch(BaseSwitch):
         light.check_attenuators(self._name, self._limits, added, self._attenuators, self.power_dbm)
 
     def _warn_at_attach(self, start_mode: str | None) -> None:
-        """Warn of a switch that loses its cross-connects with its power, and of its light.
+        """Warn if the switch loses its cross-connects with its power, and warn about its light.
 
-        That is of attenuators and alarm thresholds that do not go with what the owner expects.
-        None as ``start_mode``: it does not say.
+        Warnings about light: attenuators and alarm thresholds that contradict the owner's
+        expectations. ``start_mode``: None if the switch does not tell its start-up mode.
         """
         warn_of_start(self._name, start_mode)
         light.warn_at_attach(
@@ -91,23 +93,23 @@ def size_of(device: str, model: str) -> tuple[int, int]:
 
 
 def port_state(word: str | None) -> PortState:
-    """A port's state; words that are not known read as UNKNOWN."""
+    """A port's state; unknown words read as UNKNOWN."""
     return _STATES.get((word or "").removeprefix(_OLD_STATE), PortState.UNKNOWN)
 
 
 def attenuator(mode: str, level: float | None) -> Attenuator:
-    """An attenuator; a mode that is not known reads as FIXED."""
+    """An attenuator; an unknown mode reads as FIXED."""
     known = _ATTENUATORS.get(mode.removeprefix(_ATTENUATOR), AttenuatorMode.FIXED)
     return Attenuator(known, level, mode)
 
 
 def thresholds(mode: str, low_dbm: float | None, high_dbm: float | None) -> AlarmThresholds:
-    """Alarm thresholds; an alarm is on unless its mode says that it is disabled."""
+    """Alarm thresholds; an alarm is on unless its mode ends with DISABLED."""
     return AlarmThresholds(not mode.endswith(_OFF), low_dbm, high_dbm)
 
 
 def warn_of_start(device: str, mode: str | None) -> None:
-    """Warn of a switch that loses its cross-connects with its power; None: it does not say."""
+    """Warn of a switch that loses its cross-connects with its power; ``mode`` None: unknown."""
     if mode is not None and _VOLATILE in mode.lower():
         _log.warning(
             "%s starts without cross-connects (%s): a power cycle cuts every circuit; set its "

@@ -1,13 +1,13 @@
 """Polatis optical circuit switches over NETCONF (port 830).
 
-Modules ``optical-switch`` and ``polatis-switch``, as public clients of these switches use them
-(the ONOS drivers, the maker's published examples): ``cross-connects/pair[ingress]``, named
-``pairs`` before revision 2017-08-04; ``port-config/port[port-id]/status``, in older models
-``ports/port[port-id]/port-state``, ``PC_ENABLED`` or ``PC_DISABLED``; ``opm-power``;
-attenuators ``voa/port``; alarm thresholds ``opm-alarm-config/port``, in older models
-``ports/port/opm``; ``system-alarms``; notifications ``port-power-alarm`` and their like. The size
-is part of the model name. Inferred are spellings of ``status`` other than ENABLED and DISABLED, and
-the severities of alarms, which the modules do not tell.
+Modules ``optical-switch`` and ``polatis-switch``, as public clients of these switches use them (the
+ONOS drivers, the maker's published examples): ``cross-connects/pair[ingress]``, named ``pairs``
+before revision 2017-08-04; ``port-config/port[port-id]/status``, in older models
+``ports/port[port-id]/port-state``, ``PC_ENABLED`` or ``PC_DISABLED``; ``opm-power``; attenuators
+``voa/port``; alarm thresholds ``opm-alarm-config/port``, in older models ``ports/port/opm``;
+``system-alarms``; notifications such as ``port-power-alarm``. The size is part of the model name.
+Inferred are spellings of ``status`` other than ENABLED and DISABLED, and the severities of alarms,
+which the modules do not tell.
 """
 
 from __future__ import annotations
@@ -54,13 +54,13 @@ _SWITCH: Final = "http://www.polatis.com/yang/optical-switch"
 _POLATIS: Final = "http://www.polatis.com/yang/polatis-switch"
 _REVISION: Final = re.compile(re.escape(_SWITCH) + r"\?.*\brevision=(\d{4}-\d\d-\d\d)")
 _RENAMED: Final = "2017-08-04"
-"""First revision that calls the list of cross-connects pair, not pairs."""
+"""First revision with the list of cross-connects named pair, not pairs."""
 _OLD_PAIR: Final = "pairs"
 _CONDITIONS: Final = {
     "NOTIF_PORT_POWER": "port-power-alarm",
     "NOTIF_PORT_POWER_WARN": "port-power-warn-alarm",
 }
-"""Conditions by their names in the list of standing alarms, to those in notifications."""
+"""Conditions by name in the list of standing alarms, to their names in notifications."""
 _SEVERITIES: Final = {
     "port-power-alarm": Severity.MAJOR,
     "port-power-warn-alarm": Severity.WARNING,
@@ -73,7 +73,7 @@ _OLD_THRESHOLDS: Final = ("power-alarm-control", "power-low-alarm", "power-high-
 _MOST_DIGITS: Final = 6
 """Longest number of a port."""
 _LARGEST: Final = 200.0
-"""No power in dBm or level in dB is larger, nor its opposite smaller."""
+"""Bound on the absolute value of a power in dBm or a level in dB."""
 _PORT_IN_TEXT: Final = re.compile(r"\bport\W{0,3}([1-9][0-9]{0,5})\b", re.IGNORECASE)
 
 
@@ -81,7 +81,7 @@ class Options(SshOptions, LightOptions):
     """``options`` of a plane."""
 
     stream: str = "Polatis"
-    """Event stream that alarms are subscribed to."""
+    """Event stream to subscribe to for alarms."""
     datastore: Literal["auto", "candidate", "running"] = "auto"
 
 
@@ -103,8 +103,8 @@ def check(plane: Plane) -> Iterator[Problem]:
 class PolatisNetconf(PolatisYangSwitch, ReadBackSwitch):
     """An :class:`~hydra.roles.OpticalSwitch` with power readings and alarms.
 
-    Ingress ports are 1..N, egress ports N+1..N+M. A change is one ``edit-config``, whatever its
-    size, under a lock; it is read back before it is confirmed. ``timeout_s`` covers one call.
+    Ingress ports are 1..N, egress ports N+1..N+M. A change of any size is one ``edit-config`` under
+    a lock, read back before the commit is confirmed. ``timeout_s`` covers one call.
     """
 
     CAPABILITIES = CAPABILITIES
@@ -128,7 +128,7 @@ class PolatisNetconf(PolatisYangSwitch, ReadBackSwitch):
         """Connect and subscribe to alarms; a second call on an open device does nothing.
 
         Warns of a device that loses its cross-connects with its power, and of attenuators and alarm
-        thresholds that do not go with what the owner expects.
+        thresholds that contradict the owner's expectations.
         """
         was_connected = self._netconf.connected
         self._netconf.open()
@@ -136,7 +136,7 @@ class PolatisNetconf(PolatisYangSwitch, ReadBackSwitch):
             self._warn_at_attach(self._start())
 
     def _start(self) -> str | None:
-        """The start-up mode; None where the switch does not tell it."""
+        """The start-up mode; None if the switch does not tell the mode."""
         subtree = etree.Element(f"{{{_SWITCH}}}system-config")
         etree.SubElement(subtree, f"{{{_POLATIS}}}startup-mode")
         try:
@@ -174,7 +174,7 @@ class PolatisNetconf(PolatisYangSwitch, ReadBackSwitch):
     def change(
         self, disconnect: Collection[CrossConnect], connect: Collection[CrossConnect]
     ) -> None:
-        """As of the base; what is read before the edit is within its time."""
+        """Change as in the base class; reads before the edit count towards the edit's time."""
         with self._netconf.bounded():
             super().change(disconnect, connect)
 
@@ -183,7 +183,7 @@ class PolatisNetconf(PolatisYangSwitch, ReadBackSwitch):
         self._netconf.edit(self._config(change), lambda: self._check_result(change))
 
     def _read_port_states(self, ports: list[int]) -> Mapping[int, PortState]:
-        """States of these ports; words this driver does not know read as UNKNOWN."""
+        """States of the given ports; words unknown to this driver read as UNKNOWN."""
         container, leaf = ("ports", "port-state") if self._is_older() else ("port-config", "status")
         words = self._per_port(container, ports, leaf)
         return {port: port_state(word) for port, word in words.items()}
@@ -198,7 +198,7 @@ class PolatisNetconf(PolatisYangSwitch, ReadBackSwitch):
 
     @exclusive
     def alarms(self) -> tuple[Alarm, ...]:
-        """Alarms that stand now, oldest first as the device lists them."""
+        """Standing alarms, oldest first as the device lists them."""
         found = self._read(etree.Element(f"{{{_POLATIS}}}system-alarms"))
         return tuple(_standing(alarm) for alarm in found.findall(f"{{{_POLATIS}}}alarm"))
 
@@ -226,8 +226,8 @@ class PolatisNetconf(PolatisYangSwitch, ReadBackSwitch):
         root = etree.Element(f"{{{NETCONF_NS}}}config", nsmap={"nc": NETCONF_NS})
         listed = etree.SubElement(root, f"{{{_SWITCH}}}cross-connects", nsmap={None: _SWITCH})
         moved = {new.ingress for new in change.added}
-        # Deletions first: a switch that carries out an edit line by line frees ports before it
-        # gives them away.
+        # Deletions first: a switch that carries out an edit line by line frees ports before their
+        # next use.
         for old in sorted(change.removed):
             if old.ingress not in moved:
                 pair = etree.SubElement(listed, f"{{{_SWITCH}}}{self._pair()}")
@@ -259,7 +259,7 @@ class PolatisNetconf(PolatisYangSwitch, ReadBackSwitch):
         }
 
     def _thresholds(self) -> Mapping[int, AlarmThresholds]:
-        """As the newer model has them, or the older one, below each of its ports."""
+        """Thresholds from the newer model's list, or from each port of the older model."""
         if self._is_older():
             found = {
                 port: opm
@@ -280,7 +280,7 @@ class PolatisNetconf(PolatisYangSwitch, ReadBackSwitch):
         }
 
     def _listed_ports(self, container: str, *leaves: str) -> dict[int, Element]:
-        """Entries of a list of ports, by their numbers; with these leaves, or with all."""
+        """Entries of a list of ports, by port number; with the given leaves, or with all."""
         subtree = etree.Element(f"{{{_SWITCH}}}{container}")
         if leaves:
             entry = etree.SubElement(subtree, f"{{{_SWITCH}}}port")
@@ -294,7 +294,7 @@ class PolatisNetconf(PolatisYangSwitch, ReadBackSwitch):
         return self._reading(port, text) if text else None
 
     def _read(self, subtree: Element, *, whole: bool = False) -> Element:
-        """The reply's element of the filter's name; an empty one if the device has none."""
+        """The reply's element of the filter's name; an empty element if the device has none."""
         found = self._netconf.get(subtree, whole=whole).find(subtree.tag)
         return etree.Element(subtree.tag) if found is None else found
 
@@ -331,7 +331,7 @@ class PolatisNetconf(PolatisYangSwitch, ReadBackSwitch):
             found = float(text)
         except ValueError:
             found = math.nan
-        if not -_LARGEST < found < _LARGEST:  # what is no number would pass every limit
+        if not -_LARGEST < found < _LARGEST:  # inf and nan would pass every limit
             raise ProtocolError(self._name, f"port {port}: {text!r} is no level or power")
         return found
 

@@ -34,7 +34,7 @@ from hydra.roles import DeviceIdentity, OpticalCapabilities, OpticalSwitch, Port
 CAPABILITIES: Final = OpticalCapabilities(bulk=True, unidirectional=True, power_readings=True)
 
 _LOOKED_AT: Final = (httpx.codes.PRECONDITION_FAILED, httpx.codes.NOT_FOUND)
-"""Statuses that decide nothing by themselves: the list of cross-connects is read again."""
+"""Statuses that decide nothing alone: the list of cross-connects is read again."""
 _T = TypeVar("_T")
 _log: Final = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ class Options(TlsOptions, LightOptions):
     """``options`` of a plane."""
 
     tls: bool = False
-    """False: plain HTTP, as these switches speak on port 8008."""
+    """False: plain HTTP, the usual protocol of the switches on port 8008."""
 
     @model_validator(mode="after")
     def _check_tls(self) -> Self:
@@ -70,11 +70,11 @@ def check(plane: Plane) -> Iterator[Problem]:
 class PolatisRestconf(polatis_model.PolatisYangSwitch):
     """An :class:`~hydra.roles.OpticalSwitch`.
 
-    Ingress ports are 1..N, egress ports N+1..N+M. All that a change connects or aims anew is one
-    request; each cross-connect that it takes down and whose ingress port stays free is a request
-    before that. Each names the ETag of the list that it was made for, so that a switch which knows
-    ETags refuses it if somebody else was quicker; the list is then read again. ``timeout_s`` covers
-    each step of a request.
+    Ingress ports are 1..N, egress ports N+1..N+M. All connections that a change makes or aims anew
+    are one request. Before, each removed cross-connect whose ingress port stays free is a request
+    of its own. Each request names the ETag of the list as last read: a switch with ETags refuses
+    the request if somebody else was quicker, and the list is read again. ``timeout_s`` covers each
+    step of a request.
     """
 
     CAPABILITIES = CAPABILITIES
@@ -98,7 +98,7 @@ class PolatisRestconf(polatis_model.PolatisYangSwitch):
         """Connect and log in; a second call on an open device does nothing.
 
         Warns of a device that loses its cross-connects with its power, and of attenuators and alarm
-        thresholds that do not go with what the owner expects.
+        thresholds that contradict the owner's expectations.
         """
         if self._session.connected:
             return
@@ -106,7 +106,7 @@ class PolatisRestconf(polatis_model.PolatisYangSwitch):
         self._warn_at_attach(self._start())
 
     def _start(self) -> str | None:
-        """The start-up mode; None where the switch does not tell it."""
+        """The start-up mode; None if the switch does not tell the mode."""
         answer = self._session.get(codec.START)
         if answer.status_code != httpx.codes.OK:
             return None
@@ -133,9 +133,9 @@ class PolatisRestconf(polatis_model.PolatisYangSwitch):
     def change(
         self, disconnect: Collection[CrossConnect], connect: Collection[CrossConnect]
     ) -> None:
-        """Tear down, then set up; returns once the switch lists it so.
+        """Tear down, then set up; return once the switch lists the result.
 
-        Cross-connects that are as wanted are left alone, so repeating a change moves nothing.
+        Cross-connects already as wanted are left alone, so repeating a change moves nothing.
         """
         disconnect, connect = frozenset(disconnect), frozenset(connect)
         check_ports(self._name, self.size(), disconnect | connect)
@@ -153,7 +153,7 @@ class PolatisRestconf(polatis_model.PolatisYangSwitch):
             raise not_made(self._name, [*told, *problems])
 
     def _read_port_states(self, ports: list[int]) -> Mapping[int, PortState]:
-        """States of these ports; words this driver does not know read as UNKNOWN."""
+        """States of the given ports; words unknown to this driver read as UNKNOWN."""
         answer = self._session.get(codec.PORTS)
         if answer.status_code == httpx.codes.NOT_FOUND:
             answer = self._session.get(codec.OLD_PORTS)
@@ -174,7 +174,9 @@ class PolatisRestconf(polatis_model.PolatisYangSwitch):
     def _made(
         self, disconnect: Set[CrossConnect], connect: Set[CrossConnect], taken: list[str]
     ) -> tuple[list[str], Set[CrossConnect]]:
-        """(What the switch refused, cross-connects afterwards); fills ``taken`` as it goes."""
+        """Return (refusals by the switch, cross-connects afterwards); append each done request to
+        ``taken``.
+        """
         give_up_at, least = math.inf, math.inf
         while True:
             present, tag = self._listed()
@@ -182,7 +184,7 @@ class PolatisRestconf(polatis_model.PolatisYangSwitch):
             if not change:
                 return [], present
             left = len(change.removed) + len(change.added)
-            if left < least:  # it gets on, if only by one step for each reading
+            if left < least:  # progress, if only by one step for each reading
                 give_up_at, least = time.monotonic() + self._timeout_s, left
             self._check_light(change.added)
             told = self._carry_out(change, tag, taken)
@@ -194,7 +196,7 @@ class PolatisRestconf(polatis_model.PolatisYangSwitch):
                 )
 
     def _carry_out(self, change: Difference, tag: str | None, taken: list[str]) -> list[str] | None:
-        """Refusals by the switch; None if somebody has changed it since ``tag``."""
+        """Refusals by the switch; None if somebody has changed the switch since ``tag``."""
         moved = {new.ingress for new in change.added}
         requests: list[tuple[str, str, bytes | None]] = [
             ("DELETE", codec.pair_resource(old.ingress), None)
@@ -238,7 +240,7 @@ class PolatisRestconf(polatis_model.PolatisYangSwitch):
         }
 
     def _listed_ports(self, path: str, read: Callable[[bytes], dict[int, _T]]) -> dict[int, _T]:
-        """Entries by port; none on a switch that has no such list."""
+        """Entries by port; none on a switch without the list."""
         answer = self._session.get(path)
         if answer.status_code == httpx.codes.NOT_FOUND:
             return {}
@@ -258,5 +260,5 @@ class PolatisRestconf(polatis_model.PolatisYangSwitch):
 
 
 def _is_gone(method: str, answer: httpx.Response) -> bool:
-    """True if what was to be deleted is not there any more."""
+    """True if the object to delete does not exist any more."""
     return method == "DELETE" and answer.status_code == httpx.codes.NOT_FOUND

@@ -28,7 +28,7 @@ CAPABILITIES: Final = OpticalCapabilities(bulk=True, unidirectional=True, power_
 
 _STATES: Final = {"E": PortState.ENABLED, "D": PortState.DISABLED, "F": PortState.FAILED}
 _SHOWN: Final = 8
-"""Most faults that an error message spells out."""
+"""Largest number of faults in an error message."""
 
 _T = TypeVar("_T")
 
@@ -57,14 +57,14 @@ class SerialPlaneOptions(SerialOptions, InputPowerOptions):
 class PolatisScpi(ReadBackSwitch):
     """An :class:`~hydra.roles.OpticalSwitch`.
 
-    Ingress ports are 1..N, egress ports N+1..N+M. A change is three exchanges, whatever its size.
-    The first reads the cross-connects and empties the error queue, where an earlier client may have
+    Ingress ports are 1..N, egress ports N+1..N+M. A change of any size is three exchanges. The
+    first reads the cross-connects and empties the error queue, where an earlier client may have
     left errors. The second is one ``sub``, one ``add``, and ``*opc?``, since the device does not
-    answer set commands. The third reads the error queue and the cross-connects: a set command that
-    did nothing looks like success.
+    answer set commands. The third reads the error queue and the cross-connects: a set command
+    without effect looks like success.
 
-    ``timeout_s`` covers one command, the mirrors' switching time included. ``stream`` leads to the
-    device if that is not reached by TCP at ``address``.
+    ``timeout_s`` covers one command, the mirrors' switching time included. ``stream`` leads to a
+    device that is not reached by TCP at ``address``.
     """
 
     CAPABILITIES = CAPABILITIES
@@ -82,7 +82,7 @@ class PolatisScpi(ReadBackSwitch):
         self._max_input_dbm = max_input_dbm
         self._tells_start = True
         self._expected: str | None = None
-        """Text that reads as :attr:`_last`."""
+        """Text of the reply that means :attr:`_last`."""
         self._last: frozenset[CrossConnect] = frozenset()
         self._transport = LineTransport(
             name,
@@ -96,8 +96,8 @@ class PolatisScpi(ReadBackSwitch):
     def open(self) -> None:
         """Connect; a second call on an open device does nothing. Raises DeviceUnavailable.
 
-        Warns of a device that loses its cross-connects with its power. One that does not answer
-        what it starts with is as good as any other.
+        Warns of a device that loses its cross-connects with its power. A device that does not tell
+        its start-up mode is used without a warning.
         """
         was_connected = self._transport.connected
         self._transport.open()
@@ -146,7 +146,7 @@ class PolatisScpi(ReadBackSwitch):
         self._check_result(change)
 
     def _read_port_states(self, ports: list[int]) -> Mapping[int, PortState]:
-        """States of these ports; letters the manual does not list read as UNKNOWN."""
+        """States of the given ports; letters that the manual does not list read as UNKNOWN."""
         letters = self._query(scpi.port_state_query(ports), scpi.parse_port_states)
         if len(letters) != len(ports):
             raise ProtocolError(
@@ -159,9 +159,9 @@ class PolatisScpi(ReadBackSwitch):
 
     @exclusive
     def power_dbm(self, ports: Collection[int]) -> Mapping[int, float | None]:
-        """Optical power at these ports, in dBm; None where the switch has no monitor.
+        """Optical power at the given ports, in dBm; None where the switch has no monitor.
 
-        Many models have monitors at their egress ports only, some have none.
+        Many models have monitors at egress ports only, some have none.
         """
         asked = self._asked(ports)
         if not asked:
@@ -186,7 +186,7 @@ class PolatisScpi(ReadBackSwitch):
         return dict(zip(ports, readings, strict=True))
 
     def _present(self) -> frozenset[CrossConnect]:
-        """Cross-connects that stand now; the error queue is empty afterwards."""
+        """Standing cross-connects; the error queue is empty afterwards."""
         return self._query(scpi.CLEARED_CONNECTIONS_QUERY, self._understood)
 
     def _check_result(self, change: Difference) -> None:
@@ -211,7 +211,7 @@ class PolatisScpi(ReadBackSwitch):
         self._last = present
 
     def _understood(self, text: str) -> frozenset[CrossConnect]:
-        """Cross-connects in a reply, which is parsed only if it differs from the expected one."""
+        """Cross-connects in a reply, which is parsed only if it differs from the expected reply."""
         if text != self._expected:
             present = frozenset(map(CrossConnect._make, scpi.parse_connections(text)))
             self._expected, self._last = text, present
@@ -230,7 +230,7 @@ class PolatisScpi(ReadBackSwitch):
         try:
             return parse(reply)
         except scpi.ScpiError as error:
-            # A reply that belongs to another command: nothing that follows can be trusted.
+            # A reply to another command: no later reply can be trusted.
             self._transport.close()
             raise ProtocolError(self._name, f"{command}: {error}") from error
 

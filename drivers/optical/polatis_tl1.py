@@ -46,7 +46,7 @@ _ATTENUATORS: Final = {
     "REL": AttenuatorMode.RELATIVE,
     "MAX": AttenuatorMode.MAXIMUM,
 }
-"""Modes by their first letters: some clients spell them out."""
+"""Modes by their first letters: some clients spell the mode out."""
 _NO_ATTENUATORS: Final = "NONE"
 
 _SSH: Final = "ssh:"
@@ -75,7 +75,7 @@ def build(plane: Plane, timeout_s: float) -> OpticalSwitch:
         raise DeviceError(plane.name, "SSH wants a login")
     else:
         options = SshPlaneOptions.model_validate(dict(plane.options))
-        # SSH has logged in already: a TL1 session over it wants no ACT-USER.
+        # SSH has logged in already: a TL1 session over SSH wants no ACT-USER.
         stream, login = SshShell(plane.name, endpoint, plane.login, options), None
     return PolatisTl1(plane.name, stream, login, timeout_s=timeout_s, limits=light.limits(plane))
 
@@ -94,9 +94,9 @@ def check(plane: Plane) -> Iterator[Problem]:
 class PolatisTl1(Tl1Switch):
     """An :class:`~hydra.roles.OpticalSwitch` that reads power and reports alarms.
 
-    Ingress ports are 1..N, egress ports N+1..N+M. A change is one ``DLT-PATCH`` and one
-    ``ENT-PATCH``, whatever its size. On an any-to-any switch the lower half of the ports are
-    ingress and the upper half egress; ports of one half that somebody has connected are in use.
+    Ingress ports are 1..N, egress ports N+1..N+M. A change of any size is one ``DLT-PATCH`` and one
+    ``ENT-PATCH``. On an any-to-any switch the lower half of the ports are ingress and the upper
+    half egress; a port that somebody has connected within its half is in use.
     """
 
     DIALECT = tl1_polatis.DIALECT
@@ -120,7 +120,7 @@ class PolatisTl1(Tl1Switch):
     def open(self) -> None:
         """Connect and log in; a second call on an open device does nothing.
 
-        Warns of attenuators and alarm thresholds that do not go with what the owner expects.
+        Warns of attenuators and alarm thresholds that contradict the owner's expectations.
         """
         was_connected = self._session.connected
         super().open()
@@ -136,7 +136,7 @@ class PolatisTl1(Tl1Switch):
         return DeviceIdentity(found.vendor, found.model, serial, found.firmware)
 
     def _read_port_states(self, ports: list[int]) -> Mapping[int, PortState]:
-        """States by shutter: a closed one reads as DISABLED."""
+        """States by shutter: a port with a closed shutter reads as DISABLED."""
         shutters = self._per_port(ports, tl1_polatis.shutter_query, tl1_polatis.parse_shutter)
         return {
             port: _SHUTTERS.get(shutter, PortState.UNKNOWN) for port, shutter in shutters.items()
@@ -144,13 +144,13 @@ class PolatisTl1(Tl1Switch):
 
     @exclusive
     def power_dbm(self, ports: Collection[int]) -> Mapping[int, float | None]:
-        """Optical power at these ports, in dBm; None where the switch has no monitor."""
+        """Optical power at the given ports, in dBm; None where the switch has no monitor."""
         readings = self._per_port(ports, tl1_polatis.power_query, tl1_polatis.parse_power)
         return {port: readings.get(port) for port in set(ports)}
 
     @exclusive
     def alarms(self) -> tuple[Alarm, ...]:
-        """Alarms that stand now."""
+        """Standing alarms."""
         records = self._ask(tl1_polatis.ALARMS_QUERY).records
         return tuple(standing_alarm(record, tl1_polatis.port_of) for record in records)
 
@@ -164,7 +164,7 @@ class PolatisTl1(Tl1Switch):
         light.check_attenuators(self._name, self._limits, added, self._attenuators, self.power_dbm)
 
     def _attenuators(self, ports: Collection[int]) -> Mapping[int, Attenuator]:
-        """Attenuators at these egress ports; none on a switch that has none, or knows of none."""
+        """Attenuators at the given egress ports; empty if the switch has none, or knows of none."""
         reply = self._session.query(tl1_polatis.ATTENUATORS_QUERY)
         if reply.completion is tl1.Completion.DENIED:
             return {}

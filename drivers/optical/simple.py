@@ -26,8 +26,8 @@ from hydra.roles import DeviceIdentity, OpticalCapabilities, OpticalSwitch
 Step = Callable[[], object]
 """An exchange that moves mirrors.
 
-It raises DeviceUnavailable if nothing was sent, OutcomeUnknown if the answer got lost, DeviceError
-for a refusal.
+A step raises DeviceUnavailable if nothing was sent, OutcomeUnknown if the answer got lost,
+DeviceError for a refusal.
 """
 
 
@@ -42,13 +42,14 @@ _SessionT = TypeVar("_SessionT", bound=Session)
 
 
 class SteppedSwitch(ReadBackSwitch, Generic[_SessionT]):
-    """An :class:`~hydra.roles.OpticalSwitch`, of which a driver writes the abstract methods.
+    """An :class:`~hydra.roles.OpticalSwitch`; a driver implements the abstract methods.
 
-    They are called by one thread at a time, and raise what :mod:`drivers.transports` raises: see
-    :data:`Step`. This class checks ports, finds out what a change has to move, reads back, and
-    tells a refusal from an unknown outcome. A derived class may stand in ``drivers/registry.py``.
+    Abstract methods are called by one thread at a time, and raise the errors of
+    :mod:`drivers.transports`: see :data:`Step`. This class checks ports, reduces a change to its
+    moves, reads back, and tells a refusal from an unknown outcome. A derived class may stand in
+    ``drivers/registry.py``.
 
-    ``timeout_s`` is what a command may take.
+    ``timeout_s`` limits each command.
     """
 
     CAPABILITIES: ClassVar[OpticalCapabilities] = OpticalCapabilities(unidirectional=True)
@@ -78,10 +79,12 @@ class SteppedSwitch(ReadBackSwitch, Generic[_SessionT]):
 
     @abstractmethod
     def _steps(self, change: Difference) -> Iterable[Step]:
-        """What carries out ``change``, in this order; each ends once the device has done it."""
+        """Steps of ``change``, in order; each step returns once the device has carried it out."""
 
     def _read_identity(self) -> DeviceIdentity:
-        """Identity that the device tells; by default, nothing but that it answers."""
+        """Identity that the device tells; by default unknown, after a check that the device
+        answers.
+        """
         self._parsed()
         return DeviceIdentity("unknown", "unknown", "unknown", "unknown")
 
@@ -94,7 +97,7 @@ class SteppedSwitch(ReadBackSwitch, Generic[_SessionT]):
 
     @classmethod
     def build(cls, plane: Plane, timeout_s: float) -> OpticalSwitch:
-        """The driver of ``plane``, not connected yet. Raises DeviceError if that can't be."""
+        """The driver of ``plane``, not connected yet. Raises DeviceError for unusable options."""
         return cls(plane, timeout_s)
 
     @classmethod
@@ -133,7 +136,7 @@ class SteppedSwitch(ReadBackSwitch, Generic[_SessionT]):
             raise ProtocolError(self._name, why) from error
 
     def _carry_out(self, change: Difference) -> str | None:
-        """Take the steps; return the device's refusal, None if it took all of them."""
+        """Take the steps; return the device's refusal, None if the device took all steps."""
         for taken, step in enumerate(self._steps(change)):
             try:
                 step()
@@ -160,15 +163,15 @@ class SteppedSwitch(ReadBackSwitch, Generic[_SessionT]):
 
 
 class SimpleSwitch(SteppedSwitch[_SessionT]):
-    """A :class:`SteppedSwitch` that moves one cross-connect at a time."""
+    """A :class:`SteppedSwitch` that moves a single cross-connect at a time."""
 
     @abstractmethod
     def _disconnect(self, old: CrossConnect) -> None:
-        """Take down one cross-connect; return once the device has done it."""
+        """Take down a cross-connect; return once the device has done so."""
 
     @abstractmethod
     def _connect(self, new: CrossConnect) -> None:
-        """Set up one cross-connect between free ports; return once the device has done it."""
+        """Set up a cross-connect between free ports; return once the device has done so."""
 
     def _steps(self, change: Difference) -> Iterator[Step]:
         for old in sorted(change.removed):

@@ -1,12 +1,12 @@
 """Optical circuit switches that run SONiC, over gNMI or RESTCONF.
 
-What a SONiC switch accepts is its intention: what its mirrors did stands in the state database
-alone. A cross-connect on a busy port is accepted and stays dark; two or more push others aside,
-which stay listed; a key that is there already is skipped, whatever became of it; counts of what was
-done count what was asked. So a change is one request that deletes and adds, and the state database
-decides. A cross-connect that does not work is deleted, and made anew only when it is gone; one that
-was never made is deleted in a request of its own, since others in it would stand (``orchagent`` of
-sonic-molex/sonic-swss, ``bulkRemoveObjects``).
+A SONiC switch accepts an intention: only the state database tells the mirrors' work. A
+cross-connect on a busy port is accepted and stays dark; two or more push the old cross-connects
+aside, which stay listed. An existing key is skipped, whatever its state. Reported counts are the
+counts asked for. So a change is one request that deletes and adds, and the state database decides.
+A cross-connect that does not work is deleted, and made anew only when gone. A cross-connect that
+was never made is deleted in a request of its own, since other deletions in the same request would
+fail (``orchagent`` of sonic-molex/sonic-swss, ``bulkRemoveObjects``).
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _SHOWN: Final = 8
 """Most cross-connects whose trouble an error message spells out."""
 _MOST_ENDED: Final = 1000
 _PORT_STATES: Final = {
-    "blocked": PortState.ENABLED,  # no cross-connect uses it
+    "blocked": PortState.ENABLED,  # no cross-connect uses the port
     "tuning": PortState.ENABLED,
     "tuned": PortState.ENABLED,
     "connected": PortState.ENABLED,
@@ -81,7 +81,7 @@ class Options(TlsOptions):
 
     transport: Literal["gnmi", "restconf"] = "gnmi"
     loss_budget_db: float | None = Field(None, ge=0, le=60)
-    """Most loss of a cross-connect by the factory's measurements; None: they are not read."""
+    """Largest loss of a cross-connect by the factory's measurements; None: losses are not read."""
 
 
 def build(plane: Plane, timeout_s: float) -> OpticalSwitch:
@@ -101,7 +101,7 @@ def build(plane: Plane, timeout_s: float) -> OpticalSwitch:
 
 
 def check(plane: Plane) -> Iterator[Problem]:
-    """Problems of ``plane``'s address, login and options, and packages that are missing."""
+    """Problems of ``plane``'s address, login and options, and missing packages."""
     yield from endpoint_problems(plane.address)
     yield from login_problems(plane.login)
     yield from option_problems(Options, plane.options)
@@ -116,7 +116,7 @@ class _Entry:
 
     configured: bool
     state: sonic_ocs.CrossConnectState | None
-    """None: the state database does not have it."""
+    """None: not in the state database."""
 
     @property
     def lit(self) -> bool:
@@ -135,11 +135,11 @@ class SonicOcs(BaseSwitch):
     """An :class:`~hydra.roles.OpticalSwitch` that tells light and alarms.
 
     Ingress n is the n-th port of side A by number, ``nA``, egress n the n-th of side B.
-    ``timeout_s`` covers one exchange, and the time that mirrors may take to settle. ``ports`` is
-    the size of a side by the controller's configuration: it decides where tables disagree.
+    ``timeout_s`` covers one exchange, and the settling time of the mirrors. ``ports`` is the size
+    of a side by the controller's configuration, which decides if tables disagree.
 
-    Anybody can write rows: one that makes no sense, or names a port that is not listed, is named in
-    the log and left out, and ports of ours that it names are in use until it is gone.
+    Anybody can write rows. A row without sense, or with an unlisted port, is logged and left out;
+    our ports in such a row are in use until the row is gone.
     """
 
     CAPABILITIES = CAPABILITIES
@@ -158,23 +158,25 @@ class SonicOcs(BaseSwitch):
         self._left_out = LeftOut(name)
         self._loss_budget_db = loss_budget_db
         self._beyond: dict[CrossConnect, float] | None = None
-        """Loss in dB of cross-connects beyond the budget; None: not read since it was opened."""
+        """Loss in dB of cross-connects beyond the budget; None: not read since the device was
+        opened.
+        """
         self._databases = databases
         self._timeout_s = timeout_s
         self._ports: tuple[str, ...] = ()
-        """Names by their numbers, from 1."""
+        """Names by port number, from 1."""
         self._numbers: dict[str, int] = {}
         self._alarms: dict[str, tuple[Alarm, str]] = {}
-        """Alarms that stood when last heard of, and when they began, by their numbers."""
+        """Alarms standing by the last news, with the time of their begin, by alarm number."""
         self._ended: deque[tuple[str, str]] = deque(maxlen=_MOST_ENDED)
-        """Alarms that a read found ended: the switch may tell of them later."""
+        """Alarms that a read found ended: the switch may report their end later."""
         self._reports: list[Alarm] = []
 
     @exclusive
     def open(self) -> None:
         """Connect and subscribe to alarms; a second call on an open device does nothing.
 
-        Warns of cross-connects that lose more than the budget.
+        Warns of cross-connects with a loss above the budget.
         """
         self._databases.open()
         self._beyond_budget()
@@ -185,7 +187,7 @@ class SonicOcs(BaseSwitch):
 
     @exclusive
     def identity(self) -> DeviceIdentity:
-        """By its metadata, which hold no version of the software."""
+        """Identity by the device's metadata, which hold no version of the software."""
         found = self._databases.read(sonic_ocs.METADATA).get("localhost", {})
         model = found.get("hwsku") or found.get("platform")
         if not model:
@@ -197,7 +199,7 @@ class SonicOcs(BaseSwitch):
         a_side, b_side = self._read_ports()
         self._ports = (*a_side, *b_side)
         self._numbers = {name: number for number, name in enumerate(self._ports, 1)}
-        # Those that stand already are no news.
+        # Alarms that stand already are no news.
         self._alarms.clear()
         self._begin_all(self._databases.read(sonic_ocs.ALARMS))
         self._reports.clear()
@@ -205,12 +207,12 @@ class SonicOcs(BaseSwitch):
 
     @exclusive
     def cross_connects(self) -> frozenset[CrossConnect]:
-        """All that are configured or stand, also those that don't work."""
+        """All cross-connects that are configured or stand, also dark ones."""
         return self.mirrors().present
 
     @exclusive
     def mirrors(self) -> Mirrors:
-        """Cross-connects, and which of them pass no light by the state database."""
+        """Cross-connects, and the dark ones among them by the state database."""
         entries = self._entries()
         dark = (cross_connect for cross_connect, entry in entries.items() if not entry.lit)
         return Mirrors(frozenset(entries), frozenset(dark))
@@ -219,10 +221,10 @@ class SonicOcs(BaseSwitch):
     def change(
         self, disconnect: Collection[CrossConnect], connect: Collection[CrossConnect]
     ) -> None:
-        """Tear down and set up in one request; returns once the state database has it so.
+        """Tear down and set up in one request; return once the state database shows the result.
 
-        Cross-connects that are as wanted are left alone. Those that don't work, and are asked for
-        again, are deleted first.
+        Cross-connects already as wanted are left alone. Wanted cross-connects that don't work are
+        deleted first.
         """
         check_ports(self._name, self.size(), {*disconnect, *connect})
         entries = self._entries()
@@ -234,11 +236,11 @@ class SonicOcs(BaseSwitch):
         self._check_losses(change.added)
         removed, added = change.removed | broken, change.added | broken
         stale = {c for c in removed if not entries[c].configured}
-        if stale:  # the databases delete nothing that is not configured
+        if stale:  # the databases delete only configured cross-connects
             self._write(set(), stale, begun=False)
         unmade = {c for c in removed if entries[c].configured and entries[c].state is None}
         apart = unmade if unmade != removed else set[CrossConnect]()
-        if apart:  # Molex' deletes nothing of a request with one that it does not know
+        if apart:  # Molex' deletes nothing if a request has a cross-connect unknown to the switch
             self._write(apart, set(), begun=bool(stale))
         begun = bool(stale or apart)
         if broken:
@@ -252,7 +254,7 @@ class SonicOcs(BaseSwitch):
         self._check_result(done, self._settled(done))
 
     def _read_port_states(self, ports: list[int]) -> Mapping[int, PortState]:
-        """States of these ports; words this driver does not know read as UNKNOWN."""
+        """States of the given ports; words unknown to this driver read as UNKNOWN."""
         states = self._databases.read(sonic_ocs.PORT_STATES)
         configured = self._databases.read(sonic_ocs.PORTS)
         names = {port: self._ports[port - 1] for port in ports}
@@ -264,7 +266,7 @@ class SonicOcs(BaseSwitch):
 
     @exclusive
     def alarms(self) -> tuple[Alarm, ...]:
-        """Alarms that stand now, oldest first; none on a SONiC without the alarm framework."""
+        """Standing alarms, oldest first; none on a SONiC without the alarm framework."""
         self.size()
         known = {*self._alarms}
         rows = self._databases.read(sonic_ocs.ALARMS)
@@ -282,7 +284,7 @@ class SonicOcs(BaseSwitch):
         return reports
 
     def _read_ports(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Names of the ports of sides A and B, by their numbers. Raises DeviceError for none."""
+        """Names of the ports of sides A and B, in order of number. Raises DeviceError for none."""
         states = {*self._databases.read(sonic_ocs.PORT_STATES)}
         listed = states | {*self._databases.read(sonic_ocs.PORTS)}
         odd = {name: f"{name!r} is no port such as 1A" for name in sorted(listed)}
@@ -293,9 +295,9 @@ class SonicOcs(BaseSwitch):
             raise DeviceError(
                 self._name, f"this SONiC lists no optical ports such as 1A and 1B{found}"
             )
-        # After a start the state database may lack ports, at any time the configuration may have
-        # one that does not exist: egress ports count on from the ingress ports, so one too many
-        # or too few would have each stand for its neighbour.
+        # After a start, the state database may lack ports; the configuration may always list ports
+        # that do not exist. Egress ports count on from the ingress ports, so a port too many or too
+        # few would shift every later port.
         made = sonic_ocs.ports_in_order(states - odd.keys())
         if self._expected != len(sides[0]) and self._expected == len(made[0]):
             surplus = {*sides[0], *sides[1]} - states
@@ -355,7 +357,7 @@ class SonicOcs(BaseSwitch):
             raise
 
     def _settled(self, change: Difference) -> dict[CrossConnect, _Entry]:
-        """Entries once those of the change are as asked, or are not going to be."""
+        """Entries once the change's entries are as asked, or are not going to be."""
         for _ in looks(self._timeout_s, _SLOWEST_POLL_S):
             try:
                 entries = self._entries()
@@ -363,7 +365,7 @@ class SonicOcs(BaseSwitch):
                 raise unconfirmed(self._name, error) from error
             added = [entry for c in change.added if (entry := entries.get(c)) and entry.configured]
             waiting = any(not (entry.lit or entry.final) for entry in added) or any(
-                # What is still configured was not deleted, and will not go.
+                # An entry that is still configured was not deleted, and stays.
                 not entry.configured
                 for c in change.removed
                 if (entry := entries.get(c))
@@ -373,7 +375,7 @@ class SonicOcs(BaseSwitch):
         return entries
 
     def _check_result(self, change: Difference, entries: Mapping[CrossConnect, _Entry]) -> None:
-        """Raises DeviceError for what is not as asked, by the switch's own words."""
+        """Raises DeviceError for entries that are not as asked, in the switch's own words."""
         problems = shortfall(change, entries.keys())
         dark = sorted(c for c in change.added if c in entries and not entries[c].lit)
         problems += [
@@ -399,7 +401,7 @@ class SonicOcs(BaseSwitch):
             )
 
     def _beyond_budget(self) -> Mapping[CrossConnect, float]:
-        """Loss in dB of possible cross-connects that lose too much; read once until closed."""
+        """Loss in dB of possible cross-connects beyond the budget; read once until closed."""
         if self._loss_budget_db is None:
             return {}
         if self._beyond is None:
@@ -419,7 +421,7 @@ class SonicOcs(BaseSwitch):
         return self._beyond
 
     def _factory_losses(self) -> dict[CrossConnect, float]:
-        """Loss in dB by cross-connect; none of a switch that refuses to tell, or has no table."""
+        """Loss in dB by cross-connect; empty if the switch refuses to tell, or has no table."""
         self.size()
         rows: dict[str, sonic_ocs.Fields] = {}
         odd: dict[str, str] = {}
@@ -448,7 +450,7 @@ class SonicOcs(BaseSwitch):
     # --- alarms ---------------------------------------------------------------------------------
 
     def _hear(self) -> None:
-        """Take in what the switch told of its own accord; a read may have found it before."""
+        """Take in alarms that the switch has reported; a read may have found an alarm before."""
         for key, rows in self._databases.heard_alarms():
             if rows is None:
                 self._end(key)
@@ -456,7 +458,7 @@ class SonicOcs(BaseSwitch):
                 self._begin_all({key: rows[key]})
 
     def _begin_all(self, rows: sonic_ocs.Rows) -> None:
-        """Take in alarms that stand, oldest first; those that make no sense are left out."""
+        """Take in standing alarms, oldest first; alarms without sense are left out."""
         odd: dict[str, str] = {}
         for key in sorted(rows, key=lambda key: (len(key), key)):
             try:

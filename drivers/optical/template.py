@@ -1,7 +1,7 @@
-"""Optical switches that speak lines of text, in a language that the configuration describes.
+"""Optical switches that speak lines of text, in a language described by the configuration.
 
-For devices without a driver of their own: ``options`` hold the commands that are sent and the
-replies that are understood, as :mod:`drivers.optical.template_options` describes them.
+For devices without a driver of their own: ``options`` hold the commands to send and the replies to
+expect, as described in :mod:`drivers.optical.template_options`.
 """
 
 from __future__ import annotations
@@ -64,12 +64,11 @@ def check(plane: Plane) -> Iterator[Problem]:
 class TemplateSwitch(SteppedSwitch[LineTransport]):
     """An :class:`~hydra.roles.OpticalSwitch`.
 
-    Ports are numbered as everywhere here, ingress 1..N and egress N+1..N+M; ``output`` in a
-    template or pattern is an egress port counted from 1. A change tears down first, then sets up,
-    with as many commands as the language needs, and is read back, which shows failures that the
-    device does not tell.
+    Ports have the usual numbers, ingress 1..N and egress N+1..N+M; ``output`` in a template or
+    pattern is an egress port counted from 1. A change tears down first, then sets up, with as many
+    commands as the language needs. Reading back shows failures that the device does not tell.
 
-    ``timeout_s`` covers one command, and the log-in before it.
+    ``timeout_s`` covers one command, and the log-in before the command.
     """
 
     def __init__(self, plane: Plane, options: TemplateOptions, timeout_s: float) -> None:
@@ -149,7 +148,7 @@ class TemplateSwitch(SteppedSwitch[LineTransport]):
         try:
             return parse(lines)
         except LanguageError as error:
-            # It may be the reply to another command: nothing that follows can be trusted.
+            # The reply may belong to another command: no later reply can be trusted.
             self._session.close()
             raise ProtocolError(self._name, f"in reply to {short(command)!r}: {error}") from error
 
@@ -181,11 +180,11 @@ class TemplateSwitch(SteppedSwitch[LineTransport]):
 
 
 class MeteringTemplateSwitch(TemplateSwitch):
-    """A :class:`TemplateSwitch` that is a :class:`~hydra.roles.PowerMeter` too."""
+    """A :class:`TemplateSwitch` and :class:`~hydra.roles.PowerMeter`."""
 
     @exclusive
     def power_dbm(self, ports: Collection[int]) -> Mapping[int, float | None]:
-        """Optical power at these ports, in dBm; None where the device has no reading."""
+        """Optical power at the given ports, in dBm; None where the device has no reading."""
         asked = self._asked(ports)
         size, table = self.size(), self._options.power
         readings: dict[int, float | None] = {}

@@ -46,7 +46,7 @@ def matches(pattern: str | None, line: str) -> bool:
 
 
 class Language:
-    """Commands that can be sent to a device, and the meaning of its replies."""
+    """Commands to a device, and the meaning of its replies."""
 
     def __init__(self, options: TemplateOptions) -> None:
         self._options = options
@@ -56,7 +56,7 @@ class Language:
     def moves(
         self, removed: Collection[CrossConnect], added: Collection[CrossConnect], size: Size
     ) -> list[str]:
-        """Commands that tear down and set up, in the order in which they are to be sent."""
+        """Commands that tear down and set up, in the order of sending."""
         options = self._options
         down = self._moves(options.disconnect, sorted(removed), size)
         return [*down, *self._moves(options.connect, sorted(added), size)]
@@ -77,7 +77,7 @@ class Language:
         )
 
     def port_queries(self, table: PowerTable | StateTable, ports: Iterable[int]) -> list[str]:
-        """Commands that ask for these ports; a single one if it answers for all ports."""
+        """Commands that ask for the given ports; a single command if its reply shows all ports."""
         if not placeholders(table.command):
             return [table.command]
         wanted, in_one = sorted(ports), self._options.at_most
@@ -90,14 +90,14 @@ class Language:
     # --- answers --------------------------------------------------------------------------------
 
     def is_reply(self, command: str, reply: str) -> bool:
-        """False for text that the device printed of its own accord, and then prompted again.
+        """False for text that the device printed unasked, followed by a prompt.
 
-        Known by the missing echo, so that a device without echo has no such text.
+        Such text has no echo. On a device without echo, all text counts as a reply.
         """
         return not self._options.echo or self._echo_at(command, reply.split("\n")) is not None
 
     def lines(self, command: str, reply: str) -> list[str]:
-        """A reply without blank lines, the echo of its command, and what stands before the echo."""
+        """The reply's lines after the echo of its command, if any, without blank lines."""
         lines = [line.strip() for line in reply.split("\n")]
         at = self._echo_at(command, lines) if self._options.echo else None
         return [line for line in lines[0 if at is None else at + 1 :] if line]
@@ -107,7 +107,7 @@ class Language:
         return next((n for n, line in told if is_echo(line.strip(), command.strip())), None)
 
     def _is_logged(self, line: str) -> bool:
-        """True for a log line, of devices whose replies can't be mistaken for others.
+        """True for a log line, on devices with unmistakable replies.
 
         Without echo, a reply that ends with a prompt may be nothing but a log line: such a line is
         text that does not fit.
@@ -124,7 +124,7 @@ class Language:
         return None
 
     def refusal(self, lines: Sequence[str]) -> str | None:
-        """The reason why a command that changes something was not carried out; None if it was."""
+        """Why a changing command was not carried out; None if the command was carried out."""
         complaint, success = self.complaint(lines), self._options.success
         if complaint is not None or success is None:
             return complaint

@@ -17,7 +17,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 _FORMAT: Final = re.compile(r"(0[1-9])?d?", re.ASCII)
 _SINGLE: Final = frozenset({"ingress", "egress", "output"})
 LISTED: Final = frozenset({"ingresses", "egresses", "outputs", "pairs"})
-"""Placeholders that stand for several ports, or pairs of ports."""
+"""Placeholders for several ports, or pairs of ports."""
 _EGRESS: Final = ("egress", "output")
 _PORT: Final = ("port", "ingress", *_EGRESS)
 
@@ -41,7 +41,7 @@ def placeholders(template: str) -> frozenset[str]:
 
 
 def _holding(*allowed: str) -> Callable[[str], str]:
-    """Checks that a template has no placeholders but these."""
+    """Make a check that a template has only the allowed placeholders."""
 
     def check(template: str) -> str:
         strange = sorted(placeholders(template) - set(allowed))
@@ -71,7 +71,7 @@ class Compiled(Protocol):
 
 
 def compiled(pattern: str) -> Compiled:
-    """The pattern as RE2 compiles it. Raises ValueError."""
+    """The pattern, compiled by RE2. Raises ValueError."""
     options = re2.Options()
     options.log_errors = False
     try:
@@ -89,7 +89,7 @@ def _pattern(pattern: str) -> str:
 
 
 def _row(groups: Mapping[str, tuple[str, ...]]) -> Callable[[str], str]:
-    """Checks that a pattern has one of the named groups of each of these kinds, and no others."""
+    """Make a check that a pattern has a named group of each kind, and no further groups."""
 
     def check(pattern: str) -> str:
         found = set(compiled(pattern).groupindex)
@@ -124,11 +124,11 @@ class LoginStep(_Section):
 
 
 class _Table(_Section):
-    """A command, and what its reply consists of: rows, and lines that mean nothing."""
+    """A command, and the content of its reply: rows, and meaningless lines."""
 
     command: Fixed
     ignore: list[Pattern] = []
-    """Patterns of meaningless lines. Other lines that are no rows are an error."""
+    """Patterns of meaningless lines. Any other line that is no row is an error."""
 
 
 class CrossConnectTable(_Table):
@@ -179,21 +179,22 @@ class StateTable(_Table):
 
 
 class TemplateOptions(_Section):
-    """The language of one device."""
+    """The language of a device."""
 
     line_end: Literal["\r\n", "\n", "\r"] = "\r\n"
     prompt: Text | None = None
-    """Beginning of the line that follows each reply. Without it, replies end with ``success``."""
+    """Beginning of the line after each reply. Without a prompt, replies end with ``success``."""
     echo: bool = False
-    """True if the device repeats each command before it replies."""
+    """True if the device repeats each command before the reply."""
     login: list[LoginStep] = []
     login_refused: Pattern | None = None
     setup: list[Fixed] = []
     """Lines sent once per session, before anything else; their replies are ignored."""
     success: Pattern | None = None
-    """Pattern of a line that says that a command was carried out."""
+    """Pattern of a line that reports a carried-out command."""
     error: Pattern | None = None
-    """Pattern of a line that says that it was not; ``(?P<reason>…)`` holds the reason to tell."""
+    """Pattern of a line that reports a failed command; ``(?P<reason>…)`` holds the reason to tell.
+    """
     connect: Move
     disconnect: Move
     pair: Annotated[Template, AfterValidator(_holding(*sorted(_SINGLE)))] = "{ingress},{egress}"
@@ -201,7 +202,7 @@ class TemplateOptions(_Section):
     separator: Annotated[str, Field(min_length=1, max_length=8), AfterValidator(_plain)] = ","
     """Text between ports, and between pairs, in a list."""
     at_most: Annotated[int, Field(ge=1, le=10_000)] = 10_000
-    """Most pairs or ports in one command."""
+    """Largest number of pairs or ports in a command."""
     cross_connects: CrossConnectTable
     size: SizeTable | None = None
     identity: Identity = Identity()

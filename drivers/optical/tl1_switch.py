@@ -1,4 +1,4 @@
-"""Common part of the drivers of optical switches that speak TL1: log-in, changes, alarms."""
+"""Common part of the drivers of optical switches with TL1: log-in, changes, alarms."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _log: Final = logging.getLogger(__name__)
 
 _SLOWEST_POLL_S: Final = 1.0
 _SHOWN: Final = 4
-"""Most refusals that an error message spells out."""
+"""Largest number of refusals in an error message."""
 _FAILURES: Final = {
     tl1.Completion.DENIED: "refused",
     tl1.Completion.PARTIAL: "carried out in part",
@@ -56,9 +56,9 @@ class CrossConnectState:
     trouble: str = ""
     """The trouble, in the device's own words."""
     may_settle: bool = False
-    """True if it may still come to work by itself."""
+    """True if the cross-connect may still come to work unaided."""
     locked_by: str = ""
-    """User who keeps it from being torn down by others; empty: it is not locked."""
+    """User whose lock keeps other users from tearing down; empty: not locked."""
 
 
 WORKS: Final = CrossConnectState(works=True)
@@ -66,16 +66,16 @@ CrossConnectStates = Mapping[CrossConnect, CrossConnectState]
 
 
 class Tl1Switch(BaseSwitch):
-    """An :class:`~hydra.roles.OpticalSwitch` but for the parts that differ between vendors.
+    """An :class:`~hydra.roles.OpticalSwitch` without the parts that differ between vendors.
 
     A change tears down and sets up, then reads back until the device says that everything wanted
-    works, at most for ``timeout_s``: light may come only after a command was COMPLD. A
-    cross-connect that exists and does not work is made anew when it is asked for again.
+    works, at most for ``timeout_s``: light may come only after a command was COMPLD. An existing
+    cross-connect that does not work is made anew when asked for again.
     """
 
     DIALECT: ClassVar[tl1.Dialect]
     LATE: ClassVar[bool] = False
-    """True if cross-connects may appear only after the command for them was COMPLD."""
+    """True if cross-connects may appear only after their command was COMPLD."""
 
     def __init__(
         self,
@@ -105,18 +105,18 @@ class Tl1Switch(BaseSwitch):
         """Log out, and drop the connection."""
         log_out = None
         if self._login is not None:
-            with suppress(tl1.Tl1Error):  # nobody has logged in by a name that TL1 can't say
+            with suppress(tl1.Tl1Error):  # a username invalid in TL1 never logged in
                 log_out = tl1.logout(self._login.username)
         self._session.leave(log_out)
 
     @exclusive
     def cross_connects(self) -> frozenset[CrossConnect]:
-        """All existing cross-connects, also those that don't work; read from the device."""
+        """All existing cross-connects, also dark ones; read from the device."""
         return self.mirrors().present
 
     @exclusive
     def mirrors(self) -> Mirrors:
-        """Existing cross-connects, and which of them don't work; read from the device."""
+        """Existing cross-connects, and the dark ones among them; read from the device."""
         standings = self._standings()
         dark = (cross for cross, standing in standings.items() if not standing.works)
         return Mirrors(frozenset(standings), frozenset(dark))
@@ -125,7 +125,7 @@ class Tl1Switch(BaseSwitch):
     def change(
         self, disconnect: Collection[CrossConnect], connect: Collection[CrossConnect]
     ) -> None:
-        """Tear down, then set up; returns once the device says that everything wanted works."""
+        """Tear down, then set up; return once the device says that everything wanted works."""
         check_ports(self._name, self.size(), {*disconnect, *connect})
         standings = self._standings()
         change = difference(self._name, standings.keys(), disconnect, connect)
@@ -144,15 +144,15 @@ class Tl1Switch(BaseSwitch):
 
     @abstractmethod
     def _standings(self) -> CrossConnectStates:
-        """Every cross-connect that exists."""
+        """Every existing cross-connect."""
 
     @abstractmethod
     def _remove(self, cross_connects: Sequence[CrossConnect]) -> list[str]:
-        """Tear down; returns the device's refusals, with their reasons."""
+        """Tear down; return the device's refusals, with their reasons."""
 
     @abstractmethod
     def _add(self, cross_connects: Sequence[CrossConnect]) -> list[str]:
-        """Set up; returns the device's refusals, with their reasons."""
+        """Set up; return the device's refusals, with their reasons."""
 
     # --- changes --------------------------------------------------------------------------------
 
@@ -160,7 +160,7 @@ class Tl1Switch(BaseSwitch):
         check_input_power(self._name, self._max_input_dbm, added, self.power_dbm)
 
     def _check_locks(self, holders: Mapping[CrossConnect, str]) -> None:
-        """Raises DeviceError for a cross-connect that another user has locked."""
+        """Raises DeviceError for a cross-connect locked by another user."""
         ours = "" if self._login is None else self._login.username
         for cross_connect, user in sorted(holders.items()):
             if user not in ("", ours):
@@ -172,14 +172,14 @@ class Tl1Switch(BaseSwitch):
 
     def _carry_out(self, change: Difference) -> list[str]:
         self._begun = False
-        # What a family can't remove, it refuses before anything moves.
+        # A driver refuses impossible removals before anything moves.
         refused = self._remove(sorted(change.removed)) if change.removed else []
         return refused + (self._add(sorted(change.added)) if change.added else [])
 
     def _check_result(self, change: Difference, refused: Sequence[str]) -> None:
         try:
             standings = self._settled(change, patient=not refused)
-        except DeviceError as error:  # a refusal to tell, too, leaves open what was done
+        except DeviceError as error:  # also if the device refuses to tell, the outcome is open
             raise unconfirmed(self._name, error) from error
         ailing = {c: s for c in change.added if (s := standings.get(c)) and not s.works}
         troubles = [
@@ -258,14 +258,14 @@ class Tl1Switch(BaseSwitch):
     def _records(
         self, command: tl1.Command, parse: Callable[[str], _T], *, whole: bool = False
     ) -> list[_T]:
-        """The records of a reply; with ``whole``, raises ProtocolError for a part of them."""
+        """The records of a reply; with ``whole``, raises ProtocolError for a partial reply."""
         reply = self._ask(command)
         if whole and reply.completion is tl1.Completion.PARTIAL:
             raise ProtocolError(self._name, f"{command.name} is answered in part: {reply.reason}")
         return self._parsed(command, reply.records, parse)
 
     def _record(self, command: tl1.Command, parse: Callable[[str], _T]) -> _T:
-        """The one record of a reply."""
+        """The single record of a reply."""
         found = self._records(command, parse)
         if len(found) != 1:
             raise ProtocolError(self._name, f"{command.name}: {len(found)} records, expected one")
@@ -282,7 +282,7 @@ class Tl1Switch(BaseSwitch):
     def _tell(
         self, commands: Mapping[str, tl1.Command], *, window: int = 1
     ) -> tuple[list[str], list[str]]:
-        """Send commands that change the device; each key says what its command is about.
+        """Send commands that change the device; each key names the subject of its command.
 
         Returns (keys of the commands carried out, refusals with their reasons).
         """
@@ -306,7 +306,7 @@ class Tl1Switch(BaseSwitch):
         return done, refused
 
     def _reported(self, port_of: Callable[[str], int | None]) -> tuple[Alarm, ...]:
-        """Alarms among the autonomous messages that have arrived."""
+        """Alarms among the autonomous messages received so far."""
         return tuple(
             _alarm(message, record, port_of)
             for message in self._session.reports()
@@ -316,7 +316,7 @@ class Tl1Switch(BaseSwitch):
 
 
 def standing_alarm(record: str, port_of: Callable[[str], int | None]) -> Alarm:
-    """The alarm in a record of ``RTRV-ALM-ALL``; one that can't be read is told as it came."""
+    """The alarm in a record of ``RTRV-ALM-ALL``; an unreadable record becomes the alarm's text."""
     try:
         found = tl1_values.parse_alarm(record)
     except tl1.Tl1Error:
@@ -330,7 +330,7 @@ _BY_CODE: Final = {"*C": Severity.CRITICAL, "**": Severity.MAJOR, "A": Severity.
 def _alarm(message: tl1.Autonomous, record: str, port_of: Callable[[str], int | None]) -> Alarm:
     try:
         found = tl1_values.parse_alarm(record)
-    except tl1.Tl1Error:  # better shown as it came than not at all
+    except tl1.Tl1Error:  # better shown raw than not at all
         severity = _BY_CODE.get(message.alarm_code, Severity.MINOR)
         return Alarm(severity, None, message.verb, record)
     return Alarm(found.severity, port_of(found.aid), found.condition, found.text)
