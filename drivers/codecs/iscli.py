@@ -1,19 +1,19 @@
 """The "industry standard" CLI of IBM and Lenovo switches (Networking OS): bytes in, replies out.
 
-A session is a terminal: what is sent comes back as an echo, a reply is everything from there to the
+A session is a terminal: sent text comes back as an echo, a reply is everything from there to the
 next prompt, long output stops at a pager, and lines are redrawn with carriage returns. The prompt
-is the switch's name (which may hold spaces), the mode in parentheses, and ``>`` or ``#``:
-``RS G8264>``, ``RS G8264(config-if)#``.
+is the switch's name (which may hold spaces), the mode in parentheses, and ``>`` or ``#``: ``RS
+G8264>``, ``RS G8264(config-if)#``.
 
 The name is not known when a session starts, and a greeting may look like a prompt. So a client
-waits until nothing follows, sends :data:`MARK`, a comment, and takes the name from the line on
-which it is echoed. Where a log line came after the prompt, the echo stands alone, and the name is
-in the prompt after it.
+waits until nothing follows, sends :data:`MARK`, a comment, and takes the name from the line with
+the echo. If a log line came after the prompt, the echo stands alone, and the name is in the prompt
+after the echo.
 
 Sources: the configuration and output that owners of these switches have published (``interface
 port``, ``switchport``, ``show interface status``), and the error texts that Ansible's ENOS terminal
-looks for. Inferred: that a VLAN list which does not fit a line is continued on the next, and the
-words in which a console asks for user and password.
+looks for. Inferred: a VLAN list too long for a line is continued on the next line, and the words in
+which a console asks for user and password.
 """
 
 from __future__ import annotations
@@ -59,15 +59,15 @@ _LAST_VLAN: Final = 4094
 
 
 class IscliError(Exception):
-    """Bytes or text that are not part of the grammar."""
+    """Bytes or text outside the grammar."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """The switch's answer to one line, without echo and prompt."""
+    """The switch's answer to a line, without echo and prompt."""
 
     echo: str
-    """The command as the switch echoed it; empty where it spoke of its own accord."""
+    """The command as the switch echoed it; empty for unasked output."""
     lines: tuple[str, ...]
     mode: str
     """``>``, ``#``, ``(config)#`` and so on."""
@@ -99,13 +99,13 @@ Event = Reply | Pager | UserWanted | PasswordWanted
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """VLANs of one port as its configuration says."""
+    """VLANs of a port by its configuration."""
 
     trunk: bool
     native: int
-    """The untagged VLAN; an access port's only one."""
+    """The untagged VLAN; an access port's only VLAN."""
     allowed: frozenset[int]
-    """VLANs of a trunk, with the untagged one if the trunk carries it."""
+    """VLANs of a trunk, with the untagged VLAN if the trunk carries it."""
 
 
 DEFAULT_MEMBERSHIP: Final = Membership(
@@ -134,11 +134,11 @@ class Terminal:
         self._error: IscliError | None = None
         self._prompt: re.Pattern[str] | None = None
         self._expected: str | None = None
-        self._last_line = ""  # until the name is known: the last whole line that says something
+        self._last_line = ""  # until the name is known: the last whole line with text
         self._marked = False  # the mark's echo stood alone: the next prompt has the name
 
     def expect(self, command: str) -> None:
-        """Take the echo of this command, which is sent next, for the beginning of a reply.
+        """Expect the echo of ``command``, sent next, as the beginning of a reply.
 
         Lines before the echo, such as log messages after the prompt, are dropped.
         """
@@ -149,12 +149,12 @@ class Terminal:
 
     @property
     def named(self) -> bool:
-        """True once the switch's name, and with it the prompt, is known."""
+        """True once the switch's name, and thereby the prompt, is known."""
         return self._name is not None
 
     @property
     def may_be_prompt(self) -> bool:
-        """True if the last line that is no log message could be a prompt: if nothing follows, the
+        """True if the last line other than log messages could be a prompt: if nothing follows, the
         mark is due.
         """
         line = _without_log(self._line) or self._last_line
@@ -169,7 +169,7 @@ class Terminal:
         return any(_USER.fullmatch(line.strip()) is not None for line in lines)
 
     def receive(self, data: bytes) -> None:
-        """Take the next bytes from the device; bytes after the first bad one are ignored."""
+        """Take the next bytes from the device; bytes after the first bad byte are ignored."""
         for byte in data:
             if self._error is None:
                 self._take(byte)
@@ -199,11 +199,11 @@ class Terminal:
             self._print("?" if byte >= 0x80 else chr(byte))
 
     def _print(self, character: str) -> None:
-        if self._returned:  # to the start of the line, which is written over
+        if self._returned:  # to the start of the line, which is overwritten
             self._returned = False
             self._line = ""
         if character == " " and not self._line and self.named and self._echo is None:
-            return  # these separate an echo from its prompt
+            return  # spaces between a prompt and its echo
         if len(self._line) >= MAX_LINE_CHARACTERS:
             self._fail(f"a line of more than {MAX_LINE_CHARACTERS} characters")
             return
@@ -271,7 +271,7 @@ class Terminal:
 
 
 def _without_log(line: str) -> str:
-    """A line, or the prompt at its beginning, without the log message that it is or ends with."""
+    """A line, or its prompt at the beginning, without a log message."""
     if is_log_line(line):
         return ""
     prompt = _PROMPT.match(line)
@@ -294,7 +294,7 @@ def parse_numbers(text: str) -> frozenset[int]:
     """``1-5,19`` → its numbers. Raises IscliError."""
     if _NUMBERS.fullmatch(text) is None:
         raise IscliError(f"not a list of numbers: {_shown(text)}")
-    if text.endswith(","):  # what came between it and its next line hides the rest
+    if text.endswith(","):  # unasked text before the next line hides the rest
         raise IscliError(f"a list of numbers that breaks off: {_shown(text)}")
     found: set[int] = set()
     for run in text.split(","):
@@ -306,9 +306,9 @@ def parse_numbers(text: str) -> frozenset[int]:
 
 
 def trunk_commands(ports: Collection[int], allowed: Collection[int], native: int) -> Iterator[str]:
-    """Make these ports trunks of exactly these VLANs; ``native`` is their untagged one.
+    """Make the given ports trunks of exactly the given VLANs, with ``native`` untagged.
 
-    The list comes before the mode: a trunk without one carries all VLANs.
+    The list comes before the mode: a trunk without a list carries all VLANs.
     """
     for run in _folded(_runs(ports), len("interface port ")):
         yield f"interface port {run}"
@@ -348,13 +348,13 @@ def _runs(numbers: Iterable[int]) -> Iterator[str]:
 def parse_memberships(
     lines: Sequence[str], wanted: Collection[int] | None = None
 ) -> Mapping[int, Membership]:
-    """Memberships by port, from ``show running-config``, of the ports that it names.
+    """Memberships by port, from ``show running-config``, of the ports named there.
 
-    What it says of ports that are not ``wanted`` is not read; None: all are wanted.
+    Membership of ports that are not ``wanted`` is not read; None: all are wanted.
 
-    A port that is not named is an access port of VLAN 1; a trunk without a list carries all VLANs.
-    Raises IscliError also for the configuration of an older command line, which puts ports into
-    VLANs by other commands: read as this one, all of its ports would be in VLAN 1.
+    An unnamed port is an access port of VLAN 1; a trunk without a list carries all VLANs. Raises
+    IscliError also for the configuration of an older command line, with other commands for ports'
+    VLANs: read in the new grammar, all of its ports would be in VLAN 1.
     """
     found: dict[int, Membership] = {}
     ports: frozenset[int] = frozenset()
@@ -381,7 +381,7 @@ def parse_links(lines: Sequence[str]) -> Mapping[str, bool]:
     """Link state by port (True: up), from ``show interface status``.
 
     Raises IscliError also for text between two rows of the table that is no row and no log message:
-    it may be a part of a row.
+    such text may be a part of a row.
     """
     column: int | None = None
     found: dict[str, bool] = {}
@@ -416,7 +416,7 @@ def _is_row(words: Sequence[str], column: int) -> bool:
 
 
 def _with(before: Membership, line: str) -> Membership:
-    """A membership after one more line of configuration."""
+    """A membership after a further line of configuration."""
     match line.split()[1:]:
         case ["mode", mode]:
             return replace(before, trunk=mode == "trunk")
@@ -445,7 +445,7 @@ def _allowed(before: frozenset[int], how: list[str]) -> frozenset[int]:
 
 
 def _unwrapped(lines: Iterable[str]) -> Iterator[str]:
-    """Lines without indentation; one that only continues a list is joined to the line before it.
+    """Lines without indentation; a line that continues a list is joined to the line before.
 
     Log messages are left out.
     """

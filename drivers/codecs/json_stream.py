@@ -19,10 +19,10 @@ def _refuse(constant: str) -> object:
 
 
 class JsonStream:
-    """Takes in text piece by piece until one object or array is complete."""
+    """Takes in text piece by piece until an object or array is complete."""
 
     def __init__(self, made_of: Callable[[dict[str, Any]], object] | None = None) -> None:
-        """``made_of``: what an object is taken for; None: itself. Raises ValueError for no JSON."""
+        """``made_of`` converts each object; None: unchanged. Raises ValueError for invalid JSON."""
         self._made_of = made_of
         self._pieces: list[str] = []
         self._depth = 0
@@ -32,7 +32,7 @@ class JsonStream:
         self._done = False
 
     def feed(self, text: str) -> int:
-        """Take text; return how many characters belong to this value. The rest belong to others."""
+        """Take text; return how many characters belong to this value. The rest is not taken."""
         if self._done:
             return 0
         end = self._end(text)
@@ -44,7 +44,7 @@ class JsonStream:
         return self._done
 
     def finish(self) -> object:
-        """The value, or a text that says what is wrong with it."""
+        """The value, or a text about the value's fault."""
         if not self._done:
             return "the value is not complete"
         if self._depth > MOST_LEVELS:
@@ -57,7 +57,7 @@ class JsonStream:
         return value if isinstance(value, dict | list) else "no JSON object or array"
 
     def _end(self, text: str) -> int | None:
-        """Position after the value's end; None if ``text`` does not hold it."""
+        """Position after the value's end; None if the end is not in ``text``."""
         position = 0
         if self._in_string:
             rest = _IN_STRING.match(text, 1 if self._escaped else 0)

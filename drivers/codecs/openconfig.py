@@ -1,9 +1,9 @@
 """Interfaces of the OpenConfig models, as texts of leaves and in JSON (RFC 7951) over gNMI.
 
 Nodes are those of ``openconfig-interfaces``, ``openconfig-if-ethernet``,
-``openconfig-if-aggregate`` and ``openconfig-vlan``. Servers differ in how they answer a Get: the
-value is the node, or an object with the node as its only member (SONiC); it comes whole, or leaf by
-leaf; names bear their module's, or not (NX-OS). All are read alike.
+``openconfig-if-aggregate`` and ``openconfig-vlan``. Servers differ in their answers to a Get: the
+value is the node, or an object with the node as its only member (SONiC); whole, or leaf by leaf;
+with or without (NX-OS) module names as prefix. All forms are read alike.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Final, NamedTuple, TypeAlias
 from drivers.codecs.yang_json import Json, YangJsonError, as_object, parse, shown
 
 Leaves: TypeAlias = Mapping[str, Sequence[str]]
-"""Texts of a container's leaves by their names; a leaf-list has several."""
+"""Texts of a container's leaves by name; a leaf-list has several."""
 Range: TypeAlias = tuple[int, int]
 """First and last VLAN."""
 PathElement: TypeAlias = tuple[str, Mapping[str, str]]
@@ -39,11 +39,11 @@ class SwitchedVlan(NamedTuple):
     access: int | None
     native: int | None
     allowed: tuple[Range, ...] | None
-    """None: no list, which allows all."""
+    """None: no list, so all are allowed."""
 
 
 class Counters(NamedTuple):
-    """What an interface has counted; kinds of frames are added up if there is no total."""
+    """Counts of an interface; if there is no total, kinds of frames are added up."""
 
     rx_frames: int
     tx_frames: int
@@ -71,7 +71,7 @@ def trunk_leaves(untagged: str, native: int | None, allowed: Iterable[Range]) ->
 
 
 def config_text(leaves: Leaves, *, with_modules: bool) -> bytes:
-    """The ``config`` of a ``switched-vlan`` in JSON; a range is a text, one VLAN a number."""
+    """The ``config`` of a ``switched-vlan`` in JSON; a range is a text, a single VLAN a number."""
     values: dict[str, object] = {}
     for name, texts in leaves.items():
         found = [int(text) if text.isdigit() else text for text in texts]
@@ -92,7 +92,7 @@ def parse_counters(leaves: Leaves) -> Counters:
 
 
 def place(interfaces: dict[str, Json], path: Sequence[PathElement], text: bytes) -> None:
-    """Add the value of a node at ``path`` to the interfaces, which are by name."""
+    """Add the value of a node at ``path`` to the interfaces, given by name."""
     try:
         value = _without_modules(parse(text))
         names = [_own_name(name) for name, _ in path]
@@ -108,7 +108,7 @@ def place(interfaces: dict[str, Json], path: Sequence[PathElement], text: bytes)
         key = path[1][1].get("name") if len(names) > 1 else None
         for entry in entries:
             found = as_object(entry)
-            if not found:  # there is none of that name
+            if not found:  # no interface of this name
                 continue
             own = found.get("name", key)
             if not isinstance(own, str) or key not in (None, own):
@@ -133,7 +133,7 @@ def leaves_at(interface: Json, *path: str) -> Leaves | None:
 
 
 def is_lag(interface: Json) -> bool:
-    """True for an interface whose VLANs are those of its ``aggregation``."""
+    """True for an interface with its VLANs in ``aggregation``."""
     for container in ("config", "state"):
         kind = (leaves_at(interface, container) or {}).get("type")
         if kind:
@@ -172,12 +172,12 @@ def _count(leaves: Leaves, name: str) -> int:
 
 
 def _own_name(name: str) -> str:
-    """A name without its module's."""
+    """A name without its module prefix."""
     return name.rpartition(":")[2]
 
 
 def _without_modules(value: Json) -> Json:
-    """The same value, with members' names without their modules'."""
+    """The same value, with members' names without module prefixes."""
     if isinstance(value, dict):
         return {_own_name(name): _without_modules(member) for name, member in value.items()}
     return list(map(_without_modules, value)) if isinstance(value, list) else value

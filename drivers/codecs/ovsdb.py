@@ -1,8 +1,8 @@
 """JSON-RPC of an OVSDB server (RFC 7047): bytes to messages, and VLANs to text.
 
-A trunk has up to 4094 VLANs, and most ports have those of others. So a long set of numbers is not
-read as JSON: its text is looked up, and ports whose texts agree share one frozen set. What is
-written is looked up the other way.
+A trunk has up to 4094 VLANs, and most ports have equal VLANs. So a long set of numbers is not read
+as JSON: its text is looked up, and ports with equal texts share one frozen set. Written sets are
+looked up the other way.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from drivers.codecs.json_stream import JsonStream
 _SET: Final = b'["set",['
 _END: Final = b"]]"
 _SHORT: Final = 128
-"""Most bytes of numbers that are read like any other JSON."""
+"""Longest text of numbers, in bytes, that is read like any other JSON."""
 _MARK: Final = "hydra:set"
-"""Key of an object that stands for a long set, in what is read as JSON. OVSDB's values are no
+"""Key of an object that replaces a long set in the text read as JSON. OVSDB's values are no
 objects, and no table or column has such a name.
 """
 _KEPT: Final = 128
-"""Long sets that are remembered: those of ports without a circuit, and of the latest others."""
+"""Largest number of remembered long sets: of ports without a circuit, and the latest."""
 _LONGEST: Final = 64 << 20
-"""Most bytes of a message that are taken."""
+"""Longest accepted message, in bytes."""
 
 
 class OvsdbError(Exception):
@@ -31,14 +31,14 @@ class OvsdbError(Exception):
 
 
 class SharedSets:
-    """Long sets of numbers by the text that servers have for them, and back; for any thread."""
+    """Long sets of numbers by their text in servers' messages, and back; for any thread."""
 
     def __init__(self) -> None:
         self._sets: dict[bytes, frozenset[int]] = {}
         self._texts: dict[frozenset[int], bytes] = {}
 
     def numbers(self, text: bytes) -> frozenset[int]:
-        """The set of these numbers, with commas between them. Raises OvsdbError."""
+        """The set of the numbers in a comma-separated text. Raises OvsdbError."""
         known = self._sets.get(text)
         if known is not None:
             return known
@@ -53,7 +53,7 @@ class SharedSets:
         return known
 
     def text(self, numbers: frozenset[int]) -> bytes:
-        """A set as servers tell it: ascending, with commas between the numbers."""
+        """A set in servers' form: ascending numbers with commas between."""
         known = self._texts.get(numbers)
         if known is None:
             known = ",".join(map(str, sorted(numbers))).encode()
@@ -62,7 +62,7 @@ class SharedSets:
         return known
 
     def one(self, numbers: frozenset[int]) -> frozenset[int]:
-        """The object that all share who have this set."""
+        """The object shared by all users of an equal set."""
         return self._sets.get(self.text(numbers), numbers)
 
     def _keep(self, text: bytes, numbers: frozenset[int]) -> None:
@@ -87,7 +87,7 @@ class Messages:
         self._taken = 0
 
     def receive(self, data: bytes) -> list[dict[str, Any]]:
-        """Take the next bytes; the messages that they complete. Raises OvsdbError."""
+        """Take the next bytes; return the completed messages. Raises OvsdbError."""
         messages = []
         self._taken += len(data)
         if self._taken > _LONGEST:
@@ -111,7 +111,7 @@ class Messages:
         return messages
 
     def _resolved(self, value: dict[str, Any]) -> object:
-        """What an object that was read stands for."""
+        """The long set that an object stands for; other objects unchanged."""
         place = value.get(_MARK)
         if place is None:
             return value
@@ -121,7 +121,7 @@ class Messages:
             raise ValueError(f"{_MARK} is not a name of OVSDB") from None
 
     def _without_long_sets(self) -> bytes:
-        """What has come and can be read, with marks in place of long sets of numbers."""
+        """The readable part of the received bytes, with marks in place of long sets of numbers."""
         waiting, begun = self._waiting, 0
         pieces: list[bytes | bytearray] = []
         while (at := waiting.find(_SET, begun)) >= 0:
@@ -144,5 +144,5 @@ class Messages:
 
 
 def _begun(waiting: bytearray) -> int:
-    """Bytes at the end with which a set may begin."""
+    """Number of bytes at the end that may begin a set."""
     return next(n for n in reversed(range(len(_SET))) if waiting.endswith(_SET[:n]))

@@ -1,18 +1,18 @@
 """Polatis' modules ``optical-switch`` and ``polatis-switch`` as JSON, over RESTCONF.
 
 Sources are public clients of these switches: a laboratory's instrument driver (pqnstack), the
-single-page application of a Polatis engineer, which has recorded answers of a switch
-(``6.7.3.9``, 2018), and scripts of two more laboratories. By these, resources are below
-``/api/data``, an empty list is answered by 204 without a body, a port in use by 409, and a member
-of the list is ``pair=INGRESS``. A list of one entry may stand without its brackets. Older models
-have ``ports`` and ``port-state`` in place of ``port-config`` and ``status``.
+single-page application of a Polatis engineer, with recorded answers of a switch (``6.7.3.9``,
+2018), and scripts of two more laboratories. By these sources, resources are below ``/api/data``, an
+empty list is answered by 204 without a body, a port in use by 409, and a member of the list is
+``pair=INGRESS``. A list with a single entry may stand without its brackets. Older models have
+``ports`` and ``port-state`` in place of ``port-config`` and ``status``.
 
 Attenuators are ``voa`` (a laboratory's monitor in ONOS, and its scripts, which set them by
 ``PATCH``); alarm thresholds are ``opm-alarm-config`` (the single-page application, and a client
 over NETCONF, which shows the leaves).
 
 Inferred are the spelling of the start-up modes, known from the maker's test suite as *preserve* and
-*volatile*, and that numbers may come as text, as RFC 7951 has decimals.
+*volatile*, and that numbers may come as text, like decimals in RFC 7951.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ class Product:
 @dataclass(frozen=True, slots=True)
 class AttenuatorEntry:
     mode: str
-    """``VOA_MODE_NONE``, ``VOA_MODE_ABSOLUTE`` and their like."""
+    """``VOA_MODE_NONE``, ``VOA_MODE_ABSOLUTE`` and so on."""
     level: float | None
 
 
 @dataclass(frozen=True, slots=True)
 class ThresholdEntry:
     mode: str
-    """``POWER_ALARM_DISABLED``, ``POWER_ALARM_ENABLED`` and their like."""
+    """``POWER_ALARM_DISABLED``, ``POWER_ALARM_ENABLED`` and so on."""
     low_dbm: float | None
     high_dbm: float | None
 
@@ -66,7 +66,7 @@ def pair_resource(ingress: int) -> str:
 
 
 def pairs_text(pairs: Iterable[tuple[int, int]]) -> bytes:
-    """Body of a request that adds cross-connects, or aims those of their ingress ports anew."""
+    """Body of a request that adds cross-connects, or moves their ingress ports to a new egress."""
     listed = [{"ingress": ingress, "egress": egress} for ingress, egress in pairs]
     return json.dumps({f"{_MODULE}:cross-connects": {"pair": listed}}).encode()
 
@@ -92,7 +92,7 @@ def parse_port_states(text: bytes) -> dict[int, str]:
 
 
 def parse_powers(text: bytes) -> dict[int, float]:
-    """Power by port in dBm, of those with a meter that reads something."""
+    """Power by port in dBm, for ports with a meter and a reading."""
     entries = _entries(text, "opm-power", "port")
     return {
         _port(entry, "port-id"): _dbm(entry["power"])

@@ -1,18 +1,18 @@
-"""SCPI as Polatis optical switches speak it: bytes in, events out; no socket and no clock.
+"""SCPI as spoken by Polatis optical switches: bytes in, events out; no socket and no clock.
 
-Commands go out as one line ended by CR LF; a line comes back that is ended by CR, by LF or by both.
-Several queries in a line are answered in one line, joined by ``;``, or each in a line of its own.
-Set commands have no answer, so a client appends ``;*opc?`` and waits for its ``1``; errors are told
+A command is one line ended by CR LF; an answer is a line ended by CR, by LF or by both. Several
+queries in a line are answered in a single line, joined by ``;``, or each in its own line. Set
+commands have no answer, so a client appends ``;*opc?`` and waits for its ``1``; errors are told
 only by ``:syst:err:all?``.
 
 Source: the public command descriptions of the Polatis Series 6000/7000 user interface; for
 ``:pmon:pow?`` a public driver that uses it, at most 256 ports at a time; for ``:oxc:boot:mode?``
-public drivers of the Series 3000. The shape of
-``:syst:err:all?`` replies follows SCPI-99 volume 1 section 21.8 and is inferred for this device, as
-is the empty string for an unconnected port in reply to ``conn:port?``.
+public drivers of the Series 3000. The shape of ``:syst:err:all?`` replies follows SCPI-99 volume 1
+section 21.8 and is inferred for this device, as is the empty string for an unconnected port in
+reply to ``conn:port?``.
 
-Every ``parse_*`` accepts exactly what the ``format_*`` beside it produces, so that this module can
-write whatever it reads. Any other text raises :class:`ScpiError`, and nothing else raises it.
+Every ``parse_*`` accepts exactly the output of the ``format_*`` beside it, so this module can write
+whatever it reads. Any other text raises :class:`ScpiError`, and nothing else raises ScpiError.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MAX_LINE_BYTES: Final = 64 * 1024
 """Longest line taken or sent: a full 1000 x 1000 cross-connect list fits several times over."""
 
 MAX_POWER_PORTS: Final = 256
-"""Power readings in one reply."""
+"""Power readings in a reply."""
 
 _LF: Final = 0x0A
 _LINE_END: Final = re.compile(rb"[\r\n]")
@@ -41,12 +41,12 @@ _STATES: Final = re.compile(r"\(([A-Z](?:,[A-Z])*)?\)", re.ASCII)
 _POWER: Final = r"[+-]?[0-9]{1,4}(?:\.[0-9]{1,6})?(?:[eE][+-]?[0-9]{1,2})?"
 _POWERS: Final = re.compile(rf"\(({_POWER}(?:,{_POWER})*)?\)", re.ASCII)
 _NOT_A_NUMBER: Final = 9e37
-"""SCPI-99 volume 1 section 7.2.1.5: 9.91E37 stands for a reading that is none."""
+"""SCPI-99 volume 1 section 7.2.1.5: 9.91E37 stands for a missing reading."""
 _FAULT: Final = re.compile(r'(0|-?[1-9][0-9]{0,5}),"((?:[ !#-~]|"")*)"', re.ASCII)
 
 
 class ScpiError(Exception):
-    """Bytes or text that are not part of the grammar."""
+    """Bytes or text outside the grammar."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class DeviceFault:
 class ReplyDecoder:
     """Cuts a byte stream into reply lines, however the bytes were split on their way.
 
-    A line holds printable ASCII and ends in CR or LF; one LF right after a CR is ignored. At most
+    A line holds printable ASCII and ends in CR or LF; an LF right after a CR is ignored. At most
     :data:`MAX_LINE_BYTES` of an unfinished line are kept.
     """
 
@@ -84,7 +84,7 @@ class ReplyDecoder:
         self._error: ScpiError | None = None
 
     def receive(self, data: bytes) -> None:
-        """Take the next bytes from the device; bytes after the first bad one are ignored."""
+        """Take the next bytes from the device; bytes after the first bad byte are ignored."""
         start = 0
         while start < len(data) and self._error is None:
             if self._after_cr and data[start] == _LF:
@@ -146,7 +146,7 @@ ERRORS_QUERY: Final = ":syst:err:all?"
 SIZE_QUERY: Final = ":oxc:swit:size?"
 CONNECTIONS_QUERY: Final = ":oxc:swit:conn:stat?"
 START_QUERY: Final = f":oxc:boot:mode?;{COMPLETE_QUERY}"
-"""Ask with what the device starts; one that does not know the query only says ``1``."""
+"""Ask for the start-up mode; a device without this query only says ``1``."""
 CLEARED_CONNECTIONS_QUERY: Final = f"{CLEAR};{CONNECTIONS_QUERY}"
 """Empty the error queue, and ask for the cross-connects, in one exchange."""
 RESULT_QUERY: Final = f"{ERRORS_QUERY};{CONNECTIONS_QUERY}"
@@ -156,24 +156,24 @@ _Pairs = Collection[tuple[int, int]]
 
 
 def connect_command(pairs: _Pairs) -> str:
-    """Add cross-connects, (ingress, egress) each, to those that exist."""
+    """Add cross-connects, (ingress, egress) each, to the existing ones."""
     return f":oxc:swit:conn:add {format_connections(pairs)}"
 
 
 def disconnect_command(pairs: _Pairs) -> str:
-    """Remove these cross-connects."""
+    """Remove the given cross-connects."""
     return f":oxc:swit:conn:sub {format_connections(pairs)}"
 
 
 def change_command(disconnect: _Pairs, connect: _Pairs) -> str:
-    """Remove cross-connects, then add others, in one line that is answered when both are done."""
+    """Remove and add cross-connects, in one line, answered when all is done."""
     removal = [disconnect_command(disconnect)] if disconnect else []
     addition = [connect_command(connect)] if connect else []
     return synchronised(";".join(removal + addition))
 
 
 def port_state_query(ports: Collection[int]) -> str:
-    """Ask for the states of these ports, answered in the order given."""
+    """Ask for the states of the given ports, answered in the order given."""
     return f":oxc:swit:port:stat? {format_ports(ports)}"
 
 
@@ -244,7 +244,7 @@ def parse_port_states(text: str) -> tuple[str, ...]:
 
 
 def parse_powers(text: str) -> tuple[float | None, ...]:
-    """``(-2.1,-23.45)`` → ``(-2.1, -23.45)`` dBm; None for readings that are none."""
+    """``(-2.1,-23.45)`` → ``(-2.1, -23.45)`` dBm; None for missing readings."""
     match = _POWERS.fullmatch(text)
     if match is None:
         raise ScpiError(f"not power readings: {_shown(text)}")
@@ -263,17 +263,17 @@ def parse_powers_if_any(text: str) -> tuple[float | None, ...] | None:
 
 
 def is_part_of_powers(text: str) -> bool:
-    """True for readings that a ``1`` in another line has to follow."""
+    """True for readings that a ``1`` in a further line has to follow."""
     return _POWERS.fullmatch(text) is not None
 
 
 def starts_dark(text: str) -> bool:
-    """True if the reply to :data:`START_QUERY` says that it starts without cross-connects."""
+    """True if the reply to :data:`START_QUERY` tells of a start without cross-connects."""
     return text.strip('"').upper().startswith("DARK")
 
 
 def is_part_of_start(text: str) -> bool:
-    """True for a mode that a ``1`` in another line has to follow."""
+    """True for a mode that a ``1`` in a further line has to follow."""
     return text != "1" and not text.endswith(";1")
 
 
@@ -286,7 +286,7 @@ def parse_identity(text: str) -> Identity:
 
 
 def parse_faults(text: str) -> tuple[DeviceFault, ...]:
-    """The error queue, oldest first; an empty queue reads as the one entry ``0,"No error"``."""
+    """The error queue, oldest first; an empty queue reads as a single entry ``0,"No error"``."""
     faults: list[DeviceFault] = []
     position = 0
     while (match := _FAULT.match(text, position)) is not None:
@@ -306,7 +306,7 @@ def parse_result(text: str) -> tuple[tuple[DeviceFault, ...], str]:
 
 
 def is_part_of_result(text: str) -> bool:
-    """True for an error queue that the cross-connects have to follow, in another line."""
+    """True for an error queue with the cross-connects still to follow, in a further line."""
     try:
         parse_faults(text)
     except ScpiError:

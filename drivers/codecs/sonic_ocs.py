@@ -5,15 +5,15 @@ Two sets of words are in use, and both are read: those of SONiC's OCS working gr
 side of a cross-connect is ``blocked``, ``tuning``, ``tuned`` or ``failed``; and Molex'
 (``sonic-ocs``, revision 2024-11-21, sonic-molex/sonic-mgmt-common), where a cross-connect is
 ``disabled``, ``enabled`` or ``invalid``, and the rpc ``bulk-update`` deletes and adds. Ports are
-``1A`` to ``64B``, a cross-connect is ``1A-2B`` and one-way. Alarms are those of SONiC's event and
-alarm framework (``sonic-alarm``).
+``1A`` to ``64B``, a cross-connect is ``1A-2B`` and one-way. Alarms follow SONiC's event and alarm
+framework (``sonic-alarm``).
 
 A Molex status is empty until it is read from the hardware for the first time
 (sonic-molex/sonic-swss, the flex counter's script).
 
-Inferred are: that a Molex cross-connect may still be ``disabled`` while its mirrors move; that
-``blocked`` may follow a new cross-connect for a moment; that alarms name a port by its name alone,
-or at the end of a path.
+Inferred are: a Molex cross-connect may still be ``disabled`` while its mirrors move; ``blocked``
+may follow a new cross-connect for a moment; alarms name a port by its name alone, or at the end of
+a path.
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ class Table:
     module: str
     list_name: str
     key: str
-    """Leaf of the list that is the table's key; of a key of several leaves, these, joined by |."""
+    """Leaf of the list's key; several leaves are joined by |."""
     optional: bool = False
     """True if a switch may know no such table."""
 
     @property
     def resource(self) -> str:
-        """Its path below RESTCONF's ``data``."""
+        """The table's path below RESTCONF's ``data``."""
         return f"{self.module}:{self.module}/{self.name}"
 
 
@@ -96,9 +96,9 @@ class CrossConnectState:
 
     lit: bool
     words: str
-    """Its states, as the switch spells them."""
+    """The states as the switch spells them."""
     final: bool
-    """True if nothing but another command will change it."""
+    """True if only a further command can change the state."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ class AlarmRow:
     code: str
     text: str
     created: str
-    """When it began, as the switch has it: numbers start anew when it does."""
+    """Time of the alarm's begin by the switch: alarm numbers start anew when the switch does."""
 
 
 # --- names --------------------------------------------------------------------------------------
@@ -122,7 +122,7 @@ def is_port(name: str) -> bool:
 
 
 def ports_in_order(names: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Names of the ports of sides A and B, by their numbers."""
+    """Names of the ports of sides A and B, in order of number."""
     sides: dict[str, list[tuple[int, str]]] = {"A": [], "B": []}
     for name in names:
         match = _PORT.fullmatch(name)
@@ -134,7 +134,7 @@ def ports_in_order(names: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, ..
 
 
 def ports_named(key: str, fields: Fields) -> frozenset[str]:
-    """Ports that the key of a cross-connect or its sides name, whatever else they say."""
+    """Ports named by the key of a cross-connect or its sides, whatever the rest of the text."""
     texts = (key, fields.get("a_side", ""), fields.get("b_side", ""))
     return frozenset(name for text in texts for name in _PORT_IN_TEXT.findall(text))
 
@@ -172,7 +172,7 @@ def parse_state(fields: Fields) -> CrossConnectState:
 
 
 def port_word(configured: Fields, state: Fields) -> str:
-    """The word for a port's state: an override of the configuration, or what the switch says."""
+    """The word for a port's state: an override by the configuration, or else the switch's word."""
     override = configured.get("config_status") or configured.get("state")
     if override in ("force_blocked", "powered_off"):
         return override
@@ -216,7 +216,7 @@ def parse_alarm(key: str, fields: Fields) -> AlarmRow:
 def place(rows: dict[str, dict[str, str]], path: Sequence[str], text: bytes) -> None:
     """Put the value of a gNMI update among the rows of a table.
 
-    ``path`` is what follows the table's name: nothing, a key, or a key and a field.
+    ``path`` comes after the table's name: nothing, a key, or a key and a field.
     """
     value = parse(text)
     if len(path) > 2:
@@ -228,7 +228,7 @@ def place(rows: dict[str, dict[str, str]], path: Sequence[str], text: bytes) -> 
 
 
 def parse_resource(table: Table, text: bytes) -> Rows:
-    """Rows of a table that RESTCONF was asked for: its container with a list in it, or nothing."""
+    """Rows of a table read over RESTCONF: its container with a list, or nothing."""
     document = as_object(parse(text))
     if not document:
         return {}
@@ -261,7 +261,7 @@ def bulk_update_text(delete: Collection[str], add: Rows) -> bytes:
 
 
 def parse_bulk_result(text: bytes) -> tuple[str, ...]:
-    """Keys that failed, by the rpc's output. Its counts are not read: they count what was asked."""
+    """Keys that failed, by the rpc's output. Its counts are not read: they count the requests."""
     document = as_object(parse(text))
     if not document:
         return ()

@@ -1,8 +1,8 @@
 """SONiC's tables of VLANs and their members (modules ``sonic-vlan``, ``sonic-port``).
 
-A VLAN is a row ``Vlan100``; a port in it is a row ``Vlan100|Ethernet0`` of the members, tagged or
-untagged. Sources are SONiC's configuration manual (sonic-buildimage, ``Configuration.md``) and its
-YANG modules; the state database's tables are those that vlanmgrd and portsyncd fill.
+A VLAN is a row ``Vlan100``; a port in the VLAN is a row ``Vlan100|Ethernet0`` of the members,
+tagged or untagged. Sources are SONiC's configuration manual (sonic-buildimage,
+``Configuration.md``) and its YANG modules; vlanmgrd and portsyncd fill the state database's tables.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def is_untagged(key: str, fields: Fields) -> bool:
 
 
 def port_number(name: str) -> tuple[str, int]:
-    """What ports are ordered by: ``Ethernet8`` comes before ``Ethernet12``."""
+    """Sort key of ports: ``Ethernet8`` comes before ``Ethernet12``."""
     digits = re.search(r"[0-9]{0,9}$", name)
     number = digits[0] if digits else ""
     return name.removesuffix(number), int(number or 0)

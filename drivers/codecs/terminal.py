@@ -1,8 +1,8 @@
 """Terminal sessions of devices that print lines and a prompt: bytes in, replies out; no socket.
 
-What a device prints is cut into replies. A reply ends where its :class:`End` shows: at a prompt, at
-a question of the log-in dialogue, or with a line that is known to be the last. A decoder is given
-the ends of the log-in dialogue first and the one of every command after that.
+A device's output is cut into replies. A reply ends where its :class:`End` shows: at a prompt, at a
+question of the log-in dialogue, or with a line known to be the last. A decoder is given the ends of
+the log-in dialogue first and the end of every command's reply after that.
 
 Lines end in CR LF, LF or CR. Text is printable ASCII and tabs; anything else (colours, cursor
 movement, telnet negotiation) raises :class:`TerminalError`.
@@ -34,16 +34,16 @@ class End:
     """The end of a reply; exactly one of ``prompt``, ``question`` and ``is_last`` is given."""
 
     prompt: str | None = None
-    """Beginning of the line that follows the reply, and is no part of it."""
+    """Beginning of the line after the reply; no part of the reply."""
     question: str | None = None
     """Text anywhere in a line that ends the reply."""
     is_last: Callable[[str], bool] | None = None
     """True of the reply's last line."""
     refuses: Callable[[str], bool] | None = None
-    """True of a line that says that the log-in has failed."""
+    """True for a line that tells of a failed log-in."""
 
     def find(self, line: str) -> int:
-        """Position in an unfinished line after the reply's end; -1 if it does not end there."""
+        """Position in an unfinished line after the reply's end; -1 if there is no end."""
         if self.prompt is not None:
             return len(self.prompt) if line.startswith(self.prompt) else -1
         if self.question is not None and (position := line.find(self.question)) >= 0:
@@ -54,7 +54,7 @@ class End:
 class TerminalDecoder:
     """Cuts a byte stream into replies, however the bytes were split on their way.
 
-    ``opening`` are the ends of the first replies, ``then`` is the end of all others.
+    ``opening`` are the ends of the first replies, ``then`` is the end of every later reply.
     """
 
     def __init__(self, opening: Iterable[End], then: End) -> None:
@@ -68,7 +68,7 @@ class TerminalDecoder:
         self._error: TerminalError | None = None
 
     def receive(self, data: bytes) -> None:
-        """Take the next bytes from the device; bytes after the first bad one are ignored."""
+        """Take the next bytes from the device; bytes after the first bad byte are ignored."""
         if self._after_cr and data[:1] == b"\n":
             data = data[1:]
             self._after_cr = False
@@ -98,7 +98,7 @@ class TerminalDecoder:
         return self._ends[0] if self._ends else self._then
 
     def _extend(self, text: bytes) -> None:
-        """Append to the line that is being received."""
+        """Append to the unfinished line."""
         while text and self._error is None:
             room = min(MAX_LINE_BYTES - len(self._line), MAX_REPLY_BYTES - self._bytes)
             if room <= 0:
@@ -109,7 +109,7 @@ class TerminalDecoder:
             good = part if bad is None else part[: bad.start()]
             self._line += good.decode("ascii")
             self._bytes += len(good)
-            # Ends that stand before a bad byte count, as they would have byte by byte.
+            # Ends before a bad byte count, as if the bytes came singly.
             self._find_ends()
             if bad is not None:
                 self._fail(f"byte 0x{bad[0][0]:02x} after {self._line[-40:]!r} is no plain text")
@@ -122,7 +122,7 @@ class TerminalDecoder:
             self._line = rest
 
     def _break(self) -> None:
-        """End the line that is being received."""
+        """End the unfinished line."""
         if self._error is not None:
             return
         end, line = self._end, self._line

@@ -1,10 +1,10 @@
-"""TL1, whatever the vendor: commands out, bytes in, events out; no socket and no clock.
+"""TL1, for all vendors: commands out, bytes in, events out; no socket and no clock.
 
 A command is ``NAME:TID:AID:CTAG:block:…;``. The device sends replies, each with its command's ctag,
-and autonomous messages, also between a command and its reply, or in the middle of one. A long
+and autonomous messages, also between a command and its reply, or in the middle of a reply. A long
 reply comes in several blocks, all but the last ended by ``>`` instead of ``;``; the decoder joins
-them. Text between messages (echoes, prompts, banners, terminal control sequences) is told as
-:class:`Echo` and otherwise ignored.
+the blocks. Text between messages (echoes, prompts, banners, terminal control sequences) becomes
+:class:`Echo` and is otherwise ignored.
 
 Source: Telcordia GR-831-CORE (message structure) and GR-833-CORE (alarm reports). Vendors' dialects
 are in ``tl1_polatis``, ``tl1_calient`` and ``tl1_glimmerglass``.
@@ -27,7 +27,7 @@ MAX_COMMAND_CHARS: Final = 32 * 1024
 
 _PENDING_REPLIES: Final = 64
 _INTERRUPTED: Final = 8
-"""Most messages that stand open, each interrupted by the next."""
+"""Largest number of unfinished messages, each interrupted by the next."""
 _SHOWN_CHARS: Final = 80
 
 _LINE_END: Final = re.compile(rb"[\r\n]")
@@ -60,7 +60,7 @@ _PRINTABLE: Final = re.compile(r"[\x20-\x7e]*")
 
 
 class Tl1Error(Exception):
-    """Bytes or text that are not part of the grammar."""
+    """Bytes or text outside the grammar."""
 
 
 class Completion(Enum):
@@ -85,7 +85,7 @@ class Header:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A whole reply, its blocks joined; lines are stripped, and none is empty."""
+    """A whole reply, its blocks joined; lines are stripped and not empty."""
 
     header: Header
     ctag: str
@@ -94,7 +94,7 @@ class Reply:
 
     @property
     def records(self) -> tuple[str, ...]:
-        """The quoted lines, without their quotes."""
+        """The quoted lines, without quotes."""
         return tuple(_unquoted(line) for line in self.lines if line.startswith('"'))
 
     @property
@@ -111,7 +111,7 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class Autonomous:
-    """A message that the device sent of its own accord."""
+    """A message that the device sent unasked."""
 
     header: Header
     alarm_code: str
@@ -123,13 +123,13 @@ class Autonomous:
 
     @property
     def records(self) -> tuple[str, ...]:
-        """The quoted lines, without their quotes."""
+        """The quoted lines, without quotes."""
         return tuple(_unquoted(line) for line in self.lines if line.startswith('"'))
 
 
 @dataclass(frozen=True, slots=True)
 class Acknowledgement:
-    """``IP`` and others: the device has a command and may answer it later."""
+    """``IP`` or similar: the device has received a command and may answer later."""
 
     code: str
     ctag: str
@@ -155,19 +155,19 @@ class _Message:
     """(ctag, completion) of a reply; (alarm code, tag, verb) of an autonomous message."""
     lines: list[str] = field(default_factory=list)
     heading: str | None = None
-    """A line that is the header of a message in this one's midst, if the next one identifies it."""
+    """Header line of an interrupting message, if the next line identifies a message."""
 
 
 class Decoder:
     """Cuts a byte stream into events, however the bytes were split on their way.
 
-    ``prompts`` are the texts that the device prints where it expects a command. At most
-    :data:`MAX_MESSAGE_BYTES` of unfinished messages are kept. Until the first message has come, a
-    line that looks like a message's header may be part of a banner, and is then ignored.
+    ``prompts`` are the texts with which the device asks for a command. At most
+    :data:`MAX_MESSAGE_BYTES` of unfinished messages are kept. Before the first message, a line that
+    looks like a message's header may be part of a banner, and is then ignored.
     """
 
     def __init__(self, prompts: Iterable[str] = ()) -> None:
-        # GR-831-CORE: an acknowledgement ends with this sign.
+        # GR-831-CORE: an acknowledgement ends with ``<``.
         self._prompts = tuple(sorted({"<", *prompts}, key=len, reverse=True))
         self._line = bytearray()
         self._message: _Message | None = None
@@ -181,7 +181,7 @@ class Decoder:
         self._error: Tl1Error | None = None
 
     def receive(self, data: bytes) -> None:
-        """Take the next bytes from the device; bytes after the first bad one are ignored."""
+        """Take the next bytes from the device; bytes after the first bad byte are ignored."""
         position = 0
         while position < len(data) and self._error is None:
             if self._message is None:
@@ -237,7 +237,7 @@ class Decoder:
     # Inside a message: lines up to an unquoted semicolon.
 
     def _take_message(self, message: _Message, data: bytes, position: int) -> int:
-        """Take a line, or the part of it in ``data``; return the position after it."""
+        """Take a line, or its part in ``data``; return the position after the line or part."""
         start = position
         for special in _SPECIAL.finditer(data, position):
             at, sign = special.start(), special[0]
@@ -306,12 +306,12 @@ class Decoder:
     def _take_line(self) -> str:
         line = self._line.decode("latin-1").strip()
         self._line.clear()
-        # A quote that is not closed on its line must not swallow the rest of the session.
+        # A quote left open on its line must not swallow the rest of the session.
         self._in_quote = False
         return line
 
     def _is_banner(self, line: str) -> bool:
-        """True for a line, after what looked like a header, that no message begins with."""
+        """True if no message begins with this line, though the line before looked like a header."""
         marks = any(mark in line for mark in ('"', "/*"))
         return bool(self._greeting and line and not marks and not _is_identification(line))
 
@@ -340,7 +340,7 @@ class Decoder:
             self._fail(f"neither a reply nor an autonomous message: {shown(line)}")
 
     def _interrupt(self, message: _Message, heading: str, line: str) -> None:
-        """Begin a message in the middle of another, which goes on when it has ended."""
+        """Begin a message in the middle of ``message``, which goes on once the new one ends."""
         header = self._header(heading)
         if header is None or len(self._interrupted) == _INTERRUPTED:
             self._fail(f"more than {_INTERRUPTED} messages, each in the middle of another")
@@ -351,22 +351,22 @@ class Decoder:
         self._identify(self._message, line)
 
     def _take_heading(self, message: _Message) -> None:
-        """Keep as text what looked like a header and was none."""
+        """Keep a supposed header as text."""
         if message.heading is not None:
             self._keep(message, message.heading)
             message.heading = None
 
     def _leave(self) -> None:
-        """Go back to the message that the one which has ended stood in, if it did."""
+        """After the end of a message, go back to the message that was interrupted, if any."""
         self._message = self._interrupted.pop() if self._interrupted else None
 
     def _keep(self, message: _Message, line: str) -> None:
-        if line != ">":  # this ends a block and is never text
+        if line != ">":  # ``>`` ends a block and is never text
             message.lines.append(line)
             self._kept += len(line) + 1
 
     def _continue(self, message: _Message) -> None:
-        """End a block that another one will follow."""
+        """End a block; a further block will follow."""
         if message.identification is not None and len(message.identification) == 2:
             self._leave()
             ctag = message.identification[0]
@@ -377,7 +377,7 @@ class Decoder:
             self._finish(message)
 
     def _joined(self, ctag: str, lines: Sequence[str]) -> list[str]:
-        """The lines of a reply's earlier blocks, and these."""
+        """The lines of a reply's earlier blocks, followed by ``lines``."""
         before = self._begun.pop(ctag, [])
         if before and lines and self._header(before[-1]) and _is_identification(lines[0]):
             self._fail("the header of a message at the end of a block, the rest in the next")
@@ -441,7 +441,7 @@ class _Secret(Command):
 def encode_command(command: Command, ctag: str) -> str:
     """The command as sent, including its semicolon.
 
-    Raises Tl1Error, with any ctag or with none; it shows the value that can't be sent, unless the
+    Raises Tl1Error, with any ctag or with none; the error shows the invalid value, unless the
     command has a password.
     """
     fields = (command.tid, command.aid, ctag, *command.blocks)
@@ -464,7 +464,7 @@ def encode_command(command: Command, ctag: str) -> str:
 
 
 def quoted(text: str) -> str:
-    """A parameter's value: in quotes where it holds more than letters, digits and ``_.-``."""
+    """A parameter's value: in quotes if it holds more than letters, digits and ``_.-``."""
     if _PRINTABLE.fullmatch(text) is None:
         raise Tl1Error("a parameter may hold printable ASCII only")
     if _PLAIN.fullmatch(text) is not None:
@@ -474,23 +474,24 @@ def quoted(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """Properties of a vendor's TL1 that a session needs."""
+    """Properties of a vendor's TL1 as needed by a session."""
 
     prompts: tuple[str, ...]
     line_end: str
-    """Line end that is sent after a command's semicolon."""
+    """Line end sent after a command's semicolon."""
     logged_out: frozenset[str]
-    """Codes that refuse a command because nobody is logged in, or not as the right user."""
+    """Codes of refusals because nobody is logged in, or not as the right user."""
     no_right: frozenset[str] = frozenset()
-    """Codes among them that also mean that the user who is logged in may not do so."""
+    """Codes among ``logged_out`` that may also mean missing rights of the logged-in user."""
     reports_on: tuple[Command, ...] = ()
-    """Ways to have autonomous messages sent to a session; the first that is not refused will do.
+    """Commands that turn on autonomous messages for a session; the first accepted command is
+    enough.
 
-    Empty: they are sent unasked.
+    Empty: the messages are sent unasked.
     """
 
     def is_logged_out(self, reply: Reply) -> bool:
-        """True for the refusal of a command that perhaps only a log-in is missing for."""
+        """True for the refusal of a command that may be missing only a log-in."""
         if reply.completion is not Completion.DENIED:
             return False
         return reply.code in self.logged_out or _LOGGED_OUT.search(reply.reason) is not None

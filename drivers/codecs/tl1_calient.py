@@ -1,13 +1,13 @@
 """Calient's TL1 (S160 and S320, port 3083): commands, and the contents of their replies.
 
 Source: public drivers, laboratory scripts and captures for the S160 and S320. A port has a name
-like ``1.2.3``, on some switches only a number, an input and an output; a
-one-way connection ``a>b`` leads from the input of ``a`` to the output of
-``b``, a two-way connection ``a-b`` both ways. A connection is entered (``AS=UMA,OS=RDY``:
-reserved) and then activated (``AS=IS,OS=IS,OC=OK``: light); it is cancelled and then deleted. The
-bulk commands do both at once, for any number of connections, and go on after they were COMPLD:
-``RTRV-SAVERECALL`` tells how far, without saying of which command. Inferred: that ``&`` joins
-their connections, as in GR-831-CORE; that a connection without a name goes by its ends.
+like ``1.2.3``, on some switches only a number, an input and an output; a one-way connection ``a>b``
+leads from the input of ``a`` to the output of ``b``, a two-way connection ``a-b`` both ways. A
+connection is entered (``AS=UMA,OS=RDY``: reserved) and then activated (``AS=IS,OS=IS,OC=OK``:
+light); it is cancelled and then deleted. The bulk commands do both at once, for any number of
+connections, and go on after COMPLD: ``RTRV-SAVERECALL`` tells the progress, but not the command.
+Inferred: ``&`` joins connections in bulk commands, as in GR-831-CORE; a connection without a name
+goes by its ends.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class PortSide:
     """The input or the output of a port."""
 
     administrative: str
-    """``IS``: in service; ``OOS-NP``: nothing is provisioned on it."""
+    """``IS``: in service; ``OOS-NP``: nothing is provisioned on the port."""
     capability: str
     """``OK`` or ``FAIL``."""
 
@@ -79,30 +79,30 @@ class PortPower:
 @dataclass(frozen=True, slots=True)
 class CrossConnectRow:
     name: str
-    """The name that it was given; empty: none."""
+    """The given name; empty: none."""
     source: str
     target: str
     two_way: bool | None
-    """None: of a kind that this codec does not know."""
+    """None: of an unknown kind."""
     administrative: str
     operational: str
     capability: str
     alarm: str
-    """``CL``, or the severity of its alarm."""
+    """``CL``, or the severity of the connection's alarm."""
 
     @property
     def ends(self) -> str:
-        """Its name by its ends, which bulk commands know it by."""
+        """Name made of the connection's ends, as used by bulk commands."""
         return connection_name(self.source, self.target, two_way=bool(self.two_way))
 
     @property
     def called(self) -> str:
-        """What commands for one connection call it."""
+        """Name for commands on a single connection."""
         return self.name or self.ends
 
     @property
     def active(self) -> bool:
-        """True if it has been activated; light may still be missing."""
+        """True if the connection has been activated; light may still be missing."""
         return self.administrative == "IS"
 
     @property
@@ -122,12 +122,12 @@ class Progress(Enum):
     UNDER_WAY = "progress"
     COMPLETED = "completed"
     FAILED = "failed"
-    """It failed as a whole or for some of its connections."""
+    """The command failed as a whole or for some of its connections."""
     UNKNOWN = ""
 
 
 def connection_name(source: str, target: str, *, two_way: bool = False) -> str:
-    """The device's name of a connection, unless it was given another one."""
+    """The device's name of a connection without a given name."""
     return f"{source}{'-' if two_way else '>'}{target}"
 
 
@@ -137,36 +137,36 @@ def enter(source: str, target: str, group: str) -> Command:
 
 
 def activate(source: str, target: str, group: str) -> Command:
-    """Let light pass over a one-way connection that was entered."""
+    """Let light pass over a one-way connection after :func:`enter`."""
     name = connection_name(source, target)
     return Command("ACT-CRS", f"{source},{target}", ("", f"{name},{group}"))
 
 
 def cancel(name: str) -> Command:
-    """Take a connection out of service; it stays reserved."""
+    """Take a connection out of service, but keep it reserved."""
     return Command("CANC-CRS", "", ("", name))
 
 
 def delete(name: str) -> Command:
-    """Remove a connection that is not active."""
+    """Remove an inactive connection."""
     return Command("DLT-CRS", "", ("", name))
 
 
 def enter_in_bulk(pairs: Iterable[tuple[str, str]]) -> Command:
-    """Have these one-way connections made."""
+    """Make the given one-way connections."""
     return Command("ENT-CRS-BULK", "&".join(connection_name(a, b) for a, b in pairs))
 
 
 def delete_in_bulk(rows: Iterable[CrossConnectRow]) -> Command:
-    """Have these connections removed, active ones too."""
+    """Remove the given connections, active ones too."""
     return Command("DLT-CRS-BULK", "&".join(row.ends for row in rows))
 
 
 def parse_progress(text: str) -> Progress:
-    """Progress, by the words of a reply to ``RTRV-SAVERECALL`` that are known.
+    """Progress, by known words of a reply to ``RTRV-SAVERECALL``.
 
-    A text with ``progress`` beside another of them is UNKNOWN: ``PROGRESS=100,STATUS=Completed``
-    has ended, and who took it for a command under way would wait for ever.
+    A text with ``progress`` and a second known word is UNKNOWN: ``PROGRESS=100,STATUS=Completed``
+    has ended, and a client that took the command for still under way would wait for ever.
     """
     lower = text.lower()
     ended = (Progress.FAILED, Progress.COMPLETED)
@@ -191,7 +191,7 @@ def port_order(name: str) -> tuple[int, int, str, int]:
 
 
 def ports_of(aid: str) -> tuple[str, ...]:
-    """Ports that an alarm's access identifier names, as a connection or as a single port."""
+    """Ports named by an alarm's access identifier, as a connection or as a single port."""
     if (numbers := _CONNECTION.fullmatch(aid)) is not None:
         return tuple(filter(None, numbers.groups()))
     return tuple(match[0] for match in _IN_TEXT.finditer(aid))

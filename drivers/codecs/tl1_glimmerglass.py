@@ -36,12 +36,12 @@ class Port:
     healthy: bool | None
     """None: the device does not say."""
     privileges: str
-    """Rights of the user who asked; ``0x0``: none, empty: software that does not tell (6.0)."""
+    """Rights of the session's user; ``0x0``: none, empty: software that does not tell (6.0)."""
 
 
 @dataclass(frozen=True, slots=True)
 class CrossConnectRow:
-    """A row of ``RTRV-CRS-FIBER``; a side is None in rows of ports that are not connected."""
+    """A row of ``RTRV-CRS-FIBER``; a side is None in rows of unconnected ports."""
 
     source: int | None
     target: int | None
@@ -59,10 +59,10 @@ def enter(pairs: Sequence[tuple[int, int]]) -> Command:
 
 
 def delete(sources: Iterable[int]) -> Command:
-    """Disconnect these inputs; answered once that is done.
+    """Disconnect the given inputs; answered once they are disconnected.
 
-    It says so: what the switch does without ``opmode`` is not published, and what is connected next
-    must not meet a port that is still in use.
+    ``opmode=sync`` is explicit: the default without ``opmode`` is not published, and the next
+    connection must not meet a port still in use.
     """
     return Command("DLT-CRS-FIBER", _listed(sources), ("", "", "opmode=sync"))
 

@@ -1,11 +1,10 @@
 """Polatis' TL1 (port 3082): commands, and the contents of their replies.
 
 Source: public test suites and control scripts for the Polatis Series 6000/7000, which show the
-commands and the records of their replies. ``RTRV-ALM-ALL`` is answered as GR-833-CORE has it.
+commands and the records of their replies. ``RTRV-ALM-ALL`` is answered as in GR-833-CORE.
 
-Attenuators and alarm thresholds are as public clients in Python and shell have them; how a switch
-spells the record that tells its attenuators' modes is inferred, and read by what follows its last
-``=``.
+Attenuators and alarm thresholds follow public clients in Python and shell; the spelling of the
+record with the attenuators' modes is inferred, and read by the text after its last ``=``.
 
 Ports are numbers: ingress 1..N, egress N+1..N+M. ``&`` joins single ports, ``&&`` is a range. On an
 any-to-any switch (size ``NxCC``) each of the ports 1..N may be connected to each.
@@ -25,12 +24,14 @@ REPORTS_ON: Final = (
     Command("RLS-ARC-EQPT", "REPMGR", ("",)),
     Command("RLS-ARC-EQPT", "REPMGR", ("", "IND")),
 )
-"""Have the device send autonomous messages to this session; the maker's tests use the first."""
+"""Have the device send autonomous messages to this session; the maker's tests use the first
+command.
+"""
 
 DIALECT: Final = Dialect(
     prompts=(">",),
     line_end="\n",
-    # PICC: permission denied, also the answer to a session that is not logged in.
+    # PICC: permission denied, also the answer to a session without a login.
     logged_out=frozenset({"PICC", "PLNA"}),
     no_right=frozenset({"PICC"}),
     reports_on=REPORTS_ON,
@@ -85,7 +86,7 @@ INVENTORY_QUERY: Final = Command("RTRV-INV", "OCS", ("",))
 PATCHES_QUERY: Final = Command("RTRV-PATCH", "", ("",))
 ALARMS_QUERY: Final = Command("RTRV-ALM-ALL", "ALL", ("",))
 ATTENUATORS_QUERY: Final = Command("RTRV-EQPT", "ATTEN", ("", "", "PARAMETER=CONFIG"))
-"""Ask what modes the switch's attenuators have; ``NONE``: it has no attenuators."""
+"""Ask for the modes of the switch's attenuators; ``NONE``: no attenuators."""
 THRESHOLDS_QUERY: Final = Command("RTRV-TH-PMON", "", ("",))
 """Ask for the thresholds of the loss-of-signal alarms at all ports with a monitor."""
 
@@ -97,22 +98,22 @@ def enter_patches(pairs: Sequence[tuple[int, int]]) -> Command:
 
 
 def delete_patches(ingress: Collection[int]) -> Command:
-    """Remove the cross-connects of these ingress ports."""
+    """Remove the cross-connects of the given ingress ports."""
     return Command("DLT-PATCH", _listed(sorted(ingress)), ("",))
 
 
 def shutter_query(ports: Sequence[int]) -> Command:
-    """Ask if light can pass these ports."""
+    """Ask if light can pass the given ports."""
     return Command("RTRV-PORT-SHUTTER", _listed(ports), ("",))
 
 
 def power_query(ports: Sequence[int]) -> Command:
-    """Ask for the optical power at these ports."""
+    """Ask for the optical power at the given ports."""
     return Command("RTRV-PORT-POWER", _listed(ports), ("",))
 
 
 def attenuator_query(ports: Sequence[int]) -> Command:
-    """Ask how these egress ports attenuate."""
+    """Ask how the given egress ports attenuate."""
     return Command("RTRV-PORT-ATTEN", _listed(ports), ("",))
 
 
@@ -194,7 +195,7 @@ def parse_serial(record: str) -> str:
 
 
 def port_of(aid: str) -> int | None:
-    """The port that an alarm's access identifier names: ``17`` or ``PORT-17``; None for others."""
+    """The port in an alarm's access identifier: ``17`` or ``PORT-17``; otherwise None."""
     match = _AID_PORT.fullmatch(aid)
     return None if match is None else int(match[1])
 

@@ -1,4 +1,4 @@
-"""Values in TL1 records that all vendors share: parameters, optical powers, alarms."""
+"""Values in TL1 records common to all vendors: parameters, optical powers, alarms."""
 
 from __future__ import annotations
 

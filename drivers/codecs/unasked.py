@@ -1,7 +1,7 @@
-"""Text that a device prints to a terminal of its own accord, such as log lines.
+"""Text that a device prints to a terminal unasked, such as log lines.
 
 A reply begins with the echo of its command. Text before the echo belongs to no reply. Log lines in
-a reply are recognised by what syslog puts before a message (RFC 3164, RFC 5424, and mnemonics of
+a reply are recognised by the beginning of syslog messages (RFC 3164, RFC 5424, and mnemonics of
 switches' consoles): a priority, a date with a time, or ``%FACILITY-5-NAME:``.
 """
 
@@ -24,7 +24,7 @@ _LOGGED: Final = re.compile(
 
 
 def is_log_line(line: str) -> bool:
-    """True for a line that begins as a log message does."""
+    """True for a line that begins like a log message."""
     return _LOGGED.match(line) is not None
 
 

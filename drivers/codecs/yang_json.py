@@ -8,14 +8,14 @@ from typing import Any, Final, TypeAlias
 from hydra import foreign_json
 
 MAX_JSON_BYTES: Final = 16 << 20
-"""Longest text that is read: 1024 ports on each side take less than 1 MiB a list."""
+"""Longest accepted text: 1024 ports on each side take less than 1 MiB a list."""
 _SHOWN: Final = 60
 
 Json: TypeAlias = Any
 
 
 class YangJsonError(Exception):
-    """Text or values that are not as a model has them."""
+    """Text or values outside a model."""
 
 
 def parse(text: bytes) -> Json:
@@ -50,7 +50,7 @@ def member(value: Mapping[str, Json], module: str, name: str) -> Json:
 
 
 def parse_refusal(text: bytes) -> str:
-    """The reason in a RESTCONF error; empty if there is none that can be read."""
+    """The reason in a RESTCONF error; empty if there is no readable reason."""
     try:
         errors = as_object(member(as_object(parse(text)), "ietf-restconf", "errors"))
         reasons = [as_object(error) for error in as_array(errors.get("error", []))]

@@ -1,11 +1,11 @@
 """IBM and Lenovo RackSwitch G8264 (Networking OS): retagged by its command line.
 
-It is reached over SSH, or by its serial console (``serial:/dev/NAME``).
+The driver reaches the switch over SSH, or by its serial console (``serial:/dev/NAME``).
 
-A change is one block of commands for each set of ports that are to have the same VLANs. The switch
-knows no transaction, so a change that breaks off may stand in part. The untagged VLAN of a trunk is
-written into its list of allowed VLANs as well, without which these switches drop its frames. A
-trunk without an untagged VLAN has VLAN 1 as its native one, and does not carry it.
+A change is one block of commands for each set of ports with the same wanted VLANs. The switch knows
+no transaction, so an interrupted change may stand in part. The untagged VLAN of a trunk is written
+into the trunk's list of allowed VLANs as well; otherwise these switches drop its frames. A trunk
+without an untagged VLAN has VLAN 1 as native VLAN, and does not carry VLAN 1.
 """
 
 from __future__ import annotations
@@ -102,9 +102,9 @@ class G8264Tor(SessionTor):
 
     @exclusive
     def set_vlans(self, wanted: Mapping[str, PortVlans]) -> None:
-        """Replace the membership of these ports, and read it back.
+        """Replace the membership of the given ports, and read it back.
 
-        Raises DeviceError (nothing written) for a bad VLAN or port, and OutcomeUnknown where the
+        Raises DeviceError (nothing written) for a bad VLAN or port, and OutcomeUnknown if the
         switch refuses or is lost in the middle.
         """
         commands = self.commands(wanted)
@@ -114,7 +114,7 @@ class G8264Tor(SessionTor):
 
     @exclusive
     def link_up(self, ports: Collection[str]) -> Mapping[str, bool]:
-        """True by port whose link is up. Raises DeviceError for a port that the switch lacks."""
+        """True for each port whose link is up. Raises DeviceError for a missing port."""
         self.numbers(ports)
         found = self._links()
         missing = sorted(set(ports) - found.keys())
@@ -130,7 +130,7 @@ class G8264Tor(SessionTor):
             raise ProtocolError(self._name, f"show interface status: {error}") from error
 
     def commands(self, wanted: Mapping[str, PortVlans]) -> list[str]:
-        """Commands that make the ports as wanted; empty if they are. Raises DeviceError."""
+        """Commands for the ports not yet as wanted; empty if there are none. Raises DeviceError."""
         membership.check_memberships(self._name, wanted)
         numbers = self.numbers(wanted)
         self._check_native(wanted)
@@ -147,8 +147,8 @@ class G8264Tor(SessionTor):
 
     @exclusive
     def check_result(self, wanted: Mapping[str, PortVlans], timeout_s: float | None = None) -> None:
-        """Raises DeviceError where a port does not read back as it was written, in ``timeout_s``
-        if that is given.
+        """Raises DeviceError if a port does not read back as written, within ``timeout_s`` if
+        given.
         """
         try:
             present = self._vlans(wanted, timeout_s)
@@ -159,7 +159,7 @@ class G8264Tor(SessionTor):
         membership.check_result(self._name, wanted, present)
 
     def numbers(self, ports: Collection[str]) -> dict[str, int]:
-        """Port numbers by name. Raises DeviceError for a name that is no port's."""
+        """Port numbers by name. Raises DeviceError for a name of no port."""
         for port in ports:
             if not _is_port(port):
                 raise DeviceError(
@@ -194,7 +194,7 @@ def _membership(found: iscli.Membership) -> PortVlans:
 
 
 def _configured(vlans: PortVlans) -> tuple[frozenset[int], int]:
-    """(allowed, native) by which the switch configures this membership."""
+    """(allowed, native) that the switch has to be configured with for the given membership."""
     if vlans.native is None:
         return frozenset(vlans.tagged), _UNUSED_NATIVE
     return frozenset({*vlans.tagged, vlans.native}), vlans.native

@@ -1,8 +1,8 @@
 """IBM and Lenovo RackSwitch G8264, retagged over NETCONF 1.0 in text mode (port 830).
 
-The switch has no YANG: ``edit-config`` carries command-line text, with ``rollback-on-error``, so
-that a change is made whole or not at all. Nothing is published on reading that way, so membership
-is read by the command line over SSH, as :mod:`drivers.tor.ibm_g8264` does.
+The switch has no YANG: ``edit-config`` carries command-line text, with ``rollback-on-error``, so a
+change is made whole or not at all. Reading over NETCONF is undocumented, so membership is read by
+the command line over SSH, as in :mod:`drivers.tor.ibm_g8264`.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class G8264NetconfTor:
         self._netconf.close()
 
     def ports(self) -> tuple[str, ...]:
-        """Names of the ports that the command line lists."""
+        """Names of the ports in the command line's listing."""
         return self._reader.ports()
 
     def vlans(self, ports: Collection[str]) -> Mapping[str, PortVlans]:
@@ -94,9 +94,9 @@ class G8264NetconfTor:
 
     @exclusive
     def set_vlans(self, wanted: Mapping[str, PortVlans]) -> None:
-        """Replace the membership of these ports in one edit, and read it back.
+        """Replace the membership of the given ports in one edit, and read it back.
 
-        Raises DeviceError (nothing written) for a bad VLAN or port, or where the switch refuses.
+        Raises DeviceError (nothing written) for a bad VLAN or port, or if the switch refuses.
         """
         commands = self._reader.commands(wanted)
         if commands:

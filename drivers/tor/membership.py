@@ -1,4 +1,4 @@
-"""VLAN membership as ToR drivers check it, write it as ranges, and compare it."""
+"""VLAN membership: checks, conversion to ranges, and comparison, for all ToR drivers."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ LAST_VLAN: Final = VlanId(4094)
 ALL_VLANS: Final = frozenset(VlanId(vlan) for vlan in range(FIRST_VLAN, LAST_VLAN + 1))
 
 _SHOWN: Final = 16
-"""Most ranges that an error message spells out."""
+"""Largest number of ranges in an error message."""
 
 
 def check_memberships(device: str, wanted: Mapping[str, PortVlans]) -> None:
-    """Raises DeviceError for membership that no switch should be asked for, before any is written.
+    """Raises DeviceError, before any write, for membership that no switch should be asked for.
 
-    That is a VLAN outside 1..4094, one that is native and tagged at once, and a trunk without a
-    VLAN, which switches take for a trunk of all VLANs.
+    Refused are a VLAN outside 1..4094, a VLAN both native and tagged, and a trunk without a VLAN,
+    which switches take for a trunk of all VLANs.
     """
     for port, vlans in wanted.items():
         native = frozenset(() if vlans.native is None else (vlans.native,))
@@ -46,7 +46,7 @@ def check_memberships(device: str, wanted: Mapping[str, PortVlans]) -> None:
 def check_result(
     device: str, wanted: Mapping[str, PortVlans], present: Mapping[str, PortVlans]
 ) -> None:
-    """Raises DeviceError for the first port that does not read back as it was written."""
+    """Raises DeviceError for the first port that does not read back as written."""
     for port, vlans in wanted.items():
         if present[port] != vlans:
             raise DeviceError(
@@ -67,7 +67,7 @@ def ranges(vlans: Collection[int]) -> Iterator[tuple[int, int]]:
 
 
 def expanded(found: Iterable[tuple[int, int]]) -> frozenset[VlanId]:
-    """The VLANs of these ranges."""
+    """The VLANs of the given ranges."""
     return frozenset(VlanId(vlan) for first, last in found for vlan in range(first, last + 1))
 
 

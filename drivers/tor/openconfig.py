@@ -1,13 +1,13 @@
-"""Switches with OpenConfig VLANs, whatever protocol leads to them.
+"""Switches with OpenConfig VLANs, independent of the protocol.
 
 Merging would unite the old and the new ``trunk-vlans``: each port's ``config`` container is
 replaced as a whole. Neighbouring VLANs are written as ranges (``300..310``).
 
 EOS, NX-OS and IOS-XE drop untagged frames on a trunk unless its ``native-vlan`` is among its
-``trunk-vlans``: it is written into both, and one that is not in the list reads as none. SONiC has
-no ``native-vlan``: an untagged VLAN is its ``access-vlan``, and not in the list.
+``trunk-vlans``: the VLAN is written into both, and a native VLAN missing from the list reads as
+none. SONiC has no ``native-vlan``: an untagged VLAN is its ``access-vlan``, and not in the list.
 
-The VLANs of a LAG are those of its ``aggregation``, those of another interface in ``ethernet``.
+A LAG has its VLANs in ``aggregation``, any other interface in ``ethernet``.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _T = TypeVar("_T")
 
 
 class Container(Enum):
-    """What can be read of an interface."""
+    """Parts of an interface that can be read."""
 
     VLANS = "switched-vlan/config"
     STATE = "state"
@@ -42,15 +42,15 @@ class Container(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """What a switch makes of a trunk's untagged VLAN."""
+    """How a switch represents a trunk's untagged VLAN."""
 
     untagged: str
-    """The leaf that names it."""
+    """The leaf with the untagged VLAN."""
     among_allowed: bool
-    """True if it has to be in ``trunk-vlans``, too."""
+    """True if the untagged VLAN has to be in ``trunk-vlans``, too."""
 
     def membership(self, leaves: Leaves) -> PortVlans:
-        """Raises YangJsonError for what is no VLAN."""
+        """The membership in the given leaves. Raises YangJsonError for invalid VLANs."""
         found = openconfig.parse_switched_vlan(leaves)
         if found.mode == "ACCESS":
             return PortVlans(frozenset(), None if found.access is None else VlanId(found.access))
@@ -63,7 +63,7 @@ class Dialect:
         return PortVlans(allowed - {native}, native if told else None)
 
     def leaves(self, vlans: PortVlans) -> Leaves:
-        """The trunk that has this membership."""
+        """The trunk with the given membership."""
         native = vlans.native if self.among_allowed else None
         allowed = vlans.tagged if native is None else {*vlans.tagged, native}
         return openconfig.trunk_leaves(self.untagged, vlans.native, membership.ranges(allowed))
@@ -75,22 +75,24 @@ SONIC: Final = Dialect("access-vlan", among_allowed=False)
 
 
 class Interfaces(Session, Protocol):
-    """The contract of the ways to a switch's interfaces; methods raise DeviceError and its kinds.
+    """The contract of a protocol's access to a switch's interfaces; methods raise DeviceError.
 
-    Both calls that talk connect if need be.
+    Methods that talk to the switch connect if need be.
     """
 
     def dialect(self) -> Dialect:
-        """That of the switch; connects if need be."""
+        """The switch's dialect; connects if need be."""
 
     def names(self) -> tuple[str, ...]:
         """All interfaces, in the switch's order."""
 
     def read(self, ports: Collection[str], container: Container) -> Mapping[str, Leaves | None]:
-        """Leaves by port; None where there is no such container. Names ports that don't exist."""
+        """Leaves by port; None if a port lacks the container. The error for missing ports names
+        them.
+        """
 
     def replace(self, wanted: Mapping[str, Leaves], check: Callable[[], None]) -> None:
-        """Replace the VLANs of these ports, all or none; ``check`` raises if that was not done."""
+        """Replace the VLANs of the given ports, all or none; ``check`` raises if that failed."""
 
 
 class OpenconfigTor(SessionTor):
@@ -120,9 +122,9 @@ class OpenconfigTor(SessionTor):
 
     @exclusive
     def set_vlans(self, wanted: Mapping[str, PortVlans]) -> None:
-        """Replace the membership of these ports in one edit, and read it back.
+        """Replace the membership of the given ports in one edit, and read it back.
 
-        Raises DeviceError (nothing written) for a bad VLAN or a port that the switch does not have.
+        Raises DeviceError (nothing written) for a bad VLAN or a port missing on the switch.
         """
         membership.check_memberships(self._name, wanted)
         present = self.vlans(wanted)
@@ -183,7 +185,7 @@ def _path(interface: Json, container: Container) -> list[str]:
 
 
 def check_present(device: str, ports: Collection[str], found: Collection[str]) -> None:
-    """Raises DeviceError for ports that the switch does not have."""
+    """Raises DeviceError for ports missing on the switch."""
     missing = sorted({*ports} - {*found})
     if missing:
         raise DeviceError(device, f"the switch has no interface {', '.join(missing)}")

@@ -35,7 +35,7 @@ _PLACES: Final = {
     False: f"{{{_ETHERNET}}}ethernet",
     True: f"{{{_AGGREGATE}}}aggregation",
 }
-"""Where an interface has its VLANs; True: a LAG."""
+"""Container of an interface's VLANs; True: a LAG."""
 _STATE: Final = f"{{{_INTERFACES}}}state"
 _TYPE: Final = f"{{{_INTERFACES}}}type"
 _PATHS: Final[Mapping[Container, tuple[tuple[str, ...], ...]]] = {
@@ -48,7 +48,7 @@ _PATHS: Final[Mapping[Container, tuple[tuple[str, ...], ...]]] = {
     Container.STATE: ((_STATE, f"{{{_INTERFACES}}}oper-status"),),
     Container.COUNTERS: ((_STATE, f"{{{_INTERFACES}}}counters"),),
 }
-"""What is asked for of an interface."""
+"""Nodes of an interface to ask for."""
 
 
 class Options(SshOptions):
@@ -77,7 +77,7 @@ def check(rack: Rack) -> Iterator[Problem]:
 
 
 class OpenconfigNetconfTor(OpenconfigTor):
-    """An :class:`OpenconfigTor` whose changes have one deadline, with what they read before."""
+    """An :class:`OpenconfigTor` with one deadline for a change and the reads before it."""
 
     def __init__(self, name: str, netconf: NetconfTransport) -> None:
         super().__init__(name, NetconfInterfaces(name, netconf))
@@ -121,7 +121,7 @@ class NetconfInterfaces:
         self._netconf.edit(_edit(wanted, places), check)
 
     def _present(self, ports: Collection[str], container: Container) -> dict[str, Json]:
-        """These interfaces by name. Raises DeviceError for those that the switch does not have."""
+        """The given interfaces by name. Raises DeviceError for interfaces missing on the switch."""
         self._netconf.open()
         root = etree.Element(f"{{{_INTERFACES}}}interfaces")
         for port in ports:
@@ -136,7 +136,7 @@ class NetconfInterfaces:
         return {port: _node(found[port]) for port in ports}
 
     def _knows(self, path: tuple[str, ...]) -> bool:
-        """False for what a switch that announces its modules has none for."""
+        """False for LAG nodes on a switch that announces its modules without aggregation."""
         modules = self._netconf.capabilities
         if path[0] != _PLACES[True] or not any(uri.startswith(_INTERFACES) for uri in modules):
             return True
@@ -150,7 +150,7 @@ class NetconfInterfaces:
 
 
 def _node(element: Element) -> Json:
-    """An element as JSON has it: children by their names, or a leaf's text; ``{}`` for neither."""
+    """An element in JSON's form: children by name, or a leaf's text; ``{}`` for neither."""
     node: dict[str, Any] = {}
     for child in element.iterchildren("{*}*"):
         name, value = etree.QName(child).localname, _node(child)

@@ -1,8 +1,8 @@
 """Switches with OpenConfig VLANs over gNMI, with TLS, user and password.
 
-Interfaces are read whole: what a Get of several containers answers, where some of them are not
-there, differs from switch to switch. Values are in JSON_IETF, or in JSON where the switch has no
-other (NX-OS); names bear those of their modules in the former alone.
+Interfaces are read whole: switches answer differently to a Get of several containers if some do not
+exist. Values are in JSON_IETF, or in JSON if the switch supports nothing else (NX-OS); only in
+JSON_IETF, names have their modules' names as prefix.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _PLACES: Final = {
     False: "openconfig-if-ethernet:ethernet",
     True: "openconfig-if-aggregate:aggregation",
 }
-"""Where an interface has its VLANs; True: a LAG."""
+"""Container of an interface's VLANs; True: a LAG."""
 _JSON, _JSON_IETF = 0, 4
 """Numbers of gNMI's encodings."""
 
@@ -86,7 +86,7 @@ class GnmiInterfaces(GnmiSession):
             ) from error
 
     def _present(self, ports: Collection[str]) -> dict[str, Any]:
-        """These interfaces by name. Raises DeviceError for those that the switch does not have."""
+        """The given interfaces by name. Raises DeviceError for interfaces missing on the switch."""
         found = self._found([self._path(port) for port in ports])
         if found is None or not {*ports} <= found.keys():
             openconfig.check_present(self._device, ports, found or self.names())
@@ -95,7 +95,9 @@ class GnmiInterfaces(GnmiSession):
         return {port: found[port] for port in ports}
 
     def _found(self, paths: Collection[Message]) -> dict[str, Any] | None:
-        """Interfaces at these paths, by name; None: the server says that one is not there."""
+        """Interfaces at the given paths, by name; None: the server says that an interface is
+        missing.
+        """
         encoding = "JSON_IETF" if self._speaks_ietf() else "JSON"
         updates = self.get(paths, encoding)
         if updates is None:

@@ -1,9 +1,8 @@
-"""ToRs that OpenFlow alone controls, read through a connection of the driver's own.
+"""ToRs controlled by OpenFlow alone, read through the driver's own connection.
 
-The controller commands such a ToR, and reads it, on the connection that the switch makes to it.
-This driver is for a person at the rack (``hydra device``): the switch listens, at ``host:port`` or,
-on the same machine, at ``unix:/path`` (Open vSwitch: ``unix:RUNDIR/BRIDGE.mgmt``). It changes
-nothing.
+The controller commands and reads such a ToR on the connection made by the switch. This driver is
+for a person at the rack (``hydra device``): the switch listens, at ``host:port`` or, on the same
+machine, at ``unix:/path`` (Open vSwitch: ``unix:RUNDIR/BRIDGE.mgmt``). The driver changes nothing.
 """
 
 from __future__ import annotations
@@ -62,13 +61,13 @@ class OpenFlowTor(SessionTor):
 
     @exclusive
     def vlans(self, ports: Collection[str]) -> Mapping[str, PortVlans]:
-        """No VLANs at any port. Raises DeviceError for a port that the switch lacks."""
+        """No VLANs at any port. Raises DeviceError for a port missing on the switch."""
         self._described(ports)
         return dict.fromkeys(ports, _NO_VLANS)
 
     @exclusive
     def set_vlans(self, wanted: Mapping[str, PortVlans]) -> None:
-        """Raises DeviceError for any VLAN: this switch's ports have none."""
+        """Raises DeviceError for any VLAN: ports of an OpenFlow ToR have none."""
         self._described(wanted)
         for port, vlans in wanted.items():
             if vlans != _NO_VLANS:

@@ -3,10 +3,10 @@
 Columns and their meaning follow ovs-vswitchd.conf.db(5), the protocol RFC 7047. Two traps shape
 this driver: an empty ``trunks`` means all VLANs, so an empty set is refused; and a committed
 transaction says nothing about the data path, so each change waits until ``cur_cfg`` has reached the
-``next_cfg`` that the same transaction set.
+``next_cfg`` set in the same transaction.
 
-A session is told which ports there are. VLANs, carrier and counters are read when they are asked
-for: told of, they would fill an idle session, and have to be read in the middle of a retagging.
+The server pushes the list of ports to each session. VLANs, carrier and counters are read on demand:
+pushed updates would fill an idle session, and have to be read in the middle of a retagging.
 """
 
 from __future__ import annotations
@@ -92,17 +92,17 @@ class _Claim:
     lock: str
     """Name of the database's lock."""
     generation: int
-    """Generation of a leader; 0: a controller that has no store."""
+    """Generation of a leader; 0: a controller without a store."""
     token: str
     """Value of :data:`HOLDER` while this controller may write."""
     held: bool = False
     """True once the bridge has named this controller."""
 
     def is_barred_by(self, generation: int) -> bool:
-        """True if a bridge that another controller of this generation holds is not to be taken.
+        """True if this controller must not take a bridge held by another, of ``generation``.
 
-        A controller that has no store goes by the lock. If a leader has robbed that controller of a
-        bridge, the lock comes back when the leader's session ends, and counts no more.
+        A controller without a store goes by the lock. If a leader has robbed such a controller of a
+        bridge, the lock comes back when the leader's session ends, and no longer counts.
         """
         return generation >= self.generation if self.generation else self.held and generation > 0
 
@@ -131,16 +131,16 @@ def check(rack: Rack) -> Iterator[Problem]:
 
 
 def lock_name(bridge: str) -> str:
-    """Name of the lock on a bridge: an identifier, which the name of a bridge need not be."""
+    """Name of the lock on a bridge: an identifier, which a bridge's name need not be."""
     return f"hydra_{bridge.encode().hex()}"
 
 
 class OvsTor:
     """A :class:`~hydra.roles.TorSwitch`: one bridge of one ovsdb-server.
 
-    ``address`` is ``unix:PATH`` or ``tcp:HOST:PORT``. ``timeout_s`` covers one call, less the time
-    in which calls on other ToRs have their turn. Between calls the session lies idle: changes are
-    read when the next call starts, and a session that the server dropped is reopened.
+    ``address`` is ``unix:PATH`` or ``tcp:HOST:PORT``. ``timeout_s`` covers one call, without the
+    turns of calls on other ToRs. Between calls the session lies idle: changes are read when the
+    next call starts, and a session dropped by the server is reopened.
     """
 
     def __init__(self, name: str, address: str, bridge: str, *, timeout_s: float) -> None:
@@ -164,7 +164,7 @@ class OvsTor:
     def open(self) -> None:
         """Connect and check that the bridge exists. Raises DeviceUnavailable or DeviceError.
 
-        An open session is asked nothing, but one that has ended is noticed, and opened again.
+        An open session is asked nothing; an ended session is noticed and opened again.
         """
         if self._tended() is None:
             with Call(self._timeout_s) as call:
@@ -179,11 +179,11 @@ class OvsTor:
 
     @exclusive
     def claim(self, generation: int | None = None) -> None:
-        """Have the bridge name this controller as its holder, which every write waits for.
+        """Have the bridge name this controller as its holder, as every write requires.
 
-        The database's lock (RFC 7047, section 4.1.8) keeps two controllers without a store apart.
-        A leader steals it (4.1.9), so that those see it, and needs it for nothing: when a thief's
-        session ends, ovsdb-server gives the lock back to the robbed session.
+        The database's lock (RFC 7047, section 4.1.8) keeps two controllers without a store apart. A
+        leader steals the lock (4.1.9) only to show the theft to controllers without a store: when a
+        thief's session ends, ovsdb-server gives the lock back to the robbed session.
         """
         self.close()
         number = generation or 0
@@ -192,7 +192,7 @@ class OvsTor:
         self.open()
 
     def keep(self) -> None:
-        """Answer the server's inactivity probes: it drops a silent session after some seconds."""
+        """Answer the server's inactivity probes: the server drops a session silent for seconds."""
         if self._lock.acquire(blocking=False):  # a session in use is alive
             try:
                 self._tended()
@@ -201,7 +201,7 @@ class OvsTor:
 
     @exclusive
     def ask(self) -> None:
-        """One round trip. Raises DeviceUnavailable."""
+        """Make one round trip. Raises DeviceUnavailable."""
         with Call(self._timeout_s) as call:
             self._synchronise(call)
 
@@ -221,10 +221,10 @@ class OvsTor:
 
     @exclusive
     def set_vlans(self, wanted: Mapping[str, PortVlans]) -> None:
-        """Replace the membership of these ports in one transaction.
+        """Replace the membership of the given ports in one transaction.
 
-        Returns when ovs-vswitchd has applied it. Raises DeviceError (nothing written) for a bad
-        VLAN or a port that is not on this bridge.
+        Returns when ovs-vswitchd has applied the change. Raises DeviceError (nothing written) for a
+        bad VLAN or a port missing on the bridge.
         """
         membership.check_memberships(self._name, wanted)
         wanted = {port: shared(vlans) for port, vlans in wanted.items()}
@@ -241,23 +241,23 @@ class OvsTor:
 
     @exclusive
     def link_up(self, ports: Collection[str]) -> Mapping[str, bool]:
-        """True by port that has carrier; a bond has it if any member has."""
+        """True for each port with carrier; a bond has carrier if any member has."""
         with Call(self._timeout_s) as call:
             _, found = self._read(ports, CARRIER, call)
             return found
 
     @exclusive
     def counters(self, ports: Collection[str]) -> Mapping[str, PortCounters]:
-        """Counters as ovs-vswitchd last wrote them into the database: up to five seconds old.
+        """Counters as last written into the database by ovs-vswitchd: up to five seconds old.
 
-        That is its shortest interval (``other_config:stats-update-interval``). Counters that have
-        to be fresh, as for draining, come over OpenFlow.
+        Five seconds are the shortest interval (``other_config:stats-update-interval``). Fresh
+        counters, needed for draining, come over OpenFlow.
         """
         with Call(self._timeout_s) as call:
             _, found = self._read(ports, COUNTERS, call)
             return found
 
-    # --- what there is, and what is written ---------------------------------------------------
+    # --- ports and VLANs ------------------------------------------------------------------------
 
     def _membership(self, port: str, columns: VlanColumns) -> PortVlans:
         mode = columns.vlan_mode or ("trunk" if columns.tag is None else "access")
@@ -281,7 +281,7 @@ class OvsTor:
             raise DeviceError(self._name, str(error)) from error
 
     def _some_ports(self, session: OvsdbSession, names: Collection[str]) -> dict[str, PortRows]:
-        """Raises DeviceError if one is not there."""
+        """Rows of the named ports. Raises DeviceError if a port is missing."""
         found = self._ports(session)
         missing = sorted(set(names) - found.keys())
         if missing:
@@ -292,10 +292,10 @@ class OvsTor:
     def _read(
         self, names: Collection[str], reading: Reading[ReadT], call: Call
     ) -> tuple[OvsdbSession, dict[str, ReadT]]:
-        """What the database has of these ports, by one round trip where the session is good.
+        """Read columns of the named ports, by a single round trip if the session is good.
 
-        Which ports there are the session knows from before, and whether that was so after it: only
-        where that fails it is looked at first. Raises DeviceError.
+        The session knows the ports already. If a port turns out missing, or its rows have changed
+        by the end of the round trip, the ports are read anew first. Raises DeviceError.
         """
         if self._session is not None:
             try:
@@ -361,7 +361,7 @@ class OvsTor:
     # --- the session ----------------------------------------------------------------------------
 
     def _tended(self) -> OvsdbSession | None:
-        """The session, all that has come on it read; None if it has ended. Never waits."""
+        """The session, after reading all waiting messages; None if ended. Never waits."""
         if self._session is not None:
             try:
                 self._session.tend()
@@ -372,12 +372,12 @@ class OvsTor:
         return self._session
 
     def _leave_if_robbed(self) -> None:
-        """End a session whose bridge another one has taken: connecting anew tells who has it."""
+        """End a session if its bridge was taken by another controller: reconnecting tells whose."""
         if self._session is not None and self._is_robbed(self._session):
             self.close()
 
     def _synchronise(self, call: Call) -> OvsdbSession:
-        """A session that knows what there is now: a new one if the old one is gone."""
+        """A session with up-to-date rows: a new session if the old one is gone."""
         if self._session is not None:
             try:
                 self._session.echo(call)
@@ -387,7 +387,7 @@ class OvsTor:
         return self._session or self._connected(call)
 
     def _connected(self, call: Call) -> OvsdbSession:
-        """A new session, with the lock if this driver is to have it."""
+        """A new session, with the lock if this driver has a claim."""
         session = self._session = OvsdbSession(self._address, _WATCHED)
         try:
             if self._claim is None:
@@ -409,7 +409,7 @@ class OvsTor:
     def _is_robbed(self, session: OvsdbSession) -> bool:
         """True if this controller has claimed the bridge, and the database says otherwise.
 
-        A bridge that is not there has no holder.
+        A missing bridge has no holder.
         """
         claim, row = self._claim, self._bridge_row(session)
         if claim is None or row is None:
@@ -418,7 +418,7 @@ class OvsTor:
         return lacks_lock or _holder(row) != claim.token
 
     def _fence(self) -> Iterator[bytes]:
-        """Operations that have a transaction refused unless this controller holds the bridge."""
+        """Operations that make a transaction fail unless this controller holds the bridge."""
         if self._claim is None:
             return
         if not self._claim.generation:
@@ -427,10 +427,10 @@ class OvsTor:
         yield _wait(where, {"name": self._bridge})
 
     def _take(self, session: OvsdbSession, call: Call) -> None:
-        """Have the bridge name this controller, unless another one is not to be robbed.
+        """Have the bridge name this controller, unless its holder must not be robbed.
 
-        Raises HeldElsewhere, SessionLostError. Whoever changes the bridge's ``external_ids``
-        meanwhile is seen: the transaction waits for what was read.
+        Raises HeldElsewhere, SessionLostError. The transaction fails, and is repeated, if somebody
+        changes the bridge's ``external_ids`` after they were read.
         """
         claim = self._claim
         if claim is None:
@@ -472,7 +472,9 @@ class OvsTor:
         claim.held = True
 
     def _left(self, session: OvsdbSession) -> DeviceError:
-        """End a session whose bridge is not this controller's; the error that says whose it is."""
+        """End a session whose bridge belongs to another controller; return the error with the
+        holder.
+        """
         self.close()
         claim, row = self._claim, self._bridge_row(session)
         holder = None if row is None else _holder(row)
@@ -510,7 +512,7 @@ def _root(session: OvsdbSession) -> Row:
 
 
 def _wait(where: object, row: Mapping[str, object]) -> bytes:
-    """The operation that has a transaction refused unless one bridge is so (RFC 7047, 5.2.6)."""
+    """Operation that makes a transaction fail unless a bridge matches ``row`` (RFC 7047, 5.2.6)."""
     operation = {
         "op": "wait",
         "timeout": 0,
@@ -536,6 +538,6 @@ def _holder(bridge: Row) -> str | None:
 
 
 def _generation(holder: str) -> int:
-    """Generation of the controller that a bridge names; 0 for one that has no store."""
+    """Generation of the controller that a bridge names; 0 for a controller without a store."""
     number = holder.partition("-")[0]
     return int(number) if number.isascii() and number.isdigit() else 0

@@ -33,7 +33,7 @@ class VlanColumns:
 
 @dataclass(frozen=True, slots=True)
 class PortRows:
-    """A port of the bridge, by UUIDs of its row and of its interfaces'."""
+    """A port of the bridge: UUIDs of its row and of its interfaces' rows."""
 
     uuid: str
     interfaces: tuple[str, ...]
@@ -41,7 +41,7 @@ class PortRows:
 
 @dataclass(frozen=True, slots=True)
 class Reading(Generic[ReadT]):
-    """Something to be read of a port, from one row or several of a table."""
+    """A reading of a port, from one row or several of a table."""
 
     table: str
     columns: tuple[str, ...]
@@ -58,7 +58,7 @@ class Reading(Generic[ReadT]):
 def select_rows(
     session: OvsdbSession, ports: Mapping[str, PortRows], reading: Reading[ReadT], call: Call
 ) -> dict[str, ReadT]:
-    """What the database has of these ports. Raises SessionLostError, RefusedError."""
+    """Read the given ports from the database. Raises SessionLostError, RefusedError."""
     uuids = {name: reading.of(port) for name, port in ports.items()}
     operations = [reading.operation(uuid) for its in uuids.values() for uuid in its]
     results = iter(session.transact(operations, call))
@@ -95,7 +95,7 @@ def update_of(uuid: str, columns: VlanColumns) -> bytes:
 
 
 def members_of(value: object) -> Collection[Any]:
-    """The members of a set as OVSDB tells it: one that is alone stands for itself."""
+    """The members of a set in OVSDB's encoding: a single member stands for itself."""
     if isinstance(value, frozenset):
         return value
     if isinstance(value, list) and len(value) == 2 and value[0] in ("set", "map"):
@@ -121,7 +121,7 @@ def carrier_of(rows: list[Row]) -> bool:
 
 
 def counters_of(rows: list[Row]) -> PortCounters:
-    """Counters of all members of a bond together; 0 for those that ovs-vswitchd lacks yet."""
+    """Counters summed over a bond's members; 0 for counters that ovs-vswitchd lacks yet."""
     counts = [dict(members_of(row["statistics"])) for row in rows]
 
     def total(name: str) -> int:
@@ -149,13 +149,13 @@ COUNTERS: Final = Reading("Interface", ("statistics",), lambda port: port.interf
 
 
 def shared(vlans: PortVlans) -> PortVlans:
-    """The same membership, of a set that equal ones share."""
+    """The same membership, with a set shared by all equal memberships."""
     return PortVlans(cast("frozenset[VlanId]", SETS.one(vlans.tagged)), vlans.native)
 
 
-@lru_cache(maxsize=64)  # most ports have what others have
+@lru_cache(maxsize=64)  # most ports have equal memberships
 def membership_of(mode: str, tag: VlanId | None, trunks: frozenset[VlanId]) -> PortVlans | None:
-    """The membership that columns of a Port row say; None for a mode that is not known."""
+    """Membership by the columns of a Port row; None for an unknown mode."""
     match mode:
         case "access":
             return PortVlans(frozenset(), tag)

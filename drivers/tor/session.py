@@ -1,4 +1,4 @@
-"""What drivers of ToR switches have in common that keep a session."""
+"""Common part of drivers of ToR switches that keep a session."""
 
 from __future__ import annotations
 

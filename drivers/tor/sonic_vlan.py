@@ -1,7 +1,7 @@
 """SONiC switches over gNMI: VLANs and their members in the configuration database.
 
-As with ``sonic-ocs``, what the configuration says is an intention: what vlanmgrd made of it stands
-in the state database.
+As with ``sonic-ocs``, the configuration holds intentions: the state database shows the results of
+vlanmgrd.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ check: Final = gnmi_session.tor_problems
 class SonicTor(SessionTor):
     """A :class:`~hydra.roles.TorSwitch`.
 
-    Anybody can write rows: one that makes no sense fails the reading of the port that it names, and
-    is otherwise named in the log and left out.
+    Anybody can write rows. A row without sense fails the reading of the port that the row names;
+    other such rows are logged and left out.
 
-    All ports of a change go in one Set, which SONiC takes whole or not at all; VLANs that are not
-    there are made by it, and stay. ``timeout_s`` covers one exchange, and the time until the state
-    database has what was configured.
+    All ports of a change go in one Set, which SONiC takes whole or not at all. The Set makes
+    missing VLANs, which stay. ``timeout_s`` covers one exchange, and the time until the state
+    database shows the configured membership.
     """
 
     CAPABILITIES = CAPABILITIES
@@ -67,7 +67,7 @@ class SonicTor(SessionTor):
 
     @exclusive
     def ports(self) -> tuple[str, ...]:
-        """Those in the configuration, by their numbers."""
+        """Ports in the configuration, in order of number."""
         listed = self._databases.read(sonic_vlans.PORTS)
         return tuple(sorted(listed, key=sonic_vlans.port_number))
 
@@ -88,9 +88,9 @@ class SonicTor(SessionTor):
 
     @exclusive
     def set_vlans(self, wanted: Mapping[str, PortVlans]) -> None:
-        """Replace the membership of these ports in one Set, and wait for the state database.
+        """Replace the membership of the given ports in one Set, and wait for the state database.
 
-        Raises DeviceError (nothing written) for a bad VLAN or a port that the switch does not have.
+        Raises DeviceError (nothing written) for a bad VLAN or a port missing on the switch.
         """
         membership.check_memberships(self._name, wanted)
         present = self.vlans(wanted)
@@ -127,7 +127,7 @@ class SonicTor(SessionTor):
 
     @exclusive
     def link_up(self, ports: Collection[str]) -> Mapping[str, bool]:
-        """True by port that is up, by the state database."""
+        """True for each port that is up, by the state database."""
         if not ports:
             return {}
         self._check_ports(ports)
@@ -140,7 +140,7 @@ class SonicTor(SessionTor):
             raise DeviceError(self._name, f"the switch has no port {', '.join(missing)}")
 
     def _members(self, ports: Collection[str]) -> dict[Member, bool]:
-        """Members of VLANs among these ports; True: untagged."""
+        """VLAN members at the given ports; True: untagged."""
         rows = self._databases.read(sonic_vlans.MEMBERS)
         keys = self._keys_of("members of VLANs", rows, ports)
         try:
@@ -151,7 +151,9 @@ class SonicTor(SessionTor):
     def _keys_of(
         self, table: str, rows: Collection[str], ports: Collection[str]
     ) -> dict[Member, str]:
-        """Keys of the rows about these ports. Raises ProtocolError for one that makes no sense."""
+        """Keys of the rows about the given ports. Raises ProtocolError for such a row without
+        sense.
+        """
         found: dict[Member, str] = {}
         odd: dict[str, str] = {}
         for key in rows:
@@ -168,7 +170,7 @@ class SonicTor(SessionTor):
         return found
 
     def _wait_for_state(self, ports: Collection[str], wanted: Collection[Member]) -> None:
-        """Raises DeviceError if the switch does not carry out what is configured at these ports."""
+        """Raises DeviceError if the switch does not carry out the ports' configuration."""
         for _ in looks(self._timeout_s, _SLOWEST_POLL_S):
             rows = self._databases.read(sonic_vlans.MEMBER_STATES)
             made = self._keys_of("members of VLANs by their state", rows, ports)
@@ -184,7 +186,7 @@ class SonicTor(SessionTor):
 
 
 def _of(port: str, vlans: PortVlans) -> Iterator[tuple[Member, bool]]:
-    """Members that a port's VLANs are; True: untagged."""
+    """A port's membership as members of VLANs; True: untagged."""
     for vlan in vlans.tagged:
         yield Member(vlan, port), False
     if vlans.native is not None:

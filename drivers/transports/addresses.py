@@ -19,7 +19,7 @@ _SERIAL: Final = "serial:"
 
 
 def stream_to(plane: Plane) -> Stream:
-    """A stream to ``plane``'s device, not connected yet; it takes no notice of others' options."""
+    """A stream to ``plane``'s device, not connected yet; other options are ignored."""
     path = _serial_path(plane.address)
     if path is None:
         return TcpStream(plane.name, plane.address)

@@ -1,9 +1,9 @@
 """SONiC databases over gNMI: Get, Set and Subscribe.
 
 Paths have the origin ``sonic-db``: database, ``localhost``, table, key (SONiC's gNMI server
-interface design). The server answers NOT_FOUND about a table without rows, and whatever it can't
-read in Redis. It makes a JSON patch of each Set, for the generic config updater, which refuses a
-patch that adds below a table without rows, or leaves one (sonic-net/sonic-gnmi,
+interface design). The server answers NOT_FOUND about a table without rows, and also if it can't
+read Redis. The server makes a JSON patch of each Set, for the generic config updater, which refuses
+a patch that adds below a table without rows, or empties a table row by row (sonic-net/sonic-gnmi,
 ``mixed_db_client.go``; sonic-net/sonic-utilities, ``generic_updater.py``).
 """
 
@@ -32,7 +32,9 @@ _HOST: Final = "localhost"
 _MOST_REPORTS: Final = 10_000
 _FIRST_PAUSE_S: Final = 5.0
 _LONGEST_PAUSE_S: Final = 300.0
-"""Between attempts to subscribe to alarms, where the device refuses that or ends it."""
+"""Longest pause between attempts to subscribe to alarms, if the device refuses or ends
+subscriptions.
+"""
 
 
 class GnmiDatabases(GnmiSession):
@@ -79,7 +81,7 @@ class GnmiDatabases(GnmiSession):
                 f"{self._address} finds neither {table.name} nor {sonic_ocs.METADATA.name}, which "
                 "is never empty: look after the switch's Redis",
             )
-        return self._found(table) or {}  # an error that has passed is no empty table
+        return self._found(table) or {}  # a passed error is no empty table
 
     def _found(self, table: Table) -> Rows | None:
         """Rows of a table; None if the server finds none, or can't read its databases."""
@@ -90,9 +92,10 @@ class GnmiDatabases(GnmiSession):
         self.write_tables({sonic_ocs.CROSS_CONNECTS: (delete, add)})
 
     def write_tables(self, changes: Mapping[Table, tuple[Collection[str], Rows]]) -> None:
-        """In each of these tables, delete rows by their keys, then add others, all in one request.
+        """In each of the given tables, delete rows by their keys, then add rows, all in one
+        request.
 
-        A table's first rows are written, and its last ones deleted, with the whole table.
+        A table's first rows are written, and its last rows deleted, with the whole table.
         """
         deletions: list[Message] = []
         updates: list[tuple[Message, Fields | Rows]] = []
@@ -119,7 +122,7 @@ class GnmiDatabases(GnmiSession):
             rows: dict[str, dict[str, str]] = {}
             with suppress(YangJsonError):  # a read of the table will say so
                 sonic_ocs.place(rows, path, text)
-            # The server tells of a row that was deleted as of one without fields.
+            # The server reports a deleted row as a row without fields.
             heard += [(key, {key: fields} if fields else None) for key, fields in rows.items()]
         return tuple(heard)
 
@@ -134,7 +137,7 @@ class GnmiDatabases(GnmiSession):
     def _set_request(
         self, delete: Iterable[Message], update: Iterable[tuple[Message, Fields | Rows]]
     ) -> Message:
-        """A Set of these paths, and of others with their values."""
+        """A Set that deletes paths, and updates paths with values."""
         messages = self._messages()
         updates = [
             messages.Update(
@@ -155,7 +158,7 @@ class GnmiDatabases(GnmiSession):
         return rows
 
     def _subscribe(self, over: threading.Event) -> Message:
-        """A stream of changes of the table of alarms, which ends no earlier than ``over``."""
+        """A stream of changes of the table of alarms, kept open until ``over``."""
         messages = self._messages()
         request = messages.SubscribeRequest(
             subscribe=messages.SubscriptionList(
@@ -170,11 +173,11 @@ class GnmiDatabases(GnmiSession):
 
 
 class _Listener:
-    """Takes down what a subscription tells, in a thread of its own.
+    """Records a subscription's messages, in a thread of its own.
 
-    A subscription that the device refuses, or ends, is asked for again after ever longer pauses:
-    a SONiC without the alarm framework does so, and one whose framework has yet to start. The log
-    tells it once.
+    A subscription that the device refuses, or ends, is retried after ever longer pauses: the device
+    may be a SONiC without the alarm framework, or with a framework that has yet to start. The log
+    tells so once.
     """
 
     def __init__(
@@ -193,7 +196,7 @@ class _Listener:
         self._stream = subscribe(self._over)
         self._told: deque[tuple[str, tuple[str, ...], bytes]] = deque(maxlen=_MOST_REPORTS)
         self._begun = False
-        """True once the stream has told of the alarms that stood before it."""
+        """True once the stream has told all alarms from before the session."""
         self._synchronised = threading.Event()
         self._thread = threading.Thread(target=self._listen, name="gnmi alarms", daemon=True)
         self._thread.start()
@@ -204,7 +207,7 @@ class _Listener:
         return not self._thread.is_alive()
 
     def wait_until_synchronised(self, timeout_s: float) -> None:
-        """Return when alarms that stood before have been told, or it is known that none will be."""
+        """Return when all earlier alarms have been told, or it is known that none will be."""
         self._synchronised.wait(timeout_s)
 
     def stop(self) -> None:
@@ -241,7 +244,7 @@ class _Listener:
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 
     def _subscribe_again(self) -> bool:
-        """False if there is nobody to tell any more, or no channel."""
+        """False if the listener was stopped, or the channel closed."""
         with self._lock:
             if self._stopped.is_set():
                 return False
@@ -253,7 +256,7 @@ class _Listener:
             return True
 
     def _follow(self) -> str | None:
-        """Take down what the stream tells; why it ended, or None if the connection was lost."""
+        """Record the stream's messages; return why it ended, or None if the connection was lost."""
         grpc = import_module("grpc")
         self._begun = False
         try:
@@ -271,7 +274,7 @@ class _Listener:
         return "it ended the subscription"
 
     def _take_down(self, notice: Message) -> None:
-        # Those that stood before the session are read, not reported.
+        # Alarms from before the session are read, not reported.
         if not self._begun:
             return
         with suppress(YangJsonError):
@@ -283,7 +286,7 @@ class _Listener:
 
 
 def _below(table: Table, path: Message) -> tuple[str, ...]:
-    """Part of a path that follows the table's name."""
+    """Part of a path after the table's name."""
     names = tuple(element.name for element in path.elem)
     if table.name not in names:
         raise YangJsonError(f"an answer about {'/'.join(names)[:60]!r}")
@@ -291,6 +294,6 @@ def _below(table: Table, path: Message) -> tuple[str, ...]:
 
 
 def _one_and_wait(request: object, over: threading.Event) -> Iterator[object]:
-    """The one request of a stream, whose sending side stays open until it is over."""
+    """Yield a stream's single request, and keep the sending side open until ``over``."""
     yield request
     over.wait()

@@ -1,7 +1,7 @@
 """One gRPC channel to a gNMI server: Capabilities, Get and Set, with TLS, user and password.
 
 Packages for gRPC and its messages are the extra ``sonic``; they are imported when a device is
-connected, so that those without such a device need not have them.
+connected, so that installations without such a device do not need them.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ MISSING: Final = (
     "gNMI wants the packages of the extra sonic: pip install 'hydra-hybrid-network[sonic]'"
 )
 LOST: Final = frozenset({"UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED", "UNKNOWN", "INTERNAL"})
-"""Status codes by which a call may have failed on its way back; others are taken for a refusal of
-the server where nothing hangs on it.
+"""Status codes of a call that may have failed on its way back. For calls that change nothing, any
+other code counts as a refusal by the server.
 """
 _OWN: Final = frozenset(
     {
@@ -40,9 +40,9 @@ _OWN: Final = frozenset(
 )
 """Status codes that no library of gRPC makes by itself: the server's logic has refused.
 
-The client's library makes all others, of the end of a stream, a gateway's HTTP status, or an answer
-that is too large, also when the server has carried the request out (gRPC, "Status codes and their
-use", and "HTTP to gRPC Status Code Mapping"). Nothing in an error tells who made it.
+The client's library makes all other codes, from the end of a stream, a gateway's HTTP status, or an
+answer that is too large, even if the server has carried out the request (gRPC, "Status codes and
+their use", and "HTTP to gRPC Status Code Mapping"). An error does not name its maker.
 """
 _NEEDS: Final = ("grpc", "pygnmi")
 _MESSAGES: Final = "pygnmi.spec.v080.gnmi_pb2"
@@ -51,7 +51,7 @@ _STUBS: Final = "pygnmi.spec.v080.gnmi_pb2_grpc"
 
 _T = TypeVar("_T")
 Message: TypeAlias = Any
-"""One of gNMI's messages, or their module: they have no types."""
+"""A message of gNMI, or the messages' module: without types."""
 
 
 def installed() -> bool:
@@ -60,7 +60,7 @@ def installed() -> bool:
 
 
 def tor_problems(rack: Rack) -> Iterator[Problem]:
-    """Problems of the address, login and options of a rack's ToR, and packages that are missing."""
+    """Problems of the address, login and options of a rack's ToR, and missing packages."""
     yield from endpoint_problems(rack.tor.address)
     yield from login_problems(rack.tor.login)
     yield from option_problems(TlsOptions, rack.tor.options)
@@ -73,7 +73,7 @@ class GnmiRefusal(DeviceError):
 
 
 class GnmiSession:
-    """A channel that the device closed, after a silence for one, is opened again by the next Get.
+    """A channel; the next Get reopens a channel closed by the device, for instance after a silence.
 
     ``timeout_s`` covers one call. Not for several threads at once.
     """
@@ -113,7 +113,7 @@ class GnmiSession:
         ]
         if self._options.server_name is not None:
             settings.append(("grpc.ssl_target_name_override", self._options.server_name))
-        roots = all_authorities(self._device, self._options)  # gRPC would take a list of its own
+        roots = all_authorities(self._device, self._options)  # else gRPC would use its own list
         trusted = grpc.ssl_channel_credentials(roots.encode("latin-1"))
         self._channel = grpc.secure_channel(self._address, trusted, settings)
         self._stub = import_module(_STUBS).gNMIStub(self._channel)
@@ -138,7 +138,7 @@ class GnmiSession:
     def get(
         self, paths: Collection[Message], encoding: str
     ) -> list[tuple[Message, Message]] | None:
-        """Updates about these paths, each with the prefix of its path; None: NOT_FOUND."""
+        """Updates about the given paths, each with the prefix of its path; None: NOT_FOUND."""
         request = self._messages().GetRequest(path=paths, encoding=encoding)
         again = self._channel is not None
         while True:
@@ -148,7 +148,7 @@ class GnmiSession:
                 break
             except _CallLost as error:
                 self.close()
-                # A connection that the device gave up while nobody used it.
+                # The device had closed the idle connection.
                 if not (again and error.code == "UNAVAILABLE"):
                     raise DeviceUnavailable(self._device, str(error)) from error
                 again = False
@@ -163,8 +163,8 @@ class GnmiSession:
     def set(self, request: Message) -> None:
         """Have a SetRequest carried out, whole or not at all.
 
-        Raises OutcomeUnknown if the answer got lost, or may be of something between this and the
-        server; DeviceError if the server itself refuses, and has changed nothing.
+        Raises OutcomeUnknown if the answer got lost, or may come from a gateway on the way;
+        DeviceError if the server itself refuses, and has changed nothing.
         """
         self.open()
         try:
@@ -184,11 +184,11 @@ class GnmiSession:
             ) from error
 
     def subscribe(self, requests: Iterator[Message]) -> Message:
-        """The stream of answers to these requests, on the open channel."""
+        """The stream of answers to the given requests, on the open channel."""
         return self._stub.Subscribe(requests, metadata=self._metadata)
 
     def _sendable(self, what: str, value: str) -> str:
-        """Metadata of gRPC as they may be. Raises DeviceError, which does not show the value."""
+        """Check a value for gRPC metadata. Raises DeviceError, which does not show the value."""
         if _SENDABLE.fullmatch(value) is None:
             raise DeviceError(
                 self._device,
@@ -226,7 +226,7 @@ class GnmiSession:
 
 
 class _CallLost(Exception):
-    """No answer, or one that leaves open what was done."""
+    """No answer, or an answer that leaves the outcome open."""
 
     def __init__(self, code: str, message: str) -> None:
         self.code = code
@@ -234,7 +234,7 @@ class _CallLost(Exception):
 
 
 class _CallRefused(Exception):
-    """The server's answer: it has not done it."""
+    """The server's refusal: nothing was done."""
 
     def __init__(self, code: str, message: str) -> None:
         self.code = code

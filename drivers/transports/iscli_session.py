@@ -14,13 +14,13 @@ from hydra.errors import DeviceError, DeviceUnavailable, OutcomeUnknown, Protoco
 from hydra.model import Login
 
 _QUIET: Final = ("terminal-length 0", "no prompting")
-"""Commands that turn off pager and questions; firmware may refuse either, and is paged through."""
+"""Commands that turn off pager and questions; if firmware refuses, the session pages through."""
 _WAKE: Final = b"\r"
 """Key that makes a console show its prompt."""
 _ANSWERS: Final = 2
-"""Questions for user and password; one more means that the log-in was refused."""
+"""Questions for user and password; a third question means that the log-in was refused."""
 _MOMENT_S: Final = 0.2
-"""Silence after which a line that looks like a prompt is taken for one."""
+"""Silence after which a line that looks like a prompt counts as a prompt."""
 
 _T = TypeVar("_T")
 
@@ -28,8 +28,8 @@ _T = TypeVar("_T")
 class IscliSession:
     """A session, opened on first use and again after every failure; one thread at a time.
 
-    ``timeout_s`` covers one call, all of its commands together. ``console`` is the login for a
-    stream that lets anybody in, as a serial line does.
+    ``timeout_s`` covers one call with all its commands. ``console`` is the login for a stream that
+    lets anybody in, such as a serial line.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class IscliSession:
         return self._stream.connected
 
     def open(self) -> None:
-        """Log in, unless that is done. Raises DeviceUnavailable or DeviceError."""
+        """Log in, unless logged in already. Raises DeviceUnavailable or DeviceError."""
         self._reading(self._ensure, Deadline(self._timeout_s))
 
     def close(self) -> None:
@@ -54,9 +54,9 @@ class IscliSession:
         self._stream.close()
 
     def show(self, command: str, timeout_s: float | None = None) -> tuple[str, ...]:
-        """The output of a command that changes nothing, in ``timeout_s`` if that is given.
+        """The output of a command that changes nothing, within ``timeout_s`` if given.
 
-        Raises DeviceUnavailable, ProtocolError, or DeviceError where the switch refuses it.
+        Raises DeviceUnavailable, ProtocolError, or DeviceError if the switch refuses the command.
         """
 
         def ask(deadline: Deadline) -> tuple[str, ...]:
@@ -69,10 +69,10 @@ class IscliSession:
         return self._reading(ask, Deadline(self._timeout_s if timeout_s is None else timeout_s))
 
     def configure(self, commands: Iterable[str]) -> None:
-        """Carry out commands of the configuration mode, one after the other.
+        """Carry out commands of the configuration mode, in order.
 
-        Raises DeviceUnavailable or DeviceError where nothing was changed, and OutcomeUnknown where
-        the switch refused a later command or was lost on the way: what came before it stands.
+        Raises DeviceUnavailable or DeviceError if nothing was changed, and OutcomeUnknown if the
+        switch refused a later command or was lost on the way: earlier commands stand.
         """
         deadline = Deadline(self._timeout_s)
         self._reading(self._ensure, deadline)
@@ -158,7 +158,7 @@ class IscliSession:
             self._run(command, deadline)
 
     def _reach_prompt(self, deadline: Deadline) -> Reply:
-        """Read the greeting, and log in where a console asks for it; the reply to the mark."""
+        """Read the greeting, and log in if a console asks; return the reply to the mark."""
         answers, marked = 0, False
         while True:
             event = self._event()
@@ -168,7 +168,7 @@ class IscliSession:
                 elif self._nothing_follows():
                     self._stream.send(iscli.encode_line(iscli.MARK), deadline)
                     marked = True
-            elif isinstance(event, Pager):  # somebody left it in the middle of an output
+            elif isinstance(event, Pager):  # somebody left the console in the middle of an output
                 self._stream.send(iscli.PAGER_KEY, deadline)
             elif isinstance(event, Reply):
                 if event.echo == iscli.MARK:
@@ -180,7 +180,8 @@ class IscliSession:
                 self._answer(event, self._console, deadline)
                 answers += 1
             elif isinstance(event, PasswordWanted):
-                # That was no prompt, and the mark was taken for a user, whom it asks to log in.
+                # The supposed prompt was a question for a user, and the mark was taken for the
+                # user's name.
                 self._stream.send(_WAKE, deadline)
                 marked = False
 
@@ -198,7 +199,7 @@ class IscliSession:
         answer = secret(self._device, console) if asked else console.username
         try:
             line = iscli.encode_line(answer)
-        except IscliError:  # not chained: it shows what can't be sent
+        except IscliError:  # not chained: the error shows the secret
             self.close()
             raise DeviceError(
                 self._device,

@@ -1,4 +1,4 @@
-"""Lines over a stream, for devices that answer one line to one query.
+"""Lines over a stream, for devices that answer each query with a line.
 
 Blocking calls in native threads: a slow device stalls its own driver and nothing else. Time-outs
 cover a whole exchange, not a single read, so a device that drips bytes can't hold a caller.
@@ -24,10 +24,10 @@ class LineDecoder(Protocol):
 class LineTransport:
     """A connection to a device, opened on first use and again after every failure.
 
-    ``decoder`` makes a fresh line decoder per connection; ``decode_error`` is the error that it
-    raises for bytes outside its grammar. ``opening`` makes the lines that open a new connection:
-    each is sent once the device has answered the one before, the first after its greeting. Used by
-    one thread at a time.
+    ``decoder`` makes a fresh line decoder per connection; ``decode_error`` is the decoder's error
+    for bytes outside its grammar. ``opening`` makes the lines that open a new connection: the first
+    is sent after the device's greeting, each later line after the answer to the previous line. Used
+    by one thread at a time.
     """
 
     def __init__(
@@ -70,13 +70,13 @@ class LineTransport:
     ) -> str:
         """Send a line that changes nothing and return its reply.
 
-        ``follows`` means that another exchange has just ended, so that no unasked input has to be
-        looked for first. If a line asks several things, some devices answer them in several lines:
-        as long as ``is_part`` says that more must come, another line is read, and joined by ``;``.
-        Text for which ``is_reply`` is False was printed unasked, and is dropped.
+        ``follows`` means that another exchange has just ended, so no check for unasked input is
+        needed. If a line asks several things, some devices answer in several lines: as long as
+        ``is_part`` says that more must come, another line is read, and joined by ``;``. Text for
+        which ``is_reply`` is False was printed unasked, and is dropped.
 
         Raises DeviceUnavailable if the device can't be reached or does not answer in time, and
-        ProtocolError if it answers something outside its grammar.
+        ProtocolError for an answer outside the grammar.
         """
         try:
             return self._exchange(line, follows=follows, is_part=is_part, is_reply=is_reply)
@@ -141,7 +141,7 @@ class LineTransport:
                 self._begin(lines, deadline)
 
     def _begin(self, lines: Sequence[bytes], deadline: Deadline) -> None:
-        """Hold the dialogue that a new connection begins with. Raises DeviceUnavailable."""
+        """Hold the opening dialogue of a new connection. Raises DeviceUnavailable."""
         try:
             self._read(deadline)
             for line in lines:
@@ -158,7 +158,7 @@ class LineTransport:
         try:
             if self._decoder.next_line() is not None:
                 return True
-            # A reply ended by CR LF may leave its LF behind.
+            # A reply that ends with CR LF may leave the LF behind.
             return self._stream.waiting() not in (b"", b"\n")
         except (ConnectionLostError, self._decode_error):
             return True

@@ -3,11 +3,11 @@
 Base protocol RFC 6241, transport RFC 6242, notifications RFC 5277. Traps that shape this module:
 
 - ``RPCError.type`` of ncclient raises if a reply holds several errors, and its raise modes look at
-  the first one only: all errors are read from replies instead.
+  the first error only: here all errors are read from replies.
 - A ``<validate>`` before ``<commit>`` made some servers' commit do nothing: none is sent, and
   every edit is read back.
-- ncclient looks for something to send ten times a second. Its session is woken here instead, which
-  takes up to 0.1 s off every request.
+- ncclient looks for output ten times a second. Here its session is woken at once, which takes up
+  to 0.1 s off every request.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from hydra.errors import DeviceError, DeviceUnavailable, OutcomeUnknown, Protoco
 from hydra.model import Login
 
 Untyped = Any
-"""Objects of ncclient, which comes without types."""
+"""Objects of ncclient, a library without types."""
 Element = Any
 """An ``lxml`` element; lxml comes without types."""
 
 NETCONF_NS: Final = "urn:ietf:params:xml:ns:netconf:base:1.0"
 OPERATION: Final = f"{{{NETCONF_NS}}}operation"
-"""Attribute that says what an edit does with a node."""
+"""Attribute with the effect of an edit on a node."""
 
 _IN_PART: Final = frozenset({"rollback-failed", "partial-operation"})
 """Error tags after which some of a change may stand (RFC 6241, appendix A)."""
@@ -51,12 +51,12 @@ _MONITORING: Final = "urn:ietf:params:xml:ns:yang:ietf-netconf-monitoring"
 """RFC 6022."""
 _SESSION_ID: Final = re.compile(r"<(?:\w+:)?session-id[^>]*>\s*([1-9][0-9]*)\s*<")
 _TOLD: Final = 100
-"""Most different errors that are remembered as logged."""
+"""Largest number of different errors remembered as logged."""
 _SHOWN: Final = 3
-"""Most errors of one reply that a message spells out."""
+"""Largest number of a reply's errors in a message."""
 
 _log: Final = logging.getLogger(__name__)
-# ncclient logs every message whole, and with tracebacks errors that the caller receives anyway.
+# ncclient logs every message whole, and logs errors with tracebacks, though the caller gets them.
 logging.getLogger("ncclient").setLevel(logging.CRITICAL)
 
 
@@ -74,11 +74,11 @@ class NetconfRefusal(DeviceError):
             if error.tag == "lock-denied"
             and (found := _SESSION_ID.search(str(getattr(error, "info", None))))
         )
-        """Ids of sessions that hold what was to be locked."""
+        """Ids of sessions that hold the lock asked for."""
         self.paths = tuple(error.path for error in errors)
         """Path of each error in the tree, or None."""
         self.data = data
-        """``<data>`` that stood beside the errors, which some devices send."""
+        """``<data>`` beside the errors, sent by some devices."""
         told = "; ".join(_shown(error) for error in errors[:_SHOWN])
         more = f"; and {len(errors) - _SHOWN} more errors" if len(errors) > _SHOWN else ""
         self.reason = f"{operation} is refused: {told}{more}"
@@ -92,12 +92,13 @@ class _LostError(Exception):
 class NetconfTransport:
     """A session, opened on first use and again after every failure; used by one thread at a time.
 
-    With ``stream``, it subscribes to that event stream. If the device lacks the ``:interleave``
-    capability it takes no requests on a session that carries notifications: then the subscription
-    has a second session.
-    ``datastore`` is ``candidate``, ``running``, or ``auto``: the candidate where there is one.
-    ``timeout_s`` covers one call, however many requests it takes; an edit with what it reads back;
-    and all calls within :meth:`bounded` together.
+    With ``stream``, the session subscribes to that event stream. A device without the
+    ``:interleave`` capability takes no requests on a session with notifications: then the
+    subscription has a second session.
+
+    ``datastore`` is ``candidate``, ``running``, or ``auto``: the candidate if there is one.
+    ``timeout_s`` covers one call with all its requests; an edit with its reading back; and all
+    calls within :meth:`bounded` together.
     """
 
     def __init__(
@@ -135,11 +136,11 @@ class NetconfTransport:
         return self._requests.capabilities
 
     def open(self) -> None:
-        """Connect and subscribe, unless that is done. Raises DeviceUnavailable or DeviceError."""
+        """Connect and subscribe, unless done already. Raises DeviceUnavailable or DeviceError."""
         self._ensure(self._deadline())
 
     def close(self) -> None:
-        """Drop the sessions, which frees their locks; safe to repeat."""
+        """Drop the sessions, and thereby free their locks; safe to repeat."""
         for link in (self._requests, self._events):
             if link is not None:
                 link.close()
@@ -147,8 +148,9 @@ class NetconfTransport:
 
     @contextmanager
     def bounded(self) -> Iterator[float]:
-        """Have all calls in this block end by one deadline, by the monotonic clock: the edit, and
-        what is read before and after it.
+        """Give all calls in this block the same deadline, which is yielded (monotonic clock).
+
+        The deadline covers an edit, and the reads before and after.
         """
         before, deadline = self._until, self._deadline()
         self._until = deadline
@@ -158,11 +160,12 @@ class NetconfTransport:
             self._until = before
 
     def get(self, *subtrees: Element, whole: bool = False) -> Element:
-        """``<data>`` with configuration and state below these subtree filters.
+        """``<data>`` with configuration and state below the given subtree filters.
 
-        Errors beside data are logged, if all that was asked for is there, or they are about other
-        parts of the tree; where a part of it would be taken for the ``whole``, only if they name
-        nothing within it. Raises DeviceUnavailable, DeviceError or ProtocolError.
+        Errors beside data are logged, not raised, if each subtree has data or all errors are about
+        other parts of the tree. With ``whole``, since a part must not be taken for all, an error
+        that names a node within a subtree is raised even beside data. Raises DeviceUnavailable,
+        DeviceError or ProtocolError.
         """
         deadline = self._deadline()
         try:
@@ -182,10 +185,10 @@ class NetconfTransport:
     def edit(self, config: Element, verify: Callable[[], None]) -> None:
         """Apply ``config`` (a ``<config>`` element) whole or not at all, under a lock.
 
-        ``verify`` reads back and raises DeviceError where the device did not do as asked; with the
-        ``:confirmed-commit`` capability the device then restores what it had. Raises
-        DeviceUnavailable or DeviceError when nothing was changed, OutcomeUnknown when that can't
-        be told.
+        ``verify`` reads back and raises DeviceError if the device did not do as asked; with the
+        ``:confirmed-commit`` capability the device then restores its previous configuration. Raises
+        DeviceUnavailable or DeviceError when nothing was changed, OutcomeUnknown when the outcome
+        is not known.
         """
         with self.bounded() as deadline:
             target = self._target(self._ensure(deadline))
@@ -199,8 +202,8 @@ class NetconfTransport:
     def edit_text(self, text: str, verify: Callable[[float], None]) -> None:
         """Apply CLI text to the running configuration in one ``edit-config`` (``<config-text>``).
 
-        ``verify`` is given the seconds that it may take, since it may read over another session.
-        Raises as :meth:`edit`.
+        ``verify`` gets the seconds left, since the check may read over another session. Raises as
+        :meth:`edit`.
         """
         deadline = self._deadline()
         with self._locked("running", deadline) as link:
@@ -222,7 +225,7 @@ class NetconfTransport:
     def _ensure(self, deadline: float) -> Link:
         """The session for requests, with the subscription in place.
 
-        A subscription that is not answered in half the time is tried on another session.
+        A subscription without an answer in half the time is tried on another session.
         """
         try:
             return self._subscribed(deadline, _half_way_to(deadline))
@@ -318,7 +321,7 @@ class NetconfTransport:
     def _harmless(
         self, link: Link, operation: str, call: Callable[[Any], object], deadline: float
     ) -> None:
-        """Make a request that changes nothing which outlives the session."""
+        """Make a request with no effect that outlives the session."""
         try:
             self._ask(link, operation, call, deadline)
         except _LostError as error:
@@ -361,10 +364,10 @@ class NetconfTransport:
 
     @contextmanager
     def _locked(self, target: str, deadline: float) -> Iterator[Link]:
-        """Hold the lock of a datastore; one that others hold is waited for until the deadline.
+        """Hold the lock of a datastore; wait until the deadline if another session has the lock.
 
-        After half of the time, a leader of several controllers ends sessions of its own user that
-        hold the lock: they are those of a leader before it, which may be paused.
+        After half of the time, a leader of several controllers ends lock-holding sessions of its
+        own user: such a session belongs to an earlier leader, which may be paused.
         """
         patient_until = _half_way_to(deadline)
         while True:
@@ -384,7 +387,7 @@ class NetconfTransport:
             self._tidy(link, "unlock", lambda m: m.unlock(target), deadline)
 
     def _end_sessions(self, ids: frozenset[str], deadline: float) -> None:
-        """End those of these sessions that are known to be of the user of this one."""
+        """End the given sessions, as far as they are known to belong to this session's user."""
         for holder in sorted(ids):
             try:
                 self._end_session(holder, self._ensure(deadline), deadline)
@@ -434,7 +437,7 @@ class NetconfTransport:
         self, link: Link, config: Element, verify: Callable[[], None], deadline: float
     ) -> None:
         confirmed = link.has("confirmed-commit")
-        # More than this call may take: the device must not undo an edit that is still being read.
+        # Longer than this call: the device must not undo an edit that is still being read.
         limit_s = str(math.ceil(self._timeout_s) + 1)
         first = {"confirmed": True, "timeout": limit_s} if confirmed else {}
         try:
@@ -463,8 +466,8 @@ class NetconfTransport:
         except OutcomeUnknown:
             raise
         except DeviceError:
-            # Cancelled, the edit is undone once the device says so; the end of the session undoes
-            # it once the device notices that (RFC 6241 sections 8.4.4.1 and 8.4.1).
+            # After a cancel-commit, the device undoes the edit at once; after the end of the
+            # session, as soon as the device notices the end (RFC 6241 sections 8.4.4.1 and 8.4.1).
             self._tidy(link, "cancel-commit", lambda m: m.cancel_commit(), deadline)
             link.close()
             raise
@@ -509,7 +512,7 @@ def _half_way_to(deadline: float) -> float:
 
 
 def _lacks(refusal: NetconfRefusal, data: Element, subtree: Element, whole: bool) -> bool:
-    """True if some of this subtree may be missing for an error."""
+    """True if an error may mean that a part of the subtree is missing."""
     if data.find(subtree.tag) is None:
         return _concerns(refusal, subtree)
     return whole and _names(refusal, subtree)
@@ -521,7 +524,7 @@ def _concerns(refusal: NetconfRefusal, subtree: Element) -> bool:
 
 
 def _names(refusal: NetconfRefusal, subtree: Element) -> bool:
-    """True if an error's path leads into this part of the tree."""
+    """True if an error's path leads into the given part of the tree."""
     name = str(etree.QName(subtree).localname)
     return any(name in path for path in refusal.paths if path)
 

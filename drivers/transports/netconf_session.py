@@ -1,4 +1,4 @@
-"""A NETCONF session on an SSH connection, and ncclient's requests on it."""
+"""A NETCONF session on an SSH connection, and ncclient's requests on the session."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Session(SSHSession):  # type: ignore[misc]  # ncclient is untyped
         self._ear.setblocking(False)
 
     def start_session(self, deadline: float, timeout_s: float) -> None:
-        """Ask for the NETCONF subsystem and exchange hellos; ``timeout_s`` limits what is sent."""
+        """Ask for the NETCONF subsystem and exchange hellos; ``timeout_s`` limits each sending."""
         self._channel = self._transport.open_session(timeout=ssh.remaining(deadline))
         self._channel.settimeout(timeout_s)
         with ssh.ended_at(deadline, self._transport):
@@ -51,7 +51,7 @@ class Session(SSHSession):  # type: ignore[misc]  # ncclient is untyped
 
     def send(self, message: str) -> None:
         super().send(message)
-        with contextlib.suppress(OSError):  # closed meanwhile, which the reply's absence will tell
+        with contextlib.suppress(OSError):  # closed meanwhile: the reply will be missing
             self._bell.send(b"!")
 
     def close(self) -> None:

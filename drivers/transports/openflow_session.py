@@ -1,4 +1,4 @@
-"""An OpenFlow 1.3 connection to a switch that listens, one request at a time."""
+"""An OpenFlow 1.3 connection to a listening switch, one request at a time."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class OpenFlowSession:
         self._xids = itertools.count(1)
 
     def open(self) -> None:
-        """Connect and greet, unless that is done. Raises DeviceUnavailable."""
+        """Connect and greet, unless done already. Raises DeviceUnavailable."""
         self._connect(Deadline(self._timeout_s))
 
     def close(self) -> None:
@@ -72,7 +72,7 @@ class OpenFlowSession:
         """Send ``messages(transaction id)``; return once a barrier confirmed them.
 
         Raises DeviceUnavailable if nothing was sent, DeviceError if the switch refused anything,
-        OutcomeUnknown if it did not answer.
+        OutcomeUnknown if the switch did not answer.
         """
         deadline = Deadline(self._timeout_s)
         self._connect(deadline)
@@ -104,13 +104,13 @@ class OpenFlowSession:
         return joined(parts)
 
     def _await(self, kind: int, xid: int, deadline: Deadline, *, errors_of: int) -> Message:
-        """The message of this type and id; errors about it raise, other messages are dropped."""
+        """The message of this type and id; matching errors raise, other messages are dropped."""
         refusal: str | None = None
         while True:
             message = self._receive(deadline)
             if message.type == TYPE_ERROR and message.xid in (errors_of, xid):
                 refusal = refusal or describe_error(message.body)
-                # A barrier is answered even after an error; a query that failed is not.
+                # A barrier is answered even after an error; a failed query is not.
                 if kind != TYPE_BARRIER_REPLY:
                     raise _RefusedError(refusal)
             elif message.type == kind and message.xid == xid:
@@ -119,7 +119,7 @@ class OpenFlowSession:
                 return message
 
     def _receive(self, deadline: Deadline) -> Message:
-        """The next message that is no echo request; those are answered."""
+        """The next message that is no echo request; echo requests are answered."""
         while True:
             while (message := self._decoder.next_message()) is None:
                 self._decoder.receive(self._stream.receive(deadline))

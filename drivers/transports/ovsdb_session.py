@@ -1,6 +1,6 @@
-"""A session with an OVSDB server: calls, rows that it is told of, and a lock (RFC 7047).
+"""A session with an OVSDB server: calls, pushed updates of rows, and a lock (RFC 7047).
 
-Only the columns that are watched are told of by themselves; others are read when asked for.
+The server pushes updates of the watched columns only; other columns are read when asked for.
 """
 
 from __future__ import annotations
@@ -28,11 +28,12 @@ SCHEMES: Final = (UNIX_PREFIX, "tcp:", "ssl:")
 _RECEIVE_BYTES: Final = 1 << 16
 _CROWDED_MS: Final = 5.0
 _LOOKS: Final = 3
-"""Round trips after which a server has seen the end of a session that ended before."""
+"""Round trips after which a server has seen the end of a session that ended earlier."""
 _AGAIN: Final = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 _TURNS: Final = threading.BoundedSemaphore(2)
-"""Calls that compute at a time, while others wait for their servers. Threads take turns at the
-interpreter: among hundreds of ToRs, OpenFlow's would hardly come to its own."""
+"""Most calls that compute at a time, while other calls wait for their servers. Threads take turns
+at the interpreter: among hundreds of ToRs, OpenFlow's thread would hardly run.
+"""
 
 Row = Mapping[str, Any]
 
@@ -42,15 +43,15 @@ class SessionLostError(Exception):
 
 
 class RefusedError(Exception):
-    """The server's word against a request, which has changed nothing."""
+    """The server has refused a request, and has changed nothing."""
 
 
 class NotOwnerError(RefusedError):
-    """The session does not have the lock that its writes need."""
+    """The session lacks the lock that its writes need."""
 
 
 class OutdatedError(RefusedError):
-    """A ``wait`` of the transaction failed: a row is not as the transaction takes it to be."""
+    """A ``wait`` of the transaction failed: a row differs from the transaction's expectation."""
 
 
 _REFUSALS: Final = {"not owner": NotOwnerError, "timed out": OutdatedError}
@@ -58,9 +59,9 @@ _REFUSALS: Final = {"not owner": NotOwnerError, "timed out": OutdatedError}
 
 
 class Call:
-    """A call on a server, with its deadline; ``with`` has it wait for its turn.
+    """A call on a server, with its deadline; ``with`` waits for the call's turn.
 
-    Time in which other calls have theirs does not count.
+    Time taken by the turns of other calls does not count.
     """
 
     def __init__(self, timeout_s: float) -> None:
@@ -83,7 +84,7 @@ class Call:
 
     @contextmanager
     def outside(self) -> Iterator[None]:
-        """Others have their turn meanwhile, until this call gets the next one."""
+        """Give other calls their turn meanwhile, until this call gets its next turn."""
         _TURNS.release()
         try:
             yield
@@ -107,11 +108,11 @@ class Call:
 class OvsdbSession:
     """A session, for one thread at a time; every method but :meth:`close` raises SessionLostError.
 
-    :attr:`rows` holds what the server tells of the watched columns, by table and UUID.
+    :attr:`rows` holds the server's rows with the watched columns, by table and UUID.
     """
 
     def __init__(self, address: str, watched: Mapping[str, Sequence[str]]) -> None:
-        """``address`` is one of :data:`SCHEMES` and what follows it."""
+        """``address`` is one of :data:`SCHEMES` and the rest after it."""
         self._address = address
         self._watched = watched
         self._socket: socket.socket | None = None
@@ -125,9 +126,9 @@ class OvsdbSession:
         self._lock_request = self._monitor_request = 0
 
     def connect(self, call: Call, lock: str | None = None, *, steal: bool = False) -> None:
-        """Connect, and know the watched rows; :attr:`has_lock` then tells of the lock.
+        """Connect, and read the watched rows; :attr:`has_lock` then tells if the lock is held.
 
-        With ``steal`` it is taken from who has it, whose writes are refused from then on.
+        With ``steal`` the lock is taken from its owner, whose writes are refused from then on.
         """
         try:
             self._dial(call)
@@ -143,7 +144,7 @@ class OvsdbSession:
             raise SessionLostError(f"no database {DATABASE} there: {_said(told['error'])}")
         for _ in range(_LOOKS):
             if lock is not None and not self.has_lock:
-                self.echo(call)  # the end of who had it may be about to be seen
+                self.echo(call)  # the server may be about to notice the end of the owner's session
 
     def close(self) -> None:
         """End the session; safe to repeat."""
@@ -152,17 +153,19 @@ class OvsdbSession:
             self._socket = None
 
     def tend(self) -> None:
-        """Read what the server has said by itself, and answer its inactivity probes."""
+        """Read the server's pending messages, and answer its inactivity probes."""
         self._send()
         self._receive()
         self._send()
 
     def echo(self, call: Call) -> None:
-        """One round trip. All earlier changes are in :attr:`rows` after it (RFC 7047, 4.1.3)."""
+        """Make one round trip. Afterwards all earlier changes are in :attr:`rows` (RFC 7047,
+        4.1.3).
+        """
         self._answer(self._request("echo", []), call)
 
     def transact(self, operations: Sequence[bytes], call: Call) -> list[dict[str, Any]]:
-        """Results of operations, all of which are done or none. Raises RefusedError."""
+        """Results of operations, all carried out or none. Raises RefusedError."""
         reply = self._answer(self.begin(operations), call)
         if reply["error"] is not None:
             raise RefusedError(_said(reply["error"]))
@@ -173,7 +176,7 @@ class OvsdbSession:
         return found
 
     def wait_until(self, done: Callable[[], bool], call: Call) -> None:
-        """Read what the server says until that is so."""
+        """Read the server's messages until ``done``."""
         while not done():
             self._wait(call)
 
@@ -198,7 +201,7 @@ class OvsdbSession:
         return self._replies.pop(number)
 
     def _wait(self, call: Call) -> None:
-        """Send and read what there is, or wait for some."""
+        """Send and read all that is possible; if there is nothing to read, wait."""
         self._send()
         if self._receive():
             return
@@ -226,7 +229,7 @@ class OvsdbSession:
             raise SessionLostError(error.strerror or str(error)) from error
 
     def _receive(self) -> bool:
-        """Take what has come; False if that is nothing."""
+        """Read received bytes; False if there are none."""
         connection, anything = self._connection(), False
         with suppress(*_AGAIN):
             while True:
@@ -255,7 +258,7 @@ class OvsdbSession:
                 self.has_lock = bool((message["result"] or {}).get("locked"))
             case None:
                 reply = {"error": None, "result": None, **message}
-                # Here, since updates that came with it are later than it.
+                # Applied here, since updates received with the reply are later than the reply.
                 if message["id"] == self._monitor_request and reply["error"] is None:
                     self._update(reply["result"])
                 self._replies[message["id"]] = reply
@@ -270,7 +273,7 @@ class OvsdbSession:
                     self.has_lock = method == "locked"
 
     def _update(self, tables: dict[str, dict[str, dict[str, Row]]]) -> None:
-        """Take over what the server says of watched rows, as they are and as they have become."""
+        """Apply the server's message about watched rows: their present state, or changes."""
         for table, changes in tables.items():
             rows = self.rows[table]
             for uuid, change in changes.items():
@@ -296,7 +299,7 @@ class OvsdbSession:
             self._shake_hands(host, call)
 
     def _reach_one_of(self, addresses: Sequence[tuple[Any, ...]], call: Call) -> None:
-        """Connect to the first that answers; each has its share of the time that is left."""
+        """Connect to the first address that answers, with a share of the time left for each."""
         for left, (family, kind, protocol, _, address) in zip(
             range(len(addresses), 0, -1), addresses, strict=True
         ):
@@ -319,7 +322,7 @@ class OvsdbSession:
         connection.setblocking(False)
         while error := connection.connect_ex(address):
             poll = select.poll()
-            if error == errno.EAGAIN:  # of a Unix socket: many others are about to connect
+            if error == errno.EAGAIN:  # of a Unix socket: many clients are about to connect
                 call.wait(poll, _CROWDED_MS)
                 continue
             if error == errno.EINPROGRESS:

@@ -1,9 +1,9 @@
 """Time in which this process may send to devices: a leader's, until its lease ends.
 
-Most devices have no lock that would tell a leader from those before it. What a leader had begun
-when its process was stopped is therefore held back here, when the process goes on after its lease:
-each transport asks before it sends. What had been sent before that, and waits in the kernel for a
-device that does not acknowledge it, is dropped by the kernel when the lease ends.
+Most devices have no lock that would tell a leader from an earlier leader. If a leader's process was
+stopped in the middle of a command and goes on after its lease, the rest is held back here: each
+transport asks before sending. Bytes sent earlier, and waiting in the kernel for a device that does
+not acknowledge, are dropped by the kernel when the lease ends.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class PermitOverError(ConnectionAbortedError):
 
 @contextmanager
 def permitted(left_s: Callable[[], float]) -> Iterator[None]:
-    """Have this thread send to devices only while ``left_s`` says that seconds are left."""
+    """Allow this thread to send to devices only while ``left_s`` says that seconds are left."""
     token = _LEFT.set(left_s)
     try:
         yield
@@ -49,13 +49,13 @@ def left_s(limit_s: float = math.inf) -> float:
 def about_to_send(connection: socket.socket) -> None:
     """Call before bytes are given to a socket. Raises PermitOverError.
 
-    A TCP connection whose peer acknowledges nothing until the time is over is dropped by the
-    kernel, with what is queued on it (TCP_USER_TIMEOUT, RFC 5482), also if this process is stopped
-    or has ended by then.
+    If a TCP peer acknowledges nothing until the time is over, the kernel drops the connection with
+    all queued bytes (TCP_USER_TIMEOUT, RFC 5482), also if this process is stopped or has ended by
+    then.
     """
     left = left_s()
     if math.isfinite(left):
-        with contextlib.suppress(OSError):  # of a Unix socket, or one that has just ended
+        with contextlib.suppress(OSError):  # of a Unix socket, or a connection just ended
             connection.setsockopt(
                 socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, max(1, int(left * 1000))
             )

@@ -25,8 +25,8 @@ _NOT_CONNECTED: Final = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTim
 class RestconfSession:
     """One HTTP connection, opened on first use and again after every failure.
 
-    ``root`` is the path below which resources are; ``tls`` None: plain HTTP. ``timeout_s`` covers
-    each step of a request: connecting, sending, the answer's parts. Used by one thread at a time.
+    ``root`` is the path of all resources; ``tls`` None: plain HTTP. ``timeout_s`` covers each step
+    of a request: connecting, sending, the answer's parts. Used by one thread at a time.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class RestconfSession:
                 return self._ask("GET", path)
             except httpx.TransportError as error:
                 self.close()
-                # A connection that the device gave up while nobody used it.
+                # The device had closed the idle connection.
                 if not (again and isinstance(error, httpx.RemoteProtocolError | httpx.ReadError)):
                     raise self._unavailable(error) from error
                 again = False
@@ -90,10 +90,10 @@ class RestconfSession:
         """The answer to a request that changes the device: a success, or the device's refusal.
 
         A refusal holds RESTCONF's document of errors (RFC 8040, 7.1). Gateways and proxies answer
-        with statuses of their own, also when the device has carried the request out: without such
-        a document, only ``expected`` statuses are returned, after which the caller looks at
-        the device. Raises DeviceUnavailable if nothing was sent, OutcomeUnknown if the answer got
-        lost or may be of something between.
+        with statuses of their own, also when the device has carried the request out: without such a
+        document, only ``expected`` statuses are returned, after which the caller looks at the
+        device. Raises DeviceUnavailable if nothing was sent, OutcomeUnknown if the answer got lost
+        or may come from a gateway.
         """
         try:
             answer = self._ask(method, path, body, headers)
@@ -111,7 +111,7 @@ class RestconfSession:
         return answer
 
     def check(self, answer: httpx.Response) -> None:
-        """Raises DeviceError for a refusal; one of the login ends the session."""
+        """Raises DeviceError for a refusal; a refused login ends the session."""
         if answer.status_code == httpx.codes.UNAUTHORIZED:
             self.close()
             raise DeviceError(
@@ -122,9 +122,9 @@ class RestconfSession:
             raise DeviceError(self._device, f"the switch refuses ({self.refusal(answer)})")
 
     def read(self, path: str) -> Json:
-        """The document at ``path``; None where the answer is empty.
+        """The document at ``path``; None if the answer is empty.
 
-        Raises DeviceUnavailable, DeviceError for a refusal, ProtocolError for what is no JSON.
+        Raises DeviceUnavailable, DeviceError for a refusal, ProtocolError for invalid JSON.
         """
         answer = self.get(path)
         self.check(answer)
@@ -148,7 +148,8 @@ class RestconfSession:
                 trusted = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
             else:
                 trusted = ssl.create_default_context(cadata=authorities(self._device, self._tls))
-            # What a device does not acknowledge is not sent again after this controller's lease.
+            # Bytes without the device's acknowledgement are not sent again after this controller's
+            # lease.
             unanswered_ms = int(left_s(self._timeout_s) * 1000)
             option = (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, max(1, unanswered_ms))
             self._client = httpx.Client(

@@ -53,7 +53,7 @@ class SerialStream:
         return self._line is not None
 
     def connect(self, deadline: Deadline) -> None:
-        """Open the line, and drop what the device still sends to somebody else."""
+        """Open the line, and drop bytes that the device still sends to somebody else."""
         if self._line is not None:
             return
         try:
@@ -73,7 +73,7 @@ class SerialStream:
             raise DeviceUnavailable(
                 self._device, f"can't open {self._path}: {_reason(error)}"
             ) from error
-        except termios.error as error:  # this is no OSError
+        except termios.error as error:  # no OSError
             self.close()
             raise DeviceUnavailable(
                 self._device,
@@ -88,7 +88,7 @@ class SerialStream:
             try:
                 line.close()
             except OSError:
-                return  # an adapter that was pulled out can't be closed properly
+                return  # a pulled-out adapter can't be closed properly
 
     def send(self, data: bytes, deadline: Deadline) -> None:
         line = self._opened()
@@ -96,7 +96,7 @@ class SerialStream:
         try:
             while rest:
                 left_s()
-                # pyserial's own time-outs would set up the port anew each time they change.
+                # pyserial's own time-outs would set up the port anew with each change.
                 if not select.select([], [line.fileno()], [], deadline.remaining())[1]:
                     raise TimeoutError
                 rest = rest[line.write(rest) :]
@@ -126,7 +126,7 @@ class SerialStream:
 
     def _wait_for_quiet(self, deadline: Deadline) -> None:
         give_up_at = time.monotonic() + min(_NOISE_LIMIT_S, deadline.remaining())
-        time.sleep(_QUIET_S)  # nothing is buffered of a line that was just opened
+        time.sleep(_QUIET_S)  # a newly opened line has buffered nothing
         while self.waiting() and time.monotonic() < give_up_at:
             time.sleep(_QUIET_S)
 

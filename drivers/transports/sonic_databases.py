@@ -1,4 +1,4 @@
-"""A SONiC switch's databases, whatever protocol leads to them."""
+"""A SONiC switch's databases, independent of the protocol."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from drivers.codecs.sonic_ocs import Rows, Table
 
 
 class SonicDatabases(Protocol):
-    """The contract of the ways to the databases; methods raise DeviceError and its kinds."""
+    """The contract of a protocol's access to the databases; methods raise DeviceError."""
 
     def open(self) -> None:
         """Connect and log in; a second call on an open connection does nothing."""
@@ -20,14 +20,14 @@ class SonicDatabases(Protocol):
         """All rows of a table; empty where the switch has none. Connects if need be."""
 
     def write(self, delete: Collection[str], add: Rows) -> None:
-        """Delete cross-connects by their keys, then add others, in one request.
+        """Delete cross-connects by their keys, then add cross-connects, in one request.
 
-        Returns when the configuration database has them, which says nothing of the mirrors.
+        Returns when the configuration database has the change, which says nothing of the mirrors.
         """
 
     def heard_alarms(self) -> tuple[tuple[str, Rows | None], ...]:
-        """Alarms that the switch told of since the last call, in their order.
+        """Alarms that the switch reported since the last call, in order.
 
-        Each is an alarm's number, with its row, or None if it has ended. Never waits; empty where
-        the protocol does not tell.
+        Each is an alarm's number, with its row, or None if the alarm has ended. Never waits; empty
+        if the protocol reports nothing.
         """

@@ -1,6 +1,6 @@
 """SONiC databases over RESTCONF: the management framework's server, with TLS, user and password.
 
-Changes are the rpc ``bulk-update``, the one request there that both deletes and adds.
+Changes are the rpc ``bulk-update``, the only request there that both deletes and adds.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """SSH connections to devices (paramiko): host keys, log-in, and a deadline for all of it.
 
-A device's host key is checked before anything secret is sent: against the key that the
-configuration names, or against a ``known_hosts`` file of OpenSSH. An unknown key is an error that
-shows its fingerprint, for comparison with the one that the device's console shows.
+A device's host key is checked before anything secret is sent: against the key in the configuration,
+or against a ``known_hosts`` file of OpenSSH. The error for an unknown key shows its fingerprint,
+for comparison with the fingerprint on the device's console.
 
-Of ``known_hosts``, lines about the device are read as OpenSSH reads them, ``@revoked`` among them;
-certificates of authorities (``@cert-authority``) are not taken.
+Lines of ``known_hosts`` about the device are read as OpenSSH reads them, ``@revoked`` among them;
+certificates of authorities (``@cert-authority``) are not accepted.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ _KEEPALIVE_S: Final = 10
 _ANY: Final = "any"
 
 _log: Final = logging.getLogger(__name__)
-# paramiko logs, with tracebacks, errors that the caller receives anyway.
+# paramiko logs errors with tracebacks, though the caller receives them.
 _log.setLevel(logging.CRITICAL)
 
 
 class SshOptions(BaseModel):
-    """``options`` of a device that is reached over SSH."""
+    """``options`` of a device reached over SSH."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -71,7 +71,7 @@ def connect(
     """An authenticated connection, made before ``deadline`` (of :func:`time.monotonic`).
 
     Raises DeviceUnavailable if the device can't be reached or does not answer in time, and
-    DeviceError if its key is not trusted or it refuses the login.
+    DeviceError if its key is not trusted or the login is refused.
     """
     try:
         connection = reach(parse_endpoint(device, address), remaining(deadline))
@@ -96,7 +96,7 @@ def connect(
 
 
 def remaining(deadline: float) -> float:
-    """Seconds until ``deadline``. Raises TimeoutError when it has passed."""
+    """Seconds until ``deadline``. Raises TimeoutError when the deadline has passed."""
     left = deadline - time.monotonic()
     if left <= 0:
         raise TimeoutError
@@ -105,7 +105,7 @@ def remaining(deadline: float) -> float:
 
 @contextmanager
 def ended_at(deadline: float, transport: paramiko.Transport) -> Iterator[None]:
-    """Close the connection at ``deadline``, if what is done meanwhile has not ended by then.
+    """Close the connection at ``deadline``, if the block has not ended by then.
 
     paramiko sets no limit to its wait for the answers to a channel's requests. Raises TimeoutError
     when the deadline has passed.
@@ -133,10 +133,10 @@ def _negotiate(transport: paramiko.Transport, deadline: float) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What the configuration, or a line of ``known_hosts``, says of the device's host key."""
+    """A device's host key, by the configuration or a line of ``known_hosts``."""
 
     kind: str
-    """Its type, such as ``ssh-rsa``."""
+    """The key's type, such as ``ssh-rsa``."""
     encoded: str
     """The key in base64."""
     revoked: bool = False
@@ -146,7 +146,7 @@ class _Known:
 
 
 def _prefer(kinds: Collection[str], transport: paramiko.Transport) -> None:
-    """Ask for a host key of these types first: a device may have one of each."""
+    """Ask for a host key of the given types first: a device may have a key of each type."""
     security = transport.get_security_options()
     wanted = [
         name
@@ -195,7 +195,7 @@ def _check_host_key(
 
 
 def _known_keys(device: str, address: str, options: SshOptions) -> Iterator[_Known]:
-    """What is known of the device's host keys; a line that can't be read tells none."""
+    """Known host keys of the device; unreadable lines are skipped."""
     if options.host_key is not None:
         if options.host_key != _ANY:
             kind, encoded = options.host_key.split()[:2]
@@ -219,7 +219,7 @@ def _known_keys(device: str, address: str, options: SshOptions) -> Iterator[_Kno
 
 
 def _are_about(patterns: str, name: str) -> bool:
-    """True if a line's names, patterns or hashed name are about this one (sshd(8))."""
+    """True if a line's names, patterns or hashed name match the given name (sshd(8))."""
     if patterns.startswith("|"):
         return _hashed(patterns, name) == patterns
     found = False
@@ -234,7 +234,7 @@ def _are_about(patterns: str, name: str) -> bool:
 
 
 def _hashed(salted: str, name: str) -> str | None:
-    """A name hashed with the salt of another hash; None if that makes no sense."""
+    """A name hashed with the salt of another hash; None for an invalid hash."""
     try:
         hashed: str = paramiko.HostKeys.hash_host(name, salted)
     except (ValueError, AssertionError):
@@ -258,7 +258,7 @@ def _authenticate(
         else:
             transport.auth_password(login.username, secret(device, login))
     except paramiko.AuthenticationException as error:
-        # paramiko raises this also if the device was only too slow, or left.
+        # paramiko also raises this error if the device was only too slow, or left.
         if time.monotonic() >= deadline:
             raise TimeoutError from error
         if not transport.is_active():

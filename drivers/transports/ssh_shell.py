@@ -1,4 +1,4 @@
-"""Terminals over SSH, for devices that are driven by their command line."""
+"""Terminals over SSH, for devices driven by their command line."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hydra.model import Login
 _RECEIVE_BYTES: Final = 65536
 _READS: Final = 8
 _COLUMNS: Final = 511
-"""Width of the terminal: few devices' lines are long enough to be wrapped at it."""
+"""Width of the terminal: few devices' lines are long enough to be wrapped."""
 
 
 class SshShell:

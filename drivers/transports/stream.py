@@ -7,11 +7,11 @@ from typing import Protocol
 
 
 class ConnectionLostError(Exception):
-    """The connection broke, timed out, or carried bytes that are not of the protocol."""
+    """The connection broke, timed out, or carried bytes outside the protocol."""
 
 
 class Deadline:
-    """Time by which an exchange has to be over, all its parts together."""
+    """Time by which an exchange with all its parts has to be over."""
 
     def __init__(self, timeout_s: float) -> None:
         self._timeout_s = timeout_s
@@ -50,10 +50,12 @@ class Stream(Protocol):
         """Send all of ``data``. Raises ConnectionLostError, and is then closed."""
 
     def receive(self, deadline: Deadline) -> bytes:
-        """Next bytes, at least one. Raises ConnectionLostError, and is then closed."""
+        """Next bytes, at least one. If the connection is lost, closes and raises
+        ConnectionLostError.
+        """
 
     def waiting(self) -> bytes:
         """Bytes that have arrived already, perhaps none.
 
-        Raises ConnectionLostError if the peer has gone, and is then closed.
+        If the peer has gone, closes and raises ConnectionLostError.
         """

@@ -18,7 +18,7 @@ _KEEPALIVE_IDLE_S: Final = 10
 _KEEPALIVE_INTERVAL_S: Final = 5
 _KEEPALIVE_PROBES: Final = 3
 _AT_ONCE_S: Final = 0.001
-"""Time for a connection where none is left: 0 would mean that nothing is waited for."""
+"""Time for a connection if none is left: 0 would mean no wait at all."""
 
 
 def parse_endpoint(device: str, address: str) -> tuple[str, int]:
@@ -31,7 +31,7 @@ def parse_endpoint(device: str, address: str) -> tuple[str, int]:
         raise DeviceError(device, f"address {address!r} has a port outside 1..65535")
     try:
         host.encode("idna")
-    except UnicodeError:  # else the resolver raises it, which is no OSError
+    except UnicodeError:  # otherwise the resolver raises UnicodeError, no OSError
         raise DeviceError(
             device,
             f"address {address!r} is no name: between dots are 1 to 63 characters; correct it",
@@ -42,7 +42,7 @@ def parse_endpoint(device: str, address: str) -> tuple[str, int]:
 def reach(endpoint: tuple[str, int], timeout_s: float) -> socket.socket:
     """A TCP connection to the first of a name's addresses that answers. Raises OSError.
 
-    Each address has its share of the time that is left, so that a silent one leaves some to others.
+    Each address has its share of the time left, so a silent address leaves time for the rest.
     """
     give_up_at = time.monotonic() + timeout_s
     addresses = socket.getaddrinfo(*endpoint, type=socket.SOCK_STREAM)
@@ -58,7 +58,7 @@ def reach(endpoint: tuple[str, int], timeout_s: float) -> socket.socket:
             except OSError:
                 connection.close()
                 raise
-        except OSError:  # also where this machine has no such addresses, as IPv6 is switched off
+        except OSError:  # also if this machine lacks such addresses: IPv6 may be off
             if left == 1:
                 raise
         else:
@@ -152,8 +152,8 @@ class SocketStream(ABC):
 def _wait(connection: socket.socket, event: int, deadline: Deadline) -> None:
     """Wait for ``event``. Raises TimeoutError.
 
-    This is one system call. A socket with a time-out of its own makes two for each read or write,
-    and threads of other devices wait for the interpreter after each.
+    The wait is a single system call. A socket with a time-out of its own makes two for each read or
+    write, and threads of other devices wait for the interpreter after each.
     """
     poll = select.poll()
     poll.register(connection, event)

@@ -1,7 +1,8 @@
 """A TL1 session over a stream: replies find their commands by ctag, reports wait to be fetched.
 
-Several commands may be under way at once. A session that the device has logged out logs in again
-and repeats what was refused for that reason, since a refused command has done nothing.
+Several commands may be under way at once. If the device has logged the session out, the session
+logs in again and repeats the commands refused for lack of a login: a refused command has done
+nothing.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ Ask = Callable[[tl1.Command], tl1.Reply]
 class Tl1Session:
     """A session that logs in on first use and again after every failure. One thread at a time.
 
-    ``log_in`` is given a function that sends a command and returns its reply; it may raise
+    ``log_in`` gets a function that sends a command and returns its reply; ``log_in`` may raise
     DeviceError. ``timeout_s`` limits each command, from its sending to the end of its reply.
     """
 
@@ -57,7 +58,7 @@ class Tl1Session:
         return self._stream.connected
 
     def open(self) -> None:
-        """Connect and log in, unless that is done. Raises DeviceUnavailable, DeviceError."""
+        """Connect and log in, unless done already. Raises DeviceUnavailable, DeviceError."""
         if self._stream.connected:
             self._take_waiting()
         if not self._stream.connected:
@@ -70,10 +71,10 @@ class Tl1Session:
         self._stream.close()
 
     def leave(self, log_out: tl1.Command | None) -> None:
-        """Log out, where that is known to work, and drop the connection; safe to repeat.
+        """Log out, if ``log_out`` is given, and drop the connection; safe to repeat.
 
-        A device that is left without counts the session until it times out, and on a serial line
-        the next user would be taken for this one.
+        Without a log-out, the device counts the session until its time-out, and on a serial line
+        the next user would be taken for the present user.
         """
         if log_out is not None and self._stream.connected:
             with contextlib.suppress(ConnectionLostError, DeviceError):
@@ -84,7 +85,7 @@ class Tl1Session:
         """The reply, perhaps a refusal, to a command that changes nothing.
 
         Raises DeviceUnavailable if the device can't be reached or does not answer in time, and
-        ProtocolError if it answers something outside its grammar.
+        ProtocolError for an answer outside the grammar.
         """
         self.open()
         try:
@@ -96,8 +97,8 @@ class Tl1Session:
         """Replies, perhaps refusals, to commands that change the device, up to ``window`` at once.
 
         Raises DeviceUnavailable if nothing was sent, OutcomeUnknown if a reply got lost: then any
-        of the commands may have taken effect. DeviceError: the login is refused, and
-        nothing was changed.
+        of the commands may have taken effect. DeviceError: the login is refused, and nothing was
+        changed.
         """
         self.open()
         try:
@@ -110,7 +111,7 @@ class Tl1Session:
             ) from error
 
     def reports(self) -> tuple[tl1.Autonomous, ...]:
-        """Messages that the device sent of its own accord since the last call; never waits."""
+        """Messages that the device sent unasked since the last call; never waits."""
         if self._stream.connected:
             self._take_waiting()
         taken = tuple(self._reports)
@@ -159,7 +160,7 @@ class Tl1Session:
         replies: dict[int, tl1.Reply] = {}
         under_way: dict[str, int] = {}
         ctags = [f"{next(self._ctags) % _CTAGS + 1}" for _ in commands]
-        # All of them before the first is sent: one that can't be sent leaves none under way.
+        # All encoded before the first is sent: an invalid command leaves none under way.
         encoded = [self._encoded(one, ctag) for one, ctag in zip(commands, ctags, strict=True)]
         to_send = deque(enumerate(encoded))
         while len(replies) < len(commands):

@@ -1,4 +1,4 @@
-"""Options of drivers that come by TLS: whose certificate the device's is checked against."""
+"""Options of drivers with TLS: authorities for the check of a device's certificate."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class TlsOptions(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     ca_file: str | None = None
-    """PEM file of the authority that signed the device's certificate, or that certificate itself.
+    """PEM file of the authority that signed the device's certificate, or the certificate itself.
 
     None: the system's authorities.
     """
     server_name: str | None = None
-    """Name in the device's certificate, where that is not the address."""
+    """Name in the device's certificate, if different from the address."""
 
 
 def authorities(device: str, options: TlsOptions) -> str | None:
@@ -42,7 +42,7 @@ def authorities(device: str, options: TlsOptions) -> str | None:
     remedy = "put the certificate there that the device's is signed with (options.ca_file)"
     try:
         text = Path(options.ca_file).expanduser().read_text("latin-1")
-        if not text.strip():  # to ssl, that would be the system's authorities
+        if not text.strip():  # ssl would take an empty text for the system's authorities
             raise ValueError
         ssl.create_default_context(cadata=text)
     except ssl.SSLError:  # an OSError, too
@@ -56,9 +56,10 @@ def authorities(device: str, options: TlsOptions) -> str | None:
 
 
 def all_authorities(device: str, options: TlsOptions) -> str:
-    """Certificates as PEM, the system's where there is no ``ca_file``: for who knows no system.
+    """Certificates as PEM, the system's if there is no ``ca_file``: for libraries without a
+    default.
 
-    Raises DeviceError if there are none to be read.
+    Raises DeviceError if there are no readable certificates.
     """
     told = authorities(device, options)
     if told is not None:
@@ -80,7 +81,7 @@ def all_authorities(device: str, options: TlsOptions) -> str:
 
 
 def _system_files() -> list[Path]:
-    """Files with the system's authorities, where OpenSSL looks for them."""
+    """Files with the system's authorities, at OpenSSL's places."""
     paths = ssl.get_default_verify_paths()
     if paths.cafile is not None:
         return [Path(paths.cafile)]

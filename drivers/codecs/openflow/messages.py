@@ -1,7 +1,7 @@
 """OpenFlow 1.3 messages: bytes in, messages out, and the few messages that every user sends.
 
 Layouts: OpenFlow Switch Specification 1.3.5, sections 7.1 to 7.5; bundles: ONF extension EXT-230.
-Messages that only the controller of vswitches sends are in :mod:`drivers.codecs.openflow.rules`.
+Messages for vswitches' controllers alone are in :mod:`drivers.codecs.openflow.rules`.
 """
 
 from __future__ import annotations
@@ -68,14 +68,14 @@ _PORT_IS_DOWN: Final = 1
 _PORT_RECEIVES_NOT: Final = 1 << 2
 _PORT_FORWARDS_NOT: Final = 1 << 5
 PORT_PASSES_NOT: Final = _PORT_IS_DOWN | _PORT_RECEIVES_NOT | _PORT_FORWARDS_NOT
-"""Flags of a port's configuration by which frames are lost in a direction or both."""
+"""Flags of a port's configuration that mean lost frames in a direction or both."""
 _LINK_IS_DOWN: Final = 1
 _PORT_STATS_REQUEST: Final = struct.Struct("!Ixxxx")
 _PORT_STATS: Final = struct.Struct("!Ixxxx6Q6QII")
 
 
 class OpenFlowError(Exception):
-    """Bytes that are not OpenFlow 1.3, or lengths that do not add up."""
+    """Bytes outside OpenFlow 1.3, or lengths that do not add up."""
 
 
 # --- framing ------------------------------------------------------------------------------------
@@ -91,7 +91,7 @@ class Message:
 class MessageDecoder:
     """Cuts a byte stream into messages, however the bytes were split on their way.
 
-    A message has at most 65,535 bytes, the most that its length field can say.
+    A message has at most 65,535 bytes, by the width of its length field.
     """
 
     def __init__(self) -> None:
@@ -107,7 +107,7 @@ class MessageDecoder:
         start = 0
         while self._error is None and len(self._buffer) - start >= HEADER.size:
             version, kind, length, xid = HEADER.unpack_from(self._buffer, start)
-            # A HELLO may name a later version; both sides then speak the older one.
+            # A HELLO may name a later version; both sides then speak the older version.
             if length < HEADER.size or (version != VERSION and kind != TYPE_HELLO):
                 self._error = OpenFlowError(
                     f"no OpenFlow 1.3 message: version {version}, type {kind}, length {length}"
@@ -154,7 +154,7 @@ def encode_bundle_control(bundle_id: int, kind: int, xid: int) -> bytes:
 
 
 def bundle_add_head(message_bytes: int, bundle_id: int) -> tuple[bytes, bytes]:
-    """(bytes before the xid, bytes after it) that put a message of that length into a bundle."""
+    """(bytes before the xid, bytes after) that put a message of the given length into a bundle."""
     body = _bundle_head(BUNDLE_ADD, bundle_id, 0)
     length = HEADER.size + len(body) + message_bytes
     return struct.pack("!BBH", VERSION, TYPE_EXPERIMENTER, length), body
@@ -220,7 +220,7 @@ class PortDescription:
     number: int
     name: str
     down: bool
-    """True if configuration has switched the port off, or one direction of it."""
+    """True if configuration has switched the port off, or one direction of the port."""
     carrier: bool
 
 
@@ -262,7 +262,7 @@ def _text(field: bytes) -> str:
 
 @dataclass(frozen=True, slots=True)
 class PortPair:
-    """A rule that sends all that comes in at one port out at another, by OpenFlow numbers."""
+    """A rule from one port to another, by OpenFlow numbers, for all frames or light."""
 
     in_port: int
     out_port: int
@@ -278,8 +278,8 @@ class RuleAddress:
 
 
 def encode_connect(pair: PortPair, where: RuleAddress, xid: int) -> bytes:
-    """Flow-mod that adds the pair's rule and replaces one for the same ingress port."""
-    # A frame does not leave by the port that it came in at unless told so by this name.
+    """Flow-mod that adds the pair's rule and replaces a rule for the same ingress port."""
+    # A frame leaves by its ingress port only with the name OFPP_IN_PORT.
     out_port = PORT_IN_PORT if pair.out_port == pair.in_port else pair.out_port
     instructions = _OUTPUT.pack(4, _OUTPUT.size, 0, 16, out_port, 0)
     return _flow_mod(FLOW_ADD, pair.in_port, where, xid, instructions)
@@ -318,7 +318,7 @@ class FlowEntry:
 
     @property
     def pair(self) -> PortPair | None:
-        """The cross-connect that this rule makes; None if it is a rule of another kind."""
+        """The cross-connect made by this rule; None if the rule is of a different kind."""
         if len(self.match) != 8 or len(self.instructions) != _OUTPUT.size:
             return None
         oxm, in_port = struct.unpack("!II", self.match)
@@ -353,7 +353,7 @@ def _flow_entries(body: bytes) -> Iterator[FlowEntry]:
 
 
 def joined(parts: Iterable[bytes]) -> bytes:
-    """The parts of a multipart reply as one. Raises OpenFlowError if they are beyond reason."""
+    """The parts of a multipart reply joined. Raises OpenFlowError if they are too long."""
     body = bytearray()
     for part in parts:
         body += part

@@ -1,6 +1,6 @@
-"""OpenFlow meters: limits on the rates of what rules send to them.
+"""OpenFlow meters: limits on the rates of traffic that rules send to a meter.
 
-A meter exists before the rules that refer to it, and takes them along when it is deleted. Layout:
+A meter exists before the rules that refer to it, and its deletion removes the rules, too. Layout:
 OpenFlow Switch Specification 1.3.5, section 7.3.4.4.
 """
 
@@ -43,13 +43,14 @@ class Burst:
     least_kbit: int
 
     def kbit(self, mbps: float) -> int:
-        """Size of the bucket of a meter of this rate."""
+        """Size of the bucket of a meter with the given rate."""
         return max(self.least_kbit, int(rate_kbps(mbps) * self.time_ms / 1000))
 
 
 STRICT: Final = Burst(8.0, 640)
 """Burst that must not fill the port buffers of ToRs, where reserved traffic waits, too: at least 40
-kB, since TCP hands over a few dozen frames at once, whatever the rate."""
+kB, since TCP hands over a few dozen frames at once, whatever the rate.
+"""
 LENIENT: Final = Burst(20.0, 1024)
 """Burst that may come late and all at once, when a vswitch had no processor for a moment."""
 
@@ -64,7 +65,7 @@ class _Command(IntEnum):
 class AddMeter:
     number: int
     mbps: float
-    """Rate of the meter; infinite: it limits nothing."""
+    """Rate of the meter; infinite: no limit."""
     burst: Burst = STRICT
 
 
@@ -72,7 +73,8 @@ class AddMeter:
 class SetMeter:
     """Change the rate of an existing meter.
 
-    Open vSwitch 3.1 to 4.0 counts its packets and bytes anew then, and fills its bucket.
+    Open vSwitch 3.1 to 4.0 then resets the meter's counters of packets and bytes, and fills its
+    bucket.
     """
 
     number: int
@@ -82,7 +84,7 @@ class SetMeter:
 
 @dataclass(frozen=True, slots=True)
 class RemoveMeter:
-    """Remove a meter with the rules that refer to it; an absent one is fine."""
+    """Remove a meter with the rules that refer to it; an absent meter is fine."""
 
     number: int
 
@@ -122,13 +124,13 @@ def _band(mbps: float, burst: Burst) -> bytes:
 
 
 def rate_kbps(mbps: float) -> int:
-    """The rate that a meter is given."""
+    """The rate in kb/s that the meter gets."""
     return int(min(max(1.0, mbps * 1000), _MOST_KBPS))
 
 
 @dataclass(frozen=True, slots=True)
 class MeterCounters:
-    """Counts since the meter was made; on some switches, since it was last changed."""
+    """Counts since the meter was made; on some switches, since its last change."""
 
     bytes_in: int
     bytes_dropped: int
@@ -166,8 +168,9 @@ def encode_meter_config_request(xid: int) -> bytes:
 
 
 def decode_meter_rates(body: bytes) -> dict[int, int]:
-    """Meter number to the rate of its drop band, in kb/s, from an OFPMP_METER_CONFIG reply body;
-    without meters that have none. Raises MalformedReplyError.
+    """Meter number to the rate of its drop band, in kb/s, from an OFPMP_METER_CONFIG reply body.
+
+    Meters without a drop band are left out. Raises MalformedReplyError.
     """
     rates: dict[int, int] = {}
     offset = 0

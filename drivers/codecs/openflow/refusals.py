@@ -1,8 +1,8 @@
-"""OpenFlow error messages in words: what a switch refused, in which table, and why.
+"""OpenFlow error messages in words: the refused message, its table, and the reason.
 
-An error carries the first bytes of the message that was refused (OpenFlow Switch Specification
-1.3.5, section 7.4.4: at least 64). Of a bundle, that is the refused member, with the header of the
-bundle's message (ONF extension 230) or without it.
+An error carries the first bytes of the refused message (OpenFlow Switch Specification 1.3.5,
+section 7.4.4: at least 64). For a bundle, these are the refused member's, with the header of the
+bundle's message (ONF extension 230) or without the header.
 """
 
 from __future__ import annotations
@@ -58,14 +58,14 @@ _METER: Final = struct.Struct("!HHI")
 
 
 def describe_refusal(of_type: int, code: int, refused: bytes = b"") -> str:
-    """An error in words; ``refused``: the first bytes of the message that it is about."""
+    """An error in words; ``refused``: the first bytes of the refused message."""
     reason = _REASONS.get((of_type, code), "refused")
     parts = [reason, _subject(_unbundled(refused)), f"OpenFlow error type {of_type}, code {code}"]
     return ", ".join(filter(None, parts))
 
 
 def _unbundled(message: bytes) -> bytes:
-    """The member of a bundle; another message as it is."""
+    """The member of a bundle; any other message unchanged."""
     inner = HEADER.size + _BUNDLE_HEAD.size
     if len(message) < inner or message[1] != TYPE_EXPERIMENTER:
         return message
@@ -74,7 +74,7 @@ def _unbundled(message: bytes) -> bytes:
 
 
 def _subject(message: bytes) -> str:
-    """The table of a rule, or the number of a meter; empty for others."""
+    """The table of a rule, or the number of a meter; empty for other messages."""
     kind = message[1] if len(message) >= HEADER.size else None
     if kind == TYPE_FLOW_MOD and len(message) > _TABLE_AT:
         number = message[_TABLE_AT]

@@ -1,6 +1,6 @@
 """Rules that switches hold, compared with the rules that they should hold.
 
-Two rules are the same where table, priority, match and instructions agree; cookies and counters may
+Two rules are the same if table, priority, match and instructions agree; cookies and counters may
 differ. Layouts: OpenFlow Switch Specification 1.3.5, sections 7.2 and 7.3.5.2.
 """
 
@@ -43,7 +43,7 @@ _REFUSING: Final = tuple(
     ((COOKIE_TAG | kind.value << 48).to_bytes(8, "big")[:2], SHAPES[kind].priority)
     for kind in (RuleKind.PORT_FOREIGN, RuleKind.TOR_TAGGED_DROP)
 )
-"""How cookies of rules begin that drop what a server may not send, and the rules' priorities."""
+"""First bytes of the cookies, and priorities, of rules that drop frames a server may not send."""
 _IN_PORT_HEAD: Final = _IN_PORT.to_bytes(4, "big")
 _VLAN_VID_HEAD: Final = 0x80000C02.to_bytes(4, "big")
 """OXM head of ``vlan_vid``: field 6, two bytes."""
@@ -53,11 +53,11 @@ _MATCH_HEAD: Final = struct.Struct("!HH")
 _OXM: Final = struct.Struct("!HBB")
 _EVERY_BIT: Final = 2**64 - 1
 _COUNTED_COOKIE_BITS: Final = _EVERY_BIT & ~COOKIE_EPOCH_MASK
-"""All but the epoch: rules of pairs that a change left alone have that of an earlier one."""
+"""All but the epoch: rules of pairs that a change left alone have an earlier epoch."""
 _KIND_BY_NUMBER: Final = {kind.value: kind for kind in RuleKind}
 
 RuleKey = tuple[int, int, frozenset[bytes]]
-"""(table, priority, match): no two rules of a switch share one."""
+"""(table, priority, match): a unique key of a switch's rules."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ def _split(message: bytes, match_at: int, end: int) -> tuple[frozenset[bytes], b
 
 
 def intended_table(installations: Iterable[Installation], ports: SwitchPorts) -> RuleTable:
-    """The table of a switch with these ports, once they are made."""
+    """The table of a switch with the given ports after the given installations."""
     table: dict[RuleKey, HeldRule] = {}
     messages = encode_changes(installations, ports, 0, None)
     start = 0
@@ -130,8 +130,9 @@ def decode_rules(body: bytes) -> RuleTable:
 
 
 def cookies_among(wanted: Iterable[int], body: bytes) -> Iterator[int]:
-    """Those cookies that an entry of an OFPMP_FLOW reply body has; of our own ones, which nothing
-    else in a table looks like.
+    """The ``wanted`` cookies that occur in an OFPMP_FLOW reply body.
+
+    Only for our own cookies: nothing else in a table looks like them.
     """
     return (cookie for cookie in wanted if cookie.to_bytes(8, "big") in body)
 
@@ -143,14 +144,14 @@ _ALL_COMMON: Final[WeakKeyDictionary[InstallAll, dict[SwitchPorts, _tables.Table
 
 
 def is_exact(intended: Sequence[Installation], ports: SwitchPorts, body: bytes) -> bool:
-    """True if an OFPMP_FLOW reply body lists the ``intended`` rules, each once, and no others.
+    """True if an OFPMP_FLOW reply body lists the ``intended`` rules, each once, and no further
+    rules.
 
-    Table, priority, match, instructions, flags, time-outs and cookie of each agree; of a cookie its
-    epoch does not count. False also for a malformed body, and where one of the rules replaces
-    another.
+    Table, priority, match, instructions, flags, time-outs and cookie of each rule agree, apart from
+    the cookie's epoch. False also for a malformed body, and if an intended rule replaces another.
     """
     if len(body) < sum(len(one.rules) if isinstance(one, InstallAll) else 1 for one in intended):
-        return False  # a switch that was never given rules: nothing has to be encoded
+        return False  # a switch without rules: nothing has to be encoded
     several = [one for one in intended if isinstance(one, InstallAll)]
     common = _common(several[0], ports) if several else _table((), ports)
     own = _table([one for one in intended if one not in several[:1]], ports)
@@ -176,7 +177,7 @@ def table_drift(
     *,
     alone: bool = True,
 ) -> RuleDrift:
-    """Differences of the table in an OFPMP_FLOW reply body from the ``intended`` one.
+    """Differences between the table in an OFPMP_FLOW reply body and the ``intended`` table.
 
     ``alone``: the table is to hold no other rules. Raises MalformedReplyError.
     """
@@ -190,10 +191,10 @@ def table_drift(
 
 
 def refused_frames(ports: SwitchPorts, body: bytes) -> dict[int, int]:
-    """Frames dropped by the source check, by the server's place, of an OFPMP_FLOW reply body.
+    """Frames dropped by the source check, by the server's place, from an OFPMP_FLOW reply body.
 
-    They bear a MAC address that is not the server's, or a tag. Only the rules of that kind are
-    looked at: a table has thousands of others.
+    Such frames have a tag, or a MAC address other than the server's. Only the rules of the source
+    check are read: a table has thousands of other rules.
     """
     place = {number: place for place, number in enumerate(ports.servers)} | {ports.host: 0}
     found: dict[int, int] = {}
@@ -219,9 +220,9 @@ def _kind(rule: HeldRule) -> RuleKind | None:
 
 
 def held_relays(ports: SwitchPorts, body: bytes) -> list[FlowRule]:
-    """Relay rules in an OFPMP_FLOW reply body, with what they match; their action is not told.
+    """Relay rules in an OFPMP_FLOW reply body, with their matches, without their actions.
 
-    A port that is wired to no plane has its number. Raises MalformedReplyError.
+    A port without a plane appears by its number. Raises MalformedReplyError.
     """
     if _RELAY not in body:
         return []
@@ -237,7 +238,7 @@ def held_relays(ports: SwitchPorts, body: bytes) -> list[FlowRule]:
 
 
 def rule_drift(device: str, intended: RuleTable, held: RuleTable) -> Iterator[Drift]:
-    """Rules that a switch lacks, has too many, or has with other instructions."""
+    """Missing rules, surplus rules, and rules with other instructions."""
     for key in sorted(intended.keys() | held.keys(), key=lambda key: (*key[:2], sorted(key[2]))):
         want, have = intended.get(key), held.get(key)
         if have is None and want is not None:
@@ -267,7 +268,7 @@ def rule_drift(device: str, intended: RuleTable, held: RuleTable) -> Iterator[Dr
 
 
 def foreign(intended: RuleTable, held: RuleTable) -> list[RemoveByCookie]:
-    """Changes that remove the rules that others added."""
+    """Changes that remove rules added by other programs."""
     cookies = {rule.cookie for key, rule in held.items() if key not in intended and not rule.ours}
     return [RemoveByCookie(cookie, _EVERY_BIT) for cookie in sorted(cookies)]
 

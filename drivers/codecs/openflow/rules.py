@@ -1,8 +1,8 @@
 """Flow rules to OpenFlow 1.3 bytes; no sockets and no Ryu.
 
 A rule's shape (:data:`hydra.forwarding.pipeline.SHAPES`) is compiled once per switch port layout
-into a message with holes. Each rule then only fills the holes; long runs of rules of one kind are
-filled column by column. Layouts: OpenFlow Switch Specification 1.3.5, sections 7.2 and 7.3;
+into a message with holes. Each rule then only fills the holes; long runs of rules of the same kind
+are filled column by column. Layouts: OpenFlow Switch Specification 1.3.5, sections 7.2 and 7.3;
 bundles: ONF extension EXT-230.
 """
 
@@ -80,19 +80,19 @@ from hydra.forwarding.shapes import (
 )
 
 TAKEN_OVER: Final = "another controller has taken this switch over: stop one of the two"
-"""Meaning of a switch's refusal of a controller that is not its master any more."""
+"""Meaning of a switch's refusal of a controller that is no longer its master."""
 NO_BUNDLES: Final = "this switch knows no bundles (ONF extension 230)"
-"""Meaning of a refusal of an experimenter's message: we send no others than bundles'."""
+"""Meaning of a refused experimenter message: the only such messages sent are bundles'."""
 ROLE_NO_CHANGE: Final = 0
 ROLE_MASTER: Final = 2
 ROLE_SLAVE: Final = 3
 NO_GENERATION: Final = 2**64 - 1
-"""Generation that a switch reports which never had a master."""
+"""Generation reported by a switch that never had a master."""
 TYPE_ROLE_REQUEST: Final = 24
 _VLAN_PRESENT: Final = 0x1000
 _SEND_FLOW_REMOVED: Final = 1
 _IN_PORT: Final = 0xFFF8
-"""As what port the action ``resubmit`` takes a packet's own."""
+"""Port number that makes the action ``resubmit`` use a packet's own ingress port."""
 _FIN: Final = 0x01
 
 
@@ -115,7 +115,7 @@ class SwitchPorts:
     wired: tuple[int, ...] = ()
 
     def number(self, port: int) -> int:
-        """A symbolic port's number; a real number stays as it is."""
+        """A symbolic port's number; a real number stays unchanged."""
         if port >= 0:
             return port
         if (name := _FIELDS.get(port)) is not None:
@@ -157,12 +157,12 @@ _HOLE_FORMAT: Final = {1: "B", 2: "H", 4: "I", 8: "Q"}
 _COOKIE: Final = -1
 _XID: Final = -2
 _LONG_RUN: Final = 16
-"""Length of a run of one kind from which on filling columns is quicker than filling messages."""
+"""Length of a run of the same kind above which filling columns is quicker than filling messages."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Hole:
-    """A place that is filled per message: from ``args[index]``, the cookie or the xid."""
+    """A place filled for each message: from ``args[index]``, the cookie or the xid."""
 
     index: int
     size: int
@@ -215,7 +215,7 @@ def _output(action: Output, ports: SwitchPorts) -> list[_Piece]:
     if isinstance(action.port, Arg):
         return [struct.pack("!HH", 0, 16), _Hole(action.port.index, 4, is_port=True), bytes(8)]
     every = ports.servers if action.port is Port.SERVERS else (ports.number(action.port),)
-    # Never back where a frame came from: that would take another kind of port (OFPP_IN_PORT).
+    # Never back to the ingress port: for that, OpenFlow has a port of its own (OFPP_IN_PORT).
     return [struct.pack("!HHI8x", 0, 16, number) for number in every]
 
 
@@ -330,7 +330,7 @@ def _merge(pieces: Iterable[_Piece]) -> list[_Piece]:
 
 
 class _Packer:
-    """Messages of one shape: constants written down, holes filled from each rule."""
+    """Messages of a shape: constants written down, holes filled from each rule."""
 
     def __init__(self, pieces: Iterable[_Piece], ports: SwitchPorts) -> None:
         self._pieces = _merge(pieces)
@@ -414,10 +414,10 @@ def _compiled(kind: RuleKind, ports: SwitchPorts, command: int, bundle_id: int |
 
 
 class _Shared:
-    """Messages that several switches are sent, which differ in their transaction ids alone."""
+    """Messages for several switches, different only in their transaction ids."""
 
     def __init__(self, encode: Callable[[int], bytes]) -> None:
-        """``encode`` makes them with a transaction id."""
+        """``encode`` makes the messages with a transaction id."""
 
         def encoded(xid: int) -> NDArray[np.uint8]:
             return np.frombuffer(encode(xid), np.uint8)
@@ -426,7 +426,7 @@ class _Shared:
         self._xids_at = np.flatnonzero(self._bytes != encoded(0xFFFF_FFFF)).reshape(-1, 4)
 
     def with_xid(self, xid: int) -> bytes:
-        """The messages with that transaction id."""
+        """The messages with the given transaction id."""
         message = self._bytes.copy()
         message[self._xids_at] = np.frombuffer(xid.to_bytes(4, "big"), np.uint8)
         return message.tobytes()
@@ -449,7 +449,7 @@ def _shared(several: InstallAll, ports: SwitchPorts, bundle_id: int | None) -> _
 
 
 def _delete(removal: RemoveByCookie | RemoveByPort, xid: int) -> bytes:
-    """A removal of all rules, in whatever table, that agree with a cookie or match a port."""
+    """Removal of all rules, in any table, that agree with a cookie or match a port."""
     match: tuple[Field, ...] = ()
     if isinstance(removal, RemoveByCookie):
         cookie, mask = removal.cookie, removal.mask
@@ -464,7 +464,7 @@ def _delete(removal: RemoveByCookie | RemoveByPort, xid: int) -> bytes:
 
 
 def _whatever_cookie(rule: FlowRule) -> FlowRule:
-    """The rule with cookie and mask zero: it is removed whatever cookie it was installed with."""
+    """The rule with cookie and mask zero, which removes the rule whatever its installed cookie."""
     return FlowRule(rule.kind, rule.args)
 
 
@@ -485,9 +485,9 @@ def encode_changes(
 ) -> bytes:
     """Flow-mods for ``changes``, all with transaction id ``xid``.
 
-    With ``bundle_id`` they are one atomic, ordered bundle: if the table lacks room for one of them,
-    none takes effect. But Open vSwitch leaves out a member that it refuses when it is added
-    (unknown action, port or group), answers with an error, and commits the rest.
+    With ``bundle_id`` they are one atomic, ordered bundle: if the table lacks room for any of them,
+    none takes effect. But if Open vSwitch refuses a member while it is added (unknown action, port
+    or group), Open vSwitch leaves out the member, answers with an error, and commits the rest.
     """
     if bundle_id is None:
         return b"".join(_flow_mods_of(changes, ports, xid, None))
@@ -498,18 +498,18 @@ def encode_changes(
 def encode_open_bundle(
     changes: Iterable[RuleChange], ports: SwitchPorts, xid: int, bundle_id: int
 ) -> bytes:
-    """The bundle of :func:`encode_changes` without its commit: no table changes until that."""
+    """The bundle of :func:`encode_changes` without its commit, so that no table changes yet."""
     opening = encode_bundle_control(bundle_id, BUNDLE_OPEN, xid)
     return b"".join((opening, *_flow_mods_of(changes, ports, xid, bundle_id)))
 
 
 class EncodedOnce:
-    """Has changes encoded once for switches that come one after the other and are given the same
-    object: those of a rack, mostly. Not for several threads.
+    """Encodes changes once for consecutive switches that get the same object, such as the switches
+    of a rack. Not for several threads.
     """
 
     def __init__(self, encode: Callable[[Sequence[RuleChange], SwitchPorts, int], bytes]) -> None:
-        """``encode`` makes messages of changes, with a transaction id wherever one belongs."""
+        """``encode`` makes messages of changes, with a transaction id wherever needed."""
         self._encode = encode
         self._last: tuple[Sequence[RuleChange], SwitchPorts] | None = None
         self._shared: _Shared | None = None
@@ -562,7 +562,7 @@ def encode_packet_out(frame: bytes, port: int, xid: int) -> bytes:
 
 
 def encode_round_again(number: int, xid: int) -> bytes:
-    """Install the rule with this number (:func:`hydra.forwarding.rules.round_rule`), once more."""
+    """Install the rule with this number (:func:`hydra.forwarding.rules.round_rule`) again."""
     return _with_xid(_round_again(number), xid)
 
 
@@ -572,8 +572,9 @@ def _round_again(number: int) -> bytes:
 
 
 def encode_end_of_round(number: int, xid: int) -> bytes:
-    """Have the rule with this number end once Open vSwitch has looked at all its cached flows: a
-    TCP segment with FIN, for that rule's table alone.
+    """End the rule with this number once Open vSwitch has looked at all its cached flows.
+
+    The message is a TCP segment with FIN, for the table of rounds alone.
     """
     return _with_xid(_end_of_round(number), xid)
 

@@ -25,11 +25,11 @@ _FLOW_HEAD: Final = np.dtype(
 _FLOW_STATS_MINIMUM: Final = 56
 _LENGTH: Final = struct.Struct("!H")
 _FIRST_STEP: Final = 64
-"""Entries compared at once at first, and ever more after that: so short runs cost little."""
+"""Entries compared in the first step; later steps are ever longer, so short runs cost little."""
 _PORT_STATS: Final = struct.Struct("!I4x6Q56x")
 """Port, frames in and out, bytes in and out, frames dropped in and out; the rest is not read."""
 NOT_COUNTED: Final = 2**64 - 1
-"""A counter that is not available (section 5.8): the switch lacks it, or can't read it now."""
+"""An unavailable counter (section 5.8): the switch lacks the counter, or can't read it now."""
 
 
 class MalformedReplyError(ValueError):
@@ -38,7 +38,7 @@ class MalformedReplyError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class FlowCounters:
-    """Columns of equal length, one entry a rule."""
+    """Columns of equal length, an entry for each rule."""
 
     cookie: NDArray[np.uint64]
     packets: NDArray[np.uint64]
@@ -50,14 +50,14 @@ class FlowCounters:
 def decode_flow_stats(body: bytes) -> FlowCounters:
     """Read the entries of an OFPMP_FLOW reply body (without the multipart header).
 
-    A switch lists the rules of one mask together, and those are equally long: each such run is
+    A switch lists rules with equal masks together, with entries of equal length: each such run is
     walked at once. Raises MalformedReplyError.
     """
     offsets = _entry_offsets(body)
     if not offsets.size:
         none = np.empty(0, dtype=np.uint64)
         return FlowCounters(none, none, none, np.empty(0))
-    # A view of every byte as the start of an entry; the true starts are taken from it.
+    # A view of every byte as the start of an entry, indexed by the true starts.
     starts = len(body) - _FLOW_HEAD.itemsize + 1
     heads = np.ndarray(starts, _FLOW_HEAD, body, strides=(1,))[offsets]
     return FlowCounters(
@@ -69,12 +69,12 @@ def decode_flow_stats(body: bytes) -> FlowCounters:
 
 
 def octets_by_subject(body: bytes, mask: int, count: int) -> tuple[NDArray[np.uint64], float]:
-    """Octets that an OFPMP_FLOW reply body has counted, by the subject in its rules' cookies.
+    """Octets counted in an OFPMP_FLOW reply body, by the subject in its rules' cookies.
 
-    A subject is the bits of the cookie in ``mask``. Shape (count,), from subject 1 on; others are
-    passed over. :data:`NOT_COUNTED` is the sum of those of which one rule's are not available. Also
-    the age in s of the oldest rule, 0 if there is none, by the switch's clock. Raises
-    MalformedReplyError.
+    A subject is the bits of the cookie in ``mask``. Shape (count,), from subject 1 on; other
+    subjects are passed over. The sum is :data:`NOT_COUNTED` for a subject with an unavailable
+    counter. Also returns the age in s of the oldest rule by the switch's clock, 0 if there is none.
+    Raises MalformedReplyError.
     """
     totals = np.zeros(count, dtype=np.uint64)
     try:
@@ -134,7 +134,7 @@ def _run(body: bytes, offset: int, length: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class PortPackets:
-    """Counters of one port since the switch started it."""
+    """Counters of a port since the switch started it."""
 
     rx_packets: int
     tx_packets: int
@@ -146,7 +146,7 @@ class PortPackets:
 def decode_port_stats(body: bytes) -> dict[int, PortPackets]:
     """Port number to counters, from an OFPMP_PORT_STATS reply body.
 
-    A port of which frames or bytes are not counted is left out: it is unknown, and not idle.
+    A port with uncounted frames or bytes is left out: unknown, and not idle.
     """
     if len(body) % _PORT_STATS.size:
         raise MalformedReplyError(f"port statistics of {len(body)} bytes are not whole entries")
