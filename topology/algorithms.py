@@ -47,18 +47,18 @@ class Entry:
     summary: str
     """Description in one line."""
     source: str
-    """Paper and section that define it."""
+    """Paper and section with the algorithm's definition."""
     product: Product = Product.CIRCUITS
     objection: Callable[[FabricArrays], str | None] = _any_fabric
-    """Reason why it can't plan for a fabric, in words; None if it can."""
+    """Why the algorithm can't plan for a fabric, in words; None if the algorithm can."""
     spares: bool = False
-    """True if it avoids giving up circuits in use (``Budget.disturbance_mbps``)."""
+    """True if the algorithm avoids giving up circuits in use (``Budget.disturbance_mbps``)."""
     one_path: bool = False
-    """True if a pair gets one path, as published, unless the budget says how many."""
+    """True if a pair gets one path, as published, unless the budget gives a number."""
 
 
 CONTRIBUTED: Final = "hydra.algorithms"
-"""The group of entry points by which other packages contribute algorithms."""
+"""Group of entry points with algorithms from other packages."""
 
 
 def contributions(ours: Mapping[str, Entry]) -> Contributions[Entry]:
@@ -186,7 +186,7 @@ ENTRIES: Final[Mapping[str, Entry]] = contributions(
 def entry(name: str) -> Entry:
     """The algorithm called ``name``, or at the place ``name`` (``module:object``).
 
-    Raises UnknownName, which lists the names that exist.
+    Raises UnknownName with the list of known names.
     """
     try:
         return ENTRIES[name]
@@ -201,7 +201,7 @@ def algorithm(name: str) -> Algorithm:
 
 
 def objection(name: str, fabric: FabricArrays, *, one_way: bool = False) -> str | None:
-    """The reason why the controller can't plan with ``name`` on this fabric; None if it can.
+    """Why the controller can't plan with ``name`` on this fabric; None if planning is possible.
 
     ``one_way``: the fabric's circuits are one-way. Raises UnknownName.
     """

@@ -26,31 +26,32 @@ from topology.tables import end_ports
 _LONGEST: Final = 3
 """Hops of the longest paths that the local search finds."""
 _RUNGS: Final = (1, 2, 3, 4, 6, 8, 12, 16)
-"""Numbers of paths of a pair that are planned for, the smaller ones first."""
+"""Numbers of paths of a pair to plan for, in ascending order."""
 _LEAST_STEPS: Final = 150_000
 _STEPS_PER_PAIR: Final = 300
 """Circuits that the local search may look at for each of its limits: the least, and more for each
-pair and port of a rack."""
+pair and port of a rack.
+"""
 _MOST_STEPS: Final = 20_000_000
 _LEAST_REROUTE: Final = 20_000
-"""Least number of circuits that may be looked at for better paths on one topology."""
+"""Least number of circuits that may be looked at for better paths on the same topology."""
 _CONSTRUCTIONS: Final = (
     Rule(whole=False, partial=True, widest=True),
     Rule(whole=False, partial=True, widest=True, direct_share=0.5, order=1),
 )
-"""Rules of the rounds that begin each search."""
+"""Rules of the rounds at the start of each search."""
 _LARGE_CONSTRUCTIONS: Final = (
     Rule(whole=False, partial=True, widest=True, direct_share=0.5, spare=0.75),
     Rule(whole=False, partial=True, widest=True, direct_share=0.625, spare=0.75),
 )
-"""Rules where no topology is improved, since routing one takes long."""
+"""Rules for fabrics without improvement of topologies, if routing a topology takes long."""
 _FURTHER: Final = 2
-"""How often more paths are booked there on what earlier ones leave."""
+"""Number of times that more paths are booked there on the capacity left by earlier paths."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Plan:
-    """A draft, and its worth in Mbps: the demand served, less the cost of changing to it."""
+    """A draft, and its worth in Mbps: the demand served, less the cost of changing to the draft."""
 
     draft: Draft
     worth_mbps: float
@@ -67,24 +68,24 @@ def plan_anytime(
 
     ``demand`` has shape (N, N), Mbps from row to column; a pair of racks wants the larger of its
     two directions. Plans are made for one hop, then two, up to ``budget.max_hops``, and for one
-    path a pair, then more. Each begins with the best plan of the smaller limits, with rounds of
-    :func:`~topology.multihop.plan_hydra_bfs` by several rules, and with the circuits in use kept.
-    The best of these is improved, and counts if it serves more. So a plan for more hops or paths
-    never serves less.
+    path a pair, then more. Each plan begins with the best plan of the smaller limits, with rounds
+    of :func:`~topology.multihop.plan_hydra_bfs` by several rules, and with the circuits in use
+    kept. The best of these is improved, and the improved plan counts if more demand is served. So a
+    plan for more hops or paths never serves less.
 
-    The improvement joins two ports of a plane, and the ports that they are torn from, while that
-    serves more, and begins again from random changes of the best plan (iterated local search). Each
+    The improvement joins two ports of a plane, and their former partners, while the demand served
+    grows, and begins again from random changes of the best plan (iterated local search). Each
     topology is routed anew: by one hop, then two and three, each pair by the widest paths, the
-    largest demand first. A pair gets one more path only where an even spread over its paths serves
-    more of it. Then pairs that miss something are routed before others that are in their way, two
-    at a time, while that serves more in all. Longer paths are those of the rounds. The time spent
-    is counted in circuits looked at, by the size of fabric and demand, so the same input gives the
-    same result; when ``budget.expired()``, the best plan so far is returned. Where routing one
-    topology takes long, none is improved: the plan is that of rounds that spare racks in need of
-    their ports, and of more paths on what is left then.
+    largest demand first. A pair gets a further path only if an even spread over its paths then
+    serves more. Then pairs with unserved demand are routed before pairs in their way, two at a
+    time, while the total served grows. Longer paths come from the rounds. The effort is counted in
+    circuits looked at, by the size of fabric and demand, so the same input gives the same result;
+    when ``budget.expired()``, the best plan so far is returned. If routing a topology takes long,
+    none is improved: the plan comes from rounds that spare racks in need of their ports, with more
+    paths on the capacity left.
 
     Each circuit in use that a plan gives up has to serve ``budget.disturbance_mbps`` more. Reserved
-    paths and what lies outside the budget stay (see :mod:`topology.standing`).
+    paths and everything outside the budget stay (see :mod:`topology.standing`).
 
     Raises PlanError for a bad demand entry, an impossible budget, or pinned paths that do not fit.
     """
@@ -93,7 +94,7 @@ def plan_anytime(
 
 
 def _best(search: _Search) -> _Plan:
-    """The best plan within all limits: that of the largest ones, unless time is up before."""
+    """The best plan within all limits; if time is up before the largest limits, the best so far."""
     by_hops: dict[int, _Plan] = {}
     for paths in search.rungs():
         for hops in range(1, search.max_hops + 1):
@@ -105,7 +106,7 @@ def _best(search: _Search) -> _Plan:
 
 
 class _Search:
-    """The givens of one call, and plans for smaller limits than those of its budget."""
+    """Inputs of a call, and a search for plans within smaller limits than the budget's."""
 
     def __init__(self, ground: Ground) -> None:
         self._ground = ground
@@ -166,7 +167,8 @@ class _Search:
 
     def _judged(self, ground: Ground, draft: Draft) -> _Plan:
         given_up = len(self._in_use) - draft.count_of(self._in_use) if self._in_use else 0
-        # In the order of the result's paths: equally long paths of a pair take turns in it.
+        # In the order of the result's paths, since equally long paths of a pair take turns in
+        # order.
         draft = draft.ordered(ground.pairs, ground.fabric)
         served = ground.served_mbps(draft)
         return _Plan(draft, served - self._disturbance_mbps * given_up)

@@ -1,4 +1,4 @@
-"""Assignment of rows to columns with the largest total weight, and prices that prove it."""
+"""Assignment of rows to columns with the largest total weight, and prices that prove optimality."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def heaviest_assignment(
     """The assignment of rows to columns that maximises the sum of ``weight``, shape (N, N).
 
     ``price``, shape (N,), is a guess at the columns' prices, such as the result for a similar
-    matrix; it decides how long the search takes, and which of several optima is found. The same
-    arguments give the same result: columns that tie are taken in ascending order.
+    matrix; the guess decides how long the search takes, and which of several optima is found. The
+    same arguments give the same result: tied columns are taken in ascending order.
 
     Shortest augmenting paths after augmenting row reduction (Jonker and Volgenant, Computing 38,
     1987), in terms of gains and prices. If the reduction leaves many rows free, an auction on

@@ -27,15 +27,15 @@ def plan_helios(
     """Light paths of one maximum-weight bipartite matching per plane, the planes in turn.
 
     Helios (Farrington et al., SIGCOMM 2010, section 4.3.3): rows are senders, columns receivers, an
-    entry is the smaller of the demand and the light path's rate; each matching takes what it serves
-    from the demand. ``demand`` has shape (N, N), Mbps. Light paths run one way: i to j does not
-    imply j to i. A pair may get several of them, on different planes.
+    entry is the smaller of the demand and the light path's rate; the demand served by each matching
+    is subtracted. ``demand`` has shape (N, N), Mbps. Light paths run one way: i to j does not imply
+    j to i. A pair may get several light paths, on different planes.
 
-    Fixed here where the paper leaves a choice: the fastest planes come first, equally fast ones by
+    Choices that the paper leaves open: the fastest planes come first, equally fast planes by
     number; a rack with several ports on a plane takes part in as many matchings; among equally
-    heavy matchings the one counts that :func:`~topology.assignment.heaviest_assignment` finds. With
+    heavy matchings :func:`~topology.assignment.heaviest_assignment` decides. With
     ``budget.boolean`` false only demands that fit on one light path count. Circuits and paths that
-    must stay do, and demands that they carry are not planned for again; other circuits go, whatever
+    must stay do, and their demands are not planned for again; other circuits go, whatever
     ``budget.disturbance_mbps``.
 
     When time is up, planes not yet planned stay dark. The same input gives the same result.
@@ -55,17 +55,17 @@ def plan_b_matching(
     reserved: Reserved,
     budget: Budget,
 ) -> PlanResult:
-    """Light paths that together carry most over all planes.
+    """The light paths that together carry most over all planes.
 
-    The optimum that a sequence of matchings approximates: the heaviest set of light paths in which
-    no rack has more senders or receivers than ports (:mod:`topology.bmatching`), spread over the
+    The optimum approximated by a sequence of matchings: the heaviest set of light paths in which no
+    rack has more senders or receivers than ports (:mod:`topology.bmatching`), spread over the
     planes by edge colouring (:mod:`topology.colouring`). Arguments, ties and the parts that stay
     are as in :func:`plan_helios`.
 
-    ``gap`` is 0, a proven optimum, if all racks reach all planes at one rate. Where racks miss
-    planes, light paths for which no plane is left are dropped, and the ports that stay free are
-    matched in turn; planes of different rates are planned in groups, the fastest first. ``gap``
-    then holds the distance from the bound of one group of the fastest ports.
+    ``gap`` is 0, a proven optimum, if all racks reach all planes at one rate. If racks miss planes,
+    light paths left without a plane are dropped, and the ports that stay free are matched in turn;
+    planes of different rates are planned in groups, the fastest first. ``gap`` is then the distance
+    from the bound of a single group with the fastest ports.
 
     Raises PlanError as :func:`plan_helios` does.
     """
@@ -84,7 +84,7 @@ def plan_b_matching(
 
 
 def _groups(layers: Sequence[Layer]) -> list[list[int]]:
-    """Layers by number, in runs within which no rack has ports of two rates."""
+    """Layers by number, in runs in which no rack has ports of two rates."""
     groups: list[list[int]] = []
     rates = np.zeros(0)
     for number, layer in enumerate(layers):
@@ -105,10 +105,10 @@ class _Work:
     left: NDArray[np.int64]
     """Shape (N, N): demand left, in bit/s."""
     sender_free: NDArray[np.bool_]
-    """Shape (N, L): True if the rack's port in the layer sends to nobody yet."""
+    """Shape (N, L): True if the rack's port in the layer does not send yet."""
     receiver_free: NDArray[np.bool_]
     taken: list[tuple[int, NDArray[np.int32], NDArray[np.int32]]]
-    """(number of a layer, senders, receivers) of light paths on it."""
+    """(number of a layer, senders, receivers) of the layer's light paths."""
 
     @classmethod
     def of(cls, problem: OneWayProblem) -> _Work:
@@ -157,7 +157,7 @@ class _Work:
         return chosen.bound
 
     def bound(self, layers: Sequence[Layer]) -> int:
-        """Bound of any plan's value: all ports in one group, at their rack's best rate."""
+        """Bound of any plan's value: all ports in a single group, at their rack's best rate."""
         rate = np.max([layer.rate_mbps for layer in layers], axis=0)
         capacity = _capacity(rate, rate)
         return heaviest_b_matching(
@@ -165,7 +165,7 @@ class _Work:
         ).bound
 
     def _countable(self, capacity: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Demand left; where parts don't count, only demands that fit on one light path."""
+        """Demand left; if parts don't count, only demands that fit on a light path."""
         if self.problem.budget.boolean:
             return self.left
         return np.where(self.left <= capacity, self.left, 0)

@@ -10,17 +10,17 @@ from numpy.typing import NDArray
 from topology import _native
 
 _CANDIDATES, _DESCENTS = 1.1, 4
-"""Pairs per unit of degree in the first search, and steps of the descent that guesses them."""
+"""Pairs per unit of degree in the first search, and steps of the descent that guesses the pairs."""
 _CANDIDATES_IF_SKEWED, _DESCENTS_IF_SKEWED = 2.0, 8
 _SKEWED = 2.0
 """Ratio of mean to median of the demands above which guesses miss more."""
 _DENSE = 2.5
-"""Pairs per unit of degree up to which the first search takes all of them."""
+"""Pairs per unit of degree up to which the first search takes all pairs."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BMatching:
-    """Edges, at most so many at each node, and a bound of what any such set could carry."""
+    """Edges, with a limit at each node, and a bound of the value of any such set."""
 
     rows: NDArray[np.int32]
     """Shape (E,): one end of each edge; the heaviest edges come first."""
@@ -37,16 +37,17 @@ def heaviest_b_matching(
     row_degree: NDArray[np.int64],
     column_degree: NDArray[np.int64],
 ) -> BMatching:
-    """Edges that carry most, at most ``row_degree[i]`` at row i, ``column_degree[j]`` at column j.
+    """The edges that carry most, at most ``row_degree[i]`` at row i, ``column_degree[j]`` at column
+    j.
 
-    ``demand`` and ``capacity`` have shape (N, M). The k-th edge between i and j carries what the
-    first k - 1 leave of the demand, at most the capacity; edges that would carry nothing are not
-    taken. Of several equally good sets the same one is found each time.
+    ``demand`` and ``capacity`` have shape (N, M). The k-th edge between i and j carries the demand
+    left by the first k - 1, at most the capacity; edges that would carry nothing are left out.
+    Among several equally good sets the same set is found each time.
 
     A minimum-cost flow over edges of capacity one, by the primal network simplex method with
     strongly feasible trees, which can't cycle (Ahuja, Magnanti and Orlin, Network Flows, chapter
-    11), from a greedy solution. It starts with few pairs per node and then adds those that improve
-    the solution by its dual prices, until there are none. Whole numbers throughout.
+    11), from a greedy solution. The search starts with few pairs per node and then adds pairs that
+    improve the solution by its dual prices, until there are none. Whole numbers throughout.
     """
     most = np.minimum(row_degree[:, None], column_degree)
     first = np.where(most > 0, np.minimum(demand, capacity), 0)
@@ -122,8 +123,8 @@ def _edges(
 class _Network:
     """The linear programme, its flow, and the spanning tree of the simplex method.
 
-    Nodes are the rows, then the columns, then the root; ``topology/native/simplex.h`` says what the
-    arrays mean.
+    Nodes are the rows, then the columns, then the root; ``topology/native/simplex.h`` describes the
+    arrays.
     """
 
     def __init__(self, row_degree: NDArray[np.int64], column_degree: NDArray[np.int64]) -> None:

@@ -1,6 +1,6 @@
 """Bounds that no plan can exceed: linear programs over racks' ports, planes and hops.
 
-They share no code with the planners, and are solved by HiGHS (``scipy.optimize.linprog``).
+The bounds share no code with the planners, and are solved by HiGHS (``scipy.optimize.linprog``).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from hydra.errors import PlanError
 from topology.problem import FabricArrays, validate_demand
 
 LARGEST: Final = 600_000
-"""Most pairs with a demand for which a bound takes seconds rather than minutes."""
+"""Largest number of pairs with a demand for which a bound takes seconds rather than minutes."""
 
 
 def served_share_bound(
@@ -26,16 +26,16 @@ def served_share_bound(
 ) -> float | None:
     """The largest ``served_share`` that any topology of this fabric could have.
 
-    A pair that is served takes at least one circuit's worth of ports at both of its ends, over
-    however many hops. So the pairs of a rack together get at most the sum of its ports' rates: a
-    fractional b-matching (Schrijver, Combinatorial Optimization, chapter 31). With duplex circuits
-    a pair wants the larger of its two directions; with ``one_way`` light paths each direction
-    counts for itself, and so do a rack's transmitters and receivers.
+    A served pair takes at least a circuit's worth of ports at both of its ends, over however many
+    hops. So the pairs of a rack together get at most the sum of its ports' rates: a fractional
+    b-matching (Schrijver, Combinatorial Optimization, chapter 31). With duplex circuits a pair
+    wants the larger of its two directions; with ``one_way`` light paths each direction counts for
+    itself, and so do a rack's transmitters and receivers.
 
     With ``max_hops``, the bound of duplex plans whose paths have at most so many hops: a rack has
-    no more neighbours than ports, so over each number of hops it reaches a limited number of racks,
-    and a demand takes capacity from as many circuits as its path has hops. On a plane with an odd
-    number of ports, one stays dark.
+    no more neighbours than ports, so within each number of hops a rack reaches a limited number of
+    racks, and a demand takes capacity from as many circuits as its path has hops. On a plane with
+    an odd number of ports, a port stays dark.
 
     None if the demand has more than :data:`LARGEST` pairs. Raises PlanError for a bad demand.
     """
@@ -76,7 +76,7 @@ def plan_bound(
 def _within_hops(
     fabric: FabricArrays, wanted: NDArray[np.float64], max_hops: int
 ) -> NDArray[np.float64]:
-    """Shape (max_hops, N): most that each rack's demands with racks within 1, 2, … hops are."""
+    """Shape (max_hops, N): largest demand of each rack with racks within 1, 2, … hops."""
     n = len(wanted)
     largest = np.zeros((n, n + 1))
     np.cumsum(-np.sort(-wanted, axis=1), axis=1, out=largest[:, 1:])
@@ -102,7 +102,7 @@ def _usable_mbps(fabric: FabricArrays) -> float:
 
 
 def _by_capacity(within_mbps: NDArray[np.float64], usable_mbps: float) -> float:
-    """Most that pairs get, each Mbps of which takes as many circuits as hops, the nearest first."""
+    """Largest demand served if each Mbps takes as many circuits as hops, the nearest first."""
     carried = 0.0
     more = np.diff(within_mbps, axis=0, prepend=0.0).sum(axis=1)
     for hops, mbps in enumerate(more.tolist(), start=1):
@@ -120,7 +120,7 @@ def _fractional(
     most: NDArray[np.float64],
 ) -> float:
     """The largest Σ value·x with x at most ``most``, and sums at each end within its limit."""
-    # Late: a planner's process starts without SciPy, and seldom needs it.
+    # Late import: a planner's process starts without SciPy, and seldom needs SciPy.
     from scipy.optimize import linprog  # noqa: PLC0415
     from scipy.sparse import coo_array  # noqa: PLC0415
 

@@ -1,4 +1,4 @@
-"""Traffic that the paths of a topology carry, pair by pair."""
+"""Traffic carried by the paths of a topology, pair by pair."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from topology.problem import SLICES, FabricArrays, PairDemands, Reserved, pair_d
 
 
 def pairs_on_paths(wanted_mbps: DemandMatrix, paths: Iterable[Path]) -> PairDemands:
-    """The :func:`~topology.problem.pair_demands` of pairs with a path; the others can be many."""
+    """The :func:`~topology.problem.pair_demands` of pairs with a path; all pairs can be many."""
     on_paths = np.zeros_like(wanted_mbps)
     for path in paths:
         for ends in path.directions:
@@ -27,9 +27,9 @@ def carried_mbps(
 ) -> NDArray[np.float64]:
     """Mbps that each pair gets, shape (N, N): symmetric, but one-way for one-way paths.
 
-    Reserved rates are set aside first and serve their own pairs. What a pair wants beyond is spread
-    evenly over its paths, and each takes what is left along it, the largest demands first, as in
-    :func:`~topology.problem.measure`.
+    Reserved rates are set aside first and serve their own pairs. A pair's further demand is spread
+    evenly over its paths, and each path takes the capacity left along its circuits, the largest
+    demands first, as in :func:`~topology.problem.measure`.
     """
     if any(path.one_way for path in topology.paths):
         return _carried_one_way(fabric, wanted_mbps, topology)
@@ -60,7 +60,7 @@ def carried_mbps(
 def _carried_one_way(
     fabric: FabricArrays, wanted_mbps: DemandMatrix, topology: Topology
 ) -> NDArray[np.float64]:
-    """Carried traffic on one-way paths: nothing is reserved, and no two share a circuit."""
+    """Carried traffic on one-way paths: nothing is reserved, and no two paths share a circuit."""
     number = Counter((path.src, path.dst) for path in topology.paths)
     carried = np.zeros((fabric.n_racks, fabric.n_racks))
     for path in topology.paths:

@@ -1,6 +1,6 @@
-"""Independent checks of topologies and VLANs, which share no code with the planners.
+"""Independent checks of topologies and VLANs, without code shared with the planners.
 
-Each returns the problems it finds, in words; an empty list is a pass.
+Each check returns the problems found, in words; an empty list is a pass.
 """
 
 from __future__ import annotations
@@ -30,10 +30,11 @@ def check_topology(
 ) -> list[str]:
     """Check that ports, circuits and paths fit the wiring and each other.
 
-    Each port serves one circuit, on the plane it is wired to, and no ``blocked`` port serves any;
-    with one-way circuits it sends on one and is lit by one, or neither. Each pair has at most
-    ``paths_per_pair`` paths, no two alike; a path is made of existing circuits, joins its pair,
-    visits no rack twice and has at most ``max_hops`` hops, unless it is among those ``standing``.
+    Each port serves at most one circuit, on the port's own plane, and no ``blocked`` port serves
+    any; with one-way circuits a port sends on one and is lit by one, or neither. Each pair has at
+    most ``paths_per_pair`` paths, no two alike; a path is made of existing circuits, joins its
+    pair, visits no rack twice and has at most ``max_hops`` hops, unless the path is among
+    ``standing``.
     """
     racks, planes = _racks(fabric), _planes(fabric)
     problems = _port_problems(topology.circuits, blocked)
@@ -55,8 +56,8 @@ def check_topology(
 def check_vlans(fabric: Fabric | FabricArrays, state: NetworkState, vlans: VlanRange) -> list[str]:
     """Check that every path has a VLAN of the range, and that no VLAN contains a loop.
 
-    A VLAN's domain is every circuit of the topology whose two end ports both carry it, whatever
-    paths put it there; it must be a forest on the racks.
+    A VLAN's domain is every circuit of the topology whose two end ports both carry the VLAN,
+    whatever the paths; the domain must be a forest on the racks.
     """
     problems = _assignment_problems(state, vlans)
     racks = _racks(fabric)
@@ -121,7 +122,7 @@ def check_transit(
     racks = _racks(fabric)
     before = old.topology.circuits - set(disconnect_first)
     after = new.topology.circuits - set(connect_last)
-    # A loop is found at its last circuit; new ones come last since they conflict only with others.
+    # A loop is found at its last circuit. New circuits come last: they conflict only with others.
     staying, going, coming = before & after, before - after, after - before
     ordered = [*_in_order(staying), *_in_order(going), *_in_order(coming)]
     domains = _Domains.of(ordered, [old, new], len(racks))
@@ -171,7 +172,9 @@ def _port_problems(circuits: Collection[Circuit], blocked: Collection[PortId]) -
 def _misplaced(
     circuits: Collection[Circuit], racks: NDArray[np.int32], planes: NDArray[np.int32]
 ) -> list[Circuit]:
-    """Circuits that end at a port that does not exist, on another plane, or of the same rack."""
+    """Circuits with an end at a missing port, at a port of another plane, or with both ends at a
+    rack.
+    """
     listed = list(circuits)
     plane, a, b = _columns(listed)
     wrong = (a < 0) | (b < 0) | (a >= len(racks)) | (b >= len(racks))
@@ -198,7 +201,7 @@ def _number_problems(paths: Paths, paths_per_pair: int) -> Iterator[str]:
 
 
 def _ascending(paths: Paths) -> bool:
-    """True if each path comes after the one before it, in the order of paths; no two are alike."""
+    """True if the paths are in ascending order, without duplicates."""
     table = paths.table
     ends = table.src.astype(np.int64) << 32 | table.dst
     step = np.diff(ends)
@@ -224,7 +227,7 @@ def _ascending(paths: Paths) -> bool:
 def _suspects(
     paths: Paths, circuits: Collection[Circuit], racks: NDArray[np.int32], max_hops: int
 ) -> NDArray[np.intp]:
-    """Places of paths that something may be wrong with: the others are whole and short enough."""
+    """Places of paths that may be faulty: all other paths are whole and short enough."""
     table, hops = paths.table, paths.table.hops
     exists = np.fromiter(map(circuits.__contains__, paths.circuits), bool, len(paths.circuits))
     one_way = np.fromiter(map(attrgetter("one_way"), paths.circuits), bool, len(paths.circuits))
@@ -293,15 +296,15 @@ def _path_problems(
 
 @dataclass(frozen=True, slots=True)
 class _Domains:
-    """Circuits of each VLAN: those with both ends at ports that carry the VLAN."""
+    """Circuits of each VLAN: both end ports carry the VLAN."""
 
     circuits: Sequence[Circuit]
     vlans: NDArray[np.int32]
     """The VLANs that ports carry, ascending."""
     vlan: NDArray[np.intp]
-    """Place in ``vlans`` of a VLAN, once for each circuit that is in the VLAN; ascending."""
+    """Place in ``vlans`` of a VLAN, once for each circuit in the VLAN; ascending."""
     circuit: NDArray[np.intp]
-    """Place in ``circuits`` of the circuit that is in the VLAN."""
+    """Place in ``circuits`` of the circuit in the VLAN."""
 
     @classmethod
     def of(
@@ -323,7 +326,9 @@ class _Domains:
         return cls(circuits, known, vlan[by_vlan], circuit[by_vlan])
 
     def loops(self, racks: NDArray[np.int32]) -> Iterator[tuple[int, Circuit]]:
-        """VLANs, each with a circuit that closes a loop with earlier ones which share no port."""
+        """VLANs, each with a circuit that closes a loop with earlier circuits, no two sharing a
+        port.
+        """
         _, a, b = _columns(self.circuits)
         start = np.searchsorted(self.vlan, np.arange(len(self.vlans) + 1)).astype(np.int32)
         closes = np.zeros(len(self.circuit), dtype=np.int32)
@@ -335,8 +340,8 @@ class _Domains:
     def with_cycles(self, racks: NDArray[np.int32]) -> Iterator[tuple[int, list[Circuit]]]:
         """VLANs whose circuits contain a cycle, each with its circuits in order.
 
-        Circuits at whose end no other circuit ends are in no cycle. They are taken away until none
-        is left to take: of a forest nothing is left.
+        A circuit with an end where no other circuit ends is in no cycle. Such circuits are removed
+        until none is left to remove: of a forest nothing is left.
         """
         _, a, b = _columns(self.circuits)
         n_racks = int(racks.max(initial=0)) + 1
@@ -357,7 +362,7 @@ class _Domains:
 
 
 def _extra(circuits: Iterable[Circuit], racks: NDArray[np.int32]) -> Iterator[Circuit]:
-    """Circuits that close a loop with those before them (union-find on the racks)."""
+    """Circuits that close a loop with earlier circuits (union-find on the racks)."""
     parent: dict[int, int] = {}
 
     def root(rack: int) -> int:

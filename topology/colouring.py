@@ -17,16 +17,17 @@ def colour_edges(
     row_has: NDArray[np.bool_],
     column_has: NDArray[np.bool_],
 ) -> NDArray[np.int32]:
-    """A colour for each edge, different at each node; shape (E,), -1 for edges without one.
+    """A colour for each edge, different at each node; shape (E,), -1 for edges left without a
+    colour.
 
     ``row_has[i, c]``, shape (N, C), is True if row i may have an edge of colour c; ``column_has``,
-    shape (M, C), says the same of columns. Parallel edges may occur.
+    shape (M, C), likewise for columns. Parallel edges may occur.
 
     Edges are coloured in their order, with the lowest colour that is free at both ends; if there is
     none, the colours of an alternating path are swapped (König 1916). If all nodes may have all
-    colours, and none has more edges than there are colours, every edge gets one, in O(E·(C + N)).
-    Otherwise a node that lacks one of the colours may bar the swap; all pairs of colours are tried
-    before an edge is left out.
+    colours, and none has more edges than there are colours, every edge gets a colour, in O(E·(C +
+    N)). Otherwise a node without one of the colours may bar the swap; all pairs of colours are
+    tried before an edge is left out.
     """
     at_row = np.ascontiguousarray(np.where(row_has, _FREE, _ABSENT), dtype=np.int32)
     at_column = np.ascontiguousarray(np.where(column_has, _FREE, _ABSENT), dtype=np.int32)

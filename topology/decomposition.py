@@ -21,10 +21,10 @@ WHOLE = 1 << 30
 def scaled(matrix: NDArray[np.float64]) -> NDArray[np.int64]:
     """A non-negative matrix (N, N) scaled to rows and columns that all sum to :data:`WHOLE`.
 
-    Rows and columns are divided by their sums in turn until these are within 1e-6 of one (Sinkhorn,
-    Annals of Mathematical Statistics 35, 1964), or for 200 rounds: zeros can keep a matrix from
-    equal sums. The rest after rounding down is then added by :func:`stuffed`, so that the result
-    can be taken apart exactly.
+    Rows and columns are divided by their sums in turn until all sums are within 1e-6 of one
+    (Sinkhorn, Annals of Mathematical Statistics 35, 1964), or for 200 rounds: zeros can keep a
+    matrix from equal sums. The rest after rounding down is then added by :func:`stuffed`, so that
+    the result can be taken apart exactly.
     """
     left = matrix / matrix.max(initial=0.0) if matrix.any() else matrix
     for _ in range(_SINKHORN_ROUNDS):
@@ -41,7 +41,7 @@ def scaled(matrix: NDArray[np.float64]) -> NDArray[np.int64]:
 def admissible(matrix: NDArray[np.float64], most: float) -> NDArray[np.float64]:
     """``matrix``, shape (N, N), with rows and columns that sum to more than ``most`` scaled down.
 
-    Otherwise racks that want more than their ports can carry would leave all others waiting.
+    Otherwise racks with demands beyond their ports would leave all other racks waiting.
     """
     for axis in (0, 1) if most > 0 else ():
         sums = matrix.sum(axis=axis, keepdims=True)
@@ -52,8 +52,8 @@ def admissible(matrix: NDArray[np.float64], most: float) -> NDArray[np.float64]:
 def stuffed(matrix: NDArray[np.int64], total: int | None = None) -> NDArray[np.int64]:
     """``matrix`` with entries raised until all rows and columns sum to ``total``.
 
-    The default of ``total`` is the largest of those sums. Entries above zero are raised first, in
-    row-major order (QuickStuff: Liu et al., Solstice, CoNEXT 2015, section 4.1).
+    The default of ``total`` is the largest sum. Entries above zero are raised first, in row-major
+    order (QuickStuff: Liu et al., Solstice, CoNEXT 2015, section 4.1).
     """
     result = np.array(matrix, dtype=np.int64, order="C")
     rows, columns = result.sum(axis=1), result.sum(axis=0)
@@ -103,8 +103,8 @@ def birkhoff(matrix: NDArray[np.int64]) -> Iterator[tuple[int, Permutation]]:
 def big_slices(matrix: NDArray[np.int64]) -> Iterator[tuple[int, Permutation]]:
     """Lengths and permutations whose products sum to ``matrix``, roughly the longest first.
 
-    Any permutation will do whose entries all reach a threshold, a power of two that is halved when
-    there are no more (BigSlice: Liu et al., Solstice, CoNEXT 2015, section 4.2).
+    Each permutation has only entries that reach a threshold, a power of two, halved when no such
+    permutation is left (BigSlice: Liu et al., Solstice, CoNEXT 2015, section 4.2).
     """
     left = np.array(matrix, dtype=np.int64, order="C")
     rows = np.arange(len(left))

@@ -1,4 +1,4 @@
-"""Max-min fair rates: what flows would take if nothing or only these circuits were in their way."""
+"""Max-min fair rates of flows, limited by nothing, or only by the given circuits."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ def estimate_maxmin(
 ) -> DemandMatrix:
     """Demand of the pairs that were measured as elephants, in Mbps, shape (N, N).
 
-    Measured rates only show what the present topology let through. So each pair with at least
-    ``elephant_mbps`` becomes one flow that wants all it can get, and its demand is its max-min
+    Measured rates only show the traffic that the present topology let through. So each pair with at
+    least ``elephant_mbps`` becomes one flow without an upper limit, and its demand is its max-min
     fair rate on an ideal non-blocking switch whose rack ports have the given capacities, shape
-    (N,). This is the fixpoint that the estimators of Hedera (NSDI 2010, section 4.1) and Helios
-    (SIGCOMM 2010, section 4.1) iterate towards, computed directly. Mice get 0.
+    (N,). The result is the fixpoint that the estimators of Hedera (NSDI 2010, section 4.1) and
+    Helios (SIGCOMM 2010, section 4.1) iterate towards, computed directly. Mice get 0.
 
     Raises PlanError for a bad rate, capacity or threshold.
     """
@@ -49,7 +49,7 @@ def estimate_flows(
     """Demand of flows between racks, in Mbps, shape (N, N): as :func:`estimate_maxmin`.
 
     ``src`` and ``dst`` have shape (F,), the racks of each flow. Flows between the same two racks
-    get the same rate, so they are counted and never looked at again. Cost: O(F + N²).
+    get the same rate, so flows are only counted. Cost: O(F + N²).
 
     Raises PlanError for a rack that does not exist, a flow within a rack, or a bad capacity.
     """
@@ -81,12 +81,12 @@ def _fair_share(
     out_capacity: NDArray[np.float64],
     in_capacity: NDArray[np.float64],
 ) -> DemandMatrix:
-    """Max-min fair rates of greedy flows on a switch of which only the ports are limits.
+    """Max-min fair rates of greedy flows on a switch with limits only at its ports.
 
-    ``flows`` has shape (N, N): how many there are from row to column. The port with the smallest
-    fair share is the bottleneck of all its flows that have none yet (Bertsekas and Gallager, Data
-    Networks, section 6.5.2). Shares only grow from port to port, so a flow's rate is the smaller of
-    its two ports' shares, and what a flow was given need not be kept. 2N steps of O(N).
+    ``flows`` has shape (N, N): the number of flows from row to column. The port with the smallest
+    fair share is the bottleneck of all its flows without a bottleneck yet (Bertsekas and Gallager,
+    Data Networks, section 6.5.2). Shares only grow from port to port, so a flow's rate is the
+    smaller of its two ports' shares, and rates need not be kept. 2N steps of O(N).
     """
     n = len(flows)
     by_port = np.empty((2 * n, n))
@@ -107,7 +107,7 @@ def _fair_share(
         np.multiply(by_port[port], fair, out=taken)
         its_left -= taken
         its_waiting -= by_port[port]
-        # A port whose flows all have a rate by now keeps its last share: it limits nobody.
+        # A port keeps its last share once all its flows have a rate: the share limits no flow.
         np.divide(its_left, its_waiting, out=its_share, where=its_waiting > 0)
     rates = np.minimum.outer(level[:n], level[n:])
     rates *= flows
@@ -123,9 +123,9 @@ def served_mbps(
 ) -> DemandMatrix:
     """Rate that each pair would get of its ``demand`` on ``topology``, in Mbps, shape (N, N).
 
-    Max-min fair: a pair with paths uses their circuits, each of which has its full rate in each
-    direction, and spreads its demand evenly over them; the pairs without one share the electrical
-    up- and downlinks of their racks, shape (N,) each. No pair gets more than its demand.
+    Max-min fair: a pair with paths uses their circuits, each with its full rate in each direction,
+    and spreads its demand evenly over the paths; pairs without a path share the electrical up- and
+    downlinks of their racks, shape (N,) each. No pair gets more than its demand.
 
     Raises PlanError for a bad demand entry or capacity, or a broken path.
     """
@@ -172,14 +172,14 @@ def max_min_rates(
 ) -> NDArray[np.float64]:
     """Max-min fair rates of F flows over R resources; units as in ``capacity``.
 
-    ``uses`` has shape (F, L): the resources of each flow, each at most once; a resource of
-    infinite capacity fills the rows of flows that use fewer. ``capacity`` has shape (R,),
-    ``wanted`` (F,) caps each flow. Every flow must be bounded by one or the other. Flows share
-    evenly by ``weight``, shape (F,), all positive; without one, alike.
+    ``uses`` has shape (F, L): the resources of each flow, each at most once; a resource of infinite
+    capacity fills the rows of flows with fewer resources. ``capacity`` has shape (R,), ``wanted``
+    (F,) caps each flow. Every flow must be bounded by a resource or by ``wanted``. Flows share
+    evenly by ``weight``, shape (F,), all positive; without ``weight``, alike.
 
-    Progressive filling, but all bottlenecks at once: a resource is one if its equal share is the
-    smallest of those that its flows meet, and then those flows are done (Bertsekas and Gallager,
-    Data Networks, section 6.5.2, gives the sequential form).
+    Progressive filling, but all bottlenecks at once: a resource is a bottleneck if its equal share
+    is the smallest that its flows meet, and then its flows are done (Bertsekas and Gallager, Data
+    Networks, section 6.5.2, gives the sequential form).
     """
     weight = np.ones(len(wanted)) if weight is None else weight
     level = np.zeros(len(wanted))
@@ -208,8 +208,10 @@ def max_min_rates(
 def routes(
     fabric: FabricArrays, topology: Topology
 ) -> dict[tuple[int, int], list[tuple[int, ...]]]:
-    """Directed circuits of each (from, to), path by path: 2i from end a to end b of the i-th
-    circuit that paths use, in order, 2i + 1 back. Raises PlanError for a broken path.
+    """Directed circuits of each (from, to), path by path, as numbers.
+
+    2i leads from end a to end b of the i-th circuit that paths use, in order, 2i + 1 back. Raises
+    PlanError for a broken path.
     """
     circuits = sorted({circuit for path in topology.paths for circuit in path.circuits})
     index_of = {circuit: index for index, circuit in enumerate(circuits)}

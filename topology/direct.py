@@ -1,4 +1,4 @@
-"""Algorithms that choose which racks to join, and leave all else of planning to this module::
+"""Algorithms that only choose racks to join; this module does all else of planning::
 
 @direct
 def greedy(joins: Joins) -> None:
@@ -37,16 +37,18 @@ from topology.standing import standing_part
 class Joins:
     """Racks that are being joined, each two by a circuit of their own and a path of one hop.
 
-    What must stay, such as reserved paths, is no part of this: its ports are not free.
+    Ports of everything that must stay, such as reserved paths, are not free here.
     """
 
     fabric: FabricArrays
     budget: Budget
-    """Its racks, planes, blocked ports and numbers of paths are heeded; ``expired`` is the
-    algorithm's to ask, if it takes long."""
+    """Its racks, planes, blocked ports and numbers of paths are heeded; only ``expired`` is left to
+    the algorithm, which should ask if its choice takes long.
+    """
     wanted_mbps: NDArray[np.float64]
-    """Shape (N, N), symmetric: Mbps that two racks want of each other, the larger of both
-    directions, beyond what their paths carry."""
+    """Shape (N, N), symmetric: demand in Mbps between two racks, the larger of both directions,
+    beyond the traffic that their paths carry.
+    """
     open_paths: NDArray[np.int64]
     """Shape (N, N), symmetric: number of further paths that two racks may get."""
     layers: Sequence[Layer]
@@ -55,7 +57,7 @@ class Joins:
     free_mbps: NDArray[np.float64] = field(init=False)
     """Shape (planes, N): the rate of each rack's next port on each plane; 0 if none is left."""
     _ports_mbps: dict[tuple[PlaneId, int], list[float]] = field(init=False, default_factory=dict)
-    """Rates of the ports that a rack has left on a plane, the next one last."""
+    """Rates of a rack's free ports on a plane, the next port last."""
 
     def __post_init__(self) -> None:
         self.free_mbps = np.zeros((self.fabric.n_planes, self.fabric.n_racks))
@@ -66,16 +68,16 @@ class Joins:
                 self.free_mbps[layer.plane, rack] = mbps
 
     def pairs(self) -> list[tuple[int, int]]:
-        """Racks that want something of each other, the lower one first; the largest wants first.
+        """Pairs of racks with a demand, the lower rack first; the largest demand first.
 
-        Equal wants go by :func:`~topology.problem.tie_break`.
+        Equal demands go by :func:`~topology.problem.tie_break`.
         """
         a, b = np.nonzero(np.triu(self.wanted_mbps))
         order = largest_first(self.wanted_mbps[a, b], a.astype(np.int32), b.astype(np.int32))
         return list(zip(a[order].tolist(), b[order].tolist(), strict=True))
 
     def planes(self, a: int, b: int) -> list[PlaneId]:
-        """Planes on which a circuit may join two racks now, those of the fastest circuits first."""
+        """Planes on which a circuit may join two racks now, the fastest circuits first."""
         if self.open_paths[a, b] < 1:
             return []
         mbps = np.minimum(self.free_mbps[:, a], self.free_mbps[:, b])
@@ -101,8 +103,8 @@ class Joins:
 def direct(choose: Callable[[Joins], None]) -> Algorithm:
     """An algorithm for duplex circuits of one hop; ``choose`` joins racks, pure and deterministic.
 
-    What must stay does (see :mod:`topology.standing`), and ``choose`` sees the demand that is left.
-    A pair that is joined again on the same plane keeps its ports.
+    Everything that must stay does (see :mod:`topology.standing`), and ``choose`` sees the demand
+    left. A pair joined again on the same plane keeps its ports.
 
     The algorithm raises PlanError for a bad demand entry, an impossible budget, or pinned paths
     that do not fit.

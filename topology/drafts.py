@@ -1,4 +1,4 @@
-"""Plans in the making: their givens, arranged for the compiled rounds, and the rounds' results."""
+"""Plans in the making: their inputs, arranged for the compiled rounds, and the rounds' results."""
 
 from __future__ import annotations
 
@@ -49,20 +49,20 @@ class Draft:
     capacity_mbps: NDArray[np.float64]
     """Shape (L,): capacity of each circuit for new paths."""
     pair: IntArray
-    """Shape (F,): the pair that each path serves, by position in ``Ground.pairs``."""
+    """Shape (F,): the pair of each path, by position in ``Ground.pairs``."""
     hops: IntArray
     """Shape (F,)."""
     links: IntArray
     """Shape (F, H): the circuits of each path, then -1."""
 
     def used(self) -> NDArray[np.bool_]:
-        """Shape (L,): True for circuits that a new path runs over."""
+        """Shape (L,): True for circuits used by new paths."""
         used = np.zeros(len(self.link_a) + 1, dtype=np.bool_)  # one more for the -1
         used[self.links] = True
         return used[:-1]
 
     def count_of(self, circuits: Sequence[Circuit]) -> int:
-        """Number of ``circuits`` that new paths run over."""
+        """Number of ``circuits`` used by new paths."""
         used = self.used()
         ends = set(zip(self.link_a[used].tolist(), self.link_b[used].tolist(), strict=True))
         return sum((circuit.a, circuit.b) in ends for circuit in circuits)
@@ -73,8 +73,9 @@ class Draft:
         pairs: PairDemands,
         residual_mbps: NDArray[np.float64],
     ) -> NDArray[np.float64]:
-        """Shape (F,): what each path carries of its pair's ``share_mbps``, shape (pairs,), which is
-        taken from ``residual_mbps``, shape (L,).
+        """Shape (F,): Mbps that each path carries of its pair's ``share_mbps``, shape (pairs,).
+
+        The rates are taken from ``residual_mbps``, shape (L,).
         """
         table = self.table(pairs, slice(None))
         links = self.hop_links(slice(None))
@@ -92,7 +93,7 @@ class Draft:
     def in_order(self, ends: IntArray, fabric: FabricArrays) -> IntArray:
         """New paths in the order of :class:`~hydra.model.Path`; ``ends`` is the rank of pairs."""
         by_port = np.lexsort((self.link_b, self.link_a, fabric.port_plane[self.link_a]))
-        rank = np.full(len(by_port) + 1, -1)  # a path that has ended sorts first: the last is -1
+        rank = np.full(len(by_port) + 1, -1)  # an ended path sorts first: the last is -1
         rank[by_port] = np.arange(len(by_port))
         hops = rank[self.links].T
         return np.lexsort([*hops[::-1], ends]).astype(np.int32)
@@ -131,11 +132,11 @@ class Ground:
     open_mbps: NDArray[np.float64]
     """Shape (F,): rate that each pair may get on new paths."""
     waits: IntArray
-    """Positions in ``pairs`` of pairs that have no standing path, and may get one."""
+    """Positions in ``pairs`` of pairs without a standing path that may get a path."""
     shared: Sequence[Circuit]
     """The standing circuits that new paths may use."""
     changing: Sequence[Circuit]
-    """The circuits of ``current`` that may change: preferred to others."""
+    """The circuits of ``current`` that may change: preferred to new circuits."""
     is_free: NDArray[np.uint8]
     """Shape (P,): 1 if new circuits may end at the port."""
 
@@ -158,7 +159,7 @@ class Ground:
         is_free[list(standing.ports() | budget.blocked_ports)] = False
         inside = rack_in[pairs.src] & rack_in[pairs.dst]
         n_standing = _count_paths(standing.paths, pairs, fabric.n_racks)
-        # Beside reserved paths, others would take the traffic that the reserved rate is for.
+        # Beside reserved paths, further paths would take the traffic meant for the reserved rate.
         most = budget.paths_of_pairs(fabric.n_racks)[pairs.src, pairs.dst]
         most[_count_paths(list(reserved.rate_by_path()), pairs, fabric.n_racks) > 0] = 0
         open_paths = np.where(inside, np.maximum(0, most - n_standing), 0)
@@ -184,7 +185,7 @@ class Ground:
         )
 
     def in_use(self) -> list[Circuit]:
-        """Circuits that could be given up, and carry a path whose pair still wants it."""
+        """Circuits that could be given up, and carry a path of a pair with a demand."""
         table = PathTable.of(self.current.paths)
         wanted = self.pairs.places(table.src, table.dst, self.fabric.n_racks) >= 0
         carrying = np.zeros(self.fabric.n_ports, dtype=np.bool_)
@@ -198,9 +199,10 @@ class Ground:
     def draft(self, rule: Rule, kept: Sequence[Circuit] = (), further: int = 0) -> Draft:
         """Run the rounds; ``kept`` circuits of ``current`` are there from the start.
 
-        If pairs may have several paths, the rounds are run again for each further one. The result
-        counts a pair's equally long paths in another order than that in which they were booked, and
-        then some capacity is left. ``further`` is how often more paths are booked on what is left.
+        If pairs may have several paths, the rounds are run again for each further path. The result
+        counts a pair's equally long paths in another order than the order of booking, so some
+        capacity may be left. ``further`` is the number of times that more paths are booked on the
+        capacity left.
         """
         given = [*self.shared, *kept]
         given_mbps = [self.standing.residual_mbps[circuit] for circuit in self.shared]
@@ -223,7 +225,7 @@ class Ground:
             paths = self._one_more(rounds, more, paths)
             if len(paths.pair) == before and rounds.n_links == circuits:
                 if more == anywhere:
-                    break  # every further round would begin, and end, as this one did
+                    break  # every further round would begin and end alike
                 more = anywhere
         for _ in range(further if beside.any() else 0):
             paths = self._as_counted(rounds, self._as_draft(rounds, paths, given, given_mbps))
@@ -252,9 +254,9 @@ class Ground:
         )
 
     def _as_counted(self, rounds: Rounds, draft: Draft) -> FoundPaths:
-        """The draft's paths with what each carries in the order of the result.
+        """The draft's paths with the rates that they carry in the order of the result.
 
-        ``rounds`` gets the capacity that is left then.
+        ``rounds`` gets the capacity left afterwards.
         """
         draft = draft.ordered(self.pairs, self.fabric)
         residual = draft.capacity_mbps.copy()
@@ -271,27 +273,27 @@ class Ground:
         return which[largest_first(pairs.mbps, pairs.src, pairs.dst, order)]
 
     def _n_paths(self, pair: IntArray) -> NDArray[np.int64]:
-        """Shape (pairs,): number of paths of each pair; ``pair`` has those of new paths."""
+        """Shape (pairs,): number of paths of each pair; ``pair`` has the pairs of new paths."""
         return self.n_standing + np.bincount(pair, minlength=len(self.pairs))
 
     def _lost_mbps(
         self, share_mbps: NDArray[np.float64], beside: NDArray[np.bool_]
     ) -> NDArray[np.float64]:
-        """Shape (pairs,): what the standing paths of pairs ``beside`` new ones carry less."""
+        """Shape (pairs,): rate that the standing paths of pairs ``beside`` new paths lose."""
         lost = self.pairs.mbps - self.open_mbps - self.n_standing * share_mbps
         return np.where(beside, np.maximum(lost, 0.0), 0.0)
 
     def served_mbps(self, draft: Draft) -> float:
-        """Mbps that new paths add, if switches spread each pair's flows evenly over all of its."""
+        """Mbps that new paths add, if switches spread a pair's flows evenly over its paths."""
         n_paths = self._n_paths(draft.pair)
         share = shares(self.pairs.mbps, n_paths)
         given = draft.given_mbps(share, self.pairs, draft.capacity_mbps.copy())
         return float(given.sum() - self._lost_mbps(share, n_paths > self.n_standing).sum())
 
     def _one_more(self, rounds: Rounds, rule: Rule, found: FoundPaths) -> FoundPaths:
-        """``found``, and a further path for pairs that get more with it, the largest wants first.
+        """``found``, and a further path for each pair that gains by it, the largest wants first.
 
-        A further path lowers the share of its pair's others, which give back what is above it.
+        A further path lowers the share of its pair's other paths, which give back the excess.
         """
         count = len(self.pairs)
         n_new = np.bincount(found.pair, minlength=count)

@@ -19,9 +19,9 @@ from topology.schedules import needs_one_rate_per_rack, seconds_of_light
 from topology.tables import IntArray
 
 _LENGTHS = 8
-"""Number of slot lengths that are tried for each slot."""
+"""Number of slot lengths to try for each slot."""
 _FAINT = 1e-6
-"""Least light that is worth a slot, as a part of the window."""
+"""Least light worth a slot, as a part of the window."""
 
 
 def plan_tms_duplex(
@@ -35,15 +35,15 @@ def plan_tms_duplex(
 
     Two racks want light for the larger of their two directions, at most one circuit all the time.
     Racks whose wants exceed their ports are scaled down, each pair by the factor of the busier end,
-    and then all by one factor until the busiest rack has light all the time: this keeps proportions
-    also for racks with a single partner, unlike Sinkhorn's scaling. The result is taken apart into
-    matchings, one on each plane, each with the length that gives most light per second, switching
-    included. As in the paper, the longest of them become slots, as many as possible if none is to
-    be shorter than ``budget.timing.shortest_s``; they share the window in proportion to their
-    lengths, the longest first. The rest of the demand is left to the packet network.
+    and then all by one factor until the busiest rack has light all the time. The scaling keeps
+    proportions also for racks with a single partner, unlike Sinkhorn's scaling. The result is taken
+    apart into matchings, one on each plane, each with the length that gives most light per second,
+    switching included. As in the paper, the longest matchings become slots, as many as possible if
+    none is to be shorter than ``budget.timing.shortest_s``; slots share the window in proportion to
+    their lengths, the longest first. The rest of the demand is left to the packet network.
 
     Both directions of a circuit are light paths of the result. Pairs with a standing path get no
-    other one. Circuits of one slot stay in the next if it does not need their ports, and a pair
+    further path. Circuits of a slot stay in the next slot if their ports are not needed, and a pair
     that goes on keeps its plane if planes are alike. Ties go to the longer slot, then to the choice
     of :func:`~topology.matching.heaviest_matching`. The meaning of the budget, and errors, are as
     in :func:`topology.schedules.plan_tms`.
@@ -99,7 +99,7 @@ def _light_s(problem: OneWayProblem) -> NDArray[np.float64]:
 
 
 class _Search:
-    """Search for slots; holds the light that racks are still to have."""
+    """Search for slots; holds the light that racks still need."""
 
     def __init__(self, problem: OneWayProblem) -> None:
         self._timing = problem.budget.timing
@@ -131,7 +131,9 @@ class _Search:
         return _configuration(length_s, found)
 
     def _lengths(self) -> list[float]:
-        """Lengths to try, descending: the best for given circuits is what one of them needs."""
+        """Lengths to try, descending: the best length for given circuits is the need of one of
+        them.
+        """
         needs = np.unique(self._left_s[self._left_s > 0])[::-1]
         chosen = np.unique(np.linspace(0, len(needs) - 1, _LENGTHS).round().astype(int))
         return [float(length_s) for length_s in needs[chosen]]
@@ -169,9 +171,9 @@ def _longest(problem: OneWayProblem, slots: Sequence[Configuration]) -> list[Con
 
 
 def _settled(problem: OneWayProblem, slots: Sequence[Configuration]) -> list[Configuration]:
-    """The same slots, arranged so that few circuits move from each to the next.
+    """The same slots, arranged so that few circuits move from each slot to the next.
 
-    Slots that turn out alike are joined.
+    Equal slots are joined.
     """
     settled = list(slots[:1])
     for slot in slots[1:]:
@@ -199,7 +201,7 @@ def _on_layers_of(
 
 
 def _keeping(slot: Configuration, before: Configuration) -> Configuration:
-    """``slot`` with circuits of ``before`` added on ports that it does not use."""
+    """``slot`` with circuits of ``before`` added on ports unused by ``slot``."""
     used = {(layer, sender) for layer, sender, _ in _rows(slot)}
     joined = {(sender, receiver) for _, sender, receiver in _rows(slot)}
     kept = [

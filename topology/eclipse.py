@@ -13,7 +13,7 @@ from topology.oneway import Configuration, OneWayProblem, configuration_of
 from topology.problem import Budget, FabricArrays, PlanResult, Reserved, Timing
 
 _GRID = 1.25
-"""Ratio between neighbouring slot lengths that are tried."""
+"""Ratio between neighbouring slot lengths to try."""
 _SHORTEST = 0.1
 """Shortest slot, in switching times, or in thousandths of the window if that is longer."""
 
@@ -28,14 +28,14 @@ def plan_eclipse(
     """Slots, each with the length and the matchings that carry most per second of the window.
 
     Eclipse (Bojja Venkatakrishnan et al., Costly circuits, submodular schedules and approximate
-    Carathéodory theorems, SIGMETRICS 2016, section 4): a light path carries what is left of its
-    pair's demand, at most its rate times the slot's length; the heaviest matching for a length,
-    over that length and the switching time, is at least half of what any schedule gains there.
-    Lengths come from a geometric grid, searched uphill from the length before.
+    Carathéodory theorems, SIGMETRICS 2016, section 4): a light path carries the rest of its pair's
+    demand, at most its rate times the slot's length; the heaviest matching for a length, over that
+    length and the switching time, is at least half of the gain of any schedule there. Lengths come
+    from a geometric grid, searched uphill from the length before.
 
     With K planes, the length is chosen for the first, and each plane in turn gets the heaviest
-    matching on the demand left before it. Ports may differ in rate. The meaning of the budget, and
-    errors, are as in :func:`topology.schedules.plan_tms`; ties are as in
+    matching on the demand left. Ports may differ in rate. The meaning of the budget, and errors,
+    are as in :func:`topology.schedules.plan_tms`; ties are as in
     :func:`~topology.assignment.heaviest_assignment`.
     """
     problem = OneWayProblem.of(fabric, demand, current, reserved, budget)
@@ -64,7 +64,7 @@ def slot_lengths(timing: Timing, left_s: float) -> NDArray[np.float64]:
 
 
 class Search:
-    """Search for slots; holds the demand left, and the length at which the last search ended."""
+    """Search for slots; holds the demand left, and the final length of the last search."""
 
     def __init__(self, problem: OneWayProblem) -> None:
         self._capacity_mbps = [layer.capacity_mbps() for layer in problem.layers]
@@ -81,7 +81,8 @@ class Search:
         return bool(self._left_mbit.any())
 
     def next_slot(self, lengths_s: NDArray[np.float64]) -> Configuration:
-        """The best slot of these lengths on all layers; its traffic is taken from the demand left.
+        """The best slot of the given lengths on all layers; its traffic is taken from the demand
+        left.
 
         The length is chosen for the first layer.
         """
@@ -98,9 +99,9 @@ class Search:
     def next_of_lane(
         self, layer: int, lengths_s: NDArray[np.float64], whole_s: float
     ) -> Configuration:
-        """The best slot of one layer alone; its traffic is taken from the demand left.
+        """The best slot of a single layer; its traffic is taken from the demand left.
 
-        If ``whole_s`` is above zero, it may also stand for that time without switching.
+        If ``whole_s`` is above zero, the slot may also stand for ``whole_s`` without switching.
         """
         best = self._uphill(layer, lengths_s) if lengths_s.size else None
         length_s = self._length_s
@@ -115,7 +116,7 @@ class Search:
         return configuration_of(length_s, [(layer, taken.sender, taken.receiver)], lane=layer)
 
     def _uphill(self, layer: int, lengths_s: NDArray[np.float64]) -> _Matched:
-        """Light paths of the best length on one layer, found uphill from the last slot's length."""
+        """Light paths of the best length on a layer, found uphill from the last slot's length."""
         tried: dict[int, tuple[float, _Matched]] = {}
 
         def worth(index: int) -> float:
@@ -133,7 +134,7 @@ class Search:
         return tried[here][1]
 
     def _match(self, capacity_mbps: NDArray[np.float64], length_s: float) -> _Matched:
-        """Light paths that carry most on one layer."""
+        """Light paths that carry most on a layer."""
         weight = np.minimum(self._left_mbit, capacity_mbps * length_s)
         receiver = heaviest_assignment(weight).column_of
         carried = weight[np.arange(len(weight)), receiver]

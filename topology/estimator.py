@@ -1,8 +1,8 @@
-"""Estimate of what traffic needs, from what got through and from what was full on its way.
+"""Estimate of traffic's demand, from the rates that got through and the full resources on the way.
 
-Hedera (NSDI 2010, section 4.1), which Helios (SIGCOMM 2010, section 4.3.2) takes over, lets every
-flow want all it can get. Here only traffic does that met a full resource; what met none has shown
-what it wants.
+In Hedera (NSDI 2010, section 4.1), followed by Helios (SIGCOMM 2010, section 4.3.2), the demand of
+every flow is unlimited. Here only traffic that met a full resource has unlimited demand; other
+traffic has shown its demand.
 """
 
 from __future__ import annotations
@@ -18,22 +18,24 @@ from hydra.model import DemandMatrix
 from topology.demand import along, max_min_rates
 
 FULL: Final = 0.9
-"""A resource is full from this part of its capacity on: TCP does not fill it to the last bit, and
-counters do not see all headers."""
-CLEAR: Final = 0.7
-"""Below this part of every capacity on its way traffic surely shows all that it wants: what fills
-a resource may fall below :data:`FULL` for a moment."""
-ODD: Final = 1.1
-"""Nothing carries more than this part of its capacity: then the capacity is wrong, or the counter.
+"""A resource is full from this part of its capacity on: TCP does not fill a link to the last bit,
+and counters do not see all headers.
 """
+CLEAR: Final = 0.7
+"""Below this part of every capacity on the way, traffic surely shows all its demand: the load of a
+full resource may fall below :data:`FULL` for a moment.
+"""
+ODD: Final = 1.1
+"""Above this part of a resource's capacity, a load is odd: capacity or counter is wrong."""
 HEADROOM: Final = 1.05
-"""Traffic that nothing held back may want this many times what it sends: rates are averages."""
+"""Demand of unhindered traffic, as a multiple of the rate sent: rates are averages."""
 
 OVERRUN: Final = 2.0
-"""TCP slows down before this many times what a queue lets through comes to it, datagrams do not."""
+"""TCP slows down before a queue receives this multiple of its output rate, datagrams do not."""
 COMPARABLE: Final = 0.1
-"""Traffic that sends less than this part of what constrained traffic sends on the average says
-nothing of it: mice are no sample of elephants."""
+"""Traffic that sends less than this part of the mean of constrained traffic says nothing about
+constrained traffic: mice are no sample of elephants.
+"""
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
@@ -49,13 +51,13 @@ class Traffic:
     mbps: Floats
     """Averaged."""
     uses: Ints
-    """Shape (F, L): the resources on its way, each once; one of infinite capacity fills up."""
+    """Shape (F, L): the resources on the way, each once, filled up with an infinite resource."""
     connections: Floats | None = None
-    """How many; 0 where nobody knows."""
+    """Number of connections; 0 if unknown."""
     most_mbps: Floats | None = None
-    """What it can want at most; infinite where nobody knows."""
+    """Largest possible demand; infinite if unknown."""
     held_back: NDArray[np.bool_] | None = None
-    """Traffic that met something full a moment ago, on a way that has changed since."""
+    """Traffic that met a full resource a moment ago, on a way that has changed since."""
     unanswered: NDArray[np.bool_] | None = None
     """Traffic whose sender receives next to nothing: no acknowledgement tells it to slow down."""
 
@@ -66,13 +68,13 @@ class Estimate:
 
     mbps: Floats
     expected_mbps: Floats
-    """Mean of what it may want: of :attr:`mbps`, what plans should count on."""
+    """Expected demand, at most :attr:`mbps`: the value for plans to count on."""
     constrained: NDArray[np.bool_]
-    """Something on its way was full: it sends less than it wants. Otherwise it was measured."""
+    """A resource on the way was full: the traffic sends less than it wants. Otherwise measured."""
     clear: NDArray[np.bool_]
-    """Nothing on its way was anywhere near full."""
+    """No resource on the way was anywhere near full."""
     odd: Ints
-    """Resources in use that can't be as they are said to be: traffic on them counts as measured."""
+    """Resources in use with an impossible load: traffic over them counts as measured."""
 
 
 def estimate(
@@ -84,20 +86,20 @@ def estimate(
     came_mbps: Floats | None = None,
     peak_mbps: Floats | None = None,
 ) -> Estimate:
-    """Demand in Mbps, and which of it rests on a guess.
+    """Demand in Mbps, and the parts of the demand that rest on a guess.
 
-    ``load_mbps`` and ``capacity_mbps`` have shape (R,): what counters say of each resource, NaN
-    where they say nothing. ``out_mbps`` are the links of the senders, ``in_mbps`` those of the
-    racks: the limits of an ideal switch. ``came_mbps``, shape (R,), is what is sent into the queue
-    of each resource, 0 where nobody counts it: of far more than it lets through, what is sent is
-    what is expected, as of traffic that nobody answers: in front of a queue that drops, datagrams
-    are counted as they are sent. ``peak_mbps``, shape (R,), is the load as one reading alone may
-    tell it: it makes no resource full, but none below it is clear; None: as ``load_mbps``.
+    ``load_mbps`` and ``capacity_mbps`` have shape (R,): each resource by counters, NaN if unknown.
+    ``out_mbps`` are the links of the senders, ``in_mbps`` those of the racks: the limits of an
+    ideal switch. ``came_mbps``, shape (R,), is the rate sent into the queue of each resource, 0 if
+    not counted. If far more comes than the resource lets through, the expected demand is the rate
+    sent, as for traffic without answers: in front of a queue that drops, datagrams are counted as
+    they are sent. ``peak_mbps``, shape (R,), is the load by a single reading: a peak makes no
+    resource full, but traffic that met a peak is not clear; None: as ``load_mbps``.
 
-    Traffic that met nothing full wants what it sends, with some head-room. The rest gets its
-    max-min fair share of what that leaves of the ideal switch, by its number of connections as far
-    as that is known. The share may be less than what is sent, where others that want the same link
-    are held back elsewhere. No estimate is above what links carry, unless that much is sent.
+    Traffic that met nothing full wants the rate sent, with some head-room. The rest gets its
+    max-min fair share of the ideal switch's remaining capacity, by its number of connections as far
+    as known. The share may be less than the rate sent, if other traffic for the same link is held
+    back elsewhere. No estimate is above the links' capacity, unless that much is sent.
 
     Raises PlanError for a negative rate.
     """
@@ -105,7 +107,7 @@ def estimate(
     wrong = np.flatnonzero(~(sent >= 0))
     if wrong.size:
         raise PlanError(f"traffic {wrong[0]} sends {sent[wrong[0]]} Mbps: it can't be negative")
-    odd = ~(load_mbps <= ODD * capacity_mbps)  # also where it is not known
+    odd = ~(load_mbps <= ODD * capacity_mbps)  # also where unknown (NaN)
     full = (load_mbps >= FULL * capacity_mbps) & ~odd
     doubted = along(np.logical_or, odd, traffic.uses)
     met_full = along(np.logical_or, full, traffic.uses)
@@ -140,13 +142,13 @@ def estimate(
 
 
 def _expected(sent: Floats, demand: Floats, guessed: NDArray[np.bool_]) -> Floats:
-    """Mean of what traffic wants of which ``demand`` may be ``guessed``; shape (F,).
+    """Mean demand of traffic if some values of ``demand`` are ``guessed``; shape (F,).
 
-    The rates that traffic wants are taken to be exponentially distributed. Guessed ones are a
-    censored sample of them: they are what is sent, or more. The maximum likelihood of their mean is
-    the sum of all over the number of those that are known, and by as much a guessed one is expected
-    to be above what is sent, whatever that is (Epstein and Sobel, Life Testing, 1953). Where none
-    is known, all may be greedy. Nothing is expected to want more than its ``demand``.
+    Demands are assumed to be exponentially distributed. Guessed demands are a censored sample: each
+    is the rate sent, or more. The maximum likelihood estimate of the mean is the sum of all over
+    the number of known demands, and by as much a guessed demand is expected to be above the rate
+    sent, whatever the rate (Epstein and Sobel, Life Testing, 1953). If none is known, all may be
+    greedy. No expectation is above the traffic's ``demand``.
     """
     expected = demand.copy()
     if not guessed.any():
@@ -168,7 +170,7 @@ def _share(
     weight: Floats,
     most: Floats,
 ) -> None:
-    """Set ``demand`` where it is ``constrained`` to its fair share of what the rest leaves."""
+    """Set ``demand``, where ``constrained``, to its fair share of the capacity left by the rest."""
     free = np.flatnonzero(constrained)
     if free.size:
         taken = np.where(constrained, 0.0, demand)
@@ -177,9 +179,10 @@ def _share(
 
 
 def _weights(traffic: Traffic, constrained: NDArray[np.bool_], full: NDArray[np.bool_]) -> Floats:
-    """How many connections traffic has that is ``constrained``, as it seems; shape (F,).
+    """Apparent number of connections of ``constrained`` traffic; shape (F,).
 
-    At one bottleneck TCP's shares show it; traffic behind another one has as many on the average.
+    At the same bottleneck, TCP's shares show the numbers; across bottlenecks, averages count as
+    equal.
     """
     free = np.flatnonzero(constrained)
     weight = np.zeros(len(constrained))
@@ -204,11 +207,11 @@ def _sums(uses: Ints, mbps: Floats, count: int) -> Floats:
 
 
 def surety(sent: DemandMatrix, wanted: DemandMatrix) -> DemandMatrix:
-    """Weight of each estimate in a plan, shape (N, N); 1 where nothing is wanted now.
+    """Weight of each estimate in a plan, shape (N, N); 1 for pairs without a demand.
 
-    The demand times its weight is the geometric mean of what a pair sends and what it may want
-    beyond that: of two pairs that may want as much, the one that sends more is the surer guess, and
-    more of the rest shows once it has a circuit.
+    The demand times its weight is the geometric mean of a pair's rate sent and its demand: among
+    pairs of equal demand, the pair that sends more is the surer guess, and more of the rest shows
+    once the pair has a circuit.
     """
     share = np.divide(sent, wanted, out=np.ones_like(wanted), where=wanted > 0)
     weight: DemandMatrix = np.sqrt(np.minimum(share, 1.0))

@@ -1,7 +1,7 @@
-"""Labels for paths where ToRs forward by label: paths over one circuit have different ones.
+"""Labels for paths if ToRs forward by label: paths over the same circuit have different labels.
 
 A relay tells paths apart by a frame's ingress port and its label, as ATM and MPLS do. Nothing is
-flooded, so circuits of one label may form a loop.
+flooded, so circuits of a label may form a loop.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from hydra.model import Circuit, NetworkState, Path, Topology, VlanId, VlanRange
 def assign_labels(current: NetworkState, target: Topology, labels: VlanRange) -> NetworkState:
     """The state of the next epoch: ``target`` with a label (a VLAN-ID) for every path.
 
-    A path that ``current`` has too keeps its label. A new one takes a label that no path over any
-    of its circuits has, and that neither rests nor is lost by a path in this change: a late frame,
-    or a switch that has yet to be told, would mistake the new path for the old one. It takes the
-    lowest that no path has ever lost, else the one that was lost the longest ago; where none is
-    left, one at rest, chosen likewise. Long paths choose first (a greedy colouring of the paths'
+    A path of ``current`` keeps its label. A new path takes a label that no path over any of its
+    circuits has, and that neither rests nor is lost by a path in this change: with a lost label, a
+    late frame, or a switch that has yet to be told, would mistake the new path for the old path.
+    Lowest labels that no path has ever lost come first, then the label lost the longest ago, then
+    labels at rest in the same order. Long paths choose first (a greedy colouring of the paths'
     conflict graph, the hardest vertices first).
 
     Cost: O(hops · labels), in words of 64 labels.
@@ -81,5 +81,5 @@ def _take(taken: dict[Circuit, int], path: Path, bit: int) -> None:
 
 
 def _lowest_clear(mask: int) -> int:
-    """The lowest bit that is 0 in ``mask``, by number."""
+    """A mask of the lowest bit that is 0 in ``mask``."""
     return ~mask & (mask + 1)

@@ -1,4 +1,4 @@
-"""Schedules in which each plane switches by itself, while the others go on."""
+"""Schedules in which each plane switches by itself, while all other planes go on."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from topology.spreading import Piece, planes_are_alike, slots_of_lane, spread
 _QUANTA = 1 << 30
 """Number of parts of a window in which times are counted."""
 _IN_VAIN = 2
-"""Decompositions in a row that may be no better than the best before."""
+"""Largest number of decompositions in a row without an improvement."""
 _FAINT = 1e-9
-"""Light that is none, as a part of the window."""
+"""Negligible light, as a part of the window."""
 
 
 def plan_by_plane(
@@ -32,22 +32,23 @@ def plan_by_plane(
     reserved: Reserved,
     budget: Budget,
 ) -> PlanResult:
-    """A schedule for each plane: planes switch at different times, and few of them are ever dark.
+    """A schedule for each plane: planes switch at different times, so few are ever dark at once.
 
     After Spectra (Liang et al., Scheduling parallel optical circuit switches for AI training, arXiv
     2603.07373): the light that pairs need is taken apart into matchings (:func:`decompositions`),
     the longest go to the plane with the least load first, and matchings are divided between planes
     until all planes take equally long (:func:`~topology.spreading.spread`). Of several
-    decompositions the plan takes the one whose last plane is done first. If that is within the
-    window, everything is carried, and all slots are lengthened until they fill the window.
+    decompositions the plan takes the decomposition whose last plane is done first. If that is
+    within the window, everything is carried, and all slots are lengthened until they fill the
+    window.
 
     If the window is too short for everything, or planes differ, slots are chosen as in
     :func:`~topology.eclipse.plan_eclipse`, but for one plane at a time: the plane with most of its
     window left gets the slot that carries most per second, or light paths that stay all the time.
-    The result is what carries more.
+    The better of both plans is the result.
 
-    Each plane with one port of each rack is a lane (``Slot.lane``). Pairs may have light on
-    several lanes at a time. The meaning of the budget, and errors, are as in
+    Each plane with one port of each rack is a lane (``Slot.lane``). Pairs may have light on several
+    lanes at a time. The meaning of the budget, and errors, are as in
     :func:`topology.schedules.plan_tms`.
     """
     problem = OneWayProblem.of(fabric, demand, current, reserved, budget)
@@ -95,11 +96,11 @@ def shortest(
     enough_s: float = 0.0,
     expired: Callable[[], bool] = lambda: False,
 ) -> list[list[Piece]]:
-    """The pieces of each plane, such that the last plane is done as soon as can be.
+    """The pieces of each plane, such that the last plane is done as soon as possible.
 
     ``light_s``, shape (N, N), is the light that each pair needs, in seconds. Every piece costs
-    ``switching_s``. Several decompositions are tried, until one is done within ``enough_s``, some
-    in a row are no better than one before, or time is up.
+    ``switching_s``. Several decompositions are tried, until a decomposition is done within
+    ``enough_s``, some in a row bring no improvement, or time is up.
     """
     best: list[list[Piece]] = [[] for _ in range(n_planes)]
     best_s, in_vain = np.inf, 0
@@ -117,9 +118,9 @@ def shortest(
 def decompositions(light_s: NDArray[np.float64]) -> Iterator[list[Piece]]:
     """Sets of pieces that give each pair at least ``light_s``, shape (N, N), in seconds.
 
-    First comes the smallest number of pieces (:func:`_fewest`): best where switching takes long.
-    The others begin with the first 1, 2, 4, … permutations of :func:`big_slices`, which waste no
-    light, and have the smallest number of pieces for the rest.
+    First comes the smallest number of pieces (:func:`_fewest`): best if switching takes long. Later
+    sets begin with the first 1, 2, 4, … permutations of :func:`big_slices`, which waste no light,
+    and have the smallest number of pieces for the rest.
     """
     yield list(_fewest(light_s))
     largest_s = float(light_s.max(initial=0.0))
@@ -145,11 +146,11 @@ def decompositions(light_s: NDArray[np.float64]) -> Iterator[list[Piece]]:
 
 
 def _fewest(light_s: NDArray[np.float64]) -> Iterator[Piece]:
-    """As many pieces as the busiest rack has partners: no fewer give each pair its own.
+    """As many pieces as the busiest rack has partners: with fewer, some pair would have none.
 
     Each piece has a partner for every rack with the most partners left (König), and is as long as
-    these pairs need; among such pieces it is the one with the longest pairs. Longer pairs of other
-    racks come again in a later piece.
+    these pairs need; among such pieces the piece with the longest pairs is taken. Longer pairs of
+    other racks come again in a later piece.
     """
     left_s = light_s.copy()
     n = len(left_s)
@@ -174,7 +175,7 @@ def _fewest(light_s: NDArray[np.float64]) -> Iterator[Piece]:
 
 
 def _greedy(problem: OneWayProblem) -> list[Configuration]:
-    """The slots that carry most per second, chosen for one lane after the other."""
+    """The slots that carry most per second, chosen for one lane after another."""
     timing = problem.budget.timing
     search = Search(problem)
     left_s = np.full(len(problem.layers), timing.window_s)

@@ -1,4 +1,4 @@
-"""Free ports in layers: at most one port of each rack, all of them on one plane."""
+"""Free ports in layers: a layer has at most one port of each rack, all on the same plane."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Layer:
     port: NDArray[np.int64]
     """Shape (N,): a free port of each rack; -1 if the rack has none (left)."""
     rate_mbps: NDArray[np.float64]
-    """Shape (N,): the rate of that port; 0 if there is none."""
+    """Shape (N,): the rate of each rack's port; 0 if there is none."""
 
     @property
     def racks(self) -> NDArray[np.int64]:
@@ -44,7 +44,7 @@ def free_layers(
 ) -> tuple[Layer, ...]:
     """The usable ports in layers, the fastest first, then by plane.
 
-    A rack's ports on a plane go to its layers by descending rate, equal ones by number.
+    A rack's ports on a plane go to its layers by descending rate, equal rates by port number.
     """
     closed = np.zeros(fabric.n_ports, dtype=bool)
     closed[list(unavailable)] = True

@@ -14,7 +14,7 @@ from hydra.rings import closing
 from topology.problem import Budget, FabricArrays, Lightpath, PlanResult
 
 _PortOf = dict[int, PortId]
-"""A plane's ports by rack, one of each."""
+"""A plane's ports by rack, a single port of each rack."""
 
 
 def ring_topology(
@@ -22,9 +22,9 @@ def ring_topology(
 ) -> Topology:
     """Topology of the only slot of a one-way plan, standing circuits included.
 
-    Light paths that are added to close rings (:mod:`hydra.rings`) carry traffic like any others;
-    they are between ports that the plan uses in one direction anyway. Planes that are alike change
-    places so that as many circuits as possible of ``current`` stay.
+    Light paths added to close rings (:mod:`hydra.rings`) carry traffic like all others, between
+    ports already used in one direction. Planes that are alike change places so that as many
+    circuits as possible of ``current`` stay.
     """
     (slot,) = result.slots
     standing = result.topology
@@ -56,9 +56,9 @@ def _rings(lightpaths: Collection[Lightpath]) -> list[OneWayCircuit]:
 def _planes_alike(
     fabric: FabricArrays, budget: Budget, standing: Topology
 ) -> list[dict[PlaneId, _PortOf]]:
-    """Groups of planes on which any plan fits alike.
+    """Groups of planes that fit any plan equally.
 
-    Such planes have one port of each of the same racks, at the same rates, and all of them may be
+    Planes of a group have a port of each of the same racks, at the same rates, and all may be
     planned with.
     """
     unfit = {circuit.plane for circuit in standing.circuits}
@@ -81,13 +81,13 @@ def _settled(
     current: Topology,
     alike: dict[PlaneId, _PortOf],
 ) -> list[OneWayCircuit]:
-    """``circuits`` with planes of ``alike`` swapped so that most circuits are where they stand."""
+    """``circuits``, with planes of ``alike`` swapped to keep most circuits in place."""
     row_of = {plane: row for row, plane in enumerate(alike)}
     planned, standing = (_by_plane(fabric, some, row_of) for some in (circuits, current.circuits))
     staying = planned @ standing.T
-    # Among equally good places, those count that leave most planes as they were planned.
+    # Among equally good choices, the best leaves most planes as planned.
     worth = (len(alike) + 1) * staying + np.eye(len(alike))
-    # Half of the time in which a planner starts, for networks of one-way circuits alone.
+    # Imported late, for networks of one-way circuits alone: half of a planner's start-up time.
     assignment = import_module("scipy.optimize").linear_sum_assignment
     _, columns = assignment(worth, maximize=True)
     planes = list(alike)

@@ -16,7 +16,7 @@ from topology.problem import Algorithm, Budget, FabricArrays, Reserved, Timing
 _PRECISION: Final = 1.002
 """Ratio of the last two windows tried."""
 _WHOLE: Final = 1 - 1e-6
-"""Part of a volume that counts as all of it."""
+"""Part of a volume that counts as all."""
 _LONGEST: Final = 64.0
 """Longest window tried, in lower bounds."""
 
@@ -32,7 +32,7 @@ def shortest_window_s(
 
     ``volume_mbit`` has shape (N, N). The window is found by bisection, to 0.2 %. None if the
     schedule carries less in 64 times the lower bound, or if ``expired`` is true before any window
-    is found. Raises what ``plan`` raises.
+    is found. Raises the errors of ``plan``.
     """
     switching_s = budget.timing.switching_s
     least_s = least_window_s(fabric, volume_mbit, switching_s)
@@ -66,13 +66,13 @@ def shortest_window_s(
 def least_window_s(
     fabric: FabricArrays, volume_mbit: NDArray[np.float64], switching_s: float
 ) -> float:
-    """A window that no schedule is shorter than if it carries all of the volume.
+    """A lower bound of the window of any schedule that carries all of the volume.
 
-    The ports of each rack together need as much time as its volume at their rate. A port that has
+    The ports of each rack together need as much time as its volume at their rate. A port with
     several partners in the window is dark before each. A rack with more partners than ports has the
-    fewest dark times if one of its ports has all partners but one for each other port. A rack with
-    fewer has none if each of its ports has one partner; then its time is that of the partner with
-    the most volume for each of the partner's ports.
+    fewest dark times if each port but one has a single partner, and the last port all remaining
+    partners. A rack with fewer has none if each of its ports has one partner; then its time is the
+    time of the partner with the most volume for each of the partner's ports.
     """
     rates = np.zeros(fabric.n_racks)
     np.add.at(rates, fabric.port_rack, fabric.port_rate_mbps)
@@ -92,7 +92,7 @@ def least_window_s(
 
 
 def _alone_mbit(parts_mbit: NDArray[np.float64], ports: int) -> float:
-    """Most volume of a port if each port has one part, or an equal share of it, for itself."""
+    """Largest volume of a port if each port has a part, or an equal share of a part, alone."""
     queue = [(-mbit, 1, mbit) for mbit in parts_mbit.tolist()]
     heapify(queue)
     for _ in range(ports - len(queue) if queue else 0):

@@ -1,6 +1,6 @@
 """Marks by which a fabric's paths are told apart: VLANs of learning ToRs, or labels.
 
-Code that turns a topology into a state, or checks one, asks :func:`marks_of` the fabric.
+Code that turns a topology into a state, or checks a state, asks :func:`marks_of` the fabric.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Marks(Protocol):
         """Mirrors that can't move while ToRs change."""
 
     def problems(self, state: NetworkState) -> list[str]:
-        """Problems with the VLAN-IDs of ``state``, found by code that did not choose them."""
+        """Problems with the VLAN-IDs of ``state``, found by independent code."""
 
     def transit_problems(
         self,
@@ -35,7 +35,7 @@ class Marks(Protocol):
         disconnect_first: Collection[Circuit],
         connect_last: Collection[Circuit],
     ) -> list[str]:
-        """Problems that could arise on the way from one state to the other."""
+        """Problems that could arise on the way from the old state to the new state."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class VlanMarks:
 
 @dataclass(frozen=True, slots=True)
 class LabelMarks:
-    """Labels, which differ between paths over one circuit, and rest before they are used again."""
+    """Labels, which differ between paths over the same circuit, and rest before reuse."""
 
     fabric: Fabric
 

@@ -15,7 +15,9 @@ _CANDIDATES = 4
 _COMMON = 0.9
 """Quantile of the reduced costs at which the first search cuts prices off."""
 _MOST_EDGES = 50_000
-"""Most edges of a search: more would take seconds, so the result is returned with its gap."""
+"""Largest number of edges of a search: more would take seconds, so the result is returned with its
+gap.
+"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -23,10 +25,10 @@ class Matching:
     """Pairs of nodes, no node in two, and a bound of the weight of any such set."""
 
     mate: NDArray[np.int64]
-    """Shape (N,): the other node of each node's pair; -1 if it has none."""
+    """Shape (N,): the partner of each node; -1 if there is none."""
     weight: int
     bound: int
-    """Weight that no matching exceeds; equal to ``weight`` if that is proven the largest."""
+    """Upper bound of any matching's weight; equal to ``weight`` if the optimum is proven."""
 
 
 def heaviest_matching(weight: NDArray[np.int64]) -> Matching:
@@ -36,19 +38,19 @@ def heaviest_matching(weight: NDArray[np.int64]) -> Matching:
 
     The assignment of nodes to nodes is the same problem without its odd-cycle constraints: half its
     weight is a bound, and its prices give every edge a reduced cost. A matching is below the bound
-    by the reduced costs of its edges and the prices of the nodes that it leaves out. Given a
-    matching that is D below the bound, no heavier one contains an edge with a reduced cost above D,
-    or leaves out a node with a price above D. The search (Galil's O(N³) form of Edmonds' algorithm,
-    by rustworkx) begins with the few cheapest edges of each node, ties by distance in node numbers.
-    It is repeated with the edges that D admits until there are no more of them, which proves the
-    optimum, or too many.
+    by the reduced costs of its edges and the prices of unmatched nodes. Given a matching that is D
+    below the bound, no heavier matching contains an edge with a reduced cost above D, or leaves out
+    a node with a price above D. The search (Galil's O(N³) form of Edmonds' algorithm, by rustworkx)
+    begins with the few cheapest edges of each node, ties by distance in node numbers. The search is
+    repeated with the edges that D admits until there are no more of them, which proves the optimum,
+    or too many.
 
-    The search is given reduced costs, and prices cut off above 2 D, where they decide nothing: most
+    The search gets reduced costs, and prices cut off above 2 D, where prices decide nothing: most
     edges of the assignment are worth the same then, and taken at once.
     """
     n = len(weight)
     assigned = heaviest_assignment(np.maximum(weight, 0))
-    # Twice the price of each node: its two prices, as a row and as a column, are whole.
+    # Twice the price of each node: the sum of its row price and its column price, which is whole.
     price = assigned.profit + assigned.price
     reduced = price[:, None] + price - 2 * weight
     reduced[weight <= 0] = np.inf
@@ -81,7 +83,7 @@ def _cheapest(reduced: NDArray[np.float64]) -> NDArray[np.bool_]:
     if n > 1:
         nodes = np.arange(n)
         apart = np.abs(nodes[:, None] - nodes)
-        # Reduced costs are whole numbers: less than one on top decides only between equal ones.
+        # Reduced costs are whole numbers: a fraction on top decides only between equal costs.
         key = reduced + np.minimum(apart, n - apart) / n
         few = min(_CANDIDATES, n - 1)
         chosen[nodes[:, None], np.argpartition(key, few - 1, axis=1)[:, :few]] = True

@@ -23,7 +23,7 @@ from topology.rounds import Rule
 
 _DIRECT_SHARES = (1.0, 0.875, 0.75, 0.625, 0.5)
 _FURTHER_ORDERS = (1, 2)
-"""Orders of equal demands that are tried beside the first: one hash can be unlucky."""
+"""Orders of equal demands to try beside the first: a single hash can be unlucky."""
 
 
 def plan_hydra_bfs(
@@ -37,27 +37,25 @@ def plan_hydra_bfs(
 
     ``demand`` has shape (N, N), Mbps from row to column. A pair of racks wants the larger of its
     two directions and gets one path. Pairs are taken largest first in rounds h = 1, 2, …, H. A
-    round serves the pairs that a breadth-first search of depth h on the auxiliary graph reaches,
-    whose links are pairs of free ports on one plane, and circuits with capacity left. In round 1
-    that means a circuit of one's own. A served pair leaves the ordering and books the smaller of
+    round serves the pairs reached by a breadth-first search of depth h on the auxiliary graph,
+    whose links are pairs of free ports on a plane, and circuits with capacity left. In round 1
+    every path is a circuit of its own. A served pair leaves the ordering and books the smaller of
     its demand and the capacity left on the scarcest circuit of its path.
 
-    Fixed here where the paper leaves a choice: pairs of equal demands go by
-    :func:`~topology.problem.tie_break`; among shortest paths the lexicographically smallest
-    rack sequence; for a hop a circuit with capacity for the whole demand, then a new circuit (one
-    that exists in ``current`` first, then the lowest plane; of ports that carry the whole demand,
-    else of the fastest that are free), then a circuit with some capacity (Boolean demands only). A
-    hop runs between racks of the budget, on its planes or on circuits
-    that stay.
+    Choices that the paper leaves open: pairs of equal demands go by
+    :func:`~topology.problem.tie_break`; among shortest paths the lexicographically smallest rack
+    sequence; for a hop a circuit with capacity for the whole demand, then a new circuit (one in
+    ``current`` first, then the lowest plane; of ports that carry the whole demand, else of the
+    fastest free ports), then a circuit with some capacity (Boolean demands only). A hop runs
+    between racks of the budget, on its planes or on circuits that stay.
 
     With ``budget.paths_per_pair`` above one (Boolean demands; None is one), the rounds are run
-    again, up to that many times in all, for the unserved rest of pairs with a path, the largest
+    again, up to the given number in all, for the unserved rest of pairs with a path, the largest
     first, on the ports and capacity left. Switches spread a pair's flows evenly over its paths, so
-    a further path counts only if the pair gets more with it. Pairs with a reserved path have no
-    other.
+    a further path counts only if the pair gets more. Pairs with a reserved path have no other path.
 
     The result holds the circuits and paths that must stay (see :mod:`topology.standing`), and
-    beyond them only circuits that some path uses. The same input gives the same result.
+    beyond them only circuits with a path. The same input gives the same result.
 
     Cost: O(H·N²) searches of O(K·N / 64) operations on words; of O(K²·N / 64) beyond two hops.
 
@@ -76,18 +74,18 @@ def plan_hydra_bfs_plus(
 ) -> PlanResult:
     """:func:`plan_hydra_bfs` several times with other rules; the plan that serves most counts.
 
-    Where ``budget.paths_per_pair`` is None, a pair gets as many paths as its demand can use.
+    If ``budget.paths_per_pair`` is None, a pair gets as many paths as its demand can use.
 
     The rules differ in the relays (the first found, or those with the most capacity left, which
     spreads the load), in the number of a rack's ports that round 1 may take (the rest is left to
-    rounds with one more hop), in whether pairs that fit as a whole go before those that fit in
-    part, and in the order of equal demands. Rules that are the same on a fabric are tried once.
-    Between equal plans the earlier one counts, and the paper's own rule is the first. Trying ends
-    when all demand is served, or ``budget.expired()``.
+    rounds with more hops), in whether pairs that fit as a whole go before pairs that fit in part,
+    and in the order of equal demands. Rules that are the same on a fabric are tried once. Between
+    equal plans the earlier plan counts, and the paper's own rule is the first. Trying ends when all
+    demand is served, or ``budget.expired()``.
 
-    A circuit that may change and now carries a demand counts for ``budget.disturbance_mbps``: a
-    plan that gives it up must serve that much more. If that is above zero, each rule is also tried
-    with all such circuits kept.
+    Each circuit in use that may change counts for ``budget.disturbance_mbps``: a plan that gives up
+    the circuit must serve that much more. If the cost is above zero, each rule is also tried with
+    all such circuits kept.
 
     Raises PlanError as :func:`plan_hydra_bfs` does.
     """
@@ -112,7 +110,7 @@ def keep_current(
     reserved: Reserved,
     budget: Budget,
 ) -> PlanResult:
-    """``current`` unchanged, with the part of ``demand`` that it serves: a baseline.
+    """``current`` unchanged, with the part of ``demand`` served: a baseline.
 
     Raises PlanError for a bad demand entry or budget.
     """
@@ -122,7 +120,7 @@ def keep_current(
 
 
 def _portfolio(budget: Budget) -> Iterator[Rule]:
-    """Rules for the rounds: the paper's first, then the others, the most promising first."""
+    """Rules for the rounds: the paper's first, then further rules, the most promising first."""
     plain = Rule(whole=not budget.boolean, partial=budget.boolean)
     yield plain
     for share in _DIRECT_SHARES:
@@ -138,7 +136,7 @@ def _portfolio(budget: Budget) -> Iterator[Rule]:
 
 
 def _differing(rules: Iterable[Rule], fabric: FabricArrays) -> Iterator[Rule]:
-    """The rules that differ here: of few ports, several shares are the same number."""
+    """The rules that differ here: with few ports, several shares mean the same number."""
     tried = set()
     for rule in rules:
         meaning = replace(rule, direct_share=1.0), rule.direct_ports(fabric).tobytes()
@@ -148,7 +146,7 @@ def _differing(rules: Iterable[Rule], fabric: FabricArrays) -> Iterator[Rule]:
 
 
 def _drafts(ground: Ground) -> Iterator[tuple[Draft, float]]:
-    """Drafts with their worth in Mbps: the demand served, less the cost of changing to them."""
+    """Drafts with their worth in Mbps: the demand served, less the cost of the change."""
     disturbance_mbps = ground.budget.disturbance_mbps
     in_use = ground.in_use() if disturbance_mbps > 0 else []
     for rule in _differing(_portfolio(ground.budget), ground.fabric):

@@ -1,4 +1,4 @@
-"""Planning of one-way light paths: the demand for them, and the traffic that slots carry."""
+"""Planning of one-way light paths: their demand, and the traffic carried by slots."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class OneWayProblem:
     layers: tuple[Layer, ...]
     wanted_mbps: DemandMatrix
     standing_mbps: DemandMatrix
-    """Part of the demand that the standing paths carry."""
+    """Part of the demand carried by the standing paths."""
 
     @property
     def open_mbps(self) -> DemandMatrix:
@@ -104,7 +104,7 @@ class OneWayProblem:
     def result(
         self, configurations: Sequence[Configuration], gap: float | None = None
     ) -> PlanResult:
-        """The plan of these configurations, each of which stands once in each window."""
+        """The plan of the given configurations, each standing once in each window."""
         carried = self._carried_mbps(self._offered(configurations))
         wanted = self.wanted_mbps > 0
         hops = [path.hops for path in self.standing.paths]
@@ -118,16 +118,16 @@ class OneWayProblem:
         )
 
     def share(self, configurations: Sequence[Configuration]) -> float:
-        """Part of the demand that these configurations carry."""
+        """Part of the demand carried by the configurations."""
         return self.share_of(self._offered(configurations))
 
     def share_of(self, offered_mbit: NDArray[np.float64]) -> float:
-        """Part of the demand that light paths carry if they can carry ``offered_mbit`` a window."""
+        """Part of the demand carried by light paths with room for ``offered_mbit`` a window."""
         total = float(self.wanted_mbps.sum())
         return float(self._carried_mbps(offered_mbit).sum()) / total if total else 1.0
 
     def offered_mbit(self, configuration: Configuration) -> NDArray[np.float64]:
-        """Shape (N, N): Mbit that light paths could carry while they stand."""
+        """Shape (N, N): Mbit that light paths could carry in the configuration's duration."""
         offered = np.zeros_like(self.wanted_mbps)
         ends = (configuration.sender, configuration.receiver)
         rate = np.minimum(*(self.rates_mbps[configuration.layer, end] for end in ends))

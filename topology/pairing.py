@@ -34,24 +34,25 @@ def plan_edmonds(
     reserved: Reserved,
     budget: Budget,
 ) -> PlanResult:
-    """Circuits of one maximum-weight matching per plane, each on the demands left before it.
+    """Circuits of one maximum-weight matching per plane, each on the demands left before.
 
     c-Through (Wang et al., SIGCOMM 2010, section 3.2) for one plane; for several, Edmonds'
     algorithm on each in turn. ``demand`` has shape (N, N), Mbps from row to column. A pair of racks
-    weighs the larger of its two directions, at most the circuit's rate. Once it has its path, of
-    one hop, it leaves; if ``budget.paths_per_pair`` allows more paths, it weighs the rest that it
-    wants. With ``budget.boolean`` false only demands that fit on one circuit weigh, and each pair
-    has one path.
+    weighs the larger of its two directions, at most the circuit's rate. Once the pair has its path,
+    of one hop, the pair leaves; if ``budget.paths_per_pair`` allows more paths, the pair weighs the
+    rest of its demand. With ``budget.boolean`` false only demands that fit on one circuit weigh,
+    and each pair has one path.
 
-    Fixed here where the paper leaves a choice: the fastest planes come first, equally fast ones by
+    Choices that the paper leaves open: the fastest planes come first, equally fast planes by
     number; a rack with several ports on a plane takes part in as many matchings; among equally
-    heavy matchings the one counts that :func:`~topology.matching.heaviest_matching` finds. A
-    circuit in use between ports that may change weighs ``budget.disturbance_mbps`` more on its own
-    plane, and keeps its ports if its racks are joined there again. Circuits and paths that must
-    stay do (see :mod:`topology.standing`).
+    heavy matchings :func:`~topology.matching.heaviest_matching` decides. A circuit in use between
+    ports that may change weighs ``budget.disturbance_mbps`` more on its own plane, and keeps its
+    ports if its racks are joined there again. Circuits and paths that must stay do (see
+    :mod:`topology.standing`).
 
-    ``gap`` for one plane is what the matching proves, mostly 0; for several it is the distance from
-    the best set of circuits by a bipartite relaxation, which no order of planes can exceed.
+    ``gap`` for one plane is the gap that the matching proves, mostly 0; for several it is the
+    distance from the best set of circuits by a bipartite relaxation, an upper bound for any order
+    of planes.
 
     When time is up, planes not yet planned stay dark. The same input gives the same result.
 
@@ -69,7 +70,7 @@ def plan_edmonds_perfect(
 ) -> PlanResult:
     """The heaviest of the matchings that join the most racks, as c-Through asks for.
 
-    Like :func:`plan_edmonds`, but every plane joins as many racks as it can, if need be pairs
+    Like :func:`plan_edmonds`, but every plane joins as many racks as possible, if need be pairs
     without a demand. ``gap`` is as there for one plane, and None for several.
     """
     return _plan(fabric, demand, current, reserved, budget, perfect=True)
@@ -104,7 +105,7 @@ def _plan(
 
 
 def circuits_in_use(current: Topology) -> frozenset[Circuit]:
-    """The circuits that paths run over."""
+    """The circuits used by paths."""
     return frozenset(circuit for path in current.paths for circuit in path.circuits)
 
 
@@ -176,7 +177,7 @@ class _Work:
         for pair in self.favoured.get(plane, ()):
             weight[pair] += favour * possible[pair]
         if perfect:
-            # So much for any pair that no matching with fewer pairs is as heavy.
+            # So much for any pair that more pairs always outweigh heavier pairs.
             weight[possible] += int(weight.max(initial=0)) * (len(weight) // 2) + 1
         return weight
 
@@ -203,7 +204,7 @@ def _match(weight: NDArray[np.int64], *, single: bool) -> tuple[Matching, list[_
     racks = np.flatnonzero(weight.any(axis=1))
     weight = weight[np.ix_(racks, racks)]
     if single and len(racks) % 2:
-        # One must stay without a partner: an extra node takes it.
+        # A rack must stay without a partner: an extra node takes the rack.
         weight = np.pad(weight, (0, 1), constant_values=int(weight.max()))
         weight[-1, -1] = 0
     matching = heaviest_matching(weight)
@@ -220,7 +221,7 @@ def circuits_between(
     layers: Sequence[Layer],
     in_use: frozenset[Circuit],
 ) -> list[tuple[tuple[RackId, RackId], Circuit]]:
-    """Ports for the pairs: those that join them already, else each rack's fastest, then lowest.
+    """Ports for the pairs: of their present circuit, else each rack's fastest, then lowest.
 
     ``joined`` has by plane the pairs (lower rack, higher rack), for whose circuits ``layers`` have
     ports.

@@ -1,7 +1,7 @@
-"""Independent checks of results: they keep what must stay, and their figures are true.
+"""Independent checks of results: everything that must stay stays, and all figures are true.
 
-They share no code with the planners. Each returns the problems it finds, in words; an empty list is
-a pass. A topology by itself is checked by :mod:`topology.checks`.
+The checks share no code with the planners. Each returns the problems found, in words; an empty list
+is a pass. A topology by itself is checked by :mod:`topology.checks`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _RATE_TOLERANCE: Final = 1e-6
 _TIME_TOLERANCE: Final = 1e-9
 """Tolerance of times, relative."""
 _SHOWN: Final = 5
-"""Most problems of one kind that are spelled out."""
+"""Largest number of problems of the same kind that are spelt out."""
 
 
 def check_result(
@@ -48,11 +48,11 @@ def check_result(
     budget: Budget,
     result: PlanResult,
 ) -> list[str]:
-    """Check that a plan fits the fabric, keeps what must stay, and serves the share that it claims.
+    """Check that a plan fits the fabric, keeps everything that must stay, and serves the claimed
+    share.
 
-    Shapes and units are those of :class:`topology.problem.Algorithm`. A topology's paths are
-    counted again, largest pair first; a schedule's slots are added up. Raises PlanError for a bad
-    demand.
+    Shapes and units are as in :class:`topology.problem.Algorithm`. A topology's paths are counted
+    again, largest pair first; a schedule's slots are added up. Raises PlanError for a bad demand.
     """
     wanted = validate_demand(demand, fabric.n_racks)
     topology = result.topology
@@ -67,7 +67,7 @@ def check_result(
         paths_per_pair=max(budget.most_paths, _most_of_a_pair(paths.table, standing)),
     )
     if problems:
-        return problems  # the checks that follow look racks and rates up by port
+        return problems  # later checks look up racks and rates by port
     problems += _hop_problems(paths, standing, budget.max_hops)
     problems += _count_problems(paths, standing, budget.most_paths)
     problems += _change_problems(fabric, current, topology, pinned, budget)
@@ -103,14 +103,14 @@ def check_result(
 
 
 def _most_of_a_pair(table: PathTable, which: NDArray[np.bool_]) -> int:
-    """The number of the chosen paths of the pair that has most."""
+    """The largest number of chosen paths of a pair."""
     ends = table.src[which].astype(np.int64) << 32 | table.dst[which]
     _, count = np.unique(ends, return_counts=True)
     return int(count.max(initial=0))
 
 
 def _beside(paths: Paths) -> NDArray[np.intp]:
-    """Shape (F,): number of paths that each path's pair has; directions count by themselves."""
+    """Shape (F,): number of paths of each path's pair; directions count separately."""
     ends = paths.table.src.astype(np.int64) << 32 | paths.table.dst
     _, pair, count = np.unique(ends, return_inverse=True, return_counts=True)
     many: NDArray[np.intp] = count[pair.reshape(-1)]
@@ -198,7 +198,7 @@ def _weighted_problems(
     new: Collection[Path],
     reserved: Reserved,
 ) -> Iterator[str]:
-    """Weighted demands that are not served whole: ``new`` paths must fit with all they want."""
+    """Weighted demands not served whole: ``new`` paths must fit with their full demands."""
     load = dict.fromkeys(topology.circuits, 0.0)
     for path, mbps in reserved.pinned:
         for circuit in path.circuits:
@@ -227,9 +227,9 @@ def count_load(
 ) -> Load:
     """The load of a topology: reservations first, then each pair in turn, the largest first.
 
-    What a pair wants is spread evenly over its paths. Each pair takes its shortest path; then its
-    next ones take turns, a quarter of their share each time. Pairs with equal demands take turns in
-    the order of a hash of their racks.
+    A pair's demand is spread evenly over its paths. Each pair takes its shortest path; then further
+    paths take turns, a quarter of their share each time. Pairs with equal demands take turns in the
+    order of a hash of their racks.
 
     Raises PlanError for a bad demand.
     """
@@ -241,7 +241,7 @@ def count_load(
 def _counted(
     fabric: FabricArrays, wanted: NDArray[np.float64], topology: Topology, reserved: Reserved
 ) -> tuple[NDArray[np.float64], dict[Circuit, float]]:
-    """The load as (what each pair gets, Mbps of shape (N, N); what is left on each circuit)."""
+    """The load as (Mbps that each pair gets, shape (N, N); Mbps left on each circuit)."""
     paths = Paths.of(topology.paths)
     one_way = any(circuit.one_way for circuit in paths.circuits)
     both = wanted if one_way else _both_ways(wanted)
@@ -260,7 +260,7 @@ def _counted(
     served = np.zeros_like(both)
     served[table.src, table.dst] = np.minimum(both, own)[table.src, table.dst]
     # Circuits of paths are numbered as in ``circuits``; all are there, or the checks before failed.
-    nowhere = len(circuits)  # the last place in ``left``, which carries anything
+    nowhere = len(circuits)  # the last place in ``left``: unlimited capacity
     number = np.array([place_of.get(each, nowhere) for each in paths.circuits], dtype=np.int32)
     _book(paths, number[paths.link], both, served, left)
     return served, dict(zip(circuits, left[:-1].tolist(), strict=True))
@@ -273,10 +273,10 @@ def _book(
     served: NDArray[np.float64],
     left: NDArray[np.float64],
 ) -> None:
-    """Book the paths in turn, each with an equal part of its pair's demand: raises ``served``,
-    lowers ``left``.
+    """Book the paths in turn, each with an equal part of its pair's demand.
 
-    ``circuit``, shape (all hops,), has the place in ``left`` of each hop's circuit.
+    Raises ``served`` and lowers ``left``. ``circuit``, shape (all hops,), has the place in ``left``
+    of each hop's circuit.
     """
     table = paths.table
     pair = table.src.astype(np.int64) * len(both) + table.dst
@@ -289,8 +289,10 @@ def _book(
 
 
 def _turns(paths: Paths, both: NDArray[np.float64]) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
-    """(Places of paths in the order in which they are booked; the part of its share that each is
-    booked with): first paths of all pairs with all, then further ones four times with a quarter.
+    """(Places of paths in the order of booking; the part of the path's share to book each time).
+
+    First the first paths of all pairs with their whole share, then further paths, four times with a
+    quarter.
     """
     table = paths.table
     ends = table.src.astype(np.int64) << 32 | table.dst
@@ -331,9 +333,9 @@ def _rate(fabric: FabricArrays, circuit: Circuit) -> float:
 def check_slots(fabric: FabricArrays, slots: Sequence[Slot], timing: Timing) -> list[str]:
     """Check that each slot is a matching on every plane, and that all fit into the window.
 
-    A port sends to one port and hears one, on the plane it is wired to, and of another rack. The
-    only slot of a lane may stand for any time; each of several costs its switching time. No two
-    lanes use the same port.
+    A port sends to one port and hears one, both on its own plane and of another rack. The only slot
+    of a lane may stand for any time; each of several costs its switching time. No two lanes use the
+    same port.
     """
     problems = []
     lanes: dict[int | None, list[Slot]] = {}

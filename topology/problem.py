@@ -27,7 +27,7 @@ from topology.tables import IntArray, PathTable, end_ports, ranked
 RATE_TOLERANCE_MBPS = 1e-6
 """Largest difference of equal rates (1 bit/s): sums of floats leave such crumbs behind."""
 SLICES = 4
-"""Parts in which a pair's further paths take their share (:func:`serve`)."""
+"""Number of parts of the share of a pair's further paths (:func:`serve`)."""
 LARGEST_DEMAND_MBPS = 1e9
 """Limit for a pair of racks (1 Pbit/s): more is a slip of units, and would overflow bit/s."""
 
@@ -39,13 +39,13 @@ class FabricArrays:
     n_racks: int
     n_planes: int
     port_rack: NDArray[np.int32]
-    """Shape (P,): the rack that each optical port belongs to."""
+    """Shape (P,): the rack of each optical port."""
     port_plane: NDArray[np.int32]
-    """Shape (P,): the plane that each optical port is wired to."""
+    """Shape (P,): the plane of each optical port."""
     port_rate_mbps: NDArray[np.float64]
     """Shape (P,): Mbps in each direction."""
     rates_mbps: NDArray[np.float64] = field(init=False)
-    """The rates that there are, in ascending order."""
+    """All different rates, in ascending order."""
     port_class: NDArray[np.int32] = field(init=False)
     """Shape (P,): the position of each port's rate in ``rates_mbps``."""
     ports_per_rack: NDArray[np.int64] = field(init=False)
@@ -114,10 +114,10 @@ class FabricArrays:
 
 @dataclass(frozen=True, slots=True)
 class Reserved:
-    """Paths that must stay, each with the Mbps (in each direction) reserved on it.
+    """Paths that must stay, each with the reserved Mbps (in each direction).
 
-    Pinned circuits stay, and others may not use the reserved rate. The rates of a path that appears
-    more than once, for several reservations between the same racks, add up.
+    Pinned circuits stay, and other traffic may not use the reserved rate. The rates of a path that
+    appears more than once, for several reservations between the same racks, add up.
     """
 
     pinned: tuple[tuple[Path, float], ...] = ()
@@ -132,14 +132,14 @@ class Reserved:
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Times that a schedule of configurations is planned for (Mordia, SIGCOMM 2013, section 3)."""
+    """Times for the planning of a schedule of configurations (Mordia, SIGCOMM 2013, section 3)."""
 
     window_s: float
     """Length of the windows over which the demand is the mean."""
     switching_s: float
     """Dark time before every slot: the mirrors move, and nothing is carried."""
     shortest_s: float = 0.0
-    """Shortest slot, with its switching time, if several stand; shorter ones are left out."""
+    """Shortest slot, with its switching time, if several stand; shorter slots are left out."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.switching_s < self.window_s < float("inf"):
@@ -164,16 +164,19 @@ class Budget:
     planes: frozenset[PlaneId] | None = None
     """Planes whose circuits may change; None: all."""
     blocked_ports: frozenset[PortId] = field(default_factory=frozenset)
-    """Ports, quarantined or other people's, at which no new circuit ends."""
+    """Ports, quarantined or other people's, that new circuits must not use."""
     boolean: bool = True
     """True if any capacity above zero serves a demand (HydRA's Boolean matrix), False if every hop
-    must have capacity left for all of it (weighted)."""
+    must have capacity left for the whole demand (weighted).
+    """
     paths_per_pair: int | None = None
-    """Most paths of a pair of racks, which share what the pair wants; None: as many as the demand
-    can use, and one by an algorithm whose paper gives a pair one."""
+    """Most paths of a pair of racks, which share the pair's demand; None: as many as the demand can
+    use, and one in algorithms whose paper gives a pair one path.
+    """
     connections: NDArray[np.int64] | None = field(default=None, compare=False)
     """Shape (N, N): connections between two racks, each of which takes one path; None: not known,
-    enough for every path. A pair gets no more paths than it has connections, and 0 means one."""
+    enough for every path. A pair gets no more paths than connections, and 0 means one.
+    """
     disturbance_mbps: float = 0.0
     """Demand that must be gained for giving up a circuit in use that may change."""
     timing: Timing = Timing(window_s=1.0, switching_s=0.01)
@@ -193,7 +196,7 @@ class Budget:
         return MOST_PATHS_PER_PAIR if self.paths_per_pair is None else self.paths_per_pair
 
     def as_published(self) -> Budget:
-        """The budget with one path for a pair, unless it says how many."""
+        """The budget with one path for a pair, unless the budget gives a number."""
         return self if self.paths_per_pair is not None else replace(self, paths_per_pair=1)
 
     def paths_of_pairs(self, n: int) -> NDArray[np.int64]:
@@ -207,7 +210,7 @@ class Budget:
         return most
 
     def check(self, fabric: FabricArrays) -> None:
-        """Raise PlanError if the budget names a rack, plane or port that the fabric lacks."""
+        """Raise PlanError if the budget names a rack, plane or port missing in the fabric."""
         shape = (fabric.n_racks, fabric.n_racks)
         if self.connections is not None and self.connections.shape != shape:
             raise PlanError(
@@ -248,14 +251,15 @@ class Lightpath:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A configuration of all planes, or of a lane, and the time that it stands in each window."""
+    """A configuration of all planes, or of a lane, and its duration in each window."""
 
     duration_s: float
-    """Time with light, without the switching time before it."""
+    """Time with light, without the switching time before."""
     lightpaths: frozenset[Lightpath]
     lane: int | None = None
     """Number of the lane: a plane (with one port of each rack) whose slots follow each other
-    whatever the slots of other lanes do. None: all planes switch together."""
+    independently of other lanes' slots. None: all planes switch together.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,11 +274,13 @@ class PlanResult:
     mean_hops: float
     """Mean number of hops of the paths; 0 if there are none."""
     slots: tuple[Slot, ...] = ()
-    """Slots of one-way light paths (one slot, which may stand for any time) or of a schedule; then
-    ``topology`` holds what must stay, and ``unserved`` has pairs (src, dst)."""
+    """Slots of one-way light paths (a single slot, which may stand for any time) or of a schedule;
+    then ``topology`` holds the standing part, and ``unserved`` has pairs (src, dst).
+    """
     gap: float | None = None
-    """Most that an optimal result's value could exceed this one's, as a part of this one's; 0 for a
-    proven optimum, None if the algorithm proves nothing."""
+    """Bound of the optimum's excess over this result's value, as a part of this value; 0 for a
+    proven optimum, None if the algorithm proves nothing.
+    """
 
 
 class Algorithm(Protocol):
@@ -300,7 +306,7 @@ class PairDemand:
 
 
 def members(ids: Collection[int] | None, count: int) -> NDArray[np.bool_]:
-    """Shape (count,): True for numbers among ``ids``; for all of them if ``ids`` is None."""
+    """Shape (count,): True for numbers among ``ids``; all True if ``ids`` is None."""
     members = np.full(count, ids is None)
     members[list(ids or ())] = True
     return members
@@ -345,7 +351,7 @@ def validate_demand(matrix: ArrayLike, n: int) -> DemandMatrix:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PairDemands(Sequence[PairDemand]):
-    """Rack pairs in the order in which they are served; arrays of shape (F,)."""
+    """Rack pairs in serving order; arrays of shape (F,)."""
 
     src: IntArray
     dst: IntArray
@@ -370,7 +376,7 @@ class PairDemands(Sequence[PairDemand]):
         return PairDemands(self.src[which], self.dst[which], self.mbps[which])
 
     def places(self, src: IntArray, dst: IntArray, n_racks: int) -> IntArray:
-        """Position of each of these pairs in the order, -1 for pairs without a demand."""
+        """Position of each given pair in the order, -1 for pairs without a demand."""
         place = np.full((n_racks, n_racks), -1, dtype=np.int32)
         place[self.src, self.dst] = np.arange(len(self))
         found: IntArray = place[src, dst]
@@ -401,7 +407,8 @@ def largest_first(
 
 
 def tie_break(src: IntArray, dst: IntArray, salt: int = 0) -> NDArray[np.uint64]:
-    """A fixed hash of each pair, for the order of equal demands; one order for each ``salt``.
+    """A fixed hash of each pair, for the order of equal demands; a different order for each
+    ``salt``.
 
     In the order of rack numbers, equal demands join low racks to each other first, and a fabric of
     equal demands falls apart into islands. The mixing function is the finaliser of SplitMix64
@@ -421,13 +428,14 @@ def serve(
     place: IntArray,
     share_mbps: NDArray[np.float64],
 ) -> NDArray[np.float64]:
-    """Give each path in turn its pair's share, up to what its scarcest link has left.
+    """Give each path in turn its pair's share, up to the capacity left on its scarcest link.
 
     ``links`` names the link of each hop, ``place`` the pair of each path, or -1. ``share_mbps``,
-    shape (pairs,), is what switches send over each path of a pair (:func:`shares`). Earlier pairs
-    come first, each with its shortest path (among equals the one listed first). Further paths have
-    what is left, in turns of a quarter of their share: on a link that many want, all get some.
-    Returns the rate of each path, shape (F,), which is taken from ``residual_mbps`` (per link).
+    shape (pairs,), is the rate that switches send over each path of a pair (:func:`shares`).
+    Earlier pairs come first, each with its shortest path (among equals the path listed first).
+    Further paths take the rest, in turns of a quarter of their share: on a link wanted by many, all
+    get some. Returns the rate of each path, shape (F,), which is taken from ``residual_mbps`` (per
+    link).
     """
     given = np.zeros(len(place))
     first, further = _turns(place, table.hops, len(share_mbps))
@@ -440,7 +448,7 @@ def serve(
 
 
 def shares(wanted_mbps: NDArray[np.float64], n_paths: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Mbps that each path of a pair is offered, shape (pairs,): switches spread flows evenly."""
+    """Mbps offered to each path of a pair, shape (pairs,): switches spread flows evenly."""
     share: NDArray[np.float64] = wanted_mbps / np.maximum(n_paths, 1)
     return share
 
@@ -451,7 +459,7 @@ def count_paths(place: IntArray, n_pairs: int) -> NDArray[np.int64]:
 
 
 def _turns(place: IntArray, hops: IntArray, n_pairs: int) -> tuple[IntArray, IntArray]:
-    """(The shortest path of each pair; further ones, in turn), without those of no pair."""
+    """(The shortest path of each pair; further paths, in turn), without paths of no pair."""
     order = ranked(place, n_pairs)
     if (np.diff(place[order]) > 0).all():
         return order, order[:0]
@@ -467,11 +475,11 @@ def _turns(place: IntArray, hops: IntArray, n_pairs: int) -> tuple[IntArray, Int
 def measure(
     fabric: FabricArrays, pairs: PairDemands, topology: Topology, reserved: Reserved
 ) -> PlanResult:
-    """The result for any ``topology``: how much of ``pairs`` (largest first) it serves.
+    """The result for any ``topology``: how much of ``pairs`` (largest first) is served.
 
-    Reserved rates are set aside first and serve their own pairs. What a pair wants beyond is spread
+    Reserved rates are set aside first and serve their own pairs. A pair's further demand is spread
     evenly over its paths. Each pair in turn takes the capacity left along its shortest path, up to
-    the path's share, and after that along its other ones (:func:`serve`).
+    the path's share, and after that along its other paths (:func:`serve`).
     """
     table = PathTable.of(topology.paths)
     place = pairs.places(table.src, table.dst, fabric.n_racks)
@@ -510,7 +518,7 @@ def _served_mbps(
 ) -> float:
     lower, higher = end_ports(topology.circuits)
     residual = np.zeros(fabric.n_ports)
-    """The circuit whose lower port this is."""
+    """Capacity left of each circuit, by the circuit's lower port."""
     residual[lower] = np.minimum(fabric.port_rate_mbps[lower], fabric.port_rate_mbps[higher])
     wanted = pairs.mbps.copy()
     for path, rate_mbps in reserved.rate_by_path().items():

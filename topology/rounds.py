@@ -1,4 +1,4 @@
-"""Rounds of the HydRA heuristic, each run on the capacity that earlier ones leave."""
+"""Rounds of the HydRA heuristic, each run on the capacity left by earlier rounds."""
 
 from __future__ import annotations
 
@@ -16,29 +16,30 @@ from topology.tables import IntArray, end_ports, starts
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Rule by which rounds choose paths."""
+    """Rule for the choice of paths in rounds."""
 
     whole: bool
-    """True for rounds in which a path must carry all that its pair wants."""
+    """True for rounds in which a path must carry the whole demand of a pair."""
     partial: bool
-    """True for rounds (after those) in which any capacity above zero serves a pair."""
+    """True for later rounds, in which any capacity above zero serves a pair."""
     widest: bool = False
-    """True for relays with the most capacity left, False for those with the lowest numbers."""
+    """True for relays with the most capacity left, False for the lowest rack numbers."""
     direct_share: float = 1.0
-    """Part of a rack's ports that round 1 may use."""
+    """Part of a rack's ports open to round 1."""
     spare: float = float("inf")
-    """Racks that want at least this part of their ports' rate for themselves are scarce: they relay
-    nothing, and two of them get a circuit of their own only if they fill it."""
+    """Racks with a demand of at least this part of their ports' rate are scarce: scarce racks relay
+    nothing, and two scarce racks get a circuit of their own only if the circuit is filled.
+    """
     order: int = 0
     """Order of pairs with equal demands: the salt of :func:`~topology.problem.tie_break`."""
 
     def direct_ports(self, fabric: FabricArrays) -> IntArray:
-        """Shape (N,): the number of each rack's ports that round 1 may use."""
+        """Shape (N,): the number of each rack's ports open to round 1."""
         ports: IntArray = np.ceil(fabric.ports_per_rack * self.direct_share).astype(np.int32)
         return ports
 
     def relays(self, fabric: FabricArrays, pairs: PairDemands) -> NDArray[np.uint8]:
-        """Shape (N,): 1 for racks that paths may lead through."""
+        """Shape (N,): 1 for racks open to relaying."""
         if self.spare == float("inf"):
             return np.ones(fabric.n_racks, dtype=np.uint8)
         wanted = np.bincount(pairs.src, weights=pairs.mbps, minlength=fabric.n_racks)
@@ -51,10 +52,10 @@ class Rule:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FoundPaths:
-    """F paths, in the order in which they were booked."""
+    """F paths, in the order of booking."""
 
     pair: IntArray
-    """Shape (F,): the pair that each path serves."""
+    """Shape (F,): the pair of each path."""
     hops: IntArray
     """Shape (F,)."""
     links: IntArray
@@ -68,7 +69,7 @@ class FoundPaths:
         )
 
     def among(self, others: FoundPaths) -> NDArray[np.bool_]:
-        """Shape (F,): True for paths that ``others`` have, too: same pair, same circuits."""
+        """Shape (F,): True for paths also found in ``others``: same pair, same circuits."""
         theirs = others.chosen(np.isin(others.pair, self.pair))
         rows = np.concatenate(
             [np.column_stack([paths.pair, paths.links]) for paths in (theirs, self)]
@@ -80,7 +81,7 @@ class FoundPaths:
 
     @classmethod
     def joined(cls, runs: Sequence[FoundPaths]) -> FoundPaths:
-        """The paths of several runs, one after the other; at least one run."""
+        """The paths of several runs, in the order of the runs; at least one run."""
         if len(runs) == 1:
             return runs[0]
         return cls(
@@ -99,7 +100,7 @@ class Rounds:
     pairs: PairDemands
     max_hops: int
     changing: tuple[IntArray, IntArray]
-    """Ends of circuits that new ones should equal, if there is a choice."""
+    """Ends of circuits for new circuits to equal, if there is a choice."""
     is_free: NDArray[np.uint8]
     """Shape (P,): 1 if new circuits may end at the port."""
     link_a: IntArray
@@ -120,9 +121,9 @@ class Rounds:
         given: Sequence[Circuit],
         given_mbps: Sequence[float],
     ) -> Rounds:
-        """The start, with circuits ``given`` and the Mbps that paths may take of each."""
+        """The start, with circuits ``given`` and the Mbps of each that paths may take."""
         a, b = end_ports(given)
-        room = len(given) + fabric.n_ports  # a run asks for all that its ports could make
+        room = len(given) + fabric.n_ports  # for all circuits that a run's ports could make
         link_a, link_b = np.zeros((2, room), dtype=np.int32)
         link_a[: len(given)], link_b[: len(given)] = a, b
         residual = np.zeros(room)
@@ -197,7 +198,7 @@ class Rounds:
         return slower
 
     def withdraw(self, paths: FoundPaths) -> None:
-        """Give back the capacity that these paths took."""
+        """Give back the capacity that the paths took."""
         taken = np.repeat(paths.given_mbps, paths.hops)
         np.add.at(self.residual_mbps, paths.links[paths.links >= 0], taken)
 
@@ -209,7 +210,7 @@ def _given(
     residual_mbps: NDArray[np.float64],
     wanted_mbps: NDArray[np.float64],
 ) -> NDArray[np.float64]:
-    """Mbps that each path took when it was booked: the rounds' arithmetic once more, in order."""
+    """Mbps that each path took when booked: the rounds' arithmetic once more, in order."""
     given = np.zeros(len(hops))
     order = np.arange(len(hops), dtype=np.int32)
     along = links[links >= 0]

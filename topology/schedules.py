@@ -32,7 +32,7 @@ _QUANTA = 1 << 30
 
 
 def needs_one_rate_per_rack(fabric: FabricArrays) -> str | None:
-    """The reason why time can't be divided: a rack whose ports differ in rate; None if it can."""
+    """Why time can't be divided: a rack whose ports differ in rate; None if time can be divided."""
     for rack in range(fabric.n_racks):
         rates = np.unique(fabric.port_rate_mbps[fabric.port_rack == rack])
         if len(rates) > 1:
@@ -55,14 +55,14 @@ def plan_tms(
     ``demand``, shape (N, N), Mbps, is scaled to equal sums of rows and columns (Sinkhorn), and
     taken apart into permutations (:func:`~topology.decomposition.birkhoff`), all of them unless
     time is up. The longest become slots, which share the window less their switching times in
-    proportion to their lengths. Their number is the one that carries most: with every further slot
-    the duty cycle falls. The rest of the demand is left to the packet network.
+    proportion to their lengths. Their number is chosen to carry most: with every further slot the
+    duty cycle falls. The rest of the demand is left to the packet network.
 
     With K planes, K permutations of similar length stand at the same time, for the mean of their
     lengths. Light paths that would carry nothing are not set up, and if racks miss a plane, some of
     their light paths come a slot later. ``budget.boolean`` and ``budget.disturbance_mbps`` mean
-    nothing here: a demand counts by the part that is carried, and every slot moves mirrors. The
-    same input gives the same result; when time is up it is the best found so far.
+    nothing here: a demand counts by the part carried, and every slot moves mirrors. The same input
+    gives the same result; when time is up the result is the best found so far.
 
     Raises PlanError for a bad demand entry, an impossible budget, pinned paths that do not fit, or
     an objection of :func:`needs_one_rate_per_rack`.
@@ -85,7 +85,7 @@ def plan_tms_plus(
 ) -> PlanResult:
     """:func:`plan_tms` with each permutation the longest in the rest of the matrix.
 
-    The first permutations then carry more than those of any other decomposition do.
+    The first permutations then carry more than in any other decomposition.
     """
     problem = OneWayProblem.of(fabric, demand, current, reserved, budget)
     seconds, racks = seconds_of_light(problem)
@@ -130,14 +130,14 @@ def plan_solstice(
 
     Times of light are raised to equal sums of rows and columns (QuickStuff). Then permutations are
     taken whose entries all reach a threshold, which is halved when there are none (BigSlice), until
-    the window is full. Before that, demands of racks whose ports could not carry them in a window
-    are scaled down.
+    the window is full. Before, demands of racks whose ports could not carry them in a window are
+    scaled down.
 
     The paper has one plane. On K planes that are alike, each switches by itself, and permutations
     go to planes by :func:`~topology.spreading.spread`. If racks miss planes, K permutations stand
     together: for the time that carries most per second, switching included, after which the rest of
-    longer ones waits for its next turn; or for the mean of their lengths, whichever carries more.
-    In each case all is carried if the window is long enough. Uneven racks, the meaning of the
+    longer permutations waits for its next turn; or for the mean of their lengths, whichever carries
+    more. In each case all is carried if the window is long enough. Uneven racks, the meaning of the
     budget, ties and errors are as in :func:`plan_tms`.
     """
     problem = OneWayProblem.of(fabric, demand, current, reserved, budget)
@@ -164,7 +164,7 @@ def _on_lanes(
     racks: NDArray[np.int64],
     seconds: NDArray[np.float64],
 ) -> list[Configuration]:
-    """Slots of planes that switch by themselves; light paths that nobody wants are left out."""
+    """Slots of planes that switch by themselves; light paths without demand are left out."""
     timing = problem.budget.timing
     pieces = []
     for length, column_of in takewhile(lambda _: not problem.budget.expired(), slices):
@@ -180,7 +180,7 @@ def _on_lanes(
 def _within_the_window(
     problem: OneWayProblem, groups: Iterable[Configuration]
 ) -> list[Configuration]:
-    """The configurations, in their order, that fit with their switching times; the last one cut."""
+    """The configurations, in order, that fit with their switching times; the last is cut."""
     chosen: list[Configuration] = []
     left_s = problem.budget.timing.window_s
     for group in groups:
@@ -203,8 +203,8 @@ def plan_round_robin(
 
     With K planes, K rotations of the racks stand at the same time; slot s of plane k sends rack i
     to the rack s·K + k + 1 further on (as in RotorNet, Mellette et al., SIGCOMM 2017). If more than
-    half of a window would be dark, it has only as many slots as leave half of it lit. Uneven racks
-    and errors are as in :func:`plan_tms`.
+    half of a window would be dark, the window has only as many slots as leave half of it lit.
+    Uneven racks and errors are as in :func:`plan_tms`.
     """
     problem = OneWayProblem.of(fabric, demand, current, reserved, budget)
     racks = problem.racks
@@ -221,7 +221,7 @@ def plan_round_robin(
 def seconds_of_light(problem: OneWayProblem) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """Light that each pair's demand of a window needs, in seconds; and the racks with ports.
 
-    The light of a pair is at most that of all planes for the whole window.
+    The light of a pair is at most the light of all planes for the whole window.
     """
     objection = needs_one_rate_per_rack(problem.fabric)
     if objection is not None:
@@ -248,8 +248,8 @@ def _by_yield(
 ) -> Iterator[tuple[float, Permutation]]:
     """The pieces in groups of as many as there are planes, all of a group equally long.
 
-    The longest that are left stand together, for that one of their lengths which carries most per
-    second, switching included; what is left of longer ones waits. Every piece gets all its length.
+    The longest pieces left stand together, for the length among theirs that carries most per
+    second, switching included; the rest of longer pieces waits. Every piece gets all its length.
     """
     planes = len(problem.layers)
     night = problem.budget.timing.switching_s * (_QUANTA / problem.budget.timing.window_s)
@@ -278,8 +278,8 @@ def _in_parallel(
     """Configurations of as many permutations as there are planes, for the mean of their lengths.
 
     Lengths are in quanta of the window. Only light paths between ``racks`` for which ``useful`` is
-    above zero are set up; they are spread over the planes by edge colouring. Light paths that find
-    no plane, since racks miss some, are the first of the next configuration.
+    above zero are set up; they are spread over the planes by edge colouring. Light paths left
+    without a plane, since racks miss some, are the first of the next configuration.
     """
     present = problem.rates_mbps.T > 0
     wanted = (useful > 0) & (present.astype(np.int64) @ present.T > 0)

@@ -1,4 +1,4 @@
-"""Pieces of a schedule given out to planes, each of which switches by itself."""
+"""Pieces of a schedule spread over planes, each of which switches by itself."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from topology.problem import Timing
 from topology.tables import IntArray
 
 _FAINT = 1e-9
-"""Time that is none, as a part of a plane's time."""
+"""Negligible time, as a part of a plane's time."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Piece:
-    """Light paths of one plane, and how long they are to stand; arrays of shape (E,)."""
+    """Light paths of a plane, and their duration; arrays of shape (E,)."""
 
     length_s: float
     sender: IntArray
@@ -33,7 +33,7 @@ def planes_are_alike(problem: OneWayProblem) -> bool:
 
 @dataclass(slots=True, eq=False)
 class Lane:
-    """The pieces of a plane, and the time that they take with switching."""
+    """The pieces of a plane, and their total time with switching."""
 
     switching_s: float
     pieces: list[Piece] = field(default_factory=list)
@@ -47,8 +47,8 @@ class Lane:
 def spread(pieces: Sequence[Piece], n_planes: int, switching_s: float) -> list[Lane]:
     """The pieces on planes: the longest first, each on the plane with the least load (LPT).
 
-    Then, as long as that ends sooner, the plane that takes longest gives part of its longest piece
-    to the plane that takes shortest.
+    Then, as long as the end comes sooner, the plane that takes longest gives part of its longest
+    piece to the plane that takes shortest.
     """
     lanes = [Lane(switching_s) for _ in range(n_planes)]
     queue = [(0.0, number) for number in range(n_planes)]
@@ -63,7 +63,7 @@ def spread(pieces: Sequence[Piece], n_planes: int, switching_s: float) -> list[L
 
 
 def _even_out(lanes: Sequence[Lane], switching_s: float) -> bool:
-    """Divide the longest piece of the plane with the most load; False if that gains nothing."""
+    """Divide the longest piece of the plane with the most load; False if nothing is gained."""
     fullest = max(lanes, key=lambda lane: lane.lasts_s)
     emptiest = min(lanes, key=lambda lane: lane.lasts_s)
     mean_s = sum(lane.lasts_s for lane in lanes) / len(lanes)
@@ -82,7 +82,7 @@ def _even_out(lanes: Sequence[Lane], switching_s: float) -> bool:
 
 
 def slots_of_lane(timing: Timing, lane: int, pieces: Sequence[Piece]) -> list[Configuration]:
-    """The slots of a lane, lengthened until they fill the window, or cut where the window ends."""
+    """The slots of a lane, lengthened until they fill the window, or cut at the window's end."""
     if len(pieces) == 1:
         return [_slot(timing.window_s, lane, pieces[0])]
     needed_s = sum(piece.length_s for piece in pieces)

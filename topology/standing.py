@@ -30,9 +30,9 @@ class Standing:
     circuits: frozenset[Circuit]
     paths: tuple[Path, ...]
     residual_mbps: Mapping[Circuit, float]
-    """Capacity that the standing paths leave of each standing circuit, in each direction."""
+    """Capacity of each standing circuit left by the standing paths, in each direction."""
     left_mbps: NDArray[np.float64]
-    """Shape (F,): demand of each pair beyond what the standing paths carry of it."""
+    """Shape (F,): demand of each pair not carried by the standing paths."""
 
     def ports(self) -> frozenset[PortId]:
         return frozenset(port for c in self.circuits for port in c.ends)
@@ -60,13 +60,17 @@ def standing_part(
 ) -> Standing:
     """The circuits and paths that a new topology must contain.
 
-    These are: the pinned paths, with the rings that they are in; the circuits outside the budget;
-    the paths of racks outside the budget, with all their circuits, even circuits that could change
-    (racks outside notice nothing); and the other paths that lie on such circuits alone. A standing
-    pair's demand beyond its reservations takes the capacity that its paths have left.
+    - Pinned paths, with their rings.
+    - Circuits outside the budget.
+    - Paths of racks outside the budget, with all circuits, even circuits that could change (racks
+      outside notice nothing).
+    - Further paths on such circuits alone.
+
+    The demand of a standing pair beyond the pair's reservations takes the capacity left on its
+    paths.
 
     Raises PlanError if a pinned path is broken, does not fit, or needs a port that is blocked or
-    taken by something that stays.
+    taken by a standing circuit.
     """
     reserved_rates = reserved.rate_by_path()
     fixed, kept = _outside(fabric, current, budget)
@@ -90,7 +94,9 @@ def standing_part(
 def _outside(
     fabric: FabricArrays, current: Topology, budget: Budget
 ) -> tuple[frozenset[Circuit], list[Path]]:
-    """Circuits that stay since they or a path over them lie outside; the paths on them alone."""
+    """Circuits fixed because they or a path over them lie outside; the paths on fixed circuits
+    alone.
+    """
     if budget.racks is None and budget.planes is None:
         return frozenset(), []
     rack_in = members(budget.racks, fabric.n_racks)
@@ -100,7 +106,7 @@ def _outside(
     circuits = list(current.circuits)
     lower, higher = end_ports(circuits)
     fixed = np.zeros(fabric.n_ports, dtype=np.bool_)
-    """Mask by the lower port of a circuit, or the sender of a one-way one."""
+    """Mask by the lower port of a circuit, or by the sender of a one-way circuit."""
     fixed[lower] = ~(may_change[lower] & may_change[higher])
     table = PathTable.of(current.paths)
     lost = ~fixed[table.hop_a] & (blocked[table.hop_a] | blocked[table.hop_b])
@@ -181,10 +187,9 @@ def _book_demands(
     paths: Sequence[Path],
     reserved_rates: Mapping[Path, float],
 ) -> tuple[dict[Circuit, float], NDArray[np.float64]]:
-    """Capacity that ``paths`` leave of each circuit, and demand that each pair has left, shape
-    (F,).
+    """(Capacity of each circuit left by ``paths``; demand left of each pair, shape (F,)).
 
-    Pairs take what they want beyond their reservations.
+    Pairs take only demand beyond reservations.
     """
     left = np.zeros(fabric.n_ports)
     lower, _ = end_ports(residual_mbps)

@@ -12,7 +12,7 @@ from hydra.errors import PlanError, UnknownName
 from hydra.model import DemandMatrix
 
 _HOT_SHARE: Final = 0.1
-"""Part of the racks that talk to many others; the rest have a few partners."""
+"""Part of the racks that talk to many others; all other racks have a few partners."""
 _PARTNERS: Final = 8
 _SKEW: Final = 1.5
 """Standard deviation of the logarithm of a rack's weight."""
@@ -53,14 +53,15 @@ KINDS: Final[Mapping[str, Callable[[int, np.random.Generator], DemandMatrix]]] =
 )
 """``sparse``: each rack has 8 partners, one rack in ten half of the others; ``dense``: all pairs
 alike; ``uniform``: all pairs, at rates drawn evenly; ``gravity``: the product of log-normal weights
-of the two racks."""
+of the two racks.
+"""
 
 
 def synthetic_demand(kind: str, n: int, seed: int, busiest_mbps: float) -> DemandMatrix:
     """A matrix of one of :data:`KINDS`, shape (n, n), in Mbps.
 
-    It is scaled so that the busiest rack sends or receives ``busiest_mbps``. Raises UnknownName for
-    another kind, PlanError for a bad size or rate.
+    The matrix is scaled so that the busiest rack sends or receives ``busiest_mbps``. Raises
+    UnknownName for an unknown kind, PlanError for a bad size or rate.
     """
     make = KINDS.get(kind)
     if make is None:

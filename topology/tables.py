@@ -16,8 +16,8 @@ __all__ = ["IntArray", "PathTable", "end_ports", "in_order", "make_circuits", "r
 def ranked(keys: IntArray, size: int) -> IntArray:
     """Positions of the keys in ascending order of the keys, which are below ``size``.
 
-    Negative keys are left out, equal ones stay in order. Keys that are all different, as they
-    nearly always are, need no sorting.
+    Negative keys are left out, equal keys stay in order. All-different keys, the usual case, need
+    no sorting.
     """
     at = np.full(size, -1, dtype=np.int32)
     valid = np.flatnonzero(keys >= 0).astype(np.int32)

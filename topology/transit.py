@@ -1,14 +1,14 @@
 """Order of mirrors and VLAN tags in a change, so that no VLAN ever closes a loop.
 
-While a reconfiguration is under way, each ToR port carries its old VLANs, its new ones or both, and
-each circuit is up or not, in any combination. A VLAN's broadcast domain is all circuits that join
-two ports which carry it at that moment, planned or not. But two circuits that share a port never
-exist together, because an optical switch tears down before it sets up. So a loop can arise exactly
-if the old and new circuits between a VLAN's old and new ports contain a cycle of circuits no two of
-which share a port.
+While a reconfiguration is under way, each ToR port carries its old VLANs, its new VLANs or both,
+and each circuit is up or not, in any combination. A VLAN's broadcast domain is all circuits with
+two end ports that carry the VLAN at the moment, planned or not. But two circuits that share a port
+never exist together, because an optical switch tears down before it sets up. So a loop can arise
+exactly if the old and new circuits between a VLAN's old and new ports contain a cycle of circuits
+no two of which share a port.
 
 A good choice of VLAN-IDs avoids most such cycles, but not all: a new circuit may join two ports
-that still carry a VLAN they are about to leave. These are avoided by order.
+that still carry a VLAN they are about to leave. The remaining cycles are avoided by order.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ class TransitOrder:
 def transit_order(fabric: FabricArrays, old: NetworkState, new: NetworkState) -> TransitOrder:
     """Circuits that must change before or after the retagging from ``old`` to ``new``.
 
-    VLAN by VLAN, circuits that stay are taken first, then those that go, then those that come; a
-    circuit that could close a loop with those before it is held back. Circuits that stay never are:
-    an allocation keeps them loop-free in every VLAN.
+    VLAN by VLAN, circuits that stay are taken first, then leaving circuits, then new circuits; a
+    circuit that could close a loop with earlier circuits is held back. Circuits that stay never
+    are: an allocation keeps them loop-free in every VLAN.
     """
     before, after = old.topology.circuits, new.topology.circuits
     staying, going, coming = in_order(before & after), in_order(before - after), after - before

@@ -1,8 +1,8 @@
 """VLANs for paths: as few as we find, each loop-free, also while the network changes.
 
-Spanning tree is off, so a VLAN must not contain a loop, and several paths may share one as long as
-it does not (Christodoulopoulos et al., JOCN 2015, section III.B.1). The racks along a path may
-reach each other on its VLAN; that is intended.
+Spanning tree is off, so a VLAN must not contain a loop, and several paths may share a loop-free
+VLAN (Christodoulopoulos et al., JOCN 2015, section III.B.1). The racks along a path may reach each
+other on the path's VLAN, by intention.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from topology.problem import FabricArrays
 from topology.tables import IntArray, PathTable, end_ports, starts
 
 _SPARE_PER_PORT: Final = 2
-"""IDs for a change of everything, and for those at rest after one (docs/configuration.md)."""
+"""IDs for a change of everything, and as many at rest afterwards (docs/configuration.md)."""
 _NONE: Final = -1
 """No VLAN-ID."""
 
@@ -31,28 +31,28 @@ def allocate(
 ) -> NetworkState:
     """The state of the next epoch: ``target`` with a VLAN for every path.
 
-    A path that ``current`` has too keeps its VLAN. New paths take IDs that are neither in use nor
-    resting: switches may still remember addresses on those at rest, and on one in use, a plane that
-    lies, such as by leading a port's light back to it, would have ToRs learn servers of standing
-    paths at a wrong port before the gate finds it. Where that would leave fewer IDs than two for
-    each port of the best connected rack, which later changes may need, a new path joins a VLAN that
-    loses no path in this change. (One that is in use *and* rests is another change's, which is
-    under way: no path joins it.) IDs that go out of use rest for one epoch, and longer while others
-    suffice: those come first that have been out of use for longest. Where these are too few, IDs at
-    rest come after them, in the same order, but for closed ones: no change would ever end
-    their rest otherwise.
+    A path of ``current`` keeps its VLAN. New paths take IDs that are neither in use nor resting:
+    switches may still remember addresses on resting IDs. On an ID in use, a faulty plane, for
+    instance one that leads a port's light back to the port, would have ToRs learn servers of
+    standing paths at a wrong port before the gate finds the fault. If fresh IDs would leave fewer
+    than two for each port of the best connected rack, which later changes may need, a new path
+    joins a VLAN that loses no path in this change. (A VLAN in use *and* at rest belongs to another
+    change under way: no path joins such a VLAN.) IDs that go out of use rest for one epoch, and
+    longer while other IDs suffice: IDs out of use for longest come first. If these are too few, IDs
+    at rest come next, in the same order, except closed IDs: no change would ever end their rest
+    otherwise.
 
-    In each VLAN the circuits of its paths form a forest on the racks, where parallel circuits
-    count as a loop. Two paths don't enter one VLAN together if an old circuit still joins a port
-    of one to a port of the other, since they might be tagged before that circuit goes. For loops
-    that IDs alone can't prevent during the change, see :func:`topology.transit.transit_order`.
+    In each VLAN the circuits of its paths form a forest on the racks, where parallel circuits count
+    as a loop. Two paths don't enter a VLAN together if an old circuit still joins a port of each,
+    since both might be tagged before the old circuit goes. For loops that IDs alone can't prevent
+    during the change, see :func:`topology.transit.transit_order`.
 
-    A path goes into the first VLAN that has all its circuits, else into one that they leave a
-    forest, the first that lacks the fewest of them, else into a new one. This is done in two
-    orders: paths grouped by relay, and the longest first. The better result is then packed again,
-    the VLAN opened last going first, for as long as that saves any (iterated greedy: Culberson and
-    Luo, Exploring the k-colorable landscape with iterated greedy, 1996). A path stands for both
-    directions, so there are no equal ones to merge beforehand.
+    A path goes into the first VLAN that has all its circuits, else into a VLAN that stays a forest,
+    the first that lacks the fewest of the circuits, else into a new VLAN. Two orders are tried:
+    paths grouped by relay, and the longest first. The better result is then packed again, the VLAN
+    opened last going first, for as long as the number of VLANs falls (iterated greedy: Culberson
+    and Luo, Exploring the k-colorable landscape with iterated greedy, 1996). A path stands for both
+    directions, so there are no equal paths to merge beforehand.
 
     Cost: O(paths · VLANs).
 
@@ -85,7 +85,7 @@ def allocate(
             f"{len(pool.closed - in_use)} of changes under way); widen the range"
         )
     ids = np.array([*joinable, *fresh, _NONE], dtype=np.int32)
-    # A path that is kept on a VLAN of no bin is in bin 0, which then means nothing.
+    # A path kept on a VLAN without a bin is in bin 0, which then means nothing.
     assigned = Lanes(paths, np.where(kept == _NONE, ids[np.minimum(bins, len(ids) - 1)], kept))
     then_in_use = assigned.ids
     return NetworkState(
@@ -103,10 +103,10 @@ def _pack(
     kept: IntArray,
     joinable: Sequence[VlanId],
 ) -> tuple[IntArray, int]:
-    """The bin of each path, and the number of bins beyond the first ones, which are ``joinable``.
+    """The bin of each path, and the number of bins beyond the first, which are ``joinable``.
 
-    ``kept``, shape (F,), has the VLAN-ID that a path keeps, or ``_NONE``. A path kept on another
-    VLAN than those of the bins is in no bin; its 0 means nothing.
+    ``kept``, shape (F,), has the VLAN-ID that a path keeps, or ``_NONE``. A path kept on a VLAN
+    without a bin is in no bin; its 0 means nothing.
     """
     walk = _Walk.of(fabric, paths)
     lower, higher = end_ports(removed)
@@ -146,13 +146,13 @@ def _pack(
 @dataclass(frozen=True, slots=True, eq=False)
 class _Packing:
     order: IntArray
-    """The new paths in the order in which they were packed."""
+    """The new paths in the order of packing."""
     bin_of: IntArray
     """Shape (F,): the bin of every path."""
     n_bins: int
 
     def last_bins_first(self) -> IntArray:
-        """The order by bins, the last first, within each as before: it needs no more bins."""
+        """The order by bins, the last first, within each as before: no more bins will be needed."""
         from_last = (self.n_bins - self.bin_of[self.order]).astype(np.int16)  # sorted by radix
         return self.order[np.argsort(from_last, kind="stable")]
 

@@ -1,4 +1,4 @@
-"""VLANs for a schedule that repeats: assigned once, for all of its slots."""
+"""VLANs for a repeating schedule: assigned once, for all of its slots."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ def week_states(
 ) -> tuple[NetworkState, ...]:
     """The state of each slot, in which a path has the same VLAN-ID whenever it stands.
 
-    Paths share an ID only if they come and go together, so no path ever joins a VLAN that another
-    is leaving, and addresses that ToRs still remember of a VLAN from its last day are true again on
-    its next. A path of ``current`` that stands all week keeps its own ID. The others take IDs that
-    are not in use, nor resting while others suffice. All IDs of the week rest while they are not in
-    use, so that other changes take others where there are any.
+    Paths share an ID only if they come and go together. So no path ever joins a VLAN while a second
+    path leaves the VLAN, and addresses remembered by ToRs from a VLAN's last day are true again on
+    the VLAN's next day. A path of ``current`` in all slots of the week keeps the ID. All other
+    paths take IDs that are not in use, nor resting while others suffice. IDs of the week rest while
+    not in use, so other changes take other IDs if there are any.
 
-    Raises PlanError if there are too few.
+    Raises PlanError if there are too few IDs.
     """
     when: dict[Path, tuple[int, ...]] = {}
     for number, topology in enumerate(slots):

@@ -18,6 +18,7 @@ REWRITTEN = [
     "apps/prices",
     "apps/rest",
     "apps/traces",
+    "drivers",
     "hydra/config",
     "hydra/decisions",
     "hydra/demand",
@@ -27,6 +28,7 @@ REWRITTEN = [
     "hydra/reservations",
     "hydra/sharing",
     "mininet_scenarios",
+    "topology",
 ]
 """Packages whose text has been rewritten in plain words. The list may only get longer."""
 
