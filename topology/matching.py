@@ -50,7 +50,7 @@ def heaviest_matching(weight: NDArray[np.int64]) -> Matching:
     """
     n = len(weight)
     assigned = heaviest_assignment(np.maximum(weight, 0))
-    # Twice the price of each node: the sum of its row price and its column price, which is whole.
+    # Twice the price of each node: the sum of its row price and its column price, both whole.
     price = assigned.profit + assigned.price
     reduced = price[:, None] + price - 2 * weight
     reduced[weight <= 0] = np.inf

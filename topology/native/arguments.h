@@ -9,7 +9,7 @@
 
 enum { MAX_VIEWS = 24 };
 
-/* The buffers of one call. After the first failure, an exception is set and the rest is NULL. */
+/* The buffers of a call. After the first failure, an exception is set and the rest is NULL. */
 typedef struct {
     Py_buffer views[MAX_VIEWS];
     int count;
@@ -27,8 +27,8 @@ void fail(Arguments *arguments, const char *what);
 
 void fail_for_memory(Arguments *arguments);
 
-/* The next argument, which must be a contiguous array of items of this size; `*count` of them, or
-   as many as there are if it is negative. */
+/* The next argument, which must be a contiguous array of items of the given size; of `*count`
+   items, or of any number if `*count` is negative. */
 void *next_array(Arguments *arguments, size_t size, int32_t *count, int writable);
 
 const double *doubles(Arguments *arguments, int32_t *count);
@@ -43,7 +43,7 @@ void check_range(Arguments *arguments, const int32_t *values, int32_t count, int
 /* Integers from 0 to end - 1. */
 const int32_t *indices(Arguments *arguments, int32_t *count, int32_t end);
 
-/* Where each of some lists begins in an array of `end` entries; one more entry is the end. */
+/* Start of each list in an array of `end` entries; a final entry holds the end. */
 const int32_t *starts(Arguments *arguments, int32_t *lists, int32_t *end);
 
 int32_t integer(Arguments *arguments, int32_t lowest);

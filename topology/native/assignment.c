@@ -4,19 +4,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of augmenting row reduction; LOOKS of them tell easy matrices from skewed ones. */
+/* Sweeps of augmenting row reduction; the first LOOKS sweeps tell easy matrices from skewed
+   ones. */
 enum { SWEEPS = 6, LOOKS = 2, NOBODY = -1 };
 
-/* Skewed are those that leave more rows free than this, and one in MANY. */
+/* A matrix is skewed if the sweeps leave more rows free than FEW, and more than 1 in MANY. */
 enum { FEW = 32, MANY = 8 };
 
-/* Columns that are remembered of each row. */
+/* Number of columns remembered for each row. */
 enum { LISTED = 3 };
 
 /* Columns whose gains are compared at once. */
 enum { BLOCK = 8 };
 
-/* Of the auction: its bids start at a part of the largest weight, and get finer, level by level. */
+/* Least raise of a price in the auction, `bit`: starts at a part of the largest weight, and gets
+   finer, level by level. */
 static const double FIRST_BID = 0.25, LAST_BID = 1e-9;
 enum { FINER = 4, BIDS_PER_ROW = 4 };
 
@@ -27,18 +29,18 @@ typedef struct {
     int32_t *column_of, *row_of;
     /* rows without a column */
     int32_t *free, n_free;
-    /* of the search for a path: what the way to each column loses, the row before it, and the
-       columns: settled ones, then those at the least loss, then the rest */
+    /* search for a path: the loss on the way to each column, the row before, and the columns:
+       settled columns, then columns at the least loss, then the rest */
     double *loss;
     int32_t *via, *order;
-    /* of each row: the columns that gained it most when all were looked at, and what the best of
-       the others gained: no more by now, since prices only rise */
+    /* per row: the columns of largest gain when all were looked at, and the best gain of the other
+       columns, an upper bound since prices only rise */
     int32_t *shortlist;
     double *beyond;
 } Search;
 
-/* The first of the columns that gain a row most, and by how much more than any other; -1 if one
-   that is not on the row's shortlist may gain it as much. */
+/* The first of the columns that gain a row most, and the lead over any other column; -1 if a column
+   outside the row's shortlist may gain as much. */
 static int32_t best_listed(const Search *s, int32_t row, double *ahead)
 {
     const double *weight = s->weight + (int64_t)row * s->n;
@@ -72,7 +74,7 @@ static double most(const double *weight, const double *price)
     return gain[0];
 }
 
-/* Puts a column into a shortlist, and the gain that falls out of it behind its end. */
+/* Puts a column into a shortlist; the displaced gain goes behind the list's end. */
 static void enter(int32_t column, double gain, int32_t *columns, double *gains)
 {
     int32_t k = LISTED;
@@ -86,8 +88,8 @@ static void enter(int32_t column, double gain, int32_t *columns, double *gains)
     columns[k] = column;
 }
 
-/* The same from a look at all columns, which makes the row's shortlist; the first of equal ones
-   come first. */
+/* Like best_listed, from a look at all columns, which makes the row's shortlist; the first of equal
+   columns come first. */
 static int32_t list_best(Search *s, int32_t row, double *ahead)
 {
     const double *weight = s->weight + (int64_t)row * s->n;
@@ -108,16 +110,16 @@ static int32_t list_best(Search *s, int32_t row, double *ahead)
     return columns[0];
 }
 
-/* The first of the columns that gain a row most, and by how much more than any other. */
+/* The first of the columns that gain a row most, and the lead over any other column. */
 static int32_t best_column(Search *s, int32_t row, double *ahead)
 {
     int32_t column = best_listed(s, row, ahead);
     return column != NOBODY ? column : list_best(s, row, ahead);
 }
 
-/* Augmenting row reduction: a free row takes its best column and raises the price to where its
-   second best is as good; whoever had the column is free, and next. Where the two are equally
-   good, and the best one is taken, it stays free. */
+/* Augmenting row reduction: a free row takes its best column and raises the price until the second
+   best column is as good; the column's former row is free, and next. If both columns are equally
+   good, and the best is taken, the row stays free. */
 static void sweep(Search *s)
 {
     int32_t still_free = 0, moves_left = 4 * s->n;
@@ -152,7 +154,7 @@ static void set_all_free(Search *s)
     s->n_free = s->n;
 }
 
-/* Free rows bid for their best columns: what these gain them more than any other, and a bit. */
+/* Free rows bid for their best columns: the lead over any other column, plus `bit`. */
 static void hold_auction(Search *s, double bit)
 {
     set_all_free(s);
@@ -173,9 +175,9 @@ static void hold_auction(Search *s, double bit)
 }
 
 /* Prices near the optimum by an auction (Bertsekas and Castanon, Parallel Computing 17, 1991, on
-   its levels), where row reduction leaves nearly all the work to the search for paths: products of
-   weights of rows and columns are such matrices. Bits are whole, so that whole weights have whole
-   prices. Only prices stay. */
+   its levels), for matrices in which row reduction leaves nearly all the work to the search for
+   paths: products of weights of rows and columns, for example. Each `bit` is whole, so that whole
+   weights have whole prices. Only prices stay. */
 static void find_prices(Search *s)
 {
     double largest = 0;
@@ -211,7 +213,7 @@ static int32_t next_level(Search *s, int32_t done, double *least)
     return level;
 }
 
-/* Dijkstra's algorithm from a free row to a free column, which it returns. */
+/* Dijkstra's algorithm from a free row; returns the free column reached. */
 static int32_t shortest_path(Search *s, int32_t start, int32_t *settled, double *least)
 {
     for (int32_t j = 0; j < s->n; j++) {

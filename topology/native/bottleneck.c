@@ -11,8 +11,8 @@ typedef struct {
     int32_t n, words;
     const int64_t *entry;
     int64_t level;      /* the smallest entry allowed */
-    int64_t *row_level; /* the level that each row's set of columns was made for; 0 for none */
-    word *columns;      /* of each row: those with an entry of at least row_level */
+    int64_t *row_level; /* level of each row's set of columns; 0: no set */
+    word *columns;      /* per row: columns with an entry of at least row_level */
     word *free, *unseen;
     int32_t *column_of, *row_of;
     int32_t *via, *queue, n_seen; /* of the search: the row before a column, rows reached */
@@ -43,7 +43,7 @@ static void give(Search *s, int32_t row, int32_t column)
     drop(s->free, column);
 }
 
-/* Flips the path that ends at a free column. */
+/* Flips the path to a free column. */
 static void augment(Search *s, int32_t column, int32_t start)
 {
     drop(s->free, column);
@@ -80,8 +80,8 @@ static int32_t search(Search *s, int32_t done)
     return NOBODY;
 }
 
-/* The largest entry between a row reached and a column not reached: what the next level must be,
-   as the rows reached are one more than the columns. */
+/* The largest entry between a row reached and a column not reached: the next level, as the rows
+   reached are one more than the columns. */
 static int64_t way_out(const Search *s)
 {
     int64_t largest = 0;
@@ -118,7 +118,7 @@ static bool match_row(Search *s, int32_t row, int64_t least)
     }
 }
 
-/* Gives up entries below the level, and finds what is free. */
+/* Gives up entries below the level, and finds free rows and columns. */
 static void begin(Search *s)
 {
     memset(s->row_level, 0, (size_t)s->n * sizeof *s->row_level);

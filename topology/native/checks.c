@@ -1,4 +1,4 @@
-/* For the independent checks: shares no code with the kernels that plan. */
+/* For the independent checks: shares no code with the planners' kernels. */
 #include "checks.h"
 
 #include <stdlib.h>
@@ -8,9 +8,9 @@ typedef struct {
     const int32_t *port_rack;
     const int32_t *a, *b;   /* ports of the circuits of a domain */
     int32_t *at_rack;       /* per rack: the last end of a circuit there, or -1 */
-    int32_t *before;        /* per end, 2c or 2c + 1: the end before it at the same rack, or -1 */
-    int32_t *mark;          /* per rack: the circuit that it was last reached for, or -1 */
-    int32_t *stack;         /* racks that have been reached, and not been left yet */
+    int32_t *before;        /* per end, 2c or 2c + 1: the end before at the same rack, or -1 */
+    int32_t *mark;          /* per rack: the last circuit whose search reached the rack, or -1 */
+    int32_t *stack;         /* racks reached and not left yet */
 } Flood;
 
 static int32_t rack_of_end(const Flood *f, int32_t end)
@@ -24,7 +24,7 @@ static bool shares_port(const Flood *f, int32_t one, int32_t other)
            f->b[one] == f->b[other];
 }
 
-/* Floods from one rack of the circuit over circuits that are there, until the other is reached. */
+/* Floods from one rack of the circuit over existing circuits, until the other is reached. */
 static bool joined_without(Flood *f, int32_t circuit)
 {
     int32_t goal = rack_of_end(f, 2 * circuit + 1);

@@ -4,27 +4,27 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Domains of circuits, one after the other; those of domain i are start[i] .. start[i + 1] - 1. */
+/* Domains of circuits in a row; domain i has the circuits start[i] .. start[i + 1] - 1. */
 typedef struct {
     const int32_t *start;
     int32_t count;
     const int32_t *a, *b; /* ports of each circuit */
 } Domains;
 
-/* Writes 1 to closes[c] where circuits before c in its domain that share no port with it join its
-   two racks, else 0. False if memory runs out. */
+/* Writes 1 to closes[c] if earlier circuits of its domain that share no port with c join the two
+   racks of c, else 0. False if memory runs out. */
 bool find_loops(int32_t n_racks, const int32_t *port_rack, Domains domains, int32_t *closes);
 
-/* Turns of paths, one after the other. */
+/* Turns of paths, in order. */
 typedef struct {
     int32_t count;
     const int32_t *path;
     const double *part; /* of the path's share */
 } Turns;
 
-/* In each turn, a path p takes that part of its share from all of its circuits, from
-   circuit[start[p]] to circuit[start[p + 1] - 1], or the least that is left of one, and adds it to
-   given[p]. */
+/* In each turn, a path p takes a part of its share from all of its circuits, from
+   circuit[start[p]] to circuit[start[p + 1] - 1], limited by the scarcest circuit, and adds the
+   amount to given[p]. */
 void book_turns(const int32_t *start, const int32_t *circuit, Turns turns, const double *share,
                 double *left, double *given);
 

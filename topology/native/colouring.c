@@ -28,7 +28,8 @@ static int32_t common_colour(const Colouring *c, int32_t row, int32_t column)
     return -1;
 }
 
-/* The length of the path of colours here, there, here, ... from a column; 0 if a node bars it. */
+/* The length of the path of colours here, there, here, ... from a column; 0 if a node bars the
+   path. */
 static int32_t alternate(const Colouring *c, int32_t column, int32_t here, int32_t there,
                          int32_t *path)
 {
@@ -53,7 +54,7 @@ static void swap(const Colouring *c, const int32_t *path, int32_t length, int32_
         put(c, path[k], k % 2 ? here : there);
 }
 
-/* Frees a colour at the column that is free at the row; -1 if no swap does it. */
+/* Frees a colour at the column that is free at the row; -1 if no swap helps. */
 static int32_t make_room(const Colouring *c, int32_t row, int32_t column, int32_t *path)
 {
     for (int32_t here = 0; here < c->n_colours; here++) {

@@ -5,9 +5,9 @@
 
 /* Smallest gain, in Mbps, for which circuits are rewired. */
 #define LEAST_GAIN 1e-6
-/* Random rewirings at a time, when no single one serves more. */
+/* Random rewirings at a time, when no single rewiring serves more. */
 enum { KICKS = 3 };
-/* Parts in which further paths take their share: topology.problem.SLICES. */
+/* Number of parts of the share of further paths: topology.problem.SLICES. */
 enum { SLICES = 4 };
 
 /* The paths of a pair, put aside. */
@@ -30,11 +30,11 @@ typedef struct {
     double *residual;
     double *left;     /* per demand */
     int32_t *n_paths; /* per demand */
-    int32_t *first;   /* per demand: the place of its first path; the others follow */
+    int32_t *first;   /* per demand: the place of its first path; all its paths follow */
     int32_t *path_hops, *path_links; /* per place, LONGEST_PATH links each */
-    double *given;                   /* per place: what the path carries */
+    double *given;                   /* per place: Mbps carried */
     Aside aside[2];
-    double *turn_residual; /* per circuit, and per demand: what paths in turn leave */
+    double *turn_residual; /* per circuit, and per demand: Mbps left by paths in turn */
     double *unserved;
     int32_t *at_port; /* per port: its circuit, or -1 */
     int32_t *idle;    /* scratch: ports without a circuit */
@@ -43,7 +43,7 @@ typedef struct {
     int32_t *kept_a, *kept_b; /* the best circuits so far */
     double *kept_mbps;
     int32_t kept_count;
-    int32_t *short_of; /* demands that are not carried in full, the most wanting first */
+    int32_t *short_of; /* demands not carried in full, the most wanting first */
     double *missing;
     int64_t used; /* circuits looked at */
     uint32_t random;
@@ -118,7 +118,7 @@ static void consider(const Work *w, int32_t pair, int32_t hops, Widest *best, do
     }
 }
 
-/* The widest path of `hops` circuits that a pair does not have; of width 0 if there is none. */
+/* The widest path of `hops` circuits that is new for a pair; of width 0 if there is none. */
 static Widest widest_path(Work *w, int32_t pair, int32_t hops)
 {
     int32_t src = w->demands.src[pair], dst = w->demands.dst[pair];
@@ -160,14 +160,14 @@ static Widest widest_path(Work *w, int32_t pair, int32_t hops)
     return best;
 }
 
-/* Mbps that each of a pair's paths is offered if it has `n_new` new ones: switches spread a pair's
-   flows evenly over its paths. */
+/* Mbps offered to each path of a pair with `n_new` new paths: switches spread a pair's flows
+   evenly. */
 static double share_of(const Work *w, int32_t pair, int32_t n_new)
 {
     return w->demands.mbps[pair] / (w->demands.standing_paths[pair] + n_new);
 }
 
-/* What a pair's standing paths carry less beside `n_new` new ones. */
+/* Mbps lost by a pair's standing paths beside `n_new` new paths. */
 static double standing_loss(const Work *w, int32_t pair, int32_t n_new)
 {
     const DemandList *d = &w->demands;
@@ -178,7 +178,7 @@ static double standing_loss(const Work *w, int32_t pair, int32_t n_new)
     return carried > then ? carried - then : 0;
 }
 
-/* Whether a pair gets more with a further path of this width. */
+/* Whether a pair gains by a further path of this width. */
 static bool carries_more(const Work *w, int32_t pair, double width)
 {
     int32_t n = w->n_paths[pair];
@@ -194,7 +194,7 @@ static int32_t most_paths(const Work *w, int32_t pair)
     return w->first[pair + 1] - w->first[pair];
 }
 
-/* Take `mbps` from the circuits of a path, or give them back if it is negative. */
+/* Take `mbps` from the circuits of a path, or give back if negative. */
 static void book(Work *w, const int32_t *links, int32_t hops, double mbps)
 {
     const Links *l = w->links;
@@ -216,7 +216,7 @@ static void add_path(Work *w, int32_t pair, int32_t hops, const int32_t *links, 
     book(w, links, hops, given);
 }
 
-/* Lower what a pair's paths carry to its share beside one more. */
+/* Lower the load of a pair's paths to the share beside a further path. */
 static void make_room(Work *w, int32_t pair)
 {
     double share = share_of(w, pair, w->n_paths[pair] + 1);
@@ -240,7 +240,7 @@ static void drop_paths(Work *w, int32_t pair)
     w->left[pair] = w->demands.open_mbps[pair];
 }
 
-/* One more path of `hops` circuits for a pair; false if that gives it nothing. */
+/* Add a path of `hops` circuits for a pair; false if the pair would gain nothing. */
 static bool serve_once(Work *w, int32_t pair, int32_t hops)
 {
     if (w->left[pair] <= RATE_TOLERANCE_MBPS || w->n_paths[pair] >= most_paths(w, pair))
@@ -256,7 +256,7 @@ static bool serve_once(Work *w, int32_t pair, int32_t hops)
     return true;
 }
 
-/* Below 0 if circuit `one` comes before `other` in the order of paths, above 0 if after it. */
+/* Below 0 if circuit `one` comes before `other` in the order of paths, above 0 if after `other`. */
 static int32_t compare_links(const Work *w, int32_t one, int32_t other)
 {
     const Links *l = w->links;
@@ -282,7 +282,7 @@ static bool goes_before(const Work *w, int32_t one, int32_t other)
     return false;
 }
 
-/* Put a pair's paths into the order in which they take turns. */
+/* Put a pair's paths into the order of their turns. */
 static void sort_paths(Work *w, int32_t pair)
 {
     int32_t first = w->first[pair];
@@ -301,8 +301,8 @@ static void sort_paths(Work *w, int32_t pair)
         }
 }
 
-/* Each pair's path number `turn` takes `part` of its share, or what is left; returns the Mbps that
-   they get. Whether any pair has more paths goes to *more. */
+/* Each pair's path number `turn` takes `part` of its share, limited by the capacity left; returns
+   the sum in Mbps. Whether any pair has more paths goes to *more. */
 static double take_turn(Work *w, int32_t turn, double part, bool *more)
 {
     double served = 0;
@@ -324,7 +324,7 @@ static double take_turn(Work *w, int32_t turn, double part, bool *more)
     return served;
 }
 
-/* Mbps served if paths take turns as in topology.problem.serve; notes what is unserved. */
+/* Mbps served if paths take turns as in topology.problem.serve; notes unserved demands. */
 static double served_in_turn(Work *w)
 {
     const DemandList *d = &w->demands;
@@ -347,7 +347,7 @@ static double served_in_turn(Work *w)
     return served;
 }
 
-/* What the circuits are worth in Mbps: short paths first, the largest demands first. */
+/* Worth of the circuits in Mbps: short paths first, the largest demands first. */
 static double route(Work *w)
 {
     const DemandList *d = &w->demands;
@@ -436,7 +436,7 @@ static bool give_way(Work *w, int32_t pair, int32_t other, double *served)
     return false;
 }
 
-/* Demands that miss something as routed last, the most wanting first; returns their number. */
+/* Demands not served in full by the last routing, the most wanting first; returns their number. */
 static int32_t list_short(Work *w)
 {
     int32_t count = 0;
@@ -459,8 +459,8 @@ static int32_t list_short(Work *w)
     return count;
 }
 
-/* Let demands that miss something go before others, two at a time, while that serves more; returns
-   the gain in Mbps. */
+/* Let unserved demands go before others, two at a time, while more is served; returns the gain in
+   Mbps. */
 static double reroute(Work *w)
 {
     const DemandList *d = &w->demands;
@@ -528,7 +528,7 @@ static void join(Work *w, int32_t one, int32_t other)
     place(w, w->links->n_links++, one, other);
 }
 
-/* Join two ports of a plane, and the ports that they are torn from; false if nothing changed. */
+/* Join two ports of a plane, and their former partners; false if nothing changed. */
 static bool rewire(Work *w, int32_t one, int32_t other)
 {
     int32_t left = partner(w, one), right = partner(w, other);
@@ -594,8 +594,8 @@ static bool try_to_join(Work *w, int32_t one, int32_t other, double *worth)
     return false;
 }
 
-/* One pass over the demands that miss something: a circuit between their racks, on each plane. True
-   if that served more. */
+/* One pass over the unserved demands: a circuit between their racks, on each plane. True if more
+   was served. */
 static bool mend(Work *w, double *worth)
 {
     const Wiring *f = w->wiring;
@@ -639,8 +639,8 @@ static uint32_t draw(Work *w, uint32_t below)
     return w->random % below;
 }
 
-/* Join ports that no circuit ends at, two of a plane at random. A detour over an idle rack takes two
-   new circuits, either of which alone serves nothing: so one of them has to be there by chance. */
+/* Join ports without a circuit, two of a plane at random. A detour over an idle rack takes two new
+   circuits, either of which alone serves nothing: so the first has to appear by chance. */
 static void join_idle_ports(Work *w)
 {
     for (int32_t plane = 0; plane < w->wiring->n_planes; plane++) {
@@ -746,7 +746,7 @@ static bool set_up(Work *w)
         w->rack_start[rack + 1] += w->rack_start[rack];
     for (int32_t port = f->n_ports - 1; port >= 0; port--)
         if (w->is_free[port]) {
-            /* Filled from the back, until the next rack's start is this one's own. */
+            /* Filled from the back: in the end, the next rack's start is the rack's own. */
             int32_t rack = f->port_rack[port];
             w->rack_port[--w->rack_start[rack + 1]] = port;
         }

@@ -1,4 +1,4 @@
-/* Local search on the circuits of a plan; see topology/anytime.py for what it is for. */
+/* Local search on the circuits of a plan; see topology/anytime.py for its purpose. */
 #ifndef HYDRA_IMPROVE_H
 #define HYDRA_IMPROVE_H
 
@@ -9,12 +9,12 @@
 
 enum { LONGEST_PATH = 3 }; /* hops: longer paths are not searched for here */
 
-/* Demands in the order in which they are served. */
+/* Demands in serving order. */
 typedef struct {
     int32_t count;
     const int32_t *src, *dst;
-    const double *mbps;      /* all that a pair wants */
-    const double *open_mbps; /* the part that new paths may carry */
+    const double *mbps;      /* a pair's whole demand */
+    const double *open_mbps; /* the part open to new paths */
     const int32_t *open_paths, *standing_paths;
 } DemandList;
 
@@ -33,16 +33,16 @@ typedef struct {
 
 typedef struct {
     int32_t max_hops;
-    bool whole;                /* a demand counts only if one path carries all of it */
+    bool whole;                /* a demand counts only if a single path carries all */
     const int32_t *mate;       /* per port: the other end of its circuit in use, or -1 */
     double disturbance_mbps;   /* cost of giving up a circuit in use */
     int32_t steps, seed;       /* most circuits looked at; start of the random moves */
-    int32_t reroute_steps;     /* most circuits looked at for new paths on one topology */
+    int32_t reroute_steps;     /* most circuits looked at for new paths on the same topology */
 } Search;
 
-/* Rewires circuits on their planes while that serves more. `is_free` (n_ports) is true where new
+/* Rewires circuits on their planes while more is served. `is_free` (n_ports) is true where new
    circuits may end, under circuits that may change, too. Writes the best circuits found, their
-   paths, and their worth in Mbps: what is served, less the cost of circuits given up. Returns the
+   paths, and their worth in Mbps: demand served, less the cost of circuits given up. Returns the
    number of circuits looked at, or -1 without memory. */
 int32_t improve_links(const Wiring *wiring, const uint8_t *is_free, DemandList demands,
                       const Search *search, Links *links, Found *found, double *worth);

@@ -1,4 +1,4 @@
-/* Matchings, colourings and flows, as Python calls them. */
+/* Matchings, colourings and flows for Python. */
 #ifndef HYDRA_MATCHINGS_MODULE_H
 #define HYDRA_MATCHINGS_MODULE_H
 

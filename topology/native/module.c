@@ -1,5 +1,5 @@
 /* The Python side of the kernels: buffers in, counts out. Every length and every index is checked
-   here, so that the kernels need not; they run without the interpreter lock. */
+   here, not in the kernels; kernels run without the interpreter lock. */
 #include "arguments.h"
 
 #include "checks.h"
@@ -15,7 +15,7 @@ static PyObject *py_plan_paths(PyObject *self, PyObject *args)
     (void)self;
     Arguments a = {.args = args};
     Wiring w = {.n_ports = -1};
-    /* One statement each: C leaves the order within an initialiser open. */
+    /* A statement each: C leaves the order within an initialiser open. */
     w.n_racks = integer(&a, 0);
     w.n_planes = integer(&a, 0);
     w.n_classes = integer(&a, 1);

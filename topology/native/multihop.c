@@ -5,33 +5,34 @@
 
 #include "bits.h"
 
-/* What a pair asks of every hop. */
+/* A pair's requirement for every hop. */
 typedef struct {
     double mbps; /* 0: anything above zero will do */
     int32_t port_class;
     bool detour; /* the pair may have no new circuit of its own */
 } Need;
 
-/* The auxiliary graph: racks are joined by free ports on a plane of both, and by what links have
-   left. It only ever loses edges, so a pair that h hops do not join is never joined by h later. */
+/* The auxiliary graph: racks are joined by free ports on a plane of both, and by links with
+   capacity left. The graph only ever loses edges, so a pair not joined by h hops is never joined by
+   h later. */
 typedef struct {
     const Wiring *wiring;
     int32_t rack_words, plane_words;
     bool *is_free;       /* per port */
     int32_t *port_start; /* ports in order of rack, plane and number: (rack, plane) begins here */
     int32_t *port_order;
-    word *racks_on;  /* (class, plane): racks with a free port of the class or a faster one */
+    word *racks_on;  /* (class, plane): racks with a free port of the class or a faster class */
     word *planes_of; /* (class, rack): the same the other way round */
     Plan *plan;
-    int32_t *slot_start; /* per rack: as many slots for links as it has ports */
+    int32_t *slot_start; /* per rack: as many slots for links as ports */
     int32_t *slot_count;
     int32_t *slot_link, *slot_peer;
-    word *live; /* per rack: racks joined to it by a link with anything left */
+    word *live; /* per rack: its neighbours over links with anything left */
     CircuitList preferred;
     int32_t *preferred_next; /* the next of the same lower rack, or -1 */
     int32_t *preferred_first;
-    int32_t *direct_left; /* per rack: ports that round 1 may still take */
-    word *relays;          /* racks that a path may lead through */
+    int32_t *direct_left; /* per rack: ports still open to round 1 */
+    word *relays;          /* racks open to relaying */
     word *near, *near_dst; /* scratch: sets of racks */
     word *level;           /* scratch: a set of racks per hop */
     word *level_planes;
@@ -105,7 +106,7 @@ static word *planes_of(const Graph *g, int32_t class, int32_t rack)
     return g->planes_of + ((size_t)class * g->wiring->n_racks + rack) * g->plane_words;
 }
 
-/* The lowest free port of the class or a faster one, or -1. */
+/* The lowest free port of the class or a faster class, or -1. */
 static int32_t first_free(const Graph *g, int32_t rack, int32_t plane, int32_t class)
 {
     size_t at = (size_t)rack * g->wiring->n_planes + plane;
@@ -159,10 +160,10 @@ static void order_ports(Graph *g, const uint8_t *is_free)
         g->port_start[group + 1] += g->port_start[group];
     for (int32_t port = w->n_ports - 1; port >= 0; port--) {
         size_t group = (size_t)w->port_rack[port] * w->n_planes + w->port_plane[port];
-        /* Filled from the back: the counts of later groups are the ends of this one. */
+        /* Filled from the back: the counts of later groups are the ends of this group. */
         g->port_order[--g->port_start[group + 1]] = port;
     }
-    /* Each start moved to where its own group begins, one place too far to the right. */
+    /* Each start moved to its own group's begin, one place too far to the right. */
     memmove(g->port_start, g->port_start + 1, groups * sizeof *g->port_start);
     g->port_start[groups] = w->n_ports;
     for (int32_t rack = 0; rack < w->n_racks; rack++)
@@ -178,7 +179,7 @@ static bool usable(double residual_mbps) { return residual_mbps > RATE_TOLERANCE
 
 static word *live_of(const Graph *g, int32_t rack) { return g->live + (size_t)rack * g->rack_words; }
 
-/* Among the links of two racks the one with the most left, the oldest if equal; or -1. */
+/* Among the links of two racks the link with the most left, the oldest if equal; or -1. */
 static int32_t best_link(const Graph *g, int32_t here, int32_t there)
 {
     const double *residual = g->plan->residual_mbps;
@@ -203,7 +204,7 @@ static void refresh(Graph *g, int32_t here, int32_t there)
     }
 }
 
-/* False where more links end at a rack than it has ports. */
+/* False if more links end at a rack than the rack has ports. */
 static bool add_slot(Graph *g, int32_t here, int32_t there, int32_t link)
 {
     int32_t slot = g->slot_start[here] + g->slot_count[here];
@@ -296,7 +297,7 @@ static void add_neighbours(const Graph *g, int32_t rack, Need need, word *found)
             put(found, g->slot_peer[s]);
 }
 
-/* Whether a rack is one hop from any of a set, whose planes with free ports are given too. */
+/* Whether a rack is one hop from any of a set, given with the planes of its free ports. */
 static bool touches(const Graph *g, int32_t rack, const word *set, const word *set_planes, Need need)
 {
     if (meet(planes_of(g, need.port_class, rack), set_planes, g->plane_words))
@@ -338,8 +339,8 @@ static void look_around(Graph *g, int32_t src, int32_t dst, Need need)
     drop(g->near_dst, dst);
 }
 
-/* Whether every hop of the path in g->racks can be had, when each one may take a port of a relay that
-   the next one needs. Only between racks kept apart can it be otherwise. */
+/* Whether every hop of the path in g->racks is possible, when each hop may take a port of a relay
+   that the next hop needs. Only between racks kept apart, a hop can be impossible. */
 static bool bookable(const Graph *g, int32_t hops, Need need)
 {
     for (int32_t i = 1; i < hops; i++) {
@@ -388,12 +389,12 @@ static void find_planes(Graph *g, const word *set, int32_t class)
         add_all(g->level_planes, planes_of(g, class, rack), g->plane_words);
 }
 
-/* The lexicographically smallest path of exactly `hops` >= 3 hops between racks that fewer do not
-   join, into g->racks. Levels grow from dst, so that a walk from src can descend them. */
+/* The lexicographically smallest path of exactly `hops` >= 3 hops between racks not joined by
+   fewer, into g->racks. Levels grow from dst, so that a walk from src can descend them. */
 static bool find_far(Graph *g, int32_t src, int32_t dst, int32_t hops, Need need)
 {
     grow_levels(g, src, dst, hops - 2, need);
-    if (need.detour) /* fewer hops may join these, over a relay whose last port both would want */
+    if (need.detour) /* fewer hops may join the racks, over a relay whose last port both want */
         for (int32_t d = 1; d <= hops - 2; d++)
             drop_all(g->near, level(g, d), g->rack_words);
     for (int32_t step = 1; step < hops - 1; step++) {
@@ -416,7 +417,7 @@ static bool find_far(Graph *g, int32_t src, int32_t dst, int32_t hops, Need need
     return true;
 }
 
-/* The most that a link to each rack has left, and the racks to which that is enough. */
+/* The most left on a link to each rack, and the racks for which that is enough. */
 static void measure_widths(const Graph *g, int32_t rack, double enough, double *width, word *wide)
 {
     memset(wide, 0, g->rack_words * sizeof *wide);
@@ -438,7 +439,7 @@ static void forget_widths(const Graph *g, int32_t rack, double *width)
 
 static double lesser(double one, double other) { return one < other ? one : other; }
 
-/* The widest path found so far, in g->racks; one with less than `enough` is none. */
+/* The widest path found so far, in g->racks; a path with less than `enough` is none. */
 typedef struct {
     bool found;
     double enough, mbps;
@@ -449,7 +450,7 @@ static bool widens(const Widest *widest, double mbps)
     return widest->found ? mbps > widest->mbps : mbps >= widest->enough;
 }
 
-/* Through the racks to which src has a link that is wide enough, g->near. */
+/* Through g->near, the racks with a wide enough link to src. */
 static void widest_of_two(Graph *g, Widest *widest)
 {
     FOR_EACH(relay, g->near, g->rack_words) {
@@ -461,7 +462,7 @@ static void widest_of_two(Graph *g, Widest *widest)
     }
 }
 
-/* Through g->near, and then g->near_dst, those to which dst has such a link. */
+/* Through g->near, and then g->near_dst, the racks with a wide enough link to dst. */
 static void widest_of_three(Graph *g, Widest *widest)
 {
     FOR_EACH(relay, g->near, g->rack_words) {
@@ -483,9 +484,10 @@ static void widest_of_three(Graph *g, Widest *widest)
     }
 }
 
-/* Of the paths of two or three existing links with all that is wanted, the one whose scarcest link
-   has the most left, into g->racks; of equal ones the first by relays. False if there is none. The
-   racks must not be joined by fewer hops, so that no such path comes back to its ends. */
+/* Among the paths of two or three existing links with the whole demand left, the path whose
+   scarcest link has the most left, into g->racks; of equal paths the first by relays. False if
+   there is none. The racks must not be joined by fewer hops, so that no such path comes back to its
+   ends. */
 static bool find_widest(Graph *g, int32_t src, int32_t dst, int32_t hops, double wanted_mbps)
 {
     double enough = wanted_mbps - RATE_TOLERANCE_MBPS;
@@ -503,8 +505,9 @@ static bool find_widest(Graph *g, int32_t src, int32_t dst, int32_t hops, double
 
 /* ---- booking ---------------------------------------------------------------------------------- */
 
-/* A link for one hop: one with all that is wanted, else a new one, else what is left. A new one has
-   ports of the class `wanted` or a faster one, else the fastest that are free, of `class` or more. */
+/* A link for a hop: a link with the whole demand left, else a new link, else any capacity left. A
+   new link has ports of the class `wanted` or a faster class, else the fastest free ports, of
+   `class` or more. */
 static int32_t hop(Graph *g, int32_t here, int32_t there, double wanted_mbps, int32_t wanted,
                    int32_t class)
 {
@@ -518,9 +521,10 @@ static int32_t hop(Graph *g, int32_t here, int32_t there, double wanted_mbps, in
     return best;
 }
 
-/* Sets up the missing hops of the path in g->racks and takes the capacity. Two new hops that meet
-   at a relay can't want its last port on a plane: then both outer racks had a free port on that
-   plane, and the path through the relay would not be a shortest one. False if they did. */
+/* Sets up the missing hops of the path in g->racks and takes the capacity. Two new hops that
+   meet at a relay can't want its last port on a plane: then both outer racks had a free port on
+   the plane, and the path through the relay would not be a shortest path. False if both want the
+   port. */
 static bool book(Graph *g, PairList pairs, int32_t pair, int32_t hops, int32_t max_hops, Need need)
 {
     Plan *plan = g->plan;
@@ -589,7 +593,7 @@ static Fate serve(Graph *g, PairList pairs, int32_t pair, int32_t round, Need ne
     int32_t src = pairs.src[pair], dst = pairs.dst[pair];
     int32_t hops = round;
     if (round == 2 && find(g, src, dst, 1, need, pairs.mbps[pair], false))
-        hops = 1; /* one that round 1 turned away */
+        hops = 1; /* turned away by round 1 */
     else if (!find(g, src, dst, hops, need, pairs.mbps[pair], rules->widest))
         return WAITS;
     if (round == 1 && !direct_allowed(g, src, dst, need))
@@ -597,7 +601,7 @@ static Fate serve(Graph *g, PairList pairs, int32_t pair, int32_t round, Need ne
     return book(g, pairs, pair, hops, rules->max_hops, need) ? SERVED : BROKEN;
 }
 
-/* Rounds h = 1 .. max_hops over the pairs that wait, `*count` of them; leaves those that still do.
+/* Rounds h = 1 .. max_hops over the waiting pairs, `*count` of them; leaves pairs still waiting.
    False for a defect. */
 static bool run_rounds(Graph *g, PairList pairs, int32_t *waiting, int32_t *count, bool whole,
                        const Rules *rules)

@@ -29,8 +29,8 @@ static void attach(Network *net, int32_t node, int32_t parent)
         net->preceding[after] = node;
 }
 
-/* The tree is strongly feasible: from every node flow could be sent to the root. Rows hang there
-   by their slack edges, and so do columns that spare any; full columns hang on an edge taken. */
+/* The tree is strongly feasible: flow could be sent from every node to the root. Rows hang there by
+   their slack edges, and so do columns with spare degree; full columns hang on a taken edge. */
 void start_greedily(Network *net)
 {
     for (int32_t edge = 0; edge < net->n_edges; edge++) {
@@ -59,8 +59,8 @@ void start_greedily(Network *net)
     }
 }
 
-/* What a unit of flow on an edge gains, against the flow if it is taken. Slack edges are numbered
-   after the others, by node. */
+/* Gain of a unit of flow on an edge, or of removing the flow if the edge is taken. Slack edges are
+   numbered after all other edges, by node. */
 static int64_t worth_of(const Network *net, int32_t edge)
 {
     if (edge < net->n_edges)
@@ -72,7 +72,7 @@ static int64_t worth_of(const Network *net, int32_t edge)
     return node < net->n_rows ? -net->potential[node] : net->potential[node];
 }
 
-/* The edge that helps most in the first block, from `position` on, that has one; or NONE. */
+/* The edge that helps most, in the first block with such an edge, from `position` on; or NONE. */
 static int32_t entering(const Network *net, int32_t *position, int64_t *rise)
 {
     int32_t total = net->n_edges + net->n_nodes, enter = NONE;
@@ -95,8 +95,8 @@ static int32_t entering(const Network *net, int32_t *position, int64_t *rise)
     return enter;
 }
 
-/* The cycle that an edge closes with the tree: from the join to `first`, over the edge to
-   `second`, and back. */
+/* The cycle that an edge closes with the tree: from the join to `first`, over the edge to `second`,
+   and back. */
 typedef struct {
     int32_t enter, first, second, join;
 } Cycle;
@@ -130,7 +130,7 @@ static bool runs_up(const Network *net, int32_t node)
     return edge == SLACK ? node < net->n_rows : net->tail[edge] == node;
 }
 
-/* How much more flow the edge above a node takes towards the root, or away from it. */
+/* How much more flow the edge above a node takes towards the root, or away from the root. */
 static int64_t room_above(const Network *net, int32_t node, bool upwards)
 {
     int32_t edge = net->via[node];
@@ -141,8 +141,8 @@ static int64_t room_above(const Network *net, int32_t node, bool upwards)
 
 typedef enum { ENTERING_EDGE, TOWARDS_FIRST, FROM_SECOND } Side;
 
-/* The node below the last edge around the cycle, from the join on, among those that limit the
-   flow most. That choice keeps the tree strongly feasible. */
+/* The node below the last edge around the cycle, from the join on, among the edges that limit the
+   flow most. Such a choice keeps the tree strongly feasible. */
 static int32_t leaving(const Network *net, const Cycle *cycle, Side *side, int64_t *step)
 {
     int32_t leave = NONE;
@@ -188,7 +188,7 @@ static void push(Network *net, const Cycle *cycle, int64_t step)
         add_above(net, node, step);
 }
 
-/* Corrects what hangs on a node that was moved. */
+/* Corrects depth and potential of a moved subtree. */
 static void shift(Network *net, int32_t top, int64_t change)
 {
     for (int32_t node = top;;) {
@@ -206,8 +206,8 @@ static void shift(Network *net, int32_t top, int64_t change)
     }
 }
 
-/* Hangs what the leaving edge cuts off, whose end of the entering edge is `top`, on its other end,
-   `above`. */
+/* Moves the subtree cut off by the leaving edge, with `top` as its end of the entering edge, to the
+   other end, `above`. */
 static void rehang(Network *net, int32_t enter, int32_t leave, int32_t top, int32_t above)
 {
     int32_t old = net->via[leave], via = SLACK;

@@ -5,7 +5,7 @@
 #include <stdint.h>
 
 /* Nodes are the rows, then the columns, then the root. Besides the edges, a slack edge joins each
-   row to the root and the root to each column, and takes the degree that is left over. */
+   row to the root and the root to each column, and takes the remaining degree. */
 typedef struct {
     int32_t n_rows, n_nodes, n_edges; /* the root is node n_nodes */
     const int32_t *tail, *head;       /* the row, and the node of the column */

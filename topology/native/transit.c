@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-/* The circuits of one VLAN as a graph on racks, grown circuit by circuit. */
+/* The circuits of a VLAN as a graph on racks, grown circuit by circuit. */
 typedef struct {
     const Change *change;
     int32_t *parent;   /* per rack: towards the root of its component */
@@ -11,7 +11,7 @@ typedef struct {
     int32_t *circuit;  /* per arc */
     int32_t *to;       /* per arc: a rack */
     int32_t n_arcs;
-    int32_t *seen; /* per rack: number of the search that last came there */
+    int32_t *seen; /* per rack: number of the last search at the rack */
     int32_t search;
     int32_t *queue;
 } Graph;

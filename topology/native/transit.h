@@ -18,9 +18,9 @@ typedef struct {
     const uint8_t *is_fixed; /* circuits that can't be held back */
 } Change;
 
-/* Takes the circuits of each VLAN in turn. One that is not fixed, and closes a loop with others of
-   the VLAN that share no port with it, is held back in every VLAN from then on: is_held[c] is 1.
-   False if memory runs out. */
+/* Takes the circuits of each VLAN in turn. A circuit that is not fixed, and closes a loop with
+   circuits of the VLAN that share no port with it, is held back in every VLAN from then on:
+   is_held[c] is 1. False if memory runs out. */
 bool hold_circuits_back(const Change *change, VlanCircuits vlans, uint8_t *is_held);
 
 #endif

@@ -6,12 +6,12 @@
 #include "bits.h"
 
 /* 64 bins, a bit or a column each. In every bin the racks form a forest; a rack's `tree` is the
-   number of a rack of its tree, the same for all of them. */
+   number of a rack of its tree, the same for all racks of the tree. */
 typedef struct {
-    word *carries;  /* per port: bins whose VLAN it carries */
+    word *carries;  /* per port: bins of the VLANs on the port */
     uint16_t *tree; /* (rack, bin) */
-    uint16_t *next; /* (rack, bin): another rack of the same tree; all of them in a ring */
-    uint16_t *size; /* (tree, bin): racks in it */
+    uint16_t *next; /* (rack, bin): the next rack of the same tree, in a ring of all */
+    uint16_t *size; /* (tree, bin): racks of the tree */
     int32_t n_trees[WORD_BITS];
     word spanning; /* bins in which all racks are one tree */
 } Block;
@@ -21,7 +21,7 @@ typedef struct {
     PathList paths;
     Block *blocks;
     int32_t n_blocks, n_bins;
-    word *lacking; /* scratch: bins by how many circuits of a path they lack */
+    word *lacking; /* scratch: bins by the number of missing circuits of a path */
 } Packing;
 
 static size_t cell(int32_t rack, int32_t column) { return (size_t)rack * WORD_BITS + column; }
@@ -68,7 +68,8 @@ static bool open_bin(Packing *p)
     return p->n_bins++ < p->n_blocks * WORD_BITS || open_block(p);
 }
 
-/* Makes the trees of two racks one: the smaller takes the other's name, and the rings join. */
+/* Joins the trees of two racks: the smaller tree takes the name of the other, and the rings
+   join. */
 static void unite(Block *block, int32_t column, int32_t one, int32_t other)
 {
     uint16_t *tree = block->tree, *next = block->next;
@@ -113,7 +114,7 @@ static bool on_path(PathList paths, int32_t path, int32_t port)
     return false;
 }
 
-/* Bins of a block where a circuit that goes away ends, whose other end is on the path. */
+/* Bins of a block at a port whose leaving circuit has its other end on the path. */
 static word once_joined(const Packing *p, const Block *block, int32_t path)
 {
     word bins = 0;
@@ -128,8 +129,8 @@ static word once_joined(const Packing *p, const Block *block, int32_t path)
     return bins;
 }
 
-/* Whether two racks of the path are in one tree of the bin already, while a circuit between them
-   along the path is not in the bin: they would be joined twice. */
+/* Whether two racks of the path are in the same tree of the bin already, while a circuit between
+   them along the path is not in the bin: the circuit would join them twice. */
 static bool closes_loop(const Packing *p, const Block *block, int32_t path, int32_t column)
 {
     int32_t start = p->paths.hop_start[path], end = p->paths.hop_start[path + 1];
@@ -152,7 +153,7 @@ static word opened(const Packing *p, int32_t block)
     return bins >= WORD_BITS ? ~(word)0 : bit(bins) - 1;
 }
 
-/* Sorts the bins of a block by how many circuits of the path they lack: lacking[0 .. hops]. */
+/* Sorts the bins of a block by the number of missing circuits of the path: lacking[0 .. hops]. */
 static void sort_by_lacking(Packing *p, const Block *block, int32_t path)
 {
     word *lacking = p->lacking;
@@ -167,8 +168,8 @@ static void sort_by_lacking(Packing *p, const Block *block, int32_t path)
     }
 }
 
-/* The first bin with all circuits of the path; else, of those it leaves a forest, the first that
-   lacks the fewest; or -1. */
+/* The first bin with all circuits of the path; else, among bins that stay a forest, the first with
+   the fewest missing circuits; or -1. */
 static int32_t find_bin(Packing *p, int32_t path)
 {
     int32_t hops = p->paths.hop_start[path + 1] - p->paths.hop_start[path];

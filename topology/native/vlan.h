@@ -1,11 +1,11 @@
-/* First fit of paths into loop-free VLANs; see topology/vlan.py for what that means. */
+/* First fit of paths into loop-free VLANs; see topology/vlan.py for the meaning. */
 #ifndef HYDRA_VLAN_H
 #define HYDRA_VLAN_H
 
 #include <stdint.h>
 
-/* Paths one after the other: path i has the hops hop_start[i] .. hop_start[i + 1] - 1, each from
-   one port to another, and the racks rack[hop_start[i] + i] .. rack[hop_start[i + 1] + i]. */
+/* Paths in a row: path i has the hops hop_start[i] .. hop_start[i + 1] - 1, each from one port to
+   another, and the racks rack[hop_start[i] + i] .. rack[hop_start[i + 1] + i]. */
 typedef struct {
     int32_t count;
     const int32_t *hop_start, *hop_a, *hop_b, *rack;
@@ -13,12 +13,12 @@ typedef struct {
 
 typedef struct {
     int32_t n_racks, n_ports;
-    const int32_t *once_joined; /* per port: the other end of a circuit that goes away, or -1 */
+    const int32_t *once_joined; /* per port: the other end of a leaving circuit, or -1 */
 } Ground;
 
-/* Packs the paths named in `order` after `n_residents`, which stay in the bins given by `bin_of`
-   (0 .. n_occupied - 1). Each goes into the first bin with all its circuits, else, of those it
-   leaves a forest, into the first that lacks the fewest of them, else into a new one. Writes
+/* Packs the paths named in `order` after `n_residents`, which stay in the bins given by `bin_of` (0
+   .. n_occupied - 1). Each path goes into the first bin with all its circuits, else, among bins
+   that stay a forest, into the first with the fewest missing circuits, else into a new bin. Writes
    bin_of[path] for each; returns the number of bins, or -1 without memory. */
 int32_t pack_paths(const Ground *ground, PathList paths, const int32_t *residents,
                    int32_t n_residents, int32_t n_occupied, const int32_t *order, int32_t n_order,

@@ -1,21 +1,23 @@
-/* Whether a switch holds exactly the rules that it was given.
+/* Whether a switch holds exactly the given rules.
 
-   Rules are made alike whether they come as flow-mods, or as entries of a reply to OFPMP_FLOW: table,
-   priority, flags, time-outs, masked cookie, the fields of the match in order, instructions. Then they
-   are compared byte by byte. A mask of ones is none, as Open vSwitch reports it.
+   Rules have the same form whether they come as flow-mods, or as entries of a reply to OFPMP_FLOW:
+   table, priority, flags, time-outs, masked cookie, the fields of the match in order, instructions.
+   Then rules are compared byte by byte. A mask of all ones counts as no mask, as in Open vSwitch's
+   reports.
+
    Layouts: OpenFlow Switch Specification 1.3.5, sections 7.2, 7.3.4.1 and 7.3.5.2. */
 #include "tables.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* A counter that is not available (OpenFlow 1.3.5, section 5.8). */
+/* An unavailable counter (OpenFlow 1.3.5, section 5.8). */
 #define NOT_COUNTED UINT64_MAX
 
 enum {
     HEADER_BYTES = 8,
     HEAD_BYTES = 48, /* before the match, in a flow-mod as in an entry */
-    BUNDLED_BYTES = 24, /* before the message that is put into a bundle */
+    BUNDLED_BYTES = 24, /* before a message in a bundle */
     LEAST_BYTES = HEAD_BYTES + 8,
     FIXED_BYTES = 19,
     MOST_FIELDS = 64,
@@ -27,7 +29,7 @@ enum {
 
 typedef struct {
     uint64_t hash;
-    size_t at; /* of its bytes */
+    size_t at; /* position of the rule's bytes */
     size_t size;
 } Rule;
 
@@ -71,7 +73,7 @@ static uint64_t hash_of(const uint8_t *bytes, size_t size)
     return hash;
 }
 
-/* A field with its mask left out if that is all ones; the bytes written. */
+/* A field, without its mask if the mask is all ones; returns the bytes written. */
 static size_t put_field(const uint8_t *field, uint8_t *to)
 {
     size_t size = field[3];
@@ -107,11 +109,11 @@ static int put_fields(const uint8_t *match, size_t size, uint8_t *to, size_t *wr
     return 1;
 }
 
-/* The rule in one form, from its head's parts and what follows its head; 0 if it is malformed.
-   `to` has room for FIXED_BYTES and all that follows the head. */
+/* The rule in its common form, from the parts of its head and the bytes after the head; 0 if
+   malformed. `to` has room for FIXED_BYTES and all bytes after the head. */
 static size_t put_rule(const uint8_t *head, int is_entry, size_t length, uint64_t mask, uint8_t *to)
 {
-    /* Where they are in an entry of flow statistics, and in a flow-mod. */
+    /* Positions in an entry of flow statistics, and in a flow-mod. */
     const uint8_t *cookie = head + (is_entry ? 24 : 8);
     const uint8_t *table = head + (is_entry ? 2 : 24);
     const uint8_t *priority = head + (is_entry ? 12 : 30);
@@ -158,7 +160,7 @@ static int has_room(Table *table, size_t more)
     return 1;
 }
 
-/* What was set aside for more rules goes back: a table is kept for as long as its rules are. */
+/* Frees memory set aside for more rules: a table is kept for as long as its rules are. */
 static void shrink(Table *table)
 {
     uint8_t *bytes = realloc(table->bytes, table->size + 1);
@@ -231,7 +233,7 @@ void table_free(Table *table)
 
 size_t table_count(const Table *table) { return table->count; }
 
-/* Notes the rule as seen; 0 if it is not there, or was seen before. */
+/* Marks the rule as seen; 0 if the rule is missing, or was seen before. */
 static int note(const Table *table, uint8_t *seen, const uint8_t *rule, size_t size, uint64_t hash)
 {
     for (size_t slot = hash & table->slot_mask; table->slots[slot];
@@ -247,7 +249,7 @@ static int note(const Table *table, uint8_t *seen, const uint8_t *rule, size_t s
     return 0;
 }
 
-/* One at a time: whether each entry is a rule of either table. */
+/* One entry at a time: whether each is a rule of either table. */
 static int all_known(const Table *common, const Table *own, const uint8_t *body, size_t size,
                      uint8_t *seen, uint8_t *rule)
 {
