@@ -146,7 +146,7 @@ def _no_list(listed: str, why: str) -> HydraError:
 
 
 def _counts(text: str) -> Iterator[int]:
-    """Processors of each host in a list such as ``4,2(x3)``: 4 on one host, 2 on each of three more.
+    """Processors of each host in a list such as ``4,2(x3)``: 4 on one host, 2 on each of 3 more.
 
     Raises HydraError.
     """
