@@ -1,1 +1,1 @@
-"""The controller at work: what it knows, decides and keeps true; one conductor thread acts."""
+"""The controller at work: records, decisions and upkeep; a single conductor thread acts."""

@@ -1,4 +1,4 @@
-"""What is away, behind, or refuses what it should hold: as data, and in words for people."""
+"""Missing, late and refusing devices and switches: as data, and in words for people."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MUTE: Final = "connected, and not answering"
 
 
 _NAMED: Final = 5
-"""Most switches or devices of one kind that are named; others are counted."""
+"""Largest number of named switches or devices of a kind; further elements are counted."""
 
 
 _ONE: Final = {"vswitch": "vswitch", "tor": "ToR", "optical-switch": "optical switch"}
@@ -51,7 +51,7 @@ class Absences:
         self._recovery = courses.recovery
 
     def planes_down(self) -> Mapping[PlaneId, str]:
-        """Optical switches that can't be commanded, with the reason; none before the first try."""
+        """Optical switches out of command, with the reason; empty until recovery is done."""
         if not self._recovery.done:
             return {}
         problems = {
@@ -60,27 +60,27 @@ class Absences:
         return {plane: str(problem) for plane, problem in problems.items() if problem}
 
     def tors_down(self) -> Mapping[RackId, str]:
-        """ToRs that can't be commanded by their driver, as :meth:`planes_down`."""
+        """ToRs that can't be commanded by a driver, as :meth:`planes_down`."""
         if not self._recovery.done:
             return {}
         problems = {rack.id: self._devices.tor_problem(rack.id) for rack in self._fabric.racks}
         return {rack: str(problem) for rack, problem in problems.items() if problem}
 
     def switches_away(self) -> Sequence[MissingSwitch]:
-        """Switches of ours that are not connected."""
+        """Own switches that are not connected."""
         there = self._fleet.connected() | self._fleet.mute()
         return self._missing(self._switches.owned.keys() - there)
 
     def switches_mute(self) -> Sequence[MissingSwitch]:
-        """Switches of ours that are connected, and do not answer."""
+        """Own switches that are connected, and do not answer."""
         return self._missing(self._switches.owned.keys() & self._fleet.mute())
 
     def rules_refused(self) -> Mapping[MissingSwitch, str]:
-        """Switches of ours that refuse rules of their circuits, with the refusal in a sentence."""
+        """Own switches that refuse rules of circuits, with the refusal in a sentence."""
         return self.described(self._switches.refused)
 
     def described(self, refused: Mapping[DatapathId, Failure]) -> Mapping[MissingSwitch, str]:
-        """Switches of ours and what they refuse, in words."""
+        """Own switches with the refused rules, in words."""
         return {
             switch: str(refused[datapath])
             for switch, datapath in zip(self._missing(refused), sorted(refused), strict=True)
@@ -102,7 +102,7 @@ class Absences:
     def unconfirmed(self) -> list[str]:
         """Devices and switches that answer, and may differ from the present state."""
         if not self._recovery.done:
-            return []  # nothing has been asked of them yet
+            return []  # nothing has been asked yet
         planes, racks = self._care.uncertain_planes, self._care.uncertain_racks
         names = [self._fabric.planes[p].name for p in sorted(planes - self.planes_down().keys())]
         names += [self._fabric.racks[r].name for r in sorted(racks - self.tors_down().keys())]
@@ -110,7 +110,7 @@ class Absences:
         return names + [self._switches.owned[datapath] for datapath in late]
 
     def alarms(self) -> Mapping[str, Sequence[Alarm]]:
-        """Alarms that stand, by optical switch that has any."""
+        """Standing alarms, by optical switch; switches without alarms are left out."""
         return {one.name: one.alarms for one in self._devices.statuses() if one.alarms}
 
     def devices(self) -> Sequence[DeviceStatus]:
@@ -132,7 +132,7 @@ class Absences:
         return "tor" if owned in self._fabric.rack_by_tor_datapath else "vswitch"
 
     def _dead_uplinks(self, owned: DatapathId) -> str:
-        """Uplinks of the switch's servers that are down or closed, in words."""
+        """Dead or closed uplinks of the switch's servers, in words."""
         steering = self._switches.steering
         servers = steering[owned].servers if owned in steering else ()
         if any(server.name in self._switches.closed for server in servers):
@@ -144,7 +144,7 @@ class Absences:
         return what if self._kind(owned) == "vswitch" else f"{', '.join(dead)}: {what}"
 
     def missing(self) -> Sequence[str]:
-        """Parts of the network that are away or behind, in words; empty when all are there."""
+        """Missing or late parts of the network, in words; empty when all are there."""
         missing = []
         if self._switches.spares_relays:
             missing.append("relays of an earlier state are still there")
@@ -160,7 +160,7 @@ class Absences:
         return missing
 
     def _behind(self, datapaths: Iterable[DatapathId]) -> list[str]:
-        """Switches among these that are away or differ from the present state, in words."""
+        """The given switches that are away or differ from the present state, in words."""
         connected, ready = self._fleet.connected(), self._switches.ready()
         mute = self._fleet.mute()
         away = "not connected"
@@ -183,9 +183,10 @@ class Absences:
         planes: Collection[PlaneId] | None = (),
         racks: Collection[RackId] = (),
     ) -> tuple[str, ...]:
-        """Devices and switches that are missing for new paths of these pairs, in words.
+        """Devices and switches missing for new paths of ``pairs``, in words.
 
-        Those of ``planes`` (None: of all) and ``racks`` that can't be commanded are left out.
+        Optical switches of ``planes`` (None: of all planes) and ToRs of ``racks`` that can't be
+        commanded are listed as left out.
         """
         ends = sorted({rack for pair in pairs for rack in pair})
         needed = (switch.datapath for end in ends for switch in self._substrate.steering(end))
@@ -203,7 +204,7 @@ class Absences:
 
 
 def _in_one(kind: str, names: Sequence[str], state: str) -> str:
-    """A sentence that says of switches of one kind what state they are in."""
+    """A sentence about the state of switches of a kind."""
     if len(names) == 1:
         return f"{_ONE[kind]} {names[0]} is {state}"
     others = f" and {len(names) - _NAMED:,} more" if len(names) > _NAMED else ""

@@ -1,4 +1,4 @@
-"""Keeps ToRs from flooding: announces where every server is, before their memory runs out."""
+"""Keeps ToRs from flooding: announces every server's place before the ToRs' memory runs out."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ class Announcer:
 
     @property
     def suspended(self) -> threading.Lock:
-        """The lock under which no periodic announcement is sent: ``with announcer.suspended:``."""
+        """The lock that holds up periodic announcements: ``with announcer.suspended:``."""
         return self._running
 
     def announce(self, servers: Announced) -> None:
-        """Send each server's addresses wherever switches learn them: on the VLANs that lead to it,
-        untagged in its rack, and electrically.
+        """Send each server's addresses wherever switches learn: on the VLANs to the server,
+        untagged in the server's rack, and electrically.
         """
         number = next(self._numbers)
         frames: dict[DatapathId, list[tuple[int, bytes]]] = {}

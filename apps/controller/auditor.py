@@ -1,4 +1,4 @@
-"""Finds what was changed behind our back, and puts it right, by the courses of the core."""
+"""Finds changes made by third parties, and repairs them by courses of the core."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ class Auditor:
         self._reservations = ledger.reservations
         self._reported: tuple[Drift, ...] = ()
         self.found: tuple[Drift, ...] = ()
-        """Differences that were there when somebody looked last, and have not been mended."""
+        """Differences found at the last look, and not mended since."""
         self.sending_foreign: frozenset[str] = frozenset()
-        """Servers of which the source check has dropped frames between the last two looks."""
+        """Servers with frames dropped by the source check between the last two looks."""
         self._refused: dict[str, int] = {}
-        """Frames that the source check had dropped at the last look, by server."""
+        """Frames dropped by the source check up to the last look, by server."""
         self._lost: frozenset[Circuit] = frozenset()
-        """Circuits that were broken, and are to be withdrawn: their pairs are diverted."""
+        """Broken circuits to be withdrawn; pairs on these circuits are diverted."""
 
     async def look(self) -> DriftReport:
         """Differences on all devices and switches, read now; changes nothing."""
@@ -59,8 +59,8 @@ class Auditor:
         return seen
 
     def _note_refused(self, counts: Mapping[str, int]) -> None:
-        """Note of which servers frames were dropped since the last look: counts of a rule that was
-        made anew begin at 0. Of servers whose switch said nothing, what was noted last stays.
+        """Note the servers with frames dropped since the last look. A renewed rule
+        counts from 0. For servers with a silent switch, the last note stays.
         """
         for server, count in counts.items():
             before = self._refused.get(server)
@@ -81,7 +81,8 @@ class Auditor:
     async def audit(self) -> None:
         """Look, then mend or report as the policy says; unchanged findings are not logged again.
 
-        Devices that were silent are left to whoever tries them: an attempt may take a time-out.
+        Silent devices are skipped, as an attempt may take a time-out; the upkeep tries such
+        devices.
         """
         seen = await self._look(everywhere=False)
         found = self._report(seen)
@@ -93,8 +94,8 @@ class Auditor:
             self._reported = (await self._mend(seen, everywhere=False)).left.items
 
     async def audit_rules(self) -> None:
-        """As :meth:`audit`, but for devices and circuits, which are left to it; for while a change
-        that is yet to begin waits: it was planned from the present state.
+        """As :meth:`audit`, for rules alone: devices and circuits are left to the audit. Called
+        while a change planned from the present state waits to begin.
         """
         seen = await carried_out(self._audit.look(everywhere=False))
         of_rules = [item for drift in seen.rules.values() for item in drift.items]
@@ -105,11 +106,11 @@ class Auditor:
             await carried_out(self._audit.mend_rules(seen))
 
     async def mend(self) -> Reconciliation:
-        """Mend what differs.
+        """Mend all differences.
 
-        Rules at once. A circuit that is not as it should be is withdrawn, so that its pairs go
-        electrical; what stands in its place is cleared away; then it is set up again, by the same
-        steps and through the same gate as any other.
+        Rules are mended at once. A broken circuit is withdrawn, so that pairs go electrical;
+        cross-connects in the way are cleared; then the circuit is set up again, by the same steps
+        and through the same gate as any other circuit.
         """
         return await self._mend(await self._look(everywhere=True), everywhere=True)
 
@@ -138,7 +139,7 @@ class Auditor:
         return Reconciliation(found, left, tuple(entries))
 
     async def _move(self, target: NetworkState, reason: str) -> list[str]:
-        """Go to ``target``; the id of the reconfiguration, if one ran."""
+        """Go to ``target``; returns the id of the reconfiguration, if any ran."""
         entry = await self._mover.go(target, TRIGGER, reason)
         return [] if entry is None else [entry.id]
 

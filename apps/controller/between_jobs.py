@@ -1,4 +1,4 @@
-"""Courses that go on between jobs, for as long as their switches take."""
+"""Courses that run between jobs for as long as switches take."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from hydra.reconfiguration.commands import Batch, Outcome, Steps
 from hydra.reconfiguration.scheduler import Job, Running, outcomes_of
 
 Submit = Callable[[Batch], Sequence[Future[Outcome]]]
-"""Begins the commands of a batch; a future for each."""
+"""Begins the commands of a batch; returns a future for each command."""
 
 
 class BetweenJobs:
-    """A course that lets other jobs in while batches are under way that may be ``beside`` them.
+    """A course that lets other jobs in during each batch marked ``beside``.
 
-    The outcome of such a batch is taken up by a job of its own. All other batches are part of the
-    job in which the course goes on. The course keeps the context in which it was begun.
+    A separate job takes up the outcome of such a batch. All other batches are part of the job in
+    which the course continues. The course keeps the context of its start.
     """
 
     def __init__(self, course: Steps, submit: Submit, put: Callable[[Job], None]) -> None:
@@ -26,20 +26,20 @@ class BetweenJobs:
         self._submit = submit
         self._put = put
         self._in_flight: Sequence[Future[Outcome]] | None = None
-        """None: nothing was begun."""
+        """None: no batch has begun."""
 
     @property
     def over(self) -> bool:
         return self._running.over
 
     def drop(self) -> None:
-        """End the course here, once nothing of it is under way any more."""
+        """End the course here, after the batch under way."""
         self._running.close()
         wait(self._in_flight or ())
 
     async def begin(self, alone_s: float) -> None:
-        """Carry out the course for ``alone_s`` with no job in between; after that time, the rest of
-        the course by jobs that are put.
+        """Carry out the course for ``alone_s`` without other jobs in between; queue the rest of the
+        course as jobs.
         """
         until_s = time.monotonic() + alone_s
         await self._go_on()
@@ -49,7 +49,7 @@ class BetweenJobs:
             await self._go_on()
 
     async def _go_on(self) -> None:
-        """Carry out what follows, up to a batch that jobs may come in beside."""
+        """Carry out the next batches, up to a batch that lets other jobs in."""
         running, in_flight = self._running, self._in_flight
         if running.over or not all(future.done() for future in in_flight or ()):
             return

@@ -1,7 +1,7 @@
-"""``sharing: auto``: a standing topology or slots, as is expected to carry more.
+"""``sharing: auto``: chooses between a standing topology and slots by expected traffic.
 
-Weeks are planned in a process of their own, and nothing waits for them. While a topology stands,
-every periodic round is weighed against a week of slots, which an earlier round has asked for. While
+Weeks are planned in a process of their own, and no change waits for a week. While a topology
+stands, every periodic round is weighed against a week of slots requested by an earlier round. While
 slots are on, a standing topology is weighed against each new week as soon as the week is planned.
 """
 
@@ -25,7 +25,7 @@ class _NotYet(Exception):
 
 
 class Choosing:
-    """Knows the loop and the slots, which do not know each other. For the conductor's thread."""
+    """Links the loop and the slots, which do not know each other. For the conductor's thread."""
 
     def __init__(
         self, *, policy: CurrentPolicy, loop: Loop, slots: Slots, tell: Callable[[str], None]
@@ -33,11 +33,11 @@ class Choosing:
         """``tell`` is told in words when the choice changes."""
         self._policy, self._loop, self._slots, self._tell = policy, loop, slots, tell
         self._asked_for: WeekUnderWay | None = None
-        """The week that the last round has left to be planned."""
+        """The week that the last round has requested."""
 
     async def periodic(self) -> None:
-        """A round of monitor and plan. Reconfigure if it pays, or leave it to slots to begin when
-        the conductor looks at them. No round between a change's stages.
+        """A round of monitor and plan. Reconfigure if a change pays, or offer a week of slots, to
+        begin when the conductor looks at the slots. No round between a change's stages.
         """
         if self._loop.between_stages:
             return
@@ -49,13 +49,13 @@ class Choosing:
             self._slots.offer(draft)
 
     async def keep_time(self) -> None:
-        """Begin the next slot if it is due. Raises what :meth:`Slots.keep_time` does."""
+        """Begin the next slot if due. Raises the errors of :meth:`Slots.keep_time`."""
         await self._slots.keep_time(self._loop.begin_week, self._take_week)
 
     def _weigh_against_week(self, done: Round) -> WeekDraft | None:
         """Weigh slots against the round's decision, if the policy leaves the choice open.
 
-        Return the week if slots are chosen. The choice stays as it is while the week is planned.
+        Return the week if slots are chosen. The choice stays unchanged while the week is planned.
         """
         if self._policy.now.sharing is not Sharing.AUTO:
             self._asked_for = None
@@ -65,13 +65,13 @@ class Choosing:
         except _NotYet:
             LOG.debug("a week to weigh is still being planned")
             return None
-        self._asked_for = None  # the next choice is made with a new one
+        self._asked_for = None  # the next choice needs a new week
         return draft
 
     def _week_of_earlier(self) -> WeekDraft | None:
-        """The week that an earlier round asked for; None if there is no demand.
+        """The week requested by an earlier round; None if there is no demand.
 
-        Raises PlanError, and _NotYet if the week is being planned, from now on or still.
+        Raises PlanError, and _NotYet if the week is still being planned or was requested only now.
         """
         if self._asked_for is None:
             self._asked_for = self._slots.ask(self._loop.begin_week)
@@ -94,7 +94,7 @@ class Choosing:
         return draft
 
     def _weigh(self, done: Round, draft: Callable[[], WeekDraft | None]) -> WeekDraft | None:
-        """Choose, and tell of a choice that changes; the draft if slots are chosen."""
+        """Choose, and report a changed choice; return the draft if slots are chosen."""
         drafted: WeekDraft | None = None
 
         def week() -> Week | None:

@@ -1,4 +1,4 @@
-"""Holds switches to what the sharing of circuits asks for: who may use them, and who need not."""
+"""Class rules of switches: admission of traffic to circuits, as the sharing policy asks."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ LOG = logging.getLogger("hydra.classifier")
 class Classifier:
     """Methods run in the conductor's thread.
 
-    Circuits that all traffic may use need no rules. Otherwise a switch that steers holds one that
-    keeps everybody off them, and one for each elephant of its servers. Two more keep part of the
-    flows to a rack off circuits that are full.
+    Circuits open to all traffic need no rules. Otherwise each steering switch holds a rule to keep
+    all traffic off circuits, and a rule for each elephant of its servers. Two more rules keep part
+    of the flows to a rack off full circuits.
     """
 
     def __init__(
@@ -32,7 +32,9 @@ class Classifier:
         policy: CurrentPolicy,
         spills: Callable[[], Mapping[tuple[RackId, RackId], int]],
     ) -> None:
-        """``spills``: of so many parts of the flows between two racks one is electrical."""
+        """``spills``: n by pair of racks: every n-th part of the flows between the racks is
+        electrical.
+        """
         substrate = substrate_of(fabric)
         self._spills = spills
         self._servers = {
@@ -48,10 +50,12 @@ class Classifier:
         self._elephants = elephants
         self._policy = policy
         self._wanted: dict[DatapathId, frozenset[FlowRule]] = {}
-        """Rules as decided last: agents report at any time, tables change in this thread only."""
+        """Rules as last decided. Agents report at any time; tables change in the conductor's thread
+        only.
+        """
 
     def rules_for(self, datapath: DatapathId) -> frozenset[FlowRule]:
-        """Rules that a switch is to hold in its class table, beside those that are always there."""
+        """Rules for a switch's class table, beside the permanent rules."""
         if datapath not in self._wanted:
             self._wanted[datapath] = self._rules_now(datapath)
         return self._wanted[datapath]
@@ -68,7 +72,7 @@ class Classifier:
 
     @property
     def switches(self) -> Collection[DatapathId]:
-        """Switches that have a class table of ours."""
+        """Switches with a class table of ours."""
         return self._servers.keys()
 
     def switch_of(self, server: Server) -> DatapathId:
@@ -78,9 +82,9 @@ class Classifier:
     def bring(
         self, datapaths: Iterable[DatapathId], ready: Collection[DatapathId]
     ) -> frozenset[DatapathId]:
-        """Adopt agents' reports, and have the switches that are ready hold the rules that follow.
+        """Adopt agents' reports, and install the resulting rules on ready switches.
 
-        Returns the switches that did not confirm: their rules are not known.
+        Returns the switches that did not confirm: the rules there are unknown.
         """
         changes: dict[DatapathId, list[RuleChange]] = {}
         for datapath in datapaths:

@@ -1,12 +1,13 @@
-"""The thread that decides and acts: jobs in the order in which they come, and duties when due.
+"""The thread that decides and acts: jobs in order of arrival, and duties when due.
 
-What keeps traffic from its destination comes before what somebody has asked for. A part of such a
-job does not even wait for the job under way: the part is done while that job waits for devices.
+Jobs about traffic that does not reach its destination come before requests. An urgent part of such
+a job does not even wait for the job under way: the part is done while the job under way waits for
+devices.
 
-Reconfigurations, reservations, start-up and switch synchronisation are jobs of one queue. While the
-job under way waits for devices, changes begin beside its change: :meth:`Conductor.beside` has the
-order in which they come in. The next job begins once all of these have ended. All courses
-go on in this thread alone (:mod:`hydra.reconfiguration.scheduler`), so they need no locks.
+Reconfigurations, reservations, start-up and switch synchronisation are jobs of a single queue.
+While the job under way waits for devices, changes begin beside the job's change;
+:meth:`Conductor.beside` has the order. The next job begins once all changes have ended. All courses
+run in the conductor's thread alone (:mod:`hydra.reconfiguration.scheduler`), and need no locks.
 """
 
 from __future__ import annotations
@@ -34,23 +35,23 @@ _AnswerT = TypeVar("_AnswerT")
 Part = Callable[[], None]
 """A part of a job, done when called."""
 Source = Callable[[], Work[None] | None]
-"""Returns the next change that may begin beside those under way; None if there is none."""
+"""Returns the next change that may begin beside the changes under way; None if there is none."""
 
 
 def _look_first() -> None:
-    """Queued to wake the conductor, which then looks for jobs that come first."""
+    """Queued to wake the conductor, so that jobs put as ``first`` are done."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Duty:
-    """Something that is done again and again."""
+    """A repeated action."""
 
     stage: str
     action: Job
     every_s: Callable[[], float | None]
     last_s: float
     in_part_s: float = float("-inf")
-    """When a part of it was done while a job waited."""
+    """Time of the last partial run while a job waited."""
 
 
 class Conductor:
@@ -68,7 +69,7 @@ class Conductor:
         self._scheduler = Scheduler()
         self._submit: Callable[[Batch], Sequence[Future[Outcome]]] = lambda _batch: ()
         self._landed: deque[tuple[Running, Sequence[Future[Outcome]]]] = deque()
-        """Courses whose batches are over, with what these came to."""
+        """Courses with a finished batch, and the batch's futures."""
         self._may_begin_beside: Callable[[], bool] = lambda: False
         self._sources: Sequence[Source] = ()
         self._duties: list[Duty] = []
@@ -82,8 +83,8 @@ class Conductor:
     ) -> Duty:
         """Do ``action`` every ``every_s()`` seconds; not at all while ``every_s()`` is None.
 
-        Duties due at the same time run in the order in which they were given. A turn that falls
-        due while the duty still runs is left out, and the interval begins anew.
+        Duties due at the same time run in the order of registration. A turn that falls due while
+        the duty still runs is skipped, and the interval begins anew.
         """
         first_s = float("-inf") if at_once else time.monotonic()
         self._duties.append(Duty(stage=stage, action=action, every_s=every_s, last_s=first_s))
@@ -94,8 +95,9 @@ class Conductor:
         self._submit = submit
 
     def beside(self, may_begin: Callable[[], bool], sources: Sequence[Source]) -> None:
-        """Have changes begin beside the job under way while it waits, whenever ``may_begin()``.
-        The first source is the first asked.
+        """Let changes begin beside the job under way while the job waits, whenever ``may_begin()``.
+
+        Sources are asked in the given order.
         """
         self._may_begin_beside, self._sources = may_begin, sources
 
@@ -110,7 +112,7 @@ class Conductor:
         self._ends = True
 
     def stop(self) -> None:
-        """End after the jobs that have been put."""
+        """End after all queued jobs."""
         if self._thread.is_alive():
             self._jobs.put(None)
             self._thread.join()
@@ -121,14 +123,14 @@ class Conductor:
         return self._thread.is_alive()
 
     def put(self, job: Job, *, first: bool = False, meanwhile: Part | None = None) -> None:
-        """Queue a job; with ``first``, before all that others ask for.
+        """Queue a job; with ``first``, before all other jobs.
 
         ``meanwhile``, with ``first``: the part of the job that can't wait for the job under way.
-        The part is done while the job under way waits, and left out if no job is.
+        The part is done while the job under way waits, and left out if no job is under way.
         """
         if first:
             self._first.put(job)
-            self._jobs.put(_look_first)  # it may be asleep
+            self._jobs.put(_look_first)  # the conductor may be asleep
         else:
             self._jobs.put(job)
         if meanwhile is not None:
@@ -137,8 +139,8 @@ class Conductor:
         self._woken.set()
 
     def put_once(self, job: Job, *, first: bool = False, meanwhile: Part | None = None) -> None:
-        """:meth:`put` a job that sees to everything there is when it begins, unless it waits
-        already.
+        """:meth:`put` a job unless the same job is queued already. Such a job handles everything
+        there is at its begin.
         """
 
         def begin() -> Work[None] | None:
@@ -159,14 +161,14 @@ class Conductor:
     def ask(self, question: Callable[[], Work[_AnswerT]]) -> _AnswerT:
         """Have the conductor answer between two jobs, for another thread that waits.
 
-        Raises DeviceUnavailable if changes under way take too long: it is not done then, unless it
-        has begun.
+        Raises DeviceUnavailable if changes under way take too long. The question is withdrawn then,
+        unless the answer has begun.
         """
         answer: Future[_AnswerT] = Future()
 
         async def job() -> None:
             if not answer.set_running_or_notify_cancel():
-                return  # who asked was told to ask again
+                return  # the asker was told to ask again
             try:
                 answer.set_result(await question())
             except Exception as error:
@@ -182,12 +184,12 @@ class Conductor:
                 why = "has begun it, and is not through: look later what came of it"
             raise DeviceUnavailable("controller", why) from None
 
-    # -- for what runs in the conductor's thread --------------------------------------------------
+    # -- for the conductor's thread ----------------------------------------------------------------
 
     async def in_part(self, duty: Duty, action: Callable[[], Work[None]]) -> None:
-        """Do ``action``, a part of a duty that is due, while the job under way waits.
+        """Do ``action``, a part of a due duty, while the job under way waits.
 
-        That is done once in the duty's interval. The duty itself is due as before.
+        The part runs at most once per interval of the duty. The duty itself stays due as before.
         """
         every_s = duty.every_s()
         if every_s is None or self._ends:
@@ -219,7 +221,7 @@ class Conductor:
         with suppress(queue.Empty):
             while True:
                 self._do(self._first.get_nowait(), "job")
-        # Of what could have been done meanwhile, all has been seen to by now.
+        # By now the jobs have covered every part that could have been done meanwhile.
         if self._first.empty():
             with self._lock:
                 self._meanwhile.clear()
@@ -237,7 +239,7 @@ class Conductor:
         duty.last_s = due_s if ended_s - due_s < every_s else ended_s
 
     def _do(self, job: Job, stage: str) -> None:
-        """Do a job to its end, and to the end of all changes that begin beside it."""
+        """Do a job to the end, and to the end of all changes that begin beside the job."""
         with self._survived(stage):
             work = job()
             if isinstance(work, Coroutine):
@@ -257,10 +259,10 @@ class Conductor:
         return running
 
     def _go_on(self) -> bool:
-        """Do what there is to do while courses wait for devices; True if one of them went on.
+        """Do everything due while courses wait for devices; True if a course continued.
 
-        Parts that were put before the end of a batch are done before the course goes on: the
-        news of a switch come before its answer, and the job under way has to know the news.
+        Parts put before the end of a batch are done before the course continues: news of a switch
+        come before the switch's answer, and the job under way has to know the news.
         """
         landed = [self._landed.popleft() for _ in range(len(self._landed))]
         while (part := self._next_part()) is not None:
@@ -274,8 +276,8 @@ class Conductor:
         return bool(landed)
 
     def _carry_out(self) -> None:
-        """Begin the batches of courses that have gone on. Nothing comes in between a batch that is
-        ``alone`` and what follows.
+        """Begin the next batches of courses. Nothing comes between a batch that is ``alone`` and
+        the next step of its course.
         """
         while moved := self._scheduler.moved():
             for running in moved:
@@ -291,7 +293,7 @@ class Conductor:
                     self._await(running, futures)
 
     def _begun(self, batch: Batch) -> Sequence[Future[Outcome]]:
-        """Begin a batch. What keeps a batch from its begin is told to the course."""
+        """Begin a batch. An error at the begin becomes the outcome for the course."""
         try:
             return self._submit(batch)
         except Exception as error:
@@ -303,7 +305,7 @@ class Conductor:
         self._scheduler.outcome(running, lambda: [future.result() for future in futures])
 
     def _await(self, running: Running, futures: Sequence[Future[Outcome]]) -> None:
-        """Have a course go on once these are done."""
+        """Let a course continue once all ``futures`` are done."""
         left = len(futures)
 
         def one_done(_future: Future[Outcome]) -> None:
@@ -319,7 +321,9 @@ class Conductor:
             future.add_done_callback(one_done)
 
     def _begin_beside(self) -> None:
-        """Begin changes beside those under way, the most urgent first, as long as there are any."""
+        """Begin changes beside the changes under way, the most urgent first, until no source has
+        any.
+        """
         while self._may_begin_beside():
             work = next(filter(None, (source() for source in self._sources)), None)
             if work is None:
@@ -335,7 +339,7 @@ class Conductor:
 
     @contextmanager
     def _survived(self, stage: str) -> Iterator[None]:
-        """Measure the duration of a stage; log its error, so that no error ends the conductor."""
+        """Measure the duration of a stage; log errors, so that no error ends the conductor."""
         try:
             with self._metrics.stage(stage):
                 yield
@@ -343,7 +347,7 @@ class Conductor:
             self._tell_failed(error)
 
     def _tell_failed(self, error: Exception) -> None:
-        """Note that a job, or what began beside one, has failed; the conductor goes on."""
+        """Count and log a failed job, or a failed change beside a job; the conductor goes on."""
         self._metrics.job_failed()
         if isinstance(error, HydraError):
             LOG.error("%s", error)

@@ -1,7 +1,7 @@
-"""The controller: its life, and when the conductor does what.
+"""The controller: start, end, and the conductor's duties.
 
-One conductor thread decides and acts (:mod:`apps.controller.conductor`), everything else asks
-(:mod:`apps.controller.desk`) or reports. Reads never wait for a device.
+A single conductor thread decides and acts (:mod:`apps.controller.conductor`); other threads ask
+(:mod:`apps.controller.desk`) or report. Reads never wait for a device.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from hydra.reconfiguration.scheduler import Job
 LOG = logging.getLogger("hydra.controller")
 _UPKEEP_S: Final = 2.0
 _RESUME_S: Final = 10.0
-"""Longest wait of reservations after a start, for switches that are missing."""
+"""Longest wait of reservations after a start, for missing switches."""
 
 
 class Controller:
@@ -48,10 +48,11 @@ class Controller:
         workers_refused: Callable[[], Sequence[RefusedWorker]] = lambda: (),
         cycle: Cycle = OWN_CYCLE,
     ) -> None:
-        """``read_file`` reads the configuration file again; ``give_up`` ends the process, where
-        another controller is at work. ``term``: when this one leads; None: always. ``catch_up``:
-        see :class:`~apps.openflow.switchboard.Switchboard`. ``workers_refused``: as of now.
-        ``cycle``: the order of a change's substeps; experiments have orders of their own.
+        """``read_file`` reads the configuration file again; ``give_up`` ends the process if another
+        controller is at work. ``term``: the time of this controller's leadership; None: always.
+        ``catch_up``: see :class:`~apps.openflow.switchboard.Switchboard`. ``workers_refused``:
+        refused workers as of now. ``cycle``: the order of a change's substeps; experiments have
+        orders of their own.
         """
         rooms = self.rooms = Rooms(
             loaded=loaded,
@@ -72,7 +73,7 @@ class Controller:
     # -- life -------------------------------------------------------------------------------------
 
     def look_ahead(self, copy: JournalCopy) -> None:
-        """Read what another controller has written, so that :meth:`start` has less to do."""
+        """Read another controller's journal, so that :meth:`start` has less to do."""
         self.rooms.ledger.look_ahead(copy)
 
     def start(self) -> None:
@@ -93,8 +94,8 @@ class Controller:
         self.rooms.policing.start()
 
     def end_soon(self) -> None:
-        """Begin nothing more by itself; what is asked for is done until :meth:`stop`, but for what
-        the journal has others go on with, where others may lead.
+        """Begin no more duties; requests are still done until :meth:`stop`. Where controllers share
+        a store, work that the next leader finds in the journal is left to the next leader.
         """
         if self.rooms.term.is_shared:
             self.rooms.conductor.end_soon()
@@ -106,10 +107,10 @@ class Controller:
         self.rooms.announcer.stop()
 
     def stop(self, nothing_follows: Callable[[], None] = lambda: None) -> None:
-        """End after the jobs that have been asked for; the network goes on as it is.
+        """End after all requested jobs; the network goes on unchanged.
 
-        ``nothing_follows`` is called once no device and no journal is written any more: another
-        controller may lead from then on, while the rest of this one ends.
+        ``nothing_follows`` is called after the last write to devices and the journal: from then on
+        another controller may lead, while the rest of this controller ends.
         """
         self.end_soon()
         self.rooms.conductor.stop()
@@ -128,7 +129,7 @@ class Controller:
         return self.rooms.conductor.alive
 
     def put(self, job: Job) -> None:
-        """Have the conductor do a job between two others."""
+        """Have the conductor do a job between two other jobs."""
         self.rooms.conductor.put(job)
 
     # -- the conductor's duties -------------------------------------------------------------------
@@ -171,7 +172,8 @@ class Controller:
     async def _resume(self) -> None:
         """Resume reservations once everything is there, or ``_RESUME_S`` after the start.
 
-        What has been away for as long before this controller began to lead is not waited for.
+        Switches and devices missing for ``_RESUME_S`` before this controller began to lead are not
+        awaited.
         """
         awaited = not self.rooms.courses.recovery.done or self.rooms.reach.awaits(
             _RESUME_S, self._began_s

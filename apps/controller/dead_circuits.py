@@ -1,4 +1,4 @@
-"""Circuits in use that have died: found, diverted, their ports quarantined."""
+"""Dead circuits in use: found, diverted, and their ports quarantined."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hydra.reconfiguration.courses import Courses
 from hydra.reconfiguration.scheduler import carried_out
 
 _Dark = tuple[Circuit, PortId]
-"""A circuit, and one of its ports, which has no carrier."""
+"""A circuit, and a port of the circuit without carrier."""
 
 
 class DeadCircuits:
@@ -30,23 +30,22 @@ class DeadCircuits:
         self._fabric, self._network, self._quarantine = fabric, network, quarantine
         self._runner, self._switches, self._recovery = runner, courses.switches, courses.recovery
         self.dark: frozenset[_Dark] = frozenset()
-        """Circuits that lost their light while a ToR was away, or while a change was under way."""
+        """Circuits dark while a ToR was away, or while a change was under way."""
         self.denied: frozenset[Circuit] = frozenset()
-        """Circuits in use that an optical switch did not have when it answered again."""
+        """Circuits in use missing on an optical switch that answered again."""
 
     def keep_to(self, standing: Collection[Circuit]) -> None:
-        """Forget circuits that a change took down itself: if they are set up again, their light is
-        looked at anew.
+        """Forget circuits that a change took down. If such a circuit is set up again, its light is
+        checked anew.
         """
         self.dark = frozenset(one for one in self.dark if one[0] in standing)
         self.denied = self.denied.intersection(standing)
 
     def find(self) -> tuple[frozenset[Circuit], str]:
-        """Circuits in use that have lost their light, or that an optical switch does not have, and
-        the reason in words. The dark ports are quarantined.
+        """Circuits in use without light, or missing on an optical switch, and the reason in words.
 
-        The ports of a one-way circuit of which the sender alone is dark are not: another circuit
-        should light that.
+        The dark ports are quarantined, except on a one-way circuit with a dark sender alone:
+        another circuit should light the sender.
         """
         if not self._recovery.done:
             return frozenset(), "the devices have not been read yet"
@@ -72,17 +71,17 @@ class DeadCircuits:
         return self.at(set(filter(self._switches.is_dark, ends)))
 
     def at(self, ends: Collection[PortId]) -> frozenset[_Dark]:
-        """Circuits in use that have one of these ports."""
+        """Circuits in use with a port of ``ends``, by port."""
         circuits = self._network.state.topology.circuits
         return frozenset((one, end) for one in circuits for end in one.ends if end in ends)
 
     def divert_meanwhile(
         self, circuits: Collection[Circuit] = (), paths: Collection[Path] = ()
     ) -> None:
-        """While a change under way waits, divert pairs that it leaves alone off what has died:
-        these circuits and paths, and circuits that have lost their light.
+        """While a change under way waits, divert the change's unmoved pairs off dead circuits and
+        paths: the given circuits and paths, and circuits without light.
 
-        :meth:`find` has the latter afterwards, whatever becomes of their light.
+        :meth:`find` returns the dark circuits afterwards, even if the light has come back.
         """
         if not self._recovery.done:
             return
@@ -93,13 +92,14 @@ class DeadCircuits:
         self.dark |= {one for one in dark if one[0] in diverted}
 
     async def divert(self, circuits: Collection[Circuit], paths: Collection[Path]) -> None:
-        """Divert the pairs on what has died, while no change is under way."""
+        """Divert the pairs on dead circuits and paths, while no change is under way."""
         await carried_out(self._switches.divert(circuits, paths))
 
     def given_up(self, before: NetworkState) -> tuple[frozenset[Circuit], str]:
-        """Circuits of ``before`` that the recovery gave up, as a ToR has no light, and where.
+        """Circuits of ``before`` given up by the recovery for lack of light at a ToR, and the
+        places.
 
-        Their ports are quarantined.
+        Ports of the circuits are quarantined.
         """
         unlit = self._recovery.unlit
         return frozenset(unlit), self._put_out(unlit.keys(), set().union(*unlit.values()), before)
@@ -107,7 +107,9 @@ class DeadCircuits:
     def _put_out(
         self, unlit: Iterable[Circuit], dark: Collection[PortId], before: NetworkState
     ) -> str:
-        """Quarantine the ports of circuits; the reason, which names the dark ones among these."""
+        """Quarantine the ports of ``unlit`` circuits; returns the reason, with the names of dark
+        ports.
+        """
         places = [
             f"{self._fabric.racks[port.rack].name}:{port.tor_port}"
             for port in (self._fabric.ports[end] for end in sorted(dark))

@@ -1,4 +1,4 @@
-"""The rates that reservations get, by counters at the receivers."""
+"""Delivered rates of reservations, from counters at the receivers."""
 
 from __future__ import annotations
 
@@ -25,8 +25,7 @@ from hydra.sharing.policing import (
 
 LOG = logging.getLogger("hydra.policing")
 _READINGS: Final = 3
-"""Rates are averages over two intervals: Open vSwitch brings its counters up to date twice a second
-at most."""
+"""Rates are averages over two intervals: Open vSwitch updates counters at most twice a second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +60,7 @@ class _Rates:
     def note(self, tally: Tally, now_s: float, total_bytes: int) -> None:
         readings = self._readings.setdefault(tally, deque(maxlen=_READINGS))
         if readings and total_bytes < readings[-1][1]:
-            readings.clear()  # its rules were installed anew
+            readings.clear()  # the tally's rules were installed anew
         readings.append((now_s, total_bytes))
 
     def mbps(self, tally: Tally) -> float | None:
@@ -77,21 +76,21 @@ class _Rates:
 
 
 class Deliveries:
-    """For whoever holds the lock of the meters' tables."""
+    """Not thread-safe: the caller holds the lock of the meters' tables."""
 
     def __init__(self) -> None:
         self._holdings = Holdings()
         self._shared: _Shared | None = None
-        """Of :attr:`_holdings`, once somebody has asked."""
+        """Flows of :attr:`_holdings`; None until the first use."""
         self._rates = _Rates()
 
     def hold(self, holdings: Holdings) -> None:
-        """Go on with other reservations that are held."""
+        """Replace the held reservations."""
         self._holdings, self._shared = holdings, None
         self._rates.keep_only(holdings.tallies)
 
     def note(self, tallies: Mapping[Tally, int], body: bytes, now_s: float) -> None:
-        """Note the counters that a vswitch has told of its tallies, by number."""
+        """Note a vswitch's counters of tallies; ``tallies`` maps tallies to numbers."""
         try:
             columns = decode_flow_stats(body)
         except MalformedReplyError as error:
@@ -107,8 +106,8 @@ class Deliveries:
                 self._rates.note(tally, now_s, totals[number])
 
     def of(self, reservation: Reservation, is_metered: Callable[[str], bool]) -> Delivery:
-        """Rates that a reservation gets, as last read. ``is_metered``: true for a sender whose
-        vswitch meters.
+        """Rates of a reservation, as last read. ``is_metered``: true for a sender with a metering
+        vswitch.
         """
         flows = self._sharing().by_reservation.get(reservation.id, ())
         return Delivery(
@@ -129,7 +128,7 @@ class Deliveries:
         return total_mbps
 
     def _sharing(self) -> _Shared:
-        """Who shares what; the lock is held."""
+        """Flows and senders by shared tally and link; the caller holds the lock."""
         if self._shared is None:
             self._shared = _Shared.of(self._holdings)
         return self._shared
@@ -140,7 +139,7 @@ class Deliveries:
         return flow.mbps / promised_mbps if promised_mbps else 1 / len(sharing)
 
     def _senders(self, flows: Iterable[Flow]) -> list[str]:
-        """Servers that send on these flows' circuits."""
+        """Servers that send on the circuits of ``flows``."""
         routes = self._holdings.routes
         links = {
             link for flow in flows for aggregate in flow.aggregates for link in routes[aggregate]

@@ -1,7 +1,7 @@
-"""The desk: takes what REST asks of the controller to the room that answers it.
+"""The desk: passes REST requests on to the part of the controller with the answer.
 
-It has a part for each part of :class:`hydra.service.ControllerService`, which says what each method
-does and raises. All of it is for any thread.
+Each part of :class:`hydra.service.ControllerService` has a class here; the service documents the
+methods and errors. All methods are for any thread.
 """
 
 from __future__ import annotations
@@ -186,7 +186,7 @@ class OperationsDesk:
     conductor: Conductor
     health: Health
     hear_people: Job
-    """Notes in the conductor's thread what people said of tasks."""
+    """Reads people's answers to tasks, in the conductor's thread."""
     ledger: Ledger
     panels: PatchPanels
     placement: Placement
@@ -263,7 +263,7 @@ class Desk(ReservationDesk, PlanningDesk, OperationsDesk):
 
     @classmethod
     def of(cls, rooms: Rooms) -> Desk:
-        """The desk at which these rooms answer."""
+        """The desk for ``rooms``."""
         return cls(
             fabric=rooms.fabric,
             current_policy=rooms.policy,
@@ -312,7 +312,7 @@ class Desk(ReservationDesk, PlanningDesk, OperationsDesk):
 
 
 def delivery_of(bundle: Bundle, deliveries: Sequence[Delivery]) -> Delivery:
-    """The rates of a bundle's parts together; None where not all are known."""
+    """Summed rates of a bundle's parts; None if a part's rate is unknown."""
     there = [one.there_mbps for one in deliveries]
     back = [one.back_mbps for one in deliveries]
     unheld = sorted({name for one in deliveries for name in one.unheld})

@@ -1,4 +1,4 @@
-"""Upkeep of optical switches and ToRs: when which of them is mended, and how often it is tried."""
+"""Upkeep of optical switches and ToRs: repair of devices, and the intervals of attempts."""
 
 from __future__ import annotations
 
@@ -20,11 +20,13 @@ LOG = logging.getLogger("hydra.upkeep")
 
 
 HELD_S: Final = 60.0
-"""Time for switches to come back, before paths that they may be using are taken down."""
+"""Time for switches to come back, before paths possibly in use by them are taken down."""
 
 
 _LONGEST_GAP_S: Final = 5.0
-"""The longest wait between looks for ports that a ToR lacks: it answers at once, unlike others."""
+"""Longest wait between looks for a ToR's missing ports. Such a ToR answers at once, unlike a lost
+device.
+"""
 
 
 class DeviceUpkeep:
@@ -43,18 +45,22 @@ class DeviceUpkeep:
         names = [one.name for one in fabric.planes]
         self._device_names = frozenset([*names, *(one.name for one in fabric.racks)])
         self._held_until_s = 0.0
-        """Until when paths stand that a recovery left standing for switches that may send there."""
+        """End of the time for which a recovery leaves paths standing for switches that may send
+        there.
+        """
         self._retries = Retries()
         """By the name of a device."""
         self._gap_retries = Retries(longest_s=_LONGEST_GAP_S)
         self._port_retries = Retries()
 
     def hold(self) -> None:
-        """A recovery has left paths standing: leave them so for ``HELD_S``."""
+        """Note that a recovery has left paths standing: keep them for ``HELD_S``."""
         self._held_until_s = time.monotonic() + HELD_S
 
     async def release(self) -> None:
-        """Take down what a recovery left standing, once nobody sends there, or for too long."""
+        """Take down paths left standing by a recovery, once no switch sends there, or after
+        ``HELD_S``.
+        """
         care = self._care
         held = care.beside[1].lanes
         if held and time.monotonic() >= self._held_until_s:
@@ -70,7 +76,7 @@ class DeviceUpkeep:
             await self._mend((), care.held_racks)
 
     async def mend(self) -> None:
-        """Reopen devices that were lost, and bring uncertain ones to the present state."""
+        """Reopen lost devices, and bring uncertain devices to the present state."""
         care, devices, fabric = self._care, self._devices, self._fabric
         planes = {one.id for one in fabric.planes if devices.plane_problem(one.id) is not None}
         racks = {one.id for one in fabric.racks if devices.tor_problem(one.id) is not None}
@@ -90,13 +96,13 @@ class DeviceUpkeep:
         self._gap_retries.note(lacking, self._lacking())
 
     async def open_ports(self) -> None:
-        """Open ports that are closed to circuits to switches that answer again."""
+        """Open ports closed to circuits, for switches that answer again."""
         racks = self._port_retries.due(self._care.closed_racks)
         self._port_retries.note(racks, await carried_out(self._care.open_ports(racks)))
 
     async def read_uncertain(self) -> None:
-        """Mend now, without a pause after earlier attempts, what is uncertain on devices that can
-        be commanded: until then plans leave out the ports of such racks.
+        """Mend uncertain devices that can be commanded, now, without a pause after earlier
+        attempts. Until then plans leave out the ports of such racks.
         """
         care, devices = self._care, self._devices
         await self._mend(
@@ -105,10 +111,10 @@ class DeviceUpkeep:
         )
 
     async def make_certain(self, plan: Plan) -> None:
-        """Mend what an earlier change left uncertain, before circuits are set up there.
+        """Mend uncertain devices before circuits are set up there.
 
-        Circuits that only go wait for nobody. Raises DeviceUnavailable if the state of a device
-        can't be read.
+        A plan that only takes circuits down does not wait. Raises DeviceUnavailable if the state of
+        a device can't be read.
         """
         if not plan.connect:
             return
@@ -122,7 +128,7 @@ class DeviceUpkeep:
             raise DeviceUnavailable(", ".join(names), "what it has is not known yet: ask again")
 
     def _lacking(self) -> set[RackId]:
-        """Racks whose ToR lacks ports: one that comes back has VLANs that nobody gave it."""
+        """Racks whose ToR lacks ports. A port that comes back has unknown VLANs."""
         return {one.id for one in self._fabric.racks if self._devices.missing_ports(one.id)}
 
     async def _mend(self, planes: Collection[PlaneId], racks: Collection[RackId]) -> None:
@@ -131,4 +137,4 @@ class DeviceUpkeep:
             self._dead.denied |= denied
             back = set(racks) - self._care.uncertain_racks
             ends = await carried_out(self._care.dark_ports(back))
-            self._dead.dark |= self._dead.at(ends)  # which may have become more meanwhile
+            self._dead.dark |= self._dead.at(ends)  # the set may have grown meanwhile

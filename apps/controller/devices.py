@@ -58,7 +58,7 @@ _KEEP_S: Final = 2.0
 _LOOK_S: Final = 5.0
 """Seconds between two looks at each device."""
 _QUIET_S: Final = 10.0
-"""Seconds after which a device that has not been heard of is asked something."""
+"""Seconds of silence after which a device is asked a small question."""
 
 _DeviceT = TypeVar("_DeviceT", OpticalSwitch, TorSwitch)
 _ResultT = TypeVar("_ResultT")
@@ -66,32 +66,32 @@ _ResultT = TypeVar("_ResultT")
 
 @dataclass(slots=True, kw_only=True)
 class _Slot(Generic[_DeviceT]):
-    """A driver, used by one thread at a time, with the condition of its device."""
+    """A driver for use by a single thread at a time, with the condition of the device."""
 
     device: _DeviceT
     metrics: Metrics
     ending: threading.Event
-    """Set once a device that is away is not waited for any more."""
+    """Set once absent devices are not awaited any more."""
     term: Term
     ask: Callable[[_DeviceT], object]
-    """Puts a small question, by whose answer it is known that the device is there."""
+    """Puts a small question; any answer shows that the device is there."""
     check: Callable[[_DeviceT], None] = lambda _device: None
-    """Raises DeviceError if a device that was just opened is not the one that was configured."""
+    """Raises DeviceError if a just opened device differs from the configured device."""
     lock: threading.Lock = field(default_factory=threading.Lock)
     claimed: bool = False
     """True once the device has been held against other controllers in this term."""
     problem: Failure | None = field(init=False)
-    """The reason why the device can't be used now; None if its last exchange went well."""
+    """The reason why the device can't be used now; None after a successful exchange."""
     alarms: tuple[Alarm, ...] = ()
     heard_s: float = 0.0
-    """When it answered last, by the monotonic clock."""
+    """Time of the last answer, by the monotonic clock."""
 
     def __post_init__(self) -> None:
         name, kind = self.device.name, FailureKind.NOT_CONNECTED
         self.problem = Failure(_STEP, name, kind, "not contacted yet")
 
     def use(self, action: Callable[[_DeviceT], _ResultT]) -> _ResultT:
-        """Open the device if need be, act, and note whether that went well. Raises DeviceError."""
+        """Open the device if need be, act, and note success or failure. Raises DeviceError."""
 
         def opened(device: _DeviceT) -> _ResultT:
             self._open()
@@ -102,7 +102,7 @@ class _Slot(Generic[_DeviceT]):
         return self.use_unopened(opened)
 
     def use_unopened(self, action: Callable[[_DeviceT], _ResultT]) -> _ResultT:
-        """As :meth:`use`, with an ``action`` that opens the device itself."""
+        """As :meth:`use`, with an ``action`` that opens the device."""
         with self.lock:
             if self.term.over():
                 raise DeviceUnavailable(
@@ -117,15 +117,16 @@ class _Slot(Generic[_DeviceT]):
             return result
 
     def claim(self) -> None:
-        """Open the device, and hold it against other controllers if it can be held."""
+        """Open the device, and hold the device against other controllers if possible."""
         self.use_unopened(lambda _device: self._open(first=True))
 
     def _open(self, *, first: bool = False) -> None:
-        """Open the device; ``first``: claim it before. Raises DeviceError.
+        """Open the device; ``first``: claim the device before. Raises DeviceError.
 
-        A store that was set up anew, or goes on from a snapshot, gives leaders lower generations
-        than a device may know. A device that was not held in this term is therefore claimed by a
-        generation beyond the known one, which the term grants only while this controller leads.
+        A new store, or a store restored from a snapshot, gives leaders lower generations than a
+        device may know. A device not yet held in this term is therefore claimed by a generation
+        beyond the known generation. The term grants such a generation only while this controller
+        leads.
         """
         device = self.device
         claimable = device if isinstance(device, Claimable) else None
@@ -143,7 +144,7 @@ class _Slot(Generic[_DeviceT]):
         self.claimed = self.claimed or claimable is not None
 
     def _lost(self, error: DeviceError) -> None:
-        """Close the device; log once that it is away. Other errors are the caller's to tell."""
+        """Close the device; log an absence once. The caller reports other errors."""
         known, self.problem = self.problem, error.failure(_STEP)
         if isinstance(error, DeviceUnavailable) and self.problem != known:
             LOG.warning("%s", error)
@@ -152,10 +153,10 @@ class _Slot(Generic[_DeviceT]):
 
     @contextmanager
     def _noted(self) -> Iterator[None]:
-        """Note what goes wrong. Raises DeviceError, also in place of what a driver may not raise.
+        """Note errors. Raises DeviceError, also in place of errors that a driver may not raise.
 
-        Else one driver's defect would take the other devices' results with it. Nothing is sent to
-        the device once the term is over.
+        Otherwise a driver's defect would lose the other devices' results. Nothing is sent to the
+        device once the term is over.
         """
         try:
             with permitted(self.term.left_s):
@@ -180,10 +181,10 @@ class _Slot(Generic[_DeviceT]):
             LOG.exception("%s: closing it failed, by a defect of its driver", self.device.name)
 
     def look_in(self, tell: Callable[[DeviceAlarm], None]) -> None:
-        """See whether a device that is connected, and not in use, still is; tell news of alarms.
+        """Check whether a connected, unused device is still there; ``tell`` news of alarms.
 
-        An open session notices its end; that of a device which has lost its power does not, so
-        that one which has been quiet is asked something.
+        An open session notices its end, but not a device's loss of power. A device that has been
+        quiet for long is therefore asked a question.
         """
         device = self.device
         if not self.lock.acquire(blocking=False):
@@ -210,7 +211,7 @@ class _Slot(Generic[_DeviceT]):
             self.lock.release()
 
     def _hear(self) -> None:
-        """Ask the device something. Raises DeviceUnavailable; a refusal is an answer, too."""
+        """Ask the device a question. Raises DeviceUnavailable; a refusal is an answer, too."""
         try:
             self.ask(self.device)
         except DeviceUnavailable:
@@ -220,7 +221,7 @@ class _Slot(Generic[_DeviceT]):
         self.heard_s = time.monotonic()
 
     def peek(self, action: Callable[[_DeviceT], _ResultT]) -> _ResultT | None:
-        """Ask a device; None if it is not connected, or is in use. Raises DeviceError."""
+        """Ask a device; None if the device is not connected, or in use. Raises DeviceError."""
         if not self.lock.acquire(blocking=False):
             return None
         try:
@@ -234,7 +235,7 @@ class _Slot(Generic[_DeviceT]):
             self.lock.release()
 
     def keep(self) -> None:
-        """Keep the session of a claimed device alive, unless it is in use anyway."""
+        """Keep the session of a claimed device alive, unless the device is in use."""
         if not isinstance(self.device, Claimable) or not self.lock.acquire(blocking=False):
             return
         try:
@@ -262,7 +263,7 @@ def _identify(switch: OpticalSwitch) -> None:
 
 
 def _check_size(ports: int, switch: OpticalSwitch) -> None:
-    """Refuse a switch of another size: egress ports, counted on, would be those beside them."""
+    """Refuse a switch of another size: egress port numbers depend on the size."""
     ingress, _ = switch.size()
     if ingress != ports:
         raise DeviceError(
@@ -284,7 +285,7 @@ def _counters(tor: TorSwitch, ports: Collection[str]) -> Mapping[str, PortCounte
 
 
 def _in_the_way(panel: OpticalSwitch, connect: Collection[CrossConnect]) -> frozenset[CrossConnect]:
-    """Cross-connects that are plugged at the ports of ``connect``, and not part of it."""
+    """Cross-connects plugged at the ports of ``connect``, without the members of ``connect``."""
     ingress, egress = {c.ingress for c in connect}, {c.egress for c in connect}
     return frozenset(
         c
@@ -342,11 +343,11 @@ class Devices:
         }
 
     def claim(self) -> None:
-        """Hold every ToR that can be held against other controllers, and start to keep it.
+        """Hold every claimable ToR against other controllers, and start to keep the claims.
 
-        Raises HydraError if another controller has one and no store says that this one leads. A
-        leader takes ToRs from the last leader, which may be paused; a ToR that knows a later leader
-        is left alone. A ToR that is silent is claimed as soon as it answers.
+        Raises HydraError if another controller holds a ToR, and no store says that this controller
+        leads. A leader takes ToRs from the last leader, which may be paused. A ToR that knows a
+        later leader is left alone. A silent ToR is claimed at its first answer.
         """
         futures = [self._pool.submit(slot.claim) for slot in self._tors.values()]
         held = []
@@ -362,7 +363,7 @@ class Devices:
                 except DeviceError as error:
                     if not isinstance(error, DeviceUnavailable):
                         LOG.warning("%s", error)
-        finally:  # Ctrl-C waits for no device whose turn has not come
+        finally:  # Ctrl-C waits for no device still queued
             for future in futures:
                 future.cancel()
         if held:
@@ -377,7 +378,7 @@ class Devices:
                 slot.keep()
 
     def _watch(self) -> None:
-        """Look whether devices are still there, and for alarms at those that have them."""
+        """Check the presence of devices, and read alarms of devices with alarms."""
         looks = [slot.look_in for slot in self._planes.values()]
         looks += [slot.look_in for slot in self._tors.values()]
         while not self._closing.wait(_LOOK_S):
@@ -385,7 +386,7 @@ class Devices:
                 self._pool.submit(look, self._tell_alarm)
 
     def mirrors(self, plane: PlaneId) -> Mirrors:
-        """Cross-connects; only a device that can tell says that one passes no light."""
+        """Cross-connects; only a device with light readings marks dark cross-connects."""
         return self._planes[plane].use(
             lambda device: (
                 device.mirrors()
@@ -400,7 +401,7 @@ class Devices:
         disconnect: Collection[CrossConnect],
         connect: Collection[CrossConnect],
     ) -> None:
-        """Change cross-connects. Raises AwaitsPeople at once where people plug them."""
+        """Change cross-connects. Raises AwaitsPeople at once if people plug the cross-connects."""
         slot = self._planes[plane]
         board = slot.device
         if not isinstance(board, TaskBoard):
@@ -415,17 +416,17 @@ class Devices:
             )
 
     def vlans(self, rack: RackId, ports: Collection[str]) -> Mapping[str, PortVlans]:
-        """VLAN membership of those of these ports that are there."""
+        """VLAN membership of the existing ports of ``ports``."""
         return self._of_those_there(rack, ports, lambda tor, there: tor.vlans(there))
 
     def set_vlans(self, rack: RackId, wanted: Mapping[str, PortVlans]) -> None:
-        """Retag those of these ports that are there; the others carry no VLAN."""
+        """Retag the existing ports of ``wanted``; missing ports carry no VLAN."""
         self._of_those_there(
             rack, wanted, lambda tor, there: tor.set_vlans({name: wanted[name] for name in there})
         )
 
     def link_up(self, rack: RackId, ports: Collection[str]) -> Mapping[str, bool]:
-        """Carrier by port; one that is not there has none.
+        """Carrier by port; a missing port has no carrier.
 
         Raises DeviceUnavailable, too, for a ToR that only speaks OpenFlow.
         """
@@ -437,7 +438,7 @@ class Devices:
         return {**dict.fromkeys(ports, False), **up}
 
     def missing_ports(self, rack: RackId) -> frozenset[str]:
-        """Ports of a ToR that were not there when their VLANs were last read or set."""
+        """Ports of a ToR found missing when VLANs were last read or set."""
         return self._missing.get(rack, frozenset())
 
     def _of_those_there(
@@ -448,9 +449,9 @@ class Devices:
         *,
         knows_vlans: bool = True,
     ) -> _ResultT:
-        """What ``action`` does with those of these ports that the ToR says it has.
+        """The result of ``action`` for the ports of ``ports`` reported as existing by the ToR.
 
-        Unless it ``knows_vlans`` afterwards, ports that are back go on counting as missing.
+        Unless ``action`` ``knows_vlans`` afterwards, ports that are back still count as missing.
         """
 
         def act(tor: TorSwitch) -> _ResultT:
@@ -473,19 +474,19 @@ class Devices:
         return self._tors[rack].use(act)
 
     def counters_age_s(self, rack: RackId) -> float | None:
-        """Greatest age of a ToR's port counters, in s; None if its driver has none."""
+        """Greatest age of a ToR's port counters, in s; None if the driver has no counters."""
         slot = self._tors.get(rack)
         if slot is None or not slot.device.capabilities.counters:
             return None
         return slot.device.capabilities.counters_age_s
 
     def counters(self, rack: RackId) -> Mapping[str, PortCounters] | None:
-        """Counters of a ToR's optical ports; None if it has none, is away, or in use."""
+        """Counters of a ToR's optical ports; None without counters, or if away or in use."""
         ports = [port.tor_port for port in self._fabric.ports_of(rack)]
         return self._tors[rack].peek(lambda tor: _counters(tor, ports))
 
     def tasks(self, plane: PlaneId) -> tuple[Task, ...]:
-        """Tasks given to people; none for a device that needs no people."""
+        """Tasks given to people; empty for a device that needs no people."""
         device = self._planes[plane].device
         return device.tasks() if isinstance(device, TaskBoard) else ()
 
@@ -501,11 +502,11 @@ class Devices:
         return isinstance(self._planes[plane].device, TaskBoard)
 
     def plane_problem(self, plane: PlaneId) -> Failure | None:
-        """The failure by which a plane can't be used now; None if its last exchange went well."""
+        """The failure that makes a plane unusable now; None after a successful exchange."""
         return self._planes[plane].problem
 
     def tor_problem(self, rack: RackId) -> Failure | None:
-        """The failure by which a ToR can't be used now; None, too, if it only speaks OpenFlow."""
+        """The failure that makes a ToR unusable now; None, too, if the ToR only speaks OpenFlow."""
         slot = self._tors.get(rack)
         return None if slot is None else slot.problem
 
@@ -532,7 +533,7 @@ class Devices:
         return planes + tors
 
     def end_soon(self) -> None:
-        """Try no device any more that is away; what is connected goes on."""
+        """Try absent devices no more; connected devices stay in use."""
         self._ending.set()
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Conditions: collects facts from all rooms, and derives from the facts what is wrong."""
+"""Conditions: collects facts from all rooms, and derives the faults."""
 
 from __future__ import annotations
 
@@ -36,12 +36,13 @@ _NOTED: Final = (
     ConditionKind.ALARM,
     ConditionKind.DRIFT,
 )
-"""Kinds of conditions that :meth:`Health.look` writes to the history. The rooms where other kinds
-arise write those themselves."""
+"""Kinds of conditions that :meth:`Health.look` writes to the history. Other kinds are written by
+the rooms in which they arise.
+"""
 
 
 class Health:
-    """Conditions, for any thread; it never waits for a device."""
+    """Conditions, for any thread; never waits for a device."""
 
     def __init__(
         self,
@@ -70,13 +71,14 @@ class Health:
         self._noted: dict[ConditionKind, Mapping[str, frozenset[Pair]]] = {
             kind: {} for kind in _NOTED
         }
-        """Rack pairs that each condition has affected so far, by kind and subject."""
+        """Rack pairs affected by each condition so far, by kind and subject."""
         self._lock = threading.Lock()
 
     def look(self) -> None:
-        """Write conditions that begin or end to the history, and remember since when each holds.
+        """Write the begin and end of conditions to the history, and remember the begin of each
+        condition.
 
-        Call it in one thread only.
+        Only for a single thread.
         """
         now: dict[ConditionKind, dict[str, Condition]] = {kind: {} for kind in _NOTED}
         for one in self.conditions():
@@ -98,7 +100,7 @@ class Health:
         self._log.note(HappeningKind.CONDITION, text, names)
 
     def conditions(self) -> Sequence[Condition]:
-        """Conditions that hold now."""
+        """The present conditions."""
         with self._lock:
             return self._watch.conditions(self._facts())
 

@@ -1,4 +1,4 @@
-"""Monitor, plan, decide, reconfigure: the loop of HydRA (section III), and requests to it."""
+"""Monitor, plan, decide, reconfigure: the loop of HydRA (section III), and requests to the loop."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ from hydra.worth import decide
 LOG = logging.getLogger("hydra.loop")
 _PERIODIC: Final = "periodic"
 _PATIENCE_S: Final = 60.0
-"""Time after a start in which two polls have to have been made."""
+"""Longest wait after a start for two polls."""
 
 
 class Loop:
-    """:meth:`round`, :meth:`act` and :meth:`begin_week` are for one thread.
+    """:meth:`round`, :meth:`act` and :meth:`begin_week` are for a single thread.
 
-    The rest is for any.
+    The rest is for any thread.
     """
 
     def __init__(
@@ -91,10 +91,10 @@ class Loop:
         self._substrate = substrate_of(fabric)
         self._rounds = Rounds(fabric, policy)
         self._asked_for: dict[str, tuple[Reconfiguration, PlanRequest]] = {}
-        """What waits for its turn, by id, in the order in which it was asked for."""
+        """Waiting requests, by id, in order of arrival."""
         self._asking = threading.Lock()
         self._tried_beside: tuple[object, ...] = ()
-        """What was last looked at between the steps of changes, with these."""
+        """Changes under way, state and request at the last attempt to begin beside them."""
         self._told: Told | None = None
         self._cut_off: list[Unfinished] = []
         self._patient_until_s = 0.0
@@ -107,7 +107,7 @@ class Loop:
     # -- plan -------------------------------------------------------------------------------------
 
     def _wanted(self, request: PlanRequest) -> DemandMatrix:
-        """The request's demand, or the measured one. Raises PlanError before there is one."""
+        """The request's demand, or the measured demand. Raises PlanError if neither is known."""
         if request.demand is not None:
             return np.array(request.demand, dtype=np.float64)
         return np.array(self._monitor.measured().planned_mbps, dtype=np.float64)
@@ -117,8 +117,8 @@ class Loop:
     ) -> PlanReport:
         """Dry run; changes nothing. Raises PlanError, UnknownName, DeviceUnavailable.
 
-        An urgent one foresees no stages. ``shares``: whether to compute shares on circuits, which
-        an urgent one does not.
+        ``urgent``: no stages are foreseen, and no shares computed. ``shares``: whether to compute
+        shares on circuits.
         """
         if request.demand is None:
             seen = self._monitor.measured()
@@ -163,7 +163,9 @@ class Loop:
         pins: Sequence[Pin],
         blocked: Collection[PortId],
     ) -> PlannedChange:
-        """The answer that a caller was told goes for its job, if nothing has changed meanwhile."""
+        """The proposed change. An urgent job reuses the change told to its caller, if nothing has
+        changed meanwhile.
+        """
         told = self._told
         if urgent and told is not None and told.is_for(current, request, demand, pins, blocked):
             return told.change
@@ -194,7 +196,7 @@ class Loop:
         )
 
     def begin_week(self, night_s: float) -> WeekUnderWay:
-        """Have a schedule planned for the demand of now, in a process that no change waits for."""
+        """Plan a schedule for the present demand, in a separate process; no change waits."""
         seen = self._monitor.demand()
         if seen.source is DemandSource.NONE or not seen.planned_mbps.any():
             return WeekUnderWay.not_wanted()
@@ -215,7 +217,7 @@ class Loop:
     # -- decide and reconfigure -------------------------------------------------------------------
 
     def round(self) -> Round:
-        """A round of monitor and plan, which changes nothing."""
+        """A round of monitor and plan, without changes."""
         return self._rounds.periodic(
             self._standing(),
             self._monitor.demand(),
@@ -226,11 +228,13 @@ class Loop:
 
     @property
     def between_stages(self) -> bool:
-        """True while a change has stages ahead of it: no round, and no decision of one."""
+        """True while a change has further stages: no round, and no decision of a round."""
         return self._staging.under_way or bool(self._cut_off)
 
     async def act(self, done: Round) -> None:
-        """Record the decision of a round, and carry it out; not :attr:`between_stages`."""
+        """Record the decision of a round, and carry the decision out; skipped
+        :attr:`between_stages`.
+        """
         if self.between_stages or done.request is None:
             return
         if done.report is None or done.decision.action is not Action.CHANGE:
@@ -244,21 +248,21 @@ class Loop:
             self._rounds.begun(self._network.state)
 
     def reconfigure(self, request: PlanRequest, trigger: str) -> Reconfiguration:
-        """Queue a reconfiguration; the ledger has its outcome. Raises what :meth:`plan` raises."""
-        self.plan(request, shares=False)  # an impossible request is refused to its face
-        with self._asking:  # all have their turns in this order
+        """Queue a reconfiguration; the ledger has the outcome. Raises errors of :meth:`plan`."""
+        self.plan(request, shares=False)  # refuse an impossible request at once
+        with self._asking:  # turns follow this order
             entry = self._log.enter(trigger)
             self._asked_for[entry.id] = entry, request
             self._enqueue(lambda: self._reconfigure(entry))
-        self._log.write_entered()  # whoever asked is told of it, over a restart too
+        self._log.write_entered()  # the caller's answer has to survive a restart
         return entry
 
     def beside(self) -> Work[None] | None:
-        """What makes the change that was asked for first, of all that wait for their turn, beside a
-        change that goes at the pace of slow switches; None if there is none.
+        """Begin the first waiting request beside a change slowed by switches; None if there is
+        none.
 
-        A change that meets those under way, waits for the same switches, or would be refused now,
-        has its turn.
+        A request keeps its turn if the change meets changes under way, waits for the same switches,
+        or would be refused now.
         """
         first, under_way = tuple(self._asked_for.values())[:1], self._network.under_way
         if not first or not under_way[-1].slow:
@@ -287,9 +291,9 @@ class Loop:
         return work
 
     def resume(self) -> None:
-        """Go on with changes that a restart has cut off, once traffic is measured again: a duty.
+        """Continue changes cut off by a restart, once traffic is measured again: a duty.
 
-        Periodic decisions wait for it.
+        Periodic decisions wait until then.
         """
         if not self._cut_off:
             return
@@ -302,7 +306,9 @@ class Loop:
             del self._cut_off[0]
 
     def _asker_of(self, change: Unfinished) -> Asker:
-        """Who asked for it is not known in full any more: nobody can plan it anew."""
+        """The asker of a change cut off by a restart. The original request is lost, so that the
+        change can't be planned anew.
+        """
 
         def moved(done: Moved, _first: bool) -> None:
             self._panels.wish(done.courses[-1], alone=False)
@@ -336,7 +342,7 @@ class Loop:
 
     async def _reconfigure(self, entry: Reconfiguration) -> None:
         _, request = self._asked_for.pop(entry.id, (entry, None))
-        if request is None:  # it was begun beside another
+        if request is None:  # begun beside another change
             await self._staging.go_on(entry)
             return
         try:
@@ -350,7 +356,7 @@ class Loop:
                 self._log.decide(replace(decision, reconfiguration=entry.id))
             await self._staging.carry_out(entry, report.plan, self._asker(entry, request))
         except JournalError:
-            raise  # recorded where it happened
+            raise  # recorded where the error happened
         except HydraError as error:
             self._log.refuse(entry, str(error))
 

@@ -1,11 +1,14 @@
-"""Command of the switches: a controller takes them from a dead one, never from a living one.
+"""Mastership of switches: a controller takes switches from a dead, never from a living controller.
 
-OpenFlow has no lock. It has a number, the generation, that only grows: whoever names the highest is
-the switch's master, and each controller may ask for it (OpenFlow 1.3.5, section 6.3.6). So a living
-master keeps raising it, and a newcomer watches for a moment whether it grows. Where controllers
-share a store, that says who leads, and each leader has a generation of its own beyond all before.
-A store that is set up anew begins below those that switches know: then the leader goes beyond them,
-at switches that it has not been the master of. Those of which it has been have a later leader.
+OpenFlow has no lock, but a generation number that only grows: the controller with the highest
+generation is the switch's master, and each controller may ask for the generation (OpenFlow 1.3.5,
+section 6.3.6). A living master therefore keeps raising the generation, and a newcomer watches for a
+moment whether the generation grows. Where controllers share a store, the store elects the leader,
+and each leader has a generation beyond all earlier generations.
+
+A new store begins below the generations known to switches. The leader then exceeds the known
+generation at switches not yet mastered in its term. A switch that refuses after mastership has a
+later leader.
 """
 
 from __future__ import annotations
@@ -26,16 +29,15 @@ LOG = logging.getLogger("hydra.mastership")
 _COUNT_S: Final = 0.5
 _LOOK_S: Final = 3 * _COUNT_S
 _AHEAD: Final = 1 << 16
-"""Lead of a newcomer over the last master, which counts on in vain if it was only stopped."""
+"""Lead of a newcomer over the last master. A stopped master that resumes counts on in vain."""
 _COUNTED: Final = 32
-"""Number of switches at which a master counts: it is enough that a newcomer sees one of them."""
+"""Number of switches at which a master counts; a newcomer needs to see a single growing number."""
 
 
 class Mastership:
-    """Thread-safe. ``names`` are the switches that hold this controller's rules.
+    """Thread-safe. ``names`` are the switches with this controller's rules.
 
-    ``counts`` is true where nothing but the generation keeps two controllers apart, unless ``term``
-    does.
+    ``counts`` is true where the generation alone keeps two controllers apart, unless ``term`` does.
     """
 
     def __init__(
@@ -54,11 +56,11 @@ class Mastership:
         self._may_count = counts
         self._lock = threading.Lock()
         self._generations: dict[DatapathId, int] = {}
-        """Generations at the switches that know this controller as their master."""
+        """Generations at the switches with this controller as master."""
         self._last: dict[DatapathId, int] = {}
-        """The last generation that this controller named at each switch, on whatever connection."""
+        """Last generation sent by this controller to each switch, on any connection."""
         self._taken: set[DatapathId] = set()
-        """Switches whose master this controller has been in its term."""
+        """Switches mastered by this controller in its term."""
         self._closing = threading.Event()
         self._counter = threading.Thread(target=self._count, name="mastership", daemon=True)
 
@@ -77,15 +79,16 @@ class Mastership:
             self._counter.join()
 
     def forget(self, datapath: DatapathId) -> None:
-        """Drop a switch that connected anew, or said that it has another master."""
+        """Drop a switch that connected anew, or reported another master."""
         with self._lock:
             self._generations.pop(datapath, None)
 
     def taken_over(self, datapath: DatapathId, generation: int) -> None:
-        """Hear from a switch that it has another master, with this generation; in the hub's thread.
+        """A switch reports another master with ``generation``; called in the hub's thread.
 
-        It may be this controller on another connection. Of controllers that share a store, a later
-        one may lead: the store is asked, since a switch may say anything.
+        The other master may be this controller on another connection. Where controllers share a
+        store, the other master may be a later leader. A switch may report anything, so the store is
+        asked.
         """
         with self._lock:
             mine = self._last.get(datapath)
@@ -99,13 +102,12 @@ class Mastership:
     def take(
         self, datapaths: Collection[DatapathId], *, hurries: bool = False
     ) -> frozenset[DatapathId]:
-        """Become the master of the switches that don't know this controller yet; returns those of
-        ``datapaths`` of which it is the master now.
+        """Become the master of switches new to this controller; returns the switches mastered now.
 
-        Where this controller counts, it first watches whether another one does: if so, it raises
-        HeldElsewhere and changes nothing. A leader names its own generation, and a switch that has
-        a later leader's refuses it. Other failures are logged. With ``hurries``, switches that are
-        far later than most are not waited for.
+        A controller that counts first watches for another counting controller. If there is one, the
+        method raises HeldElsewhere and changes nothing. A leader sends its own generation; a
+        switch with a later leader's generation refuses. Other failures are logged. With
+        ``hurries``, switches far later than most are skipped.
         """
         with self._lock:
             new = [datapath for datapath in datapaths if datapath not in self._generations]
@@ -130,11 +132,11 @@ class Mastership:
     def _following(
         self, datapaths: Collection[DatapathId], *, hurries: bool = False
     ) -> dict[DatapathId, int]:
-        """The generation that is to be named at each of these switches next."""
+        """The next generation to send to each switch."""
         generation = self._term.generation
         if generation is None:
             return self._beyond_the_last(datapaths, hurries=hurries)
-        # One more on each connection: the last one's requests may be under way still.
+        # One more on each connection: requests of the last connection may be under way still.
         with self._lock:
             last = {datapath: self._last.get(datapath, generation - 1) for datapath in datapaths}
         return {datapath: max(generation, last[datapath] + 1) for datapath in datapaths}
@@ -142,7 +144,7 @@ class Mastership:
     def _claim(
         self, following: Mapping[DatapathId, int], *, hurries: bool = False
     ) -> dict[DatapathId, Failure]:
-        """Name these generations; returns what stood in the way."""
+        """Send generations; returns the failures."""
         failures = {}
         with self._lock:
             self._last |= following
@@ -157,7 +159,9 @@ class Mastership:
         return failures
 
     def _exceed(self, stale: Collection[DatapathId]) -> bool:
-        """Have generations be beyond those that these switches know; False: they are not."""
+        """Raise the term's generation beyond the generations known to ``stale`` switches; False on
+        failure.
+        """
         known = self._ask(stale).values()
         highest = max((one for one in known if one != NO_GENERATION), default=None)
         return highest is not None and self._term.exceed(highest)
@@ -205,7 +209,7 @@ class Mastership:
         while not self._closing.wait(_COUNT_S):
             try:
                 self._count_on()
-            except Exception:  # of one round: else the thread ends, and nobody sees
+            except Exception:  # else the thread would end unnoticed
                 LOG.exception("a count of generations failed; the next one follows")
 
     def _count_on(self) -> None:

@@ -1,4 +1,4 @@
-"""The meters and tallies that vswitches hold, as tables; how they differ and what was read."""
+"""Tables of the meters and tallies of vswitches; differences between tables; readings."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from hydra.sharing.policing import (
 )
 
 _WORTH_TELLING: Final = 0.02
-"""Relative change of a rate below which a meter is left as it is."""
+"""Relative change of a rate below which a meter is left unchanged."""
 
 
 _HELD_BACK: Final = 0.002
-"""Part of an aggregate's bytes: one that loses less would hardly send more."""
+"""Part of an aggregate's bytes: an aggregate that loses less would hardly send more."""
 
 
 _KeyT = TypeVar("_KeyT", Aggregate, Tally)
@@ -43,7 +43,9 @@ _KeyT = TypeVar("_KeyT", Aggregate, Tally)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeterTable:
-    """Meters and tallies of one vswitch, by number, and the aggregates kept off its circuits."""
+    """Meters and tallies of a vswitch, by number, and the aggregates kept off the vswitch's
+    circuits.
+    """
 
     meters: Mapping[Aggregate, int] = field(default_factory=dict)
     tallies: Mapping[Tally, int] = field(default_factory=dict)
@@ -60,7 +62,7 @@ Metered = tuple[float, Mapping[DatapathId, Mapping[int, MeterCounters]]]
 def tables_of(
     wanted: Holdings, switch_of: Mapping[str, DatapathId]
 ) -> Iterator[tuple[DatapathId, MeterTable]]:
-    """The table of each vswitch, its numbers yet to be given."""
+    """The table of each vswitch, with numbers yet to be given."""
     aggregates: dict[DatapathId, list[Aggregate]] = {}
     tallies: dict[DatapathId, list[Tally]] = {}
     electrical: dict[DatapathId, list[Aggregate]] = {}
@@ -86,10 +88,10 @@ def tables_of(
 
 
 def affected(old: Holdings, new: Holdings) -> set[Aggregate]:
-    """Aggregates of ``new`` whose rates something that differs from ``old`` may concern.
+    """Aggregates of ``new`` with rates possibly affected by a difference from ``old``.
 
-    They are those that share a link, or by others' links a link, with what has come, gone, or
-    become more or less.
+    An aggregate is affected if it shares a link, directly or through a chain of links of other
+    aggregates, with a new, removed or changed element.
     """
     found = {one for one, links in new.routes.items() if old.routes.get(one) != links}
     gone = old.routes.keys() - new.routes.keys()
@@ -107,7 +109,7 @@ def affected(old: Holdings, new: Holdings) -> set[Aggregate]:
 
 
 def missing(tables: MeterTables, read: Metered) -> Iterator[Aggregate]:
-    """Aggregates of vswitches that answered, and have no meter for them."""
+    """Aggregates without a meter on a vswitch that answered."""
     _, counters = read
     for datapath, found in counters.items():
         for aggregate, number in tables[datapath].meters.items():
@@ -116,7 +118,7 @@ def missing(tables: MeterTables, read: Metered) -> Iterator[Aggregate]:
 
 
 def is_news(old_mbps: float, new_mbps: float) -> bool:
-    """Whether a meter is to be told of a rate."""
+    """Whether to send a rate to a meter."""
     if isinf(old_mbps) or isinf(new_mbps):
         return old_mbps != new_mbps
     return abs(new_mbps - old_mbps) > _WORTH_TELLING * old_mbps
@@ -129,7 +131,7 @@ def burst_of(aggregate: Aggregate) -> Burst:
 def offers_of(
     tables: MeterTables, before: Metered, after: Metered
 ) -> Iterator[tuple[Aggregate, Offer]]:
-    """Offers of aggregates, from two readings of their meters."""
+    """Offers of aggregates, from two readings of meters."""
     (began_s, first), (ended_s, last) = before, after
     for datapath in first.keys() & last.keys():
         for aggregate, number in tables[datapath].meters.items():
@@ -159,7 +161,7 @@ def numbered(table: MeterTable, before: MeterTable) -> MeterTable:
 
 
 def _numbers(wanted: Iterable[_KeyT], before: Mapping[_KeyT, int]) -> dict[_KeyT, int]:
-    """Numbers by key: the old one where there was one, else the lowest that is free."""
+    """Numbers by key: the old number if any, else the lowest free number."""
     taken = set(before.values())
     free = (number for number in count(1) if number not in taken)
     return {key: before[key] if key in before else next(free) for key in wanted}
@@ -171,7 +173,7 @@ def added_meters(
     after: MeterTables,
     allowed_mbps: Mapping[Aggregate, float],
 ) -> list[MeterChange]:
-    """What adds the meters that a vswitch has after a change alone."""
+    """Changes that add the meters present only after a change."""
     old = before.get(datapath, MeterTable()).meters
     new = after.get(datapath, MeterTable()).meters
     added = ((one, number) for one, number in new.items() if one not in old)
@@ -196,7 +198,7 @@ def differing(before: Iterable[FlowRule], after: Iterable[FlowRule]) -> list[Rul
 
 
 def rules_of(fabric: Fabric, table: MeterTable, *, metered: bool) -> Iterator[FlowRule]:
-    """The rules that a vswitch holds for its table; without those of meters unless ``metered``."""
+    """Rules of a vswitch for its table; without the rules of meters unless ``metered``."""
     if metered:
         for aggregate, meter in table.meters.items():
             lane = table.lanes.get(aggregate)
@@ -216,7 +218,7 @@ def _own(fabric: Fabric, server: str, rules: Iterable[FlowRule]) -> Iterator[Flo
 
 
 def part_of(held: Holdings, some: Collection[Aggregate]) -> Holdings:
-    """What is held of these aggregates."""
+    """The part of ``held`` that concerns the aggregates ``some``."""
     return Holdings(
         tuple(flow for flow in held.flows if any(one in some for one in flow.aggregates)),
         {aggregate: links for aggregate, links in held.routes.items() if aggregate in some},
@@ -225,7 +227,7 @@ def part_of(held: Holdings, some: Collection[Aggregate]) -> Holdings:
 
 
 def steering_switches(fabric: Fabric) -> dict[str, DatapathId]:
-    """The switch that steers what each server sends, by the server's name."""
+    """The switch that steers each server's frames, by the server's name."""
     steering = substrate_of(fabric).steering
     return {
         server.name: switch.datapath

@@ -1,4 +1,4 @@
-"""The traffic as it is seen now: counters, agents and meters joined to a demand."""
+"""The present traffic: counters, agents and meters joined to a demand."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ class Monitor:
         spills: Spills,
         reservations: Callable[[], int],
     ) -> None:
-        """``at_start``: the policy with which counters are polled until the controller ends;
-        ``reservations`` counts those that have, or are getting, circuits.
+        """``at_start``: the policy for polling until the controller ends; ``reservations`` counts
+        reservations with circuits, or about to get circuits.
         """
         self._metrics, self._network = metrics, network
         self.poller = StatsPoller(fabric=fabric, policy=at_start, fleet=fleet)
@@ -106,7 +106,7 @@ class Monitor:
             )
 
     def room(self) -> Room | None:
-        """Room of pairs on both networks now; None: not measured, or the policy forbids it."""
+        """Room of pairs on both networks now; None: not measured, or forbidden by the policy."""
         _, _, ready = self.poller.heard()
         room = self._find().room if ready else None
         if room is None:
@@ -115,13 +115,13 @@ class Monitor:
         return replace(room, full=room.full & ~unsure)
 
     def foretell(self) -> None:
-        """Take the demand of now into the prediction of what comes."""
+        """Take the present demand into the prediction."""
         seen = self.demand()
         if seen.source is DemandSource.MEASURED:
             self._forecast.see(seen.estimated_mbps, time.monotonic())
 
     def port_rates_mbps(self) -> Mapping[PortId, float]:
-        """Mbps that each optical ToR port sends, as last polled; absent where unknown."""
+        """Mbps sent by each optical ToR port, as last polled; absent where unknown."""
         return {**self.poller.port_rates_mbps(), **self.tor_counters.rates_mbps()}
 
     def sent_mbps(self) -> DemandMatrix | None:

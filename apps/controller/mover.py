@@ -1,4 +1,4 @@
-"""Takes the network from one state to another, in several changes at a time where they fit."""
+"""Moves the network to another state, with several changes at a time where possible."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ from hydra.service import CircuitFailure, Reconfiguration, StepTiming
 
 LOG = logging.getLogger("hydra.mover")
 FIRST_OUTAGE_S: Final = 0.3
-"""Assumed cost of a reconfiguration until one has been measured."""
+"""Assumed cost of a reconfiguration before the first measurement."""
 _OUTAGE_WEIGHT: Final = 0.3
 _LOOK_S: Final = 0.25
 _NAMED: Final = 6
-"""Pairs that the log names."""
+"""Largest number of pairs in a log line."""
 
 
 class Mover:
-    """Runs plans in the conductor's thread and keeps the ledger up to date while it does."""
+    """Runs plans in the conductor's thread, and keeps the ledger up to date meanwhile."""
 
     def __init__(
         self,
@@ -80,16 +80,16 @@ class Mover:
         self._ways = ways
         self._look_around: Callable[[], Awaitable[None]] | None = None
         self._broken_off_by: Exception | None = None
-        """What has broken off one of the changes under way."""
+        """The error that has broken off a change under way."""
         self._in_turn = False
-        """True while a change is under way whose turn it is."""
+        """True while a change under way has the turn of the queue."""
         self._begun = 0
-        """Courses that have begun."""
+        """Number of courses begun."""
 
     def while_waiting(self, look_around: Callable[[], Awaitable[None]]) -> None:
-        """Have this called every now and then while a change waits for its VLAN-IDs to have rested.
+        """Call ``look_around`` every now and then while a change waits for VLAN-IDs to rest.
 
-        The ledger has the same state afterwards: the change was planned from it.
+        The ledger has the same state afterwards, as the change was planned from that state.
         """
         self._look_around = look_around
 
@@ -100,7 +100,7 @@ class Mover:
 
     @property
     def outage_s(self) -> float:
-        """Seconds that a reconfiguration keeps the pairs it moves off circuits, as measured."""
+        """Measured seconds for which a reconfiguration keeps moved pairs off circuits."""
         return self._outage_s
 
     async def move(
@@ -113,15 +113,14 @@ class Mover:
         hurries: bool = False,
         slow: frozenset[DatapathId] = frozenset(),
     ) -> Moved:
-        """Take the network to ``target``, by the plan that was ``prepared`` for it, if any.
+        """Move the network to ``target``, by the ``prepared`` plan if given.
 
-        With ``gives_way``, nobody waits for this change: others may take over what it has not moved
-        yet, and pairs may move aside for others, which takes more courses. With ``hurries``, few
-        switches that are far later than all others are not waited for. Whoever asks for it sees to
-        what is left then. Others do not wait for a change that keeps to the pace of ``slow``
-        switches.
+        ``gives_way``: no caller waits for this change. Other changes may take over the unmoved
+        part, and pairs may move aside for other pairs, which takes more courses. ``hurries``: a few
+        switches far later than the rest are skipped; the caller handles them afterwards. ``slow``:
+        switches that set this change's pace; other changes do not wait for a change slowed by them.
 
-        Raises HydraError where it can't be begun, or broke off; the ledger's entry says so too.
+        Raises HydraError if the change can't begin, or broke off; the ledger's entry says so too.
         """
         with about(entry.id):
             try:
@@ -151,7 +150,7 @@ class Mover:
 
     @property
     def touched(self) -> Touched:
-        """What the changes under way touch."""
+        """Elements touched by the changes under way."""
         return self._side_by_side.touched
 
     def touched_beside(self, wanted: Touched) -> Touched | None:
@@ -159,9 +158,9 @@ class Mover:
         return self._side_by_side.touched_beside(wanted)
 
     def why_not_beside(self, plan: Plan, *, takes_over: bool = False) -> str | None:
-        """The reason why a plan can't be carried out beside what is under way.
+        """The reason why a plan can't be carried out beside the changes under way.
 
-        With ``takes_over``, these may leave it what they touch.
+        With ``takes_over``, the changes under way may leave contested elements to the plan.
         """
         beside, touched = self._side_by_side, Touched.by(self._fabric, plan)
         if takes_over:
@@ -180,9 +179,11 @@ class Mover:
     def plan_beside(
         self, target: NetworkState, who: str, *, takes_over: bool = False
     ) -> Plan | None:
-        """The plan that leads to ``target`` beside the changes under way; None if there is nothing
-        to do, or ``who`` wants it has to wait for its turn, as the log says. With ``takes_over``,
-        these may leave it what they touch. Raises PlanError.
+        """The plan to ``target`` beside the changes under way.
+
+        None if there is nothing to do, or if the change of ``who`` has to wait for its turn, as the
+        log says. With ``takes_over``, the changes under way may leave contested elements to the
+        plan. Raises PlanError.
         """
         plan = self._planning.diff(self._network.state, target)
         if plan.empty:
@@ -196,10 +197,10 @@ class Mover:
     async def moving_beside(
         self, entry: Reconfiguration, plan: Plan, *, hurries: bool = False
     ) -> Moved:
-        """Carry out a plan of :meth:`plan_beside` beside the changes under way. They touch nothing
-        of it, or leave to it what they do. With ``hurries``, as :meth:`move`.
+        """Carry out a plan of :meth:`plan_beside` beside the changes under way. These touch other
+        elements, or leave the contested elements to the plan. ``hurries``: as in :meth:`move`.
 
-        If it breaks off, so do they.
+        If the change breaks off, so do the changes under way.
         """
         waiting = self._side_by_side.leave(Touched.by(self._fabric, plan))
         if waiting is None:
@@ -207,7 +208,7 @@ class Mover:
         for pairs in waiting:
             LOG.info("%d pairs wait: their ports were given to another reconfiguration", pairs)
         with about(entry.id):
-            # Pairs that were left to it are diverted already.
+            # Pairs left to this change are diverted already.
             return await self._carry_out(entry, plan, hurries=hurries, shifts=not waiting)
 
     async def go(self, target: NetworkState, trigger: str, reason: str) -> Reconfiguration | None:
@@ -221,7 +222,7 @@ class Mover:
         try:
             await self.move(entry, target)
         except JournalError:
-            raise  # recorded where it happened
+            raise  # recorded where the error happened
         except HydraError as error:
             self._log.refuse(entry, str(error))
             LOG.error("%s", error)
@@ -244,8 +245,8 @@ class Mover:
         slow: frozenset[DatapathId] = frozenset(),
         shifts: bool = True,
     ) -> Moved:
-        """Carry out a plan course by course: in the light as far as that goes, if it ``shifts`` any
-        pair at all, and HydRA's order for the rest.
+        """Carry out a plan course by course: in the light as far as possible, if ``shifts``, and in
+        HydRA's order for the rest.
         """
         started_s = time.monotonic()
         self._log.update(entry.id, started_unix_s=time.time())
@@ -295,7 +296,7 @@ class Mover:
         return moved
 
     def _part(self, plan: Plan, first: WayCourse) -> Plan | None:
-        """The plan of the first course of several; None if HydRA's order makes all that is left."""
+        """The plan of the first of several courses; None if HydRA's order does all the rest."""
         if not first.in_light and first.target.topology == plan.target.topology:
             return None
         try:
@@ -305,8 +306,8 @@ class Mover:
             return None
 
     def _left_by(self, course: Execution, plan: Plan) -> Plan:
-        """What a course has left to do of ``plan``: pairs that did not get where they were to stay
-        stay where they are. Raises PlanError.
+        """The rest of ``plan`` after a course. Pairs that missed their goal stay where they are.
+        Raises PlanError.
         """
         state = self._network.state
         target = moved_on(plan.target, plan.current, course.began)
@@ -326,9 +327,9 @@ class Mover:
         earlier: Sequence[StepTiming],
         started_s: float,
     ) -> bool:
-        """Take a course to its end; True if no other began meanwhile.
+        """Take a course to the end; True if no other course began meanwhile.
 
-        ``earlier``: the steps of those before it, of the change that began at ``started_s``.
+        ``earlier``: steps of the earlier courses, of the change that began at ``started_s``.
         """
         plan = execution.plan
         LOG.info(
@@ -381,20 +382,20 @@ class Mover:
         return self._begun == begun
 
     def _break_off_with_others(self) -> None:
-        """What breaks off one of the changes under way breaks off all."""
+        """Break off with the other changes under way: an error in a single change ends all."""
         if self._broken_off_by is not None:
             raise self._broken_off_by
 
     def _named(self, pairs: Collection[Pair]) -> str:
-        """The first few, in words."""
+        """The first few pairs, in words."""
         named = [pair_named(self._fabric, pair) for pair in sorted(pairs)[:_NAMED]]
         more = [] if len(pairs) <= _NAMED else ["…"]
         return f": {', '.join(named + more)}" if named else ""
 
     def _abandon(self, entry: Reconfiguration, execution: Execution, error: Exception) -> None:
-        """Give up half-way (a journal that can't be written, a defect), and start over.
+        """Give up half-way (a failed journal write, a defect), and start over.
 
-        Diverted pairs stay so, and work, until the devices have been read again.
+        Diverted pairs stay diverted, and work, until the devices have been read again.
         """
         LOG.error("breaks off: %s", error)
         execution.result = resting_beside(execution.result, execution.wanted)
@@ -452,14 +453,14 @@ def _timeline(courses: Iterable[Execution], started_s: float) -> tuple[StepTimin
 
 
 class _Silence:
-    """Suspends announcements while circuits drain, whose counters have to stand still."""
+    """Suspends announcements while circuits drain, as their counters have to stand still."""
 
     def __init__(self, announcer: Announcer) -> None:
         self._lock = announcer.suspended
         self._draining: set[Execution] = set()
 
     def during(self, execution: Execution, *, drains: bool) -> None:
-        """Note whether a change drains now; another may, while it waits."""
+        """Note whether a change drains now; another change may drain at the same time."""
         if drains == (execution in self._draining):
             return
         if drains and not self._draining:

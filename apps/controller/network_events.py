@@ -1,4 +1,4 @@
-"""What switches and probes tell, as jobs for the conductor."""
+"""Events of switches and probes, turned into jobs for the conductor."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class NetworkEvents:
         upkeep: Upkeep,
         withdrawals: Withdrawals,
     ) -> None:
-        """``standing`` tells the present state and the pairs that are being moved."""
+        """``standing`` returns the present state and the moving pairs."""
         self._fabric, self._conductor, self._switches = fabric, conductor, switches
         self._mastership, self._upkeep, self._withdrawals = mastership, upkeep, withdrawals
         self.prober = Prober(
@@ -66,10 +66,10 @@ class NetworkEvents:
         self._conductor.put_once(self.synchronise)
 
     async def synchronise(self) -> None:
-        """Changes that wait come in between, where switches are many."""
+        """A pass; with many switches, waiting jobs come in before the next pass."""
         if await self._upkeep.synchronise():
             self.synchronise_soon()
-        elif self._withdrawals.due:  # a switch may be there that an attempt was short of
+        elif self._withdrawals.due:  # a missing switch of an attempt may be there now
             await self._withdrawals.of_dead_circuits()
 
     async def _follow_numbers(self) -> None:
@@ -77,20 +77,20 @@ class NetworkEvents:
             await self.synchronise()
 
     def switch_connected(self, datapath: DatapathId) -> None:
-        self._mastership.forget(datapath)  # before it is brought, which takes it anew
+        self._mastership.forget(datapath)  # before the conductor takes the switch anew
         self._switches.renewed(datapath)
         self._conductor.put_once(self.synchronise, first=True)
         self._look_at_tor(datapath)
 
     def switch_answers(self, datapath: DatapathId) -> None:
-        """Have a switch brought to the present state that owed an answer. Where attempts at it have
-        failed, the next one has its time.
+        """Bring a switch with a late answer to the present state. Where attempts at the switch have
+        failed, the next attempt comes at its time.
         """
         self.synchronise_soon()
         self._look_at_tor(datapath)
 
     def _look_at_tor(self, datapath: DatapathId) -> None:
-        if datapath in self._fabric.rack_by_tor_datapath:  # it can tell carrier again
+        if datapath in self._fabric.rack_by_tor_datapath:  # the ToR can report carrier again
             self._conductor.put_once(
                 self._withdrawals.of_dead_circuits,
                 first=True,

@@ -1,4 +1,4 @@
-"""The rooms that know the network and bring it to a state, and how they are joined."""
+"""The rooms for knowledge of the network and for changes, and the links between the rooms."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ class NetworkRooms:
         synchronise_again: Callable[[], None],
         cycle: Cycle,
     ) -> None:
-        """``on_elephants``: called in agents' threads with a server whose elephants are others now.
-        ``synchronise_again`` queues what brings switches to the present state.
+        """``on_elephants``: called in agents' threads with a server whose elephants have changed.
+        ``synchronise_again`` queues a job to bring switches to the present state.
         """
         self._at_start = loaded.policy
         self._cycle = cycle
@@ -147,7 +147,7 @@ class NetworkRooms:
         )
 
     def _carry_out(self) -> None:
-        """Courses of the core, and who carries them out."""
+        """Courses of the core, and their executors."""
         fabric, policy, ledger, fleet = self.fabric, self.policy, self.ledger, self.fleet
         devices, panels, quarantine = self.devices, self.panels, self.quarantine
         rules_of, metered = self.classifier.rules_for, self.policing.rules_for

@@ -1,4 +1,4 @@
-"""Meters that have other rates than they were given."""
+"""Meters with rates other than the given rates."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LOG = logging.getLogger("hydra.policing")
 class OddRates:
     def __init__(self) -> None:
         self._odd_kbps: dict[tuple[DatapathId, int], int] = {}
-        """Rates at the last look, by vswitch and number of the meter, where they were others."""
+        """Odd rates at the last look, by vswitch and number of the meter."""
 
     def look(
         self,
@@ -25,10 +25,10 @@ class OddRates:
         before_mbps: Mapping[Aggregate, float],
         now_mbps: Mapping[Aggregate, float],
     ) -> set[DatapathId]:
-        """Vswitches to be told their meters' rates again: meters have other rates than those given
+        """Vswitches to be told meters' rates again: a meter's rate differs from the rates given
         ``before`` the question and ``now``. ``found``: rates in kb/s by the meter's number.
 
-        A meter that had the same other rate at the last look can't do better, and is not told.
+        A meter with the same odd rate as at the last look can't do better, and is left alone.
         """
         again: set[DatapathId] = set()
         odd: dict[tuple[DatapathId, int], int] = {}

@@ -1,8 +1,8 @@
-"""Patch panels as the controller sees them: tasks given to people, and paths that wait for them.
+"""Patch panels: tasks given to people, and paths that wait for people.
 
-A change of a panel is asked for and not waited for. Its circuits do not count as set up, its ports
-are left to the people, and everything else goes on. Once they say that it is done, the paths that
-waited are brought up by a change of their own, which finds the patches plugged.
+The controller asks for a change of a panel and does not wait. Circuits of the change do not count
+as set up, the panel's ports are left to people, and everything else goes on. Once people report the
+task as done, a separate change brings up the waiting paths, and finds the patches plugged.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LOG = logging.getLogger("hydra.people")
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """A task that was pending, and is not any more."""
+    """A task settled since the last look."""
 
     plane: PlaneId
     task: Task
@@ -32,7 +32,7 @@ class Settled:
 
 
 class PatchPanels:
-    """Methods under *what is asked* are for any thread, the others for the conductor's."""
+    """Methods under *requests* are for any thread, all other methods for the conductor's."""
 
     def __init__(self, fabric: Fabric, devices: Devices) -> None:
         self._fabric = fabric
@@ -48,10 +48,10 @@ class PatchPanels:
         self._settled: list[Settled] = []
         self._wishes: frozenset[Path] = frozenset()
 
-    # -- what is asked ----------------------------------------------------------------------------
+    # -- requests ---------------------------------------------------------------------------------
 
     def ports(self) -> frozenset[PortId]:
-        """Ports that people are at work on."""
+        """Ports in people's hands."""
         return frozenset(
             port
             for (plane, _), task in self._pending.items()
@@ -59,7 +59,7 @@ class PatchPanels:
         )
 
     def awaited(self, path: Path | None) -> bool:
-        """True if people were asked for a part of the path, and have not said what became of it."""
+        """True if people were asked for a part of the path, and have not answered yet."""
         return path is not None and any(map(self._awaits, path.circuits))
 
     def tasks(self, device: str) -> Sequence[Task]:
@@ -77,7 +77,9 @@ class PatchPanels:
         return plane.id
 
     def described(self, status: DeviceStatus) -> DeviceStatus:
-        """The status with the tasks that people have there, and the racks that wait for them."""
+        """The status with people's pending tasks at the device, and the racks waiting for the
+        tasks.
+        """
         plane = self._fabric.plane_by_name.get(status.name)
         said = [
             f"task {number} waits for a person{self._for_whom(panel, task)}"
@@ -87,13 +89,13 @@ class PatchPanels:
         return replace(status, detail="; ".join(filter(None, (status.detail, *said))))
 
     def ports_of(self, settled: Settled) -> frozenset[PortId]:
-        """The ports that a task was to connect."""
+        """Ports to be connected by a task."""
         return frozenset(self._touched(settled.plane, settled.task.connect))
 
-    # -- what waits -------------------------------------------------------------------------------
+    # -- waiting paths -----------------------------------------------------------------------------
 
     def waiting(self, execution: Execution) -> frozenset[Circuit]:
-        """The circuits that a change could not set up because people have yet to do their part."""
+        """The circuits that a change could not set up because people still have work to do."""
         if not execution.asked_planes:
             return frozenset()
         self._look()
@@ -106,7 +108,7 @@ class PatchPanels:
     def wish(self, execution: Execution, *, alone: bool) -> None:
         """Remember the paths that a plan could not bring up because of people.
 
-        ``alone``: the plan was for all racks and planes, so wishes of earlier ones are over.
+        ``alone``: the plan was for all racks and planes, so earlier wishes are over.
         """
         waiting = self.waiting(execution)
         earlier = frozenset() if alone else self._wishes
@@ -121,19 +123,19 @@ class PatchPanels:
         )
 
     def settled(self) -> list[Settled]:
-        """Tasks that people have settled since the last call."""
+        """Tasks settled by people since the last call."""
         self._look()
         told, self._settled = self._settled, []
         return told
 
     def ready(self) -> frozenset[Path]:
-        """Paths that were wished for and wait for nobody any more; each is returned once."""
+        """Wished paths that wait for people no more; each path is returned once."""
         ready = frozenset(path for path in self._wishes if not self.awaited(path))
         self._wishes -= ready
         return ready
 
     def _look(self) -> None:
-        """Read the panels' tasks: people may have spoken to them directly."""
+        """Read the panels' tasks, as people may have settled tasks at the panel itself."""
         pending: dict[tuple[PlaneId, int], Task] = {}
         for plane in self._panels:
             before = {key: task for key, task in self._pending.items() if key[0] == plane}
@@ -173,7 +175,7 @@ class PatchPanels:
                     yield self._port_at[plane, number]
 
     def _for_whom(self, plane: PlaneId, task: Task) -> str:
-        """The racks that a task joins: `` (r1 - r2, r1 - r3)``."""
+        """The racks joined by a task: `` (r1 - r2, r1 - r3)``."""
         pairs = {
             tuple(
                 sorted(

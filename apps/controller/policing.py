@@ -1,8 +1,8 @@
-"""Keeps reserved bandwidth in the data plane: meters at the senders, counters at the ends.
+"""Keeps reserved bandwidth in the data plane: meters at senders, counters at receivers.
 
-The conductor says which reservations are to be held (:meth:`Policing.hold`). A thread reads the
-counters once a second, or less often where there are very many, shares out anew the bandwidth that
-reservations leave (:mod:`apps.controller.shares`), and notes the rates that reservations get.
+The conductor names the reservations to hold (:meth:`Policing.hold`). A thread reads the counters
+once a second, or less often if there are very many. The thread then shares out the bandwidth left
+by reservations anew (:mod:`apps.controller.shares`), and notes the delivered rates of reservations.
 """
 
 from __future__ import annotations
@@ -56,16 +56,16 @@ from hydra.sharing.policing import (
 LOG = logging.getLogger("hydra.policing")
 _INTERVAL_S: Final = 1.0
 _REST: Final = 8.0
-"""The pacer rests for at least this many times the processor time that it took."""
+"""The pacer rests for at least this multiple of the processor time of its turn."""
 _LOOK_AT_RATES: Final = 10
-"""Turns of the pacer between two looks whether meters have the rates that they were given."""
+"""Turns of the pacer between two checks of the meters' rates."""
 _PATIENCE_S: Final = 1.0
 _NO_ANSWER: Final = frozenset({FailureKind.UNKNOWN, FailureKind.LATE})
 
 
 class Policing:
     """:meth:`hold` and :meth:`rules_for` belong to the conductor's thread; :meth:`prepare` is for
-    another, of vswitches that are not ready meanwhile.
+    another thread, for vswitches that are not ready meanwhile.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class Policing:
         self._clock, self._work_clock = clock, work_clock
         self._held: tuple[Mapping[Path, VlanId], tuple[Reservation, ...]] = ({}, ())
         self._cleared: set[DatapathId] = set()
-        """Vswitches freed of an earlier controller's meters since they were synchronised."""
+        """Vswitches freed of an earlier controller's meters since the last synchronisation."""
         self._offers: Mapping[Aggregate, Offer] = {}
         """Offers by the last reading of the meters."""
         self._lock = threading.Lock()
@@ -92,20 +92,21 @@ class Policing:
         self._delivered = Deliveries()
         self._tables: MeterTables = {}
         self._allowed_mbps: dict[Aggregate, float] = {}
-        """Rates of the meters, which all vswitches have but those that are unsettled."""
+        """Rates of the meters, as held by all vswitches except unsettled vswitches."""
         self._unsettled: set[DatapathId] = set()
         """Vswitches whose meters may have other rates: told none, or while rates were changed."""
         self._busy: set[DatapathId] = set()
-        """Vswitches that are being told of meters: the pacer tells them nothing meanwhile."""
+        """Vswitches whose meters are being changed: the pacer leaves them alone meanwhile."""
         self._fresh: set[Aggregate] = set()
-        """Aggregates whose meters were told or made anew since the pacer's turn began: their counts
-        began anew."""
+        """Aggregates with meters changed or made since the pacer's turn began: their counts began
+        anew.
+        """
         self._unmetered: set[DatapathId] = set()
-        """Vswitches that meter nothing."""
+        """Vswitches without metering."""
         self._unanswered: set[DatapathId] = set()
-        """Of these, those that gave no answer in time."""
+        """Vswitches without metering for lack of an answer in time."""
         self.refused: Mapping[DatapathId, Failure] = {}
-        """Of these, those that refuse their meters; a new object with each change."""
+        """Vswitches without metering by a refusal; a new object with each change."""
         self._turns = 0
         self._odd_rates = OddRates()
         self._refills = Refills(lambda link: fabric.rate_of(link[0]))
@@ -130,10 +131,10 @@ class Policing:
         reservations: Sequence[Reservation],
         ready: Collection[DatapathId],
     ) -> frozenset[DatapathId]:
-        """Have the ``ready`` vswitches keep to what these reservations hold in ``state``.
+        """Have the ``ready`` vswitches hold ``reservations`` in ``state``.
 
-        Returns the vswitches that did not confirm it, and have to be synchronised. Others get their
-        meters and rules when they are synchronised.
+        Returns the vswitches that did not confirm, and have to be synchronised. Other vswitches get
+        meters and rules at their synchronisation.
         """
         held = state.vlans, tuple(reservations)
         before = after = self._tables
@@ -157,7 +158,7 @@ class Policing:
                 if aggregate in before[datapath].meters
             ]
             some = self._rate_changes(dict.fromkeys((*told, *again)))
-            self._fresh.update(told, again)  # their counts begin anew
+            self._fresh.update(told, again)  # the meters' counts begin anew
             self._charge({*told, *again})
             meters = {datapath: changes for datapath, changes in some.items() if datapath in ready}
             for datapath in touched:
@@ -177,9 +178,9 @@ class Policing:
         return failed
 
     def _adopt(self, wanted: Holdings) -> tuple[MeterTables, MeterTables, Sequence[Aggregate]]:
-        """The tables before and after, and the aggregates in both whose rates differ.
+        """The tables before and after, and the aggregates in both tables with changed rates.
 
-        Meters and tallies that stay keep their numbers, a table that stays is the same object.
+        Unchanged meters and tallies keep their numbers; an unchanged table is the same object.
         Rates are shared out anew where something differs, and stay everywhere else.
         """
         before = self._tables
@@ -216,7 +217,7 @@ class Policing:
     def _change_meters(
         self, changes: Mapping[DatapathId, Sequence[MeterChange]]
     ) -> frozenset[DatapathId]:
-        """Returns vswitches that did not confirm: they meter nothing until they are prepared."""
+        """Returns vswitches without confirmation: unmetered until the next :meth:`prepare`."""
         wanted = {
             datapath: some
             for datapath, some in changes.items()
@@ -238,7 +239,7 @@ class Policing:
         return frozenset(failed)
 
     def prepare(self, datapaths: Collection[DatapathId]) -> None:
-        """Give these vswitches their meters, before the rules of :meth:`rules_for`."""
+        """Give the vswitches their meters, before the rules of :meth:`rules_for`."""
         none: MeterTables = {}
         with self._lock:
             self._unmetered.difference_update(datapaths)
@@ -253,12 +254,12 @@ class Policing:
 
     @property
     def unanswered(self) -> frozenset[DatapathId]:
-        """Vswitches that meter nothing, since they gave no answer in time: to be prepared again."""
+        """Vswitches without metering for lack of an answer in time, to be prepared again."""
         with self._lock:
             return frozenset(self._unanswered)
 
     def rules_for(self, datapath: DatapathId) -> Iterator[FlowRule]:
-        """Rules that a vswitch is to hold for reservations."""
+        """Rules of a vswitch for reservations."""
         return self._rules(datapath, self._tables)
 
     def _rules(self, datapath: DatapathId, tables: MeterTables) -> Iterator[FlowRule]:
@@ -272,9 +273,10 @@ class Policing:
             pass
 
     def turn(self, pause: Callable[[], bool]) -> bool:
-        """Read counters around ``pause()``, and share out anew what is left; False if that says no.
+        """Read counters around ``pause()``, and share out free bandwidth anew; False if ``pause()``
+        is False.
 
-        Meters are read before and after it: some begin anew when they are changed.
+        Meters are read before and after the pause, as a changed meter counts from 0.
         """
         began_s = self._work_clock()
         with self._lock:
@@ -293,7 +295,7 @@ class Policing:
         return True
 
     def _metering(self) -> list[DatapathId]:
-        """Vswitches of servers that share circuits with other aggregates."""
+        """Vswitches of servers with aggregates on circuits."""
         routes = self._holdings.routes
         senders = {aggregate.sender for aggregate, links in routes.items() if links}
         datapaths = {self._switch_of[name] for name in senders}
@@ -316,12 +318,12 @@ class Policing:
                     self._delivered.note(dict(now & tables[datapath].tallies.items()), body, now_s)
 
     def _pace(self, tables: MeterTables, before: Metered, after: Metered) -> None:
-        """Share out anew what reservations leave: meters that are lowered come first.
+        """Share out the bandwidth left by reservations anew: lowered meters come first.
 
-        On circuits that have yet to bear what earlier changes let pass again, nothing is changed.
+        Circuits that have yet to bear bursts of earlier changes stay unchanged.
         """
         with self._lock:
-            # Those that stay have their numbers still.
+            # Remaining aggregates still have their numbers.
             old, routes = self._allowed_mbps, self._holdings.routes
             self._offers = {
                 aggregate: offer
@@ -355,11 +357,10 @@ class Policing:
                 self._fleet.set_meters(self._rate_changes(some))
 
     def _look_at_rates(self, tables: MeterTables) -> None:
-        """Have meters told again that have other rates than they were given: others may have
-        changed them, or their switch has not carried out what it confirmed.
+        """Find meters with other rates than given, and have the rates sent again. A third party may
+        have changed the meters, or a switch has not carried out a confirmed change.
 
-        A switch that has the same other rate after that can't do better: that is told in the log
-        alone.
+        A switch with the same odd rate afterwards can't do better; the log alone says so.
         """
         with self._lock:
             before = self._allowed_mbps
@@ -375,7 +376,7 @@ class Policing:
             self._unsettled |= self._odd_rates.look(tables, same, before, self._allowed_mbps)
 
     def _charge(self, changed: Iterable[Aggregate]) -> None:
-        """Note the bursts that changes of these meters let pass again; the lock is held."""
+        """Note the bursts allowed again by changes of meters; the caller holds the lock."""
         self._refills.pass_to(self._clock())
         for one in changed:
             links = self._holdings.routes[one]
@@ -396,17 +397,17 @@ class Policing:
     # -- any thread -------------------------------------------------------------------------------
 
     def held_back(self) -> Mapping[tuple[str, RackId], bool]:
-        """By server and destination rack whose traffic is metered: whether meters drop some."""
+        """For each metered server and destination rack: True if meters drop traffic."""
         with self._lock:
             return held_back(self._offers)
 
     def delivery(self, reservation: Reservation) -> Delivery:
-        """Rates that ``reservation`` gets, as last read."""
+        """Delivered rates of ``reservation``, as last read."""
         (one,) = self.deliveries([reservation])
         return one
 
     def deliveries(self, reservations: Iterable[Reservation]) -> tuple[Delivery, ...]:
-        """Rates that each of them gets, as last read."""
+        """Delivered rates of each reservation, as last read."""
         with self._lock:
             return tuple(map(self._delivery, reservations))
 

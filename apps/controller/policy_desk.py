@@ -22,7 +22,7 @@ LOG = logging.getLogger("hydra.controller")
 
 
 class PolicyDesk:
-    """Changes the policy. Rooms read it when they act; switches alone are brought to it here."""
+    """Changes the policy. Rooms read the policy when they act; only switches are updated here."""
 
     def __init__(
         self,
@@ -47,9 +47,10 @@ class PolicyDesk:
     # -- any thread -------------------------------------------------------------------------------
 
     def reload(self, *, dry_run: bool = False) -> Reload:
-        """Read the configuration file again and apply keys that touch no traffic, or say which.
+        """Read the configuration file again; apply keys that touch no traffic, and report all other
+        keys.
 
-        Raises ConfigError if it can't be used, and goes on with the present policy then;
+        Raises ConfigError if the file can't be used; the present policy then stays in force. Raises
         DeviceUnavailable if changes under way take too long.
         """
         file = self._read_file()
@@ -58,7 +59,7 @@ class PolicyDesk:
         return self._conductor.ask(lambda: self._take_over(file))
 
     def reload_soon(self) -> None:
-        """Reload without waiting, for a signal handler: the log says what came of it."""
+        """Reload without waiting, for a signal handler; the log has the outcome."""
 
         async def take_over() -> None:
             _log(await self._take_over(self._read_file()))
@@ -66,17 +67,17 @@ class PolicyDesk:
         self._conductor.put(take_over)
 
     def amend(self, changes: Mapping[str, object]) -> None:
-        """Go on with these values of the policy, until the next start or reload.
+        """Replace values of the policy, until the next start or reload.
 
-        Raises PlanError for values that the file may not have together, or not for this fabric,
+        Raises PlanError for values that the file may not combine, or that do not fit the fabric,
         DeviceUnavailable if changes under way take too long.
         """
         self._conductor.ask(lambda: self._amend(changes))
 
     def share(self, sharing: Sharing) -> None:
-        """Share circuits like this from now on, until the next start or reload.
+        """Share circuits by ``sharing`` from now on, until the next start or reload.
 
-        Raises PlanError for what the file may not say either, and for slots that can't be;
+        Raises PlanError for values that the file may not have either, and for impossible slots;
         DeviceUnavailable if changes under way take too long.
         """
         if sharing is Sharing.SLOTTED:
@@ -112,7 +113,7 @@ class PolicyDesk:
     async def _follow(self, policy: Policy) -> None:
         before, self._policy.now = self._policy.now, policy
         if policy.source_check is not before.source_check:
-            # Switches that are not ready get the rules of this policy once they are.
+            # Switches that are not ready get the rules of the new policy once ready.
             self._switches.doubt(self._switches.owned)
             await self._synchronise()
         if policy.sharing is not before.sharing:
@@ -122,13 +123,13 @@ class PolicyDesk:
             self.classify()
 
     def classify(self, datapaths: Iterable[DatapathId] | None = None) -> None:
-        """Bring the class tables of these switches, or of all, to the policy and to reports."""
+        """Bring the class tables of the given switches, or of all, to the policy and to reports."""
         chosen = self._classifier.switches if datapaths is None else datapaths
         self._switches.doubt(self._classifier.bring(chosen, self._switches.ready()))
 
 
 def _told(done: Reload) -> list[str]:
-    """Sentences that say what came of a reload."""
+    """Sentences about the outcome of a reload."""
     applied = [f"reloaded: {one.key} is {one.after}, was {one.before}" for one in done.applied]
     waiting = [f"reloaded: {one.key} is {one.after} after the next start" for one in done.waiting]
     return [*applied, *waiting] or ["reloaded: nothing has changed"]

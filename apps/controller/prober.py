@@ -1,4 +1,4 @@
-"""Probes running circuits from end to end, in a thread of its own."""
+"""Probes running circuits from end to end, in a separate thread."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ _REFRESH_S: Final = 0.25
 _SHORTEST_TICK_S: Final = 0.01
 _LONGEST_TICK_S: Final = 0.05
 _FAR_WITNESSES: Final = 2
-"""Servers at the other end of each path that are asked about a link."""
+"""Number of servers at the far end of each path asked about a link."""
 
 
 class Prober:
-    """Reports dead paths to ``report``, from its own thread."""
+    """Reports dead paths to ``report``, in the prober's thread."""
 
     def __init__(
         self,
@@ -50,10 +50,9 @@ class Prober:
         linked: Callable[[], Collection[DatapathId]] = frozenset,
         report_links: Callable[[Dead], None] = lambda _dead: None,
     ) -> None:
-        """``standing`` tells the present state and the pairs that are being moved, ``able`` which
-        switches can send and receive on circuits, ``linked`` which vswitches have a link to their
-        ToR with carrier. ``report_links`` hears which directions of such links are dead, once that
-        has changed.
+        """``standing`` returns the present state and the moving pairs; ``able``: switches that can
+        send and receive on circuits; ``linked``: vswitches with carrier on a link to the ToR.
+        ``report_links`` is called with the dead directions of such links after each change.
         """
         self._fabric = fabric
         self._substrate = substrate_of(fabric)
@@ -67,13 +66,13 @@ class Prober:
         interval_s = max(policy.probe_interval_s, _SHORTEST_TICK_S)
         self._roll = RollCall()
         self._questions: dict[DatapathId, tuple[float, Reply[Answer]]] = {}
-        """Barriers that switches have not answered yet, and when they were asked."""
+        """Barriers without an answer yet, with the time of the question."""
         self._surveillance = Surveillance(fabric, interval_s, policy.timeouts.probe_s, self._roll)
         self._linked = linked
         self._report_links = report_links
         self._links = ServerLinks(interval_s, policy.timeouts.probe_s, self._roll)
         self._unknown = 0
-        """Probes that the metrics know of as such."""
+        """Unknown probes counted in the metrics so far."""
         self._links_seen: tuple[object, ...] = ()
         self._links_told: Dead = {}
         self._tick_s = min(
@@ -83,14 +82,14 @@ class Prober:
         self._nonces = itertools.count(random.SystemRandom().getrandbits(48))
         self._frames: dict[tuple[str, str, VlanId, int, int], tuple[bytes, bytes]] = {}
         self._servers: dict[RackId, list[tuple[Server, DatapathId]]] = {}
-        """Servers that can send and hear probes, with the switches that steer for them."""
+        """Servers able to send and hear probes, with their steering switches."""
         self._seen: tuple[NetworkState, Collection[Pair]] | None = None
         self._seen_able: Collection[DatapathId] | None = None
         self._refreshed_s = float("-inf")
         self._echoed_s = self._clock_s = float("-inf")
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._repeat, name="prober", daemon=True)
-        if self._interval_s > 0:  # else nobody takes in what is heard
+        if self._interval_s > 0:  # else heard probes would pile up
             fleet.watch_probes(lambda nonce: self._heard.append((nonce, time.monotonic())))
 
     def start(self) -> None:
@@ -115,7 +114,7 @@ class Prober:
         return min(max(left_s, self._tick_s), _REFRESH_S)
 
     def tick(self, now_s: float) -> None:
-        """Take in the probes that were heard, and send those that are due."""
+        """Handle the heard probes, and send the due probes."""
         self._refresh(now_s)
         heard = 0
         while self._heard:
@@ -125,7 +124,7 @@ class Prober:
             heard += 1
         self._metrics.probes(heard=heard)
         self._hear_answers()
-        # Judged by the hub's clock, a round behind: while the hub is busy, nothing counts as lost.
+        # Judged by the hub's clock, a round behind: while the hub is busy, no probe counts as lost.
         self._clock_s = self._echoed_s
         self._fleet.post(lambda: self._echo(now_s))
         ready, lost = self._surveillance.due(self._clock_s)
@@ -150,12 +149,12 @@ class Prober:
         for datapath, (asked_s, reply) in tuple(self._questions.items()):
             if reply.done():
                 del self._questions[datapath]
-                if isinstance(reply.result(), bytes):  # else its connection has ended
+                if isinstance(reply.result(), bytes):  # else the connection has ended
                     self._roll.answered(datapath, asked_s)
 
     def _ask(self, now_s: float) -> None:
-        """Ask switches at the ends of silent probes whether they answer at all, one question at a
-        time each.
+        """Ask switches at the ends of silent probes for a sign of life, with a single open question
+        per switch.
         """
         asked = self._fleet.ask_barriers(self._roll.take() - self._questions.keys())
         self._questions.update({datapath: (now_s, reply) for datapath, reply in asked.items()})
@@ -186,7 +185,7 @@ class Prober:
 
     def _refresh_links(self, state: NetworkState, now_s: float) -> None:
         if not self._substrate.retags:
-            return  # servers have no vswitch that could send a probe
+            return  # servers have no vswitch to send a probe
         linked = self._linked()
         if self._links_seen == (linked, state):
             return

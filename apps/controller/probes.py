@@ -1,4 +1,4 @@
-"""Probes and markers: frames that switches send along a path, heard at its other end."""
+"""Probes and markers: frames sent by switches along a path, heard at the far end."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from hydra.policy import CurrentPolicy
 from hydra.reconfiguration.commands import Marker, PassMarkers, ProbePath
 
 _SMALL_SHARE = 0.25
-"""Part of a probe's time that small frames get where large ones are lost."""
+"""Part of a probe's time for small frames where large frames are lost."""
 _PROBE_SHARES = (1 / 15, 2 / 15, 4 / 15, 8 / 15)
 """Parts of a path's time-out: the wait of each attempt before the next."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Sending:
-    """A marker under way, and how to send it again."""
+    """A marker under way, with everything needed to send it again."""
 
     marker: Marker
     nonce: int
@@ -33,11 +33,11 @@ class _Sending:
     frame: bytes
     heard: Reply[None]
     earlier: tuple[Reply[None], ...] = ()
-    """Those of the marker's earlier sendings."""
+    """Replies to the marker's earlier sendings."""
 
     @property
     def was_heard(self) -> bool:
-        """True if an earlier sending has come: this one is only late."""
+        """True if an earlier sending has arrived; the present sending is only late."""
         return any(one.done() for one in self.earlier)
 
 
@@ -51,8 +51,10 @@ class Probes:
         self._nonces = itertools.count(random.SystemRandom().getrandbits(48))
 
     def of_path(self, command: ProbePath) -> tuple[str, ...]:
-        """Probe each direction with frames of the largest size that servers send; returns those in
-        which none came through, and says so of those in which small ones do.
+        """Probe each direction with frames of the servers' largest size.
+
+        Returns the directions in which no frame came through, and marks a direction in which small
+        frames pass.
         """
         a, b = command.ends
         ends = ((a, b),) if command.path.one_way else ((a, b), (b, a))
@@ -76,12 +78,12 @@ class Probes:
     def _pass(
         self, markers: Sequence[Marker], timeout_s: float, *, last: bool = False, mtu: int = 0
     ) -> tuple[Marker, ...]:
-        """Send markers, each as long as a packet of ``mtu`` bytes; returns those that did not
+        """Send markers, each as long as a packet of ``mtu`` bytes; returns the markers that did not
         arrive.
 
-        A frame that a full queue drops is soon repeated. One that is only late still counts; but
-        with ``last``, nothing may be under way afterwards, and the last repetition has to arrive.
-        Raises NotProbed, without ``last``, if a switch at the end of a missing one answers nothing.
+        A frame dropped by a full queue is soon repeated. A late frame still counts; but with
+        ``last``, nothing may be under way afterwards, and the last repetition has to arrive. Raises
+        NotProbed, without ``last``, if a switch at the end of a missing marker is silent.
         """
         everything = missing = [self._sending(marker, mtu) for marker in markers]
         silent = missing
@@ -107,9 +109,10 @@ class Probes:
         return tuple(one.marker for one in missing if not one.heard.done())
 
     def _hear_out(self, missing: Sequence[_Sending], timeout_s: float) -> None:
-        """Have the switches that sent and should have heard these tell whatever came before.
+        """Wait until the switches at both ends of ``missing`` markers have sent all earlier
+        messages.
 
-        Raises NotProbed if one of them answers nothing (``hydra/faults/roll_call.py``).
+        Raises NotProbed if a switch is silent (``hydra/faults/roll_call.py``).
         """
         hearers = {
             switch.datapath

@@ -1,4 +1,4 @@
-"""The ports in quarantine: kept in the journal, so that a restart does not free them."""
+"""Quarantined ports, kept in the journal, so that a restart does not free them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LOG = logging.getLogger("hydra.quarantine")
 
 
 class Quarantine:
-    """Thread-safe. Quarantines are as long as ``policy.quarantine_s`` says when they begin."""
+    """Thread-safe. The length of a quarantine is ``policy.quarantine_s`` at its begin."""
 
     def __init__(
         self,
@@ -29,7 +29,7 @@ class Quarantine:
         policy: CurrentPolicy,
         tell: Callable[[str, Iterable[tuple[str, str]]], None] = lambda _text, _pairs: None,
     ) -> None:
-        """``tell`` hears in words what becomes of ports, and which rack pairs that concerns."""
+        """``tell`` is called with news of ports in words, and the affected rack pairs."""
         self._tell = tell
         self._fabric = fabric
         self._journal = journal
@@ -38,7 +38,7 @@ class Quarantine:
         self._entries: dict[PortId, Quarantined] = {}
 
     def load(self) -> None:
-        """Take over the journal's records. Raises JournalError if it can't be read."""
+        """Take over the journal's records. Raises JournalError if the journal can't be read."""
         read = [
             read_quarantine(self._fabric, port)
             for record in self._journal.records(Kind.QUARANTINE)
@@ -48,16 +48,16 @@ class Quarantine:
             self._entries = {entry.port: entry for entry in read if entry is not None}
 
     def put(self, ports: Collection[PortId], reason: str, paths: Iterable[Path] = ()) -> None:
-        """Leave these ports out of planning from now on; ``paths`` are those that they fail.
+        """Leave ports out of planning from now on; ``paths`` are the affected paths.
 
-        One that is in quarantine for the same reason stays there for longer: that is no news.
+        A port in quarantine for the same reason stays there for longer, without news.
         """
         self.put_each([(ports, reason)], paths)
 
     def put_each(
         self, failed: Iterable[tuple[Collection[PortId], str]], paths: Iterable[Path] = ()
     ) -> None:
-        """:meth:`put` several, each with its reason: all are written down at once."""
+        """:meth:`put` several sets of ports, each with a reason, by a single write."""
         failed = [(ports, reason) for ports, reason in failed if ports]
         if not failed:
             return
@@ -86,9 +86,9 @@ class Quarantine:
     def _enter(
         self, port: PortId, reason: str, now_s: float, until_s: float | None, pairs: set[Pair]
     ) -> bool:
-        """Note a port; True if that is news. Called with the lock.
+        """Note a port; True if the quarantine is news. The caller holds the lock.
 
-        One that is left out until it is cleared stays so, for the reason that it has.
+        A port set aside until cleared stays so, with its first reason.
         """
         old = self._entries.get(port)
         entry = Quarantined(port, reason, now_s, until_s, tuple(sorted(pairs)))
@@ -102,7 +102,7 @@ class Quarantine:
         return not known
 
     def passed(self, ports: Collection[PortId]) -> None:
-        """Free the ports among these that were on trial: their circuits passed the gate."""
+        """Free the ports on trial among ``ports``, as their circuits passed the gate."""
         now_s = time.time()
         with self._lock:
             over = [
@@ -118,10 +118,10 @@ class Quarantine:
             self._tell(f"{self._names(over)} in use again: a circuit there passed its probes", ())
 
     def set_aside(self, rack: str, tor_port: str, reason: str) -> Quarantined:
-        """Leave a port out until it is cleared, whatever was known of it before.
+        """Leave a port out until cleared, even if it is in quarantine already.
 
         Raises UnknownName if there is no such port, and JournalError if the journal can't be
-        written: nothing has changed then.
+        written; nothing has changed then.
         """
         port = self._fabric.port_by_name.get((rack, tor_port))
         if port is None:
@@ -140,8 +140,9 @@ class Quarantine:
         return entry
 
     def clear(self, rack: str, tor_port: str) -> Quarantined:
-        """Free a port now. Raises UnknownName if there is no such port or it is not in quarantine,
-        and JournalError if the journal can't be written: the port stays in quarantine then.
+        """Free a port now. Raises UnknownName if there is no such port or the port is not in
+        quarantine, and JournalError if the journal can't be written; the port stays in quarantine
+        then.
         """
         port = self._fabric.port_by_name.get((rack, tor_port))
         with self._lock:
@@ -164,7 +165,7 @@ class Quarantine:
             return [self._entries[port] for port in sorted(self._entries)]
 
     def blocked(self) -> frozenset[PortId]:
-        """Ports that no plan may use now."""
+        """Ports out of use for plans at present."""
         now_s = time.time()
         with self._lock:
             return frozenset(p for p, entry in self._entries.items() if entry.blocks(now_s))
@@ -178,7 +179,7 @@ class Quarantine:
         self._journal.write([Change(Kind.QUARANTINE, "ports", {"ports": ports})])
 
     def _try_to_save(self) -> None:
-        """Save. Ports that failed stay out of planning even if they can't be written down."""
+        """Save. Failed ports stay out of planning even if the journal can't be written."""
         try:
             self._save()
         except JournalError as error:

@@ -1,4 +1,4 @@
-"""The parts that the controller can reach now, and those missing: for any thread."""
+"""Reachable and missing parts of the network, for any thread."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ class Reach:
             fabric=fabric, fleet=fleet, devices=devices, panels=panels, courses=courses
         )
         self.starting = True
-        """True from the start until everything is there, or has had its time to come."""
+        """True from the start until everything is there, or the time to wait is over."""
 
     # -- switches ---------------------------------------------------------------------------------
 
     def ready_switches(self) -> frozenset[DatapathId]:
-        """Switches that are connected and hold exactly the rules that they should."""
+        """Connected switches that hold exactly the intended rules."""
         return self._switches.ready()
 
     def why_not_ready(self, datapath: DatapathId) -> str:
@@ -68,11 +68,11 @@ class Reach:
         return f"switch {name} is not connected: check its controller setting"
 
     def soon_ready(self) -> frozenset[DatapathId]:
-        """Switches that were late, and are about to be brought to the present state."""
+        """Late switches, soon to be brought to the present state."""
         return self._switches.soon_ready()
 
     def on_circuits(self) -> frozenset[DatapathId]:
-        """Steering switches that can send and receive on circuits now."""
+        """Steering switches able to send and receive on circuits now."""
         dead_uplinks = self.dead_uplinks()
         dead = {
             datapath
@@ -82,7 +82,7 @@ class Reach:
         return self.ready_switches() - dead
 
     def conditions(self) -> Conditions:
-        """The network's condition, as a reconfiguration has to know it."""
+        """The network's condition, for a reconfiguration."""
         switches = self._switches
         return Conditions(
             connected=switches.ready(),
@@ -94,7 +94,7 @@ class Reach:
         )
 
     def announced(self) -> Announced:
-        """Every server with the VLANs that lead to it, without paths that are being moved."""
+        """Every server with the VLANs that lead to it, without paths of moving pairs."""
         state, moving = self._network.standing()
         lost = [path for path in state.topology.paths if pair_of(path) in moving]
         return reachable_on(self._fabric, without(state, (), lost))
@@ -102,13 +102,13 @@ class Reach:
     # -- for plans --------------------------------------------------------------------------------
 
     def blocked_ports(self) -> frozenset[PortId]:
-        """Ports that no plan may use: quarantined, in people's hands, gone from their ToR, or on a
-        device that can't be commanded.
+        """Ports out of use for plans: quarantined, in people's hands, missing on the ToR, or on a
+        device out of command.
         """
         return self._blocked(*self._out_of_reach())
 
     def blocked_with_all_planes(self) -> frozenset[PortId]:
-        """Those that no plan could use if all optical switches could be commanded, and had not
+        """Ports that would be blocked if all optical switches could be commanded, and had not
         failed before.
         """
         planes, racks = self._out_of_reach()
@@ -130,7 +130,7 @@ class Reach:
         )
 
     def _not_there(self) -> frozenset[PortId]:
-        """Ports that their ToRs do not have."""
+        """Ports missing on ToRs."""
         return frozenset(
             self._fabric.port_by_name[rack.name, name].id
             for rack in self._fabric.racks
@@ -153,7 +153,7 @@ class Reach:
     def awaited_racks(self) -> frozenset[RackId]:
         """Racks out of reach until their ToR, which has just connected or answered, has its rules.
 
-        A plan that is made before takes such racks for racks without free ports.
+        A plan made before would treat such racks as racks without free ports.
         """
         awaited = self._switches.awaited()
         if not awaited:
@@ -162,9 +162,9 @@ class Reach:
         return frozenset(rack.id for rack in racks if rack.tor.datapath_id in awaited)
 
     def within_reach(self, request: PlanRequest) -> PlanRequest:
-        """The request less planes and racks out of command: circuits there stay as they are.
+        """The request less planes and racks out of command: circuits there stay unchanged.
 
-        Raises DeviceUnavailable if only such planes were asked for.
+        Raises DeviceUnavailable if the request names only such planes.
         """
         planes, racks = self._out_of_reach()
         if planes:
@@ -179,7 +179,7 @@ class Reach:
         return request
 
     def down_planes(self) -> list[str]:
-        """Optical switches that can't be commanded, with the reason."""
+        """Optical switches out of command, with the reason."""
         return [
             f"OCS {plane.name} is down ({problem})"
             for plane in self._fabric.planes
@@ -189,11 +189,11 @@ class Reach:
     # -- at the start and after -------------------------------------------------------------------
 
     def moved_ports(self) -> Sequence[MovedPort]:
-        """Ports with other OpenFlow numbers than their switches' rules may name."""
+        """Ports whose OpenFlow number may differ from the number in the switch's rules."""
         return self._switches.moved_ports()
 
     def dead_uplinks(self) -> frozenset[str]:
-        """Servers whose uplink to their ToR is down, or closed to circuits."""
+        """Servers with an uplink that is down, or closed to circuits."""
         return self._switches.dead_uplinks | self._switches.closed
 
     def not_ready(self) -> Sequence[str]:
@@ -206,11 +206,11 @@ class Reach:
         return reasons
 
     def awaits(self, timeout_s: float, began_s: float) -> bool:
-        """True if a part of the network that is missing may be about to come.
+        """True if a missing part of the network may be about to come.
 
-        Each has ``timeout_s``, from when it was lost or could have been found, at the latest from
-        ``began_s`` on (:meth:`~apps.openflow.switchboard.Switchboard.expected`). Devices, which a
-        controller speaks to once it leads, have no more time than switches that never connected.
+        Each part has ``timeout_s`` from its loss or from the earliest possible contact, at the
+        latest from ``began_s`` on (:meth:`~apps.openflow.switchboard.Switchboard.expected`).
+        Devices, contacted only by a leader, have no more time than switches that never connected.
         """
         owned, connected = self._switches.owned, self._fleet.connected()
         if self._switches.spares_relays or not connected & owned.keys() <= self.ready_switches():

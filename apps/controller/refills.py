@@ -1,10 +1,10 @@
-"""Changes of meters that circuits can bear: each change fills the bucket of its meter again.
+"""Bounds changes of meters to the bursts that circuits can bear.
 
-A meter lets its rate pass, and once the burst that its bucket holds. Open vSwitch fills the bucket
-at each OFPMC_MODIFY, to the same rate even. So what passes a meter that is changed each second is
-its rate and a burst each second, which the sum of the rates does not show. A link therefore has an
-account: changes are charged with the bursts that they let pass again, and a small part of the
-link's rate pays them off. Meters on a link that is in debt are left as they are.
+A meter lets its rate pass, and once the burst in its bucket. Open vSwitch fills the bucket at each
+OFPMC_MODIFY, even without a change of rate. A meter changed each second therefore passes its rate
+and a burst each second, which the sum of the rates does not show. A link therefore has an account:
+each change is charged with its burst, and a small part of the link's rate pays the debt off. Meters
+on a link in debt are left unchanged.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from typing import Final
 from hydra.sharing.policing import Aggregate, Link
 
 PART: Final = 0.01
-"""Part of a link's rate that refilled bursts may take, beyond the sum of its meters' rates."""
+"""Part of a link's rate for refilled bursts, beyond the sum of its meters' rates."""
 
 MOST_S: Final = 10.0
-"""Longest time for which a link's meters are left alone, however often reservations change them."""
+"""Longest time for which a link's meters are left alone, at any rate of changes by reservations."""
 
 Routes = Mapping[Aggregate, Collection[Link]]
 
@@ -32,7 +32,7 @@ class Refills:
         self._rate_mbps = rate_mbps
         self._debts: dict[Link, float] = {}
         self._at_s = 0.0
-        """Time as of which debts are noted."""
+        """Time of the noted debts."""
 
     def pass_to(self, now_s: float) -> None:
         """Pay debts off until now."""
@@ -44,13 +44,13 @@ class Refills:
         self._debts = {link: debt for link, debt in left.items() if debt > 0}
 
     def charge(self, links: Iterable[Link], mbit: float) -> None:
-        """Note a burst that the change of a meter lets pass again."""
+        """Note a burst allowed again by a change of a meter."""
         for link in links:
             most = PART * self._rate_mbps(link) * MOST_S
             self._debts[link] = min(most, self._debts.get(link, 0.0) + mbit)
 
     def bears(self, links: Iterable[Link]) -> bool:
-        """True if none of these links is in debt."""
+        """True if none of ``links`` is in debt."""
         return self._debts.keys().isdisjoint(links)
 
 
@@ -61,11 +61,11 @@ def borne(
     may_change: Callable[[Aggregate], bool],
     is_news: Callable[[float, float], bool],
 ) -> dict[Aggregate, float]:
-    """New rates of those meters that are to be changed now, such that no link gets more in all.
+    """New rates of meters to be changed now, such that no link gets more in all.
 
-    Where a meter that should be lowered stays as it is, others on its links are raised by as much
-    less. In all, a link has no more than by ``old_mbps`` or by ``wanted_mbps``, both of which keep
-    to what it carries. ``is_news(old, new)``: whether a change is worth telling a meter.
+    If a meter due to be lowered stays unchanged, other meters on its links are raised by as much
+    less. In all, a link has at most its sum by ``old_mbps`` or by ``wanted_mbps``; both sums keep
+    to the link's capacity. ``is_news(old, new)``: whether a change is worth sending to a meter.
     """
     told = {
         one: mbps

@@ -1,4 +1,4 @@
-"""Rack pairs without a reservation get other paths for those that they lost."""
+"""Replaces lost paths of rack pairs without a reservation."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class Rejoining:
         self._reservations = ledger.reservations
 
     async def rejoin(self, lost: Collection[tuple[RackId, RackId]]) -> None:
-        """Give rack pairs, as (from, to), other paths for unreserved ones that they lost, where
-        there is room: all in one move.
+        """Give rack pairs, as (from, to), other paths for lost unreserved paths, where there is
+        room: all in one move.
         """
         state, blocked = self._network.state, self._reach.blocked_ports()
         missing = set(lost) - directions(state)
@@ -53,8 +53,9 @@ class Rejoining:
         self._reservations.keep_standing()
 
     def rejoined_beside(self, lost: Collection[tuple[RackId, RackId]]) -> NetworkState:
-        """The state in which unreserved pairs, as (from, to), that have lost their paths have
-        others, of what the changes under way do not touch. Raises PlanError.
+        """The state with other paths for unreserved pairs, as (from, to), without a path.
+
+        New paths avoid everything touched by the changes under way. Raises PlanError.
         """
         state, touched = self._network.state, self._mover.touched
         pins = self._bookings.pins()
@@ -68,7 +69,7 @@ class Rejoining:
         return self._planning.rejoined(apart(state, touched), pairs, standing, blocked)
 
     async def join(self, paths: Collection[Path], why: str) -> None:
-        """Bring up paths that were planned earlier and are not reserved, where they still fit."""
+        """Bring up unreserved paths planned earlier, where they still fit."""
         target = self._planning.joined(self._network.state, paths, self._reach.blocked_ports())
         if await self._mover.go(target, "people", why) is not None:
             self._reservations.keep_standing()

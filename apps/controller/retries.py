@@ -14,9 +14,9 @@ _LONGEST_WAIT_S: Final = 60.0
 
 
 class Retries:
-    """Ever longer waits between attempts at devices and switches that stay away.
+    """Ever longer waits between attempts at absent devices and switches.
 
-    An attempt at a device that swallows packets takes its whole time-out, and the conductor waits.
+    An attempt at a device that swallows packets takes the whole time-out, and the conductor waits.
     """
 
     def __init__(
@@ -32,13 +32,13 @@ class Retries:
         return [one for one in some if one in self._waits]
 
     def due(self, some: Iterable[_KeyT]) -> list[_KeyT]:
-        """Items that may be tried now."""
+        """Items due for an attempt."""
         now_s = self._clock()
         return [one for one in some if now_s >= self._waits.get(one, (0.0, 0.0))[0]]
 
     def forget(self, well: AbstractSet[object]) -> None:
-        """Note that these want no attempt, whoever has seen to it: the next one that they want is
-        followed by a short wait again.
+        """Reset items in no need of an attempt: after the next attempt, their wait is short
+        again.
         """
         for one in self._waits.keys() & well:
             del self._waits[one]

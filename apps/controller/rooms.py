@@ -1,6 +1,6 @@
-"""The rooms of a controller, and how they are joined: by reference, and by what they tell.
+"""The rooms of a controller, joined by references and by callbacks.
 
-Each floor knows those below. What a room tells upward is a method of :class:`Rooms`, or of
+Each floor knows the floors below. A callback to an upper room is a method of :class:`Rooms`, or of
 :class:`~apps.controller.network_events.NetworkEvents`.
 """
 
@@ -36,7 +36,7 @@ from hydra.reconfiguration.cycle import Cycle
 
 
 class Rooms(NetworkRooms):
-    """All rooms, public by their names: promises, decisions and answers above the network's."""
+    """All rooms, public by name: promises, decisions and answers above the network's rooms."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class Rooms(NetworkRooms):
         workers_refused: Callable[[], Sequence[RefusedWorker]],
         cycle: Cycle,
     ) -> None:
-        """The arguments are those of :class:`~apps.controller.controller.Controller`."""
+        """The arguments are documented at :class:`~apps.controller.controller.Controller`."""
         super().__init__(
             loaded=loaded,
             journal=journal,
@@ -71,7 +71,7 @@ class Rooms(NetworkRooms):
         self._answer(loaded, read_file)
 
     def _promise(self) -> None:
-        """Reservations, and what becomes of lost circuits."""
+        """Reservations, and replacement of lost circuits."""
         fabric, ledger, mover, reach = self.fabric, self.ledger, self.mover, self.reach
         planning = self.planning
         promises = self.promises = Promises(
@@ -101,7 +101,7 @@ class Rooms(NetworkRooms):
         )
 
     def _decide(self) -> None:
-        """Plans that are asked for, and those of the periodic mode."""
+        """Plans on request and of the periodic mode."""
         fabric, policy, ledger, mover = self.fabric, self.policy, self.ledger, self.mover
         put = self.conductor.put
         planning, promises = self.planning, self.promises
@@ -154,7 +154,7 @@ class Rooms(NetworkRooms):
         )
 
     def _watch(self, workers_refused: Callable[[], Sequence[RefusedWorker]]) -> None:
-        """Probes, conditions, and what switches tell."""
+        """Probes, conditions, and events of switches."""
         self.events = NetworkEvents(
             fabric=self.fabric,
             policy=self._at_start,
@@ -183,7 +183,7 @@ class Rooms(NetworkRooms):
         )
 
     def _answer(self, loaded: Loaded, read_file: Callable[[], Loaded]) -> None:
-        """What REST asks."""
+        """Answers to REST."""
         policies = self.policies = PolicyDesk(
             loaded=loaded,
             read_file=read_file,
@@ -203,7 +203,7 @@ class Rooms(NetworkRooms):
             classify=policies.classify,
         )
 
-    # -- what lower rooms tell --------------------------------------------------------------------
+    # -- calls from lower rooms --------------------------------------------------------------------
 
     def _synchronise_soon(self) -> None:
         self.events.synchronise_soon()

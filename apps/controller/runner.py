@@ -1,4 +1,4 @@
-"""Carries out commands: all of a batch at once, each device in a thread of its own."""
+"""Carries out commands: all commands of a batch at once, each device in a separate thread."""
 
 from __future__ import annotations
 
@@ -123,14 +123,14 @@ class Runner:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def run_meanwhile(self, course: Course[_ResultT]) -> _ResultT:
-        """Carry out a course of single commands while another waits; nothing comes in between."""
+        """Carry out a course of single commands at once, while another course waits."""
         return drive(course, lambda batch: [self._timed(batch.step, one) for one in batch.commands])
 
     def submit(self, batch: Batch) -> Sequence[Future[Outcome]]:
         """Begin all commands of a batch; outcomes in the same order."""
         timed = partial(self._timed, batch.step)
         return [
-            self._pool.submit(copy_context().run, timed, command)  # the log says what it is about
+            self._pool.submit(copy_context().run, timed, command)  # the log names the change
             for command in batch.commands
         ]
 
@@ -214,7 +214,7 @@ class Runner:
         timeout_s = self._policy.now.timeouts.vswitch_s
         found: dict[DatapathId, RuleDrift] = {}
         for datapath, ports, body in self._fleet.rule_tables(intended, timeout_s, hurries=True):
-            alone = datapath in owned  # the other rules of a learning ToR are not ours to judge
+            alone = datapath in owned  # a learning ToR has other rules that are not ours
             with suppress(MalformedReplyError):
                 found[datapath] = table_drift(
                     names[datapath], intended[datapath], ports, body, alone=alone

@@ -1,8 +1,8 @@
-"""The rate that each sender may put on circuits that reservations are on.
+"""Shares of senders in the bandwidth of circuits with reservations.
 
-Reserved bandwidth comes first, and is there at once for whoever has it. The rest is shared max-min
-fairly by what senders offer, best effort and beyond what they reserved alike; a small part is kept
-for senders that offer nothing yet, so that they can begin.
+Reserved bandwidth comes first, and is available to its owner at once. The rest is shared max-min
+fairly by offered rates, for best effort and for rates beyond a reservation alike. A small part is
+kept for idle senders, so that they can begin.
 """
 
 from __future__ import annotations
@@ -18,30 +18,31 @@ from hydra.sharing.policing import Aggregate, Flow, Holdings, Link
 from topology.demand import max_min_rates
 
 _GROWTH: Final = 1.1
-"""Largest growth that is expected of an aggregate that was not held back, as a factor."""
+"""Largest expected growth of an aggregate that was not held back, as a factor."""
 _BEYOND: Final = 1.25
-"""The same for an aggregate that was held back and has its reserved rate: the excess may have come
-late and all at once."""
+"""Largest expected growth of an aggregate that was held back and has its reserved rate: the excess
+may have come late and all at once.
+"""
 _FOR_BEGINNERS: Final = 0.05
 _UNBOUNDED: Final = float("inf")
 
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """The rate that an aggregate sent lately."""
+    """The recent rate of an aggregate."""
 
     mbps: float
     held_back: bool
-    """True if its meter dropped some of that: the aggregate would send more."""
+    """True if the meter dropped some traffic: the aggregate would send more."""
 
 
 IDLE: Final = Offer(0.0, held_back=False)
 
 
 def shares(holdings: Holdings, offers: Mapping[Aggregate, Offer]) -> dict[Aggregate, float]:
-    """Mbps that each aggregate's meter is to let through; infinite where it meets nobody.
+    """Mbps for each aggregate's meter; infinite for an aggregate that meets no other.
 
-    Aggregates that are not in ``offers`` are taken for idle.
+    Aggregates absent in ``offers`` count as idle.
     """
     meeting = [aggregate for aggregate, links in holdings.routes.items() if links]
     wanted = {
@@ -63,7 +64,7 @@ def _wanted_mbps(aggregate: Aggregate, offer: Offer) -> float:
 def _give_reserved(
     flow: Flow, wanted: Mapping[Aggregate, float], rates: dict[Aggregate, float]
 ) -> None:
-    """Divide a flow's rate among its aggregates: by what they want, and the surplus evenly."""
+    """Divide a flow's rate among its aggregates: by wanted rates, and the surplus evenly."""
     members = [aggregate for aggregate in flow.aggregates if aggregate in wanted]
     if not members:
         return
@@ -103,7 +104,7 @@ def _even_parts(
     left: np.ndarray[tuple[int], np.dtype[np.float64]],
     given: np.ndarray[tuple[int], np.dtype[np.float64]],
 ) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    """Even parts of the rate that nobody wanted, one for each row of ``uses``."""
+    """Even parts of the unwanted rate, one for each row of ``uses``."""
     users = np.bincount(uses.ravel(), minlength=len(left))
     taken = np.bincount(uses.ravel(), weights=np.repeat(given, uses.shape[1]), minlength=len(left))
     with np.errstate(invalid="ignore"):
@@ -113,7 +114,7 @@ def _even_parts(
 
 
 def held_back(offers: Mapping[Aggregate, Offer]) -> Mapping[tuple[str, RackId], bool]:
-    """By server and destination rack: whether meters drop some of what the one sends the other."""
+    """By server and destination rack: True if meters drop traffic from the server to the rack."""
     found: dict[tuple[str, RackId], bool] = {}
     for aggregate, offer in offers.items():
         key = aggregate.sender, aggregate.to

@@ -1,9 +1,9 @@
 """Carries out schedules of days and nights: the slotted mode, in the conductor's thread.
 
-A planning process plans the next week while the last slot of a week stands; the conductor never
-waits for a plan. If the plan comes late, the week is repeated before the new week begins. A week
-brings the plan of every change with it, so that a slot's beginning has nothing to compute. Whatever
-else changes the network ends the week: the next one is planned for what stands then.
+A planning process plans the next week during the last slot of a week; the conductor never waits for
+a plan. If the plan comes late, the week is repeated before the new week begins. A week contains the
+plan of every change, so that a slot's beginning has nothing to compute. Any other change of the
+network ends the week: the next week is planned for the changed network.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ LOG = logging.getLogger("hydra.slots")
 TRIGGER: Final = "slotted"
 _FEW: Final = 3
 _MANY: Final = 15
-"""Fewest and most past nights by which the next one's length is estimated."""
+"""Fewest and most past nights for an estimate of the next night's length."""
 _LOOK_S: Final = 1.0
 """Seconds between two looks for a demand, while there is none."""
 
 
 @dataclass(frozen=True, slots=True)
 class WeekDraft:
-    """A week, the largest demands that it was planned for, and the state that it begins from."""
+    """A week, the largest demands behind the plan, and the state at the beginning."""
 
     week: Week
     demand: tuple[SeenDemand, ...]
@@ -51,7 +51,7 @@ class WeekDraft:
 
 @dataclass(frozen=True, slots=True)
 class WeekUnderWay:
-    """A week that is being planned, the largest demands that it is planned for, and the state."""
+    """A week being planned, the largest demands behind the plan, and the state at the beginning."""
 
     week: Future[Week] | Future[None]
     """None: there is no demand."""
@@ -60,7 +60,7 @@ class WeekUnderWay:
 
     @classmethod
     def refused(cls, reason: PlanError) -> WeekUnderWay:
-        """A week that can't be planned."""
+        """A week without a possible plan."""
         refusal: Future[None] = Future()
         refusal.set_exception(reason)
         return cls(refusal)
@@ -73,7 +73,7 @@ class WeekUnderWay:
         return cls(nothing)
 
     def draft(self) -> WeekDraft | None:
-        """The week, once it is planned; None if there is no demand. Raises PlanError."""
+        """The planned week; None if there is no demand. Raises PlanError."""
         try:
             week = self.week.result()
         except CancelledError:
@@ -84,7 +84,8 @@ class WeekUnderWay:
 BeginWeek = Callable[[float], WeekUnderWay]
 """Has a week planned for the demand of now, with nights of so many seconds."""
 TakeWeek = Callable[[WeekUnderWay], Work[WeekDraft | None]]
-"""Takes in a week that is planned; None if there is no demand, or if slots are to end.
+"""Accepts a planned week; None if there is no demand, or if slots are to end.
+
 Raises PlanError.
 """
 
@@ -98,7 +99,7 @@ class _Ahead:
 
 
 class Slots:
-    """Methods are for the conductor's thread, unless they are said to be for any."""
+    """Methods are for the conductor's thread, unless marked for any thread."""
 
     def __init__(
         self,
@@ -119,9 +120,9 @@ class Slots:
         self._active = False
         self._week: Week | None = None
         self._asked: WeekUnderWay | None = None
-        """The week that is being planned, if any."""
+        """The week being planned, if any."""
         self._ahead: _Ahead | None = None
-        """The outcome for the next week, once it is known."""
+        """The outcome for the next week, once known."""
         self._index = 0
         self._night_s = 0.0
         """Night of the present slot, in s."""
@@ -149,8 +150,8 @@ class Slots:
     # -- the clock --------------------------------------------------------------------------------
 
     def check(self) -> None:
-        """Raises PlanError if slots leave no day after nights as long as the last ones, or if
-        circuits are one-way.
+        """Raises PlanError if slots leave no day after nights of the recent length, or if circuits
+        are one-way.
         """
         if self._fabric.one_way:
             raise PlanError(DUPLEX_ALONE)
@@ -181,13 +182,13 @@ class Slots:
         return max(0.0, min(most_s, left_s)) if self._active and not awaits_week else most_s
 
     def offer(self, draft: WeekDraft) -> None:
-        """Give slots that are about to begin their first week."""
+        """Set the first week of slots about to begin."""
         self._know(_Ahead(draft))
 
     async def keep_time(self, begin: BeginWeek, take: TakeWeek) -> None:
-        """Begin the next slot if it is due; ``begin`` and ``take`` get a week.
+        """Begin the next slot if due; ``begin`` and ``take`` get a week.
 
-        Raises what :meth:`apps.controller.mover.Mover.move` does.
+        Raises the errors of :meth:`apps.controller.mover.Mover.move`.
         """
         self._follow()
         if not self._active:
@@ -212,7 +213,7 @@ class Slots:
             raise
 
     def _why_ended(self, week: Week) -> str | None:
-        """The reason why a week can't go on, in words; None if it can."""
+        """The reason why a week can't go on, in words; None if the week goes on."""
         if not week.slots[self._index].stands(self._network.state):
             return "something else has changed the network"
         if not self._keeps_reserved(week):
@@ -220,7 +221,7 @@ class Slots:
         return None
 
     def _keeps_reserved(self, week: Week) -> bool:
-        """True if reserved paths that stand do so in all slots."""
+        """True if all standing reserved paths stand in all slots."""
         reserved = {pin.path for pin in self._bookings.pins()} & self._network.state.vlans.keys()
         return all(reserved <= slot.state.vlans.keys() for slot in week.slots)
 
@@ -237,7 +238,7 @@ class Slots:
         if ahead is None:
             if week is not None and len(week.slots) > 1:
                 await self._turn(week, 0, begin)
-            # otherwise what stands goes on until the week is planned
+            # otherwise the present circuits stay until the week is planned
         elif ahead.refusal is not None:
             self._do_without(ahead.refusal)
         elif ahead.draft is None and week is None:
@@ -250,7 +251,8 @@ class Slots:
             await self._adopt(ahead.draft)
 
     def _still_fits(self, draft: WeekDraft | None) -> bool:
-        """True unless the network, or what is reserved, has changed since ``draft`` was asked for.
+        """True unless the network, or the reserved paths, have changed since ``draft`` was
+        requested.
 
         None fits: there was no demand, or no week.
         """
@@ -261,7 +263,7 @@ class Slots:
         return same and self._keeps_reserved(draft.week)
 
     def _do_without(self, refusal: PlanError) -> None:
-        """Leave circuits where they are for the length of a week."""
+        """Keep the present circuits for the length of a week."""
         LOG.error("no week: %s", refusal)
         standing = self._network.state.topology.circuits
         self._log.decide(no_plan(str(refusal), standing, (), TRIGGER, time.time()))
@@ -274,9 +276,9 @@ class Slots:
         return draft is None or draft.week.much_like(week, self._policy.now.slots.slot_s)
 
     def ask(self, begin: BeginWeek) -> WeekUnderWay:
-        """A week that ``begin`` has planned, for nights as long as the last ones.
+        """A week planned by ``begin``, for nights of the recent length.
 
-        It is refused if slots leave no day.
+        Refused if slots leave no day.
         """
         night_s = self._expected_night_s
         try:
@@ -288,7 +290,7 @@ class Slots:
         return begin(night_s)
 
     async def _take_in(self, take: TakeWeek) -> None:
-        """Take in the week that was asked for, if it is planned."""
+        """Accept the requested week, once planned."""
         asked = self._asked
         if asked is None or not asked.week.done():
             return
@@ -305,7 +307,9 @@ class Slots:
 
     @property
     def _expected_night_s(self) -> float:
-        """Median length of the last nights, so that a long one makes the next no longer."""
+        """Median length of the last nights, so that a single long night does not lengthen the
+        next.
+        """
         if len(self._nights_s) >= _FEW:
             return median(self._nights_s)
         if self._policy.now.sharing is Sharing.AUTO:
@@ -313,7 +317,7 @@ class Slots:
         return min(self._mover.outage_s, FIRST_OUTAGE_S)
 
     async def _adopt(self, draft: WeekDraft) -> None:
-        """Begin another week with its first slot."""
+        """Begin the first slot of a new week."""
         week, standing = draft.week, self._network.state.topology.circuits
         decision = decide_week(week, SCHEDULER, standing, draft.demand, TRIGGER, time.time())
         entry = self._log.enter(TRIGGER, decision.reason)
@@ -325,7 +329,7 @@ class Slots:
         self._stand(await self._mover.move(entry, week.slots[0].state))
 
     async def _turn(self, week: Week, index: int, begin: BeginWeek) -> None:
-        """Change to another slot of the same week."""
+        """Change to another slot of the present week."""
         plan = week.change_to(index, self._network.state)
         self._count()
         self._begin(week, index)
@@ -336,7 +340,7 @@ class Slots:
             self._asked = self.ask(begin)
 
     def _count(self) -> None:
-        """Measure the slot that ends."""
+        """Measure the ending slot."""
         with self._lock:
             self._duty.count(self._night_s, self._clock() - self._began_s)
 
@@ -348,7 +352,7 @@ class Slots:
         self._wait(week.slots[index].length_s)
 
     def _stand(self, done: Moved) -> None:
-        """Note that the night is over, and how long it was."""
+        """Note the end and the length of the night."""
         self._night_s = done.outage_s or 0.0
         if self._night_s:
             with self._lock:

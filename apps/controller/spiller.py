@@ -14,11 +14,11 @@ from hydra.sharing.spill import Room, Spills
 
 LOG = logging.getLogger("hydra.spiller")
 _SETTLE_POLLS: Final = 3
-"""Readings after a change, of which the last interval alone is surely after it."""
+"""Readings to wait after a change: only the last interval is surely after the change."""
 
 
 class Spiller:
-    """Its method runs in the conductor's thread, once a reading."""
+    """:meth:`look` runs in the conductor's thread, once per reading."""
 
     def __init__(
         self,
@@ -29,7 +29,7 @@ class Spiller:
         measure: Callable[[], Room | None],
         classify: Callable[[Iterable[DatapathId]], None],
     ) -> None:
-        """``classify`` brings these switches to what spills now."""
+        """``classify`` brings switches to the present spills."""
         self._fabric, self._policy, self._spills = fabric, policy, spills
         self._measure, self._classify = measure, classify
 
@@ -41,7 +41,7 @@ class Spiller:
         return None
 
     def look(self) -> None:
-        """Begin what pays, end what does harm or is not needed, and tell the switches."""
+        """Begin spills that pay, end harmful or needless spills, and update the switches."""
         now, before = self._policy.now, self._spills.parts
         room = self._measure() if now.spill is Spill.ON else None
         settle_s = _SETTLE_POLLS * now.poll_interval_s

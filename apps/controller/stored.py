@@ -1,7 +1,7 @@
-"""The controller as its store shows it, where another one leads: what a standby answers by itself.
+"""The controller as shown by its store while another controller leads: answers of a standby.
 
-Reads alone, and of them those that need no device: reservations, what stands, what was decided and
-what happened. Rates, devices and conditions are the leader's to tell.
+Only reads without a device: reservations, the network's state, decisions and history. The leader
+answers questions about rates, devices and conditions.
 """
 
 from __future__ import annotations
@@ -37,11 +37,14 @@ class Copies(Protocol):
 
     @property
     def last(self) -> JournalCopy | None:
-        """As it was when it was looked at last; None: it was not, yet."""
+        """The copy of the last look; None before the first look."""
         ...
 
     def look(self) -> JournalCopy:
-        """As it is now. Raises JournalError; JournalOfAnotherFormat if it can't be read here."""
+        """A copy of the present journal.
+
+        Raises JournalError; JournalOfAnotherFormat if the format is unreadable here.
+        """
         ...
 
 
@@ -81,7 +84,8 @@ class _Read(Generic[_T]):
 class StoredView:
     """A part of :class:`hydra.service.ControllerService`; thread-safe.
 
-    Each look is at one moment of the store: :meth:`now` answers with what it was then.
+    Each look sees a single moment of the store: :meth:`now` answers with the content of that
+    moment.
     """
 
     def __init__(self, fabric: Fabric, copies: Copies) -> None:
@@ -107,12 +111,12 @@ class StoredView:
         refuse: Callable[[HydraError], None],
         ahead: Callable[[JournalCopy], None] = lambda _copy: None,
     ) -> None:
-        """Look at the store every now and then, so that there is something when it is lost.
+        """Look at the store every now and then, to have a copy when the store is lost.
 
-        ``then`` is called after the first look, answered or not: whoever is known to stand by has
-        something to answer with. ``refuse`` is called instead, or later, if a release that writes
-        another format of the journal is found there: this one can't lead after that. ``ahead`` is
-        given each copy, the first one before ``then``.
+        ``then`` is called after the first look, answered or not: a standby has something to answer
+        with before it is known as a standby. ``refuse`` is called instead, or later, if the store
+        is of a release with another format of the journal: this controller can't lead after that.
+        ``ahead`` is given each copy, the first copy before ``then``.
         """
         self._then, self._refuse, self._ahead = then, refuse, ahead
         self._thread.start()
@@ -141,9 +145,10 @@ class StoredView:
             LOG.debug("%s", error)
 
     def now(self, *, lost: bool = False) -> Stored:
-        """As the store is now, or was when it answered last; ``lost``: it is known not to answer.
+        """The store's content now, or at its last answer; ``lost``: the store is known to be
+        silent.
 
-        Raises JournalError if it never did.
+        Raises JournalError if the store never answered.
         """
         copy = self._copies.last
         if copy is None or not lost:
@@ -157,7 +162,7 @@ class StoredView:
             return self._stored(copy)
 
     def conditions(self, since_unix_s: float, why: str) -> Sequence[Condition]:
-        """What is wrong where the store does not answer, as far as a standby can know."""
+        """Conditions known to a standby while the store does not answer."""
         copy = self._copies.last
         with self._lock:
             found = None if copy is None else self._stored(copy)
@@ -179,7 +184,7 @@ class StoredView:
 
 
 class Stored:
-    """What the store held at a moment."""
+    """The store's content at a moment."""
 
     def __init__(
         self,
@@ -207,7 +212,7 @@ class Stored:
         return self._reservations
 
     def reservation(self, reservation_id: str) -> Reservation:
-        """A reservation by its id. Raises UnknownName."""
+        """A reservation by id. Raises UnknownName."""
         if parts := [one for one in self._reservations if one.bundle == reservation_id]:
             return bundle_of(self.fabric, parts)
         found = next((one for one in self._reservations if one.id == reservation_id), None)

@@ -1,7 +1,7 @@
-"""Keeps switches and devices as the ledger says, by courses of the core that it starts when due.
+"""Keeps switches and devices as recorded in the ledger, by courses of the core.
 
-The steps and their order are in :mod:`hydra.reconfiguration.recovery`, `switches` and
-`device_care` there; this room has the clock, and has the courses carried out.
+The steps and their order are in :mod:`hydra.reconfiguration.recovery`, `switches` and `device_care`
+there; this room has the clock, and starts the courses when due.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from hydra.reservations.reservation import Reservation
 
 LOG = logging.getLogger("hydra.upkeep")
 _AT_ONCE: Final = 256
-"""Switches that are synchronised together, which takes about a second where racks are many."""
+"""Largest number of switches synchronised together; takes about a second in large fabrics."""
 _PROMPT_S: Final = 1.0
 """How long the conductor waits for a switch to be synchronised; healthy ones take far less."""
 _PROMPT_EACH_S: Final = 0.05
@@ -67,8 +67,8 @@ class Upkeep:
         put: Callable[[Job], None],
         synchronise_again: Callable[[], None],
     ) -> None:
-        """``give_up`` ends the process, where another controller is at work; ``put`` queues a job;
-        ``synchronise_again`` queues :meth:`synchronise`, and what waits for switches.
+        """``give_up`` ends the process if another controller is at work; ``put`` queues a job;
+        ``synchronise_again`` queues :meth:`synchronise`, and work that waits for switches.
         """
         self._fabric, self._fleet, self._devices = fabric, fleet, devices
         self._quarantine, self._panels, self._policing = quarantine, panels, policing
@@ -82,7 +82,7 @@ class Upkeep:
         self._bookings = ledger.bookings
         self._substrate = substrate_of(fabric)
         self._beside: list[BetweenJobs] = []
-        """Courses that bring switches to the present state while others go on."""
+        """Courses that bring switches to the present state beside other jobs."""
         self.in_command = False
         """True once no other controller is at work: devices and switches may be touched."""
         self._spares_relays_until_s = 0.0
@@ -98,12 +98,12 @@ class Upkeep:
         )
         self.devices = DeviceUpkeep(fabric=fabric, devices=devices, courses=courses, dead=self.dead)
         self.one_way_uplinks: Dead = {}
-        """Directions of servers' uplinks that are dead, by lost probes."""
+        """Dead directions of servers' uplinks, by lost probes."""
 
     # -- the clock --------------------------------------------------------------------------------
 
     async def look_after(self) -> bool:
-        """Recover once at the start; afterwards reopen devices that were lost, and tidy up.
+        """Recover once at the start; afterwards reopen lost devices, and tidy up.
 
         True if :meth:`synchronise` has more to do.
         """
@@ -113,7 +113,7 @@ class Upkeep:
             return False
         if not self._recovery.done:
             for beside in self._beside:
-                beside.drop()  # the state that it goes by is in doubt
+                beside.drop()  # the course's state is in doubt
             self._spares_relays_until_s = time.monotonic() + CONNECT_S
             await carried_out(self._recovery.run())
             self.devices.hold()
@@ -130,7 +130,7 @@ class Upkeep:
         return more
 
     def _awaits_switches(self) -> bool:
-        """True while a switch that may count on relays of an earlier state may be about to come."""
+        """True while a switch in need of an earlier state's relays may be about to come."""
         began_s = self._spares_relays_until_s - CONNECT_S
         if time.monotonic() >= self._spares_relays_until_s:
             return False
@@ -139,9 +139,11 @@ class Upkeep:
         return behind or bool(self._fleet.expected(owned, CONNECT_S, began_s))
 
     def _take_command(self) -> None:
-        """Set :attr:`in_command` once nobody else commands the switches; touch nothing before."""
+        """Set :attr:`in_command` once no other controller commands the switches; touch nothing
+        before.
+        """
         if self._substrate.retags:
-            self.in_command = True  # the claims on ToRs have seen to that
+            self.in_command = True  # ensured by the claims on ToRs
             return
         self._fleet.await_connected(self._switches.owned, CONNECT_S)
         connected = self._fleet.connected() & self._switches.owned.keys()
@@ -157,10 +159,12 @@ class Upkeep:
     # -- switches ---------------------------------------------------------------------------------
 
     async def synchronise(self) -> bool:
-        """Bring switches to the present state that connected anew, or may be tried again.
+        """Bring switches to the present state: newly connected switches, and switches due for a
+        retry.
 
-        As many as go together; True if there are more. Those that do not answer promptly are
-        brought while others go on, and so are slow ones, and those whose last attempt has failed.
+        As many as possible go together; True if there are more. Switches without a prompt answer
+        are brought beside other jobs; so are slow switches, and switches with a failed last
+        attempt.
         """
         switches = self._switches
         if not switches.settled:
@@ -176,7 +180,7 @@ class Upkeep:
         some = [*sorted(fresh - failing), *self._retries.due(sorted(others))]
         prompt = self._fitting(some)
         await self._bring_beside(prompt, _PROMPT_S + _PROMPT_EACH_S * len(prompt))
-        # Nobody waits for a switch whose last attempt failed, however often the switch connects.
+        # No job waits for a switch whose last attempt failed, however often the switch connects.
         for one in self._fitting(
             [*sorted(fresh & failing), *self._retries.due(sorted(failing - fresh))]
         ):
@@ -186,7 +190,7 @@ class Upkeep:
         return 0 < len(prompt) < len(some)
 
     def _fitting(self, some: Sequence[DatapathId]) -> Sequence[DatapathId]:
-        """As many of some switches as may be brought beside those that are being brought."""
+        """As many of ``some`` switches as fit beside the switches being brought."""
         return some[: max(0, _AT_ONCE - len(self._switches.being_brought))]
 
     async def _bring_beside(self, some: Collection[DatapathId], alone_s: float) -> None:
@@ -212,8 +216,8 @@ class Upkeep:
         return bool(self._switches.refused)
 
     async def refusal(self, reservation: Reservation) -> str:
-        """Why traffic of a reservation can't take its circuits, in words: switches that refuse its
-        rules, even when they are told again; else empty.
+        """The reason why a reservation's traffic can't take its circuits, in words: switches that
+        refuse the rules, even in a second attempt; else empty.
         """
         names = reservation.src, reservation.dst
         steering = [
@@ -229,8 +233,8 @@ class Upkeep:
         return "; ".join(str(refused[one]) for one in refusing if one in refused)
 
     async def follow_numbers(self) -> bool:
-        """Have rules name the ports by their new numbers that switches have given other ones; True
-        if :meth:`synchronise` has to.
+        """Update rules to new port numbers given by switches; True if :meth:`synchronise` has to do
+        so.
         """
         while moved := self._switches.moved_ports():
             await carried_out(self._switches.follow_numbers())
@@ -239,7 +243,9 @@ class Upkeep:
         return False
 
     def follow_numbers_meanwhile(self) -> None:
-        """Do so while a change under way waits; :meth:`follow_numbers` sees to what it moves."""
+        """:meth:`follow_numbers` while a change under way waits, without ports moved by the
+        change.
+        """
         self._runner.run_meanwhile(self._switches.follow_numbers(self._network.under_way))
 
     def note_followed(self, ports: Iterable[MovedPort]) -> None:
@@ -252,16 +258,18 @@ class Upkeep:
             self._log.note(HappeningKind.CONDITION, f"{one.what}: its rules follow", concerned)
 
     async def follow_uplinks(self) -> None:
-        """Go around servers whose uplink to the ToR went down, and back where it returned."""
+        """Go around servers with a dead uplink to the ToR, and back when the uplink returns."""
         await carried_out(self._switches.follow_uplinks())
 
     def note_one_way_uplinks(self, dead: Dead) -> None:
-        """Note which directions of servers' uplinks are dead; :meth:`follow_uplinks` then."""
+        """Note the dead directions of servers' uplinks, for :meth:`follow_uplinks`."""
         self.one_way_uplinks = dead
         self._switches.one_way_uplinks = frozenset(dead)
 
     def follow_uplinks_meanwhile(self) -> None:
-        """Do so while a change under way waits, where that touches nothing that it rests on."""
+        """:meth:`follow_uplinks` while a change under way waits, unless the change rests on those
+        rules.
+        """
         if self._substrate.detours:
             self._note_closed()
             self._runner.run_meanwhile(self._switches.follow_uplinks())
@@ -269,23 +277,23 @@ class Upkeep:
                 change.hear_of_uplinks(self._switches.dead_uplinks)
 
     def follow_closed_meanwhile(self, change: Execution) -> None:
-        """Go around the servers that a change under way has closed, between two of its steps."""
+        """Go around the servers closed by a change under way, between two steps of the change."""
         if not self._switches.dead_uplinks.issuperset(change.closed):
             self.follow_uplinks_meanwhile()
 
     async def tidy_relays(self) -> None:
-        """Leave relays with the rules that the present state needs, and none of an earlier one."""
+        """Reduce the rules of relays to the rules needed by the present state."""
         await carried_out(self._switches.tidy_relays())
 
     def hold_reserved(self) -> None:
-        """Have switches keep to the bandwidth that reservations hold now."""
+        """Have switches keep to the present bandwidth of reservations."""
         ready = self._switches.ready()
         self._switches.doubt(
             self._policing.hold(self._network.state, self._bookings.active(), ready)
         )
 
     def late_switches(self) -> frozenset[DatapathId]:
-        """Switches that are connected, and yet to be brought to the present state."""
+        """Connected switches yet to be brought to the present state."""
         return self._fleet.mute() | self._switches.late()
 
     # -- reconfigurations -------------------------------------------------------------------------
@@ -299,7 +307,7 @@ class Upkeep:
         self._recovery.begin_anew(execution)
 
     def take_over(self, execution: Execution) -> None:
-        """Note what a reconfiguration left uncertain, once its result is the present state."""
+        """Note the uncertain results of a reconfiguration, once its result is the present state."""
         self.dead.keep_to(self._network.state.topology.circuits)
         self._care.learn(execution)
         self._switches.learn(execution)

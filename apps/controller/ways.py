@@ -1,4 +1,4 @@
-"""Ways to targets as the network is now: which pairs of a change leave the light."""
+"""Ways to targets in the present network: the pairs of a change that leave the light."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class PresentWays:
         network: NetworkRecord,
         sent_mbps: Callable[[], DemandMatrix | None],
     ) -> None:
-        """``sent_mbps``: traffic of now from rack to rack; None: nobody measures it."""
+        """``sent_mbps``: present traffic from rack to rack; None: not measured."""
         self._fabric = fabric
         self._policy = policy
         self._planning = planning
@@ -41,15 +41,15 @@ class PresentWays:
         self._sent_mbps = sent_mbps
 
     def until_s(self) -> float:
-        """Deadline of a search that begins now, by the monotonic clock."""
+        """Deadline of a search begun now, by the monotonic clock."""
         return time.monotonic() + self._policy.now.planning_budget_ms / 1000
 
     def now(self, until_s: float, *, urgent: bool = False) -> Ways:
         """Ways under the present conditions.
 
-        No pair moves aside for an ``urgent`` change: more courses take more time. Nor does a pair
-        move aside beside changes under way: these may want the spare ports, and would have to wait
-        for the search.
+        No pair moves aside for an ``urgent`` change, as more courses take more time. Nor does a
+        pair move aside beside changes under way: these may want the spare ports, and would have to
+        wait for the search.
         """
         policy = self._policy
         return Ways(
@@ -61,7 +61,7 @@ class PresentWays:
         )
 
     def way(self, plan: Plan) -> Way:
-        """The courses that a plan would take now."""
+        """The courses of a plan at present."""
         return self.now(self.until_s()).way(plan.current, plan.target)
 
     def _spare(self, until_s: float) -> Spare:
@@ -73,7 +73,7 @@ class PresentWays:
         )
 
     def detours(self, until_s: float, closed_ports: frozenset[PortId] = frozenset()) -> Detours:
-        """Detours over no circuit that is reserved, or at one of these ports."""
+        """Detours that avoid reserved circuits, and circuits at ``closed_ports``."""
         pins = self._bookings.pins()
         closed = {one for pin in pins if pin.path is not None for one in pin.path.circuits}
         standing = self._network.state.topology.circuits

@@ -1,6 +1,6 @@
-"""Circuits that are lost: their pairs go electrical at once, and elsewhere if they can.
+"""Lost circuits: their pairs go electrical at once, and to other paths if possible.
 
-People's answers at patch panels are followed here, too: they bring circuits and take them.
+Answers of people at patch panels are handled here, too, as circuits come and go by them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ LOG = logging.getLogger("hydra.controller")
 _LOST: Final = "what is lost"
 _FIRST_PAUSE_S: Final = 4.0
 _LONGEST_PAUSE_S: Final = 60.0
-"""Between attempts to withdraw what still stands after one: its pairs are diverted meanwhile."""
+"""Longest pause between attempts to withdraw lost circuits; their pairs are diverted meanwhile."""
 
 
 class Withdrawals:
@@ -58,17 +58,19 @@ class Withdrawals:
         self._log = ledger.log
         self._reservations = ledger.reservations
         self._left: dict[Circuit | Path, str] = {}
-        """Lost circuits and paths that stand after the last attempt to withdraw them, and why."""
+        """Lost circuits and paths that stand after the last attempt to withdraw, and the
+        reasons.
+        """
         self._pause_s = _FIRST_PAUSE_S
         self._again_s = 0.0
         self._late: frozenset[DatapathId] = frozenset()
-        """Switches that could not be used at that attempt: they were yet to be brought."""
+        """Switches unusable at the last attempt, as they were yet to be brought to the state."""
         self._diverted: list[LostPath] = []
-        """Lost paths of which pairs were diverted while a change was under way."""
+        """Lost paths whose pairs were diverted while a change was under way."""
         self._tried_beside: tuple[object, ...] = ()
-        """What was last looked at between the steps of changes, with these."""
+        """Changes under way, state and lost paths at the last look."""
         self._cut: set[tuple[RackId, RackId]] = set()
-        """Pairs, as (from, to), that are to be given other paths, and were not yet."""
+        """Pairs, as (from, to), still waiting for other paths."""
 
     @property
     def due(self) -> bool:
@@ -82,14 +84,14 @@ class Withdrawals:
         return bool(self._cut) or self._placement.awaits_racks
 
     async def of_dead_circuits(self) -> None:
-        """Withdraw the circuits that have lost their light or that an optical switch does not have,
-        and what could not be withdrawn.
+        """Withdraw circuits that have lost their light or are missing on an optical switch, and
+        circuits left by an earlier attempt.
         """
         dead, reason = self._upkeep.dead.find()
         await self._withdraw(dead, reason)
 
     async def after_recovery(self, before: NetworkState) -> None:
-        """Plan around circuits of ``before`` that the recovery found without light."""
+        """Plan around circuits of ``before`` found without light by the recovery."""
         unlit, reason = self._upkeep.dead.given_up(before)
         if unlit:
             LOG.error("%s", reason)
@@ -99,7 +101,7 @@ class Withdrawals:
         await self.of_dead_circuits()  # ToRs have connected meanwhile
 
     async def of_lost_paths(self, lost: Sequence[LostPath]) -> None:
-        """Withdraw paths through which nothing comes, although there may be light."""
+        """Withdraw paths with lost probes, even if there is light."""
         standing = self._standing(lost)
         if standing:
             circuits = frozenset(circuit for one in standing for circuit in one.circuits)
@@ -111,17 +113,19 @@ class Withdrawals:
             await self._plan_around(frozenset())
 
     def divert_meanwhile(self, lost: Sequence[LostPath]) -> None:
-        """Divert their pairs while a change under way waits; they are withdrawn after that."""
+        """Divert the pairs of lost paths while a change under way waits; the paths are withdrawn
+        later.
+        """
         standing = self._standing(lost)
         circuits = {circuit for one in standing for circuit in one.circuits}
         self._upkeep.dead.divert_meanwhile(circuits, [one.path for one in standing])
         self._diverted = [*self._standing(self._diverted), *standing]
 
     def beside(self) -> Work[None] | None:
-        """What withdraws lost paths beside the changes under way, or then gives their pairs other
-        paths; None if there are none, or if these changes touch them.
+        """Withdraw lost paths beside the changes under way, or then give their pairs other paths;
+        None if there are none, or if the changes under way touch them.
 
-        Paths that can't be withdrawn there are withdrawn in their turn.
+        Other lost paths are withdrawn in their turn.
         """
         state = self._network.state
         lost = self._standing(self._diverted)
@@ -182,10 +186,12 @@ class Withdrawals:
         return [one for one in lost if state.vlans.get(one.path) == one.vlan]
 
     async def _withdraw(self, lost: Collection[Circuit | Path], why: str) -> None:
-        """Divert the pairs on what is lost at once, withdraw it, and then plan around it.
+        """Divert the pairs on lost circuits at once, withdraw the circuits, and then plan around
+        them.
 
-        What can't be withdrawn, since a vswitch is silent or the journal is full, stays diverted
-        and is tried again after ever longer pauses, or when a switch that was missed is there.
+        If a withdrawal fails, because a vswitch is silent or the journal is full, the pairs stay
+        diverted. The withdrawal is retried after ever longer pauses, or when a missing switch is
+        back.
         """
         self._left = self._still_standing()
         news = [one for one in lost if one not in self._left]
@@ -208,7 +214,7 @@ class Withdrawals:
             await self._mover.move(
                 entry, self._planning.reduced(self._network.state, circuits, paths)
             )
-            self._left = self._still_standing()  # what stands later may have been set up anew
+            self._left = self._still_standing()  # later circuits may have been set up anew
             await self._plan_around(before)
         finally:
             self._left = self._still_standing()
@@ -226,8 +232,8 @@ class Withdrawals:
         return {one: why for one, why in self._left.items() if one in standing}
 
     async def _plan_around(self, before: Set[tuple[RackId, RackId]]) -> None:
-        """Give pairs, as (from, to), other paths for those that they have lost, also beside a
-        change. Pairs with a rack that is about to be in reach wait until then.
+        """Give pairs, as (from, to), other paths for lost paths, also beside a change. Pairs with a
+        rack soon to be in reach wait until then.
         """
         lost, self._cut = self._cut | before, set()
         if lost - directions(self._network.state):
@@ -243,7 +249,7 @@ class Withdrawals:
             raise
 
     async def hear_people(self) -> None:
-        """Bring up paths that waited for people, and others in place of those that failed."""
+        """Bring up paths that waited for people, and replacements for failed paths."""
         settled = self._panels.settled()
         if not settled:
             return

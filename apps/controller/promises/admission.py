@@ -1,4 +1,4 @@
-"""Requests become reservations; owners change them, commit them and let them go."""
+"""Admission: requests become reservations; owners change, commit and release reservations."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ from hydra.service import GroupOutcome, Refusal, ReservationPreview
 _CHECKS: Final = 3
 """Checks of whether paths can be built, before a client is told to ask again."""
 _Basis = tuple[NetworkState, tuple[Pin, ...], frozenset[PortId]]
-"""The basis of paths to come: the state that stands, the pins promised, and ports out of use."""
+"""The basis of planned paths: the present state, the promised pins, and ports out of use."""
 
 
 class Admission:
-    """For any thread: what a reservation needs of the network is queued for the conductor."""
+    """For any thread: reservations' changes of the network are queued for the conductor."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class Admission:
         care: ReservationCare,
         notice_s: float,
     ) -> None:
-        """``notice_s``: seconds for which reservations that give way keep their circuits."""
+        """``notice_s``: seconds for which displaced reservations keep their circuits."""
         self._fabric, self._planning, self._planner = fabric, planning, planner
         self._reach, self._limits, self._placement = reach, limits, placement
         self._care, self._notice_s = care, notice_s
@@ -72,8 +72,8 @@ class Admission:
     def reserve(self, request: ReservationRequest) -> Reservation:
         """Admit and queue.
 
-        What no circuit carries is a bundle. Raises AdmissionError (DeviceMissing among them),
-        UnknownName, DeviceUnavailable, PlanError.
+        A request too large for any circuit becomes a bundle. Raises AdmissionError (DeviceMissing
+        among them), UnknownName, DeviceUnavailable, PlanError.
         """
         admitted, _ = self._reserve((request,), None, all_or_nothing=True)
         return self._as_one(admitted)
@@ -81,20 +81,20 @@ class Admission:
     def reserve_all(
         self, requests: Sequence[ReservationRequest], *, all_or_nothing: bool
     ) -> GroupOutcome:
-        """Admit many as one group; largest first, since small ones fit into what is left.
+        """Admit many requests as a group; largest first, since small requests fit into the
+        remaining room.
 
-        With ``all_or_nothing``, the first that is refused takes the others with it. Raises what
-        :meth:`reserve` raises; AdmissionError without ``all_or_nothing`` only where nothing was
-        admitted at all.
+        With ``all_or_nothing``, the first refusal refuses all. Raises the errors of
+        :meth:`reserve`; AdmissionError without ``all_or_nothing`` only if no request was admitted.
         """
         group = uuid.uuid4().hex[:12]
         admitted, refused = self._reserve(requests, group, all_or_nothing=all_or_nothing)
         return GroupOutcome(admitted[0].group or group, admitted, refused)
 
     def preview(self, request: ReservationRequest) -> ReservationPreview:
-        """The outcome of :meth:`reserve`, without its effect; raises what that raises.
+        """The outcome of :meth:`reserve`, without its effect; raises the same errors.
 
-        Raises DeviceUnavailable if the planner does not say in time what else would move.
+        Raises DeviceUnavailable if the planner does not answer in time which paths would move.
         """
         with self._bookings.trial():
             drafted, _, basis = self._draft((request,), None, all_or_nothing=True)
@@ -122,11 +122,12 @@ class Admission:
     def _reserve(
         self, requests: Sequence[ReservationRequest], group: str | None, *, all_or_nothing: bool
     ) -> tuple[tuple[Reservation, ...], tuple[Refusal, ...]]:
-        """Reservations admitted and requests refused; the journal has all admitted ones, or none.
+        """Admitted reservations and refused requests; the journal has all admitted reservations, or
+        none.
 
-        Paths are checked while the ledger's lock is free, and then all is decided again, until the
-        decision rests on what was checked. Admissions take turns: one whose check takes long would
-        otherwise be overtaken again and again.
+        Paths are checked while the ledger's lock is free. Then everything is decided again, until
+        the decision rests on the checked basis. Admissions take turns, as an admission with a long
+        check would otherwise be overtaken again and again.
         """
         with self._turn:
             if known := self._bookings.admitted_before(requests[0]):
@@ -155,7 +156,9 @@ class Admission:
     def _draft(
         self, requests: Sequence[ReservationRequest], group: str | None, *, all_or_nothing: bool
     ) -> tuple[tuple[Reservation, ...], tuple[Refusal, ...], _Basis]:
-        """Enter them in the ledger's book, in a trial; returns them, refusals, and the basis."""
+        """Enter requests in the ledger's book, in a trial; returns reservations, refusals, and the
+        basis.
+        """
         limits = self._limits.now()
         admitted: list[Reservation] = []
         refused: list[Refusal] = []
@@ -180,7 +183,7 @@ class Admission:
         )
 
     def _as_one(self, reservations: Sequence[Reservation]) -> Reservation:
-        """A reservation, or the bundle of these parts."""
+        """A reservation, or the bundle of the given parts."""
         if reservations[0].bundle is None:
             return reservations[0]
         return bundle_of(self._fabric, reservations)
@@ -188,7 +191,7 @@ class Admission:
     def _add(
         self, request: ReservationRequest, limits: AdmissionLimits, group: str | None
     ) -> Sequence[Reservation]:
-        """The reservation, or the parts of the bundle, that ``request`` is entered as."""
+        """Enter ``request``; returns the reservation, or the parts of the bundle."""
         try:
             return [self._add_one(request, limits, group)]
         except AdmissionError as error:
@@ -211,8 +214,8 @@ class Admission:
     def _add_parts(
         self, request: ReservationRequest, limits: AdmissionLimits, group: str | None
     ) -> tuple[Sequence[Reservation], AdmissionError | None]:
-        """Enter the parts of a bundle; none, and why the first way to divide it was refused, if
-        none of the ways fits.
+        """Enter the parts of a bundle. If no division fits, returns no parts, and the refusal of
+        the first division.
         """
         bundle, why = uuid.uuid4().hex[:12], None
         for parts in divisions(self._fabric, request, limits.paths_per_pair):
@@ -229,7 +232,7 @@ class Admission:
     def _largest_bundle(
         self, request: ReservationRequest, limits: AdmissionLimits, group: str | None
     ) -> Alternative | None:
-        """The bundle of most whole circuits that fits in place of ``request``, which does not."""
+        """The largest bundle of whole circuits that fits in place of the unfitting ``request``."""
         for smaller in smaller_bundles(self._fabric, request, limits.paths_per_pair):
             entered, _ = self._add_parts(smaller, limits, group)
             if entered:
@@ -256,14 +259,14 @@ class Admission:
             raise
 
     def _builds(self, state: NetworkState, reservations: Sequence[Reservation]) -> bool:
-        """True if one of them starts now, on a path that does not stand."""
+        """True if a reservation starts now, on a path that does not stand."""
         return any(
             one.state is ReservationState.ACTIVATING and one.booked not in state.vlans
             for one in reservations
         )
 
     def _would_fit(self, request: ReservationRequest, limits: AdmissionLimits) -> bool:
-        """True if it would be admitted if no optical switch were down."""
+        """True if the request would be admitted with all optical switches up."""
         blocked = self._reach.blocked_with_all_planes()
         return blocked < limits.blocked and self._bookings.would_fit(
             request, replace(limits, blocked=blocked), self._notice_s
@@ -295,11 +298,11 @@ class Admission:
                 )
 
     def fitting_mbps(self, failed: Sequence[Reservation]) -> Mapping[str, float]:
-        """Mbps of reservations that have failed which would fit now, by id; absent: none would."""
+        """Mbps by which failed reservations would fit now, by id; absent: no rate would fit."""
         return self._bookings.fitting_mbps(failed, self._limits.now()) if failed else {}
 
     def commit(self, reservation_id: str, seen: Reservation | None = None) -> Reservation:
-        """Make a held reservation one that stays, if it is still as it was ``seen``.
+        """Make a held reservation permanent, if it is still as it was ``seen``.
 
         Raises UnknownName, LifecycleError, Changed.
         """
@@ -320,7 +323,7 @@ class Admission:
     def modify(
         self, reservation_id: str, change: Modification, seen: Reservation | None = None
     ) -> Reservation:
-        """Change it without an interruption, if it is still as it was ``seen``.
+        """Change a reservation without an interruption, if it is still as it was ``seen``.
 
         Raises UnknownName, LifecycleError, Changed, AdmissionError (NotHitless among them).
         """
@@ -334,7 +337,9 @@ class Admission:
         return reservation
 
     def release(self, reservation_id: str, seen: Reservation | None = None) -> Reservation:
-        """Let go. Raises UnknownName, LifecycleError, Changed if it is not as it was ``seen``."""
+        """Release. Raises UnknownName, LifecycleError, Changed if the reservation is not as
+        ``seen``.
+        """
         if parts := self._parts(reservation_id, seen):
             left = [one for one in parts if one.is_booked or one.state is ReservationState.FAILED]
             for one in left or parts[:1]:  # raises LifecycleError where nothing is left
@@ -349,15 +354,15 @@ class Admission:
         return reservation
 
     def reservation(self, reservation_id: str) -> Reservation:
-        """A reservation or a bundle by its id. Raises UnknownName."""
+        """A reservation or a bundle by id. Raises UnknownName."""
         parts = self._bookings.parts(reservation_id)
         return self._as_one(parts) if parts else self._bookings.get(reservation_id)
 
     def _parts(self, reservation_id: str, seen: Reservation | None) -> Sequence[Reservation]:
-        """The parts of a bundle, if it is still as it was ``seen``; none if the id is not a
+        """The parts of a bundle, if the bundle is still as it was ``seen``; empty if the id is no
         bundle's.
 
-        Raises Changed, and LifecycleError for a part: what is promised is the bundle.
+        Raises Changed, and LifecycleError for a part, as only the bundle is promised.
         """
         parts = self._bookings.parts(reservation_id)
         if parts and seen is not None and self._as_one(parts) != seen:
@@ -370,7 +375,7 @@ class Admission:
 
 
 def _without_ids(error: AdmissionError, admitted: Sequence[Reservation]) -> AdmissionError:
-    """The refusal of a group, which names those of its entries that were tried by their ends."""
+    """The refusal of a group, with ids of tried entries replaced by the entries' ends."""
     told = str(error)
     for one in admitted:
         told = told.replace(one.id, f"{one.src}-{one.dst} of this request")
@@ -378,5 +383,5 @@ def _without_ids(error: AdmissionError, admitted: Sequence[Reservation]) -> Admi
 
 
 def _none_fits(reasons: Iterable[str]) -> str:
-    """The message of a refusal; a reason that several have in common is told once."""
+    """The message of a refusal; a common reason is told once."""
     return "none of them fits: " + "; ".join(dict.fromkeys(reasons))

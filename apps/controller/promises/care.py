@@ -1,4 +1,4 @@
-"""Reservations begin and end when their time has come, and leave no path behind."""
+"""Reservations begin and end in time, and leave no path behind."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ class ReservationCare:
     # -- from any thread --------------------------------------------------------------------------
 
     def release_in_turn(self, reservation_id: str) -> None:
-        """Queue the release of a reservation that its owner has let go."""
+        """Queue the release of a reservation let go by its owner."""
         self._enqueue(lambda: self._release(reservation_id))
 
     def hold_in_turn(self) -> None:
-        """Have meters follow a reservation that was changed."""
+        """Have meters follow a changed reservation."""
         self._enqueue(self._hold)
 
     # -- in the conductor's thread ----------------------------------------------------------------
@@ -64,14 +64,14 @@ class ReservationCare:
             self._upkeep.hold_reserved()
 
     async def resume(self) -> None:
-        """After a start: finish what the last run had begun, and bring back what was lost."""
+        """After a start: finish unfinished releases of the last run, and restore lost paths."""
         for reservation in self._bookings.all():
             if reservation.state is ReservationState.RELEASING:
                 await self._release(reservation.id)
         await self._placement.restore()
 
     async def keep_time(self) -> None:
-        """End the reservations whose time is up, and begin those whose time has come."""
+        """End the reservations whose time is up, and begin due reservations."""
         self._writer.catch_up()
         await self._fail_refused()
         for reservation_id in self._bookings.expired():
@@ -88,7 +88,7 @@ class ReservationCare:
             await self._placement.place(due)
 
     async def _fail_refused(self) -> None:
-        """Fail reservations whose rules a switch refuses: their traffic is electrical."""
+        """Fail reservations whose rules are refused by a switch: their traffic is electrical."""
         if not self._upkeep.refuses:
             return
         for reservation in self._bookings.active():
@@ -100,7 +100,7 @@ class ReservationCare:
     async def _release(self, reservation_id: str) -> None:
         reservation = self._bookings.get(reservation_id)
         if self._placement.ends or reservation.state is not ReservationState.RELEASING:
-            return  # asked for before :meth:`resume`, which has seen to it, or will
+            return  # asked for before :meth:`resume`, and handled there
         await self._take_down(reservation)
         self._reservations.change(
             reservation.id,
@@ -111,9 +111,9 @@ class ReservationCare:
         self._note_taken_down(reservation.pair)
 
     async def _take_down(self, reservation: Reservation) -> None:
-        """Remove those of the pair's paths that nobody else wants.
+        """Remove the pair's unwanted paths.
 
-        What can't be removed now, since a vswitch is away, is tried again by :meth:`keep_time`.
+        Paths that can't be removed now for lack of a vswitch are tried again by :meth:`keep_time`.
         """
         pair = reservation.pair
         if unwanted := self._reservations.unwanted(pair):
@@ -126,14 +126,14 @@ class ReservationCare:
                 self._log.refuse(entry, str(error))
 
     def _note_taken_down(self, pair: Pair) -> None:
-        """Note whether the path that the pair's reservations have left is gone, or wanted."""
+        """Note whether the path left by the pair's reservations is gone, or wanted."""
         stays = bool(self._reservations.unwanted(pair))
         self._retries.note([pair], [pair] if stays else [])
         if not stays:
             self._reservations.leave_nothing(pair)
 
     async def _take_down_again(self) -> None:
-        """Try again what could not be removed, once the vswitches are there that it takes."""
+        """Retry failed removals, once the needed vswitches are ready."""
         left = {
             one.pair: one
             for one in self._bookings.leaving()
@@ -152,7 +152,7 @@ class ReservationCare:
     async def _expire(self, reservation_id: str) -> None:
         before = self._bookings.get(reservation_id)
         if not before.ends_by(time.time()):
-            return  # meanwhile its end was put off, or it was committed
+            return  # meanwhile the end was put off, or the reservation committed
         if before.preempted_by is not None:
             state, reason = ReservationState.PREEMPTED, before.reason
         elif before.held_until_unix_s is not None:
@@ -162,7 +162,7 @@ class ReservationCare:
         try:
             reservation = self._reservations.change(reservation_id, state, reason, before)
         except Changed:
-            return  # the same, in this moment
+            return  # likewise, just now
         if before.holds_capacity:
             await self._take_down(reservation)
             self._note_taken_down(reservation.pair)

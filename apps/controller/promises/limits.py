@@ -1,4 +1,4 @@
-"""The limits within which a reservation is admitted now."""
+"""The present limits of admission."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Limits:
         self._reservations = ledger.reservations
 
     def now(self) -> AdmissionLimits:
-        """Limits of hops and paths, and what no path may use at present."""
+        """Limits of hops and paths, and the ports and paths out of use at present."""
         return AdmissionLimits(
             self._max_hops,
             self._reach.blocked_ports(),

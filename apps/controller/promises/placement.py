@@ -1,4 +1,4 @@
-"""Reservations get their paths: in their turn, or beside the changes under way."""
+"""Reservations get paths: in their turn, or beside the changes under way."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _NOTHING: Final = Touched()
 class Placement:
     """For the conductor's thread, but :meth:`activate_in_turn` and :meth:`end_soon`.
 
-    Single operations of sets are atomic, which is all that is asked of them here.
+    Other threads only use single operations of sets here, which are atomic.
     """
 
     def __init__(
@@ -56,41 +56,41 @@ class Placement:
         self._bookings = ledger.bookings
         self._reservations = ledger.reservations
         self._in_turn: set[str] = set()
-        """Reservations for which :meth:`_activate` is queued."""
+        """Reservations with a queued :meth:`_activate`."""
         self._tried_beside: dict[str, tuple[tuple[Execution, bool], ...]] = {}
         """Queued reservations that could not be placed beside the changes under way, each with
         these changes and whether they might give way.
         """
         self._await_racks: set[str] = set()
-        """Reservations whose placement waits for a rack that is about to be in reach."""
+        """Reservations whose placement waits for a rack soon to be in reach."""
         self.ends = False
-        """True once the next leader is to go on with what is queued here."""
+        """True once queued reservations are left to the next leader."""
 
     # -- from any thread --------------------------------------------------------------------------
 
     def end_soon(self) -> None:
-        """Leave it to the next leader to bring up what is queued: the journal tells of it."""
+        """Leave queued reservations to the next leader, which finds them in the journal."""
         self.ends = True
 
     def activate_in_turn(self, ids: Sequence[str]) -> None:
-        """Queue reservations that are to begin now; changes under way may let them in before."""
+        """Queue reservations to begin now; changes under way may let them in before."""
         self._in_turn.update(ids)
         self._enqueue(lambda: self._activate(ids))
 
     # -- in the conductor's thread ----------------------------------------------------------------
 
     async def restore(self) -> None:
-        """Bring back the paths of all reservations that should have one."""
+        """Bring back the paths of all reservations entitled to a path."""
         self._await_racks.clear()
         await self.place([r.id for r in self._bookings.all() if r.holds_capacity])
 
     @property
     def awaits_racks(self) -> bool:
-        """True if reservations are yet to be placed, as soon as their racks are in reach."""
+        """True if reservations wait for racks soon to be in reach."""
         return bool(self._await_racks)
 
     async def _activate(self, ids: Sequence[str]) -> None:
-        """Place the reservations among ``ids`` that are to begin now."""
+        """Place the activating reservations among ``ids``."""
         self._in_turn.difference_update(ids)
         for reservation_id in ids:
             self._tried_beside.pop(reservation_id, None)
@@ -99,7 +99,7 @@ class Placement:
         )
 
     def beside(self) -> Work[None] | None:
-        """What places one queued reservation beside the changes under way; None if there is none.
+        """Place a queued reservation beside the changes under way; None if no reservation can be.
 
         The changes must touch nothing that the reservation takes, or give it up. Other reservations
         stay queued.
@@ -118,7 +118,7 @@ class Placement:
                 LOG.debug("reservation %s keeps its turn: %s", reservation_id, error)
                 continue
             if plan is not None:
-                self._in_turn.discard(reservation_id)  # whatever comes of it, it has its turn yet
+                self._in_turn.discard(reservation_id)  # in any case, the reservation keeps its turn
                 entry = self._log.enter(f"reservation {reservation_id}")
                 return self._placing(reservation, entry, plan)
         return None
@@ -128,8 +128,10 @@ class Placement:
         await self._note_placed(reservation)
 
     def _plan_beside(self, reservation: Reservation) -> Plan | None:
-        """The plan that gives a reservation its path beside the changes under way; None if the
-        reservation has to wait for its turn. Raises HydraError if there is no such plan.
+        """The plan to place a reservation beside the changes under way.
+
+        None if the reservation has to wait for its turn. Raises HydraError if there is no such
+        plan.
         """
         path = reservation.booked
         if reservation.state is not ReservationState.ACTIVATING or path is None:
@@ -153,13 +155,15 @@ class Placement:
         pins = self._bookings.pins(leaving_out=others)
         if touched == self._mover.touched:
             target = self._target(pins, touched)
-        else:  # whose ports it takes over is given others by the change that leaves them
+        else:  # pairs on ports taken over get other ports from the change that leaves the ports
             blocked = self._reach.blocked_ports() | touched.ports
             target, _ = self._planning.with_pins(apart(state, touched), pins, blocked)
         return self._mover.plan_beside(target, f"reservation {reservation.id}", takes_over=True)
 
     def _taken_by(self, path: Path) -> Touched:
-        """What a path takes: its pair's present paths and all at its ports give way to it."""
+        """Elements taken by a path: the pair's present paths and all paths at the path's ports give
+        way.
+        """
         paths = self._network.state.vlans
         ends = {end for circuit in path.circuits for end in circuit.ends}
         pair = pair_of(path)
@@ -174,7 +178,7 @@ class Placement:
         return Touched(pairs=frozenset({pair, *users}), ports=frozenset(ends), vlans=vlans)
 
     async def _note_placed(self, reservation: Reservation) -> None:
-        """Note that a reservation has its path, if that stands."""
+        """Activate a reservation if its path stands."""
         if (
             reservation.booked is not None
             and self._reservations.place(reservation.booked)
@@ -185,9 +189,10 @@ class Placement:
             self._reservations.change(reservation.id, ReservationState.ACTIVE)
 
     async def place(self, ids: Sequence[str]) -> None:
-        """Give the reservations their paths, in one move; other paths where the first ones fail.
+        """Give the reservations their paths, in a single move; other paths where the first paths
+        fail.
 
-        Those with a rack that is about to be in reach wait for :meth:`restore`.
+        Reservations with a rack soon to be in reach wait for :meth:`restore`.
         """
         if awaited := self._reach.awaited_racks():
             later = {
@@ -214,9 +219,9 @@ class Placement:
             )
 
     def _not_placed(self, ids: Sequence[str]) -> list[Reservation]:
-        """Reservations that hold capacity, but are activating, or whose path does not stand.
+        """Reservations with capacity that are activating, or whose path does not stand.
 
-        A reservation whose path people are at work on is left out: it has to wait.
+        Reservations with a path in people's hands are left out, as they have to wait.
         """
         standing = self._network.state.vlans
         return [
@@ -231,7 +236,7 @@ class Placement:
         ]
 
     def _avoid_blocked(self, reservations: Sequence[Reservation], tried: Sequence[str]) -> None:
-        """Book anew pairs with a path at blocked ports; ``tried`` says what has failed so far."""
+        """Book anew pairs with a path at blocked ports; ``tried``: reasons of earlier failures."""
         limits = self._limits.now()
         blocked = {
             reservation.pair
@@ -243,9 +248,9 @@ class Placement:
             self._reservations.reroute(pair, limits, tried)
 
     def _target(self, pins: Sequence[Pin], touched: Touched = _NOTHING) -> NetworkState:
-        """The state with every pin on its path; pairs that give way to them get other paths.
+        """The state with every pin on its path; displaced pairs get other paths.
 
-        No pair gets a port or VLAN-ID that other changes have ``touched``.
+        No pair gets a port or VLAN-ID ``touched`` by other changes.
         """
         state = apart(self._network.state, touched)
         blocked = self._reach.blocked_ports() | touched.ports
@@ -260,13 +265,13 @@ class Placement:
         return target
 
     async def _try_to_place(self, ids: Sequence[str]) -> str:
-        """Move the network to where the reservations have their paths; returns why that failed."""
+        """Move the network to the reservations' paths; returns the reason of a failure."""
         try:
             return await self._move_to(self._target(self._bookings.pins()), ids)
         except HydraError as error:
             if len(ids) < 2:
                 return str(error)
-        # One of them is to blame: the others need not suffer.
+        # A single reservation is to blame, and the rest need not suffer.
         problems = []
         for reservation_id in ids:
             if self.ends:

@@ -21,7 +21,7 @@ from hydra.reconfiguration.scheduler import Job
 
 
 class Promises:
-    """:attr:`admission` and :attr:`placement` and :attr:`care` say which thread is theirs."""
+    """:attr:`admission`, :attr:`placement` and :attr:`care` document their threads."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class Promises:
         ledger: Ledger,
         enqueue: Callable[[Job], None],
     ) -> None:
-        """``policy``: that of the start; ``enqueue`` queues a job for the conductor."""
+        """``policy``: the policy at the start; ``enqueue`` queues a job for the conductor."""
         limits = Limits(
             reach=reach,
             mover=mover,

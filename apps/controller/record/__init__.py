@@ -1,1 +1,1 @@
-"""The controller's memory, in step with the journal: state, reservations, log, and their writer."""
+"""The controller's records, in step with the journal: state, reservations, log, and the writer."""

@@ -32,7 +32,7 @@ LOG = logging.getLogger("hydra.ledger")
 
 
 class ActivityLog:
-    """Thread-safe. ``lock`` is the one that guards all records."""
+    """Thread-safe. ``lock`` guards all records."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class ActivityLog:
     # -- history ----------------------------------------------------------------------------------
 
     def note(self, kind: HappeningKind, text: str, pairs: Iterable[tuple[str, str]] = ()) -> None:
-        """Add a line to the history; it is written with what is written next, or soon."""
+        """Add a line to the history, written with the next write, or soon."""
         with self._lock:
             self._history.add(time.time(), kind, text, pairs)
 
@@ -93,7 +93,7 @@ class ActivityLog:
     # -- reconfigurations -------------------------------------------------------------------------
 
     def enter(self, trigger: str, reason: str = "", known: str | None = None) -> Reconfiguration:
-        """Enter a queued reconfiguration; ``known``: its id, if it was entered before a restart."""
+        """Enter a queued reconfiguration; ``known``: the id from before a restart, if any."""
         entry = Reconfiguration(
             id=known or uuid.uuid4().hex[:12],
             state=ReconfigurationState.QUEUED,
@@ -119,8 +119,8 @@ class ActivityLog:
             self._writer.write_soon()
 
     def amend(self, reconfiguration_id: str, changes: Mapping[str, Any]) -> bool:
-        """As :meth:`update`, but an end goes with the next write; True if the reconfiguration has
-        ended by that.
+        """As :meth:`update`, but an end goes with the next write; True if ``changes`` end the
+        reconfiguration.
         """
         with self._lock:
             entry = self._reconfigurations.get(reconfiguration_id)
@@ -135,9 +135,7 @@ class ActivityLog:
         return ended
 
     def write_entered(self) -> None:
-        """Write reconfigurations that were entered: now, or as soon as the journal can be
-        written.
-        """
+        """Write entered reconfigurations: now, or as soon as the journal can be written."""
         self._writer.write_soon()
 
     def _replace(self, before: Reconfiguration, now: Reconfiguration) -> None:
@@ -148,7 +146,9 @@ class ActivityLog:
             self._note_end(now)
 
     def refuse(self, entry: Reconfiguration, reason: str) -> None:
-        """Mark a queued reconfiguration as refused; one that has begun or ended stays as it is."""
+        """Mark a queued reconfiguration as refused; a begun or ended reconfiguration stays
+        unchanged.
+        """
         if self.reconfiguration(entry.id).state is not ReconfigurationState.QUEUED:
             return
         LOG.warning("refused: %s", reason, extra={"reconfiguration": entry.id})
@@ -157,7 +157,7 @@ class ActivityLog:
     def note_course(
         self, reconfiguration_id: str, text: str, circuits: Collection[Circuit]
     ) -> None:
-        """Tell what becomes of a reconfiguration that is not over, and touches ``circuits``."""
+        """Tell the course of an unfinished reconfiguration that touches ``circuits``."""
         entry = self.reconfiguration(reconfiguration_id)
         told = f"{entry.id}, asked for by {entry.trigger}: {text}"
         LOG.info("%s", text, extra={"reconfiguration": entry.id})
@@ -165,15 +165,15 @@ class ActivityLog:
         self._tell_progress(replace(entry, reason=text))
 
     def note_loss(self, circuits: Collection[Circuit]) -> None:
-        """Count circuits that were lost."""
+        """Count lost circuits."""
         self._metrics.lost(len(circuits))
 
     def reconfigurations(self) -> Sequence[Reconfiguration]:
-        """The reconfigurations that are remembered, newest first."""
+        """The remembered reconfigurations, newest first."""
         return self._reconfigurations.newest_first()
 
     def reconfiguration(self, reconfiguration_id: str) -> Reconfiguration:
-        """The reconfiguration with this id. Raises UnknownName."""
+        """The reconfiguration with the given id. Raises UnknownName."""
         if (one := self._reconfigurations.get(reconfiguration_id)) is None:
             raise UnknownName(f"no reconfiguration {reconfiguration_id!r}")
         return one
@@ -206,7 +206,8 @@ class ActivityLog:
         )
 
     def load_reconfigurations(self) -> None:
-        """Take over reconfigurations; those that ended with the last controller have failed.
+        """Take over reconfigurations; a change cut off by the last controller's end has failed,
+        unless it goes on in stages.
 
         Raises JournalError.
         """
@@ -220,7 +221,7 @@ class ActivityLog:
     # -- changes in stages ------------------------------------------------------------------------
 
     def unfinished(self) -> Sequence[Unfinished]:
-        """Changes in stages that were not over when the controller ended. Raises JournalError."""
+        """Changes in stages not over when the controller ended. Raises JournalError."""
         records = self._journal.records(Kind.CHANGE)
         return [read_unfinished(self._fabric, record) for record in records]
 
@@ -230,7 +231,7 @@ class ActivityLog:
         self._writer.write([Change(Kind.CHANGE, change.id, record)])
 
     def note_finished(self, reconfiguration_id: str) -> None:
-        """Write that a change in stages is over: now, or as soon as the journal can be written."""
+        """Write the end of a change in stages: now, or as soon as the journal can be written."""
         self._writer.write_in_time([Change(Kind.CHANGE, reconfiguration_id, None)])
 
     # -- decisions --------------------------------------------------------------------------------
@@ -238,7 +239,7 @@ class ActivityLog:
     def decide(self, decision: Decision) -> None:
         """Remember a decision; over a restart, too, if the journal can be written.
 
-        Nothing rests on it: the change that it leads to is journalled apart.
+        A failed write is harmless, as the change that follows is journalled apart.
         """
         with self._lock:
             before = self._decisions[0].action if self._decisions else None
@@ -255,12 +256,12 @@ class ActivityLog:
             LOG.error("a decision is forgotten at the next start: %s", error)
 
     def decisions(self) -> Sequence[Decision]:
-        """The decisions that are remembered, newest first."""
+        """The remembered decisions, newest first."""
         with self._lock:
             return tuple(self._decisions)
 
     def load_decisions(self) -> None:
-        """Read the decisions that the journal has. Raises JournalError."""
+        """Read the decisions in the journal. Raises JournalError."""
         for record in self._journal.records(Kind.DECISION):
             try:
                 self._decisions.appendleft(read_decision(self._fabric, record))

@@ -1,7 +1,7 @@
-"""Records read ahead: a controller that stands by reads what it is to go on with if it leads.
+"""Records read ahead: a standby reads the journal, to be ready for leadership.
 
-Each record is read once, and the book is kept as the records say; so what is left to do when the
-controller leads is what has changed since the last look.
+Each record is read once, and the book of reservations follows the records. A new leader therefore
+only has to read records changed since the last look.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ _T = TypeVar("_T")
 
 
 class ReadOnce(Generic[_T]):
-    """What records say, read once for each as long as it is the same object."""
+    """Parsed records; each record is read once, as long as it is the same object."""
 
     def __init__(self, read: Callable[[Record], _T]) -> None:
         self._read = read
         self._known: dict[int, tuple[Record, _T]] = {}
-        """By :func:`id`; the record is kept, so that no other one has its id."""
+        """By :func:`id`; the record is kept, so that no other record gets its id."""
 
     def see(self, records: Iterable[Record]) -> None:
-        """Read those of these records that are new, and forget all others."""
+        """Read the new records, and forget records not listed."""
         known, self._known = self._known, {}
         for record in records:
             before = known.get(id(record))
@@ -45,13 +45,13 @@ class ReadOnce(Generic[_T]):
                 LOG.debug("a record is not read ahead: %r", error)
 
     def of(self, record: Record) -> _T:
-        """What a record says. Raises what reading it raises."""
+        """The parsed record. Raises the errors of reading."""
         known = self._known.get(id(record))
         return self._read(record) if known is None else known[1]
 
 
 class ReadBook:
-    """The book of reservations as records say, which takes what they change."""
+    """The book of reservations, kept up to date with changed records."""
 
     def __init__(self, fabric: Fabric) -> None:
         self._fabric = fabric
@@ -60,9 +60,10 @@ class ReadBook:
         """By id; None: an error has left the book changed in part."""
 
     def of(self, records: Sequence[Record]) -> ReservationBook:
-        """The book of these reservations, in this order. It is the caller's until the next call.
+        """The book of the given reservations, in the same order. It is the caller's until the next
+        call.
 
-        Raises HydraError if one of them can't be read, or is there twice.
+        Raises HydraError if a record can't be read, or occurs twice.
         """
         left, self._known = self._known, None
         if left is None:
@@ -73,7 +74,9 @@ class ReadBook:
     def _changed(
         self, left: dict[str, tuple[Record, Reservation]], records: Sequence[Record]
     ) -> dict[str, tuple[Record, Reservation]]:
-        """What is known once the book, of which ``left`` was known, has become that of these."""
+        """Bring the book from ``left``, the known records, to ``records``; returns the new known
+        records.
+        """
         now_s = time.time()
         known: dict[str, tuple[Record, Reservation]] = {}
         for record in records:
@@ -89,13 +92,13 @@ class ReadBook:
         for name in left:
             self._book.remove(name)
         if any(one.id != name for one, name in zip(self._book, known, strict=True)):
-            # One that was gone has come back: a write was taken back.
+            # A removed reservation has come back: a write was undone.
             self._book = ReservationBook(self._fabric, (one for _, one in known.values()))
         return known
 
 
 class Ahead:
-    """Thread-safe as far as :meth:`look` goes, and what is done in :attr:`lock`."""
+    """:meth:`look` is thread-safe; all other use needs :attr:`lock`."""
 
     def __init__(self, fabric: Fabric) -> None:
         self._fabric = fabric
@@ -107,7 +110,7 @@ class Ahead:
         self._is_over = False
 
     def look(self, copy: JournalCopy) -> None:
-        """Read what has changed since the last copy; nothing once :meth:`end` was called."""
+        """Read changes since the last copy; nothing after :meth:`end`."""
         looks: Mapping[Kind, Callable[[Sequence[Record]], object]] = {
             Kind.EVENT: self.events.see,
             Kind.HISTORY: self.history.see,
@@ -125,7 +128,7 @@ class Ahead:
                 self._seen[kind] = records
 
     def end(self) -> None:
-        """Forget everything: it is in use from now on. For those that hold :attr:`lock`."""
+        """Forget everything: the records are in use from now on. For a caller with :attr:`lock`."""
         self._is_over = True
         for one in (self.events, self.history):
             one.see(())

@@ -16,10 +16,10 @@ from hydra.reservations.reservation import Pin, Reservation, ReservationRequest
 
 
 class Bookings:
-    """Thread-safe view of the book. ``lock`` is the one that guards all records.
+    """Thread-safe view of the book. ``lock`` guards all records.
 
-    What is added here is in the book alone, in a :meth:`trial`;
-    :class:`~apps.controller.record.reservations.Reservations` makes promises of it.
+    Reservations added here, in a :meth:`trial`, are in the book alone;
+    :class:`~apps.controller.record.reservations.Reservations` turns them into promises.
     """
 
     def __init__(self, book: ReservationBook, lock: threading.RLock) -> None:
@@ -30,12 +30,15 @@ class Bookings:
 
     @contextmanager
     def trial(self) -> Iterator[None]:
-        """Hold the lock; reservations added in it and not kept are gone at its end, unseen."""
+        """Hold the lock; reservations added meanwhile and not kept are removed at the end,
+        unseen.
+        """
         with self._lock:
             try:
                 yield
             finally:
-                for reservation_id in reversed(self._book.unsettled()):  # what gave way comes back
+                # A removal brings displaced reservations back.
+                for reservation_id in reversed(self._book.unsettled()):
                     self._book.remove(reservation_id)
 
     def check(self, request: ReservationRequest) -> None:
@@ -51,9 +54,10 @@ class Bookings:
         notice_s: float = NOTICE_S,
         bundle: str | None = None,
     ) -> Reservation:
-        """Enter a reservation, in a :meth:`trial`. Raises what :meth:`ReservationBook.add` raises.
+        """Enter a reservation, in a :meth:`trial`. Raises the errors of
+        :meth:`ReservationBook.add`.
 
-        ``notice_s``: seconds for which reservations that give way keep their circuits.
+        ``notice_s``: seconds for which displaced reservations keep their circuits.
         """
         with self._lock:
             return self._book.add(
@@ -61,7 +65,7 @@ class Bookings:
             )
 
     def take_back(self, reservations: Sequence[Reservation]) -> None:
-        """Undo :meth:`add` of ``reservations``, which are in the order of their entry."""
+        """Undo :meth:`add` of ``reservations``, given in the order of entry."""
         with self._lock:
             for one in reversed(reservations):
                 self._book.remove(one.id)
@@ -69,7 +73,7 @@ class Bookings:
     def would_fit(
         self, request: ReservationRequest, limits: AdmissionLimits, notice_s: float
     ) -> bool:
-        """True if the book would admit the request within ``limits``; the book stays as it is."""
+        """True if the book would admit the request within ``limits``; the book stays unchanged."""
         with self._lock:
             try:
                 tried = self.add(request, limits, notice_s=notice_s)
@@ -81,40 +85,40 @@ class Bookings:
     # -- questions --------------------------------------------------------------------------------
 
     def all(self) -> Sequence[Reservation]:
-        """All reservations that are remembered, oldest first."""
+        """All remembered reservations, oldest first."""
         with self._lock:
             return tuple(self._book)
 
     def get(self, reservation_id: str) -> Reservation:
-        """The reservation with this id. Raises UnknownName."""
+        """The reservation with the given id. Raises UnknownName."""
         with self._lock:
             return self._book.get(reservation_id)
 
     def known(self, ids: Iterable[str]) -> Iterator[Reservation]:
-        """The reservations among ``ids`` that are remembered: one that was to begin may have ended
-        long ago.
+        """The remembered reservations among ``ids``; a reservation due to begin may have ended long
+        ago.
         """
         for reservation_id in ids:
             with suppress(UnknownName):
                 yield self.get(reservation_id)
 
     def active(self) -> tuple[Reservation, ...]:
-        """Reservations that have, or are getting, circuits."""
+        """Reservations with circuits, or about to get circuits."""
         with self._lock:
             return self._book.active()
 
     def leaving(self) -> tuple[Reservation, ...]:
-        """Reservations that were let go or are over, and whose circuits may stand yet."""
+        """Released or finished reservations whose circuits may still stand."""
         with self._lock:
             return self._book.leaving()
 
     def pins(self, leaving_out: frozenset[str] = frozenset()) -> tuple[Pin, ...]:
-        """Paths that are promised, but to reservations of these ids."""
+        """Promised paths, without reservations ``leaving_out``."""
         with self._lock:
             return self._book.pinned(leaving_out)
 
     def due(self) -> tuple[str, ...]:
-        """Ids of reservations that are to begin now."""
+        """Ids of reservations due to begin now."""
         with self._lock:
             return self._book.due(time.time())
 
@@ -129,26 +133,28 @@ class Bookings:
             return self._book.members(group)
 
     def parts(self, bundle: str) -> tuple[Reservation, ...]:
-        """Parts of a bundle; empty if there is none of this id."""
+        """Parts of a bundle; empty if no bundle has the id."""
         with self._lock:
             return self._book.parts(bundle)
 
     def admitted_before(self, request: ReservationRequest) -> tuple[Reservation, ...]:
-        """Reservations that this very request brought about before. Raises KeyReused."""
+        """Reservations admitted earlier for the very same request. Raises KeyReused."""
         if request.retry is None:
             return ()
         with self._lock:
             return self._book.admitted_before(request.owner, request.retry)
 
     def usage(self, owner: str) -> Usage:
-        """Bandwidth and reservations that an owner has now."""
+        """An owner's present bandwidth and reservations."""
         with self._lock:
             return self._book.usage(owner, time.time())
 
     def fitting_mbps(
         self, reservations: Iterable[Reservation], limits: AdmissionLimits
     ) -> Mapping[str, float]:
-        """Mbps of failed reservations that would fit now, by id; without those that would not."""
+        """Mbps of failed reservations with room now, by id; reservations without room are
+        absent.
+        """
         with self._lock:
             now_s = time.time()
             fitting = {r.id: self._book.fitting_mbps(r.id, now_s, limits) for r in reservations}

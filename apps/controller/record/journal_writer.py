@@ -1,8 +1,8 @@
-"""Writes the journal: the only room that does so for state, reservations and log.
+"""Writes the journal: the only writer for state, reservations and log.
 
-A promise is written at once, or refused. What has happened stands, even if the journal can't be
-written (a full disk): it joins one queue of late changes. Each write takes along the whole queue,
-and what other rooms have yet to write (:class:`Rider`).
+A promise is written at once, or refused. An event stands even if the journal can't be written (a
+full disk): it joins a queue of late changes. Each write takes along the whole queue, and the
+unwritten changes of other rooms (:class:`Rider`).
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ from hydra.model import Fabric
 LOG = logging.getLogger("hydra.ledger")
 _TRY_AGAIN_S: Final = 1.0
 _OUTAGE_S: Final = 60.0
-"""A failure this long after an earlier one is another outage, and is logged."""
+"""A failure this many seconds after an earlier failure is another outage, and is logged."""
 
 
 class Rider(Protocol):
-    """A room whose changes are written along with the next write, whatever that is for."""
+    """A room whose changes are written along with any next write."""
 
     @property
     def unwritten(self) -> Sequence[Change]: ...
 
     def written(self, changes: Sequence[Change]) -> None:
-        """These of :attr:`unwritten` are in the journal now."""
+        """``changes``, from :attr:`unwritten`, are in the journal now."""
         ...
 
 
 class JournalWriter:
-    """Thread-safe. ``lock`` is the one that guards all records."""
+    """Thread-safe. ``lock`` guards all records."""
 
     def __init__(
         self,
@@ -66,12 +66,12 @@ class JournalWriter:
         self._metrics = metrics
         self._lock = lock
         self._late: dict[tuple[Kind, str], Change] = {}
-        """Changes that have happened and are not in the journal yet, by kind and key."""
+        """Changes that have happened and are missing in the journal, by kind and key."""
         self._next_try_s = float("-inf")
         self._failure: tuple[float, JournalError] | None = None
 
     def write(self, changes: Iterable[Change], news: Sequence[Event] = ()) -> None:
-        """Write ``changes``, all or none, with ``news`` of them and everything that is late.
+        """Write ``changes``, all or none, with their ``news`` and all late changes.
 
         Deletions are late if the write fails; other changes and the news are dropped then. Raises
         JournalError.
@@ -92,7 +92,7 @@ class JournalWriter:
             self._late.clear()
 
     def write_in_time(self, changes: Iterable[Change], news: Sequence[Event] = ()) -> None:
-        """Write changes that have happened: now, or as soon as the journal can be written."""
+        """Write past changes: now, or as soon as the journal can be written."""
         with self._lock:
             happened = tuple(changes)
             try:
@@ -102,10 +102,9 @@ class JournalWriter:
                 self._events.put(news)
 
     def append(self, changes: Iterable[Change]) -> None:
-        """Append ``changes``, with reconfigurations and events that wait to be written. Raises
-        JournalError.
+        """Append ``changes``, with waiting reconfigurations and events. Raises JournalError.
 
-        The lock is not held: others go on while a slow disk writes.
+        Runs without the lock, so that other threads go on while a slow disk writes.
         """
         entered = self._reconfigurations.unwritten
         with self._events.writing() as events:
@@ -113,12 +112,12 @@ class JournalWriter:
         self._reconfigurations.written(entered)
 
     def write_soon(self) -> None:
-        """Write what waits to be written: now, or as soon as the journal can be written."""
+        """Write waiting changes: now, or as soon as the journal can be written."""
         self.write_in_time(())
 
     def record(self, what: str, details: Mapping[str, Any]) -> None:
-        """Append a step of a change. Raises JournalError, also if late changes can't be written:
-        an intent counts from the state that is in the journal.
+        """Append a step of a change. Raises JournalError, also if late changes can't be written: an
+        intent counts from the state in the journal.
         """
         if self.behind:
             self.write([entry(time.time(), what, details)])
@@ -126,12 +125,10 @@ class JournalWriter:
             self.append([entry(time.time(), what, details)])
 
     def tell_waiting(self) -> None:
-        """Write events that wait to be told, unless another write takes them along. Raises
-        JournalError.
-        """
+        """Write waiting events, unless another write takes them along. Raises JournalError."""
         if self._events.waiting:
             with self._events.writing() as events:
-                if events:  # else another write has taken them along meanwhile
+                if events:  # else another write has taken the events along
                     self._journal.write(self._event_changes(events))
 
     def _event_changes(self, events: Iterable[Event]) -> list[Change]:
@@ -140,20 +137,20 @@ class JournalWriter:
 
     @property
     def behind(self) -> bool:
-        """True if something that has happened could not be written yet."""
+        """True if a past change could not be written yet."""
         with self._lock:
             return bool(self._late) or self._network.unsaved
 
     @property
     def failure(self) -> tuple[float, JournalError] | None:
-        """When the journal could not be written first, in Unix seconds, and why it can't now; None:
-        it can.
+        """Unix time of the outage's first failure, and the latest error; None: the journal can be
+        written.
         """
         with self._lock:
             return self._failure
 
     def catch_up(self) -> None:
-        """Write what is late and the history, if another attempt is due."""
+        """Write late changes and the history, if another attempt is due."""
         with self._lock:
             failed = self._failure is not None
             if not (failed or self._history.unwritten) or time.monotonic() < self._next_try_s:
@@ -166,7 +163,7 @@ class JournalWriter:
                     LOG.info("the journal can be written again, and is up to date")
 
     def close(self) -> None:
-        """Write what is left, if that can be, and close the journal."""
+        """Write everything left, if possible, and close the journal."""
         with self._lock, suppress(JournalError):
             while self._history.unwritten or self._events.waiting:
                 self.write(())
@@ -183,7 +180,7 @@ class JournalWriter:
             self._next_try_s = now_s + _TRY_AGAIN_S
             since_s, known = self._failure or (time.time(), None)
             self._failure = since_s, error
-            if type(error) is not type(known):  # so, too, what comes on top of a full disk
+            if type(error) is not type(known):  # so, too, errors on top of a full disk
                 self._history.add(time.time(), HappeningKind.JOURNAL, str(error))
             self._metrics.journal_failed()
             raise
@@ -192,7 +189,7 @@ class JournalWriter:
 def _sorted_out(
     changes: Iterable[Change],
 ) -> tuple[dict[tuple[Kind, str], Change], list[Change]]:
-    """(changes with keys, the last of each key, but for a deletion which no record outweighs;
+    """(changes with keys, the last of each key, but a deletion stays even if a record follows;
     changes to append).
     """
     keyed: dict[tuple[Kind, str], Change] = {}

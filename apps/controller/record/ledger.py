@@ -1,4 +1,4 @@
-"""The ledger: state, reservations and log, with one writer of the journal."""
+"""The ledger: state, reservations and log, with a single writer of the journal."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ LOG = logging.getLogger("hydra.ledger")
 
 
 class Ledger:
-    """The controller's records. They share one lock, and are written by one writer.
+    """The controller's records, with a common lock and a common writer.
 
-    Attributes: ``network`` (state, changes under way), ``bookings`` (questions about
-    reservations), ``reservations`` (promises), ``log`` (history, reconfigurations, decisions),
-    ``writer`` (the journal).
+    Attributes: ``network`` (state, changes under way), ``bookings`` (questions about reservations),
+    ``reservations`` (promises), ``log`` (history, reconfigurations, decisions), ``writer`` (the
+    journal).
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class Ledger:
         traces: Traces | None = None,
         stored_events: bool = False,
     ) -> None:
-        """``stored_events``: others may lead after this one, and go on with its events."""
+        """``stored_events``: another controller may lead afterwards, and continue the events."""
         self._fabric = fabric
         self._journal = journal
         self._lock = lock = threading.RLock()
@@ -94,7 +94,7 @@ class Ledger:
 
     def look_ahead(self, copy: JournalCopy) -> None:
         """Read a copy of the journal, so that :meth:`load` has less to do. For any thread, while
-        another controller leads; nobody sees anything of it.
+        another controller leads; has no visible effect.
         """
         self._ahead.look(copy)
 
@@ -118,7 +118,7 @@ class Ledger:
             self.log.note(HappeningKind.CONTROLLER, f"release {__version__} started")
 
     def _load_events(self) -> None:
-        """Go on with the events of those that led before."""
+        """Continue the events of earlier leaders."""
         read: list[Event] = []
         records = self._journal.records(Kind.EVENT)
         for record in records:
@@ -157,7 +157,7 @@ class Ledger:
         self._builders.keep(self.network.state.topology.circuits)
 
     def close(self) -> None:
-        """Write what is left, if that can be, and close the journal."""
+        """Write everything left, if possible, and close the journal."""
         self.log.note(HappeningKind.CONTROLLER, "stopped")
         self.writer.close()
         if self._teller is not None:

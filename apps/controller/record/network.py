@@ -1,4 +1,4 @@
-"""The network's state, the changes that are moving it, and when VLAN-IDs were freed."""
+"""The network's state, the changes under way, and the times at which VLAN-IDs were freed."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from hydra.vlan_pool import RestClock, taken_between
 
 
 class NetworkRecord:
-    """Thread-safe. ``lock`` is the one that guards all records.
+    """Thread-safe. ``lock`` guards all records.
 
-    The state is written by :class:`~apps.controller.record.journal_writer.JournalWriter`, along
-    with the next write after :meth:`note_unsaved`.
+    :class:`~apps.controller.record.journal_writer.JournalWriter` writes the state with the next
+    write after :meth:`note_unsaved`.
     """
 
     def __init__(
@@ -44,17 +44,19 @@ class NetworkRecord:
         self._state = NetworkState()
         self._under_way: tuple[Execution, ...] = ()
         self._present: tuple[NetworkState, tuple[Execution, ...]] = self._state, ()
-        """The two together, for those who must not wait for the lock: a write may take long."""
+        """State and changes under way, for readers that must not wait for the lock: a write may
+        take long.
+        """
         self._unsettled = SETTLED
         self._held = NONE_HELD
         self._unsaved: str | None = None
-        """The event after which the state is to be written; None: the journal has the state."""
+        """The event after which the state needs a write; None: the journal has the state."""
         self._born_s: dict[Circuit, float] = {}
         self._rests: RestClock[Path] = RestClock()
         self._kept: set[Pair] = set()
 
     def load(self, state: NetworkState, unsettled: Unsettled) -> None:
-        """Take over the state that the journal tells."""
+        """Take over the state from the journal."""
         self._state, self._unsettled = state, unsettled
         self._present = state, self._under_way
         self._rests = RestClock(state.pool.resting, time.monotonic())
@@ -67,23 +69,22 @@ class NetworkRecord:
             return self._state
 
     def standing(self) -> tuple[NetworkState, Collection[Pair]]:
-        """The present state, and the pairs that may be elsewhere than on its paths: those that are
-        being moved.
+        """The present state, and the moving pairs, which may be off the state's paths.
 
-        The lock is not taken: a reader goes on while the journal is written.
+        Does not take the lock: a reader goes on while the journal is written.
         """
         state, under_way = self._present
         return state, frozenset().union(*(one.unsteady for one in under_way))
 
     def settle(self, state: NetworkState) -> None:
-        """Note that the network is in ``state`` from now on, and that no change is under way."""
+        """Note that the network is in ``state`` from now on, without changes under way."""
         with self._lock:
             self._under_way = ()
             self._settle(state, (self._state,))
 
     def _settle(self, state: NetworkState, used: Iterable[NetworkState]) -> None:
-        """Note the network's state. VLAN-IDs that paths had in the states ``used`` and have lost
-        rest from now on, and are handed out after all others.
+        """Note the network's state. VLAN-IDs of paths in the states ``used`` that are lost now rest
+        from now on, and are handed out after all other VLAN-IDs.
         """
         now_s = time.monotonic()
         for one in used:
@@ -91,7 +92,7 @@ class NetworkRecord:
                 self._rests.lose(gone, now_s)
                 state = replace(state, pool=state.pool.left(gone))
         before = self._state.topology.circuits
-        if state.epoch < self._state.epoch:  # it began before others that have ended
+        if state.epoch < self._state.epoch:  # began before changes that have ended
             state = replace(state, epoch=self._state.epoch)
         self._state = state
         self._present = state, self._under_way
@@ -103,9 +104,9 @@ class NetworkRecord:
         self._kept &= set(paths_by_pair(state))
 
     def rest_s(self, target: NetworkState, vlan_rest_s: float) -> float:
-        """Seconds until every VLAN-ID that ``target`` takes has rested for ``vlan_rest_s``.
+        """Seconds until every VLAN-ID taken by ``target`` has rested for ``vlan_rest_s``.
 
-        Where ToRs learn, a path may join a VLAN-ID that others use: that needs no rest.
+        Where ToRs learn, a path may join a VLAN-ID in use, without a rest.
         """
         with self._lock:
             joined = self._state.vlans.values() if substrate_of(self._fabric).retags else ()
@@ -117,18 +118,20 @@ class NetworkRecord:
             )
 
     def age_s(self, circuit: Circuit) -> float:
-        """Seconds since a circuit came up; many, if it was there before the start."""
+        """Seconds since a circuit came up; many, if the circuit was there before the start."""
         with self._lock:
             return time.monotonic() - self._born_s.get(circuit, 0.0)
 
     def builders(self) -> Mapping[Circuit, Builder]:
-        """The reconfigurations that set up the circuits which stand, as far as they are known."""
+        """The reconfigurations that set up the standing circuits, as far as known."""
         with self._lock:
             return self._builders.of
 
     @property
     def kept_pairs(self) -> Collection[Pair]:
-        """Pairs whose path an operator or the periodic mode asked for: no release removes it."""
+        """Pairs with a path wanted by an operator or the periodic mode: no release removes the
+        path.
+        """
         return self._kept
 
     def keep_pairs(self, pairs: Iterable[Pair]) -> None:
@@ -140,18 +143,18 @@ class NetworkRecord:
 
     @property
     def under_way(self) -> tuple[Execution, ...]:
-        """The reconfigurations that move the network now, each beside those before it."""
+        """The reconfigurations under way, each beside the earlier ones."""
         return self._under_way
 
     def begin(self, execution: Execution) -> None:
-        """Note that a reconfiguration moves the network from now on."""
+        """Note the begin of a reconfiguration."""
         with self._lock:
             self._under_way = (*self._under_way, execution)
             self._present = self._state, self._under_way
 
     def end(self, execution: Execution) -> None:
-        """Note that a reconfiguration is over: the network is in its result, from which the others
-        under way go on.
+        """Note the end of a reconfiguration: the network is in its result, from which the other
+        changes under way go on.
         """
         with self._lock:
             before = self._state
@@ -162,32 +165,33 @@ class NetworkRecord:
 
     @property
     def unsettled(self) -> Unsettled:
-        """What a change that broke off leaves open; nothing once the state is written."""
+        """Open ends of a change that broke off; empty once the state is written."""
         with self._lock:
             return self._unsettled
 
     def unsettle(self, more: Unsettled) -> None:
-        """Note that a change broke off, which leaves this open."""
+        """Note the open ends of a change that broke off."""
         with self._lock:
             self._unsettled |= more
 
     @property
     def held(self) -> Held:
-        """Paths that are left standing beside the state."""
+        """Paths left standing beside the state."""
         with self._lock:
             return self._held
 
     def hold(self, held: Held) -> None:
-        """Leave these paths standing, and no others. The next controller is told of them whenever
-        the state is saved.
+        """Replace the paths left standing beside the state.
+
+        Each save of the state lists the paths for the next controller.
         """
         with self._lock:
             self._held = held
 
-    # -- telling others ---------------------------------------------------------------------------
+    # -- events -----------------------------------------------------------------------------------
 
     def foretell(self, circuits: Collection[Circuit], reason: str) -> None:
-        """Publish that these circuits are about to be taken down."""
+        """Publish that ``circuits`` are about to be taken down."""
         self._tell(EventKind.CIRCUIT_MOVING, circuits, reason)
 
     def _tell(self, kind: EventKind, circuits: Collection[Circuit], reason: str = "") -> None:
@@ -201,7 +205,7 @@ class NetworkRecord:
     # -- the journal ------------------------------------------------------------------------------
 
     def note_unsaved(self, what: str) -> None:
-        """Have the state written with the next write; ``what`` has led to it."""
+        """Have the state written with the next write; ``what``: the event behind the state."""
         self._unsaved = what
 
     @property
@@ -211,9 +215,9 @@ class NetworkRecord:
 
     @property
     def unwritten(self) -> Sequence[Change]:
-        """Changes that write the state, if the journal does not have it.
+        """Changes to write the state, if missing in the journal.
 
-        The last entry tells what may be found half done.
+        The last entry names the steps that may be half done.
         """
         if self._unsaved is None:
             return ()

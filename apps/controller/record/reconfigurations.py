@@ -1,4 +1,4 @@
-"""The latest reconfigurations, and the records of them that the journal does not have yet."""
+"""The latest reconfigurations, and their records missing in the journal."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _KEPT: Final = 200
 
 
 class KeptReconfigurations:
-    """Thread-safe. A reconfiguration is recorded when it is asked for, and when it is over."""
+    """Thread-safe. A reconfiguration is recorded at its request and at its end."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -35,8 +35,8 @@ class KeptReconfigurations:
                 self._by_id[one.id] = one
 
     def put(self, one: Reconfiguration) -> None:
-        """Enter a reconfiguration, or replace the one with its id; forget the oldest that are over,
-        if they are too many.
+        """Enter a reconfiguration, or replace the entry with the same id. If there are too many,
+        forget the oldest finished reconfigurations.
         """
         with self._lock:
             known = self._by_id.get(one.id)
@@ -50,23 +50,23 @@ class KeptReconfigurations:
                     self._unwritten[oldest] = Change(Kind.RECONFIGURATION, oldest, None)
 
     def get(self, identifier: str) -> Reconfiguration | None:
-        """The reconfiguration with this id; None if it is not remembered."""
+        """The reconfiguration with the given id; None if not remembered."""
         with self._lock:
             return self._by_id.get(identifier)
 
     def newest_first(self) -> tuple[Reconfiguration, ...]:
-        """The reconfigurations that are remembered."""
+        """The remembered reconfigurations."""
         with self._lock:
             return tuple(reversed(self._by_id.values()))
 
     @property
     def unwritten(self) -> Sequence[Change]:
-        """Changes that bring the journal up to date."""
+        """Changes to bring the journal up to date."""
         with self._lock:
             return tuple(self._unwritten.values())
 
     def written(self, changes: Sequence[Change]) -> None:
-        """Note that the journal has these changes. Other threads may have put others since."""
+        """Note that the journal has ``changes``. Other threads may have put newer changes since."""
         with self._lock:
             for change in changes:
                 if change.key is not None and self._unwritten.get(change.key) is change:

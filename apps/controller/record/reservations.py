@@ -1,7 +1,7 @@
-"""Promises: reservations as the journal has them, and the paths that they have in the network.
+"""Promises: reservations as in the journal, and their paths in the network.
 
-What is asked for is in the journal before anybody hears of it, or is refused. What has happened
-stands even if the journal can't be written.
+A request is in the journal before anybody hears of the reservation, or is refused. An event stands
+even if the journal can't be written.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ _NOT_BEGUN: Final = frozenset({ReservationState.HELD, ReservationState.SCHEDULED
 _ENDED_BY_OTHERS: Final = frozenset(
     {ReservationState.RELEASING, ReservationState.CANCELLED, ReservationState.PREEMPTED}
 )
-"""States that a reservation can get into at any time, whatever the conductor is doing for it."""
+"""States that a reservation can get into at any time, beside any work of the conductor on it."""
 
 
 class Reservations:
-    """Thread-safe. ``lock`` is the one that guards all records."""
+    """Thread-safe. ``lock`` guards all records."""
 
     def __init__(
         self,
@@ -61,10 +61,10 @@ class Reservations:
         self._log = log
         self._lock = lock
 
-    # -- what is asked for ------------------------------------------------------------------------
+    # -- requests ---------------------------------------------------------------------------------
 
     def keep(self, reservations: Collection[Reservation]) -> None:
-        """Write reservations, and the reservations that gave way to them, in one journal write.
+        """Write reservations, and the reservations displaced by them, in one journal write.
 
         After the write, they survive a restart. Raises JournalError if nothing could be written.
         """
@@ -78,8 +78,8 @@ class Reservations:
             self._let_stay([one.id for one in displaced if not one.is_booked])
 
     def let_go(self, reservation_id: str, seen: Reservation | None = None) -> Reservation:
-        """Cancel a reservation for its owner; one that has begun is releasing, one that has failed
-        is released.
+        """Cancel a reservation for its owner; a begun reservation is releasing afterwards, a failed
+        reservation released.
 
         Raises UnknownName, Changed, LifecycleError, JournalError.
         """
@@ -122,7 +122,7 @@ class Reservations:
         limits: AdmissionLimits,
         seen: Reservation | None,
     ) -> Reservation:
-        """Change a reservation. Raises what :meth:`ReservationBook.modify` raises, Changed,
+        """Change a reservation. Raises the errors of :meth:`ReservationBook.modify`, Changed,
         JournalError.
         """
         with self._lock:
@@ -136,14 +136,14 @@ class Reservations:
             return new
 
     def _check_unchanged(self, seen: Reservation | None) -> None:
-        """Raise Changed if the reservation is not as it was ``seen``."""
+        """Raise Changed if the reservation differs from ``seen``."""
         if seen is not None and self._book.get(seen.id) != seen:
             raise Changed(f"reservation {seen.id} has changed meanwhile: read it again")
 
     @contextmanager
     def _or_as_it_was(self, reservation_id: str) -> Iterator[None]:
-        """If the journal can't be written: restore the reservation, and the reservations that are
-        to give way to it.
+        """If the journal can't be written: restore the reservation, and the reservations due to
+        give way.
         """
         before = self._book.get(reservation_id), *self._book.giving_way_to(reservation_id)
         try:
@@ -153,7 +153,7 @@ class Reservations:
                 self._book.put_back(one)
             raise
 
-    # -- what happens -----------------------------------------------------------------------------
+    # -- events -----------------------------------------------------------------------------------
 
     def change(
         self,
@@ -164,10 +164,11 @@ class Reservations:
         *,
         leaves_nothing: bool = False,
     ) -> Reservation:
-        """Enter a state, unless the owner, or a reservation of higher rank, has ended it by now.
+        """Enter a state, unless the owner, or a reservation of higher rank, has ended the
+        reservation.
 
-        ``leaves_nothing``: do :meth:`leave_nothing` for its pair, too. Raises Changed if the
-        reservation is not as it was ``seen``.
+        ``leaves_nothing``: do :meth:`leave_nothing` for the pair, too. Raises Changed if the
+        reservation differs from ``seen``.
         """
         with self._lock:
             self._check_unchanged(seen)
@@ -192,10 +193,11 @@ class Reservations:
             return reservation
 
     def reroute(self, pair: Pair, limits: AdmissionLimits, tried: Sequence[str] = ()) -> None:
-        """Book the pair's reservations around blocked ports; those that find no path fail.
+        """Book the pair's reservations around blocked ports; reservations without another path
+        fail.
 
-        Their reason begins with what was ``tried`` before, in words. A tenant reads it: it names
-        nobody else's reservations.
+        The reason of failure begins with ``tried``, the earlier attempts in words. A tenant reads
+        the reason, so it names no foreign reservations.
         """
         with self._lock:
             changed, refused = self._book.reroute(pair, time.time(), limits)
@@ -208,9 +210,7 @@ class Reservations:
                 self.change(reservation_id, ReservationState.FAILED, why)
 
     def _let_stay(self, over: Iterable[str]) -> None:
-        """The reservations ``over`` need nothing any more: others that were to give way to them
-        stay.
-        """
+        """Reservations due to give way to ``over`` stay, as ``over`` need nothing any more."""
         now_s = time.time()
         staying = [
             one for reservation_id in over for one in self._book.let_stay(reservation_id, now_s)
@@ -220,8 +220,9 @@ class Reservations:
             self._writer.write_in_time(self._records(staying), _news(staying))
 
     def resume(self, stale: Callable[[Reservation], bool]) -> None:
-        """After a start: fail reservations that had no path yet, and begin committed ones. Write
-        the ``stale`` ones before anybody is told of them. Raises JournalError.
+        """After a start: fail reservations without a path yet, and begin committed reservations.
+
+        The ``stale`` reservations are written before anybody is told. Raises JournalError.
         """
         for reservation in self._book:
             if reservation.is_booked and reservation.booked is None:
@@ -243,7 +244,7 @@ class Reservations:
 
     def save(self, what: str) -> None:
         """Write the network's state and the reservations' paths: now, or once the journal can be
-        written. ``what`` names the event that led to the state.
+        written. ``what`` names the event behind the state.
         """
         with self._lock:
             placed = self._placed(self._promised_paths())
@@ -252,16 +253,17 @@ class Reservations:
             self._writer.write_in_time(self._records(placed), _news(placed))
 
     def finish(self, reconfiguration_id: str, **changes: Any) -> None:
-        """Update the record of a reconfiguration that is over, and :meth:`save` the state to which
-        it has led, in one write.
+        """Update the record of a finished reconfiguration, and :meth:`save` the resulting state, in
+        one write.
         """
         with self._lock:
             self._log.amend(reconfiguration_id, changes)
             self.save("reconfigured")
 
     def place(self, path: Path) -> bool:
-        """Set ``path`` as the present path of its reservations. False, without effect, if the path
-        does not stand, or if its pair has a path that nobody reserved.
+        """Set ``path`` as the present path of its reservations.
+
+        False, without effect, if the path does not stand, or if its pair has an unreserved path.
         """
         with self._lock:
             pair = pair_of(path)
@@ -273,10 +275,9 @@ class Reservations:
             return True
 
     def keep_standing(self, planned: Callable[[Pair], bool] = lambda _pair: False) -> None:
-        """Count all present paths without a reservation as asked for in their own right.
+        """Count all present paths without a reservation as requested in their own right.
 
-        Those of reservations that were let go or are over count only where their pair was
-        ``planned`` for.
+        Paths of released or finished reservations count only if their pair was ``planned`` for.
         """
         with self._lock:
             self._leave_nothing(planned)
@@ -284,7 +285,7 @@ class Reservations:
             self._note_placed(self._placed(self._promised_paths()))
 
     def keep_unreserved(self) -> None:
-        """Count the paths of all pairs of which no reservation knows as asked for in their own
+        """Count the paths of all pairs without a known reservation as requested in their own
         right.
         """
         with self._lock:
@@ -292,23 +293,21 @@ class Reservations:
             self._network.keep_pairs(set(paths_by_pair(self._network.state)) - reserved)
 
     def leave_nothing(self, pair: Pair) -> None:
-        """Clear ``leaves_path`` of the pair's finished reservations: the circuits that they left
-        are gone, or somebody else's.
+        """Clear ``leaves_path`` of the pair's finished reservations: the circuits left by them are
+        gone, or in other hands.
         """
         with self._lock:
             self._leave_nothing(lambda one: one == pair)
 
     def unreserved_paths(self) -> tuple[Path, ...]:
-        """Paths that stand, of pairs without a reservation."""
+        """Standing paths of pairs without a reservation."""
         with self._lock:
             reserved = {reservation.pair for reservation in self._book.active()}
             paths = self._network.state.topology.paths
             return tuple(path for path in paths if pair_of(path) not in reserved)
 
     def unwanted(self, pair: Pair) -> tuple[Path, ...]:
-        """Paths of the pair that stand, and were not asked for: neither in their own right nor by a
-        reservation.
-        """
+        """Standing paths of the pair, requested neither in their own right nor by a reservation."""
         with self._lock:
             promised = {r.booked for r in self._book.active() if r.pair == pair}
             if pair in self._network.kept_pairs and not promised:
@@ -317,12 +316,12 @@ class Reservations:
             return tuple(path for path in paths if path not in promised)
 
     def _promised_paths(self) -> list[Path]:
-        """Paths of reservations: a change for one pair may give another's path a new VLAN."""
+        """Paths of reservations: a change for a pair may give another pair's path a new VLAN."""
         promised = {reservation.booked for reservation in self._book.active()}
         return [path for path in self._network.state.vlans if path in promised]
 
     def _placed(self, paths: Iterable[Path]) -> list[Reservation]:
-        """Note in the book that ``paths`` stand; the reservations to which that is news."""
+        """Note in the book that ``paths`` stand; returns the changed reservations."""
         before = {reservation.id: reservation for reservation in self._book.active()}
         vlans = self._network.state.vlans
         return [
@@ -337,9 +336,9 @@ class Reservations:
             self._writer.write_in_time(self._records(gone))
 
     def _left_nothing(self, concerned: Callable[[Pair], bool]) -> tuple[Reservation, ...]:
-        """Clear ``leaves_path`` of finished reservations on these pairs, in the book alone.
+        """Clear ``leaves_path`` of finished reservations on the given pairs, in the book alone.
 
-        Reservations still being released are skipped: their final state clears it.
+        Reservations still being released are skipped: their final state clears the flag.
         """
         over = [
             one.id
@@ -356,14 +355,14 @@ class Reservations:
         self._writer.write_in_time(self._records(reservations), _news(reservations))
 
     def _note(self, reservations: Iterable[Reservation], news: str = "") -> None:
-        """Add reservations as they are now to the history; ``news``: what is new, if not their
+        """Add the reservations' present state to the history; ``news``: the news, if not the
         state.
         """
         for reservation in reservations:
             ends = f"{reservation.src} to {reservation.dst}, {reservation.bandwidth_mbps:g} Mb/s"
             told = news or f"is {reservation.state.value}"
             if news == _PLACED and reservation.state is ReservationState.ACTIVATING:
-                told = _FIRST_PLACED  # it had none
+                told = _FIRST_PLACED  # the first path
             why = f": {reservation.reason}" if reservation.reason else ""
             racks = [self._fabric.racks[r].name for r in reservation.pair if r != GONE]
             self._log.note(
@@ -379,14 +378,14 @@ class Reservations:
         ]
 
     def _records_and_forgotten(self, reservations: Iterable[Reservation]) -> list[Change]:
-        """Records of reservations, and deletions of the oldest that are over."""
+        """Records of reservations, and deletions of the oldest finished reservations."""
         forgotten = self._book.prune(_KEPT_RESERVATIONS)
         deletions = [Change(Kind.RESERVATION, gone, None) for gone in forgotten]
         return [*self._records(reservations), *deletions]
 
 
 def _news(reservations: Iterable[Reservation]) -> list[Event]:
-    """Events that tell of reservations as they are now."""
+    """Events with the present state of reservations."""
     now_s = time.time()
     return [
         Event(0, EventKind.RESERVATION, now_s, reservation=one, reason=one.reason)

@@ -1,4 +1,4 @@
-"""Writes, in a thread of its own, events that wait to be told, where no other write takes them."""
+"""Writes waiting events, in a separate thread, unless another write takes the events along."""
 
 from __future__ import annotations
 
@@ -10,17 +10,19 @@ from typing import Final
 from hydra.journal import JournalError
 
 _TOGETHER_S: Final = 0.05
-"""Events that come within this time are one write, unless another one takes them along: each write
-costs all members of the store."""
+"""Events within this time share a write, unless another write comes first: each write costs all
+members of the store.
+"""
 _PATIENCE_S: Final = 0.25
-"""The same, of those that another write is to take along soon: a change of a circuit or two is over
-by then, and makes no other writes than its own two."""
+"""Longest wait for another write due soon. A change of a circuit or two is over by then, and makes
+only its own two writes.
+"""
 _TRY_AGAIN_S: Final = 1.0
 
 
 class Teller:
-    """Calls ``write`` soon after :meth:`wake`, and again a second after it has failed; a little
-    later while ``can_wait`` says so.
+    """Calls ``write`` soon after :meth:`wake`, and again a second after a failure; a little later
+    while ``can_wait`` says so.
     """
 
     def __init__(self, write: Callable[[], None], can_wait: Callable[[], bool]) -> None:

@@ -1,4 +1,4 @@
-"""Stages made beside changes under way, before their turn."""
+"""Stages beside changes under way, before their turn."""
 
 from __future__ import annotations
 
@@ -32,9 +32,10 @@ LOG = logging.getLogger("hydra.staging")
 
 
 def _nearest(theirs: Touched, start: NetworkState, goal: NetworkState) -> NetworkState:
-    """The state nearest to ``goal`` that changes nothing of ``theirs``. A pair that has a path now
-    and in ``goal`` keeps its path until it gets the new one. New circuits are left out where no
-    pair that moves uses them.
+    """The state nearest to ``goal`` that leaves ``theirs`` unchanged.
+
+    A pair with a path now and in ``goal`` keeps its path until the new path comes. New circuits
+    without moving pairs are left out.
     """
     before, wanted = _pairs(start), _pairs(goal)
     while True:
@@ -57,7 +58,7 @@ def _in_use(topology: Topology) -> frozenset[Circuit]:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The part of a change that can be made now."""
+    """The part of a change that can be carried out now."""
 
     plan: Plan
     goal: NetworkState
@@ -67,7 +68,7 @@ class Part:
 
 
 class Parts:
-    """Finds what can be made beside changes under way. For the conductor's thread."""
+    """Finds parts of changes for a begin beside changes under way. For the conductor's thread."""
 
     def __init__(
         self,
@@ -91,11 +92,12 @@ class Parts:
     def of(
         self, goal: Topology, left: Touched, held: Touched, sent_mbps: DemandMatrix, who: str
     ) -> Part | None:
-        """The part of a change to ``goal`` that can be made now, in one step, beside the changes
-        under way. None if there is no such part, or if the change named ``who`` has to wait.
+        """The part of a change to ``goal`` that can be carried out now, in one step, beside the
+        changes under way. None if there is no such part, or if the change named ``who`` has to
+        wait.
 
-        The part changes nothing that is ``left`` to other changes or ``held`` by them, nothing that
-        changes under way touch, and nothing at racks that these wait for. Raises HydraError.
+        The part changes nothing ``left`` to or ``held`` by other changes, nothing touched by
+        changes under way, and nothing at racks awaited by changes under way. Raises HydraError.
         """
         state, touched = self._network.state, self._mover.touched
         start = apart(state, touched)
@@ -110,13 +112,13 @@ class Parts:
         stage = next_stage(start, near, self._traffic(sent_mbps), ways=ways)
         target = stage.target
         if stage.beyond or not _pairs(start) & _pairs(near) <= _pairs(target):
-            return None  # in its turn, those who lose their paths may have detours
+            return None  # in its turn, pairs that lose paths may have detours
         plan = self._mover.plan_beside(target, who)
         whole = stage.last and target.topology == toward.topology
         return None if plan is None else Part(plan, toward, whole)
 
     def _at_slow_racks(self, pairs: Collection[Pair]) -> Touched:
-        """The pairs among these with a rack whose switch a change under way waits for."""
+        """The given pairs with a rack whose switch is awaited by a change under way."""
         slow = frozenset[DatapathId]().union(*(one.slow for one in self._network.under_way))
         substrate = substrate_of(self._fabric)
         racks = {
@@ -127,8 +129,8 @@ class Parts:
         return Touched(pairs=frozenset(pair for pair in pairs if not racks.isdisjoint(pair)))
 
     def _traffic(self, sent_mbps: DemandMatrix) -> Traffic:
-        """Traffic, and the room on the electrical network beside the pairs that changes under way
-        have diverted there.
+        """Traffic, and the room on the electrical network beside the pairs diverted by changes
+        under way.
         """
         state, moving = self._network.standing()
         diverted_mbps = np.zeros_like(sent_mbps)
@@ -169,18 +171,18 @@ class EarlyStages:
             headroom=staging.headroom,
         )
         self._under_way: set[StagedChange] = set()
-        """Changes of which a stage is being made."""
+        """Changes with a stage under way."""
         self._tried: tuple[object, ...] = ()
-        """What was last looked at between the steps of changes, with these."""
+        """Changes under way, state and waiting changes at the last look."""
 
     def carry_out(self, entry: Reconfiguration, wanted: Plan, asker: Asker) -> Work[None] | None:
-        """What makes a part of a plan, or all, beside the changes under way; None if none of it can
-        be made now.
+        """Carry out a part of a plan, or all, beside the changes under way; None if no part is
+        possible.
 
-        They keep what they touch, and the racks that they wait for; so do others with stages ahead.
-        If something is left, or there is no room for all of it at a time, this is the first stage
-        of a change. The next are made by :meth:`next_stage`, or in its turn by
-        :meth:`Staging.go_on`. Raises HydraError.
+        Changes under way keep the elements touched by them, and the racks awaited by them; so do
+        other changes with stages ahead. If a rest is left, or the whole has no room at a time, the
+        part is the first stage of a change. :meth:`next_stage` makes the next stages, or
+        :meth:`Staging.go_on` in the change's turn. Raises HydraError.
         """
         goal, sent_mbps = wanted.target.topology, asker.sent_mbps()
         change = self._progress.begun(entry, goal, asker, sent_mbps, phase=StagePhase.BEGUN_BESIDE)
@@ -190,11 +192,11 @@ class EarlyStages:
         return self._whole(change, part) if part.whole else self._move(change, part)
 
     def next_stage(self) -> Work[None] | None:
-        """What makes the next stage of a waiting change beside a change that waits for slow
-        switches; None if there is none.
+        """Carry out the next stage of a waiting change beside a change slowed by switches; None if
+        there is none.
 
-        What that touches, or would have to wait for the same switches, has its turn, and so has all
-        that would be refused now, or does not pay. So have changes that go at that pace themselves.
+        A stage waits for its turn if it touches the slow change, would wait for the same switches,
+        would be refused now, or does not pay. A change that goes at the slow pace waits, too.
         """
         under_way = self._network.under_way
         if not under_way[-1].slow:
@@ -231,8 +233,8 @@ class EarlyStages:
         return self._move(change, part)
 
     def _part_of(self, change: StagedChange, goal: Topology) -> Part | None:
-        """The part of a change to this goal that can be made beside the changes under way. Raises
-        HydraError.
+        """The part of a change to ``goal`` that can be carried out beside the changes under way.
+        Raises HydraError.
         """
         state = self._network.state
         held = Touched(pairs=change.put_off) | self._agenda.held_by_others(change, state)
@@ -240,7 +242,7 @@ class EarlyStages:
         return self._parts.of(goal, self._agenda.theirs(change, state), held, sent_mbps, who)
 
     async def _whole(self, change: StagedChange, part: Part) -> None:
-        """Make a change in one, beside changes under way."""
+        """Carry out a whole change, beside changes under way."""
         done = await self._mover.moving_beside(change.entry, part.plan, hurries=True)
         self._progress.note_whole(change, done)
 

@@ -1,4 +1,4 @@
-"""Room on the electrical network for what a stage diverts, and the hours for what has none."""
+"""Room on the electrical network for diverted traffic, and hours for stages without room."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Headroom:
         """Rate between each rack and the electrical network, shape (N,)."""
 
     def traffic(self, sent_mbps: DemandMatrix) -> Traffic:
-        """Traffic of now, with the share of the electrical network that it may take diverted."""
+        """Present traffic, with the share of the electrical network open to diverted traffic."""
         return Traffic(sent_mbps, self.electrical_mbps, self._policy.now.divert_share)
 
     @property
@@ -69,7 +69,7 @@ class Headroom:
             raise PlanError(f"{told}; policy.beyond_hours are {policy.beyond_hours}")
 
     def warn_of(self, ahead: Iterable[Stage]) -> None:
-        """Log what ``ahead`` diverts beyond the room there is."""
+        """Log the traffic of ``ahead`` diverted beyond the room."""
         beyond = [one for one in ahead if one.beyond]
         if beyond:
             LOG.warning(

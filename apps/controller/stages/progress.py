@@ -28,7 +28,7 @@ LOG = logging.getLogger("hydra.staging")
 
 
 def touched(state: NetworkState, goal: Topology) -> frozenset[Circuit]:
-    """Circuits that come or go on the way to a goal."""
+    """Circuits set up or taken down on the way to a goal."""
     return state.topology.circuits ^ goal.circuits
 
 
@@ -71,7 +71,7 @@ class Progress:
         expected: int | None = None,
         phase: StagePhase = StagePhase.MOVING,
     ) -> StagedChange:
-        """A change that begins, or goes on, from what there is now. The agenda does not have it."""
+        """A change that begins, or goes on, from the present network; not in the agenda yet."""
         racks = len(self._fabric.racks)
         return StagedChange(
             entry,
@@ -88,7 +88,7 @@ class Progress:
         )
 
     def queue(self, change: StagedChange) -> None:
-        """Have a queued change's next stage made in its turn, unless it is over by then."""
+        """Queue the next stage of a change, unless the change is over by then."""
 
         async def take_turn() -> None:
             if self._agenda.get(change.entry.id) is change:
@@ -97,7 +97,7 @@ class Progress:
         self._put(take_turn)
 
     def journal(self, change: StagedChange) -> None:
-        """Write what is left of it, so that it goes on after a restart. Raises JournalError."""
+        """Write the rest of a change, to go on after a restart. Raises JournalError."""
         self._log.note_unfinished(
             Unfinished(
                 change.entry.id,
@@ -112,7 +112,7 @@ class Progress:
     # -- stages -----------------------------------------------------------------------------------
 
     async def carry_out(self, change: StagedChange, stage: Stage, goal: NetworkState) -> None:
-        """Carry out a stage in its turn; queue the next, if it is not the last."""
+        """Carry out a stage in its turn; queue the next stage unless this is the last."""
         entry, before = change.entry, self._network.state
         if stage.last:
             self._agenda.drop(change)
@@ -130,12 +130,12 @@ class Progress:
         if done.left is None:
             change.put_off_unmoved(stage.pairs, after, stage.target, goal)
         if (after.topology, after.vlans) == (before.topology, before.vlans):
-            change.put_off |= moving_pairs(after, goal)  # what is left is one more stage
+            change.put_off |= moving_pairs(after, goal)  # the rest is a single further stage
         change.enter(StagePhase.QUEUED)
         self.queue(change)
 
     def enter_stage(self, change: StagedChange) -> Reconfiguration:
-        """The next stage of a change that has others ahead, as a reconfiguration of its own."""
+        """Enter the next stage of a change with further stages, as a separate reconfiguration."""
         entry = change.entry
         self._agenda.put(change)
         self.journal(change)
@@ -145,7 +145,7 @@ class Progress:
         return self._log.enter(entry.trigger, f"stage {number} {of}of {entry.id}")
 
     def note_stage(self, change: StagedChange, done: Moved, *, last: bool = False) -> None:
-        """Note that a stage was made."""
+        """Note a finished stage."""
         change.left_out |= done.late
         change.asker.moved(done, change.done == 0 and not change.makes_up)
         self._leave_as_it_is(done, change)
@@ -164,7 +164,7 @@ class Progress:
     # -- end --------------------------------------------------------------------------------------
 
     def note_last(self, change: StagedChange, done: Moved) -> None:
-        """Note that the last of several stages was made."""
+        """Note the end of the last of several stages."""
         entry = change.entry
         self.note_stage(change, done, last=True)
         change.enter(StagePhase.OVER)
@@ -173,7 +173,7 @@ class Progress:
         self._see_to_the_rest(change, done)
 
     def note_whole(self, change: StagedChange, done: Moved) -> None:
-        """Note that a change was made in one."""
+        """Note the end of a change without stages."""
         change.left_out |= done.late
         change.asker.moved(done, True)
         self._leave_as_it_is(done, change)
@@ -181,10 +181,10 @@ class Progress:
         self._see_to_the_rest(change, done)
 
     def _see_to_the_rest(self, change: StagedChange, done: Moved) -> None:
-        """Go on, as another change, with what the last stage has left to others, or has left out
-        since switches were late.
+        """Continue, as another change, with the part left to other changes, or left out at late
+        switches.
 
-        A change that recurs is planned anew by the next decision.
+        The next decision plans a recurring change anew.
         """
         there, late = done.result.topology == done.wanted.topology, change.left_out
         if change.asker.recurs or (done.left is None and (there or not late)):
@@ -194,15 +194,16 @@ class Progress:
         entry = self._log.enter(before.trigger, f"what {before.id} could not do, since {why}")
         rest = change.rest(entry, time.monotonic() + self._policy.now.timeouts.vswitch_s)
         self._agenda.put(rest)
-        with suppress(JournalError), self.ending_with(rest):  # what has been made is made
+        with suppress(JournalError), self.ending_with(rest):  # finished stages stay
             self.journal(rest)
             self.queue(rest)
 
     @contextmanager
     def ending_with(self, change: StagedChange) -> Iterator[None]:
-        """End the change with whatever error ends the block.
+        """End the change with the error of the block.
 
-        A defect, too: periodic rounds wait for the end of a change, and would wait for good.
+        This includes defects: periodic rounds wait for the end of a change, and would wait for
+        good.
         """
         try:
             yield
@@ -211,9 +212,9 @@ class Progress:
             raise
 
     def end(self, change: StagedChange, reason: str) -> None:
-        """Note that a change ends here, with what it has made."""
+        """Note that a change ends here, with its stages so far."""
         self._agenda.drop(change)
-        if change.phase is not StagePhase.OVER:  # its last stage may have been made
+        if change.phase is not StagePhase.OVER:  # the last stage may be finished
             change.enter(StagePhase.OVER)
         self._log.note_finished(change.entry.id)
         if not change.done:

@@ -21,7 +21,7 @@ class Anew:
 
     why: str
     plan: Plan | None
-    """None: it does not pay any more."""
+    """None: the change does not pay any more."""
     pins: tuple[Pin, ...]
     blocked: frozenset[PortId]
     wanted_mbps: DemandMatrix | None
@@ -38,10 +38,10 @@ class Replanning:
         self._reach = reach
 
     def planned_anew(self, change: StagedChange, others_came: str) -> Anew | None:
-        """The change planned anew; None if there is nothing else to plan with or for.
+        """The change planned anew; None if reservations, ports and demand are unchanged.
 
-        ``others_came``: why that is so anyway, since others may have changed the network. Raises
-        HydraError.
+        ``others_came``: the reason to plan anew nevertheless, since other changes may have touched
+        the network. Raises HydraError.
         """
         pins, blocked = self._bookings.pins(), self._reach.blocked_ports()
         policy = self._policy.now
@@ -63,7 +63,7 @@ class Replanning:
         )
 
     def adopt(self, change: StagedChange, anew: Anew, plan: Plan) -> None:
-        """Have a change go on by the plan that was made anew."""
+        """Let a change continue by the new plan."""
         change.pins, change.blocked, change.wanted_mbps = anew.pins, anew.blocked, anew.wanted_mbps
         before, change.goal = change.goal, plan.target.topology
         what = "goes on as planned" if change.goal == before else "is amended"
@@ -71,7 +71,7 @@ class Replanning:
         self._log.note_course(change.entry.id, told, plan.connect | plan.disconnect)
 
     def contradiction(self, unfinished: Unfinished) -> str | None:
-        """The reason why a change that a restart has cut off can't go on to its goal, or None."""
+        """The reason why a change cut off by a restart can't go on to its goal, or None."""
         if not unfinished.whole:
             return "the fabric has a part of what it leads to no more"
         goal, standing = unfinished.goal, self._network.state.topology.circuits

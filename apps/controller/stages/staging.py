@@ -1,8 +1,8 @@
-"""Changes in their turn: in one if that fits, else a stage at a time.
+"""Changes in their turn: in one if possible, else stage by stage.
 
-:mod:`hydra.reconfiguration.stages` cuts a change. Each stage is a reconfiguration of its own and a
-job of its own, so that a lost circuit or a reservation waits for the stage under way and no longer.
-Before each, the rest is looked at again.
+:mod:`hydra.reconfiguration.stages` cuts a change. Each stage is a separate reconfiguration and job,
+so that a lost circuit or a reservation only waits for the stage under way. Before each stage, the
+rest of the change is checked again.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Staging:
 
     @property
     def under_way(self) -> bool:
-        """True between the stages of a change, unless that waits for hours."""
+        """True between the stages of a change, unless the change waits for hours."""
         return any(change.phase is not StagePhase.AWAITS_HOURS for change in self.agenda)
 
     def stop(self, entry: Reconfiguration, by: str) -> None:
@@ -101,7 +101,7 @@ class Staging:
         except JournalError:
             change.paused = before
             raise
-        if self.agenda.get(entry.id) is None:  # it has ended meanwhile
+        if self.agenda.get(entry.id) is None:  # the change has ended meanwhile
             self._log.note_finished(entry.id)
             return
         self._log.update(entry.id, paused=paused)
@@ -117,7 +117,7 @@ class Staging:
         return change
 
     def changes_of(self, a: RackId, b: RackId) -> list[str]:
-        """Changes with stages ahead, and what they have left for two racks, in words."""
+        """Changes with stages ahead, and their remaining effect on two racks, in words."""
         pair, state = (min(a, b), max(a, b)), self._network.state
         standing = set(paths_by_pair(state).get(pair, ()))
         lines = []
@@ -138,9 +138,10 @@ class Staging:
         return lines
 
     def foresee(self, plan: Plan, sent_mbps: DemandMatrix | None) -> tuple[Stage, ...]:
-        """The stages of a plan with this traffic; none if nobody measures it.
+        """The stages of a plan with the given traffic; none if traffic is not measured.
 
-        After ``policy.planning_budget_ms``, the last that is foreseen is not the plan's last.
+        After ``policy.planning_budget_ms``, the list is cut short: its last stage is not the plan's
+        last.
         """
         if sent_mbps is None or plan.empty:
             return ()
@@ -155,12 +156,12 @@ class Staging:
                 break
         return tuple(ahead)
 
-    # -- in its turn ------------------------------------------------------------------------------
+    # -- in turn ----------------------------------------------------------------------------------
 
     async def carry_out(self, entry: Reconfiguration, plan: Plan, asker: Asker) -> None:
-        """Move the network to the plan's target: at once if that fits, else a stage at a time.
+        """Move the network to the plan's target: at once if possible, else stage by stage.
 
-        The entry ends with the last stage. Raises HydraError where the first one can't be begun, or
+        The entry ends with the last stage. Raises HydraError if the first stage can't be begun, or
         broke off; the log's entry says so too.
         """
         sent_mbps = asker.sent_mbps()
@@ -195,13 +196,13 @@ class Staging:
             await self.progress.carry_out(change, ahead[0], plan.target)
 
     async def go_on(self, entry: Reconfiguration) -> None:
-        """Go on in its turn with a change that was begun beside another, if it has stages left."""
+        """In its turn, continue a change begun beside another change, if stages are left."""
         change = self.agenda.get(entry.id)
         if change is not None:
             await self._go_on(change)
 
     async def keep_time(self) -> None:
-        """Go on with changes whose hours have come, or that need not wait any more: a duty."""
+        """Continue changes whose hours have come, or whose wait is over: a duty."""
         for change in self.agenda:
             if change.phase is StagePhase.AWAITS_HOURS:
                 waits = change.paused or not self.headroom.has_hours
@@ -213,9 +214,9 @@ class Staging:
     def resume(
         self, unfinished: Unfinished, asker: Asker, sent_mbps: DemandMatrix | None
     ) -> Reconfiguration:
-        """Go on with a change that a restart has cut off, unless something contradicts it.
+        """Continue a change cut off by a restart, unless there is a contradiction.
 
-        Without a measurement of traffic there are no stages to go on with.
+        Without measured traffic there are no stages to go on with.
         """
         done = unfinished.stages_done
         entry = self._log.enter(
@@ -247,7 +248,7 @@ class Staging:
             await self._go_on(change)
 
     async def _go_on(self, change: StagedChange) -> None:
-        """Make a change's next stage, unless it was stopped or paused or has to wait."""
+        """Make a change's next stage, unless the change was stopped or paused, or has to wait."""
         if change.stopped_by is not None:
             self.progress.end(change, f"stopped by {change.stopped_by}")
             return
@@ -260,12 +261,12 @@ class Staging:
             with self.progress.ending_with(change):
                 await self._make_next_stage(change, before)
         except JournalError:
-            raise  # recorded where it happened
+            raise  # recorded where the error happened
         except HydraError:
             return  # the whole's entry says so
 
     async def _make_next_stage(self, change: StagedChange, before: StagePhase) -> None:
-        """``before``: the phase in which its turn has come."""
+        """``before``: the phase of the change before its turn."""
         why = {
             StagePhase.AWAITS_HOURS: "its hours have come",
             StagePhase.BEGUN_BESIDE: "its turn has come",
@@ -273,7 +274,7 @@ class Staging:
         if not self._look_again(change, why):
             return
         if before is StagePhase.AWAITS_HOURS:
-            # It was planned beside what others have made, and is asked for now.
+            # Planned beside the results of other changes, and requested now.
             change.made, change.rank = Touched(), self.agenda.next_rank()
         state = self._network.state
         goal = self.agenda.target_of(change, state)
@@ -291,9 +292,10 @@ class Staging:
         await self.progress.carry_out(change, stage, goal)
 
     def _look_again(self, change: StagedChange, others_came: str) -> bool:
-        """Plan anew if there is something else to plan with or for; False if the change ends here.
+        """Plan anew if reservations, ports or demand have changed; False if the change ends here.
 
-        ``others_came``: why that is so anyway, since others may have changed the network.
+        ``others_came``: the reason to plan anew nevertheless, since other changes may have touched
+        the network.
         """
         anew = self.replanning.planned_anew(change, others_came)
         if anew is None:
@@ -317,8 +319,8 @@ class Staging:
         self._log.note_course(change.entry.id, reason, circuits)
 
     def _waits_for_late(self, change: StagedChange) -> bool:
-        """True while switches that were late may still answer, or are about to be brought to the
-        state, since they have.
+        """True while late switches may still answer, or have answered and are soon brought to the
+        state.
         """
         missing = change.late - self._reach.ready_switches()
         if time.monotonic() >= change.late_until_s:
