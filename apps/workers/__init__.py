@@ -1,1 +1,3 @@
-"""Processes that hold the switches' OpenFlow connections for a controller, and the link to them."""
+"""Workers: processes that hold the switches' OpenFlow connections for a controller; and the
+link.
+"""

@@ -1,4 +1,4 @@
-"""The worker's process: an application of Ryu's or os-ken's that decides nothing."""
+"""The worker's process: an application of Ryu's or os-ken's without decisions."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class WorkerApplication:
     def __init__(self, loaded: Loaded, options: WorkerOptions, post: Post) -> None:
         fabric, settings = loaded.fabric, loaded.controller
         switches = len(fabric.servers) + len(fabric.racks)
-        # Switches that come back may do so before their old connections have ended.
+        # Switches may come back before the end of their old connections.
         self.openflow_connections = switches + switches // 2 + _SPARE_CONNECTIONS
         self.openflow_address: tuple[str, int] | None = options.listen
         self.openflow_tls: OpenFlowTls | None = None
@@ -67,10 +67,10 @@ class WorkerApplication:
 
 
 class Worker(OpenFlowApp):
-    """The application that is found in this file."""
+    """The application for the OpenFlow framework."""
 
     def compose(self, post: Post) -> Application:
-        # A controller reloads its policy by it, and closed terminals send it: nothing to end for.
+        # A controller reloads its policy at SIGHUP, and closed terminals send it: no reason to end.
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         log_format = os.environ.get(logs.FORMAT_VARIABLE, "text")
         logs.set_up(log_format, os.environ.get(logs.LEVEL_VARIABLE, "info"))

@@ -1,7 +1,7 @@
 """A controller's side of the link to its workers.
 
-Workers come, stay as long as they renew their lease, and go; what their switches say and are sent
-passes through here. Which of a switch's connections counts, :mod:`apps.workers.switches` decides.
+Workers come, stay as long as they renew their lease, and go. Messages to and from the workers'
+switches pass through here. :mod:`apps.workers.switches` chooses a connection for each switch.
 """
 
 from __future__ import annotations
@@ -38,12 +38,13 @@ LOG = logging.getLogger("hydra.workers")
 _OFTEN: Final = ("is called", TOLD_IN_VAIN)
 LOG.addFilter(Sparing(lambda record: any(some in str(record.msg) for some in _OFTEN)))
 _PING_S: Final = 0.1
-"""Between two looks whether a worker is there: ZeroMQ refuses messages for one whose process has
-ended."""
+"""Seconds between two checks of a worker's presence: ZeroMQ refuses messages for an ended
+process.
+"""
 _REMEMBERED_S: Final = 86_400.0
-"""How long a worker that is away is still told of: by then it has been taken out of service."""
+"""Time for which an absent worker stays listed; after that time the worker is out of service."""
 _REFUSED_S: Final = 15.0
-"""How long a worker that was refused is told of: its service starts it again within seconds."""
+"""Time for which a refused worker stays listed: its service restarts the worker within seconds."""
 _MESSAGES_IN_A_ROW: Final = 64
 _LOST_WORDS: Final = {
     SessionEnd.TOLD_LOST: "what it told was lost on the way",
@@ -54,50 +55,49 @@ _LOST_WORDS: Final = {
 
 @dataclass(slots=True)
 class _Past:
-    """What is remembered of a worker, whether its lease runs or not."""
+    """History of a worker, with or without a running lease."""
 
     heard_s: float
-    """Moment of its last renewal."""
+    """Time of the last renewal."""
     ended: Counter[SessionEnd] = field(default_factory=Counter)
 
 
 @dataclass(slots=True, kw_only=True)
 class _Leased(Worker):
-    """A worker whose lease runs."""
+    """A worker with a running lease."""
 
     past: _Past
     identity: bytes
     session: int
     before: int
-    """Session that it names until it hears of this one."""
+    """Session named by the worker until it hears of the present session."""
     release: str
     since_unix_s: float
     began_s: float
     cpu_s: float = 0.0
     told: int = 0
-    """Messages of this session that have come."""
+    """Messages received in this session."""
     ordered: int = 0
     granted_by: int | None = None
     """Incarnation of this controller at its last grant."""
 
     def is_named(self, session: int, now_s: float, patience_s: float) -> bool:
-        """True if a worker that names this session has heard of its own, or may yet hear of it."""
+        """True if ``session`` shows that the worker knows its session, or may yet hear of it."""
         return session == self.session or (
             session == self.before and now_s - self.began_s < patience_s
         )
 
 
 class Exchange:
-    """:meth:`post`, :meth:`seen`, :meth:`known` and :meth:`refused` are for any thread; all else
-    happens in its own, which takes the place of the OpenFlow hub's.
+    """:meth:`post`, :meth:`seen`, :meth:`known` and :meth:`refused` are for any thread. All other
+    work is done in the exchange's thread, which takes the place of the OpenFlow hub's.
     """
 
     def __init__(
         self, settings: WorkerSettings, fabric: Fabric, incarnation: Callable[[], int | None]
     ) -> None:
-        """``incarnation``: a number beyond those of all who led before; None: this one does not.
-
-        Raises HydraError if the link can't be used.
+        """``incarnation``: a number beyond all earlier leaders' numbers; None: this controller does
+        not lead. Raises HydraError if the link can't be used.
         """
         self._settings = settings
         self._incarnation = incarnation
@@ -106,10 +106,10 @@ class Exchange:
         self._past: dict[str, _Past] = {}
         """By name."""
         self._refusals: dict[str, tuple[RefusedWorker, float]] = {}
-        """By name, with the moment of the last one."""
+        """By name, with the time of the last refusal."""
         self._refused: tuple[RefusedWorker, ...] = ()
         self._led: int | None = None
-        """The last incarnation that workers were told."""
+        """The last incarnation sent to workers."""
         self._sessions = int(time.time())
         self._catching: dict[int, tuple[set[bytes], Callable[[], None]]] = {}
         self._tokens = 0
@@ -118,7 +118,7 @@ class Exchange:
         """With the moment of the last renewal."""
         self._posted: deque[Callable[[], None]] = deque()
         self._woken = True
-        """Until the thread looks: nobody has to wake it."""
+        """True until the thread checks for posted work: no wake-up is needed meanwhile."""
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._closing = False
         self._context = zmq.Context()
@@ -136,8 +136,8 @@ class Exchange:
     def start(
         self, events: ExchangeEvents, between_changes: Callable[[Callable[[], None]], None]
     ) -> None:
-        """``events`` are told, in the exchange's thread. ``between_changes`` has a job done while
-        no change is under way, in another thread: then switches move to workers that have joined.
+        """``events`` are called in the exchange's thread. ``between_changes`` runs a job while no
+        change is under way, in another thread: then switches move to newly joined workers.
         """
         self._switches.start(events, between_changes)
         self._thread.start()
@@ -147,9 +147,9 @@ class Exchange:
         owners: Mapping[int, str],
         tell: Callable[[Mapping[str, tuple[int, ...]]], None],
     ) -> None:
-        """Have ``owners`` be those until now, and ``tell`` of who owns what from now on.
+        """Set ``owners`` as the owners until now; ``tell`` is called with the owners from now on.
 
-        Call it in the exchange's thread.
+        Only for the exchange's thread.
         """
         for name in owners.values():
             self._past.setdefault(name, _Past(boot_s()))
@@ -177,7 +177,7 @@ class Exchange:
         return tuple(replace(one, renewal_age_s=now_s - heard_s) for one, heard_s in self._known)
 
     def stop(self) -> None:
-        """Carry out what has been posted, and end; repeatable."""
+        """Run all posted functions, and end; repeatable."""
         if self._closing:
             return
         self.post(self._close)
@@ -197,7 +197,7 @@ class Exchange:
     # -- the exchange's thread --------------------------------------------------------------------
 
     def catch_up(self, tell: Callable[[], None]) -> None:
-        """Call ``tell`` once all that workers have heard of switches until now has been read."""
+        """Call ``tell`` once everything heard by workers so far has been read."""
         waiting = {one.identity for one in self._workers.values() if self._listens(one)}
         if not waiting:
             tell()
@@ -219,11 +219,11 @@ class Exchange:
         settings, socket = self._settings, self._socket
         socket.setsockopt(zmq.LINGER, 0)
         socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
-        # A worker may be back on a new connection before its broken one is known to be gone.
-        # Without this, nothing that comes on the new one is ever read.
+        # A worker may be back on a new connection before its broken connection is known to be gone.
+        # The new connection would never be read without the handover.
         socket.setsockopt(zmq.ROUTER_HANDOVER, 1)
         for option in (zmq.SNDHWM, zmq.RCVHWM):
-            socket.setsockopt(option, 0)  # a worker that is silent for its lease is dropped
+            socket.setsockopt(option, 0)  # a worker silent for its lease is dropped
         socket.setsockopt(zmq.HEARTBEAT_IVL, wire.HEARTBEAT_MS)
         socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, int(settings.lease_s * 1000))
         socket.setsockopt(zmq.IPV6, int(":" in settings.host))
@@ -270,7 +270,7 @@ class Exchange:
                 self._read()
 
     def _do_posted(self) -> None:
-        self._woken = False  # before it looks: what is posted from here on wakes it again
+        self._woken = False  # before the check: a later post wakes the thread again
         for _ in range(IN_A_ROW):
             if not self._posted:
                 return
@@ -280,7 +280,7 @@ class Exchange:
     def _safely(self, function: Callable[[], None]) -> None:
         try:
             function()
-        except Exception:  # of whoever posted it: others' are carried out
+        except Exception:  # of a single poster: run the rest
             LOG.exception("what was posted has failed")
 
     def _read(self) -> None:
@@ -291,7 +291,7 @@ class Exchange:
                 return
             try:
                 self._hear(identity, frames)
-            except Exception:  # of one peer: others are heard
+            except Exception:  # of a single peer: hear the rest
                 LOG.exception("a worker says what no worker of this release does")
                 if (worker := self._workers.get(identity)) is not None:
                     self._drop(worker, SessionEnd.UNREADABLE, "it says what can't be read")
@@ -303,7 +303,7 @@ class Exchange:
         if frames[0] == wire.RENEW:
             self._renew(identity, worker, json.loads(frames[1]))
         elif worker is None:
-            return  # it is told so when it renews its lease next
+            return  # the worker learns of it by its next renewal
         elif frames[0] == wire.TOLD:
             session, records = wire.unpacked(frames)
             if session == worker.session:
@@ -324,7 +324,7 @@ class Exchange:
         if worker is None or not worker.is_named(said["session"], now_s, self._settings.lease_s):
             namesake = next((w for w in self._workers.values() if w.name == name), None)
             if namesake is not None and namesake.identity != identity:
-                # If it has been started again, the older one's lease ends soon.
+                # If the worker was restarted, the older process's lease ends soon.
                 LOG.warning("another worker is called %s: one of the two has to wait", name)
                 return
             if worker is not None:
@@ -351,12 +351,12 @@ class Exchange:
             worker.granted_by = incarnation
 
     def _refuse(self, identity: bytes, name: str, its: wire.Dialect, now_s: float) -> None:
-        """Answer a worker that speaks another version, and let in no switch by way of it."""
+        """Refuse a worker with another version of the protocol; its switches stay out."""
         why = wire.mismatch(name, its, "this controller", wire.OWN)
         if name not in self._refusals or self._refusals[name][0].why != why:
             LOG.error("%s", why)
         self._refusals[name] = RefusedWorker(name, why), now_s
-        with suppress(zmq.ZMQError):  # it is gone
+        with suppress(zmq.ZMQError):  # the worker is gone
             frames = [identity, wire.REFUSED, wire.text(wire.OWN._asdict())]
             self._socket.send_multipart(frames, zmq.NOBLOCK)
 
@@ -383,7 +383,7 @@ class Exchange:
         return worker
 
     def _look(self) -> None:
-        """See who is gone, and whether this controller leads now."""
+        """Drop silent workers, and check whether this controller leads now."""
         now_s, incarnation = boot_s(), self._incarnation()
         begins = incarnation is not None and incarnation != self._led
         self._led = incarnation
@@ -438,13 +438,13 @@ class Exchange:
     # -- orders -----------------------------------------------------------------------------------
 
     def _listens(self, worker: _Leased) -> bool:
-        """True if the worker has been told that this controller leads, and so takes its orders."""
+        """True if the worker knows that this controller leads, and so takes orders."""
         return self._led is not None and worker.granted_by == self._led
 
     def _give_orders(self) -> None:
         for worker in tuple(self._workers.values()):
             if self._led is None:
-                worker.orders.clear()  # whoever does not lead gives none
+                worker.orders.clear()  # only a leader gives orders
             elif worker.orders and self._listens(worker):
                 orders, worker.orders = worker.orders, []
                 worker.ordered += 1
@@ -461,7 +461,7 @@ class Exchange:
 
 
 def endpoint(host: str, port: int) -> str:
-    """An address as ZeroMQ writes it, which knows no names to listen at."""
+    """An address in ZeroMQ's notation, without names to listen at."""
     host = "127.0.0.1" if host == "localhost" else host
     return f"tcp://[{host}]:{port}" if ":" in host else f"tcp://{host}:{port}"
 

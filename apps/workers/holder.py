@@ -1,7 +1,7 @@
-"""A worker's switches: what they say is told, and what they are to be told is ordered.
+"""A worker's switches: reports of their messages, and execution of orders.
 
-It runs in the hub's thread. A switch has one connection here: a newcomer with its datapath id waits
-until the older one has answered an echo, or has not.
+Runs in the hub's thread. A switch has a single connection here: a second connection with the same
+datapath id waits until the first has answered an echo, or has failed to.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from hydra.forwarding.frames import parse_probe
 _MOST_SUMS = 16
 """Requests of a switch for sums under way."""
 _MOST_JOINED_BYTES = 1 << 20
-"""Parts of statistics that are told together."""
+"""Largest size of statistics parts joined into one report."""
 
 
 @dataclass(slots=True)
 class _Held:
-    """A connection that is told of."""
+    """A reported connection."""
 
     number: int
     datapath: int
@@ -38,14 +38,14 @@ class _Held:
     ports: dict[int, PortInfo]
     used: bool = False
     parts: dict[int, bytearray] = field(default_factory=dict)
-    """Statistics of which more is to come, by xid."""
+    """Incomplete statistics, by xid."""
     sums: dict[int, SumRequest] = field(default_factory=dict)
-    """Requests whose answers are told by sums, by xid."""
+    """Requests with answers reported as sums, by xid."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Newcomer:
-    """A second connection, and its switch's ports."""
+    """A second connection, and the switch's ports."""
 
     connection: SwitchConnection
     ports: dict[int, PortInfo]
@@ -60,8 +60,8 @@ class Holder:
         to_leader: Callable[[Record], None],
         known: Callable[[int], bool] = lambda _datapath: True,
     ) -> None:
-        """``to_all``: tell every controller; ``to_leader``: the one whose orders count; ``known``:
-        true for datapath ids of the fabric.
+        """``to_all``: tell every controller; ``to_leader``: tell the controller whose orders count;
+        ``known``: true for datapath ids of the fabric.
         """
         self.knows = known
         self._to_all = to_all
@@ -78,7 +78,7 @@ class Holder:
         return len(self._by_datapath)
 
     def everything(self) -> Iterator[Record]:
-        """What a controller is told that knows nothing yet."""
+        """The first reports for a controller that knows nothing yet."""
         for held in self._held.values():
             yield _connected(held)
 
@@ -91,12 +91,12 @@ class Holder:
             return
         held = self._held.get(order.number)
         if held is None:
-            return  # it has ended, and that is being told
+            return  # the connection has ended, and the report is under way
         if order.kind == Order.SEND:
             held.connection.send(order.body)
         elif order.kind == Order.SUM:
             while len(held.sums) >= _MOST_SUMS:
-                del held.sums[next(iter(held.sums))]  # it was not answered
+                del held.sums[next(iter(held.sums))]  # the request has no answer
             request = held.sums[order.xid] = wire.unpacked_sum_request(order)
             held.connection.send(request)
         elif order.kind == Order.USE:
@@ -195,7 +195,7 @@ class Holder:
         self._answered(connection, Said.ROLE, xid, generation)
 
     def role_taken(self, datapath: int, connection: SwitchConnection, generation: int) -> None:  # noqa: ARG002
-        """Told like a role that nobody asked for: no request has this number."""
+        """Reported as a role with an xid used by no request."""
         self._answered(connection, Said.ROLE, wire.UNASKED, generation)
 
     def statistics_replied(
@@ -207,7 +207,7 @@ class Holder:
         before = held.parts.pop(xid, None)
         most = MAX_MULTIPART_BYTES if xid in held.sums else _MOST_JOINED_BYTES
         if more and len(before or b"") + len(body) <= most:
-            while before is None and len(held.parts) >= _MOST_SUMS:  # that nobody has asked for
+            while before is None and len(held.parts) >= _MOST_SUMS:  # drop parts nobody asked for
                 old = next(iter(held.parts))
                 self._answered(connection, Said.STATISTICS, old, 1, bytes(held.parts.pop(old)))
             parts = held.parts[xid] = before if before is not None else bytearray()
@@ -216,7 +216,7 @@ class Holder:
         joined = body if before is None else bytes(before) + body
         request = held.sums.pop(xid, None)
         if request is not None and not more:
-            with suppress(MalformedReplyError):  # the controller is told of what it can't read
+            with suppress(MalformedReplyError):  # else the controller gets the unreadable reply
                 sums = Sums(*octets_by_subject(joined, request.mask, request.subjects))
                 self._answered(connection, Said.SUMS, xid, 0, wire.packed_sums(sums))
                 return

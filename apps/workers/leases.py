@@ -1,9 +1,9 @@
-"""Which worker owns which racks, as leases in the store that controllers share.
+"""Owners of racks among workers, as leases in the store shared by controllers.
 
-Each worker whose lease with the leader runs has one of etcd's, which the leader renews. On it hangs
-a key that says which shards it owns. The next leader begins with these owners, so that no
-switch moves for the change of the leader alone; and whoever reads etcd sees who owns what, also
-while nobody leads.
+The leader holds and renews an etcd lease for each worker with a running lease of the leader's own.
+A key on the etcd lease lists the worker's shards. The next leader begins with the same owners, so
+that no switch moves because of a new leader. A reader of etcd sees the owners, also without a
+leader.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from hydra.policy import EtcdSettings
 
 LOG = logging.getLogger("hydra.workers")
 LEASE_S: Final = 20
-"""Longer than it takes until another controller leads."""
+"""Longer than a change of leader takes."""
 _RENEW_S: Final = 2.0
 Owners = Mapping[str, tuple[int, ...]]
 
 
 class WorkerLeases:
-    """``conditions`` are those of a transaction that hold while this controller leads."""
+    """``conditions``: conditions of a transaction that hold while this controller leads."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class WorkerLeases:
         self._owners: Owners = {}
         self._leases: dict[str, int] = {}
         self._met: set[str] = set()
-        """Those who have been here; others' leases end by themselves."""
+        """Workers seen here; leases of other workers expire."""
         self._written: dict[str, tuple[int, ...]] = {}
         self._changed = threading.Event()
         self._closing = threading.Event()
@@ -59,7 +59,7 @@ class WorkerLeases:
         self._thread.start()
 
     def close(self) -> None:
-        """End; the leases end by themselves, if nobody else renews them."""
+        """End; the leases expire unless another leader renews them."""
         self._closing.set()
         self._changed.set()
         if self._thread.is_alive():

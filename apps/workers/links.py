@@ -1,12 +1,12 @@
-"""A worker's side of its links to controllers: its lease, and whose orders count.
+"""A worker's side of its links to controllers: leases, and the choice of valid orders.
 
-A controller's orders count while the lease that it has granted runs, by a clock that goes on while
-the process or the machine sleeps, and as long as no controller with a later incarnation has been
-heard. Other orders are thrown away.
+A controller's orders are valid during its granted lease, unless a controller with a later
+incarnation has been heard. The lease is measured by a clock that goes on while the process or the
+machine sleeps. Invalid orders are thrown away.
 
-A controller that speaks another version of the protocol is told nothing. One of several is asked
-again from time to time: during an upgrade it is another one's turn. If all of them speak another
-one, the worker ends.
+A controller with another version of the protocol gets no reports. Unless all controllers have
+another version, the worker asks such a controller again from time to time, as the leader may change
+during an upgrade. If all have another version, the worker ends.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ from hydra.errors import HydraError
 
 LOG = logging.getLogger("hydra.workers")
 _UNLEASED_RENEWAL_S: Final = 0.3
-"""Between two tries to get a lease."""
+"""Seconds between two requests for a lease."""
 _REFUSED_RENEWAL_S: Final = 2.0
-"""The same, with a controller that speaks another version."""
+"""Seconds between two requests to a controller with another version."""
 _KEPT_RENEWALS: Final = 1000
 _BYE_S: Final = 0.2
 """Time for the last words."""
 
 
 class _Link:
-    """The link to one controller. ``told`` and ``session`` are guarded by ``lock``."""
+    """The link to a controller. ``told`` and ``session`` are guarded by ``lock``."""
 
     def __init__(self, place: tuple[str, int], socket: zmq.Socket[bytes]) -> None:
         self.name = endpoint(*place).removeprefix("tcp://")
@@ -52,25 +52,28 @@ class _Link:
         self.lock = threading.Lock()
         self.told: list[Record] = []
         self.told_session = 0
-        """Session of what is told; 0: nothing is, until the controller asks for it."""
+        """Session of the reports; 0: no reports until the controller asks."""
         self.named_session = 0
-        """Session by which the lease is renewed; below 0: there is none any more, since something
-        was lost. Each loss has another number, so that none is taken for the last one."""
+        """Session named in renewals; below 0: no session after a loss. Each loss has a number of
+        its own, so that a loss is not taken for an earlier loss.
+        """
         self._losses = 0
         self.said = 0
-        """Messages of this session that were sent."""
+        """Messages sent in this session."""
         self.heard = 0
-        """Orders that came since then."""
+        """Orders received in this session."""
         self.until_s = 0.0
         """When the lease ends, by :func:`~apps.workers.wire.boot_s`."""
         self.renewals: dict[int, float] = {}
-        """When renewals that are not granted yet were asked for."""
+        """Times of renewals not granted yet."""
         self.renew_at_s = 0.0
         self.lease_s: float | None = None
         self.refused = ""
-        """Why the two can't speak to each other; empty: they do, or it has not answered yet."""
+        """Reason why the protocols don't fit; empty: they fit, or the controller has not answered
+        yet.
+        """
         self.lost: SessionEnd | None = None
-        """What ended the last session, if this worker ended it."""
+        """The reason of the last session's end, if ended by this worker."""
 
     def tell(self, record: Record) -> None:
         with self.lock:
@@ -100,7 +103,7 @@ class _Link:
 
 
 class Links:
-    """Links to all controllers, in a thread of their own."""
+    """Links to all controllers, in a separate thread."""
 
     def __init__(
         self,
@@ -117,7 +120,7 @@ class Links:
         self.holder = Holder(self._tell_all, self._tell_leader, known)
         self._leader: _Link | None = None
         self._incarnation = 0
-        """The latest that was heard."""
+        """The latest incarnation heard."""
         self._renewal = 0
         self._context = zmq.Context()
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
@@ -133,7 +136,9 @@ class Links:
         self._thread.start()
 
     def stop(self) -> None:
-        """Say that this worker ends, so that its switches move to others at once; repeatable."""
+        """Announce the worker's end, so that its switches move to other workers at once;
+        repeatable.
+        """
         self._closing = True
         self._awake()
         if self._thread.is_alive():
@@ -144,12 +149,13 @@ class Links:
 
     def _connected(self, number: int, host: str, port: int) -> zmq.Socket[bytes]:
         socket = self._context.socket(zmq.DEALER)
-        # One for each link: of two to one controller, neither takes the other's place.
+        # An identity for each link, so that two links to the same controller don't replace each
+        # other.
         socket.setsockopt(zmq.IDENTITY, f"{self._id}-{number}".encode())
         socket.setsockopt(zmq.LINGER, 0)
         for option in (zmq.SNDHWM, zmq.RCVHWM):
             socket.setsockopt(option, 0)
-        socket.setsockopt(zmq.IMMEDIATE, 1)  # nothing waits for a controller that is away
+        socket.setsockopt(zmq.IMMEDIATE, 1)  # no message waits for an absent controller
         socket.setsockopt(zmq.RECONNECT_IVL, 50)
         socket.setsockopt(zmq.RECONNECT_IVL_MAX, 1000)
         socket.setsockopt(zmq.HEARTBEAT_IVL, wire.HEARTBEAT_MS)
@@ -221,7 +227,7 @@ class Links:
             if self._wake in ready:
                 with suppress(BlockingIOError):
                     os.eventfd_read(self._wake)
-            self._woken = False  # before it looks: what is told from here on wakes it again
+            self._woken = False  # before the check: a later report wakes the thread again
             for link in self._links:
                 self._say(link)
                 if link.socket in ready:
@@ -272,7 +278,7 @@ class Links:
                 return
             try:
                 self._hear(link, frames)
-            except Exception:  # of one controller: others are heard
+            except Exception:  # of a single controller: hear the rest
                 LOG.exception("the controller at %s says what can't be read", link.name)
 
     def _hear(self, link: _Link, frames: list[bytes]) -> None:
@@ -299,8 +305,8 @@ class Links:
         self._post(lambda: self._announce(link, session))
 
     def _note_refusal(self, link: _Link, controllers: wire.Dialect, *, known: bool) -> None:
-        """``known``: the controller knows that the two can't speak to each other."""
-        if not known:  # it speaks version 0, which tells no versions apart
+        """``known``: the controller knows of the mismatch."""
+        if not known:  # version 0, without a check of versions
             self._send(link, [wire.BYE])
         link.renew_at_s = boot_s() + _REFUSED_RENEWAL_S
         its = f"the controller at {link.name}"

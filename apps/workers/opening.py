@@ -1,4 +1,4 @@
-"""The exchange that a configuration asks for; it needs an extra."""
+"""The exchange named in a configuration; needs an extra."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def needs_zmq(module: str) -> ModuleType:
-    """A module that needs ZeroMQ. Raises HydraError without it."""
+    """Import a module in need of ZeroMQ. Raises HydraError without ZeroMQ."""
     try:
         return import_module(module)
     except ImportError as error:

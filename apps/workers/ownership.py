@@ -1,4 +1,4 @@
-"""Which worker owns which shard of the racks: evenly, and moving as few as that allows."""
+"""Owners of the racks' shards among workers: evenly, with the fewest moves."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from hydra.model import DatapathId, Fabric
 
 
 def assigned(shards: int, owners: Mapping[int, str], workers: Collection[str]) -> dict[int, str]:
-    """Owner of each shard, given who owned it until now; empty without workers.
+    """Owner of each shard, given the owners until now; empty without workers.
 
-    No worker owns two more than another one does. Shards whose owner is gone go to those who have
-    fewest; then those who have most give to those who have fewest.
+    The numbers of shards of two workers differ by at most 1. Shards of absent owners go to the
+    workers with fewest shards; then the workers with most shards give to the workers with fewest.
     """
     if not workers:
         return {}
@@ -34,7 +34,7 @@ def assigned(shards: int, owners: Mapping[int, str], workers: Collection[str]) -
 
 
 def shard_of_switches(fabric: Fabric, shards: int) -> dict[DatapathId, int]:
-    """Shard of each switch that speaks OpenFlow: that of its rack."""
+    """Shard of each OpenFlow switch: the shard of the switch's rack."""
     found = {datapath: rack.id % shards for datapath, rack in fabric.rack_by_tor_datapath.items()}
     for server in fabric.servers:
         if server.vswitch is not None:

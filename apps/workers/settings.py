@@ -1,4 +1,4 @@
-"""What a worker is told by its command line, handed to its process by the environment."""
+"""A worker's command-line options, handed to its process by the environment."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class WorkerOptions:
     """Where switches connect to."""
     controllers: tuple[tuple[str, int], ...]
     key: str | None = None
-    """The file with this worker's secret key."""
+    """The file with the worker's secret key."""
     controller_key: str | None = None
     """The file with the controllers' public key."""
 

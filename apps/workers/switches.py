@@ -1,9 +1,9 @@
-"""Switches that are connected to workers, and by way of which worker a controller speaks to each.
+"""Switches connected to workers, and the choice of a connection for each switch.
 
-To the controller a switch at a worker is like one of its own: it is told of it by the same events,
-and given a connection with the same few methods. A switch may be connected to several workers. The
-controller is told of one of these connections at a time, that of the worker which owns the switch's
-shard if there is one; if it ends, the next is told of, as if the switch had connected anew.
+A switch at a worker looks to the controller like a directly connected switch: same events, and a
+connection with the same few methods. A switch may be connected to several workers. The controller
+knows of one connection at a time, preferably the connection to the owner of the switch's shard. At
+its end, the next connection is reported, as if the switch had connected anew.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ from hydra.policy import WorkerSettings
 LOG = logging.getLogger("hydra.workers")
 TOLD_IN_VAIN: Final = "what a worker tells of a switch is not handled"
 _GATHER_S: Final = 1.0
-"""Time from the start in which no switch is told of: workers find the controller one by one."""
+"""Time from the start without reports of switches: workers find the controller gradually."""
 _OWNER_S: Final = 1.0
-"""How long a switch that connects to another worker is waited for at its owner."""
+"""Time to wait for a switch at its owner, after a connection at another worker."""
 _KINDS: Final = tuple(FailureKind)
 
 
 def kind_number(kind: FailureKind) -> int:
-    """The number by which a kind of failure is told."""
+    """The number for a kind of failure in messages."""
     return _KINDS.index(kind)
 
 
 class ExchangeEvents(SwitchEvents, Protocol):
-    """Receiver of what workers tell."""
+    """Receiver of workers' reports."""
 
     def sums_replied(self, connection: SwitchConnection, xid: int, sums: Sums) -> None: ...
 
@@ -54,13 +54,13 @@ class ExchangeEvents(SwitchEvents, Protocol):
 
 @dataclass(slots=True)
 class Worker:
-    """A worker, as far as its switches go."""
+    """A worker's part about switches."""
 
     name: str
     orders: list[Record] = field(default_factory=list)
     connections: dict[int, Connection] = field(default_factory=dict)
     serves: int = 0
-    """Number of these by way of which the controller speaks to their switches."""
+    """Number of connections in use by the controller."""
 
 
 class Connection:
@@ -89,8 +89,8 @@ class Connection:
         self.worker.orders.append(Record(Order.SEND, self.number, body=bytes(message)))
 
     def ask(self, tell: Callable[[bool], None]) -> None:
-        """Nobody has to ask: workers let in no second connection that claims to be a switch, and
-        the exchange tells of one at a time.
+        """Answer at once: workers refuse second connections of a switch, and the exchange reports
+        one connection at a time.
         """
         tell(True)
 
@@ -110,21 +110,21 @@ class Switches:
         self._between_changes: Callable[[Callable[[], None]], None]
         self._on_owners: Callable[[Mapping[str, tuple[int, ...]]], None] = lambda _owners: None
         self._workers: dict[str, Worker] = {}
-        """By name, those whose lease runs."""
+        """Workers with a running lease, by name."""
         self._owners: dict[int, str] = {}
         self._seats: dict[int, dict[str, Connection]] = {}
-        """By datapath, the connections of a switch by the names of their workers."""
+        """Connections of a switch, by datapath and by name of the worker."""
         self._active: dict[int, Connection] = {}
-        """By datapath, the connection that the controller is told of."""
+        """The connection reported to the controller, by datapath."""
         self._due_s: dict[int, float] = {}
-        """When a switch is told of that its owner does not have yet."""
+        """Time at which a switch missing at its owner is reported, by datapath."""
         self._misplaced = False
-        """True if a switch is spoken to by way of another worker than its owner, which has it."""
+        """True if a switch is in use at another worker than its connected owner."""
 
     def start(
         self, events: ExchangeEvents, between_changes: Callable[[Callable[[], None]], None]
     ) -> None:
-        """As :meth:`~apps.workers.exchange.Exchange.start`; call it before the thread runs."""
+        """As :meth:`~apps.workers.exchange.Exchange.start`; only before the thread runs."""
         self._events = events
         self._between_changes = between_changes
         self._gathers_until_s = boot_s() + _GATHER_S
@@ -134,7 +134,9 @@ class Switches:
         owners: Mapping[int, str],
         tell: Callable[[Mapping[str, tuple[int, ...]]], None],
     ) -> None:
-        """Have ``owners`` be those until now, and ``tell`` of who owns what from now on."""
+        """Set ``owners`` as the owners until now; ``tell`` is called with the owners from now
+        on.
+        """
         if owners:
             self._owners = dict(owners)
             self._misplaced = True
@@ -143,31 +145,31 @@ class Switches:
         self._share_out()
 
     def shards(self) -> dict[str, tuple[int, ...]]:
-        """Shards of each worker that owns any."""
+        """Shards of each owner."""
         found: dict[str, list[int]] = {}
         for shard in sorted(self._owners):
             found.setdefault(self._owners[shard], []).append(shard)
         return {name: tuple(some) for name, some in found.items()}
 
     def come(self, worker: Worker) -> None:
-        """Share out shards to it, too."""
+        """Add a worker, and give it shards."""
         self._workers[worker.name] = worker
         self._share_out()
 
     def go(self, worker: Worker) -> None:
-        """Give its shards to others, and have its switches spoken to by way of these."""
+        """Give the worker's shards to other workers, and use its switches' other connections."""
         del self._workers[worker.name]
         self._share_out()
         for connection in tuple(worker.connections.values()):
             self._disconnected(worker, connection.number)
 
     def use_all(self) -> None:
-        """Tell workers anew by which connections their switches are spoken to."""
+        """Tell workers anew which connections are in use."""
         for connection in self._active.values():
             self._use(connection)
 
     def look(self, now_s: float, *, leads: bool) -> None:
-        """Tell of switches that have waited for their owner, and have some move, if it is time."""
+        """Report switches that have waited for their owner, and have switches move, if due."""
         if self._gathering and now_s >= self._gathers_until_s:
             self._gathers_until_s = 0.0
             self._share_out()
@@ -186,7 +188,7 @@ class Switches:
 
     def _share_out(self) -> None:
         if not self._workers:
-            return  # the owners are remembered: they may come back
+            return  # the owners are remembered, as they may come back
         if self._gathering:
             return
         before = self._owners
@@ -197,9 +199,9 @@ class Switches:
         self._misplaced = True
 
     def _move(self) -> None:
-        """Have each switch spoken to by way of its owner, if it is connected to that.
+        """Move each switch to the connection at its owner, if connected there.
 
-        Returns when it is done.
+        Returns after the move.
         """
         done = threading.Event()
 
@@ -215,7 +217,7 @@ class Switches:
         self._post(move)
         done.wait(self._settings.lease_s)
 
-    # -- what switches say ------------------------------------------------------------------------
+    # -- switches' messages ------------------------------------------------------------------------
 
     def tell(self, worker: Worker, record: Record) -> None:
         kind, number = record.kind, record.number
@@ -227,7 +229,7 @@ class Switches:
         elif kind == Said.REFUSED:
             self._told(self._events.switch_refused, *json.loads(record.body))
         elif connection is None:
-            return  # the controller has let go of it
+            return  # the controller has let go of the connection
         elif kind == Said.PORT:
             self._port_changed(connection, record)
         else:
@@ -245,7 +247,7 @@ class Switches:
             )
 
     def _answer(self, connection: Connection, record: Record) -> None:
-        """Tell of what a switch has answered; the switchboard knows whether it was asked."""
+        """Report a switch's answer; the switchboard knows its requests."""
         told, events, (kind, _, xid, value, body) = self._told, self._events, record
         if kind == Said.BARRIER:
             told(events.barrier_replied, connection, xid)
@@ -269,7 +271,7 @@ class Switches:
             raise ValueError(f"a record of kind {kind}")
 
     def _told(self, event: Callable[..., None], *arguments: Any, **named: Any) -> None:
-        """Tell of an event. What goes wrong there is no fault of who told it here."""
+        """Report an event. An error in the receiver is not the worker's fault."""
         try:
             event(*arguments, **named)
         except Exception:
@@ -308,13 +310,13 @@ class Switches:
             self._seats.pop(datapath, None)
 
     def _fill(self, datapath: int) -> None:
-        """Tell of the best connection of a switch that has none in use."""
+        """Report the best connection of a switch without a connection in use."""
         best = self._best(datapath)
         if best is not None and datapath not in self._active:
             self._activate(datapath, best)
 
     def _best(self, datapath: int) -> Connection | None:
-        """Connection of a switch by way of its owner, or of the worker that has fewest."""
+        """Connection of a switch at its owner, or at the worker with fewest connections."""
         seat = self._seats.get(datapath)
         if not seat:
             return None
@@ -322,7 +324,7 @@ class Switches:
         return owned or min(seat.values(), key=lambda one: len(one.worker.connections))
 
     def _owner(self, datapath: int) -> str:
-        """Name of the worker that owns a switch's shard; empty if none does."""
+        """Name of the owner of a switch's shard; empty if there is none."""
         shard = self._shard_of.get(DatapathId(datapath), datapath % self._settings.shards)
         return self._owners.get(shard, "")
 

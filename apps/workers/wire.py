@@ -1,14 +1,14 @@
-"""What a controller and its workers say to each other: messages of several frames over ZeroMQ.
+"""Messages between a controller and its workers: several frames each, over ZeroMQ.
 
-A worker asks for its lease (``RENEW``) and tells what its switches say (``TOLD``); a controller
-grants the lease (``GRANTED``), asks to be told of all switches from the beginning (``ANNOUNCE``)
-and gives orders (``ORDERS``). What is told and ordered comes in records, as many in a message as
-have come up since the last one.
+A worker asks for its lease (``RENEW``) and reports its switches' messages (``TOLD``). A controller
+grants the lease (``GRANTED``), asks for reports of all switches from the beginning (``ANNOUNCE``),
+and gives orders (``ORDERS``). Reports and orders come in records; a message has all records since
+the last message.
 
-Both name the version of what they speak, :data:`PROTOCOL`, and their release, in ``RENEW``,
-``ANNOUNCE`` and ``GRANTED``. A controller that speaks another version than a worker answers
-``REFUSED``, which names the same, and nothing else. These names, ``name`` of ``RENEW``, and their
-kinds stay as they are in every version.
+Both sides name the version of their protocol, :data:`PROTOCOL`, and their release, in ``RENEW``,
+``ANNOUNCE`` and ``GRANTED``. A controller with another version than a worker only answers
+``REFUSED``, with the same two names. The names, ``name`` of ``RENEW``, and the kinds of these
+messages stay the same in every version.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from apps.openflow.seam import SumRequest, Sums
 from hydra import __version__
 
 PROTOCOL: Final = 2
-"""To be raised with every change of what a controller and a worker say to each other."""
+"""Raised with every change of the messages between a controller and a worker."""
 RENEW, TOLD, BYE = b"renew", b"told", b"bye"
 GRANTED, ANNOUNCE, ORDERS, PING, RENEW_NOW = b"granted", b"announce", b"orders", b"ping", b"now"
 REFUSED = b"refused"
@@ -36,15 +36,15 @@ DRIFT: Final = 0.01
 """Bound on how differently the clocks of a controller and a worker may run."""
 MARGIN_S: Final = 0.1
 HEARTBEAT_MS: Final = 500
-"""Between two signs of life by which ZeroMQ finds a peer that is gone without a word."""
+"""Time between two signs of life; ZeroMQ thereby finds a peer gone without a word."""
 
 
 UNASKED: Final = 0
-"""Transaction id of what a switch says unasked."""
+"""Transaction id of a switch's unasked message."""
 
 
 class Said(IntEnum):
-    """What a worker tells of a connection."""
+    """A worker's reports of a connection."""
 
     CONNECTED = 1
     DISCONNECTED = 2
@@ -64,28 +64,28 @@ class Said(IntEnum):
 
 
 class Order(IntEnum):
-    """What a worker is to do with a connection."""
+    """Orders to a worker for a connection."""
 
     SEND = 1
     CLOSE = 2
     USE = 3
-    """The connection is the one that counts of its switch: its frames are wanted."""
+    """Use this connection for its switch: frames are wanted."""
     CATCH_UP = 4
     SUM = 5
-    """Send a request for statistics, and tell of its answer by sums."""
+    """Send a request for statistics, and report sums of the answer."""
 
 
 class Record(NamedTuple):
     kind: int
     number: int
-    """Number of the connection, which the worker gave it."""
+    """Number of the connection, given by the worker."""
     xid: int = 0
     value: int = 0
     body: bytes = b""
 
 
 _HEAD: Final = struct.Struct("!Q")
-"""Session of what is told; incarnation of the controller that orders."""
+"""Session of the reports, or incarnation of the ordering controller."""
 _AGE: Final = struct.Struct("!d")
 _COUNT: Final = struct.Struct("!I")
 _OCTETS: Final = np.dtype("<u8")
@@ -134,7 +134,7 @@ def unpacked_sums(body: bytes) -> Sums:
 
 
 def packed_sum_request(request: SumRequest) -> bytes:
-    """All but its xid and mask, for which a record has places."""
+    """All but the xid and mask, which have places in a record."""
     return _COUNT.pack(request.subjects) + request
 
 
@@ -151,7 +151,7 @@ def text(document: object) -> bytes:
 
 
 class Dialect(NamedTuple):
-    """What a controller or a worker says that it speaks."""
+    """Protocol and release of a controller or a worker."""
 
     protocol: int
     release: str
@@ -164,12 +164,12 @@ OWN: Final = Dialect(PROTOCOL, __version__)
 
 
 def dialect(said: Mapping[str, Any]) -> Dialect:
-    """Raises ValueError, TypeError. Releases that name no version speak version 0."""
+    """Raises ValueError, TypeError. Releases without a version have version 0."""
     return Dialect(int(said.get("protocol", 0)), str(said.get("release", "unknown")))
 
 
 def mismatch(worker: str, its: Dialect, controller: str, controllers: Dialect) -> str:
-    """A sentence on two that can't speak to each other, and the remedy."""
+    """A sentence about the mismatch of two protocols, and the remedy."""
     if its.protocol < controllers.protocol:
         remedy = "upgrade the worker to the controller's release"
     else:
@@ -181,10 +181,10 @@ def mismatch(worker: str, its: Dialect, controller: str, controllers: Dialect) -
 
 
 def boot_s() -> float:
-    """Seconds since the machine's start, those included in which it slept."""
+    """Seconds since the machine's start, including sleep."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def lease_end_s(asked_s: float, lease_s: float) -> float:
-    """When a lease ends for the worker that asked for it then, which is before others think so."""
+    """End of a lease for the asking worker, before the end by any other clock."""
     return asked_s + lease_s * (1 - DRIFT) - MARGIN_S
