@@ -1,1 +1,1 @@
-"""etcd, where several controllers share a store: its API, and which of them leads."""
+"""etcd, a store shared by several controllers: its API, and the election of the leader."""

@@ -1,8 +1,8 @@
-"""etcd's v3 API through its gateway of JSON over HTTP, by whichever endpoint answers.
+"""etcd's v3 API through its gateway of JSON over HTTP, by any endpoint that answers.
 
-A request is tried at one endpoint after the other until its time is up. One that was not answered
-may still be carried out, once or several times: callers put a comparison into each transaction
-that fails the second time.
+A request is tried at the endpoints in turn until its time is up. A request without an answer may
+still be carried out, once or several times: callers put a comparison into each transaction, which
+fails the second time.
 """
 
 from __future__ import annotations
@@ -26,8 +26,7 @@ from hydra.model import Login
 from hydra.policy import EtcdSettings
 
 with warnings.catch_warnings():
-    # It brings a library that imports eventlet, which announces that it is in maintenance: nothing
-    # that the user of a command could act on.
+    # The import brings eventlet, whose maintenance warning is of no use to users.
     warnings.simplefilter("ignore")
     from etcd3gw import exceptions
     from etcd3gw.client import Etcd3Client
@@ -35,35 +34,35 @@ with warnings.catch_warnings():
 PATIENCE_S: Final = 5.0
 """How long a request is tried."""
 _TRY_S: Final = 1.0
-"""A member that is stopped takes requests and says nothing."""
+"""Longest wait for a single endpoint: a stopped member takes requests and says nothing."""
 _PAUSE_S: Final = 0.05
 _UNANSWERED: Final = (
     exceptions.ConnectionFailedError,
     exceptions.ConnectionTimeoutError,
     exceptions.InternalServerError,
 )
-"""Also what etcd says without quorum: whether it was carried out is not known."""
+"""Includes etcd's errors without quorum: the request may have been carried out."""
 _REFUSALS: Final = frozenset({3, 5, 6, 7, 8, 9, 10, 11, 12, 16})
-"""Codes of gRPC in etcd's documents of errors by which it has not done what was asked: all but
+"""gRPC codes, from etcd's error documents, that rule out execution of the request: all but
 CANCELLED, UNKNOWN, DEADLINE_EXCEEDED, INTERNAL, UNAVAILABLE and DATA_LOSS.
 """
 _LOGIN_ENDED: Final = ("invalid auth token", "revision of auth store is old")
-"""The second is said of a token that is a JWT, once users or their roles have changed."""
+"""The second text refers to a JWT, once users or their roles have changed."""
 
 Json = dict[str, Any]
 
 
 class EtcdRefused(HydraError):
-    """etcd has answered that it did not do it."""
+    """etcd has answered without carrying the request out."""
 
 
 class EtcdUnanswered(HydraError):
-    """No endpoint has answered in time; what was asked may have been done, or may yet be."""
+    """No endpoint has answered in time; the request may be carried out now or later."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A key with its value, and the revisions of the store that made it and wrote it last."""
+    """A key with its value, and the store's revisions of creation and last write."""
 
     key: str
     value: str
@@ -79,13 +78,13 @@ class Answer:
     succeeded: bool
     revision: int
     found: Sequence[Sequence[Entry]]
-    """What each range found, of the branch that was taken."""
+    """Findings of each range in the taken branch."""
     counts: Sequence[int]
-    """Number of keys in each of these ranges, found or not."""
+    """Number of keys in each range, returned or not."""
 
 
 def written(text: str) -> str:
-    """A key or value as the gateway takes it."""
+    """A key or value in the gateway's encoding."""
     return b64encode(text.encode()).decode("ascii")
 
 
@@ -94,7 +93,7 @@ def put(key: str, value: str, lease: int = 0) -> Json:
 
 
 def delete(first: str, end: str | None = None) -> Json:
-    """Delete one key, or all from ``first`` up to ``end``, which is left."""
+    """Delete a key, or all keys from ``first`` up to ``end`` (exclusive)."""
     return {"requestDeleteRange": _range(first, end)}
 
 
@@ -109,11 +108,10 @@ def get(
     keys_only: bool = False,
     counts_only: bool = False,
 ) -> Json:
-    """Range of keys in their order; ``last``: from the end.
+    """Range of keys in order; ``last``: from the end.
 
-    ``revision``: as they were then; ``written_since``: those alone that this revision, or one
-    after it, has written. ``keys_only``: without their values; ``counts_only``: none is found, and
-    the answer says how many there are.
+    ``revision``: as of this revision; ``written_since``: only keys written in this revision or
+    later. ``keys_only``: without values; ``counts_only``: no keys, and their number in the answer.
     """
     order = {"sortOrder": "DESCEND", "sortTarget": "KEY"} if last else {}
     asked = {
@@ -135,7 +133,7 @@ def is_absent(key: str) -> Json:
 
 
 def was_created(key: str, revision: int) -> Json:
-    """True if the key is the one that was made in this revision of the store."""
+    """True if the key was created in ``revision`` of the store."""
     return {
         "key": written(key),
         "target": "CREATE",
@@ -156,7 +154,7 @@ def check_files(settings: EtcdSettings) -> None:
         if settings.certificate is not None and settings.key is not None:
             what = f"tls.certificate {settings.certificate} with tls.key {settings.key}"
             context.load_cert_chain(settings.certificate, settings.key)
-    except OSError as error:  # ssl.SSLError is one
+    except OSError as error:  # ssl.SSLError included
         raise HydraError(
             f"etcd.{what} can't be used ({error.strerror or error}): put them there, in PEM, for "
             "the controller's user to read"
@@ -166,10 +164,10 @@ def check_files(settings: EtcdSettings) -> None:
 
 
 class Etcd:
-    """Thread-safe; one request at a time."""
+    """Thread-safe; a single request at a time."""
 
     def __init__(self, settings: EtcdSettings, try_s: float = _TRY_S) -> None:
-        """``try_s``: how long one endpoint may keep a request."""
+        """``try_s``: longest wait for an endpoint."""
         self._settings = settings
         self._try_s = try_s
         self._lock = Lock()
@@ -208,10 +206,10 @@ class Etcd:
         )
 
     def ask(self, path: str, body: Json, *, patience_s: float | None = None) -> Json:
-        """A request of any kind, by its path; ``patience_s`` is PATIENCE_S by default.
+        """A request of any kind, by path; ``patience_s`` is PATIENCE_S by default.
 
-        After as many time-outs as there are members, each member has twice the time: a slow one
-        would never answer else. Raises EtcdRefused, EtcdUnanswered.
+        After as many time-outs as there are members, each member has twice the time, as a slow
+        member would never answer otherwise. Raises EtcdRefused, EtcdUnanswered.
         """
         patience_s = PATIENCE_S if patience_s is None else patience_s
         until_s = time.monotonic() + patience_s
@@ -225,7 +223,7 @@ class Etcd:
                     if isinstance(error, exceptions.ConnectionTimeoutError):
                         late += 1
                         try_s = self._try_s * 2 ** (late // len(self._clients))
-                # The next one is asked first from now on.
+                # From now on the next endpoint is asked first.
                 self._clients.append(self._clients.pop(0))
                 self._logged_in = False
                 time.sleep(min(_PAUSE_S, max(0.0, until_s - time.monotonic())))
@@ -249,8 +247,7 @@ class Etcd:
                     raise exceptions.ConnectionFailedError(_words(text)) from error
                 raise EtcdRefused(f"{self.name} refused: {_words(text)}") from None
             except (OSError, ValueError) as error:
-                # OSError: a certificate's file that is not there, as while it is renewed, and what
-                # requests raises.
+                # OSError: a missing certificate file, as during a renewal, and errors of requests.
                 raise exceptions.ConnectionFailedError(str(error)) from error
         raise EtcdRefused(f"{self.name} gives out tokens that it does not take")
 
@@ -272,7 +269,7 @@ class Etcd:
         self._logged_in = True
 
     def members(self, patience_s: float = _TRY_S) -> Iterator[tuple[str, Json | None]]:
-        """Each endpoint with its status as it says itself; None if it does not answer."""
+        """Each endpoint with its own status; None without an answer."""
         for endpoint in self._settings.endpoints:
             one = Etcd(_only(self._settings, endpoint))
             try:
@@ -315,9 +312,9 @@ def _entry(document: Mapping[str, Any]) -> Entry:
 
 
 def _is_refusal(text: str) -> bool:
-    """True if this is a document of etcd's that says that it has not done it.
+    """True if ``text`` is a document of etcd's about a request not carried out.
 
-    Proxies answer with documents of their own, also when etcd has carried the request out.
+    Proxies answer with documents of their own, also if etcd has carried the request out.
     """
     try:
         return json.loads(text)["code"] in _REFUSALS

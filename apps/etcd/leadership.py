@@ -1,9 +1,10 @@
-"""Which of several controllers leads: the one whose lease the leader's key of etcd hangs on.
+"""Election of the leader among controllers: the leader's key in etcd hangs on the leader's lease.
 
-A leader has to know that it leads no more *before* another one may lead. It counts its lease from
-before it asked for it, by a clock of its own that goes on while the process or the machine is
-stopped, and less than etcd granted: :data:`DRIFT` for two clocks that do not run alike, and
-:data:`MARGIN_S` for what is on its way to devices. If it can't renew until then, the process ends.
+A leader has to know the end of its leadership *before* another controller may lead. The leader
+counts its lease from before the request, by a clock of its own, and for less time than etcd
+granted: less :data:`DRIFT` for two unequal clocks, and :data:`MARGIN_S` for commands on the way to
+devices. The clock goes on while the process or the machine is stopped. If a renewal fails until
+then, the process ends.
 """
 
 from __future__ import annotations
@@ -42,43 +43,46 @@ DRIFT: Final = 0.01
 """Bound on how much faster etcd's clock may run. NTP slews by 0.0005 at most."""
 MARGIN_S: Final = 0.1
 _RENEWALS: Final = 10
-"""Renewals in the time of a lease. They write nothing in etcd."""
+"""Renewals in the time of a lease. Renewals write nothing in etcd."""
 _TRIES: Final = 6
-"""Members of etcd that may keep a request, one after the other, in the time of a lease."""
+"""Members of etcd that may keep a request, in turn, in the time of a lease."""
 _LOOKS: Final = 10
-"""Looks of a standby whether somebody leads, in the time of a lease."""
+"""Looks of a standby for a leader, in the time of a lease."""
 _LOOK_S: Final = 2.0
 _SOON_S: Final = 0.02
 """Between two looks of a standby while the leader ends."""
 _TELL_S: Final = 0.5
 _HEARD_S: Final = 0.1
-"""A look itself takes less than this, mostly."""
+"""A look usually takes less time."""
 _BEGINS: Final = "this controller leads from now on, and reads its journal: ask again in a moment"
 _ENDS: Final = "this controller ends, and another one leads soon: ask again in a moment"
 _UNTOLD: Final = {"id": "", "name": "unnamed", "url": "", "release": "", "since_unix_s": 0.0}
 _SHIFT: Final = 28
 """Generations are revisions of etcd's, times 2**28. Without etcd, generations count from one, by
-65,536 a start and two a second: they stay below for years. OpenFlow's have 64 bits."""
+65,536 a start and two a second: they stay below for years. OpenFlow's have 64 bits.
+"""
 _MOST: Final = 1 << 62
-"""Generations from here on are no leader's, whatever a switch says. Switches compare modulo 2**64:
-one that is ahead of another by half of that is behind it."""
+"""Upper bound of a leader's generations. Switches compare modulo 2**64: a generation ahead of
+another generation by half of 2**64 counts as behind.
+"""
 
 
 def boot_s() -> float:
-    """Seconds since the machine's start, those included in which it slept."""
+    """Seconds since the machine's start, including sleep."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 class _NoReplica(HydraError):
-    """A key of etcd's that ought to say who somebody is does not."""
+    """A controller's key in etcd does not name a controller."""
 
 
 class Leadership:
-    """A :class:`apps.process.term.Term`, for which :meth:`start` begins to stand.
+    """A :class:`apps.process.term.Term`; :meth:`start` makes the controller a candidate.
 
-    ``on_lead`` is called once in a thread of its own, when this controller leads; ``on_lost`` when
-    its lease ends before it was renewed: nothing may be done any more, and it must not return.
-    ``end`` ends the process as an operator does; ``switches`` counts those that are connected.
+    ``on_lead`` is called once in a separate thread, when this controller leads. ``on_lost`` is
+    called at the end of a lease without renewal: nothing may be done any more, and the call must
+    not return. ``end`` ends the process as an operator does; ``switches`` counts connected
+    switches.
     """
 
     def __init__(
@@ -93,7 +97,7 @@ class Leadership:
         switches: Callable[[], int],
         digest: Callable[[], str] = str,
     ) -> None:
-        """``digest`` of what all controllers' configuration files have to agree on."""
+        """``digest`` of the common part of all controllers' configuration files."""
         self._settings = settings
         self._on_lead = on_lead
         self._on_lost = on_lost
@@ -106,21 +110,21 @@ class Leadership:
         self._patience_s = settings.lease_s / 2
         self._lease: int | None = None
         self._until_s = 0.0
-        """When the lease ends for us, by :func:`boot_s`."""
+        """End of the lease for this controller, by :func:`boot_s`."""
         self._granted_s = 0.0
-        """When the renewal was asked for that was answered last."""
+        """Time of the request of the last answered renewal."""
         self._created: int | None = None
-        """The revision of etcd that made this controller the leader; None: it stands by."""
+        """The revision of etcd that made this controller the leader; None on standby."""
         self._exceeding = threading.Lock()
         self._floor = 0
-        """What etcd says is added to generations: those of a store before it were higher."""
+        """Summand of generations from etcd: an earlier store had higher generations."""
         self._begun = self._ends = False
         self._closing = threading.Event()
         self._renewed = threading.Event()
         self._thread = threading.Thread(target=self._stand, name="lease", daemon=True)
         self._watch = threading.Thread(target=self._watch_end, name="lease-end", daemon=True)
         self._trouble: tuple[float, str] | None = None
-        """Since when looks at etcd fail, in Unix seconds, and why the last one did."""
+        """Start of the present trouble with etcd, in Unix seconds, and the last error."""
         self._asked_s: float | None = None
         """When the renewal under way began, by :func:`boot_s`; None: there is none."""
         self._survey = Survey(
@@ -146,8 +150,8 @@ class Leadership:
     def exceed(self, generation: int) -> bool:
         """As :meth:`apps.process.term.Term.exceed`.
 
-        The floor only grows, and the leader alone raises it. The next one reads it in the
-        transaction that makes it the leader, and so begins beyond all that this one has named.
+        The floor only grows, and only the leader raises the floor. The next leader reads the floor
+        in the transaction of its election, and so begins beyond all generations of this leader.
         """
         with self._exceeding:
             return self._exceed(generation)
@@ -172,7 +176,7 @@ class Leadership:
         found, leader = answer.found
         if not leader or leader[0].created != created:
             return False
-        # Of this attempt, or of one whose answer was lost.
+        # Of this attempt, or of an attempt with a lost answer.
         self._floor = max(self._floor, _floor(found))
         LOG.warning("switches know generations of an earlier store: this one's go on beyond")
         return self._floor >= wanted
@@ -187,21 +191,21 @@ class Leadership:
         threading.Thread(target=self._look_at_once, name="lease-look", daemon=True).start()
 
     def _look_at_once(self) -> None:
-        """End this controller if etcd says that another one leads; without an answer, its lease
-        decides, as ever.
+        """End this controller if etcd names another leader; without an answer, the lease decides as
+        always.
         """
         with suppress(EtcdRefused, EtcdUnanswered):
             if self.leads and not self._ask_etcd(self.conditions(), [], []).succeeded:
                 self._on_lost(f"the key {self._leader_key} of etcd is no more its own")
 
     def conditions(self) -> tuple[Json, ...]:
-        """Conditions of a transaction of etcd's that hold while this controller leads."""
+        """Conditions of an etcd transaction that hold while this controller leads."""
         if self._created is None:
             raise RuntimeError("a controller that stands by writes nothing")
         return (was_created(self._leader_key, self._created),)
 
     def note_begun(self) -> None:
-        """Note that this controller has read what it is to go on with: it takes requests."""
+        """Note that this controller has read the journal, and takes requests."""
         self._begun = True
 
     # -- life -------------------------------------------------------------------------------------
@@ -222,7 +226,9 @@ class Leadership:
         self._created = None
 
     def close(self) -> None:
-        """Give the lease back, so that another one leads at once; optional, and repeatable."""
+        """Give the lease back, so that another controller leads at once; optional, and
+        repeatable.
+        """
         self.resign()
         lease, self._lease = self._lease, None
         if lease is not None:
@@ -296,7 +302,7 @@ class Leadership:
         if lease is None or self.over():
             return
         told = put(self._ending_key, self._me.id, lease)
-        # Without that they go on looking as often as ever.
+        # Otherwise standbys would keep their slow pace.
         with suppress(EtcdRefused, EtcdUnanswered, _NoReplica):
             (everybody,) = self._observer.transaction(
                 self.conditions(), [told, get(*self._replicas)], patience_s=_TELL_S
@@ -334,7 +340,7 @@ class Leadership:
 
     @property
     def _ending_key(self) -> str:
-        """Key of a leader that is about to end; it is gone with the leader's lease."""
+        """Key of a leader about to end; removed with the leader's lease."""
         return f"{self._settings.prefix}ending"
 
     @property
@@ -345,7 +351,7 @@ class Leadership:
 
     @property
     def _look_s(self) -> float:
-        """Between two looks of a standby, as long as nobody ends."""
+        """Seconds between two looks of a standby, unless the leader ends."""
         return self._settings.lease_s / _LOOKS
 
     def _stand(self) -> None:
@@ -383,7 +389,7 @@ class Leadership:
         if self._lease is None:
             self._grant(asked_s)
             return
-        # Of one member, so that the lease counts from when the one that answers was asked.
+        # By a single member, so that the lease counts from the request to the answering member.
         kept = {"ID": str(self._lease)}
         answer = self._etcd.ask("/lease/keepalive", kept, patience_s=self._try_s)
         granted_s = int(answer.get("result", {}).get("TTL", 0))
@@ -407,7 +413,7 @@ class Leadership:
         self._note_until(asked_s, granted_s)
 
     def _tell(self, lease: int) -> None:
-        """Tell of this controller, and how many switches are connected to it."""
+        """Publish this controller, with its number of connected switches."""
         me = replace(self._me, switches=self._switches())
         self._ask_etcd([], [put(f"{self._settings.prefix}replicas/{me.id}", _text(me), lease)])
         self._me = me
@@ -422,7 +428,9 @@ class Leadership:
         self._renewed.set()
 
     def _look(self) -> bool:
-        """See who leads; True if another one does. An etcd without space still answers this."""
+        """Read the leader; True if another controller leads. An etcd without space still
+        answers.
+        """
         answer = self._ask_etcd([], [get(self._leader_key), get(self._ending_key)])
         found, self._leader_ends = answer.found[0], bool(answer.found[1])
         if not found:
@@ -494,7 +502,7 @@ def _text(replica: Replica) -> str:
 
 
 def _replica(entry: Entry) -> Replica:
-    """Whoever wrote this may be of another release, and tell more of itself, or less.
+    """The replica in ``entry``; another release may have written more fields, or fewer.
 
     Raises _NoReplica.
     """
@@ -509,7 +517,7 @@ def _replica(entry: Entry) -> Replica:
 
 
 def who_leads(settings: EtcdSettings) -> str | None:
-    """Name of the controller that leads now; None: nobody. Raises EtcdRefused, EtcdUnanswered."""
+    """Name of the present leader; None without a leader. Raises EtcdRefused, EtcdUnanswered."""
     etcd = Etcd(settings)
     try:
         found = etcd.transaction([], [get(f"{settings.prefix}leader")]).found[0]

@@ -1,7 +1,7 @@
-"""What a takeover would suffer from, seen beforehand by the controller that leads.
+"""Risks of a takeover, found beforehand by the leader.
 
-Each controller tells the store its clock and its configuration, under a key that ends with its
-lease. The leader compares them with its own, and asks each member of etcd how it is.
+Each controller tells the store its clock and its configuration, under a key on its lease. The
+leader compares these with its own, and asks each member of etcd for its health.
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ from hydra.policy import EtcdSettings
 
 LOG = logging.getLogger("hydra.leadership")
 SURVEY_S: Final = 5.0
-"""Between two looks at the store and its members."""
+"""Seconds between two looks at the store and its members."""
 APART_S: Final = 2.0
-"""Least difference of two clocks that is told. A look finds out a clock to within the time since
-the look before."""
+"""Least reported difference of two clocks. A look measures a clock to within the time since the
+last look.
+"""
 _PATIENCE_S: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What a controller says of itself."""
+    """A controller's report."""
 
     name: str
     clock_unix_s: float
     file: str
-    """Digest of the fabric and the policy in its configuration file."""
+    """Digest of the fabric and the policy in the controller's configuration file."""
 
 
 class Survey:
-    """``lease`` is this controller's own, None while it has none; ``leads`` says whether to look.
-
-    ``digest`` takes a moment where a fabric is large, and is called in the survey's thread.
+    """``lease`` returns this controller's lease, None without a lease; ``leads``: whether to look.
+    ``digest`` takes a moment for a large fabric, and is called in the survey's thread.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Survey:
         """Revision of each controller's key at the last look."""
         self._looked_unix_s = 0.0
         self._apart_s: dict[str, float] = {}
-        """By key: how much each clock is ahead of this one, at the least; negative: behind."""
+        """By key: the least lead of each clock over this controller's clock; negative: behind."""
         self._risks: tuple[TakeoverRisk, ...] = ()
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._repeat, name="survey", daemon=True)
@@ -80,7 +80,7 @@ class Survey:
 
     @property
     def risks(self) -> tuple[TakeoverRisk, ...]:
-        """As the leader saw them last; none while this controller does not lead."""
+        """Risks at the leader's last look; empty while this controller does not lead."""
         return self._risks if self._leads() else ()
 
     def _repeat(self) -> None:
@@ -91,12 +91,12 @@ class Survey:
                     self.look()
             except (EtcdRefused, EtcdUnanswered) as error:
                 LOG.debug("the store is not surveyed: %s", error)
-            except Exception:  # else the thread ends, and nobody sees
+            except Exception:  # else the thread would end unnoticed
                 LOG.exception("a survey of the store failed; the next one follows")
             self._ended.wait(SURVEY_S)
 
     def tell(self) -> None:
-        """Tell the store of this controller. Raises EtcdRefused, EtcdUnanswered."""
+        """Report this controller to the store. Raises EtcdRefused, EtcdUnanswered."""
         lease = self._lease()
         if lease is None:
             return
@@ -108,7 +108,7 @@ class Survey:
         )
 
     def look(self) -> None:
-        """Compare what others tell, and ask the store's members. Raises EtcdRefused,
+        """Compare other controllers' reports, and ask the store's members. Raises EtcdRefused,
         EtcdUnanswered.
         """
         end = f"{self._prefix[:-1]}0"
@@ -141,7 +141,7 @@ class Survey:
             )
         before = self._seen.get(entry.key)
         if before != entry.modified:
-            # It was written between the two looks; at the first one, who knows how long before.
+            # Written between the two looks; at the first look, an unknown time before.
             most_s = None if before is None else told.clock_unix_s - self._looked_unix_s
             self._apart_s[entry.key] = _apart_s(told.clock_unix_s - now_unix_s, most_s)
         apart_s = self._apart_s.get(entry.key, 0.0)
@@ -156,7 +156,7 @@ class Survey:
 
 
 def _apart_s(least_s: float, most_s: float | None) -> float:
-    """The smallest difference that is between these two; ``most_s`` None: there is no limit."""
+    """The smallest difference between the two bounds; ``most_s`` None: no upper bound."""
     if least_s > 0:
         return least_s
     return min(0.0, most_s) if most_s is not None else 0.0
