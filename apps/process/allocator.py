@@ -1,8 +1,8 @@
 """Memory settings of the C library, made before threads begin.
 
-glibc gives threads up to eight arenas a core, and never moves free memory from one to another.
-Which thread answers which request is chance, so each arena grows to the most that any moment asked
-of it. See docs/decisions/0019.
+glibc gives threads up to eight arenas a core, and never moves free memory between arenas. The
+thread for a request is chosen by chance, so each arena grows to the largest need of any moment. See
+docs/decisions/0019.
 """
 
 from __future__ import annotations
@@ -16,6 +16,6 @@ _M_ARENA_MAX: Final = -8
 
 
 def share_one_arena() -> None:
-    """Have all threads to come allocate from one arena, where the C library has several."""
-    with suppress(AttributeError):  # it has no mallopt: musl
+    """Let all future threads allocate from one arena, if the C library has several."""
+    with suppress(AttributeError):  # musl has no mallopt
         ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)

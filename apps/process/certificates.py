@@ -1,4 +1,4 @@
-"""TLS contexts of PEM files that are renewed while the process runs."""
+"""TLS contexts of PEM files, with renewal of the files while the process runs."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _State = tuple[tuple[int, ...] | None, ...]
 
 
 class Renewable(Generic[_Context]):
-    """A context of PEM files, made anew once they are others than it was made of.
+    """A context of PEM files, made anew after a change of the files.
 
-    Files that can't be used, as one that is half-written or a key that does not match, leave it as
-    it is. For one thread.
+    If the new files can't be used (a half-written file, a key that does not match), the old context
+    stays. For a single thread.
     """
 
     def __init__(self, paths: Sequence[str], make: Callable[[], _Context]) -> None:
-        """``make`` reads the files, and raises HydraError if they can't be used."""
+        """``make`` reads the files, and raises HydraError for unusable files."""
         self._paths = paths
         self._make = make
         self._seen = self._state()

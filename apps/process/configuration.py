@@ -1,4 +1,4 @@
-"""The configuration file with the drivers and algorithms of this installation."""
+"""Reading of the configuration file, with the installed drivers and algorithms."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CONFIG_VARIABLE: Final = "HYDRA_CONFIG"
 
 
 def configuration_path() -> Path:
-    """The file that the environment names; raises HydraError if it names none."""
+    """The file named by the environment; raises HydraError if there is none."""
     value = os.environ.get(CONFIG_VARIABLE)
     if not value:
         raise HydraError(
@@ -37,7 +37,7 @@ def _objection(name: str, fabric: Fabric) -> str | None:
 
 
 def load_configuration(path: Path) -> Loaded:
-    """Read ``path``. Raises ConfigError with all of its problems."""
+    """Read ``path``. Raises ConfigError with all problems."""
     return load(
         path,
         optical_drivers=plane_checks(),
@@ -51,14 +51,14 @@ _CHECKED: Final[list[tuple[Path, Loaded]]] = []
 
 
 def check_configuration(path: Path) -> None:
-    """Read ``path`` for the start that follows. Raises ConfigError with all of its problems."""
+    """Read ``path`` for the start that follows. Raises ConfigError with all problems."""
     _CHECKED[:] = [(path, load_configuration(path))]
 
 
 def configuration_at_start(path: Path) -> Loaded:
-    """The configuration as it was just checked, or else as it is. Raises ConfigError.
+    """The configuration as just checked, or else as read now. Raises ConfigError.
 
-    A large one takes half a second to read.
+    A large file takes half a second to read.
     """
     while _CHECKED:
         checked, loaded = _CHECKED.pop()
@@ -68,9 +68,9 @@ def configuration_at_start(path: Path) -> Loaded:
 
 
 def digest_of(loaded: Loaded) -> str:
-    """A text that two configurations share if they have the same fabric and policy.
+    """A text shared by configurations with the same fabric and policy.
 
-    Where a controller listens, what it remembers where, and how it logs in at devices may differ.
+    The controller's address, the place of its journal, and logins at devices may differ.
     """
     digest = hashlib.sha256()
     for part in (*_parts(loaded.fabric), *_parts(loaded.policy)):
@@ -80,7 +80,7 @@ def digest_of(loaded: Loaded) -> str:
 
 
 def _parts(value: object) -> Iterator[str]:
-    """A value as text, in an order that is the same in all processes."""
+    """A value as text, in the same order in all processes."""
     if isinstance(value, Login):
         return
     if is_dataclass(value):

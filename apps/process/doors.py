@@ -1,4 +1,4 @@
-"""Admission of connections: counted in all and by address, with descriptors reserved for them."""
+"""Admission of connections: counted in all and by address, with reserved descriptors."""
 
 from __future__ import annotations
 
@@ -16,16 +16,18 @@ from hydra.errors import HydraError
 
 OUT_OF_RESOURCES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 RETRY_S: Final = 1.0
-"""How long an accept loop rests when the system has nothing left for another connection."""
+"""Pause of an accept loop when the system has no resources for another connection."""
 _ANEW_S: Final = 60.0
 _NETWORK_BITS: Final = 64
-"""Bits of an IPv6 address that tell peers apart: who has one of a network may use them all."""
+"""Bits of an IPv6 address that tell peers apart: the owner of a network may use all of its
+addresses.
+"""
 
 
 class Sparing(logging.Filter):
     """Lets each message (before its arguments are filled in) through once a minute.
 
-    Records that ``concerns`` is false of all pass.
+    Records for which ``concerns`` is false always pass.
     """
 
     def __init__(
@@ -55,7 +57,9 @@ LOG.addFilter(Sparing())
 
 
 class Door:
-    """Counts who is inside; for any thread. ``key`` is where the configuration sets ``most``."""
+    """Counts open connections; for any thread. ``key``: the setting of ``most`` in the
+    configuration.
+    """
 
     def __init__(self, name: str, most: int, most_per_address: int, key: str) -> None:
         self._name = name
@@ -66,7 +70,7 @@ class Door:
         self._inside: Counter[str] = Counter()
 
     def enter(self, address: str) -> bool:
-        """Whether there is room for a connection from ``address``; if so, it has to leave."""
+        """True if a connection from ``address`` is admitted, until :meth:`leave`."""
         place = _place(address)
         with self._lock:
             total, here = self._inside.total(), self._inside[place]
@@ -92,7 +96,7 @@ class Door:
                 del self._inside[place]
 
     def failed(self, error: OSError) -> None:
-        """Say that a connection could not be accepted."""
+        """Log a connection that could not be accepted."""
         LOG.error(f"{self._name}: a connection can't be accepted (%s)", error.strerror)
 
 
@@ -109,9 +113,9 @@ def _place(address: str) -> str:
 
 
 def reserve_descriptors(needed: int, what: str) -> None:
-    """See that this process may open so many files and sockets.
+    """Make sure that this process may open ``needed`` files and sockets.
 
-    Raises HydraError, with ``what`` they are for, where the hard limit forbids it.
+    Raises HydraError, with the purpose ``what``, if the hard limit forbids so many.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY or soft >= needed:

@@ -1,4 +1,4 @@
-"""Files: whether one is there, and files that are written whole or not at all."""
+"""Files: a check of existence, and files written whole or not at all."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import BinaryIO, TextIO
 
 
 def is_there(path: Path | str) -> bool:
-    """True for a file or folder; False also for a name that is too long for one."""
+    """True for a file or folder; False also for a name too long for a file."""
     try:
         return Path(path).exists()
     except OSError:
@@ -20,11 +20,11 @@ def is_there(path: Path | str) -> bool:
 
 @contextmanager
 def replacing(path: Path, mode: int = 0o666, most: int = 0o7777) -> Iterator[TextIO]:
-    """A file that takes the place of ``path`` once it is whole, and keeps its owner and mode.
+    """A file that replaces ``path`` once complete, with the owner and mode of ``path``.
 
-    Where ``path`` is a link, the file is made where that leads; a pipe or device is written to
-    itself. A new file has ``mode``, less the umask; one that was there keeps of its own what is in
-    ``most``.
+    If ``path`` is a link, the file replaces the link's target; a pipe or device is written
+    directly. A new file has ``mode``, less the umask; an existing file keeps the bits of its mode
+    in ``most``.
     """
     try:
         before = path.stat()
@@ -59,9 +59,9 @@ def replacing(path: Path, mode: int = 0o666, most: int = 0o7777) -> Iterator[Tex
 
 @contextmanager
 def making(path: Path, mode: int = 0o600) -> Iterator[BinaryIO]:
-    """A new file that is there once it is whole: it goes again if the block fails, or the disk.
+    """A new file, complete or removed: removed if the block fails, or the disk.
 
-    Raises FileExistsError where something has that name.
+    Raises FileExistsError if the name is taken.
     """
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
     try:
@@ -76,9 +76,9 @@ def making(path: Path, mode: int = 0o600) -> Iterator[BinaryIO]:
 
 
 def sync_folder(path: Path) -> None:
-    """Have the name of a file, new or moved, outlive a loss of power.
+    """Make the name of a new or moved file outlive a loss of power.
 
-    Not every file system can: what is written is there all the same.
+    Not every file system can; the content is written all the same.
     """
     with suppress(OSError):
         handle = os.open(path.absolute().parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -89,9 +89,9 @@ def sync_folder(path: Path) -> None:
 
 
 def give_to(owner: os.stat_result, *paths: Path) -> None:
-    """Have root's files be those of another file's or folder's owner; anybody else's stay.
+    """Give root's files to the owner of another file or folder; other users change nothing.
 
-    Whoever the folder belongs to may have put links in their place: those lead root to no file.
+    The folder's owner may have put links in place of the files: links are not followed.
     """
     if os.geteuid() == 0:
         for path in paths:

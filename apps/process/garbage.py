@@ -1,7 +1,7 @@
-"""Full garbage collections that pass over objects which are there to stay.
+"""Full garbage collections that skip permanent objects.
 
 A full collection looks at every object, and stops every thread meanwhile: OpenFlow's keep-alives,
-too, for a tenth of a second or more where thousands of reservations are remembered.
+too, for a tenth of a second or more with thousands of remembered reservations.
 """
 
 from __future__ import annotations
@@ -12,21 +12,22 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 _MANY: Final = 50_000
-"""Objects that outlive a full collection, from which on they are passed over. A few among them
-belong to requests under way, and are not collected if they end in a cycle: among so many, that does
-not matter."""
+"""Number of survivors of a full collection, above which survivors are skipped from then on. A few
+of them belong to requests under way, and are not collected if they end in a cycle: too few to
+matter.
+"""
 
 _THRESHOLDS: Final = (5_000, 10, 5)
-"""Full collections come after some 250,000 new objects, and take 20 ms at most: half a million,
-as a large change leaves them, would take a tenth of a second at once. See :func:`gc.set_threshold`.
+"""Full collections come after some 250,000 new objects, and take 20 ms at most: half a million, as
+after a large change, would take a tenth of a second at once. See :func:`gc.set_threshold`.
 """
 
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """A block that imports much, all of which is there to stay.
+    """A block with large imports, all permanent.
 
-    Looking for garbage in it would take a quarter of the block's time, and as much again later.
+    Looking for garbage there would take a quarter of the block's time, and as much again later.
     """
     gc.disable()
     try:
@@ -37,9 +38,9 @@ def uncollected() -> Iterator[None]:
 
 
 def spare_what_stays(*, collect: bool = True) -> None:
-    """Exempt the objects that are there now, and those that pile up later, from collections.
+    """Exempt present objects, and objects that pile up later, from collections.
 
-    Without ``collect``, what is garbage by now, and in a cycle, stays.
+    Without ``collect``, present garbage in cycles stays.
     """
     if collect:
         gc.collect()
@@ -57,7 +58,7 @@ def _spare_survivors(phase: str, info: dict[str, Any]) -> None:
 def _survivors() -> int:
     """The number of objects that have outlived a full collection.
 
-    Counted in one call: other threads, which may be making tuples longer, must not have their turn
-    while the list of all objects refers to these. (CPython then raises SystemError at them.)
+    Counted in a single call. Other threads, which may be making tuples longer, must not run while
+    the list of all objects refers to these tuples. (CPython then raises SystemError at the tuples.)
     """
     return next(map(len, map(gc.get_objects, (2,))))

@@ -1,4 +1,4 @@
-"""Limits of the process on its memory, looked at before anything large is imported."""
+"""Limits of the process on its memory, checked before large imports."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _REMEDY: Final = "raise or remove the limit; to bound memory, use a cgroup, such
 
 
 def check_memory() -> None:
-    """Raises HydraError if the process may not have the memory that a controller needs to start."""
+    """Raises HydraError if the process may not have the memory for a controller's start."""
     for limit, name in _NAMES.items():
         most, _ = resource.getrlimit(limit)
         if most != resource.RLIM_INFINITY and most < LEAST_BYTES:
@@ -28,7 +28,7 @@ def check_memory() -> None:
 
 
 def short_of_memory(error: BaseException) -> HydraError | None:
-    """The sentence for an error that a limit, or the machine, has caused; None for any other."""
+    """The sentence for an error caused by a limit, or by the machine; None for other errors."""
     words = str(error)
     if isinstance(error, MemoryError) or "can't start new thread" in words:
         limits = [

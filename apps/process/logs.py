@@ -1,9 +1,9 @@
-"""The controller's log: text for people or a JSON object a line, and what a line is about.
+"""The controller's log: text for people or a JSON object a line, with the subject of each line.
 
-Levels: DEBUG is every step and command; INFO one line when something begins and one when it ends;
-WARNING something failed that the controller deals with itself; ERROR somebody should look.
+Levels: DEBUG is every step and command; INFO a line at begin and end; WARNING a failure handled by
+the controller; ERROR a failure for people to look at.
 
-A log that nobody reads keeps no thread waiting: lines beyond a bound are dropped and counted.
+An unread log keeps no thread waiting: lines beyond a bound are dropped and counted.
 """
 
 from __future__ import annotations
@@ -34,15 +34,16 @@ LEVEL_VARIABLE: Final = "HYDRA_LOG_LEVEL"
 _TEXT: Final = "%(asctime)s %(levelname)-7s %(name)s%(about)s: %(message)s"
 _STDERR: Final = 2
 _LAST_WORDS_S: Final = 1.0
-"""How long the end of the process waits for lines that are not written yet."""
+"""Longest wait at the end of the process for unwritten lines."""
 _RECONFIGURATION: ContextVar[str] = ContextVar("reconfiguration", default="")
 
 
 @contextmanager
 def about(reconfiguration_id: str) -> Iterator[None]:
-    """Context in which whatever is logged belongs to this reconfiguration.
+    """Context in which log records belong to the given reconfiguration.
 
-    Threads that work for it must be given this context: ``contextvars.copy_context().run``.
+    Threads at work for the reconfiguration must run in this context:
+    ``contextvars.copy_context().run``.
     """
     token = _RECONFIGURATION.set(reconfiguration_id)
     try:
@@ -54,8 +55,8 @@ def about(reconfiguration_id: str) -> Iterator[None]:
 def set_up(log_format: str, level: str, descriptor: int = _STDERR) -> None:
     """Log to ``descriptor``, in this format and from this level on; nowhere else.
 
-    What others write to ``sys.stderr``, such as tracebacks of threads, goes the same way. Nobody
-    who logs waits for ``descriptor``. Raises HydraError for an unknown format or level.
+    Other output to ``sys.stderr``, such as tracebacks of threads, goes the same way. No thread
+    waits for ``descriptor``. Raises HydraError for an unknown format or level.
     """
     _check("log format", log_format, FORMATS, FORMAT_VARIABLE)
     _check("log level", level, LEVELS, LEVEL_VARIABLE)
@@ -80,7 +81,7 @@ def set_up(log_format: str, level: str, descriptor: int = _STDERR) -> None:
 
 
 def flush(timeout_s: float) -> None:
-    """Wait until what was logged is written, for so long at most."""
+    """Wait until logged lines are written, at most ``timeout_s``."""
     for handler in logging.getLogger().handlers:
         if isinstance(handler, _Handler):
             handler.sink.flush(timeout_s)
@@ -96,12 +97,12 @@ class _Handler(logging.handlers.QueueHandler):
     def prepare(self, record: logging.LogRecord) -> bytes:
         return _line(self.format(record))
 
-    # The name is the library's, and the record what `prepare` returns.
+    # The name is the library's; the record is the result of `prepare`.
     def enqueue(self, record: bytes) -> None:  # type: ignore[override]
         self.sink.put(record)
 
     def flush(self) -> None:
-        """Wait a little for what is not written yet: :mod:`logging` asks for it at the end."""
+        """Wait a little for unwritten lines; :mod:`logging` calls this method at the end."""
         self.sink.flush(_LAST_WORDS_S)
 
 
@@ -130,7 +131,7 @@ def _line(text: str) -> bytes:
 
 
 def _dropped(formatter: logging.Formatter, lines: int) -> bytes:
-    """The line that tells how many lines were dropped."""
+    """The line with the number of dropped lines."""
     record = logging.LogRecord(
         "hydra.logs",
         logging.WARNING,
@@ -145,7 +146,7 @@ def _dropped(formatter: logging.Formatter, lines: int) -> bytes:
 
 
 class _Text(logging.Formatter):
-    """Lines that begin with local time and its distance from UTC: a log may be read elsewhere."""
+    """Lines that begin with local time and offset from UTC: a log may be read elsewhere."""
 
     # The name and the arguments are logging's.
     def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: ARG002, N802
@@ -178,7 +179,7 @@ def _json() -> logging.Formatter:
 
 
 def _add_context(record: logging.LogRecord) -> bool:
-    """Add the reconfiguration that a record is about, unless it says so itself."""
+    """Add the reconfiguration in progress, unless the record names another."""
     about_id = getattr(record, "reconfiguration", "") or _RECONFIGURATION.get()
     if about_id:
         record.reconfiguration = about_id

@@ -1,8 +1,8 @@
 """The controller's measurements of itself, for Prometheus.
 
 Names and units follow https://prometheus.io/docs/practices/naming/: base units (seconds, bytes),
-counters end in ``_total``. Values that can be read at any time are not kept here but read when
-Prometheus asks: see :class:`ServiceCollector`.
+counters end in ``_total``. Values readable at any time are not kept here, but read when Prometheus
+asks: see :class:`ServiceCollector`.
 """
 
 from __future__ import annotations
@@ -46,15 +46,15 @@ TRIGGERS: Final = (
     "circuit", "operator", "other", "people", "periodic", "reconcile", "release", "reservation",
     "slotted",
 )  # fmt: skip
-"""First words of what asks for reconfigurations; any other word is counted as ``other``."""
+"""First words of reconfigurations' triggers; any other word is counted as ``other``."""
 _ENDS: Final = [state for state, later in RECONFIGURATION_TRANSITIONS.items() if not later]
 
 
 class Metrics:
-    """Counters and histograms of one controller; thread-safe. Costs a microsecond a call.
+    """Counters and histograms of a controller; thread-safe. Costs a microsecond a call.
 
-    Each counter is there from the start, at 0, with each value of its labels: Prometheus sees no
-    increase in a counter that it meets at 1. Devices begin with :meth:`begin_devices`.
+    Each counter exists from the start, at 0, with each value of its labels: Prometheus sees no
+    increase in a counter that starts at 1. Devices begin with :meth:`begin_devices`.
     """
 
     def __init__(self) -> None:
@@ -169,19 +169,19 @@ class Metrics:
                 self._command_failures.labels(command.__name__, kind.value)
 
     def begin_devices(self, names: Iterable[str]) -> None:
-        """Begin the series of these optical switches and ToRs at 0."""
+        """Begin the series of optical switches and ToRs at 0."""
         for name in names:
             self._devices.labels(name)
             self._device_errors.labels(name)
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
-        """Time a run of a stage of the loop, however it ends."""
+        """Time a run of a stage of the loop, with any outcome."""
         with self._stages.labels(name).time():
             yield
 
     def lost(self, circuits: int) -> None:
-        """Count circuits that went without being asked to."""
+        """Count circuits lost without a request."""
         self._circuits_lost.inc(circuits)
 
     def job_failed(self) -> None:
@@ -191,7 +191,7 @@ class Metrics:
         self._journal_failures.inc()
 
     def reconfigured(self, ended: Reconfiguration) -> None:
-        """Count a reconfiguration that has ended."""
+        """Count a finished reconfiguration."""
         # "reservation 3f…" would be a time series for each reservation.
         word = ended.trigger.split(" ", 1)[0]
         trigger = word if word in TRIGGERS else "other"
@@ -220,20 +220,20 @@ class Metrics:
 
     @contextmanager
     def exchange(self, device: str) -> Iterator[None]:
-        """Time an exchange with ``device``; exceptions count as its errors."""
+        """Time an exchange with ``device``; exceptions count as errors of the device."""
         errors = self._device_errors.labels(device)
         with self._devices.labels(device).time(), errors.count_exceptions():
             yield
 
     def planned(self, demand_mbps: float, now_mbps: float, then_mbps: float) -> None:
-        """Note a plan's demand, and the rates of it that are served now and would be then."""
+        """Note a plan's demand, and the parts served now and by the plan, in Mbps."""
         for what, mbps in (("demand", demand_mbps), ("now", now_mbps), ("then", then_mbps)):
             self._served.labels(what).set(mbps * _BYTES_PER_MBIT)
 
     def probes(
         self, *, sent: int = 0, heard: int = 0, unknown: int = 0, lost_paths: int = 0
     ) -> None:
-        """``unknown``: silent, while their switches or the controller were late."""
+        """``unknown``: silent while the path's switches or the controller were late."""
         self._probes.labels("sent").inc(sent)
         self._probes.labels("heard").inc(heard)
         self._probes.labels("unknown").inc(unknown)
@@ -245,7 +245,7 @@ class Metrics:
 
 
 class ThreadsCollector(Collector):
-    """Python's threads, by name; those of a pool, which are numbered, have one name."""
+    """Python's threads, by name; the numbered threads of a pool share a name."""
 
     def collect(self) -> Iterable[Metric]:
         family = GaugeMetricFamily("hydra_threads", "Threads, by what they are for.", labels=["of"])
@@ -256,7 +256,7 @@ class ThreadsCollector(Collector):
 
 
 class SinksCollector(Collector):
-    """Lines that were dropped since the log, or the audit log's file, stood still."""
+    """Lines dropped while the log, or the audit log's file, stood still."""
 
     def collect(self) -> Iterable[Metric]:
         family = CounterMetricFamily(
@@ -273,12 +273,12 @@ class ServiceCollector(Collector):
     """The state of the network, read from the service at each scrape."""
 
     def __init__(self, service: Callable[[], ControllerService], term: Term) -> None:
-        """A controller that stands by knows nothing of the network, and says no more than that."""
+        """A standby knows nothing of the network, and only reports its role and release."""
         self._service = service
         self._term = term
 
     def describe(self) -> Iterable[Metric]:
-        """Nothing: a registry that asked :meth:`collect` instead would disturb the controller."""
+        """Nothing: a registry would otherwise ask :meth:`collect`, and disturb the controller."""
         return ()
 
     def collect(self) -> Iterable[Metric]:
@@ -312,8 +312,8 @@ class ServiceCollector(Collector):
 
 
 class WorkersCollector(Collector):
-    """A controller's workers, read at each scrape; also of one that stands by, since each has a
-    lease with all controllers.
+    """A controller's workers, read at each scrape; on a standby, too, since each worker has a lease
+    with all controllers.
     """
 
     def __init__(self, workers: Workers) -> None:
@@ -467,7 +467,7 @@ def _demand(report: DemandReport, state: NetworkState) -> Iterable[Metric]:
 
 
 def _devices(service: ControllerService) -> Iterable[Metric]:
-    """Optical switches and ToRs one by one; vswitches are too many for that."""
+    """Optical switches and ToRs one by one; vswitches are too many."""
     connected = GaugeMetricFamily(
         "hydra_device_connected",
         "1: the last exchange with the device went well.",
@@ -495,7 +495,7 @@ def _reservations(service: ControllerService) -> Metric:
 
 
 def _schedule(schedule: Schedule) -> Iterable[Metric]:
-    """The length of a night; of the week, only if there is one."""
+    """The length of a night; the week's metrics only if there is a week."""
     yield GaugeMetricFamily(
         "hydra_night_seconds", "What a change of circuits takes.", value=schedule.night.total_s
     )

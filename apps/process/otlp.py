@@ -1,7 +1,7 @@
 """A reconfiguration as a trace: its substeps and devices as spans, by OTLP over HTTP.
 
-Spans are made once it is over, from the timeline that REST shows: tracing costs nothing while the
-network moves, and both tell the same.
+Spans are made after the end, from the timeline shown by REST: tracing costs nothing while the
+network moves, and trace and REST agree.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from hydra.service import Reconfiguration, StepTiming
 _NS_PER_S: Final = 10**9
 _NS_PER_MS: Final = 10**6
 _LAST_S: Final = 3.0
-"""How long the end waits for a collector: one that is silent would hold up the next start."""
+"""Longest wait for a collector at the end: a silent collector would hold up the next start."""
 
 
 class OtlpTraces:
-    """Sends to the collector that the environment names, in a thread of the library's."""
+    """Sends to the collector named by the environment, in a thread of the library."""
 
     def __init__(self, fabric: str) -> None:
         name = os.environ.get("OTEL_SERVICE_NAME", "hydra")
@@ -70,7 +70,7 @@ class OtlpTraces:
         )
         waiting.end(started_ns)
         spans: dict[StepTiming, Span] = {}
-        # A step comes before those in it: they need their parent's span.
+        # Outer steps come before inner steps, which need the parent's span.
         for step in sorted(ended.timeline, key=lambda one: one.started_ms - one.finished_ms):
             around = _around(step, ended.timeline)
             spans[step] = self._tracer.start_span(
@@ -92,7 +92,7 @@ class OtlpTraces:
 
 
 def _around(step: StepTiming, timeline: tuple[StepTiming, ...]) -> StepTiming | None:
-    """The shortest step as a whole that ``step`` lies in; None if in none."""
+    """The shortest whole step around ``step``; None if there is none."""
     outer = [
         one
         for one in timeline

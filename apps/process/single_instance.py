@@ -17,9 +17,9 @@ from hydra.errors import HydraError
 
 @contextmanager
 def journal_held(journal: str) -> Iterator[None]:
-    """Hold the journal: the system lets go of it when this process ends, however it ends.
+    """Hold the journal; the system releases the lock at any end of this process.
 
-    Raises HydraError, with the holder's process id, if another controller has it.
+    Raises HydraError, with the holder's process id, if another controller has the journal.
     """
     path = Path(f"{journal}.lock")
     try:
@@ -47,7 +47,7 @@ def journal_held(journal: str) -> Iterator[None]:
 
 
 def check_private(journal: str) -> None:
-    """Raise HydraError if somebody else may read the journal, or write to it."""
+    """Raise HydraError if another user may read the journal, or write to it."""
     for file in (Path(journal), Path(f"{journal}-wal")):
         mode = stat.S_IMODE(file.stat().st_mode) if file.is_file() else 0
         if mode & (stat.S_IRWXG | stat.S_IRWXO):
@@ -59,10 +59,10 @@ def check_private(journal: str) -> None:
 
 @contextmanager
 def beside(file: Path) -> Iterator[Path]:
-    """A path to try what is to be done with ``file``: in a folder beside it, which goes again.
+    """A path to try operations on ``file``: in a temporary folder beside the file.
 
-    Where folders of ``file`` are missing, they are missing there, too, so that making them is
-    tried. Raises HydraError, also for an OSError in the block.
+    Missing folders of ``file`` are missing there, too, so that their creation is tried. Raises
+    HydraError, also for an OSError in the block.
     """
     try:
         folder = next(one for one in file.absolute().parents if one.exists())
@@ -78,16 +78,16 @@ def beside(file: Path) -> Iterator[Path]:
 
 
 def check_writable(path: str, *, streams: bool = False) -> None:
-    """Raise HydraError if this user can't write the file, or make it with its folders.
+    """Raise HydraError if this user can't write the file, or create the file with its folders.
 
-    With ``streams``, a terminal or a pipe will do.
+    With ``streams``, a terminal or a pipe is accepted.
     """
     file = Path(path)
     try:
         if file.is_file():
             file.open("ab").close()
         elif file.exists():
-            # Not opened: it may be a pipe that nobody reads.
+            # Not opened, as a pipe may have no reader.
             if not (streams and (file.is_char_device() or file.is_fifo())):
                 raise HydraError(f"can't write {path}: it is no regular file")
             if not os.access(file, os.W_OK):
@@ -101,7 +101,7 @@ def check_writable(path: str, *, streams: bool = False) -> None:
 
 
 def check_port(key: str, host: str, port: int) -> None:
-    """Raise HydraError if nobody could listen there; ``key`` is its place in the configuration."""
+    """Raise HydraError if no program could listen there; ``key``: the port's setting."""
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, kind, protocol, _, address = found[0]

@@ -1,7 +1,6 @@
-"""Lines written to places that may stand still: a pipe that nobody reads, a disk that hangs.
+"""Lines written to places that may stand still: an unread pipe, a hanging disk.
 
-A thread of its own writes them, from a queue of bounded size. Whoever hands over a line never
-waits.
+A separate thread writes the lines, from a queue of bounded size. The caller never waits.
 """
 
 from __future__ import annotations
@@ -15,20 +14,20 @@ from queue import SimpleQueue
 from typing import Final
 
 MOST_HELD_BYTES: Final = 4 << 20
-"""Bytes that wait to be written, at most; lines beyond them are dropped."""
+"""Largest number of bytes waiting to be written; lines beyond are dropped."""
 _SINKS: Final[dict[str, Sink]] = {}
 
 
 class Sink(logging.handlers.QueueListener):
-    """Queue of lines, and the thread that writes them. Thread-safe, also within a destructor."""
+    """Queue of lines, and the writing thread. Thread-safe, also within a destructor."""
 
     def __init__(
         self, name: str, write: Callable[[bytes], object], tell_dropped: Callable[[int], bytes]
     ) -> None:
         """Start the thread.
 
-        ``write`` writes one line, and may wait; what raises OSError counts as dropped.
-        ``tell_dropped`` makes the line that tells how many lines before it were dropped.
+        ``write`` writes a line, and may wait; a line with an OSError counts as dropped.
+        ``tell_dropped`` makes the line with the number of earlier dropped lines.
         """
         super().__init__(SimpleQueue())
         self._write = write
@@ -40,11 +39,11 @@ class Sink(logging.handlers.QueueListener):
 
     @property
     def dropped(self) -> int:
-        """Number of lines that were dropped."""
+        """Number of dropped lines."""
         return self._dropped
 
     def put(self, line: bytes) -> bool:
-        """Have ``line`` written, soon; False if it was dropped. Never waits."""
+        """Have ``line`` written, soon; False if dropped. Never waits."""
         with self._lock:
             if self._held_bytes + len(line) > MOST_HELD_BYTES:
                 self._dropped += 1
@@ -54,7 +53,7 @@ class Sink(logging.handlers.QueueListener):
         return True
 
     def call_when_written(self, callback: Callable[[], object]) -> None:
-        """Call ``callback`` in the writing thread, once all lines before it are written."""
+        """Call ``callback`` in the writing thread, once all earlier lines are written."""
         self.queue.put_nowait(callback)
 
     def flush(self, timeout_s: float) -> bool:
@@ -63,9 +62,9 @@ class Sink(logging.handlers.QueueListener):
         self.call_when_written(written.set)
         return written.wait(timeout_s)
 
-    # The name is the library's, and the item what was put.
+    # The name is the library's; the item comes from `put` or `call_when_written`.
     def handle(self, record: bytes | Callable[[], object]) -> None:  # type: ignore[override]
-        """Write one line, or call one callback; in the writing thread."""
+        """Write a line, or call a callback; in the writing thread."""
         if callable(record):
             record()
             return
@@ -83,19 +82,19 @@ class Sink(logging.handlers.QueueListener):
 
 
 def dropped_lines() -> Mapping[str, int]:
-    """Number of lines that each sink of this process has dropped, by the sink's name."""
+    """Number of lines dropped by each sink of this process, by the sink's name."""
     return {name: sink.dropped for name, sink in _SINKS.items()}
 
 
 def write_whole(descriptor: int, line: bytes) -> None:
-    """Write ``line`` to a descriptor, and wait as long as that takes. Raises OSError.
+    """Write ``line`` to a descriptor, and wait as long as needed. Raises OSError.
 
-    Without Python's own files: at the end of the process these wait for whoever writes them.
+    Without Python's own files, which at the end of the process wait for their writers.
     """
     while line:
         try:
             line = line[os.write(descriptor, line) :]
-        except BlockingIOError:  # somebody who shares the descriptor has set it so
+        except BlockingIOError:  # another user of the descriptor has set it non-blocking
             writable = select.poll()
             writable.register(descriptor, select.POLLOUT)
             writable.poll()

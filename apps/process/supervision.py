@@ -1,6 +1,6 @@
-"""Tells systemd that the controller is ready and alive; does nothing where there is no systemd.
+"""Tells systemd that the controller is ready and alive; does nothing without systemd.
 
-The protocol is that of sd_notify(3): datagrams to the socket that ``NOTIFY_SOCKET`` names.
+The protocol is that of sd_notify(3): datagrams to the socket named by ``NOTIFY_SOCKET``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _PER_INTERVAL: Final = 3
 
 
 def notify(message: str, environment: Mapping[str, str] = os.environ) -> bool:
-    """Send ``message`` to the service manager; False if there is none, or it does not listen."""
+    """Send ``message`` to the service manager; False if there is none, or none listens."""
     address = environment.get("NOTIFY_SOCKET", "")
     if not address:
         return False
@@ -27,7 +27,7 @@ def notify(message: str, environment: Mapping[str, str] = os.environ) -> bool:
         address = "\0" + address[1:]  # the abstract name space
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sender:
-            sender.settimeout(_SEND_S)  # its queue may be full, and nobody read it
+            sender.settimeout(_SEND_S)  # the socket's queue may be full and unread
             sender.sendto(message.encode(), address)
     except OSError as error:
         LOG.warning("the service manager at NOTIFY_SOCKET does not listen: %s", error)
@@ -36,7 +36,7 @@ def notify(message: str, environment: Mapping[str, str] = os.environ) -> bool:
 
 
 def watchdog_s(environment: Mapping[str, str] = os.environ) -> float | None:
-    """Seconds that the service manager waits for a sign of life; None if it waits for none."""
+    """Seconds between signs of life wanted by the service manager; None without a watchdog."""
     micros = environment.get("WATCHDOG_USEC", "")
     process = environment.get("WATCHDOG_PID", str(os.getpid()))
     if not micros.isdecimal() or int(micros) == 0 or process != str(os.getpid()):
@@ -45,10 +45,10 @@ def watchdog_s(environment: Mapping[str, str] = os.environ) -> float | None:
 
 
 class Heart:
-    """Beats while ``alive`` says so and the OpenFlow hub carries out what is posted to it.
+    """Beats while ``alive`` is true and the OpenFlow hub runs posted functions.
 
-    The conductor's progress is no part of it: a device, or a person at a patch panel, may keep it
-    waiting for longer than any watchdog should wait, and a restart would not help.
+    The conductor's progress does not count: a device, or a person at a patch panel, may keep the
+    conductor waiting for longer than any watchdog should wait, and a restart would not help.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""A controller's term: the time in which it leads, and decides and acts alone."""
+"""A controller's term: the time in which the controller leads, and decides and acts alone."""
 
 from __future__ import annotations
 
@@ -13,56 +13,56 @@ from hydra.faults.facts import TakeoverRisk
 
 @dataclass(frozen=True, slots=True)
 class Replica:
-    """A controller of several."""
+    """One of several controllers."""
 
     id: str
-    """Another one at each start."""
+    """A new id at each start."""
     name: str
-    """Name of its machine."""
+    """Name of the machine."""
     url: str
-    """Where its REST API is."""
+    """Address of the REST API."""
     release: str
     since_unix_s: float
-    """When it began to stand by, or to lead."""
+    """Start of standby, or of leadership."""
     switches: int | None = None
-    """Number of switches that are connected to it, as it said last; None: its release says none."""
+    """Number of connected switches at the last report; None: not reported by the release."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoreMember:
-    """A member of the store that controllers share, as it says itself."""
+    """A member of the store shared by controllers, as reported by the member."""
 
     endpoint: str
     answers: bool
     leads: bool = False
-    """Leader of the store's members, which is not the leader of the controllers."""
+    """True for the leader of the store's members, unrelated to the leader of the controllers."""
     version: str = ""
     size_mb: float = 0.0
     behind: int = 0
-    """Entries of the store's log that this member has yet to apply."""
+    """Entries of the store's log not applied yet by this member."""
     problems: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Replicas:
-    """All controllers that have a lease, and the store."""
+    """All controllers with a lease, and the store."""
 
     leader: Replica | None
     standing_by: tuple[Replica, ...]
     store: tuple[StoreMember, ...]
     problem: str = ""
-    """The reason why the store does not say who leads; empty if it does."""
+    """The reason why the store does not name the leader; empty if named."""
 
 
 @dataclass(frozen=True, slots=True)
 class Standby:
-    """What a controller that does not lead knows of who does."""
+    """A standby's knowledge of the leader."""
 
     words: str
     leader: Replica | None = None
-    """The one that led when the store answered last; None: nobody, or itself."""
+    """The leader at the store's last answer; None: no leader, or this controller."""
     store_lost: tuple[float, str] | None = None
-    """Since when the store does not answer, in Unix seconds, and how; None: it answers."""
+    """Start of the store's silence, in Unix seconds, and the error; None: the store answers."""
 
 
 class Term(Protocol):
@@ -72,20 +72,21 @@ class Term(Protocol):
 
     @property
     def is_shared(self) -> bool:
-        """True if others may lead after this one."""
+        """True if another controller may lead afterwards."""
         ...
 
     @property
     def generation(self) -> int | None:
-        """Number by which switches tell a leader from those before it; None: it has none.
+        """Number by which switches tell a leader from earlier leaders; None: no number.
 
-        A later leader's is higher. It grows in a term only by :meth:`exceed`.
+        A later leader has a higher number. In a term, the number only grows by :meth:`exceed`.
         """
         ...
 
     def exceed(self, generation: int) -> bool:
-        """Have :attr:`generation`, and those of all later leaders, be beyond this one, of a store
-        before the present one. False: it is not, as this controller leads no more.
+        """Raise :attr:`generation`, for this leader and all later leaders, beyond ``generation``,
+        known from an earlier store. False: not raised, as this controller leads no more, or the
+        store did not confirm.
         """
         ...
 
@@ -94,52 +95,52 @@ class Term(Protocol):
         ...
 
     def left_s(self) -> float:
-        """Seconds in which this controller certainly leads; 0 if it does not."""
+        """Seconds of certain leadership; 0 for a controller that does not lead."""
         ...
 
     def look_at_once(self) -> None:
-        """Ask the store whether this controller still leads, and end at once if not; returns
-        before the answer.
+        """Ask the store whether this controller still leads, and end at once if not; returns before
+        the answer.
         """
         ...
 
     def standby(self) -> Standby | None:
-        """What a controller that does not lead knows; None: it leads, and takes requests."""
+        """The knowledge of a standby; None: this controller leads, and takes requests."""
         ...
 
     def replicas(self) -> Replicas | None:
-        """All controllers of a store; None if there is but this one."""
+        """All controllers of a store; None for a controller without a shared store."""
         ...
 
     def risks(self) -> Sequence[TakeoverRisk]:
-        """What a takeover would suffer from, as last seen by the one that leads."""
+        """Risks of a takeover, as last seen by the leader."""
         ...
 
     def hand_over(self) -> tuple[Replica, ...]:
-        """End this controller, so that one of those that stand by leads; these.
+        """End this controller, so that a standby leads; returns the standbys.
 
-        Raises LifecycleError if there are none, or one of them has fewer switches than this one:
-        if that led, it would have to wait for them.
+        Raises LifecycleError if there are none, or if a standby has fewer switches than this
+        controller: as the leader, it would have to wait for the missing switches.
         """
         ...
 
     def end_soon(self) -> None:
-        """Tell those that stand by that this controller is about to end; return once they look so
-        often whether it has that one of them leads at once. It leads meanwhile as ever.
+        """Announce this controller's end to the standbys; returns once they look at the lease
+        often enough to lead at once. This controller leads meanwhile as always.
         """
         ...
 
     def take_no_more(self) -> None:
-        """Have requests refused from now on: :meth:`standby` says that this controller ends."""
+        """Refuse requests from now on: :meth:`standby` says that this controller ends."""
         ...
 
     def resign(self) -> None:
-        """Have the term be over; nobody else leads before the lease is given back."""
+        """End the term; no other controller leads before the lease is given back."""
         ...
 
 
 class Alone:
-    """The term of a controller that no other one stands by for: it ends with the process."""
+    """The term of a controller without standbys: ends with the process."""
 
     is_shared = False
     generation: int | None = None

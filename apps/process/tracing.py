@@ -1,7 +1,7 @@
-"""Traces of reconfigurations, where a collector is named: nothing is imported where none is.
+"""Traces of reconfigurations, if a collector is named; otherwise nothing is imported.
 
-The settings are those of OpenTelemetry itself: ``OTEL_EXPORTER_OTLP_ENDPOINT`` names a collector,
-and the other variables of its specification hold, too.
+The settings are OpenTelemetry's own: ``OTEL_EXPORTER_OTLP_ENDPOINT`` names a collector, and the
+other variables of the specification hold, too.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _ENDPOINTS: Final = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_E
 
 
 class Traces(Protocol):
-    """Takes note of reconfigurations that are over; never waits for the collector."""
+    """Takes note of finished reconfigurations; never waits for the collector."""
 
     def reconfigured(self, ended: Reconfiguration) -> None: ...
 
@@ -37,7 +37,7 @@ class NoTraces:
 
 
 def traces(fabric: str, environment: Mapping[str, str] = os.environ) -> Traces:
-    """Traces as the environment asks for them. Raises HydraError if nothing here can send them."""
+    """Traces as set in the environment. Raises HydraError if the package is missing or unusable."""
     chosen = next((name for name in _ENDPOINTS if environment.get(name)), None)
     if chosen is None or environment.get("OTEL_SDK_DISABLED", "").lower() == "true":
         return NoTraces()

@@ -1,4 +1,4 @@
-"""The workers of a controller, as it tells of them."""
+"""The workers of a controller, as reported by the controller."""
 
 from __future__ import annotations
 
@@ -9,52 +9,52 @@ from typing import Protocol
 
 
 class SessionEnd(StrEnum):
-    """What ended a worker's session with a controller: it may have begun another one at once."""
+    """The end of a worker's session with a controller; another session may have begun at once."""
 
     ENDED = "ended"
-    """The worker said that it ends."""
+    """The worker announced its end."""
     DISCONNECTED = "disconnected"
     SILENT = "silent"
-    """It did not renew its lease in time."""
+    """The worker did not renew its lease in time."""
     TOLD_LOST = "told-lost"
-    """What it told was lost on the way."""
+    """Reports of the worker were lost on the way."""
     ORDERS_LOST = "orders-lost"
-    """What it was sent was lost on the way."""
+    """Orders to the worker were lost on the way."""
     ORDERS_LATE = "orders-late"
-    """It was ordered something when its lease was over, as after a pause."""
+    """An order reached the worker after the end of its lease, as after a pause."""
     UNREADABLE = "unreadable"
-    """It said what no worker of the controller's release says."""
+    """The worker sent a message unknown to the controller's release."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerSeen:
-    """A worker whose lease runs."""
+    """A worker with a running lease."""
 
     name: str
     release: str
     since_unix_s: float
-    """When it began to serve this controller."""
+    """Start of the worker's service for this controller."""
     switches: int
-    """Number of switches that are connected to it."""
+    """Number of switches connected to the worker."""
     serves: int
-    """Number of switches that the controller speaks to by way of it."""
+    """Number of switches used by the controller through the worker."""
     shards: tuple[int, ...]
-    """Shards of the racks that it owns, in order."""
+    """Shards of the racks owned by the worker, in order."""
     cpu_s: float
-    """Processor time that its process has taken."""
+    """Processor time of the worker's process."""
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerKnown:
-    """A worker whose lease runs, or has run within a day."""
+    """A worker with a running lease, or a lease within the last day."""
 
     name: str
     seen: WorkerSeen | None
-    """None: its lease does not run."""
+    """None: the lease does not run."""
     renewal_age_s: float
-    """Time since it last renewed its lease, or since the controller was told of it."""
+    """Time since the last renewal of the lease, or since the controller learned of the worker."""
     ended: Mapping[SessionEnd, int]
-    """Number of its sessions that have ended so."""
+    """Number of the worker's ended sessions, by cause."""
 
 
 class Workers(Protocol):
@@ -62,7 +62,7 @@ class Workers(Protocol):
 
     @property
     def shards(self) -> int:
-        """Number of parts that the racks are divided into."""
+        """Number of shards of the racks."""
         ...
 
     def known(self) -> tuple[WorkerKnown, ...]:
@@ -70,5 +70,5 @@ class Workers(Protocol):
         ...
 
     def seen(self) -> tuple[WorkerSeen, ...]:
-        """All workers whose lease runs, by name."""
+        """All workers with a running lease, by name."""
         ...

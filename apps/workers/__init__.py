@@ -1,3 +1,1 @@
-"""Workers: processes that hold the switches' OpenFlow connections for a controller; and the
-link.
-"""
+"""Workers: processes with the switches' OpenFlow connections, linked to a controller."""

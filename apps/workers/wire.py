@@ -26,7 +26,7 @@ from apps.openflow.seam import SumRequest, Sums
 from hydra import __version__
 
 PROTOCOL: Final = 2
-"""Raised with every change of the messages between a controller and a worker."""
+"""Increased with every change of the messages between a controller and a worker."""
 RENEW, TOLD, BYE = b"renew", b"told", b"bye"
 GRANTED, ANNOUNCE, ORDERS, PING, RENEW_NOW = b"granted", b"announce", b"orders", b"ping", b"now"
 REFUSED = b"refused"
