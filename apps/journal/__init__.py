@@ -1,1 +1,1 @@
-"""Stores of a controller's journal; :mod:`hydra.journal` says what is asked of them."""
+"""Stores of a controller's journal; :mod:`hydra.journal` has the interface."""

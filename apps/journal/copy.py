@@ -1,4 +1,4 @@
-"""A copy of the records in etcd, for controllers that stand by."""
+"""A copy of the records in etcd, for standbys."""
 
 from __future__ import annotations
 
@@ -42,20 +42,20 @@ class Copying:
         self._looked_s = float("-inf")
         """When the last look began, by the monotonic clock."""
         self._error: JournalError | None = None
-        """The reason why that one failed."""
+        """The error of the last look."""
         self._is_last = False
-        """True once nothing is looked at any more."""
+        """True after the last look."""
         self._copy: Copy | None = None
 
     @property
     def last(self) -> Copy | None:
-        """The copy as of the last look that was answered; None: there was none yet."""
+        """The copy of the last answered look; None before the first answer."""
         return self._copy
 
     def look(self) -> Copy:
-        """The records as they are now; those who ask during a look share the next one.
+        """The present records; concurrent callers share the next look.
 
-        Raises JournalOfAnotherFormat if a release that writes otherwise has written there, and
+        Raises JournalOfAnotherFormat if a release with another format has written the journal, and
         JournalError if etcd does not answer.
         """
         asked_s = time.monotonic()
@@ -76,10 +76,11 @@ class Copying:
             return self._copy
 
     def hand_over(self) -> Reading:
-        """All that was read, and is so now if etcd answers, for whoever owns the journal from now
-        on. What it writes is not looked at here: the copy stays as it is.
+        """All records read, up to date if etcd answers, for the new owner of the journal.
+
+        The new owner's writes are not followed here: the copy stays unchanged.
         """
-        with suppress(JournalError):  # who takes it over tries again
+        with suppress(JournalError):  # the new owner tries again
             self.look()
         with self._lock:
             self._is_last, self._error = True, None

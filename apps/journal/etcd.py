@@ -1,6 +1,4 @@
-"""The journal in etcd, for controllers on several machines; :mod:`apps.journal.layout` says what
-is where.
-"""
+"""The journal in etcd, for controllers on several machines; layout: :mod:`apps.journal.layout`."""
 
 from __future__ import annotations
 
@@ -60,9 +58,9 @@ _Delta = dict[tuple[Kind, int], Held | None]
 class EtcdJournal:
     """A :class:`hydra.journal.Journal`.
 
-    With ``read_only`` nothing is owned and nothing is changed. With ``later`` it is closed until
-    :meth:`open`. Entries and history older than ``kept_days``, as :data:`hydra.journal.AGEING`
-    counts, go when a new one comes; None: only their number counts.
+    With ``read_only`` nothing is owned and nothing is changed. With ``later`` the journal is closed
+    until :meth:`open`. Entries and history older than ``kept_days``, as
+    :data:`hydra.journal.AGEING` counts, go when a new entry comes; None: only their number counts.
     """
 
     def __init__(
@@ -90,14 +88,14 @@ class EtcdJournal:
         self._held = {kind: KindHeld() for kind in Kind}
         self._next_order = 1
         self._read: Mapping[Kind, Mapping[int, dict[str, Any]]] | None = None
-        """What was read at the opening, until the first write: it is what there is.
+        """Records read at the opening, valid until the first write.
 
-        Between the two a controller begins to lead, and nobody does meanwhile.
+        Between the opening and the first write a controller begins to lead, without other writers.
         """
         self._unknown: tuple[str, Work] | None = None
-        """(The owner's value after a write that was not answered, what takes that back)."""
+        """(The owner's value after an unanswered write, the work to undo the write)."""
         self._to_undo: list[Work] = []
-        """What takes writes back that were refused and are made, in this order."""
+        """Work to undo writes that were refused and made nevertheless, in order."""
         self._to_carry: list[Work] = []
         """Pieces of a staged write that was made and not carried over yet."""
         if not later:
@@ -108,9 +106,10 @@ class EtcdJournal:
                 raise
 
     def open(self, compare: Sequence[Json] = (), known: Reading | None = None) -> None:
-        """``compare``: conditions of every write beside those of the journal, as that this
-        controller leads. ``known``: what has been read already, so that only what has changed since
-        is asked for; it is the journal's from now on. Raises JournalError.
+        """``compare``: conditions of every write beside the journal's own, such as leadership.
+
+        ``known``: records read already, so that only later changes are read; owned by the journal
+        from now on. Raises JournalError.
         """
         with self._lock:
             self._compare = tuple(compare)
@@ -137,15 +136,15 @@ class EtcdJournal:
     # -- opening ----------------------------------------------------------------------------------
 
     def _own(self, known: Reading) -> None:
-        """Own the journal as it is ``known``, and carry over what was staged.
+        """Own the journal as ``known``, and carry over staged writes.
 
-        Whoever owned it before can write nothing any more, and each of its writes has changed the
-        owner's value: so nothing has been written since that was known.
+        The former owner can write nothing any more, and each of its writes has changed the owner's
+        value: so nothing has been written since ``known`` was read.
         """
         mine, owner = self._owner_of(self._number), self._key("owner")
         if not known.revision:
             known.look(self._ask)
-        while known.owner != mine:  # it is if the answer to the last attempt was lost
+        while known.owner != mine:  # owned already if the last answer was lost
             seen = known.owner
             before = is_absent(owner) if seen is None else has_value(owner, seen)
             answer = self._ask(
@@ -196,7 +195,7 @@ class EtcdJournal:
             self._held[kind].see_oldest()
 
     def _delta(self, changes: Iterable[Change]) -> tuple[_Delta, int]:
-        """What the changes come to, and the next free order."""
+        """The sum of the changes, and the next free order."""
         delta: _Delta = {}
         orders: dict[tuple[Kind, str], int | None] = {}
         appended: dict[Kind, float | None] = {}
@@ -232,7 +231,7 @@ class EtcdJournal:
         return delta, next_order
 
     def _forget_old(self, delta: _Delta, kind: Kind, unix_s: float | None) -> None:
-        """Leave out old records of a kind, after some were appended, the last one at ``unix_s``."""
+        """Leave out old records of a kind, after an append with the last record at ``unix_s``."""
         held = self._held[kind]
         new = {order: one for (of, order), one in delta.items() if of is kind and one is not None}
         excess = len(held.records) + len(new) - KEPT[kind]
@@ -256,7 +255,7 @@ class EtcdJournal:
                 delta[kind, order] = None
 
     def _work(self, delta: _Delta, before: _Delta) -> Work:
-        """Keys that make it so, where it was as ``before`` says."""
+        """Keys to bring the records from ``before`` to ``delta``."""
         puts: dict[str, str] = {}
         ranges: list[tuple[str, str]] = []
         gone: dict[Kind, set[int]] = {}
@@ -276,7 +275,7 @@ class EtcdJournal:
                 if order not in orders:
                     break
                 first.append(order)
-            if len(first) > 1:  # the oldest go as one range
+            if len(first) > 1:  # the oldest records go as a range
                 ranges.append((f"records/{kind}/", f"{place_of(kind, first[-1])}0"))
                 orders.difference_update(first)
             ranges += [
@@ -285,8 +284,10 @@ class EtcdJournal:
         return Work(puts, ranges)
 
     def _make(self, work: Work, undone: Work) -> None:
-        """Make all of it or nothing. ``undone`` takes it back, should it be made and not answered;
-        nothing does where it is to be made once more then.
+        """Make all of ``work`` or nothing.
+
+        ``undone`` is the work to undo it, for a write that is made without an answer; empty for
+        work due to be repeated in this case.
         """
         if work.is_small:
             self._step(work, undone)
@@ -301,13 +302,13 @@ class EtcdJournal:
 
     def _carry_over(self) -> None:
         while self._to_carry:
-            self._step(self._to_carry[0], _NOTHING)  # it stays due until it is answered
+            self._step(self._to_carry[0], _NOTHING)  # stays due until answered
             del self._to_carry[0]
 
     def _step(self, work: Work, undone: Work) -> None:
-        """One transaction, made once. Raises JournalTaken, EtcdRefused, EtcdUnanswered.
+        """A transaction, made once. Raises JournalTaken, EtcdRefused, EtcdUnanswered.
 
-        The last of these leaves what it came to unknown; :meth:`_settle` ends that.
+        After EtcdUnanswered the outcome is unknown; :meth:`_settle` finds out.
         """
         owner = self._key("owner")
         before, after = self._owner_of(self._number), self._owner_of(self._number + 1)
@@ -327,7 +328,7 @@ class EtcdJournal:
         self._number += 1
 
     def _settle(self) -> None:
-        """Take back what was refused and is made all the same."""
+        """Undo writes that were refused and made nevertheless."""
         self._end_unknown()
         self._carry_over()
         while self._to_undo:
@@ -336,9 +337,9 @@ class EtcdJournal:
             self._carry_over()
 
     def _end_unknown(self) -> None:
-        """Find out what became of a write that was not answered.
+        """Find the outcome of an unanswered write.
 
-        From then on it can't be made any more: its number is used up.
+        Afterwards the write can't be made any more, as its number is used up.
         """
         if self._unknown is None:
             return
@@ -408,7 +409,7 @@ class EtcdJournal:
         return self._error("read", f"a record is no JSON: {why}")
 
     def _entries(self, kind: Kind, newest: int | None) -> dict[str, str]:
-        """Keys of a kind with their values, as of one moment."""
+        """Keys of a kind with values, as of a single moment."""
         if newest is not None:
             few = self._newest(kind, newest)
             if few is not None:
@@ -423,7 +424,7 @@ class EtcdJournal:
         return {key: text for key, text in entries.items() if key.startswith(f"records/{kind}/")}
 
     def _newest(self, kind: Kind, newest: int) -> dict[str, str] | None:
-        """The newest records, where one answer holds them and nothing is staged."""
+        """The newest records, if a single answer holds them and nothing is staged."""
         first = self._key(f"records/{kind}/")
         answer = self._ask(
             [], [get(self._key("redo")), get(first, after(first), limit=newest, last=True)]
@@ -435,7 +436,7 @@ class EtcdJournal:
         return dict(sorted(found.items())) if whole else None
 
     def _everything(self, first: str, *more: str) -> dict[str, str]:
-        """All keys that begin with ``first``, and ``more``, in their order, as of one moment."""
+        """All keys that begin with ``first``, and ``more``, in order, as of a single moment."""
         return in_one_moment(lambda: self._read_pages(first, more))
 
     def _read_pages(self, first: str, more: Sequence[str]) -> dict[str, str]:
@@ -478,5 +479,5 @@ class EtcdJournal:
 
 
 def _newest(found: list[_T], number: int | None) -> list[_T]:
-    """The last of those found, at most so many; None: all."""
+    """The last elements of ``found``, at most ``number``; None: all."""
     return found if number is None else found[len(found) - min(number, len(found)) :]

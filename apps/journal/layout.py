@@ -1,19 +1,19 @@
-"""The layout of the journal in etcd: keys and values, for whoever writes or reads them.
+"""The layout of the journal in etcd: keys and values, for readers and writers.
 
-Keys, after the prefix, and what they hold:
+Keys, after the prefix, and their values:
 
 ``format``
     the number of this layout.
 ``owner``
-    who opened the journal for writing last, and the number of its last write. Each write is one
-    transaction that finds the number before its own there, or changes nothing. So a write that was
-    not answered can be asked for again: it is made once.
+    the id of the last opener for writing, and the number of the owner's last write. Each write is a
+    transaction that finds the number before its own there, or changes nothing. An unanswered write
+    can therefore be repeated: the write is made once.
 ``records/KIND/ORDER/PART``
     a record as JSON text, in parts of at most :data:`PART`; ORDER grows by first writing.
 ``redo``, ``staged/N``
-    a write that is too large for one transaction: all of it is staged first, and made when ``redo``
-    says how many pieces it has. Then it is carried over to ``records``, by whoever owns the
-    journal; a reader does so for itself.
+    a write too large for a transaction: the whole write is staged first, and made when ``redo``
+    holds the number of pieces. The owner of the journal then carries the pieces over to
+    ``records``; a reader does the same in memory.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from apps.etcd.gateway import Entry, EtcdRefused
 from hydra.journal import JournalOfAnotherFormat, Kind
 
 FORMAT: Final = "1"
-"""To be raised with every change of the layout or of records that earlier releases can't read."""
+"""Increased with every change of the layout or of records that earlier releases can't read."""
 PART: Final = 400_000
 """Characters of a value. etcd takes requests of 1.5 MiB."""
 _MOST_OPERATIONS: Final = 100
 """Of etcd's 128 in a transaction."""
 _MOST_CHARACTERS: Final = 1_000_000
 _MOST_READINGS: Final = 5
-"""Attempts at one reading: etcd may compact what it began to read."""
+"""Attempts at a reading: etcd may compact the revision being read."""
 _COMPACTED: Final = "has been compacted"
 _KINDS: Final = frozenset(kind.value for kind in Kind)
 _T = TypeVar("_T")
@@ -42,7 +42,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A record as it is in the store."""
+    """A record as stored."""
 
     key: str | None
     unix_s: float | None
@@ -55,11 +55,11 @@ class Held:
 
 @dataclass(slots=True)
 class KindHeld:
-    """Records of a kind, by their order, which ascends."""
+    """Records of a kind, by ascending order."""
 
     records: dict[int, Held] = field(default_factory=dict)
     orders: dict[str, int] = field(default_factory=dict)
-    """Of those with a key."""
+    """Orders of records with a key."""
     oldest_s: float = float("inf")
     """None is older."""
 
@@ -71,7 +71,7 @@ class KindHeld:
         old = self.records.pop(order, None) if held is None else self.records.get(order)
         key = None if old is None else old.key
         if held is None and key is not None and self.orders.get(key) == order:
-            del self.orders[key]  # else it is another record's by now
+            del self.orders[key]  # else the key belongs to another record by now
         if held is not None:
             self.records[order] = held
             if held.key is not None:
@@ -94,7 +94,7 @@ class Work:
         return number <= _MOST_OPERATIONS and characters <= _MOST_CHARACTERS
 
     def pieces(self) -> Iterator[Work]:
-        """The same in pieces that are small."""
+        """The same work in small pieces."""
         for begin in range(0, len(self.deletes), _MOST_OPERATIONS):
             yield Work({}, self.deletes[begin : begin + _MOST_OPERATIONS])
         some: dict[str, str] = {}
@@ -118,7 +118,7 @@ class Work:
 
 
 def check_format(name: str, found: Sequence[Entry]) -> None:
-    """``found``: the key ``format``, if it is there. Raises JournalOfAnotherFormat."""
+    """``found``: the key ``format``, if present. Raises JournalOfAnotherFormat."""
     written = found[0].value if found else FORMAT
     if written != FORMAT:
         raise JournalOfAnotherFormat(
@@ -132,7 +132,7 @@ def place_of(kind: Kind, order: int) -> str:
 
 
 def order_of(key: str) -> int:
-    """The order of the record that a key is a part of."""
+    """The order of the record to which a key belongs."""
     return int(key.split("/")[2], 16)
 
 
@@ -144,8 +144,8 @@ NOTHING_STAGED: Final = Work({}, (("redo", "redo\0"), ("staged/", "staged0")))
 
 
 def in_one_moment(read: Callable[[], _T]) -> _T:
-    """What ``read`` returns, which reads as of one moment; again, if etcd has compacted that
-    meanwhile. Raises EtcdRefused, EtcdUnanswered.
+    """The result of ``read``, which reads as of a single moment; repeated if etcd has compacted the
+    revision meanwhile. Raises EtcdRefused, EtcdUnanswered.
     """
     for _ in range(_MOST_READINGS - 1):
         try:
@@ -157,12 +157,12 @@ def in_one_moment(read: Callable[[], _T]) -> _T:
 
 
 def after(prefix: str) -> str:
-    """The first key beyond all that begin with ``prefix``, which ends in a character of ASCII."""
+    """The first key beyond all keys with ``prefix``, which ends in a character of ASCII."""
     return prefix[:-1] + chr(ord(prefix[-1]) + 1)
 
 
 def staged(entries: Mapping[str, str]) -> Work | None:
-    """The staged write that was made, in keys without the prefix; None: there is none."""
+    """The finished staged write, in keys without the prefix; None if there is none."""
     if "redo" not in entries:
         return None
     return Work.read("".join(entries[staged_key(one)] for one in range(int(entries["redo"]))))
@@ -177,7 +177,7 @@ def carry(entries: dict[str, str], work: Work) -> None:
 
 
 def texts(entries: Mapping[str, str]) -> Iterator[tuple[Kind, int, str]]:
-    """Kind, order and text of each record, in their order; kinds of later releases are left out."""
+    """Kind, order and text of each record, in order; kinds of later releases are left out."""
     parts: dict[tuple[str, str], list[str]] = {}
     for key, value in sorted(entries.items()):
         _, kind, order, _ = key.split("/")

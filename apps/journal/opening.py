@@ -1,4 +1,4 @@
-"""The journal that a configuration names: in a file, or in etcd."""
+"""The journal named in a configuration: in a file, or in etcd."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from hydra.policy import ControllerSettings
 
 
 def needs_etcd(module: str) -> ModuleType:
-    """A module that needs the client of etcd, which is an extra. Raises HydraError without it."""
+    """Import a module in need of the etcd client, an extra. Raises HydraError without the
+    client.
+    """
     try:
         return import_module(module)
     except ImportError as error:
@@ -27,9 +29,9 @@ def needs_etcd(module: str) -> ModuleType:
 
 
 def check_journal(journal: str) -> None:
-    """Raise HydraError if a start would refuse this file; a controller may be at work on it.
+    """Raise HydraError if a start would refuse the file; a controller may be at work on the file.
 
-    What a start does with a journal is done with one beside it, which goes again.
+    The steps of a start are tried on a temporary journal beside the file.
     """
     check_private(journal)
     check_writable(f"{journal}.lock")

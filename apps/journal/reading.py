@@ -1,9 +1,9 @@
-"""Records of the journal in etcd as of one moment, brought up to date by what has changed since.
+"""Records of the journal in etcd as of a single moment, updated by later changes.
 
-Every write changes the key ``owner``; as long as that is what it was, so are the records. Keys that
-were written since the last look are asked for by etcd's revisions. If there are fewer keys by then
-than that comes to, some are gone: parts of them are counted, and looked through where some are
-missing. So a look costs what has changed, and not what there is.
+Every write changes the key ``owner``; as long as ``owner`` is unchanged, so are the records. Keys
+written since the last look are found by etcd's revisions. If the number of keys is lower than
+expected, some keys are gone: keys are counted in parts, and a part with missing keys is listed. A
+look therefore costs as much as the changes, not as much as the whole journal.
 """
 
 from __future__ import annotations
@@ -35,22 +35,23 @@ from hydra.journal import Kind
 LOG = logging.getLogger("hydra.journal")
 PAGE: Final = 500
 _PARTS: Final = 64
-"""Ranges of keys that are counted, or listed, by one transaction."""
+"""Ranges of keys counted, or listed, by a transaction."""
 _NAMED: Final = ("owner", "redo", "format")
 _STAGED: Final = "staged/"
 
 Ask = Callable[[Sequence[Json], Sequence[Json], Sequence[Json]], Answer]
-"""A transaction: (conditions, what is done if they hold, and if they do not). Raises EtcdRefused,
-EtcdUnanswered."""
+"""A transaction: (conditions, operations if they hold, and operations if not). Raises EtcdRefused,
+EtcdUnanswered.
+"""
 
 
 class _NotWhole(Exception):
-    """What has changed does not explain what there is by now."""
+    """The changes do not explain the present keys."""
 
 
 @dataclass(frozen=True, slots=True)
 class _News:
-    """Keys of a kind that were written, with their values, and those that are gone."""
+    """Written keys of a kind, with values, and deleted keys."""
 
     written: Mapping[str, str]
     gone: Collection[str]
@@ -60,15 +61,15 @@ class Reading:
     """Not thread-safe."""
 
     def __init__(self, prefix: str, name: str) -> None:
-        """``prefix`` of the journal's keys; its ``name`` is for messages."""
+        """``prefix`` of the journal's keys; ``name`` of the journal, for messages."""
         self._prefix = prefix
         self._name = name
         self.revision = 0
-        """Of the store, as of which the records are known; 0: they have yet to be read."""
+        """Revision of the store at which the records are known; 0: not read yet."""
         self.owner: str | None = None
         """The value of the key ``owner`` then."""
         self.to_carry: list[Work] = []
-        """What is left to do of writes that were staged; the records are as if it were done."""
+        """Open work of staged writes; the records are as if the work were done."""
         self.unreadable: dict[tuple[Kind, int], str] = {}
         """Why a record is no record of ours, in words."""
         self._begin_anew()
@@ -76,28 +77,29 @@ class Reading:
     def _begin_anew(self) -> None:
         self.held = {kind: KindHeld() for kind in Kind}
         self.records: dict[Kind, dict[int, dict[str, Any]]] = {kind: {} for kind in Kind}
-        """Those of :attr:`held` that can be read, by their order."""
+        """Readable records of :attr:`held`, by order."""
         self.unreadable.clear()
         self._entries: dict[Kind, dict[str, str]] = {kind: {} for kind in Kind}
         """By key, without the prefix."""
         self._was_staged = False
 
     def look(self, ask: Ask) -> Collection[Kind]:
-        """Bring the records up to date; the kinds of those that have changed.
+        """Bring the records up to date; returns the changed kinds.
 
-        Raises JournalOfAnotherFormat, EtcdRefused and EtcdUnanswered: they stay as they were then.
+        Raises JournalOfAnotherFormat, EtcdRefused and EtcdUnanswered; the records stay unchanged
+        then.
         """
         if not self.revision:
             return in_one_moment(lambda: self._read_all(ask))
         return in_one_moment(lambda: self._take(ask([], self.ranges(), ()), ask))
 
     def ranges(self) -> list[Json]:
-        """What a transaction is to find, whose answer :meth:`take` takes."""
+        """The ranges of a transaction whose answer goes to :meth:`take`."""
         return self._ranges(self.revision + 1)
 
     def take(self, answer: Answer, ask: Ask) -> Collection[Kind]:
         """As :meth:`look`, by an answer to :meth:`ranges`."""
-        taken = [answer]  # once: if etcd has compacted that meanwhile, all of it is asked for anew
+        taken = [answer]  # once: after a compaction by etcd, everything is read anew
 
         def read() -> Collection[Kind]:
             found = taken.pop() if taken else ask([], self.ranges(), ())
@@ -111,7 +113,7 @@ class Reading:
         owner = owned[0].value if owned else None
         try:
             if redo or owner is None or self._was_staged or answer.revision < self.revision:
-                raise _NotWhole  # the last: etcd was restored from a copy of it
+                raise _NotWhole  # by a lower revision: etcd was restored from a backup
             news = self._news(pages[1:], answer, ask)
         except _NotWhole:
             return self._read_all(ask)
@@ -127,7 +129,7 @@ class Reading:
     def _news(
         self, pages: Sequence[Sequence[Entry]], answer: Answer, ask: Ask
     ) -> dict[Kind, _News]:
-        """By kinds of which something has changed. Raises _NotWhole."""
+        """News of each changed kind. Raises _NotWhole."""
         news = {}
         since = self.revision + 1
         for kind, page, count in zip(Kind, pages, answer.counts[len(_NAMED) + 1 :], strict=True):
@@ -144,7 +146,7 @@ class Reading:
     def _gone(
         self, kind: Kind, known: Sequence[str], number: int, revision: int, ask: Ask
     ) -> list[str]:
-        """The keys, this number of those ``known``, that are gone by then. Raises _NotWhole."""
+        """The ``number`` keys of ``known`` that are gone at ``revision``. Raises _NotWhole."""
         if number < 0:
             raise _NotWhole
         size = -(-len(known) // _PARTS)
@@ -181,12 +183,12 @@ class Reading:
         if news.gone:
             held.see_oldest()
         if any(order < last for order in orders if order in held.records):
-            # One of those was perhaps gone, and has come back: a write was taken back.
+            # A deleted record may have come back, as a write was undone.
             held.records = dict(sorted(held.records.items()))
             self.records[kind] = dict(sorted(records.items()))
 
     def _set(self, kind: Kind, order: int, text: str) -> None:
-        """``text`` of a record as it is now; empty if it is gone."""
+        """``text``: the present text of a record; empty if the record is gone."""
         held, records = self.held[kind], self.records[kind]
         self.unreadable.pop((kind, order), None)
         if not text:
@@ -205,7 +207,7 @@ class Reading:
             records.pop(order, None)
 
     def _read_all(self, ask: Ask) -> Collection[Kind]:
-        """All records as of one moment, and what a staged write makes of them."""
+        """Read all records as of a single moment, with a staged write applied."""
         answer = ask([], self._ranges(0), ())
         owned, redo, layout, _, *pages = answer.found
         check_format(self._name, layout)
@@ -243,7 +245,7 @@ class Reading:
         ask: Ask,
         written_since: int = 0,
     ) -> dict[str, str]:
-        """Entries beyond a page of those whose keys begin with ``first``; None: all of those."""
+        """Entries beyond a page of the keys that begin with ``first``; None: all such entries."""
         begin, end = self._key(first), after(self._key(first))
         found: dict[str, str] = {}
         while page is None or len(page) == PAGE:

@@ -1,7 +1,7 @@
-"""The journal as one SQLite file, in WAL mode with full synchronisation.
+"""The journal as an SQLite file, in WAL mode with full synchronisation.
 
-One table holds the records of all kinds. The file has a generation, which grows whenever it is
-opened for writing; each transaction checks that the generation is still its own.
+A single table holds the records of all kinds. The file has a generation, which grows at each
+opening for writing; each transaction checks that the generation is unchanged.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any, Final
 from hydra.journal import AGEING, KEPT, TRUSTED_S, Change, JournalError, JournalTaken, Kind
 
 SCHEMA_VERSION: Final = 1
-"""To be raised with every change of tables or records that earlier releases can't read."""
+"""Increased with every change of tables or records that earlier releases can't read."""
 _SCHEMA: Final = (
     "CREATE TABLE owner (generation INTEGER NOT NULL)",
     "INSERT INTO owner VALUES (0)",
@@ -42,9 +42,10 @@ class SqliteJournal:
     """A :class:`hydra.journal.Journal`. ``":memory:"`` as the path keeps nothing (tests).
 
     ``read_only`` looks into the file of a controller that may be running, and changes nothing.
-    A file of another schema is refused. A file that is damaged or cut is refused: it may have held
-    promises. Entries and history older than ``kept_days``, as :data:`hydra.journal.AGEING`
-    counts, go when a new one comes; None: only their number counts.
+
+    A file of another schema is refused. A damaged or cut file is refused: it may have held
+    promises. Entries and history older than ``kept_days``, as :data:`hydra.journal.AGEING` counts,
+    go when a new entry comes; None: only their number counts.
     """
 
     def __init__(
@@ -57,7 +58,7 @@ class SqliteJournal:
         try:
             self._db = self._look() if read_only else self._open()
         except (OSError, ValueError, RuntimeError, sqlite3.Error) as error:
-            # RuntimeError: a link that leads to itself, before Python 3.13.
+            # RuntimeError: a link to itself, before Python 3.13.
             raise self._error("open", error) from error
 
     def _look(self) -> sqlite3.Connection:
@@ -67,7 +68,7 @@ class SqliteJournal:
             self._check_version(db)
             db.execute("PRAGMA query_only=ON")
             self._generation = _generation(db)
-            stack.pop_all()  # nothing failed: it stays open
+            stack.pop_all()  # no failure: the connection stays open
             return db
 
     def _open(self) -> sqlite3.Connection:
@@ -82,11 +83,13 @@ class SqliteJournal:
             db.execute("PRAGMA journal_mode=WAL")
             db.execute("PRAGMA synchronous=FULL")
             self._take(db)
-            stack.pop_all()  # nothing failed: it stays open
+            stack.pop_all()  # no failure: the connection stays open
             return db
 
     def _is_there(self) -> bool:
-        """Raises JournalError if only its write-ahead log is, or what was to take its place."""
+        """Raises JournalError if only the write-ahead log is there, or a restored file not yet in
+        place.
+        """
         path = Path(self.name).resolve()
         if path.exists():
             return True
@@ -101,16 +104,16 @@ class SqliteJournal:
         return False
 
     def _create(self) -> None:
-        """Make the file, whole or not at all: one without a schema has lost it.
+        """Create the file, whole or not at all, as a file without a schema counts as damaged.
 
-        Where its name is a link, it is made where that leads.
+        If the name is a link, the file is created at the link's target.
         """
         path = Path(self.name).resolve()
         path.parent.mkdir(parents=True, exist_ok=True)
         fresh = f"{path}.new"
         for end in ("", "-wal", "-shm"):
             Path(f"{fresh}{end}").unlink(missing_ok=True)
-        _own(fresh)  # SQLite gives its write-ahead log the same mode
+        _own(fresh)  # SQLite gives the write-ahead log the same mode
         with closing(_connect(fresh)) as db:
             db.execute("PRAGMA synchronous=FULL")
             _make_tables(db)
@@ -125,7 +128,7 @@ class SqliteJournal:
         )
 
     def _copies(self) -> str:
-        """What else is there of it, for people: words in brackets, or nothing."""
+        """Other copies of the journal, for people: words in brackets, or nothing."""
         path = Path(self.name)
         beside = (one for one in path.parent.iterdir() if not one.name.endswith(("-wal", "-shm")))
         copies = sorted(str(one) for one in beside if one.name.startswith(f"{path.name}.before-"))
@@ -157,7 +160,7 @@ class SqliteJournal:
             raise self._damaged(found)
 
     def check(self) -> None:
-        """Raises JournalError if anything in it is damaged; only some of it was read on opening."""
+        """Raises JournalError for any damage in the file; only a part was read on opening."""
         with self._lock:
             try:
                 self._read_all(self._db)
@@ -165,9 +168,9 @@ class SqliteJournal:
                 raise self._error("read", error) from error
 
     def _lacks_part_of_a_page(self, db: sqlite3.Connection) -> bool:
-        """True if its last page is cut: SQLite takes what is missing for zeros.
+        """True if the last page is cut, as SQLite would read missing bytes as zeros.
 
-        Where a write-ahead log is left of the last run, that has the page.
+        If the last run left a write-ahead log, the log has the page.
         """
         path = Path(self.name).resolve()
         log = Path(f"{path}-wal")
@@ -203,7 +206,7 @@ class SqliteJournal:
                 raise self._error("write", error) from error
 
     def _forget_old(self, kind: Kind, unix_s: float | None) -> None:
-        """Delete old records of a kind, after some were appended, the last one at ``unix_s``."""
+        """Delete old records of a kind, after an append with the last record at ``unix_s``."""
         self._db.execute(
             "DELETE FROM records WHERE kind = ?1 AND id <= "
             "(SELECT id FROM records WHERE kind = ?1 ORDER BY id DESC LIMIT 1 OFFSET ?2)",
@@ -223,7 +226,7 @@ class SqliteJournal:
         return [Change(kind, key, record) for key, record in self._rows(kind, None)]
 
     def _rows(self, kind: Kind, newest: int | None) -> list[tuple[str | None, dict[str, Any]]]:
-        """(key, record) of each, in the order of their first writing."""
+        """(key, record) of each record, in the order of first writing."""
         query = "SELECT key, record FROM records WHERE kind = ? ORDER BY id DESC LIMIT ?"
         with self._lock:
             try:
@@ -241,7 +244,7 @@ class SqliteJournal:
 
 
 def copy_journal(source: Path, target: Path) -> None:
-    """Copy a journal as it is at one moment; a controller may be writing. Raises JournalError."""
+    """Copy a journal as of a single moment; a controller may be writing. Raises JournalError."""
     try:
         with (
             closing(_connect(_to_read(source), uri=True)) as before,
@@ -253,14 +256,14 @@ def copy_journal(source: Path, target: Path) -> None:
 
 
 def beside_journal(path: Path) -> Path:
-    """Where a restored journal is, whole, while the one before it is moved away."""
+    """Path of a restored journal, complete, while the former journal is moved away."""
     return path.with_name(f"{path.name}.restored")
 
 
 def set_aside(path: Path) -> Path | None:
-    """Move a journal that nobody has open, with its write-ahead log; returns its new name.
+    """Move an unused journal, with its write-ahead log; returns the new name.
 
-    The log goes last: while it is there without its file, no start makes another.
+    The log goes last: no start creates a new file while a log without a file is there.
     """
     kept = path.with_name(f"{path.name}.before-{time.strftime('%Y%m%dT%H%M%S')}")
     parts = [end for end in ("", "-shm", "-wal") if Path(f"{path}{end}").exists()]
@@ -274,7 +277,7 @@ def _to_read(path: str | Path) -> str:
 
 
 def _own(path: str) -> None:
-    """Make the file, if it is not there, for nobody else to read: it holds webhooks' keys."""
+    """Create the file, if missing, private to this user, as it holds webhooks' keys."""
     os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
 
 
