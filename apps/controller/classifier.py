@@ -32,7 +32,7 @@ class Classifier:
         policy: CurrentPolicy,
         spills: Callable[[], Mapping[tuple[RackId, RackId], int]],
     ) -> None:
-        """``spills``: n by pair of racks: every n-th part of the flows between the racks is
+        """``spills`` by pair of racks: every n-th part of the flows between the racks is
         electrical.
         """
         substrate = substrate_of(fabric)
@@ -50,8 +50,8 @@ class Classifier:
         self._elephants = elephants
         self._policy = policy
         self._wanted: dict[DatapathId, frozenset[FlowRule]] = {}
-        """Rules as last decided. Agents report at any time; tables change in the conductor's thread
-        only.
+        """Rules as last decided: agents report at any time, but only the conductor's thread changes
+        tables.
         """
 
     def rules_for(self, datapath: DatapathId) -> frozenset[FlowRule]:

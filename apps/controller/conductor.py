@@ -321,7 +321,7 @@ class Conductor:
             future.add_done_callback(one_done)
 
     def _begin_beside(self) -> None:
-        """Begin changes beside the changes under way, the most urgent first, until no source has
+        """Begin changes beside the changes under way, the most urgent first, as long as there are
         any.
         """
         while self._may_begin_beside():

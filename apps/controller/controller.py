@@ -94,8 +94,9 @@ class Controller:
         self.rooms.policing.start()
 
     def end_soon(self) -> None:
-        """Begin no more duties; requests are still done until :meth:`stop`. Where controllers share
-        a store, work that the next leader finds in the journal is left to the next leader.
+        """Stop background work and attempts at absent devices; requests are still done until
+        :meth:`stop`. Where controllers share a store, also begin no more duties, and leave queued
+        reservations to the next leader, which finds them in the journal.
         """
         if self.rooms.term.is_shared:
             self.rooms.conductor.end_soon()

@@ -35,8 +35,8 @@ class DeadCircuits:
         """Circuits in use missing on an optical switch that answered again."""
 
     def keep_to(self, standing: Collection[Circuit]) -> None:
-        """Forget circuits that a change took down. If such a circuit is set up again, its light is
-        checked anew.
+        """Forget circuits taken down by a change: at the next setup, their light is checked
+        anew.
         """
         self.dark = frozenset(one for one in self.dark if one[0] in standing)
         self.denied = self.denied.intersection(standing)
@@ -96,8 +96,7 @@ class DeadCircuits:
         await carried_out(self._switches.divert(circuits, paths))
 
     def given_up(self, before: NetworkState) -> tuple[frozenset[Circuit], str]:
-        """Circuits of ``before`` given up by the recovery for lack of light at a ToR, and the
-        places.
+        """Circuits of ``before`` given up by the recovery, and the places without light.
 
         Ports of the circuits are quarantined.
         """
@@ -107,7 +106,7 @@ class DeadCircuits:
     def _put_out(
         self, unlit: Iterable[Circuit], dark: Collection[PortId], before: NetworkState
     ) -> str:
-        """Quarantine the ports of ``unlit`` circuits; returns the reason, with the names of dark
+        """Quarantine the ports of ``unlit`` circuits; returns the reason, which names dark
         ports.
         """
         places = [

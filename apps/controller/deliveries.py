@@ -106,8 +106,8 @@ class Deliveries:
                 self._rates.note(tally, now_s, totals[number])
 
     def of(self, reservation: Reservation, is_metered: Callable[[str], bool]) -> Delivery:
-        """Rates of a reservation, as last read. ``is_metered``: true for a sender with a metering
-        vswitch.
+        """Rates of a reservation, as last read. ``is_metered``: true if a sender's vswitch
+        meters.
         """
         flows = self._sharing().by_reservation.get(reservation.id, ())
         return Delivery(

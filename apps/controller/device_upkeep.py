@@ -24,7 +24,7 @@ HELD_S: Final = 60.0
 
 
 _LONGEST_GAP_S: Final = 5.0
-"""Longest wait between looks for a ToR's missing ports. Such a ToR answers at once, unlike a lost
+"""Longest wait between looks for missing ports of a ToR, which answers at once, unlike a lost
 device.
 """
 
@@ -45,7 +45,7 @@ class DeviceUpkeep:
         names = [one.name for one in fabric.planes]
         self._device_names = frozenset([*names, *(one.name for one in fabric.racks)])
         self._held_until_s = 0.0
-        """End of the time for which a recovery leaves paths standing for switches that may send
+        """End of the time for which paths stand after a recovery, for switches that may send
         there.
         """
         self._retries = Retries()
@@ -58,9 +58,7 @@ class DeviceUpkeep:
         self._held_until_s = time.monotonic() + HELD_S
 
     async def release(self) -> None:
-        """Take down paths left standing by a recovery, once no switch sends there, or after
-        ``HELD_S``.
-        """
+        """Take down paths left by a recovery, once no switch sends there, or after ``HELD_S``."""
         care = self._care
         held = care.beside[1].lanes
         if held and time.monotonic() >= self._held_until_s:

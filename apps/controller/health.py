@@ -75,8 +75,7 @@ class Health:
         self._lock = threading.Lock()
 
     def look(self) -> None:
-        """Write the begin and end of conditions to the history, and remember the begin of each
-        condition.
+        """Write the begin and end of conditions to the history, and remember the begin of each.
 
         Only for a single thread.
         """

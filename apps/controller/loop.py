@@ -163,8 +163,8 @@ class Loop:
         pins: Sequence[Pin],
         blocked: Collection[PortId],
     ) -> PlannedChange:
-        """The proposed change. An urgent job reuses the change told to its caller, if nothing has
-        changed meanwhile.
+        """The proposed change. An urgent job reuses the change told to its caller, if still
+        valid.
         """
         told = self._told
         if urgent and told is not None and told.is_for(current, request, demand, pins, blocked):
@@ -232,9 +232,7 @@ class Loop:
         return self._staging.under_way or bool(self._cut_off)
 
     async def act(self, done: Round) -> None:
-        """Record the decision of a round, and carry the decision out; skipped
-        :attr:`between_stages`.
-        """
+        """Record the decision of a round, and carry it out, unless :attr:`between_stages`."""
         if self.between_stages or done.request is None:
             return
         if done.report is None or done.decision.action is not Action.CHANGE:
@@ -258,8 +256,7 @@ class Loop:
         return entry
 
     def beside(self) -> Work[None] | None:
-        """Begin the first waiting request beside a change slowed by switches; None if there is
-        none.
+        """Begin the first waiting request beside a change slowed by switches, if possible.
 
         A request keeps its turn if the change meets changes under way, waits for the same switches,
         or would be refused now.

@@ -159,7 +159,7 @@ class Mastership:
         return failures
 
     def _exceed(self, stale: Collection[DatapathId]) -> bool:
-        """Raise the term's generation beyond the generations known to ``stale`` switches; False on
+        """Raise the generation beyond the generations known to ``stale`` switches; False on
         failure.
         """
         known = self._ask(stale).values()

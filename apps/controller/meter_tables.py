@@ -43,9 +43,7 @@ _KeyT = TypeVar("_KeyT", Aggregate, Tally)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeterTable:
-    """Meters and tallies of a vswitch, by number, and the aggregates kept off the vswitch's
-    circuits.
-    """
+    """Meters and tallies of a vswitch, by number, and the aggregates kept off its circuits."""
 
     meters: Mapping[Aggregate, int] = field(default_factory=dict)
     tallies: Mapping[Tally, int] = field(default_factory=dict)

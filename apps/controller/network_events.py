@@ -66,7 +66,7 @@ class NetworkEvents:
         self._conductor.put_once(self.synchronise)
 
     async def synchronise(self) -> None:
-        """A pass; with many switches, waiting jobs come in before the next pass."""
+        """Bring switches to the present state, in passes; waiting jobs come in between."""
         if await self._upkeep.synchronise():
             self.synchronise_soon()
         elif self._withdrawals.due:  # a missing switch of an attempt may be there now

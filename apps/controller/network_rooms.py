@@ -1,4 +1,4 @@
-"""The rooms for knowledge of the network and for changes, and the links between the rooms."""
+"""Rooms that know the network or change its state, and the links between the rooms."""
 
 from __future__ import annotations
 

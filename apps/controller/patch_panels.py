@@ -77,9 +77,7 @@ class PatchPanels:
         return plane.id
 
     def described(self, status: DeviceStatus) -> DeviceStatus:
-        """The status with people's pending tasks at the device, and the racks waiting for the
-        tasks.
-        """
+        """The status with people's pending tasks at the device, and the racks waiting for them."""
         plane = self._fabric.plane_by_name.get(status.name)
         said = [
             f"task {number} waits for a person{self._for_whom(panel, task)}"

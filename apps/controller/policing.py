@@ -98,8 +98,8 @@ class Policing:
         self._busy: set[DatapathId] = set()
         """Vswitches whose meters are being changed: the pacer leaves them alone meanwhile."""
         self._fresh: set[Aggregate] = set()
-        """Aggregates with meters changed or made since the pacer's turn began: their counts began
-        anew.
+        """Aggregates whose counts began anew, as meters were changed or made in the pacer's
+        turn.
         """
         self._unmetered: set[DatapathId] = set()
         """Vswitches without metering."""
@@ -273,10 +273,9 @@ class Policing:
             pass
 
     def turn(self, pause: Callable[[], bool]) -> bool:
-        """Read counters around ``pause()``, and share out free bandwidth anew; False if ``pause()``
-        is False.
+        """Read counters around ``pause()``, and share out free bandwidth; False if ``pause()`` is.
 
-        Meters are read before and after the pause, as a changed meter counts from 0.
+        Meters are read before and after the pause, as some meters count anew after a change.
         """
         began_s = self._work_clock()
         with self._lock:
@@ -295,7 +294,7 @@ class Policing:
         return True
 
     def _metering(self) -> list[DatapathId]:
-        """Vswitches of servers with aggregates on circuits."""
+        """Vswitches of servers that share circuits with other aggregates."""
         routes = self._holdings.routes
         senders = {aggregate.sender for aggregate, links in routes.items() if links}
         datapaths = {self._switch_of[name] for name in senders}

@@ -47,8 +47,7 @@ class PolicyDesk:
     # -- any thread -------------------------------------------------------------------------------
 
     def reload(self, *, dry_run: bool = False) -> Reload:
-        """Read the configuration file again; apply keys that touch no traffic, and report all other
-        keys.
+        """Read the configuration file again; apply keys that touch no traffic, and report the rest.
 
         Raises ConfigError if the file can't be used; the present policy then stays in force. Raises
         DeviceUnavailable if changes under way take too long.

@@ -153,9 +153,7 @@ class Prober:
                     self._roll.answered(datapath, asked_s)
 
     def _ask(self, now_s: float) -> None:
-        """Ask switches at the ends of silent probes for a sign of life, with a single open question
-        per switch.
-        """
+        """Ask switches at the ends of silent probes for a sign of life, one question at a time."""
         asked = self._fleet.ask_barriers(self._roll.take() - self._questions.keys())
         self._questions.update({datapath: (now_s, reply) for datapath, reply in asked.items()})
 

@@ -78,8 +78,7 @@ class Probes:
     def _pass(
         self, markers: Sequence[Marker], timeout_s: float, *, last: bool = False, mtu: int = 0
     ) -> tuple[Marker, ...]:
-        """Send markers, each as long as a packet of ``mtu`` bytes; returns the markers that did not
-        arrive.
+        """Send markers, each as long as a packet of ``mtu`` bytes; returns the missing markers.
 
         A frame dropped by a full queue is soon repeated. A late frame still counts; but with
         ``last``, nothing may be under way afterwards, and the last repetition has to arrive. Raises
@@ -109,8 +108,7 @@ class Probes:
         return tuple(one.marker for one in missing if not one.heard.done())
 
     def _hear_out(self, missing: Sequence[_Sending], timeout_s: float) -> None:
-        """Wait until the switches at both ends of ``missing`` markers have sent all earlier
-        messages.
+        """Wait until switches at both ends of ``missing`` markers have sent all earlier messages.
 
         Raises NotProbed if a switch is silent (``hydra/faults/roll_call.py``).
         """

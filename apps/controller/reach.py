@@ -108,9 +108,7 @@ class Reach:
         return self._blocked(*self._out_of_reach())
 
     def blocked_with_all_planes(self) -> frozenset[PortId]:
-        """Ports that would be blocked if all optical switches could be commanded, and had not
-        failed before.
-        """
+        """Ports still blocked if all optical switches could be commanded, and never had failed."""
         planes, racks = self._out_of_reach()
         ports, gone = self._fabric.ports, self._panels.ports() | self._not_there()
         return frozenset(

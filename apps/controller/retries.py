@@ -37,9 +37,7 @@ class Retries:
         return [one for one in some if now_s >= self._waits.get(one, (0.0, 0.0))[0]]
 
     def forget(self, well: AbstractSet[object]) -> None:
-        """Reset items in no need of an attempt: after the next attempt, their wait is short
-        again.
-        """
+        """Reset items in no need of an attempt: their next wait is short again."""
         for one in self._waits.keys() & well:
             del self._waits[one]
 

@@ -150,8 +150,8 @@ class Slots:
     # -- the clock --------------------------------------------------------------------------------
 
     def check(self) -> None:
-        """Raises PlanError if slots leave no day after nights of the recent length, or if circuits
-        are one-way.
+        """Raises PlanError if slots leave no day after recent nights, or if circuits are
+        one-way.
         """
         if self._fabric.one_way:
             raise PlanError(DUPLEX_ALONE)
@@ -251,8 +251,7 @@ class Slots:
             await self._adopt(ahead.draft)
 
     def _still_fits(self, draft: WeekDraft | None) -> bool:
-        """True unless the network, or the reserved paths, have changed since ``draft`` was
-        requested.
+        """True unless network or reserved paths have changed since the request for ``draft``.
 
         None fits: there was no demand, or no week.
         """
@@ -307,9 +306,7 @@ class Slots:
 
     @property
     def _expected_night_s(self) -> float:
-        """Median length of the last nights, so that a single long night does not lengthen the
-        next.
-        """
+        """Median length of the last nights, so that a long night does not lengthen the next."""
         if len(self._nights_s) >= _FEW:
             return median(self._nights_s)
         if self._policy.now.sharing is Sharing.AUTO:

@@ -145,8 +145,7 @@ class StoredView:
             LOG.debug("%s", error)
 
     def now(self, *, lost: bool = False) -> Stored:
-        """The store's content now, or at its last answer; ``lost``: the store is known to be
-        silent.
+        """The store's content now, or at its last answer; ``lost``: known to be silent.
 
         Raises JournalError if the store never answered.
         """

@@ -139,7 +139,7 @@ class Upkeep:
         return behind or bool(self._fleet.expected(owned, CONNECT_S, began_s))
 
     def _take_command(self) -> None:
-        """Set :attr:`in_command` once no other controller commands the switches; touch nothing
+        """Set :attr:`in_command` once no other controller commands the switches, without a change
         before.
         """
         if self._substrate.retags:
@@ -159,8 +159,7 @@ class Upkeep:
     # -- switches ---------------------------------------------------------------------------------
 
     async def synchronise(self) -> bool:
-        """Bring switches to the present state: newly connected switches, and switches due for a
-        retry.
+        """Bring newly connected switches, and switches due for a retry, to the present state.
 
         As many as possible go together; True if there are more. Switches without a prompt answer
         are brought beside other jobs; so are slow switches, and switches with a failed last
@@ -233,7 +232,7 @@ class Upkeep:
         return "; ".join(str(refused[one]) for one in refusing if one in refused)
 
     async def follow_numbers(self) -> bool:
-        """Update rules to new port numbers given by switches; True if :meth:`synchronise` has to do
+        """Update rules to new port numbers of switches; True if :meth:`synchronise` has to do
         so.
         """
         while moved := self._switches.moved_ports():
@@ -243,8 +242,9 @@ class Upkeep:
         return False
 
     def follow_numbers_meanwhile(self) -> None:
-        """:meth:`follow_numbers` while a change under way waits, without ports moved by the
-        change.
+        """As :meth:`follow_numbers`, while a change under way waits.
+
+        Path rules of the change's moving pairs are left to :meth:`follow_numbers`.
         """
         self._runner.run_meanwhile(self._switches.follow_numbers(self._network.under_way))
 
@@ -267,8 +267,9 @@ class Upkeep:
         self._switches.one_way_uplinks = frozenset(dead)
 
     def follow_uplinks_meanwhile(self) -> None:
-        """:meth:`follow_uplinks` while a change under way waits, unless the change rests on those
-        rules.
+        """As :meth:`follow_uplinks`, while a change under way waits.
+
+        Only for a substrate with detours, as no rule about paths is touched there.
         """
         if self._substrate.detours:
             self._note_closed()

@@ -58,9 +58,7 @@ class Withdrawals:
         self._log = ledger.log
         self._reservations = ledger.reservations
         self._left: dict[Circuit | Path, str] = {}
-        """Lost circuits and paths that stand after the last attempt to withdraw, and the
-        reasons.
-        """
+        """Lost circuits and paths left by the last attempt to withdraw, with the reasons."""
         self._pause_s = _FIRST_PAUSE_S
         self._again_s = 0.0
         self._late: frozenset[DatapathId] = frozenset()
@@ -113,9 +111,7 @@ class Withdrawals:
             await self._plan_around(frozenset())
 
     def divert_meanwhile(self, lost: Sequence[LostPath]) -> None:
-        """Divert the pairs of lost paths while a change under way waits; the paths are withdrawn
-        later.
-        """
+        """Divert the pairs of lost paths while a change under way waits; the withdrawal follows."""
         standing = self._standing(lost)
         circuits = {circuit for one in standing for circuit in one.circuits}
         self._upkeep.dead.divert_meanwhile(circuits, [one.path for one in standing])
@@ -186,8 +182,7 @@ class Withdrawals:
         return [one for one in lost if state.vlans.get(one.path) == one.vlan]
 
     async def _withdraw(self, lost: Collection[Circuit | Path], why: str) -> None:
-        """Divert the pairs on lost circuits at once, withdraw the circuits, and then plan around
-        them.
+        """Divert the pairs on lost circuits at once, withdraw the circuits, and plan around them.
 
         If a withdrawal fails, because a vswitch is silent or the journal is full, the pairs stay
         diverted. The withdrawal is retried after ever longer pauses, or when a missing switch is

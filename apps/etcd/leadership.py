@@ -191,8 +191,8 @@ class Leadership:
         threading.Thread(target=self._look_at_once, name="lease-look", daemon=True).start()
 
     def _look_at_once(self) -> None:
-        """End this controller if etcd names another leader; without an answer, the lease decides as
-        always.
+        """End this controller if etcd names another leader; without an answer, the lease
+        decides.
         """
         with suppress(EtcdRefused, EtcdUnanswered):
             if self.leads and not self._ask_etcd(self.conditions(), [], []).succeeded:
@@ -226,9 +226,7 @@ class Leadership:
         self._created = None
 
     def close(self) -> None:
-        """Give the lease back, so that another controller leads at once; optional, and
-        repeatable.
-        """
+        """Give the lease back, so that another controller leads at once; optional, repeatable."""
         self.resign()
         lease, self._lease = self._lease, None
         if lease is not None:
@@ -428,9 +426,7 @@ class Leadership:
         self._renewed.set()
 
     def _look(self) -> bool:
-        """Read the leader; True if another controller leads. An etcd without space still
-        answers.
-        """
+        """Read the leader; True for another controller. An etcd without space still answers."""
         answer = self._ask_etcd([], [get(self._leader_key), get(self._ending_key)])
         found, self._leader_ends = answer.found[0], bool(answer.found[1])
         if not found:

@@ -16,9 +16,7 @@ from hydra.policy import ControllerSettings
 
 
 def needs_etcd(module: str) -> ModuleType:
-    """Import a module in need of the etcd client, an extra. Raises HydraError without the
-    client.
-    """
+    """Import a module in need of the etcd client. Raises HydraError without this extra."""
     try:
         return import_module(module)
     except ImportError as error:

@@ -87,9 +87,7 @@ class SqliteJournal:
             return db
 
     def _is_there(self) -> bool:
-        """Raises JournalError if only the write-ahead log is there, or a restored file not yet in
-        place.
-        """
+        """Raises JournalError if only the write-ahead log or an unfinished restoration is there."""
         path = Path(self.name).resolve()
         if path.exists():
             return True

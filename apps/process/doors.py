@@ -19,8 +19,8 @@ RETRY_S: Final = 1.0
 """Pause of an accept loop when the system has no resources for another connection."""
 _ANEW_S: Final = 60.0
 _NETWORK_BITS: Final = 64
-"""Bits of an IPv6 address that tell peers apart: the owner of a network may use all of its
-addresses.
+"""Bits of an IPv6 address that tell peers apart: the owner of a network may use all
+addresses in the network.
 """
 
 
@@ -57,9 +57,7 @@ LOG.addFilter(Sparing())
 
 
 class Door:
-    """Counts open connections; for any thread. ``key``: the setting of ``most`` in the
-    configuration.
-    """
+    """Counts open connections; for any thread. ``key``: the configuration's key of ``most``."""
 
     def __init__(self, name: str, most: int, most_per_address: int, key: str) -> None:
         self._name = name

@@ -89,7 +89,7 @@ def sync_folder(path: Path) -> None:
 
 
 def give_to(owner: os.stat_result, *paths: Path) -> None:
-    """Give root's files to the owner of another file or folder; other users change nothing.
+    """As root, give files to the owner of another file or folder; else do nothing.
 
     The folder's owner may have put links in place of the files: links are not followed.
     """

@@ -99,9 +99,7 @@ class Term(Protocol):
         ...
 
     def look_at_once(self) -> None:
-        """Ask the store whether this controller still leads, and end at once if not; returns before
-        the answer.
-        """
+        """Ask the store whether this controller still leads, and end if not; returns at once."""
         ...
 
     def standby(self) -> Standby | None:

@@ -38,9 +38,7 @@ LOG = logging.getLogger("hydra.workers")
 _OFTEN: Final = ("is called", TOLD_IN_VAIN)
 LOG.addFilter(Sparing(lambda record: any(some in str(record.msg) for some in _OFTEN)))
 _PING_S: Final = 0.1
-"""Seconds between two checks of a worker's presence: ZeroMQ refuses messages for an ended
-process.
-"""
+"""Seconds between checks of a worker's presence: ZeroMQ refuses messages for an ended process."""
 _REMEMBERED_S: Final = 86_400.0
 """Time for which an absent worker stays listed; after that time the worker is out of service."""
 _REFUSED_S: Final = 15.0

@@ -69,9 +69,7 @@ class _Link:
         self.renew_at_s = 0.0
         self.lease_s: float | None = None
         self.refused = ""
-        """Reason why the protocols don't fit; empty: they fit, or the controller has not answered
-        yet.
-        """
+        """Reason why the protocols don't fit; empty if they fit, or without an answer so far."""
         self.lost: SessionEnd | None = None
         """The reason of the last session's end, if ended by this worker."""
 
@@ -136,9 +134,7 @@ class Links:
         self._thread.start()
 
     def stop(self) -> None:
-        """Announce the worker's end, so that its switches move to other workers at once;
-        repeatable.
-        """
+        """Announce the worker's end, so that its switches move elsewhere at once; repeatable."""
         self._closing = True
         self._awake()
         if self._thread.is_alive():

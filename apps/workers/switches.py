@@ -134,9 +134,7 @@ class Switches:
         owners: Mapping[int, str],
         tell: Callable[[Mapping[str, tuple[int, ...]]], None],
     ) -> None:
-        """Set ``owners`` as the owners until now; ``tell`` is called with the owners from now
-        on.
-        """
+        """Set ``owners`` as the owners until now; ``tell`` is called with all later owners."""
         if owners:
             self._owners = dict(owners)
             self._misplaced = True

@@ -81,8 +81,7 @@ class Admission:
     def reserve_all(
         self, requests: Sequence[ReservationRequest], *, all_or_nothing: bool
     ) -> GroupOutcome:
-        """Admit many requests as a group; largest first, since small requests fit into the
-        remaining room.
+        """Admit many requests as a group; largest first, since small requests fit into gaps.
 
         With ``all_or_nothing``, the first refusal refuses all. Raises the errors of
         :meth:`reserve`; AdmissionError without ``all_or_nothing`` only if no request was admitted.
@@ -122,12 +121,12 @@ class Admission:
     def _reserve(
         self, requests: Sequence[ReservationRequest], group: str | None, *, all_or_nothing: bool
     ) -> tuple[tuple[Reservation, ...], tuple[Refusal, ...]]:
-        """Admitted reservations and refused requests; the journal has all admitted reservations, or
-        none.
+        """Admitted reservations, all in the journal, and refused requests.
 
-        Paths are checked while the ledger's lock is free. Then everything is decided again, until
-        the decision rests on the checked basis. Admissions take turns, as an admission with a long
-        check would otherwise be overtaken again and again.
+        The journal has all admitted reservations, or none. Paths are checked while the ledger's
+        lock is free. Then everything is decided again, until the decision rests on the checked
+        basis. Admissions take turns, as an admission with a long check would otherwise be overtaken
+        again and again.
         """
         with self._turn:
             if known := self._bookings.admitted_before(requests[0]):
@@ -156,9 +155,7 @@ class Admission:
     def _draft(
         self, requests: Sequence[ReservationRequest], group: str | None, *, all_or_nothing: bool
     ) -> tuple[tuple[Reservation, ...], tuple[Refusal, ...], _Basis]:
-        """Enter requests in the ledger's book, in a trial; returns reservations, refusals, and the
-        basis.
-        """
+        """Enter requests in the book, in a trial; returns reservations, refusals, and the basis."""
         limits = self._limits.now()
         admitted: list[Reservation] = []
         refused: list[Refusal] = []
@@ -337,9 +334,7 @@ class Admission:
         return reservation
 
     def release(self, reservation_id: str, seen: Reservation | None = None) -> Reservation:
-        """Release. Raises UnknownName, LifecycleError, Changed if the reservation is not as
-        ``seen``.
-        """
+        """Release. Raises UnknownName, LifecycleError, Changed if the state is not as ``seen``."""
         if parts := self._parts(reservation_id, seen):
             left = [one for one in parts if one.is_booked or one.state is ReservationState.FAILED]
             for one in left or parts[:1]:  # raises LifecycleError where nothing is left
@@ -359,8 +354,7 @@ class Admission:
         return self._as_one(parts) if parts else self._bookings.get(reservation_id)
 
     def _parts(self, reservation_id: str, seen: Reservation | None) -> Sequence[Reservation]:
-        """The parts of a bundle, if the bundle is still as it was ``seen``; empty if the id is no
-        bundle's.
+        """The parts of a bundle, if still as ``seen``; empty if the id is no bundle's.
 
         Raises Changed, and LifecycleError for a part, as only the bundle is promised.
         """

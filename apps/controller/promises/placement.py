@@ -161,9 +161,7 @@ class Placement:
         return self._mover.plan_beside(target, f"reservation {reservation.id}", takes_over=True)
 
     def _taken_by(self, path: Path) -> Touched:
-        """Elements taken by a path: the pair's present paths and all paths at the path's ports give
-        way.
-        """
+        """Elements taken by a path: all paths of its pair, and all at its ports, give way."""
         paths = self._network.state.vlans
         ends = {end for circuit in path.circuits for end in circuit.ends}
         pair = pair_of(path)
@@ -189,8 +187,7 @@ class Placement:
             self._reservations.change(reservation.id, ReservationState.ACTIVE)
 
     async def place(self, ids: Sequence[str]) -> None:
-        """Give the reservations their paths, in a single move; other paths where the first paths
-        fail.
+        """Give reservations their paths, in a single move; other paths where the first fail.
 
         Reservations with a rack soon to be in reach wait for :meth:`restore`.
         """

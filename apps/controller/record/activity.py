@@ -119,9 +119,7 @@ class ActivityLog:
             self._writer.write_soon()
 
     def amend(self, reconfiguration_id: str, changes: Mapping[str, Any]) -> bool:
-        """As :meth:`update`, but an end goes with the next write; True if ``changes`` end the
-        reconfiguration.
-        """
+        """As :meth:`update`, but an end goes with the next write; True if ``changes`` end it."""
         with self._lock:
             entry = self._reconfigurations.get(reconfiguration_id)
             if entry is None:
@@ -146,9 +144,7 @@ class ActivityLog:
             self._note_end(now)
 
     def refuse(self, entry: Reconfiguration, reason: str) -> None:
-        """Mark a queued reconfiguration as refused; a begun or ended reconfiguration stays
-        unchanged.
-        """
+        """Mark a queued reconfiguration as refused; after its begin, leave it unchanged."""
         if self.reconfiguration(entry.id).state is not ReconfigurationState.QUEUED:
             return
         LOG.warning("refused: %s", reason, extra={"reconfiguration": entry.id})

@@ -60,8 +60,7 @@ class ReadBook:
         """By id; None: an error has left the book changed in part."""
 
     def of(self, records: Sequence[Record]) -> ReservationBook:
-        """The book of the given reservations, in the same order. It is the caller's until the next
-        call.
+        """The book of the given reservations, in order; the caller's until the next call.
 
         Raises HydraError if a record can't be read, or occurs twice.
         """
@@ -74,9 +73,7 @@ class ReadBook:
     def _changed(
         self, left: dict[str, tuple[Record, Reservation]], records: Sequence[Record]
     ) -> dict[str, tuple[Record, Reservation]]:
-        """Bring the book from ``left``, the known records, to ``records``; returns the new known
-        records.
-        """
+        """Bring the book from ``left``, the known records, to ``records``; returns the known."""
         now_s = time.time()
         known: dict[str, tuple[Record, Reservation]] = {}
         for record in records:

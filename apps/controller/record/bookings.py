@@ -30,9 +30,7 @@ class Bookings:
 
     @contextmanager
     def trial(self) -> Iterator[None]:
-        """Hold the lock; reservations added meanwhile and not kept are removed at the end,
-        unseen.
-        """
+        """Hold the lock; at the end, remove reservations added meanwhile and not kept, unseen."""
         with self._lock:
             try:
                 yield
@@ -95,9 +93,7 @@ class Bookings:
             return self._book.get(reservation_id)
 
     def known(self, ids: Iterable[str]) -> Iterator[Reservation]:
-        """The remembered reservations among ``ids``; a reservation due to begin may have ended long
-        ago.
-        """
+        """The remembered reservations among ``ids``; some may have ended long ago."""
         for reservation_id in ids:
             with suppress(UnknownName):
                 yield self.get(reservation_id)
@@ -152,9 +148,7 @@ class Bookings:
     def fitting_mbps(
         self, reservations: Iterable[Reservation], limits: AdmissionLimits
     ) -> Mapping[str, float]:
-        """Mbps of failed reservations with room now, by id; reservations without room are
-        absent.
-        """
+        """Mbps of failed reservations that would fit now, by id; absent: no rate would fit."""
         with self._lock:
             now_s = time.time()
             fitting = {r.id: self._book.fitting_mbps(r.id, now_s, limits) for r in reservations}

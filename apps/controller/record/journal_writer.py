@@ -143,9 +143,7 @@ class JournalWriter:
 
     @property
     def failure(self) -> tuple[float, JournalError] | None:
-        """Unix time of the outage's first failure, and the latest error; None: the journal can be
-        written.
-        """
+        """Unix time of an outage's first failure, and the latest error; None without an outage."""
         with self._lock:
             return self._failure
 

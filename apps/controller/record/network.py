@@ -44,8 +44,8 @@ class NetworkRecord:
         self._state = NetworkState()
         self._under_way: tuple[Execution, ...] = ()
         self._present: tuple[NetworkState, tuple[Execution, ...]] = self._state, ()
-        """State and changes under way, for readers that must not wait for the lock: a write may
-        take long.
+        """State and changes under way, for readers that can't wait for the lock during a long
+        write.
         """
         self._unsettled = SETTLED
         self._held = NONE_HELD
@@ -129,9 +129,7 @@ class NetworkRecord:
 
     @property
     def kept_pairs(self) -> Collection[Pair]:
-        """Pairs with a path wanted by an operator or the periodic mode: no release removes the
-        path.
-        """
+        """Pairs with a path wanted by an operator or the periodic mode: no release removes it."""
         return self._kept
 
     def keep_pairs(self, pairs: Iterable[Pair]) -> None:

@@ -78,8 +78,8 @@ class Reservations:
             self._let_stay([one.id for one in displaced if not one.is_booked])
 
     def let_go(self, reservation_id: str, seen: Reservation | None = None) -> Reservation:
-        """Cancel a reservation for its owner; a begun reservation is releasing afterwards, a failed
-        reservation released.
+        """Cancel a reservation for its owner: after its begin, it is releasing; after a failure,
+        released.
 
         Raises UnknownName, Changed, LifecycleError, JournalError.
         """
@@ -142,9 +142,7 @@ class Reservations:
 
     @contextmanager
     def _or_as_it_was(self, reservation_id: str) -> Iterator[None]:
-        """If the journal can't be written: restore the reservation, and the reservations due to
-        give way.
-        """
+        """If the journal can't be written: restore the reservation, and others due to give way."""
         before = self._book.get(reservation_id), *self._book.giving_way_to(reservation_id)
         try:
             yield
@@ -164,8 +162,7 @@ class Reservations:
         *,
         leaves_nothing: bool = False,
     ) -> Reservation:
-        """Enter a state, unless the owner, or a reservation of higher rank, has ended the
-        reservation.
+        """Enter a state, unless the owner or a higher rank has ended the reservation.
 
         ``leaves_nothing``: do :meth:`leave_nothing` for the pair, too. Raises Changed if the
         reservation differs from ``seen``.
@@ -193,8 +190,7 @@ class Reservations:
             return reservation
 
     def reroute(self, pair: Pair, limits: AdmissionLimits, tried: Sequence[str] = ()) -> None:
-        """Book the pair's reservations around blocked ports; reservations without another path
-        fail.
+        """Book the pair's reservations around blocked ports; those without another path fail.
 
         The reason of failure begins with ``tried``, the earlier attempts in words. A tenant reads
         the reason, so it names no foreign reservations.
@@ -253,9 +249,7 @@ class Reservations:
             self._writer.write_in_time(self._records(placed), _news(placed))
 
     def finish(self, reconfiguration_id: str, **changes: Any) -> None:
-        """Update the record of a finished reconfiguration, and :meth:`save` the resulting state, in
-        one write.
-        """
+        """Update a finished reconfiguration, and :meth:`save` the resulting state, in one write."""
         with self._lock:
             self._log.amend(reconfiguration_id, changes)
             self.save("reconfigured")
@@ -285,9 +279,7 @@ class Reservations:
             self._note_placed(self._placed(self._promised_paths()))
 
     def keep_unreserved(self) -> None:
-        """Count the paths of all pairs without a known reservation as requested in their own
-        right.
-        """
+        """Count paths of pairs without a known reservation as requested in their own right."""
         with self._lock:
             reserved = {one.pair for one in (*self._book.active(), *self._book.leaving())}
             self._network.keep_pairs(set(paths_by_pair(self._network.state)) - reserved)
@@ -355,9 +347,7 @@ class Reservations:
         self._writer.write_in_time(self._records(reservations), _news(reservations))
 
     def _note(self, reservations: Iterable[Reservation], news: str = "") -> None:
-        """Add the reservations' present state to the history; ``news``: the news, if not the
-        state.
-        """
+        """Add the present state to the history; ``news``: the news, if not the state."""
         for reservation in reservations:
             ends = f"{reservation.src} to {reservation.dst}, {reservation.bandwidth_mbps:g} Mb/s"
             told = news or f"is {reservation.state.value}"

@@ -129,9 +129,7 @@ class Parts:
         return Touched(pairs=frozenset(pair for pair in pairs if not racks.isdisjoint(pair)))
 
     def _traffic(self, sent_mbps: DemandMatrix) -> Traffic:
-        """Traffic, and the room on the electrical network beside the pairs diverted by changes
-        under way.
-        """
+        """Traffic, and the electrical network's room beside pairs diverted by changes under way."""
         state, moving = self._network.standing()
         diverted_mbps = np.zeros_like(sent_mbps)
         for a, b in directions(state):
@@ -176,13 +174,13 @@ class EarlyStages:
         """Changes under way, state and waiting changes at the last look."""
 
     def carry_out(self, entry: Reconfiguration, wanted: Plan, asker: Asker) -> Work[None] | None:
-        """Carry out a part of a plan, or all, beside the changes under way; None if no part is
-        possible.
+        """Carry out a part of a plan, or all, beside the changes under way, if possible.
 
         Changes under way keep the elements touched by them, and the racks awaited by them; so do
         other changes with stages ahead. If a rest is left, or the whole has no room at a time, the
         part is the first stage of a change. :meth:`next_stage` makes the next stages, or
-        :meth:`Staging.go_on` in the change's turn. Raises HydraError.
+        :meth:`Staging.go_on` in the change's turn. None if no part is possible now. Raises
+        HydraError.
         """
         goal, sent_mbps = wanted.target.topology, asker.sent_mbps()
         change = self._progress.begun(entry, goal, asker, sent_mbps, phase=StagePhase.BEGUN_BESIDE)

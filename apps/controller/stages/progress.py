@@ -181,8 +181,7 @@ class Progress:
         self._see_to_the_rest(change, done)
 
     def _see_to_the_rest(self, change: StagedChange, done: Moved) -> None:
-        """Continue, as another change, with the part left to other changes, or left out at late
-        switches.
+        """Continue, as another change, with the part left to other changes or at late switches.
 
         The next decision plans a recurring change anew.
         """

@@ -38,7 +38,7 @@ class Replanning:
         self._reach = reach
 
     def planned_anew(self, change: StagedChange, others_came: str) -> Anew | None:
-        """The change planned anew; None if reservations, ports and demand are unchanged.
+        """The change planned anew; None if there is no reason to.
 
         ``others_came``: the reason to plan anew nevertheless, since other changes may have touched
         the network. Raises HydraError.

@@ -319,9 +319,7 @@ class Staging:
         self._log.note_course(change.entry.id, reason, circuits)
 
     def _waits_for_late(self, change: StagedChange) -> bool:
-        """True while late switches may still answer, or have answered and are soon brought to the
-        state.
-        """
+        """True while late switches may still answer, or have answered and are soon ready."""
         missing = change.late - self._reach.ready_switches()
         if time.monotonic() >= change.late_until_s:
             missing &= self._reach.soon_ready()
