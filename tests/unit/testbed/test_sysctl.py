@@ -1,6 +1,8 @@
 """Kernel settings of the testbed: the file from which any later run undoes them."""
 
 import json
+import re
+from pathlib import Path
 
 import pytest
 
@@ -51,3 +53,10 @@ def test_settings_that_are_too_small_are_told(kernel):
     sysctl.apply()
     assert sysctl.lacking() == {}
     sysctl.restore()
+
+
+def test_a_network_of_its_own_begins_with_the_same_buffers():
+    """The script of `make test` raises the buffers before the network is there."""
+    script = (Path(__file__).parents[2] / "own_network.sh").read_text()
+    raised = re.findall(r"\b([a-z_]+)=(\d+)", script)
+    assert {f"net.core.{name}": int(value) for name, value in raised} == sysctl._MINIMUM
