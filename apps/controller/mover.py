@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import Any, Final
 
 from apps.controller.announcer import Announcer
+from apps.controller.changes_beside import ChangesBeside
 from apps.controller.reach import Reach
 from apps.controller.record.ledger import Ledger
 from apps.controller.upkeep import Upkeep
@@ -33,7 +34,6 @@ from hydra.reconfiguration.plan import (
     resting_beside,
 )
 from hydra.reconfiguration.scheduler import carried_out, others_ended, performed
-from hydra.reconfiguration.side_by_side import SideBySide
 from hydra.reconfiguration.touched import Touched, moved_on
 from hydra.reconfiguration.ways import MOST_COURSES, having, onward
 from hydra.reconfiguration.ways import Course as WayCourse
@@ -73,11 +73,13 @@ class Mover:
         self._announcer = announcer
         self._network = ledger.network
         self._log = ledger.log
-        self._bookings = ledger.bookings
         self._reservations = ledger.reservations
         self._outage_s = FIRST_OUTAGE_S
         self._silence = _Silence(announcer)
         self._ways = ways
+        self.beside = ChangesBeside(
+            fabric=fabric, policy=policy, planning=planning, reach=reach, ledger=ledger
+        )
         self._look_around: Callable[[], Awaitable[None]] | None = None
         self._broken_off_by: Exception | None = None
         """The error that has broken off a change under way."""
@@ -96,7 +98,7 @@ class Mover:
     @property
     def lets_others_in(self) -> bool:
         """True if a change may begin beside the changes under way."""
-        return self._in_turn and self._side_by_side.let_others_in
+        return self._in_turn and self.beside.under_way.let_others_in
 
     @property
     def outage_s(self) -> float:
@@ -144,67 +146,18 @@ class Mover:
                 self._in_turn = False
                 await others_ended()
 
-    @property
-    def _side_by_side(self) -> SideBySide:
-        return SideBySide(self._fabric, self._network.under_way)
-
-    @property
-    def touched(self) -> Touched:
-        """Elements touched by the changes under way."""
-        return self._side_by_side.touched
-
-    def touched_beside(self, wanted: Touched) -> Touched | None:
-        """As :meth:`SideBySide.touched_beside`."""
-        return self._side_by_side.touched_beside(wanted)
-
-    def why_not_beside(self, plan: Plan, *, takes_over: bool = False) -> str | None:
-        """The reason why a plan can't be carried out beside the changes under way.
-
-        With ``takes_over``, the changes under way may leave contested elements to the plan.
-        """
-        beside, touched = self._side_by_side, Touched.by(self._fabric, plan)
-        if takes_over:
-            reserved = {pin.path for pin in self._bookings.pins()}
-            meets = not beside.leaves(touched, reserved)
-        else:
-            meets = touched.meets(beside.touched)
-        if meets:
-            return "changes under way touch what it does"
-        if unknown := beside.unknown(plan, self._reach.absences.unconfirmed()):
-            return f"what {', '.join(unknown)} has is not known yet"
-        if self._network.rest_s(plan.target, self._policy.now.vlan_rest_s):
-            return "its VLAN-IDs have to rest first"
-        return None
-
-    def plan_beside(
-        self, target: NetworkState, who: str, *, takes_over: bool = False
-    ) -> Plan | None:
-        """The plan to ``target`` beside the changes under way.
-
-        None if there is nothing to do, or if the change of ``who`` has to wait for its turn, as the
-        log says. With ``takes_over``, the changes under way may leave contested elements to the
-        plan. Raises PlanError.
-        """
-        plan = self._planning.diff(self._network.state, target)
-        if plan.empty:
-            return None
-        why_not = self.why_not_beside(plan, takes_over=takes_over)
-        if why_not is not None:
-            LOG.info("%s keeps its turn: %s", who, why_not)
-            return None
-        return plan
-
     async def moving_beside(
         self, entry: Reconfiguration, plan: Plan, *, hurries: bool = False
     ) -> Moved:
-        """Carry out a plan of :meth:`plan_beside` beside the changes under way. These touch other
-        elements, or leave the contested elements to the plan. ``hurries``: as in :meth:`move`.
+        """Carry out a plan of :meth:`ChangesBeside.plan` beside the changes under way. These touch
+        other elements, or leave the contested elements to the plan. ``hurries``: as in
+        :meth:`move`.
 
         If the change breaks off, so do the changes under way.
         """
-        waiting = self._side_by_side.leave(Touched.by(self._fabric, plan))
+        waiting = self.beside.under_way.leave(Touched.by(self._fabric, plan))
         if waiting is None:
-            raise PlanError("changes under way touch what it does")
+            raise PlanError("changes under way touch the same pairs, ports or VLAN-IDs")
         for pairs in waiting:
             LOG.info("%d pairs wait: their ports were given to another reconfiguration", pairs)
         with about(entry.id):
@@ -313,7 +266,7 @@ class Mover:
         target = moved_on(plan.target, plan.current, course.began)
         missed = moving_pairs(course.result, course.wanted)
         staying = missed - moving_pairs(course.wanted, target)
-        others = self._side_by_side.touched.vlans
+        others = self.beside.touched.vlans
         target = onward(self._fabric, state, hold(state, target, staying, ()), others)
         left = self._planning.diff(state, target)
         if not left.empty:

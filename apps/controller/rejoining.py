@@ -57,7 +57,7 @@ class Rejoining:
 
         New paths avoid everything touched by the changes under way. Raises PlanError.
         """
-        state, touched = self._network.state, self._mover.touched
+        state, touched = self._network.state, self._mover.beside.touched
         pins = self._bookings.pins()
         pinned = {rack_pair(pin.src, pin.dst) for pin in pins}
         missing = {rack_pair(*ends) for ends in set(lost) - directions(state)}

@@ -135,13 +135,15 @@ class Withdrawals:
         self._tried_beside = looked_at
         try:
             if circuits or paths:
-                reduced = self._planning.reduced(apart(state, self._mover.touched), circuits, paths)
-                plan = self._mover.plan_beside(reduced, _LOST)
+                reduced = self._planning.reduced(
+                    apart(state, self._mover.beside.touched), circuits, paths
+                )
+                plan = self._mover.beside.plan(reduced, _LOST)
                 if plan is not None:
                     return self._withdrawing(plan, circuits, lost, dark)
             else:
                 again = self._rejoining.rejoined_beside(self._cut)
-                plan = self._mover.plan_beside(again, _LOST)
+                plan = self._mover.beside.plan(again, _LOST)
                 if plan is not None:
                     return self._rejoining_beside(plan)
         except PlanError as error:

@@ -30,6 +30,6 @@ class Limits:
             self._max_hops,
             self._reach.blocked_ports(),
             self._reservations.unreserved_paths(),
-            self._mover.touched.ports,
+            self._mover.beside.touched.ports,
             paths_per_pair=self._paths_per_pair,
         )

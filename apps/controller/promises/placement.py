@@ -144,7 +144,7 @@ class Placement:
             or self._panels.awaited(path)
         ):
             return None
-        touched = self._mover.touched_beside(self._taken_by(path))
+        touched = self._mover.beside.under_way.touched_beside(self._taken_by(path))
         if touched is None:
             return None
         others = frozenset(
@@ -153,12 +153,12 @@ class Placement:
             if one.booked not in state.vlans and one.id != reservation.id
         )
         pins = self._bookings.pins(leaving_out=others)
-        if touched == self._mover.touched:
+        if touched == self._mover.beside.touched:
             target = self._target(pins, touched)
         else:  # pairs on ports taken over get other ports from the change that leaves the ports
             blocked = self._reach.blocked_ports() | touched.ports
             target, _ = self._planning.with_pins(apart(state, touched), pins, blocked)
-        return self._mover.plan_beside(target, f"reservation {reservation.id}", takes_over=True)
+        return self._mover.beside.plan(target, f"reservation {reservation.id}", takes_over=True)
 
     def _taken_by(self, path: Path) -> Touched:
         """Elements taken by a path: all paths of its pair, and all at its ports, give way."""

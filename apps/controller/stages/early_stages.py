@@ -99,7 +99,7 @@ class Parts:
         The part changes nothing ``left`` to or ``held`` by other changes, nothing touched by
         changes under way, and nothing at racks awaited by changes under way. Raises HydraError.
         """
-        state, touched = self._network.state, self._mover.touched
+        state, touched = self._network.state, self._mover.beside.touched
         start = apart(state, touched)
         toward = left_to(left, start, self._planning.toward(start, goal))
         theirs = held | touched | self._at_slow_racks(moving_pairs(start, toward))
@@ -113,7 +113,7 @@ class Parts:
         target = stage.target
         if stage.beyond or not _pairs(start) & _pairs(near) <= _pairs(target):
             return None  # in its turn, pairs that lose paths may have detours
-        plan = self._mover.plan_beside(target, who)
+        plan = self._mover.beside.plan(target, who)
         whole = stage.last and target.topology == toward.topology
         return None if plan is None else Part(plan, toward, whole)
 

@@ -396,7 +396,7 @@ def test_a_change_in_several_courses_claims_from_the_first_what_the_last_one_tou
     seen = {}
 
     def before(step):
-        seen[step] = stage.mover.touched.ports.issuperset(needed.ends)
+        seen[step] = stage.mover.beside.touched.ports.issuperset(needed.ends)
 
     stage.before = before
     assert stage.change().state is ReconfigurationState.DONE

@@ -107,7 +107,9 @@ class Stage:
             awaited_racks=lambda: self.awaited,
         )
         panels = SimpleNamespace(awaited=lambda _path: False)
-        self.mover = SimpleNamespace(move=awaited(self.move), touched=Touched())
+        self.mover = SimpleNamespace(
+            move=awaited(self.move), beside=SimpleNamespace(touched=Touched())
+        )
         limits = Limits(
             reach=self.reach,
             mover=self.mover,

@@ -50,7 +50,9 @@ class Stage:
         placement = SimpleNamespace(restore=awaited(lambda: None), awaits_racks=False)
         rejoining = SimpleNamespace(rejoin=awaited(lambda _: None))
         planning = SimpleNamespace(reduced=lambda *_: None)
-        mover = self.mover = SimpleNamespace(move=awaited(self._move), touched=Touched())
+        mover = self.mover = SimpleNamespace(
+            move=awaited(self._move), beside=SimpleNamespace(touched=Touched())
+        )
         withdrawals = Withdrawals(
             planning=planning,
             ledger=ledger,
@@ -187,7 +189,7 @@ class Beside(Stage):
         self.withdrawals._planning = planning
         self.why_not = None
         self.moved, self.quarantined = [], []
-        self.mover.plan_beside = self._plan_beside
+        self.mover.beside.plan = self._plan_beside
         self.mover.moving_beside = awaited(self._moving_beside)
         self.upkeep.dead.divert_meanwhile = lambda circuits, paths: self.diverted.append([*paths])
         self.withdrawals._quarantine.put = lambda ends, why, _paths: self.quarantined.append(why)
@@ -257,7 +259,7 @@ def test_what_can_not_be_planned_around_beside_a_change_is_in_its_turn():
 def test_what_a_change_touches_keeps_its_turn():
     stage = Beside()
     lost = stage.lose()
-    stage.why_not = "changes under way touch what it does"
+    stage.why_not = "changes under way touch the same pairs, ports or VLAN-IDs"
     assert not stage.begins_beside()
     assert stage.quarantined == []
     stage.why_not = None

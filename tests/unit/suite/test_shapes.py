@@ -13,7 +13,6 @@ ROOMS = [
     for name in ("apps/controller", "apps/demand", "apps/planning", "hydra/reconfiguration")
 ]
 LARGE = {
-    "apps/controller/mover.py:Mover": "the change scheduler, which is to be one pure module",
     "apps/demand/estimator.py:DemandEstimator": "one computation on arrays that its steps share",
     "apps/etcd/leadership.py:Leadership": "one state machine with its deadlines",
     "apps/journal/etcd.py:EtcdJournal": "the whole contract of a journal",
