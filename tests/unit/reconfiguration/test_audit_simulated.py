@@ -20,7 +20,7 @@ from tests.unit.reconfiguration.simulation import Network
 from tests.unit.reconfiguration.upkeep import POLICY, SimulatedUpkeep
 from tests.unit.reconfiguration.watch import Violation
 
-_RUNS = 200
+_RUNS = 150
 _ROUNDS = 12
 """Of audits, at most, until nothing differs: a circuit that has not drained waits for the next."""
 

@@ -28,7 +28,7 @@ from tests.unit.reconfiguration.watch import Violation, Watch
 
 pytestmark = pytest.mark.takes(12)
 
-_RUNS = 240
+_RUNS = 150
 _POLICY = Policy(drain=DrainPolicy(reads=3, interval_ms=12.0, bound_ms=100.0))
 
 

@@ -31,7 +31,7 @@ from tests.unit.reconfiguration.watch import Violation, Watch
 
 pytestmark = pytest.mark.takes(30)
 
-_RUNS = 240
+_RUNS = 150
 CHANGES = 4
 _TURNS = 6
 """Of upkeep before a change, at most, until devices are known."""

@@ -43,7 +43,7 @@ from topology.marks import marks_of
 
 pytestmark = pytest.mark.takes(20)
 
-_RUNS = 200
+_RUNS = 120
 _STAGES = 8
 """Of a change, at most: a device that always fails would have it tried for good."""
 _TURNS = 6

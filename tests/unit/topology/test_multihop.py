@@ -424,9 +424,9 @@ def test_what_is_left_of_slower_planes_is_taken_where_the_fast_ones_are_not_free
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_thousands_of_instances_agree_with_the_oracle(seed):
+def test_hundreds_of_instances_agree_with_the_oracle(seed):
     rng = np.random.default_rng(seed)
-    for _ in range(130):
+    for _ in range(70):
         fabric, wanted, budget = _instance(rng)
         current = EMPTY_TOPOLOGY
         everywhere = replace(budget, racks=None, planes=None)
