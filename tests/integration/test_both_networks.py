@@ -89,8 +89,8 @@ def while_the_share_stays(network):
 
 
 def test_part_of_the_flows_is_electrical_while_the_circuit_is_full(network):
+    assert not network.client.electrical_share("r1", "r2")
     with fill(network):
-        assert not network.client.electrical_share("r1", "r2")
         wait_until(lambda: network.client.electrical_share("r1", "r2") > 0)
         wait_until(lambda: electrical_mbps(network) > 0.1)
         by_port = while_the_share_stays(network)

@@ -107,10 +107,14 @@ def config(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize(
-    "launch",
-    [pytest.param("ryu-manager", marks=pytest.mark.core("launch by ryu-manager")), "hydra"],
+    ("launch", "number"),
+    [
+        pytest.param(
+            "ryu-manager", signal.SIGTERM, marks=pytest.mark.core("launch by ryu-manager")
+        ),
+        ("hydra", signal.SIGINT),
+    ],
 )
 def test_it_gets_ready_and_ends_with_0(demo_testbed, config, launch, number):
     log = config.with_name("log")

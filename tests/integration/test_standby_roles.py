@@ -1,6 +1,6 @@
 """Roles of controllers that lead, stand by and end, as Open vSwitch tells them.
 
-Two processes hold a bridge's connections, by Ryu and by os-ken, with and without TLS. Neither keeps
+Two processes hold a bridge's connections, by Ryu, or by os-ken over TLS. Neither keeps
 itself from writing while it does not lead: the switch alone does.
 """
 
@@ -14,16 +14,16 @@ from pathlib import Path
 
 import pytest
 
-from apps.openflow.package import VARIABLE
+from apps.openflow.package import OS_KEN, RYU, VARIABLE
 from mininet_scenarios.emulators.ports import free_port
 from mininet_scenarios.testbed import ovs
 from tests.unit.core.fabrics import small_fabric
 
 from .bare_switch import bare_switch
 from .certificates import authority, use_certificates, vsctl
-from .live import on_both_packages, wait_until
+from .live import wait_until
 
-pytestmark = [pytest.mark.ovs, pytest.mark.takes(30), on_both_packages]
+pytestmark = [pytest.mark.ovs, pytest.mark.takes(30)]
 BRIDGE = "hyT0"
 V1 = small_fabric(racks=2, planes=1, servers=1).servers[0].vswitch.datapath_id
 REFUSED = "another controller has taken this switch over: stop one of the two"
@@ -134,21 +134,22 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return authority(tmp_path_factory.mktemp("ca") / "lab")
 
 
-@pytest.fixture(params=["tcp", "ssl"])
-def pair(request, switches, package, lab, tmp_path, monkeypatch):
+@pytest.fixture(params=[("tcp", RYU), ("ssl", OS_KEN)], ids="-".join)
+def pair(request, switches, lab, tmp_path, monkeypatch):
     """Two controllers that no switch has found yet; the bridge is the fabric's first vswitch."""
+    scheme, package = request.param
     monkeypatch.setenv(VARIABLE, package)
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     app = tmp_path / "app.py"
     app.write_text(APP)
     with ExitStack() as stack:
-        if request.param == "ssl":
+        if scheme == "ssl":
             environment["LAB"] = str(lab)
             use_certificates(lab)
             stack.callback(vsctl, "del-ssl")
         stack.enter_context(bare_switch(BRIDGE))
         vsctl("set", "bridge", BRIDGE, f"other-config:datapath-id={V1:016x}")
-        yield [Controller(app, request.param, environment, stack) for _ in range(2)]
+        yield [Controller(app, scheme, environment, stack) for _ in range(2)]
 
 
 def test_standbys_are_slaves_on_every_connection(pair):

@@ -128,8 +128,14 @@ def test_nothing_is_left_after_a_build_that_failed(before: Machine, demo: Loaded
     assert Machine.now() == before
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("moment", [some_interface, some_bridge, some_emulator])
+@pytest.mark.parametrize(
+    ("moment", "number"),
+    [
+        (some_interface, signal.SIGINT),
+        (some_bridge, signal.SIGTERM),
+        (some_emulator, signal.SIGTERM),
+    ],
+)
 def test_nothing_is_left_after_an_interrupted_build(
     before: Machine, moment: Callable[[], bool], number: signal.Signals
 ) -> None:

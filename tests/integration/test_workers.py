@@ -84,7 +84,7 @@ def test_a_reconfiguration_goes_through_a_worker(stage, package):
         assert max(0, result.lost - (dropped_frames(stage.testbed) - dropped)) == 0
 
 
-@on_both_packages
+@pytest.mark.parametrize("package", ["ryu"])
 def test_a_worker_is_killed_in_a_change_and_nothing_is_lost(stage, package):
     """Its switches move to the other one, and a stopped one that goes on sends nothing."""
     with (
@@ -144,7 +144,7 @@ def lab(tmp_path):
     vsctl("del-ssl")
 
 
-@on_both_packages
+@pytest.mark.parametrize("package", ["os-ken"])
 def test_switches_are_held_over_tls_and_those_of_another_authority_are_not(
     stage, lab, tmp_path, package
 ):
