@@ -36,7 +36,8 @@ class TorCounters:
     """A thread that reads one ToR after the other; the readings are available to any thread.
 
     Each ToR is asked once in ``poll_interval_s``, or as often as its counters change, if less
-    often. A ToR used by a reconfiguration is not asked.
+    often: drivers learn the interval of some counters from the device. A ToR used by a
+    reconfiguration is not asked.
     """
 
     def __init__(
@@ -81,7 +82,15 @@ class TorCounters:
             for rack in self._racks:
                 if self._closing.wait(pause_s):
                     return
-                self.read(rack)
+                if self.is_due(rack):
+                    self.read(rack)
+
+    def is_due(self, rack: RackId) -> bool:
+        """True if a ToR may have new counters since the last reading."""
+        return self._clock() - self._heard_s.get(rack, -math.inf) >= self._age_s(rack)
+
+    def _age_s(self, rack: RackId) -> float:
+        return self._devices.counters_age_s(rack) or 0.0
 
     def read(self, rack: RackId) -> None:
         """Ask a ToR now."""
@@ -92,7 +101,8 @@ class TorCounters:
             found = {}
         now_s = self._clock()
         if found is None:  # away or in use: the last reading holds for a while
-            if now_s - self._heard_s.get(rack, -math.inf) < _STALE * self._interval_s:
+            holds_s = _STALE * max(self._interval_s, self._age_s(rack))
+            if now_s - self._heard_s.get(rack, -math.inf) < holds_s:
                 return
             found = {}
         else:

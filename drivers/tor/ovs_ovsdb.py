@@ -16,7 +16,7 @@ import logging
 import threading
 import uuid
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from drivers.exclusive import exclusive
@@ -66,14 +66,16 @@ from hydra.roles import PortCounters, PortVlans, TorCapabilities, TorSwitch
 
 LOG = logging.getLogger("hydra.devices")
 STATISTICS_INTERVAL_S: Final = 5.0
-"""Interval at which ovs-vswitchd writes counters into the database, or longer if told so."""
+"""Interval at which ovs-vswitchd writes counters into the database: the default, and the least."""
+_INTERVAL_MS: Final = "stats-update-interval"
+"""Key in ``other_config`` of the database's root: a longer interval."""
 
 CAPABILITIES: Final = TorCapabilities(
     bulk=True, counters=True, counters_age_s=STATISTICS_INTERVAL_S, claims=True
 )
 
 _WATCHED: Final[Mapping[str, tuple[str, ...]]] = {
-    "Open_vSwitch": ("next_cfg", "cur_cfg"),
+    "Open_vSwitch": ("next_cfg", "cur_cfg", "other_config"),
     "Bridge": ("name", "ports", "external_ids"),
     "Port": ("name", "interfaces"),
 }
@@ -151,6 +153,7 @@ class OvsTor:
         self._timeout_s = timeout_s
         self._session: OvsdbSession | None = None
         self._claim: _Claim | None = None
+        self._capabilities = CAPABILITIES
 
     @property
     def name(self) -> str:
@@ -158,7 +161,8 @@ class OvsTor:
 
     @property
     def capabilities(self) -> TorCapabilities:
-        return CAPABILITIES
+        """:data:`CAPABILITIES`; counters may be older if the database said so when last read."""
+        return self._capabilities
 
     @exclusive
     def open(self) -> None:
@@ -248,13 +252,15 @@ class OvsTor:
 
     @exclusive
     def counters(self, ports: Collection[str]) -> Mapping[str, PortCounters]:
-        """Counters as last written into the database by ovs-vswitchd: up to five seconds old.
+        """Counters as last written into the database by ovs-vswitchd: up to five seconds old, or as
+        old as ``other_config:stats-update-interval`` allows.
 
-        Five seconds are the shortest interval (``other_config:stats-update-interval``). Fresh
-        counters, needed for draining, come over OpenFlow.
+        Fresh counters, needed for draining, come over OpenFlow.
         """
         with Call(self._timeout_s) as call:
-            _, found = self._read(ports, COUNTERS, call)
+            session, found = self._read(ports, COUNTERS, call)
+            interval_s = _statistics_interval_s(session)
+            self._capabilities = replace(CAPABILITIES, counters_age_s=interval_s)
             return found
 
     # --- ports and VLANs ------------------------------------------------------------------------
@@ -509,6 +515,13 @@ def _root(session: OvsdbSession) -> Row:
     for row in session.rows["Open_vSwitch"].values():
         return row
     raise SessionLostError("the database has no Open_vSwitch row; run ovs-vsctl init")
+
+
+def _statistics_interval_s(session: OvsdbSession) -> float:
+    """Interval of statistics in the database. ovs-vswitchd replaces other values by the default."""
+    rows = session.rows["Open_vSwitch"].values()
+    told = [dict(members_of(row["other_config"])).get(_INTERVAL_MS, "") for row in rows]
+    return max([STATISTICS_INTERVAL_S, *(int(one) / 1000 for one in told if one.isdecimal())])
 
 
 def _wait(where: object, row: Mapping[str, object]) -> bytes:

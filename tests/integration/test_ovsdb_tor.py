@@ -223,6 +223,20 @@ def test_links(tor):
         wait_until(lambda state=state: tor.link_up([port]) == {port: state == "up"})
 
 
+@pytest.mark.parametrize(
+    ("told", "age_s"), [("60000", 60.0), ("7500", 7.5), ("1000", 5.0), ("often", 5.0)]
+)
+def test_counters_are_as_old_as_the_database_says(tor, told, age_s):
+    vsctl("set", "Open_vSwitch", ".", f"other_config:stats-update-interval={told}")
+    try:
+        assert tor.counters([PORTS[0]])
+        assert tor.capabilities.counters_age_s == age_s
+    finally:
+        vsctl("remove", "Open_vSwitch", ".", "other_config", "stats-update-interval")
+    assert tor.counters([PORTS[0]])
+    assert tor.capabilities.counters_age_s == 5.0
+
+
 def test_counters_are_those_of_the_database(tor):
     """And come without being replicated: an idle session must not fill up."""
     port = PORTS[10]

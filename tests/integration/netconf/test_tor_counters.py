@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -153,6 +154,22 @@ def test_no_tor_is_asked_oftener_than_its_counters_change(fabric, devices):
     by_ovsdb = replace(last, tor=replace(last.tor, datapath_id=None))
     fabric = replace(fabric, racks=(*others, by_ovsdb))
     assert TorCounters(fabric=fabric, policy=POLICY, devices=devices)._interval_s == 5.0
+
+
+def test_a_tor_is_asked_as_often_as_its_counters_change_also_if_it_says_so_late(
+    fabric, clock, monkeypatch
+):
+    """Drivers learn the interval of Open vSwitch at the first reading."""
+    age_s = [5.0]
+    devices = SimpleNamespace(counters_age_s=lambda _rack: age_s[0], counters=lambda _rack: {})
+    counters = TorCounters(fabric=fabric, policy=POLICY, devices=devices, clock=clock)
+    assert counters.is_due(FIRST)
+    counters.read(FIRST)
+    age_s[0] = 30.0
+    clock.now_s += 29.0
+    assert not counters.is_due(FIRST)
+    clock.now_s += 1.0
+    assert counters.is_due(FIRST)
 
 
 @pytest.mark.parametrize("interval_s", [0.0, 1.0])
