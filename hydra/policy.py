@@ -378,6 +378,36 @@ class SharingChoice:
     """A sentence for operators."""
 
 
+class Rotation(StrEnum):
+    """Named schedules. Each joins every two racks in every period.
+
+    All cycle through the N - 1 matchings of a round-robin tournament of N racks; N matchings, with
+    one rack idle in each, if N is odd. K is the number of planes.
+    """
+
+    ROUND_ROBIN = "round-robin"
+    """All planes change together, to the next K matchings: any plane shows any matching, and all
+    pairs have circuits for the same time.
+    """
+    ROTORNET = "rotornet"
+    """All planes change together; each plane cycles through a fixed share of the matchings
+    (RotorNet, Mellette et al., SIGCOMM 2017, section 3).
+    """
+    OPERA = "opera"
+    """As RotorNet, but planes change one after another, and circuits of the other planes join all
+    racks meanwhile (Opera, Mellette et al., NSDI 2020, section 3).
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class GivenSlots:
+    """A schedule that somebody has given, in place of the configured mode and sharing."""
+
+    name: str
+    slots: SlotPolicy
+    """Length of the shortest slot, and of the period."""
+
+
 UNWEIGHED: Final = SharingChoice(Sharing.BY_DEMAND, "no demand has been weighed yet")
 
 
@@ -388,18 +418,27 @@ class CurrentPolicy:
         self.now = policy
         self.choice = UNWEIGHED
         """The last choice of :attr:`Sharing.AUTO`."""
+        self.given: GivenSlots | None = None
+        """The given schedule; comes before mode and sharing of :attr:`now`."""
 
     @property
     def sharing(self) -> SharingChoice:
         """The way of sharing in force, and the reason."""
+        if self.given is not None:
+            reason = f"the schedule {self.given.name} is given (`hydra schedule --end` ends it)"
+            return SharingChoice(Sharing.SLOTTED, reason)
         if self.now.sharing is Sharing.AUTO:
             return self.choice
         return SharingChoice(self.now.sharing, "policy.sharing says so")
 
     @property
     def in_force(self) -> Policy:
-        """:attr:`now`, with the chosen way of sharing in place of :attr:`Sharing.AUTO`."""
-        now = self.now
+        """:attr:`now`, with the chosen way of sharing in place of :attr:`Sharing.AUTO`, or with the
+        given schedule.
+        """
+        now, given = self.now, self.given
+        if given is not None:
+            return replace(now, mode=Mode.PERIODIC, sharing=Sharing.SLOTTED, slots=given.slots)
         return replace(now, sharing=self.choice.sharing) if now.sharing is Sharing.AUTO else now
 
 

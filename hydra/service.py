@@ -44,7 +44,8 @@ from hydra.reservations.modification import Modification
 from hydra.reservations.quotas import Usage
 from hydra.reservations.reservation import Reservation, ReservationRequest
 from hydra.roles import Alarm, Task, TaskState
-from hydra.sharing.slots import Schedule
+from hydra.sharing.given import GivenSchedule
+from hydra.sharing.slots import Schedule, Week
 
 if TYPE_CHECKING:
     from hydra.config.reload import Reload  # with all that reads files, which a planner does not
@@ -431,6 +432,21 @@ class PlanningService(Protocol):
 
     def schedule(self) -> Schedule:
         """The schedule of the slotted mode, and the present slot."""
+
+    def give_schedule(self, given: GivenSchedule, *, dry_run: bool = False) -> Week:
+        """Follow a given schedule instead of the policy's mode and sharing, until
+        :meth:`end_schedule`, another given schedule, or the next start.
+
+        Returns the schedule with its expectations; ``dry_run`` changes nothing else. Raises
+        PlanError if a slot leaves no day or can't be set up, DeviceUnavailable if changes under way
+        take too long.
+        """
+
+    def end_schedule(self) -> None:
+        """Go back to the policy; circuits of the last slot stay until something else moves them.
+
+        Raises DeviceUnavailable if changes under way take too long.
+        """
 
 
 class OperationsService(Protocol):

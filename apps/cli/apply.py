@@ -21,8 +21,11 @@ from apps.cli.planning import (
     print_plan,
     print_stages,
 )
+from apps.cli.schedule import PATH as SCHEDULE
+from apps.cli.schedule import print_slots
 from apps.cli.wanted_topology import read_topology
 from hydra.lifecycle import ReconfigurationState
+from hydra.policy import Rotation
 from hydra_hybrid_network_client.errors import JsonObject
 from hydra_hybrid_network_client.requests import WAIT_S, resource
 
@@ -38,6 +41,7 @@ _COURSE: Final = [state for state in ReconfigurationState if state not in OVER]
     examples=[
         "hydra apply --demand r1:r2=80",
         "hydra apply --topology circuits.yaml",
+        "hydra apply --schedule rotornet --slot-s 2",
         "hydra apply --yes --json | jq .state",
     ],
 )
@@ -47,13 +51,26 @@ _COURSE: Final = [state for state in ReconfigurationState if state not in OVER]
     metavar="FILE",
     type=click.Path(path_type=Path),
     callback=read_topology,
-    help="Make the circuits in this file (YAML or JSON), whatever the demand.",
+    help="Make the circuits in this file (YAML or JSON), whatever the demand; or follow its slots.",
+)
+@click.option(
+    "--schedule",
+    "rotation",
+    type=click.Choice([one.value for one in Rotation]),
+    help="Join all pairs of racks in turn, by this schedule.",
+)
+@click.option(
+    "--slot-s",
+    type=click.FloatRange(min=0, min_open=True),
+    help="Length of a slot of --schedule, in s. Without: policy.slots.slot_s.",
 )
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def apply(url: str, as_json: bool, yes: bool, **options: Any) -> None:
     """Show what would change, ask, and carry it out.
 
-    Circuits are planned for a demand, or listed in a file (--topology).
+    Circuits are planned for a demand, or listed in a file (--topology). A schedule, listed in the
+    file or named (--schedule), repeats in place of the policy until `hydra schedule --end`, another
+    schedule, or the controller's next start.
 
     The demand of the dry run counts, whatever is measured later. If the network and the plan have
     changed before your answer, the new plan is shown and the question is repeated. The command
@@ -61,6 +78,10 @@ def apply(url: str, as_json: bool, yes: bool, **options: Any) -> None:
     some circuits failed, with a list of the failed circuits. If the plan changes nothing, the
     command says so, without a question or a record.
     """
+    schedule = _schedule(options)
+    if schedule is not None:
+        _follow_schedule(url, as_json, yes, schedule)
+        return
     with ControllerClient(url) as client:
         body = body_with_demand(client, options)
         if options["topology"] is not None:
@@ -80,6 +101,38 @@ def apply(url: str, as_json: bool, yes: bool, **options: Any) -> None:
                 _shown(dry_run, as_json, yes)
         document = _followed(client, client.post(_PATH, body)["id"])
     _tell(document, as_json)
+
+
+def _schedule(options: dict[str, Any]) -> JsonObject | None:
+    """The schedule asked for, in the form of a request; None if a topology is asked for.
+
+    Takes the options of schedules out of ``options``. Raises UsageError.
+    """
+    name, slot_s = options.pop("rotation"), options.pop("slot_s")
+    listed = options["topology"] is not None and "slots" in options["topology"]
+    if slot_s is not None and name is None:
+        raise click.UsageError("--slot-s is the length of a named schedule's slots: add --schedule")
+    if name is None and not listed:
+        return None
+    names = {"racks": "--rack", "planes": "--plane", "use_planes": "--use-plane"}
+    others = sorted(key for key in options if options[key] and not (listed and key == "topology"))
+    if others:
+        option = names.get(others[0], "--" + others[0].replace("_", "-"))
+        raise click.UsageError(f"a schedule is not planned: leave out {option}")
+    return options["topology"] if listed else {"name": name, "slot_s": slot_s}
+
+
+def _follow_schedule(url: str, as_json: bool, yes: bool, schedule: JsonObject) -> None:
+    """Show the slots, ask, and have the controller follow them."""
+    with ControllerClient(url) as client:
+        week = client.put(SCHEDULE, {**schedule, "dry_run": True})
+        if not as_json:
+            print_slots("Slots", week)
+        if not yes:
+            click.confirm("Follow this schedule?", abort=True, err=True)
+        week = client.put(SCHEDULE, schedule)
+    told = "the schedule begins: `hydra schedule` shows its slot, `hydra schedule --end` ends it"
+    print_outcome(week, told, as_json)
 
 
 def _shown(dry_run: JsonObject, as_json: bool, yes: bool) -> JsonObject:

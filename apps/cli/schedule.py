@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import click
 
 from apps.cli.client import ControllerClient, url_option
@@ -9,33 +11,44 @@ from apps.cli.command import Command
 from apps.cli.output import json_option, mbps, print_facts, print_json, print_table
 from hydra_hybrid_network_client.errors import JsonObject
 
+PATH: Final = "/v1/schedule"
 
-@click.command(cls=Command, examples=["hydra schedule", "hydra schedule --json | jq .week.slots"])
+
+@click.command(
+    cls=Command,
+    examples=[
+        "hydra schedule",
+        "hydra schedule --json | jq .week.slots",
+        "hydra schedule --end",
+    ],
+)
+@click.option("--end", is_flag=True, help="End a given schedule, and go back to the policy.")
 @url_option
 @json_option
-def schedule(url: str, as_json: bool) -> None:
+def schedule(end: bool, url: str, as_json: bool) -> None:
     """Show the week of slots by which circuits are shared, and the present slot.
 
-    For `hydra sharing slotted`, in periodic mode. A slot is a night, while circuits move, and a
-    day. The duty cycle is the share of day in the time: by the formula, from the expected length of
-    a night, and as measured over the last slots.
+    For `hydra sharing slotted`, in periodic mode, and for a schedule that `hydra apply` has given.
+    A slot is a night, while circuits move, and a day. The duty cycle is the share of day in the
+    time: by the formula, from the expected length of a night, and as measured over the last slots.
     """
     with ControllerClient(url) as client:
-        document = client.get("/v1/schedule")
+        document = client.delete(PATH) if end else client.get(PATH)
     if as_json:
         print_json(document)
         return
     week = document["week"]
     print_facts([*_facts(document), *(_week_facts(document, week) if week else ())])
     if week:
-        _print_slots("This week", week, document["slot"])
+        print_slots("This week", week, document["slot"])
     if document["ahead"]:
-        _print_slots("Next week", document["ahead"], None)
+        print_slots("Next week", document["ahead"])
 
 
 def _facts(document: JsonObject) -> list[tuple[str, str]]:
     night = document["night"]
     return [
+        ("given", document["given"] or "no: planned for the demand"),
         ("shortest slot", f"{document['slot_s']:g} s"),
         (
             "night now",
@@ -57,7 +70,8 @@ def _week_facts(document: JsonObject, week: JsonObject) -> list[tuple[str, str]]
     ]
 
 
-def _print_slots(title: str, week: JsonObject, current: int | None) -> None:
+def print_slots(title: str, week: JsonObject, current: int | None = None) -> None:
+    """Print a table of slots; ``current`` is the number of the present slot."""
     print_table(
         title,
         ("slot>", "on", "ms>", "pairs"),

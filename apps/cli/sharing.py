@@ -29,6 +29,6 @@ def sharing(policy: str | None, url: str, as_json: bool) -> None:
     with ControllerClient(url) as client:
         document = client.get(_PATH) if policy is None else client.put(_PATH, {"sharing": policy})
     words = document["sharing"]
-    if words == Sharing.AUTO.value:
+    if words == Sharing.AUTO.value or document["in_force"] != words:
         words = f"{words}: {document['in_force']}, since {document['reason']}"
     print_outcome(document, words, as_json)

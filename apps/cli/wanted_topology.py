@@ -1,4 +1,4 @@
-"""A file of circuits, for ``hydra apply --topology``: YAML, or JSON."""
+"""A file of circuits, or of slots of circuits, for ``hydra apply --topology``: YAML, or JSON."""
 
 from __future__ import annotations
 
@@ -10,12 +10,16 @@ import yaml
 from hydra_hybrid_network_client.errors import JsonObject
 
 _FORM = "circuits: {PLANE: [[RACK, RACK], …]}, and paths: [[RACK, RACK, RACK], …] if there are any"
+_SLOTS = "slots: [{length_s: SECONDS, circuits: …, paths: …}, …], with circuits as in a topology"
 
 
 def read_topology(
     _ctx: click.Context, _param: click.Parameter, value: Path | None
 ) -> JsonObject | None:
-    """Read the circuits and paths in a file, in the form of a request. Raises BadParameter."""
+    """Read the circuits and paths in a file, or the slots, in the form of a request.
+
+    Raises BadParameter.
+    """
     if value is None:
         return None
     try:
@@ -24,7 +28,24 @@ def read_topology(
         raise click.BadParameter(f"{value} can't be read: {error.strerror}") from error
     except (UnicodeDecodeError, yaml.YAMLError) as error:
         raise click.BadParameter(f"{value} is neither YAML nor JSON: {error}") from error
+    if isinstance(document, dict) and "slots" in document:
+        return {"slots": _slots(str(value), document)}
     return _topology(str(value), document)
+
+
+def _slots(name: str, document: JsonObject) -> list[JsonObject]:
+    slots = document["slots"]
+    if len(document) > 1 or not isinstance(slots, list) or not slots:
+        raise click.BadParameter(f"{name}: a schedule is a list of slots alone: write {_SLOTS}")
+    read = []
+    for number, slot in enumerate(slots, start=1):
+        length_s = slot.get("length_s") if isinstance(slot, dict) else None
+        if isinstance(length_s, bool) or not isinstance(length_s, int | float):
+            raise click.BadParameter(f"{name}: slot {number} has no length in s: write {_SLOTS}")
+        rest = {key: value for key, value in slot.items() if key != "length_s"}
+        topology = _topology(f"slot {number} of {name}", rest)
+        read.append({"length_s": float(length_s), "topology": topology})
+    return read
 
 
 def _topology(name: str, document: object) -> JsonObject:

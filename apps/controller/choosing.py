@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from functools import partial
 
 from apps.controller.loop import Loop
 from apps.controller.slots import Slots, WeekDraft, WeekUnderWay
@@ -50,7 +51,9 @@ class Choosing:
 
     async def keep_time(self) -> None:
         """Begin the next slot if due. Raises the errors of :meth:`Slots.keep_time`."""
-        await self._slots.keep_time(self._loop.begin_week, self._take_week)
+        given = self._slots.given
+        begin = self._loop.begin_week if given is None else partial(self._loop.begin_given, given)
+        await self._slots.keep_time(begin, self._take_week)
 
     def _weigh_against_week(self, done: Round) -> WeekDraft | None:
         """Weigh slots against the round's decision, if the policy leaves the choice open.
@@ -85,7 +88,8 @@ class Choosing:
         Raises PlanError.
         """
         policy = self._policy
-        if policy.now.sharing is not Sharing.AUTO or not policy.in_force.slotted:
+        by_choice = policy.now.sharing is Sharing.AUTO and policy.given is None
+        if not by_choice or not policy.in_force.slotted:
             return asked.draft()
         done = self._loop.round()
         draft = self._weigh(done, asked.draft)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from apps.controller.auditor import Auditor
 from apps.controller.conductor import Conductor
@@ -62,7 +63,8 @@ from hydra.service import (
     Reconfiguration,
     ReservationPreview,
 )
-from hydra.sharing.slots import Schedule
+from hydra.sharing.given import GivenSchedule
+from hydra.sharing.slots import Schedule, Week
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -126,6 +128,7 @@ class ReservationDesk:
 class PlanningDesk:
     """Implements :class:`hydra.service.PlanningService`."""
 
+    conductor: Conductor
     current_policy: CurrentPolicy
     ledger: Ledger
     loop: Loop
@@ -175,6 +178,22 @@ class PlanningDesk:
 
     def schedule(self) -> Schedule:
         return self.slots.schedule()
+
+    def give_schedule(self, given: GivenSchedule, *, dry_run: bool = False) -> Week:
+        draft = self.slots.plan_given(given, partial(self.loop.begin_given, given))
+
+        async def give() -> None:
+            self.slots.give(given, draft)
+
+        if not dry_run:
+            self.conductor.ask(give)
+        return draft.week
+
+    def end_schedule(self) -> None:
+        async def end() -> None:
+            self.slots.end_given()
+
+        self.conductor.ask(end)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

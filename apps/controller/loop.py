@@ -45,6 +45,7 @@ from hydra.service import (
     PlanRequest,
     Reconfiguration,
 )
+from hydra.sharing.given import GivenSchedule
 from hydra.staged_changes import Asker
 from hydra.worth import decide
 
@@ -208,6 +209,22 @@ class Loop:
             self._bookings.pins(),
             self._reach.blocked_ports(),
             self._policy.now.slots,
+            night_s,
+            self._policy.now.gain_horizon_s,
+        )
+        largest = seen_demand(seen.rate_mbps, seen.planned_mbps, seen.counted_on_mbps)
+        return WeekUnderWay(week, largest, current)
+
+    def begin_given(self, given: GivenSchedule, night_s: float) -> WeekUnderWay:
+        """Plan the changes of a given schedule, in a separate process; for any thread."""
+        seen, current = self._monitor.demand(), self._network.state
+        week = self._week_planner.begin_given_week(
+            current,
+            self._reach.within_reach(PlanRequest()),
+            given,
+            seen.planned_mbps,
+            self._bookings.pins(),
+            self._reach.blocked_ports(),
             night_s,
             self._policy.now.gain_horizon_s,
         )

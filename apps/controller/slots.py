@@ -4,6 +4,8 @@ A planning process plans the next week during the last slot of a week; the condu
 a plan. If the plan comes late, the week is repeated before the new week begins. A week contains the
 plan of every change, so that a slot's beginning has nothing to compute. Any other change of the
 network ends the week: the next week is planned for the changed network.
+
+A given schedule takes the place of the weeks planned for a demand, until it is ended.
 """
 
 from __future__ import annotations
@@ -25,9 +27,10 @@ from hydra.decisions.decision import SeenDemand
 from hydra.errors import HydraError, PlanError
 from hydra.events import EventKind
 from hydra.model import Fabric, NetworkState
-from hydra.policy import CurrentPolicy, Sharing
+from hydra.policy import CurrentPolicy, Policy, Sharing
 from hydra.reconfiguration.moved import Moved
 from hydra.reconfiguration.scheduler import Work
+from hydra.sharing.given import GivenSchedule
 from hydra.sharing.slots import DUPLEX_ALONE, DutyCycle, Night, Schedule, Week, too_short
 from hydra.worth import decide_week, no_plan
 
@@ -118,6 +121,7 @@ class Slots:
         self._reservations = ledger.reservations
         self._lock = threading.Lock()
         self._active = False
+        self._given: GivenSchedule | None = None
         self._week: Week | None = None
         self._asked: WeekUnderWay | None = None
         """The week being planned, if any."""
@@ -145,20 +149,59 @@ class Slots:
                 self._index,
                 self._began_unix_s,
                 self._duty.measured,
+                self._policy.given,
             )
 
+    def plan_given(self, given: GivenSchedule, begin: BeginWeek) -> WeekDraft:
+        """Plan the changes of a given schedule, and wait for the plans; nothing changes.
+
+        Raises PlanError if a slot leaves no day, or can't be set up.
+        """
+        policy = replace(self._policy.now, slots=given.for_policy.slots)
+        self._check(self._mover.outage_s, policy, "give longer slots")
+        draft = begin(self._mover.outage_s).draft()
+        if draft is None:
+            raise PlanError(f"the schedule {given.name} has no slots: list at least one")
+        return draft
+
     # -- the clock --------------------------------------------------------------------------------
+
+    @property
+    def given(self) -> GivenSchedule | None:
+        """The given schedule, if any."""
+        return self._given
+
+    def give(self, given: GivenSchedule, draft: WeekDraft) -> None:
+        """Follow a given schedule, ``draft`` first, whatever the policy says."""
+        self._follow_given(given)
+        self._know(_Ahead(draft))
+
+    def end_given(self) -> None:
+        """Go back to the policy. Circuits of the last slot stay until something else moves them."""
+        if self._given is not None:
+            self._follow_given(None)
+
+    def _follow_given(self, given: GivenSchedule | None) -> None:
+        if given is None:
+            LOG.info("the given schedule has ended: the policy holds")
+        else:
+            LOG.info("circuits follow the given schedule %s", given.name)
+        self._given = given
+        self._policy.given = None if given is None else given.for_policy
+        self._active = False
+        self._forget()
+        self._forget_measured()
 
     def check(self) -> None:
         """Raises PlanError if slots leave no day after recent nights, or if circuits are
         one-way.
         """
+        self._check(self._mover.outage_s, self._policy.now)
+
+    def _check(self, night_s: float, policy: Policy, *remedy: str) -> None:
         if self._fabric.one_way:
             raise PlanError(DUPLEX_ALONE)
-        self._check(self._mover.outage_s)
-
-    def _check(self, night_s: float) -> None:
-        problem = too_short(self._fabric, self._policy.now, night_s)
+        problem = too_short(self._fabric, policy, night_s, *remedy)
         if problem is not None:
             raise PlanError(problem)
 
@@ -171,6 +214,9 @@ class Slots:
         self._due_s = self._clock()
         if not wanted:
             self._forget()
+        self._forget_measured()
+
+    def _forget_measured(self) -> None:
         with self._lock:
             self._duty.forget()
             self._nights_s.clear()
@@ -209,7 +255,7 @@ class Slots:
                 await self._turn(week, self._index + 1, begin)
         except HydraError:
             self._forget()
-            self._wait(self._policy.now.slots.week_s)
+            self._wait(self._policy.in_force.slots.week_s)
             raise
 
     def _why_ended(self, week: Week) -> str | None:
@@ -269,10 +315,10 @@ class Slots:
         self._forget()
         with self._lock:  # without changes nothing would ever be measured again
             self._nights_s.clear()
-        self._wait(self._policy.now.slots.week_s)
+        self._wait(self._policy.in_force.slots.week_s)
 
     def _goes_on(self, week: Week, draft: WeekDraft | None) -> bool:
-        return draft is None or draft.week.much_like(week, self._policy.now.slots.slot_s)
+        return draft is None or draft.week.much_like(week, self._policy.in_force.slots.slot_s)
 
     def ask(self, begin: BeginWeek) -> WeekUnderWay:
         """A week planned by ``begin``, for nights of the recent length.
@@ -281,9 +327,7 @@ class Slots:
         """
         night_s = self._expected_night_s
         try:
-            if self._fabric.one_way:
-                raise PlanError(DUPLEX_ALONE)
-            self._check(night_s)
+            self._check(night_s, self._policy.in_force)
         except PlanError as refusal:
             return WeekUnderWay.refused(refusal)
         return begin(night_s)
@@ -316,7 +360,8 @@ class Slots:
     async def _adopt(self, draft: WeekDraft) -> None:
         """Begin the first slot of a new week."""
         week, standing = draft.week, self._network.state.topology.circuits
-        decision = decide_week(week, SCHEDULER, standing, draft.demand, TRIGGER, time.time())
+        algorithm = SCHEDULER if self._given is None else self._given.name
+        decision = decide_week(week, algorithm, standing, draft.demand, TRIGGER, time.time())
         entry = self._log.enter(TRIGGER, decision.reason)
         self._log.decide(replace(decision, reconfiguration=entry.id))
         self._log.events.publish(EventKind.SCHEDULE, time.time(), reason=decision.reason)

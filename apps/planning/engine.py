@@ -34,6 +34,7 @@ from hydra.reconfiguration.plan import Pair, Plan, diff, pair_of, paths_by_pair
 from hydra.reservations.reservation import Pin
 from hydra.rings import whole_rings
 from hydra.service import CircuitShares, PlanRequest
+from hydra.sharing.given import GivenSchedule
 from hydra.sharing.slots import DUPLEX_ALONE, Week, WeekSlot
 from topology.algorithms import CONTRIBUTED, algorithm, objection
 from topology.bounds import plan_bound
@@ -216,17 +217,7 @@ class Planning:
         check_spines(self._fabric, demand)
         reserved = reserved_of(pins, current, blocked)
         if request.topology is not None:
-            return self.toward(
-                current,
-                as_wanted(
-                    self._fabric,
-                    current,
-                    request,
-                    [path for path, _ in reserved.pinned],
-                    blocked,
-                    Limits(self._policy.max_hops, self._most_paths),
-                ),
-            )
+            return self.toward(current, self._as_wanted(current, request, reserved, blocked))
         budget = self._budget(request, reserved, blocked, expired)
         chosen = self._chosen(request.algorithm)
         reason = objection(chosen, self._arrays, one_way=self._fabric.one_way)
@@ -237,6 +228,17 @@ class Planning:
         if self._fabric.one_way:
             topology = ring_topology(self._arrays, result, current.topology, budget)
         return self.toward(current, topology)
+
+    def _as_wanted(
+        self,
+        current: NetworkState,
+        request: PlanRequest,
+        reserved: Reserved,
+        blocked: Collection[PortId],
+    ) -> Topology:
+        pinned = [path for path, _ in reserved.pinned]
+        limits = Limits(self._policy.max_hops, self._most_paths)
+        return as_wanted(self._fabric, current, request, pinned, blocked, limits)
 
     def week(
         self,
@@ -267,23 +269,87 @@ class Planning:
         )
         result = self._planned(SCHEDULER, demand, current.topology, reserved, budget)
         states = week_states(self._marks, current, topologies(self._arrays, result))
-        standing = Reserved(tuple(one for one in reserved.pinned if one[0] in current.vlans))
-        before = carried_mbps(self._arrays, demand, current.topology, standing)
         nights_s = night_s if len(states) > 1 else 0.0
-        changes = zip(states, (*states[1:], states[0]), strict=True)
         planned = tuple(
             WeekSlot(state, nights_s + slot.duration_s)
             for state, slot in zip(states, result.slots, strict=True)
         )
-        delivered = self.delivered(planned, night_s, demand, horizon_s)
+        served_mbps = result.served_share * float(demand.sum())
+        return self._week(planned, night_s, served_mbps, demand, (current, reserved), horizon_s)
+
+    def given_week(
+        self,
+        current: NetworkState,
+        request: PlanRequest,
+        given: GivenSchedule,
+        demand: DemandMatrix,
+        pins: Sequence[Pin],
+        blocked: Collection[PortId],
+        night_s: float,
+        horizon_s: float = math.inf,
+        *,
+        expired: Callable[[], bool] = _never,
+    ) -> Week:
+        """The given schedule, with the plan of every change, as :meth:`week`.
+
+        ``demand`` changes no slot: it tells what the schedule is expected to carry. Reserved paths
+        stand in all slots. Raises PlanError for a slot that :func:`as_wanted` refuses, too few
+        VLAN-IDs, too many slots for the time, and one-way circuits.
+        """
+        if self._fabric.one_way:
+            raise PlanError(DUPLEX_ALONE)
+        reserved = reserved_of(pins, current, blocked)
+        wanted = []
+        for number, slot in enumerate(given.slots, start=1):
+            if expired():
+                raise PlanError(
+                    f"{given.name} has {len(given.slots)} slots, too many to plan in time: give "
+                    "fewer, or raise policy.planning_budget_ms"
+                )
+            asked = replace(request, topology=slot.topology)
+            try:
+                wanted.append(self._as_wanted(current, asked, reserved, blocked))
+            except PlanError as error:
+                raise PlanError(f"slot {number} of {given.name}: {error}") from None
+        states = week_states(self._marks, current, wanted)
+        planned = tuple(
+            WeekSlot(state, slot.length_s) for state, slot in zip(states, given.slots, strict=True)
+        )
+        dark_s = night_s if len(states) > 1 else 0.0
+        served_mbit = sum(
+            (slot.length_s - dark_s) * self._on_circuits(demand, slot.state.topology, reserved)
+            for slot in planned
+        )
+        served_mbps = served_mbit / sum(slot.length_s for slot in planned)
+        return self._week(planned, night_s, served_mbps, demand, (current, reserved), horizon_s)
+
+    def _on_circuits(self, demand: DemandMatrix, topology: Topology, reserved: Reserved) -> float:
+        """Mbps of ``demand`` that circuits of ``topology`` carry."""
+        carried = carried_mbps(self._arrays, demand, topology, reserved)
+        return float(np.minimum(demand, carried).sum())
+
+    def _week(
+        self,
+        slots: tuple[WeekSlot, ...],
+        night_s: float,
+        served_mbps: float,
+        demand: DemandMatrix,
+        before: tuple[NetworkState, Reserved],
+        horizon_s: float,
+    ) -> Week:
+        """The week of ``slots``; ``before`` are the present state and what is reserved."""
+        current, reserved = before
+        standing = Reserved(tuple(one for one in reserved.pinned if one[0] in current.vlans))
+        states = [slot.state for slot in slots]
+        changes = zip(states, (*states[1:], states[0]), strict=True)
         return Week(
-            slots=planned,
+            slots=slots,
             changes=tuple(self.diff(old, new) for old, new in changes),
             night_s=night_s,
-            served_mbps=result.served_share * float(demand.sum()),
-            served_before_mbps=float(np.minimum(demand, before).sum()),
+            served_mbps=served_mbps,
+            served_before_mbps=self._on_circuits(demand, current.topology, standing),
             demand_mbps=float(demand.sum()),
-            delivered_mbps=float(delivered.sum()),
+            delivered_mbps=float(self.delivered(slots, night_s, demand, horizon_s).sum()),
         )
 
     def delivered(

@@ -31,6 +31,7 @@ from hydra.model import DemandMatrix, Fabric, NetworkState, PortId, Topology
 from hydra.policy import Policy, SlotPolicy
 from hydra.reservations.reservation import Pin
 from hydra.service import CircuitShares, PlanRequest
+from hydra.sharing.given import GivenSchedule
 from hydra.sharing.slots import Week
 
 LOG = logging.getLogger("hydra.planner")
@@ -243,6 +244,22 @@ class Planner:
         fixed = tuple(pins), frozenset(blocked)
         arguments = (current, request, demand, *fixed, slots, night_s, horizon_s)
         return self._put("week", arguments, urgent=True)
+
+    def begin_given_week(
+        self,
+        current: NetworkState,
+        request: PlanRequest,
+        given: GivenSchedule,
+        demand: DemandMatrix,
+        pins: Sequence[Pin],
+        blocked: Collection[PortId],
+        night_s: float,
+        horizon_s: float = math.inf,
+    ) -> Future[Week]:
+        """As :meth:`begin_week`, for :meth:`apps.planning.engine.Planning.given_week`."""
+        fixed = tuple(pins), frozenset(blocked)
+        arguments = (current, request, given, demand, *fixed, night_s, horizon_s)
+        return self._put("given_week", arguments, urgent=True)
 
     def for_pins(
         self,

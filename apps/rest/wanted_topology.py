@@ -9,10 +9,10 @@ from typing import Annotated, Protocol
 from pydantic import Field
 
 from apps.rest.document import Body, Name
+from apps.rest.errors import json_pointer
 from hydra.model import Circuit, Fabric, OpticalPort, Path, PortId, RackId, Topology
 from hydra.reconfiguration.plan import Pair, pair_of
 
-_FIELD = "topology"
 _Walk = Annotated[list[Name], Field(min_length=3)]
 
 
@@ -55,8 +55,11 @@ class Complaints(Protocol):
 class TopologyReader:
     """Makes a topology from names; errors go to ``complaints``."""
 
-    def __init__(self, fabric: Fabric, complaints: Complaints) -> None:
-        self._fabric, self._complaints = fabric, complaints
+    def __init__(
+        self, fabric: Fabric, complaints: Complaints, at: tuple[str | int, ...] = ("topology",)
+    ) -> None:
+        """``at``: place of the topology in the request."""
+        self._fabric, self._complaints, self._at = fabric, complaints, at
         self._user: dict[tuple[PortId, bool], int] = {}
         """Positions of circuits, by the transmitters and receivers used."""
         self._joining: dict[tuple[RackId, RackId], Circuit] = {}
@@ -79,7 +82,7 @@ class TopologyReader:
         return Topology(frozenset(circuits), tuple(sorted(paths)))
 
     def _circuit(self, position: int, one: WantedCircuit) -> Circuit | None:
-        at = (_FIELD, "circuits", position)
+        at = (*self._at, "circuits", position)
         planes = self._fabric.plane_by_name
         known = self._complaints.known((*at, "plane"), "plane", one.plane, planes)
         racks = [self._rack((*at, end), name) for end, name in (("a", one.a), ("b", one.b))]
@@ -130,13 +133,13 @@ class TopologyReader:
             self._complaints.wrong(
                 at,
                 f"{rack} has {names} on {plane}, and no other port there: "
-                f"/{_FIELD}/circuits/{first} takes that",
+                f"{json_pointer(*self._at)}/circuits/{first} takes that",
             )
             return None
         return free[0]
 
     def _path(self, position: int, names: Sequence[str]) -> Path | None:
-        at = (_FIELD, "paths", position)
+        at = (*self._at, "paths", position)
         racks = self._fabric.rack_by_name
         known = [
             self._complaints.known((*at, place), "rack", name, racks)
@@ -157,7 +160,7 @@ class TopologyReader:
         if missing:
             a, b = (self._fabric.racks[rack].name for rack in missing[0])
             self._complaints.wrong(
-                at, f"no circuit joins {a} and {b}: add one to /{_FIELD}/circuits"
+                at, f"no circuit joins {a} and {b}: add one to {json_pointer(*self._at)}/circuits"
             )
             return None
         hops = tuple(self._joining[hop] for hop in pairwise(walk))

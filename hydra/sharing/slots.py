@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from hydra.model import Fabric, NetworkState
-from hydra.policy import Policy
+from hydra.policy import GivenSlots, Policy
 from hydra.reconfiguration.plan import Pair, Plan, pair_of
 
 _MEASURED: Final = 64
@@ -52,8 +52,15 @@ DUPLEX_ALONE: Final = (
 )
 
 
-def too_short(fabric: Fabric, policy: Policy, measured_s: float = 0.0) -> str | None:
-    """The reason why slots of ``policy.slots.slot_s`` leave no day; None if a day is left."""
+def too_short(
+    fabric: Fabric,
+    policy: Policy,
+    measured_s: float = 0.0,
+    remedy: str = "set policy.slots.slot_s above that",
+) -> str | None:
+    """The reason why slots of ``policy.slots.slot_s`` leave no day, with the ``remedy``; None if a
+    day is left.
+    """
     night = Night.of(fabric, policy, measured_s)
     if policy.slots.slot_s > night.total_s:
         return None
@@ -62,7 +69,7 @@ def too_short(fabric: Fabric, policy: Policy, measured_s: float = 0.0) -> str | 
         f"a slot of {policy.slots.slot_s * 1000:g} ms leaves no day after its night of "
         f"{night.total_s * 1000:.0f} ms ({night.mirrors_s * 1000:g} ms for the mirrors of "
         f"{night.plane}, {night.drain_s * 1000:g} ms to see circuits drained{rest}): "
-        "set policy.slots.slot_s above that"
+        f"{remedy}"
     )
 
 
@@ -83,7 +90,7 @@ class Week:
     """A schedule, with all data needed to carry out the schedule."""
 
     slots: tuple[WeekSlot, ...]
-    """Slots, the longest first."""
+    """Slots; of a planned week, the longest first."""
     changes: tuple[Plan, ...]
     """Plans from each slot to the next, and from the last to the first."""
     night_s: float
@@ -178,3 +185,5 @@ class Schedule:
     began_unix_s: float = 0.0
     """Start of the current slot, with the night included."""
     measured_duty_cycle: float | None = None
+    given: GivenSlots | None = None
+    """The given schedule, if any."""

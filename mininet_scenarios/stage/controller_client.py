@@ -12,6 +12,7 @@ import httpx
 
 from hydra.errors import HydraError
 from hydra.lifecycle import RECONFIGURATION_TRANSITIONS, ReconfigurationState
+from hydra.policy import Rotation
 from hydra_hybrid_network_client.errors import ClientError, document_of
 from hydra_hybrid_network_client.synchronous.connection import Connection
 from mininet_scenarios.patience import PATIENCE_S
@@ -51,6 +52,18 @@ class OneWayDemand:
 
     def entries(self) -> list[dict[str, Any]]:
         return [{"src": self.src, "dst": self.dst, "mbps": self.mbps}]
+
+
+@dataclass(frozen=True, slots=True)
+class ListedSlot:
+    """A slot of a schedule."""
+
+    length_s: float
+    """Night and day together."""
+    circuits: Mapping[str, Sequence[tuple[str, str]]]
+    """Pairs of racks by plane."""
+    paths: Sequence[Sequence[str]] = ()
+    """Racks along each path of several hops."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +139,16 @@ class Route:
         return f"{', '.join(self.planes)}{via}"
 
 
+def _topology(
+    circuits: Mapping[str, Sequence[tuple[str, str]]], paths: Sequence[Sequence[str]]
+) -> dict[str, Any]:
+    """A topology in the form of a request."""
+    wanted = [
+        {"plane": plane, "a": a, "b": b} for plane, pairs in circuits.items() for a, b in pairs
+    ]
+    return {"circuits": wanted, "paths": [list(path) for path in paths]}
+
+
 class ControllerClient:
     """A connection to one controller; a context manager.
 
@@ -190,12 +213,30 @@ class ControllerClient:
         ``paths``: racks along each path of several hops. Raises ControllerError unless the
         reconfiguration is *done*.
         """
-        wanted = [
-            {"plane": plane, "a": a, "b": b} for plane, pairs in circuits.items() for a, b in pairs
-        ]
-        body = {"topology": {"circuits": wanted, "paths": [list(path) for path in paths]}}
+        body = {"topology": _topology(circuits, paths)}
         started = self._json("POST", "/v1/reconfigurations", body=body)
         return self._done(str(started["id"]), timeout_s)
+
+    def follow(
+        self, schedule: Rotation | Sequence[ListedSlot], slot_s: float | None = None
+    ) -> None:
+        """Follow a schedule until :meth:`end_schedule`: by name, or its slots in order.
+
+        ``slot_s`` is the length of a named schedule's slots, None for the policy's. Raises
+        ControllerError, and nothing changes, if a slot can't be set up.
+        """
+        if isinstance(schedule, Rotation):
+            self._json("PUT", "/v1/schedule", body={"name": schedule.value, "slot_s": slot_s})
+            return
+        slots = [
+            {"length_s": slot.length_s, "topology": _topology(slot.circuits, slot.paths)}
+            for slot in schedule
+        ]
+        self._json("PUT", "/v1/schedule", body={"slots": slots, "slot_s": slot_s})
+
+    def end_schedule(self) -> None:
+        """Go back to the policy; circuits of the last slot stay until something moves them."""
+        self._json("DELETE", "/v1/schedule")
 
     def request(
         self,
@@ -253,7 +294,7 @@ class ControllerClient:
         return float(found[0]["electrical_share"]) if found else 0.0
 
     def schedule(self) -> Mapping[str, Any]:
-        """Slots of ``sharing: slotted``, as carried out."""
+        """Slots of ``sharing: slotted``, or of a given schedule, as carried out."""
         return self._json("GET", "/v1/schedule")
 
     def metrics(self) -> str:

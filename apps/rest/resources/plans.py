@@ -87,7 +87,7 @@ class PlanBody(Body):
 
     def request(self, fabric: Fabric) -> PlanRequest:
         """The core's request. Raises ApiError with all errors, each with a JSON pointer."""
-        reader = _Reader(fabric)
+        reader = RequestReader(fabric)
         planes = reader.planes("planes", self.planes)
         use_planes = reader.planes("use_planes", self.use_planes)
         racks = reader.racks("racks", self.racks)
@@ -109,7 +109,7 @@ class PlanBody(Body):
             only_if_it_pays=self.only_if_it_pays,
         )
 
-    def _topology(self, reader: _Reader) -> model.Topology | None:
+    def _topology(self, reader: RequestReader) -> model.Topology | None:
         if self.topology is None:
             return None
         for field in ("algorithm", "use_planes", "only_if_it_pays"):
@@ -118,8 +118,8 @@ class PlanBody(Body):
         return TopologyReader(reader.fabric, reader).read(self.topology)
 
 
-class _Reader:
-    """Collects errors instead of stopping at the first."""
+class RequestReader:
+    """Reads names in a request. Collects errors instead of stopping at the first."""
 
     def __init__(self, fabric: Fabric) -> None:
         self.fabric = fabric

@@ -200,7 +200,16 @@ def test_circuits_in_a_file_are_asked_for_by_name(call, service, carried_out, tm
         ("- r1", "has no circuits: write circuits: {PLANE"),
         ("circuits: {p1: [[r1]]}", "the circuit ['r1'] of p1 is not [RACK, RACK]"),
         ("circuits: {p1: r1}", "the circuits of p1 are no list"),
-        ("circuits: {}\nslots: 3", "has 'slots', which it can't have"),
+        ("circuits: {}\ncircuit: 3", "has 'circuit', which it can't have"),
+        ("circuits: {}\nslots: 3", "a schedule is a list of slots alone"),
+        ("slots: []", "a schedule is a list of slots alone"),
+        ("slots: [{circuits: {}}]", "slot 1 has no length in s"),
+        ("slots: [{length_s: 1, circuits: {p1: r1}}]", "the circuits of p1 are no list"),
+        ("slots: [{length_s: 0, circuits: {p1: []}}]", "/slots/0/length_s"),
+        (
+            "slots: [{length_s: 1, circuits: {}}, {length_s: 1, circuits: {p1: [[r1, r9]]}}]",
+            "/slots/1/topology/circuits/0/b: no rack 'r9' in fabric demo",
+        ),
         ("circuits: [", "is neither YAML nor JSON"),
         ("circuits: {p1: [[r1, r9]]}", "no rack 'r9' in fabric demo"),
     ],
@@ -212,3 +221,56 @@ def test_a_file_of_circuits_with_a_mistake_changes_nothing(call, service, tmp_pa
     assert result.exit_code != 0
     assert told in " ".join(result.output.split())
     assert service.reconfigurations() == []
+    assert service.given is None
+
+
+def test_slots_in_a_file_are_shown_asked_about_and_followed_until_they_are_ended(
+    call, service, tmp_path
+):
+    wanted = tmp_path / "slots.yaml"
+    wanted.write_text(
+        "slots:\n- {length_s: 2, circuits: {p1: [[r1, r2]]}}\n"
+        "- {length_s: 1.5, circuits: {p1: [[r1, r3]], p2: [[r3, r4]]}, paths: [[r1, r3, r4]]}\n"
+    )
+    result = call("apply", "--topology", str(wanted))  # and no answer to the question
+    assert result.exit_code == 1
+    assert "Follow this schedule? [y/N]" in result.stderr
+    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in result.stdout.splitlines()]
+    assert ["1", "", "2000", "r1-r2"] in rows
+    assert ["2", "", "1500", "r1-r3, r1-r4, r3-r4"] in rows
+    assert service.given is None
+    result = call("apply", "--topology", str(wanted), "--yes")
+    assert result.exit_code == 0, result.output
+    assert [slot.length_s for slot in service.given.slots] == [2.0, 1.5]
+    assert "given          listed" in call("schedule").stdout
+    sharing = " ".join(call("sharing").stdout.split())
+    assert sharing.startswith("by-demand: slotted, since the schedule listed is given")
+    assert "given          no: planned" in call("schedule", "--end").stdout
+    assert service.given is None
+
+
+def test_a_schedule_by_name_has_the_policy_s_slots_or_others(call, service):
+    assert call("apply", "--schedule", "rotornet", "--yes").exit_code == 0
+    assert (service.given.name, len(service.given.slots)) == ("rotornet", 2)
+    assert {slot.length_s for slot in service.given.slots} == {service.policy.slots.slot_s}
+    document = json.loads(
+        call("apply", "--schedule", "round-robin", "--slot-s", "3", "--yes", "--json").stdout
+    )
+    assert [slot["length_s"] for slot in document["slots"]] == [3.0, 3.0, 3.0]
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (["--schedule", "opera"], "opera needs 3 planes"),
+        (["--schedule", "opera", "--demand", "r1:r2=80"], "leave out --demand"),
+        (["--schedule", "opera", "--use-plane", "p1"], "leave out --use-plane"),
+        (["--slot-s", "2"], "add --schedule"),
+        (["--schedule", "rotor"], "'rotor' is not one of"),
+    ],
+)
+def test_a_schedule_that_can_not_be_is_one_error(call, service, options, told):
+    result = call("apply", *options, "--yes")
+    assert result.exit_code != 0
+    assert told in result.output
+    assert (service.given, service.reconfigurations()) == (None, [])

@@ -4,6 +4,7 @@ import random
 import threading
 from concurrent.futures import Future
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -17,12 +18,21 @@ from apps.planning.engine import Planning
 from hydra.decisions.decision import Action
 from hydra.errors import PlanError
 from hydra.lifecycle import ReconfigurationState
-from hydra.model import NetworkState, RackId
-from hydra.policy import CurrentPolicy, DrainPolicy, Mode, Policy, Sharing, SlotPolicy
+from hydra.model import NetworkState, RackId, Topology
+from hydra.policy import (
+    CurrentPolicy,
+    DrainPolicy,
+    Mode,
+    Policy,
+    Rotation,
+    Sharing,
+    SlotPolicy,
+)
 from hydra.reconfiguration.executor import Execution
 from hydra.reconfiguration.plan import paths_by_pair
 from hydra.reservations.reservation import Pin
 from hydra.service import PlanRequest
+from hydra.sharing.given import GivenSchedule, GivenSlot
 from tests.journals import SqliteJournal
 from tests.unit.controller.runners import at_once, awaited
 from tests.unit.controller.ways import ways_of
@@ -30,11 +40,13 @@ from tests.unit.core.fabrics import (
     path_of,
     random_fabric,
     small_fabric,
+    state_of,
     with_one_way_circuits,
 )
 from tests.unit.reconfiguration.simulation import Faults, Network, conditions_of
 from tests.unit.reconfiguration.upkeep import mend
 from tests.unit.reconfiguration.watch import Watch
+from topology.rotors import rotation_topologies
 from topology.synthetic import synthetic_demand
 
 FABRIC = small_fabric(racks=4, planes=1)
@@ -102,7 +114,9 @@ class Stage:
         return self.network.perform(batch, lambda _command: None)
 
     def keep_time(self):
-        self.slots.keep_time(self.begin, awaited(WeekUnderWay.draft))
+        given = self.slots.given
+        begin = self.begin if given is None else partial(self.begin_given, given)
+        self.slots.keep_time(begin, awaited(WeekUnderWay.draft))
 
     def begin(self, night_s):
         self.planned_at_s.append(self.network.now_s)
@@ -114,6 +128,20 @@ class Stage:
         self.asked = asked, request
         if not self.plans_slowly:
             self.end_planning()
+        return asked
+
+    def follow(self, given):
+        """Follow a given schedule."""
+        self.slots.give(given, self.slots.plan_given(given, partial(self.begin_given, given)))
+
+    def begin_given(self, given, night_s):
+        current = self.ledger.network.state
+        asked = WeekUnderWay(Future(), (), current)
+        request = current, PlanRequest(), given, np.zeros((4, 4)), self.pins, (), night_s
+        try:
+            asked.week.set_result(self.planning.given_week(*request))
+        except PlanError as refusal:
+            asked.week.set_exception(refusal)
         return asked
 
     def end_planning(self):
@@ -381,3 +409,67 @@ def test_no_frame_is_lost_in_any_week(seed):
         network.unsettle(sorted(plan.disconnect))
         state = Watch(network, execution).run().result
         assert week.slots[number % len(week.slots)].stands(state)
+
+
+def rotation(length_s=1.0):
+    topologies = rotation_topologies(Rotation.ROTORNET, FABRIC)
+    return GivenSchedule("rotornet", tuple(GivenSlot(one, length_s) for one in topologies))
+
+
+@pytest.mark.parametrize("policy", [POLICY, Policy(drain=POLICY.drain)], ids=["slotted", "request"])
+def test_a_given_schedule_is_followed_whatever_the_policy_until_it_is_ended(stage, policy):
+    stage.policy.now = policy
+    stage.follow(rotation())
+    seen = stage.pass_time(9.0)
+    both = [frozenset(pairs) for pairs in ({(0, 1), (2, 3)}, {(0, 2), (1, 3)}, {(0, 3), (1, 2)})]
+    assert set(seen) - {frozenset()} == set(both)
+    for pairs in both:
+        assert seen.count(pairs) / len(seen) == pytest.approx(1 / 3, abs=0.05)
+    assert stage.slots.schedule().given.name == "rotornet"
+    assert stage.policy.sharing.sharing is Sharing.SLOTTED
+    (decision,) = stage.ledger.log.decisions()
+    assert decision.proposal.algorithm == "rotornet"
+    stage.slots.end_given()
+    stands, count = frozenset(paths_by_pair(stage.ledger.network.state)), len(stage.changes())
+    assert stage.slots.schedule().given is None
+    after = stage.pass_time(3.0)
+    if policy is POLICY:
+        assert {frozenset({(0, 1)}), frozenset({(0, 2)})} >= set(after[1:]), "as planned again"
+    else:
+        assert (set(after), len(stage.changes())) == ({stands}, count), "the last slot stays"
+
+
+def test_another_given_schedule_takes_its_place(stage):
+    stage.follow(rotation())
+    stage.pass_time(1.5)
+    path = path_of(FABRIC, 1, 3)
+    alone = GivenSlot(Topology(frozenset(path.circuits), (path,)), 1.0)
+    stage.follow(GivenSchedule("listed", (alone,)))
+    assert set(stage.pass_time(4.0)) == {frozenset({(1, 3)})}
+
+
+def test_a_given_schedule_without_a_day_or_with_a_reserved_port_changes_nothing(stage):
+    with pytest.raises(PlanError, match=r"no day after its night of 300 ms .* give longer slots"):
+        stage.follow(rotation(0.2))
+    path = path_of(FABRIC, 0, 3)
+    stage.pins = (Pin(path.src, path.dst, path, 10.0, ("one",)),)
+    with pytest.raises(PlanError, match=r"slot . of rotornet: .* needs a port of r1 =p1= r4"):
+        stage.follow(rotation())
+    assert (stage.slots.given, stage.policy.given, stage.changes()) == (None, None, [])
+
+
+def test_a_given_schedule_goes_on_once_what_it_needs_is_free_again(stage):
+    stage.follow(rotation())
+    stage.pass_time(1.5)
+    stands = stage.ledger.network.state
+    taken = path_of(FABRIC, 0, 3)
+    stage.pins = (Pin(taken.src, taken.dst, taken, 10.0, ("one",)),)
+    other = state_of(FABRIC, stands, taken)
+    entry = stage.ledger.log.enter("reservation")
+    stage.mover.move(entry, other)
+    stage.pass_time(3.0)
+    assert (0, 3) in paths_by_pair(stage.ledger.network.state), "the reservation's circuit stays"
+    assert stage.ledger.log.decisions()[0].action is Action.NO_PLAN
+    stage.pins = ()
+    seen = stage.pass_time(8.0)
+    assert {pair for pairs in seen for pair in pairs} >= {(0, 1), (0, 2), (0, 3)}

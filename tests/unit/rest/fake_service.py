@@ -61,7 +61,8 @@ from hydra.service import (
     ReservationPreview,
     StepTiming,
 )
-from hydra.sharing.slots import Night, Schedule, Week
+from hydra.sharing.given import GivenSchedule
+from hydra.sharing.slots import Night, Schedule, Week, WeekSlot
 from tests.waiting import PATIENCE_S
 
 CREATED_UNIX_S = 1_700_000_000.0
@@ -129,6 +130,7 @@ class FakeService:
         self.shared = Sharing.BY_DEMAND
         self.amendments = {}
         self.week: Week | None = None
+        self.given: GivenSchedule | None = None
         self.drifting = [
             Drift(
                 kind=DriftKind.CROSS_CONNECT,
@@ -186,10 +188,28 @@ class FakeService:
         self.shared = sharing
 
     def sharing(self) -> SharingChoice:
-        return CurrentPolicy(self.policy).sharing
+        current = CurrentPolicy(self.policy)
+        current.given = None if self.given is None else self.given.for_policy
+        return current.sharing
 
     def schedule(self) -> Schedule:
-        return Schedule(Night.of(self.fabric, self.policy, 0.125), self.week, None, 1, 1e9, 0.8)
+        night, given = Night.of(self.fabric, self.policy, 0.125), self.given
+        of_policy = None if given is None else given.for_policy
+        return Schedule(night, self.week, None, 1, 1e9, 0.8, of_policy)
+
+    def give_schedule(self, given: GivenSchedule, *, dry_run: bool = False) -> Week:
+        self._may_fail()
+        if not dry_run:
+            self.given = given
+        states = [NetworkState(topology=slot.topology) for slot in given.slots]
+        slots = tuple(
+            WeekSlot(state, slot.length_s) for state, slot in zip(states, given.slots, strict=True)
+        )
+        return Week(slots, (), 0.125, 80.0, 0.0, 120.0, 100.0)
+
+    def end_schedule(self) -> None:
+        self._may_fail()
+        self.given = None
 
     def _may_fail(self) -> None:
         if self.fails_with is not None:

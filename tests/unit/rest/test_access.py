@@ -63,7 +63,7 @@ PLAN = {"POST /v1/plan", "POST /v1/reconfigurations"}
 OPERATE = (
     PLAN
     | {"PATCH /v1/policy", "PUT /v1/sharing", "POST /v1/reconcile", "POST /v1/reload"}
-    | {"POST /v1/handover"}
+    | {"POST /v1/handover", "PUT /v1/schedule", "DELETE /v1/schedule"}
     | {"POST /v1/webhooks", "PUT /v1/webhooks/{webhook_id}", "DELETE /v1/webhooks/{webhook_id}"}
     | AGENT
     | {"PUT /v1/quarantine/{rack}/{port}", "DELETE /v1/quarantine/{rack}/{port}"}

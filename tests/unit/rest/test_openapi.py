@@ -60,6 +60,8 @@ ROUTES = {
     ("GET", "/v1/sharing"),
     ("PUT", "/v1/sharing"),
     ("GET", "/v1/schedule"),
+    ("PUT", "/v1/schedule"),
+    ("DELETE", "/v1/schedule"),
     ("GET", "/v1/agents"),
     ("GET", "/v1/agents/{server_name}"),
     ("GET", "/v1/agents/{server_name}/circuits"),

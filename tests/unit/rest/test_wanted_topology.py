@@ -5,6 +5,8 @@ import pytest
 from apps.process.configuration import load_configuration
 from apps.rest.problems import ApiError
 from apps.rest.resources.plans import PlanBody
+from apps.rest.resources.schedule import ScheduleBody
+from hydra.policy import Policy
 from tests.unit.cli import DEMO
 
 FABRIC = load_configuration(DEMO).fabric
@@ -77,3 +79,36 @@ def test_each_mistake_is_told_once(entries, more, told):
         read(*entries, **more)
     assert str(caught.value).startswith(told)
     assert len(caught.value.errors) == 1
+
+
+SLOT = {"length_s": 1.0, "topology": {"circuits": circuits("p1 r1 r2")}}
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        ({}, ": a schedule is named or listed"),
+        ({"name": "rotornet", "slots": [SLOT]}, ": a schedule is named or listed"),
+        ({"slots": [SLOT], "slot_s": 1.0}, "/slot_s: listed slots have lengths of their own"),
+        (
+            {"slots": [SLOT, {**SLOT, "topology": {"circuits": circuits("p1 r1 r2", "p1 r3 r2")}}]},
+            "/slots/1/topology/circuits/1/b: r2 has hyt-r2-p1 on p1, and no other port there: "
+            "/slots/1/topology/circuits/0 takes that",
+        ),
+    ],
+)
+def test_each_mistake_in_a_schedule_is_told_once(body, told):
+    with pytest.raises(ApiError) as caught:
+        ScheduleBody.model_validate(body).given(FABRIC, Policy())
+    assert str(caught.value).startswith(told)
+    assert len(caught.value.errors) == 1
+
+
+def test_a_listed_schedule_has_topologies_and_lengths():
+    body = {"slots": [SLOT, {"length_s": 2.5, "topology": {"circuits": circuits("p2 r3 r4")}}]}
+    given = ScheduleBody.model_validate(body).given(FABRIC, Policy())
+    assert [(names(slot.topology), slot.length_s) for slot in given.slots] == [
+        (["r1 =p1= r2"], 1.0),
+        (["r3 =p2= r4"], 2.5),
+    ]
+    assert (given.for_policy.slots.slot_s, given.for_policy.slots.week_s) == (1.0, 3.5)
