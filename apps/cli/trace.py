@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Final
 
@@ -26,17 +26,21 @@ from apps.cli.output import (
 )
 from apps.cli.parameters import FiniteRange
 from apps.cli.patience import Progress, ended_by_ctrl_c
+from apps.offline.recording import MOST_BYTES, TraceWriter
 from apps.offline.study import Limits, read_fabric
 from apps.process.files import replacing
 from apps.traces.comparing import Contestant, compare
 from apps.traces.reading import Flow, Summary, read_trace, seconds, summarise
 from apps.traces.synthetic import SAMPLE, SAMPLE_COFLOWS, SAMPLE_RACKS, SAMPLE_SEED, coflow_lines
 from apps.traces.windows import Window, rack_numbers, windows
+from hydra.errors import PlanError
 from hydra.model import Fabric
 from hydra_hybrid_network_client.errors import JsonObject
 from topology.algorithms import ENTRIES, Product
 
 _LISTED: Final = 20
+_LEAST_READING_S: Final = 0.001
+"""Resolution of times in a recording."""
 _path = click.Path(dir_okay=False, path_type=Path)
 _trace_argument = click.argument("trace_file", metavar="[TRACE]", type=_path, default=SAMPLE)
 _window_option = click.option(
@@ -121,6 +125,7 @@ def show(trace_file: Path, window_s: float, as_json: bool) -> None:
     examples=(
         "hydra trace convert coflows.txt flows.txt",
         "hydra trace convert coflows.txt demand.json --window 3 --window-s 10",
+        "hydra trace convert flows.csv day.trace --to replay --fabric fabric.yaml --window-s 1",
     ),
 )
 @_trace_argument
@@ -128,27 +133,47 @@ def show(trace_file: Path, window_s: float, as_json: bool) -> None:
 @click.option(
     "--window", type=click.IntRange(0), help="Only this window, as a demand for `hydra plan`."
 )
+@click.option(
+    "--to",
+    "form",
+    type=click.Choice(["flows", "replay"]),
+    default="flows",
+    show_default=True,
+    help="Lines of flows; or a recording for `hydra replay`, a reading for each window.",
+)
+@click.option("--fabric", metavar="FILE|RxP[@MBPS]", help="With --to replay: whose racks to name.")
 @_window_option
 @_scale_option
+@_fold_option
 @json_option
 def convert(
     trace_file: Path,
     to_file: Path,
     window: int | None,
+    form: str,
+    fabric: str | None,
     window_s: float,
     scale: float,
+    fold: bool,
     as_json: bool,
 ) -> None:
-    """Write a trace as lines `src dst bytes start`, or one of its windows as a demand (JSON).
+    """Write a trace as lines `src dst bytes start`, as a recording for `hydra replay`, or one of
+    its windows as a demand (JSON).
 
-    A demand names the racks, or numbers the racks from 0 if the trace has numbers.
+    A demand names the racks, or numbers the racks from 0 if the trace has numbers. A recording has
+    the mean rates of each window, between racks of --fabric.
     """
+    _check_form(form, window, fabric, window_s, fold=fold)
     with _errors():
-        if window is None:
-            written = _write_flows(trace_file, to_file, scale)
+        if fabric is not None:
+            what = "readings"
+            written = _write_recording(trace_file, to_file, fabric, window_s, scale, fold=fold)
+        elif window is None:
+            what, written = "flows", _write_flows(trace_file, to_file, scale)
         else:
+            what = "pairs of racks"
             written = _write_demand(trace_file, to_file, window, window_s, scale)
-    words = f"{to_file}: {written:,} {'flows' if window is None else 'pairs of racks'}"
+    words = f"{to_file}: {written:,} {what}"
     print_outcome({"written": str(to_file), "entries": written}, words, as_json)
 
 
@@ -168,6 +193,11 @@ def convert(
     help="Only this (a name, or MODULE:OBJECT); repeatable.",
 )
 @click.option("--windows", "n_windows", type=click.IntRange(1), help="Only so many, the first.")
+@click.option(
+    "--budget-ms",
+    type=FiniteRange(0, min_open=True),
+    help="Time for each plan: an algorithm that tries several plans returns the best found.",
+)
 @click.option("--weighted", is_flag=True, help="Pairs count as served only with all they want.")
 @click.option(
     "--plot",
@@ -183,6 +213,7 @@ def plan(
     fabric: str,
     algorithms: tuple[str, ...],
     n_windows: int | None,
+    budget_ms: float | None,
     weighted: bool,
     plot: Path | None,
     window_s: float,
@@ -193,11 +224,13 @@ def plan(
     """Plan every window of a trace with every algorithm, side by side.
 
     Each plan starts from the algorithm's circuits in the window before. The plans are checked by
-    code that plans nothing.
+    code that plans nothing. Plans that take long are bounded by --budget-ms, or left out by naming
+    the others with --algorithm.
     """
     with _errors(), Progress(f"reading {trace_file}") as progress, ended_by_ctrl_c():
         network, policy = read_fabric(fabric)
-        limits = Limits(policy.max_hops, weighted=weighted, window_s=window_s)
+        seconds_each = float("inf") if budget_ms is None else budget_ms / 1000
+        limits = Limits(policy.max_hops, weighted=weighted, window_s=window_s, seconds=seconds_each)
         summary = _summarise(trace_file)
         cut = list(
             islice(
@@ -298,6 +331,53 @@ def _write_demand(
     with replacing(to_file) as file:
         json.dump(flows, file)
     return len(flows)
+
+
+def _check_form(
+    form: str, window: int | None, fabric: str | None, window_s: float, *, fold: bool
+) -> None:
+    """Raises UsageError for options that do not go together."""
+    if form == "replay":
+        if fabric is None:
+            raise click.UsageError("--to replay names racks: add --fabric, as for `hydra replay`")
+        if window is not None:
+            raise click.UsageError("--to replay has all windows: leave out --window")
+        if window_s < _LEAST_READING_S:
+            raise click.UsageError(f"--window-s {window_s:g}: a recording counts time in ms")
+    elif fabric is not None or fold:
+        raise click.UsageError("--fabric and --fold are for recordings: add --to replay")
+
+
+def _write_recording(
+    trace_file: Path, to_file: Path, fabric: str, window_s: float, scale: float, *, fold: bool
+) -> int:
+    """Write a reading at the start of each window, and one without traffic after the last of a row.
+
+    Returns the number of readings.
+    """
+    network, _ = read_fabric(fabric)
+    names = [rack.name for rack in network.racks]
+    summary = _summarise(trace_file)
+    cut = _cut(trace_file, summary, len(names), window_s, scale, fold=fold, fabric=names)
+    first = next(cut, None)
+    if first is None:
+        raise CommandError(f"{trace_file} has no flow between racks: nothing to replay")
+    with TraceWriter(to_file, network.name, names, first.start_s, MOST_BYTES) as writer:
+        written, ends = 0, first.number
+        try:
+            for window in chain([first], cut):
+                if window.number > ends:
+                    writer.append(ends * window_s, ())
+                    written += 1
+                demand = window.demand_mbps
+                pairs = np.argwhere(demand).tolist()
+                writer.append(window.start_s, ((a, b, float(demand[a, b])) for a, b in pairs))
+                written, ends = written + 1, window.number + 1
+            writer.append(ends * window_s, ())
+        except PlanError:
+            to_file.unlink(missing_ok=True)
+            raise
+    return written + 1
 
 
 def _refuse_itself(trace_file: Path, to_file: Path) -> None:

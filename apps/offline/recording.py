@@ -1,4 +1,4 @@
-"""Recorded demand in a file: written by ``hydra record``, read by ``hydra replay``.
+"""Recorded demand in a file: of ``hydra record`` and ``hydra trace convert``, for ``hydra replay``.
 
 JSON, an object per line. The first is the header::
 
@@ -32,8 +32,8 @@ from hydra.names import did_you_mean
 
 VERSION: Final = 1
 _DECIMALS: Final = 3
-_LONGEST_TRACE: Final = 1 << 30
-"""Most bytes that are read: the largest limit that ``hydra record`` takes."""
+MOST_BYTES: Final = 1 << 30
+"""Most bytes of a file that is read: the largest limit that ``hydra record`` takes."""
 _LARGEST: Final = sys.float_info.max
 
 Entry = tuple[int, int, float]
@@ -139,8 +139,8 @@ def read_trace(path: Path, fabric: Fabric) -> Trace:
     fabric.
     """
     try:
-        if path.stat().st_size > _LONGEST_TRACE:
-            raise PlanError(f"{path} is larger than {_LONGEST_TRACE >> 20} MiB: cut it")
+        if path.stat().st_size > MOST_BYTES:
+            raise PlanError(f"{path} is larger than {MOST_BYTES >> 20} MiB: cut it")
         content = path.read_bytes()
     except OSError as error:
         raise PlanError(f"{path} can't be read: {error}") from error

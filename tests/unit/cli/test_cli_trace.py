@@ -6,6 +6,9 @@ import pytest
 
 from apps.cli import trace as trace_command
 
+from . import DEMO as DEMO_FILE
+
+DEMO = str(DEMO_FILE)
 TRACE = "0 1 1000000 0\n1 2 3000000 1\n2 2 500 1\n0 1 2000000 12\n"
 
 
@@ -150,3 +153,91 @@ def test_errors(run, trace, tmp_path):
     assert trace.read_text() == TRACE
     empty = run("trace", "convert", str(trace), str(tmp_path / "x.json"), "--window", "7")
     assert "window 7" in empty.stderr
+
+
+CSV = "start,src,dst,bytes\n0.5,a,b,1000000\n0.5,a,c,500000\n1.2,b,c,250000\n5,c,a,125000\n"
+
+
+def recording(run, tmp_path, text, *options):
+    """(result, lines of the recording; None if there is none)."""
+    flows, to = tmp_path / "flows.csv", tmp_path / "day.trace"
+    flows.write_text(text)
+    result = run("trace", "convert", str(flows), str(to), "--to", "replay", *options)
+    return result, list(map(json.loads, to.read_text().splitlines())) if to.exists() else None
+
+
+def test_a_csv_becomes_a_recording_with_a_reading_for_each_window(run, tmp_path):
+    result, lines = recording(run, tmp_path, CSV, "--fabric", DEMO, "--window-s", "1")
+    assert result.exit_code == 0, result.output
+    assert "5 readings" in result.stdout
+    header, *readings = lines
+    assert header == {
+        "hydra_trace": 1,
+        "fabric": "demo",
+        "racks": ["r1", "r2", "r3", "r4"],
+        "started_unix_s": 0.0,
+    }
+    assert readings == [
+        {"at_s": 0.0, "mbps": [[0, 1, 8.0], [0, 2, 4.0]]},
+        {"at_s": 1.0, "mbps": [[1, 2, 2.0]]},
+        {"at_s": 2.0, "mbps": []},
+        {"at_s": 5.0, "mbps": [[2, 0, 1.0]]},
+        {"at_s": 6.0, "mbps": []},
+    ]
+    played = run("replay", str(tmp_path / "day.trace"), "--fabric", DEMO, "--json")
+    assert played.exit_code == 0, played.output
+    (alone, _) = json.loads(played.stdout)["runs"]
+    wanted = [(moment["at_s"], moment["wanted_mbps"] > 0) for moment in alone["moments"]]
+    assert wanted == [(0.0, True), (1.0, True), (2.0, False), (5.0, True), (6.0, False)]
+
+
+def test_coflows_and_more_racks_become_a_recording_too(run, tmp_path):
+    coflows = "6 2\n1 0 1 0 1 1:1.0\n2 1500 2 4 5 1 0:2.0\n"
+    refused, lines = recording(run, tmp_path, coflows, "--fabric", DEMO)
+    assert (refused.exit_code, lines) == (1, None)
+    assert "the trace has 6 racks, the fabric 4" in refused.stderr
+    result, lines = recording(
+        run, tmp_path, coflows, "--fabric", DEMO, "--fold", "--window-s", "1", "--scale", "2"
+    )
+    assert result.exit_code == 0, result.output
+    assert [line["mbps"] for line in lines[1:]] == [[[0, 1, 16.0]], [[1, 0, 16.0]], []]
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "told"),
+    [
+        (CSV, (), "add --fabric"),
+        (CSV, ("--fabric", DEMO, "--window", "0"), "leave out --window"),
+        (CSV, ("--fabric", DEMO, "--window-s", "0.0001"), "counts time in ms"),
+        (CSV + "6,a,b\n", ("--fabric", DEMO), "flows.csv:6: 3 fields"),
+        ("src,dst,bytes,start\na,a,1,0\n", ("--fabric", DEMO), "no flow between racks"),
+    ],
+)
+def test_a_recording_with_a_mistake_is_not_written(run, tmp_path, text, options, told):
+    result, lines = recording(run, tmp_path, text, *options)
+    assert (result.exit_code != 0, lines) == (True, None)
+    assert told in result.stderr
+
+
+def test_a_recording_takes_the_place_of_no_file_and_flows_have_no_fabric(run, trace, tmp_path):
+    kept = tmp_path / "kept.trace"
+    kept.write_text("mine")
+    taken = run("trace", "convert", str(trace), str(kept), "--to", "replay", "--fabric", DEMO)
+    assert taken.exit_code == 1
+    assert "exists: name a new file" in taken.stderr
+    assert kept.read_text() == "mine"
+    flows = run("trace", "convert", str(trace), str(tmp_path / "x"), "--fabric", DEMO)
+    assert "add --to replay" in flows.stderr
+
+
+def test_each_plan_has_the_time_that_is_given(run, trace, monkeypatch):
+    given = []
+
+    def compare(_fabric, _cut, limits, *_rest):
+        given.append(limits.seconds)
+        return []
+
+    monkeypatch.setattr(trace_command, "compare", compare)
+    for budget in ((), ("--budget-ms", "250")):
+        assert run("trace", "plan", str(trace), "--fabric", "3x1", *budget).exit_code == 0
+    assert given == [float("inf"), 0.25]
