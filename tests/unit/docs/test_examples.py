@@ -1,5 +1,6 @@
 """examples/ are few, short, and all run: here or on the tutorial's network."""
 
+import json
 import os
 import re
 import subprocess
@@ -32,7 +33,7 @@ ON_A_NETWORK = (ROOT / "tests" / "integration" / "test_tutorial.py").read_text()
 def test_each_is_listed_and_run_by_a_test():
     listed = (ROOT / "docs" / "examples.md").read_text()
     own = Path(__file__).read_text()
-    programs = [path for path in EXAMPLES.iterdir() if path.suffix in {".py", ".sh"}]
+    programs = [path for path in EXAMPLES.iterdir() if path.suffix in {".py", ".sh", ".ipynb"}]
     assert len(programs) >= 5
     for path in programs:
         assert f"| `examples/{path.name}` |" in listed, path
@@ -166,3 +167,31 @@ def test_algorithms_are_compared_without_a_controller():
     assert done.returncode == 0, done.stderr
     assert "hydra-bfs+" in done.stdout
     assert "edmonds" in done.stdout
+
+
+def test_the_cells_of_study_ipynb_run_in_order(tmp_path):
+    """In one namespace, as a notebook's kernel runs them; without Jupyter."""
+    notebook = json.loads((EXAMPLES / "study.ipynb").read_text())
+    assert (notebook["nbformat"], notebook["nbformat_minor"]) == (4, 5)
+    cells = ["".join(one["source"]) for one in notebook["cells"] if one["cell_type"] == "code"]
+    assert len(cells) >= 5
+    assert not any(one.get("outputs") for one in notebook["cells"]), "clear outputs before a commit"
+    program = tmp_path / "study.py"
+    program.write_text("\n".join(cells))
+    path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
+    ran = subprocess.run(
+        [sys.executable, str(program)],
+        env={**os.environ, "PYTHONPATH": path},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.count("problems: none") == 2
+    shares = dict(re.findall(r"^(\S+) +serves (\d\.\d+)", ran.stdout, re.MULTILINE))
+    assert list(shares) == ["greedy", "hydra-bfs", "edmonds", "anytime"]
+    assert 0 < float(shares["greedy"]) < float(shares["anytime"]) < 1
+    for plot in re.findall(r"!\[[^]]*\]\((\S+)\)", json.dumps(notebook)):
+        assert (tmp_path / plot).read_bytes().startswith(b"\x89PNG"), plot
