@@ -47,6 +47,14 @@ class Position:
     """Paths of pairs on circuits."""
     circuits: frozenset[Circuit]
     """All standing circuits, including circuits of unmoved pairs."""
+    taken: Mapping[PortId, Circuit]
+    """The standing circuit of each taken port."""
+
+    @classmethod
+    def of(cls, paths: Mapping[Pair, tuple[Path, ...]], circuits: frozenset[Circuit]) -> Position:
+        taken = {one.a: one for one in circuits}
+        taken.update((one.b, one) for one in circuits)
+        return cls(paths, circuits, taken)
 
 
 class Board:
@@ -72,7 +80,11 @@ class Board:
         self._fabric = fabric
         self._spare = spare
         self._goal = goal
-        self._able = sorted(able)
+        self._needs = {
+            pair: [circuit for path in goal[pair] for circuit in path.circuits]
+            for pair in sorted(able)
+        }
+        """Circuits of the new paths, by able pair in order."""
         self._movable = frozenset(movable)
         self._still = still
         self._needed = {end for one in wanted - still.circuits for end in one.ends}
@@ -93,17 +105,16 @@ class Board:
         """The position after a course in which all able pairs with free ports go over; None if no
         pair can.
         """
-        taken = {end for one in position.circuits for end in one.ends}
-        going = {
-            pair: self._goal[pair]
-            for pair in self._able
-            if not self.arrived(position, pair)
-            and all(
-                one in position.circuits or taken.isdisjoint(one.ends)
-                for path in self._goal[pair]
-                for one in path.circuits
-            )
-        }
+        paths, goal, standing, taken = position.paths, self._goal, position.circuits, position.taken
+        going = {}
+        for pair, circuits in self._needs.items():
+            if paths.get(pair, ()) == goal[pair]:
+                continue
+            for one in circuits:
+                if (one.a in taken or one.b in taken) and one not in standing:
+                    break
+            else:
+                going[pair] = goal[pair]
         return self.after(position, going) if going else None
 
     def after(
@@ -117,7 +128,7 @@ class Board:
         for pair in off:
             paths.pop(pair, None)
         used = {one for its in paths.values() for path in its for one in path.circuits}
-        return Position(paths, self._still.circuits | used)
+        return Position.of(paths, self._still.circuits | used)
 
     # -- in the way -------------------------------------------------------------------------------
 
@@ -125,14 +136,13 @@ class Board:
         """For each waiting pair, the circuits on ports needed by the pair's new paths; each set
         once.
         """
-        taken = {end: one for one in position.circuits for end in one.ends}
+        taken = position.taken
         found = dict[frozenset[Circuit], None]()
-        for pair in self._able:
+        for pair, circuits in self._needs.items():
             if not self.arrived(position, pair):
                 before = frozenset(
                     taken[end]
-                    for path in self._goal[pair]
-                    for one in path.circuits
+                    for one in circuits
                     if one not in position.circuits
                     for end in one.ends
                     if end in taken
@@ -163,7 +173,7 @@ class Board:
         """Paths by which pairs can leave ``circuits`` in one course: a spare circuit between the
         same racks, or a detour where there is ``room``.
         """
-        taken = {end for one in position.circuits for end in one.ends}
+        taken = set(position.taken)
         spare: dict[Circuit, Circuit] = {}
         homeless = set[Pair]()
         for circuit in sorted(circuits):

@@ -127,7 +127,7 @@ class Ways:
         if not spare.sum_mbps(before):
             return None  # nothing to spare
         state, target = shifting.current, shifting.target
-        start = Position(before, state.topology.circuits)
+        start = Position.of(before, state.topology.circuits)
         standing, wanted = state.topology.circuits, target.topology.circuits
         still = tuple(p for p in state.topology.paths if pair_of(p) not in shifting.moving)
         up = (standing & wanted).union(circuit for path in still for circuit in path.circuits)
