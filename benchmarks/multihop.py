@@ -334,7 +334,7 @@ def main() -> None:
     for racks in (64, 320, 1000):
         fabric = full_fabric(racks, PLANES)
         for kind in KINDS:
-            budget = Budget(MAX_HOPS)
+            budget = Budget(MAX_HOPS, paths_per_pair=1)  # as the baselines
             demand = scaled(kind, fabric)
             ground = Ground.of(fabric, demand, EMPTY_TOPOLOGY, NOTHING_RESERVED, budget)
             print(f"{racks} racks, {kind}", flush=True)
