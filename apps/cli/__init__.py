@@ -60,6 +60,7 @@ _COMMANDS: Final = {
     "quarantine": ("maintenance", "List the ToR ports that planning leaves out."),
     "with-bandwidth": ("bandwidth", "Run a command with bandwidth, and give it back."),
     "mpirun": ("mpirun", "Run an mpirun with bandwidth for its communication, and give it back."),
+    "ranks": ("ranks", "Print an MPI job's hosts in an order for rings over circuits."),
     "slurm": ("slurm", "Reserve what Slurm's jobs need, and give it back."),
     "watch": ("watch", "Print what happens to circuits, reservations and changes, as it happens."),
     "price": (

@@ -14,6 +14,7 @@ from apps.cli.client import url_option
 from apps.cli.command import Command, Group
 from apps.cli.job import await_active, connected, duration_option, entries_of, patiently
 from apps.cli.output import CommandError
+from apps.cli.slurm_topology import topology
 from apps.jobs.mpi import host_traffic, placement
 from apps.jobs.slurm import Job, job_number
 from apps.process.files import replacing
@@ -40,14 +41,16 @@ _state_option = click.option(
         "sbatch --comment hydra:all-to-all=5 --nodes 4 fft.sh",
         "hydra slurm prolog --url http://10.1.0.5:8080 --duration 86400",
         "hydra slurm epilog --url http://10.1.0.5:8080",
+        "hydra slurm topology --file /etc/slurm/topology.yaml --watch -- scontrol reconfigure",
     ],
 )
 def slurm() -> None:
-    """Reserve what Slurm's jobs need, and give it back.
+    """Reserve what Slurm's jobs need, and give it back; tell Slurm which racks are near.
 
-    For PrologSlurmctld and EpilogSlurmctld in slurm.conf: write two programs that run prolog and
-    epilog. A job asks for bandwidth by a comment, hydra:PATTERN=MBPS, with the patterns and rates
-    of `hydra mpirun`. Nodes have the names of servers, with a rank for each of a job's processors.
+    prolog and epilog are for PrologSlurmctld and EpilogSlurmctld in slurm.conf: write two programs
+    that run prolog and epilog. A job asks for bandwidth by a comment, hydra:PATTERN=MBPS, with the
+    patterns and rates of `hydra mpirun`. Nodes have the names of servers, with a rank for each of a
+    job's processors.
     """
 
 
@@ -147,3 +150,6 @@ def epilog(directory: Path, url: str) -> None:
                 _give_back(client, note)
     except OSError as error:
         raise CommandError(str(error)) from error
+
+
+slurm.add_command(topology)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -215,15 +215,20 @@ def between_racks(
     Reservations hold both directions; inside a rack none is needed. Raises HydraError for hosts in
     no rack.
     """
-    strangers = sorted({host for pair in traffic for host in pair} - rack_of.keys())
-    if strangers:
-        raise HydraError(
-            f"the controller knows no server {', '.join(strangers[:5])}: hosts go by the names of "
-            "the servers in its configuration"
-        )
+    check_known((host for pair in traffic for host in pair), rack_of)
     wanted: dict[HostPair, float] = {}
     for (src, dst), mbps in traffic.items():
         if rack_of[src] != rack_of[dst]:
             pair = min(src, dst), max(src, dst)
             wanted[pair] = max(wanted.get(pair, 0.0), mbps)
     return wanted
+
+
+def check_known(hosts: Iterable[str], rack_of: Mapping[str, str]) -> None:
+    """Raise HydraError for hosts in no rack."""
+    strangers = sorted(set(hosts) - rack_of.keys())
+    if strangers:
+        raise HydraError(
+            f"the controller knows no server {', '.join(strangers[:5])}: hosts go by the names of "
+            "the servers in its configuration"
+        )
