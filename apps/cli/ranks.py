@@ -7,9 +7,8 @@ from pathlib import Path
 
 import click
 
-from apps.cli.client import url_option
+from apps.cli.client import ControllerClient, url_option
 from apps.cli.command import Command
-from apps.cli.job import connected
 from apps.cli.output import CommandError, json_option, print_json
 from apps.jobs.mpi import Host, read_hosts
 from apps.jobs.rack_paths import paths_planned, paths_reported
@@ -77,9 +76,9 @@ def ranks(
         raise click.UsageError("--topology and --config go together: give both or neither")
     hosts = None if host_file is None else _read(host_file)
     if file is None or config is None:
-        with connected(url) as client:
-            rack_of = {server.name: server.rack for server in client.servers().servers}
-            paths = list(paths_reported(client.topology()))
+        with ControllerClient(url) as client:
+            rack_of = {one["name"]: one["rack"] for one in client.get("/v1/servers")["servers"]}
+            paths = list(paths_reported(client.get("/v1/topology")))
     else:
         fabric = load_configuration(config).fabric
         name = {rack.id: rack.name for rack in fabric.racks}

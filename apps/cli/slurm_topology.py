@@ -11,9 +11,8 @@ from pathlib import Path
 
 import click
 
-from apps.cli.client import url_option
+from apps.cli.client import ControllerClient, url_option
 from apps.cli.command import Command
-from apps.cli.job import connected
 from apps.cli.output import CommandError, warn
 from apps.cli.parameters import Duration
 from apps.cli.patience import until_ctrl_c
@@ -81,9 +80,9 @@ def topology(
     shape_of = shapes.tree_of if plugin == "tree" else shapes.blocks_of
 
     def text() -> str:
-        with connected(url) as client:
-            rack_of = {server.name: server.rack for server in client.servers().servers}
-            shape = shape_of(rack_of, paths_reported(client.topology()))
+        with ControllerClient(url) as client:
+            rack_of = {one["name"]: one["rack"] for one in client.get("/v1/servers")["servers"]}
+            shape = shape_of(rack_of, paths_reported(client.get("/v1/topology")))
         return f"# Written by `hydra slurm topology`.\n{getattr(shape, form)()}"
 
     if file is None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from hydra.model import Fabric, Topology
-    from hydra_hybrid_network_client import documents
+    from hydra_hybrid_network_client.errors import JsonObject
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,11 +22,12 @@ class RackPath:
     """Rate of the slowest circuit."""
 
 
-def paths_reported(topology: documents.Topology) -> Iterator[RackPath]:
-    """Each direction of the paths that a controller reports."""
-    for path in topology.paths:
-        mbps = min(hop.rate_mbps for hop in path.hops)
-        yield from _directions(path.src, path.dst, len(path.hops), mbps, path.one_way)
+def paths_reported(topology: JsonObject) -> Iterator[RackPath]:
+    """Each direction of the paths that a controller reports at ``/v1/topology``."""
+    for path in topology["paths"]:
+        hops = path["hops"]
+        mbps = min(hop["rate_mbps"] for hop in hops)
+        yield from _directions(path["src"], path["dst"], len(hops), mbps, path["one_way"])
 
 
 def paths_planned(topology: Topology, fabric: Fabric) -> Iterator[RackPath]:

@@ -41,6 +41,7 @@ SelectType=select/linear
 SchedulerType=sched/builtin
 MpiDefault=none
 ReturnToService=2
+TopologyPlugin=topology/tree
 PrologSlurmctld={home}/prolog
 EpilogSlurmctld={home}/epilog
 """
@@ -73,6 +74,9 @@ class Cluster:
             text += f"NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs=1\n"
         text += "PartitionName=all Nodes=ALL Default=YES State=UP\n"
         (home / "slurm.conf").write_text(text)
+        write = [sys.executable, "-m", "apps.cli", "slurm", "topology", "--format", "conf"]
+        write += ["--file", str(home / "topology.conf"), "--url", url]
+        subprocess.run(write, check=True, timeout=PATIENCE_S)
         for name in ("prolog", "epilog"):
             script = home / name
             options = [name, "--state", f"{home}/jobs", "--url", url]
@@ -351,6 +355,18 @@ def test_what_is_no_list_of_processors(listed):
     variables = {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "h1"}
     with pytest.raises(HydraError, match="such as 4 or 2"):
         Job.from_environment({**variables, "SLURM_JOB_CPUS_PER_NODE": listed})
+
+
+def test_slurmctld_takes_the_topology(cluster):
+    """Of the fabric's servers, Slurm has three; others are no error."""
+    shown = cluster.ask("scontrol", "show", "topology").splitlines()
+    words = [[*line.split()[:2], line.split()[3]] for line in shown]
+    assert words[:2] == [
+        ["SwitchName=r1", "Level=0", "Nodes=h11,h12"],
+        ["SwitchName=r2", "Level=0", "Nodes=h21,h22"],
+    ]
+    assert shown[-1].startswith("SwitchName=electrical Level=1 ")
+    assert shown[-1].endswith(" Nodes=h[11-12,21] Switches=r1,r2,r3,r4")
 
 
 def test_slurms_own_reading_of_host_lists(cluster):

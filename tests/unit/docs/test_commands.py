@@ -50,6 +50,8 @@ ELSEWHERE = {
     "hydra store migrate": "tests/unit/cli/test_cli_store.py",
     "hydra handover": "tests/unit/cli/test_cli_replicas.py",
     "hydra slurm": "tests/unit/cli/test_slurm.py",
+    "hydra slurm topology": "tests/unit/cli/test_slurm_topology.py",
+    "hydra ranks": "tests/unit/cli/test_ranks.py",
     "sbatch": "tests/unit/cli/test_slurm.py",
     "make man": "tests/unit/cli/test_cli_look.py",
     "make image": "tests/integration/test_container_image.py",
