@@ -175,14 +175,10 @@ class _Network:
         return False
 
     def _divert(self, flow: NDArray[np.int64], part: Sequence[int]) -> None:
-        """Have a step of the part, or a visit to its only rack, go through the electrical
-        network.
-        """
-        arc = next((arc for arc in np.flatnonzero(flow) if self.tail[arc] in part), None)
-        a, b = (part[0], part[0]) if arc is None else (self.tail[arc], self.head[arc])
-        if arc is not None:
-            flow[arc] -= 1
-        flow[[self.from_rack[a], self.to_rack[b]]] += 1
+        """Have a step of the part go through the electrical network."""
+        arc = np.flatnonzero((flow > 0) & np.isin(self.tail, part))[0]
+        flow[arc] -= 1
+        flow[[self.from_rack[self.tail[arc]], self.to_rack[self.head[arc]]]] += 1
 
     def steps(self, flow: NDArray[np.int64]) -> Iterator[tuple[int, int]]:
         for arc in np.flatnonzero(flow):

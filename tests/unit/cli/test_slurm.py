@@ -15,7 +15,9 @@ import pytest
 from apps.jobs.slurm import Job, Wish, hostnames, read_wish
 from hydra.errors import HydraError
 from hydra.lifecycle import ReservationState as State
+from hydra.model import NetworkState, Topology, VlanId
 from mininet_scenarios.emulators.ports import free_port
+from tests.unit.rest.fake_service import FakeService, relay_path
 from tests.waiting import PATIENCE_S, accepts, wait_until
 
 from .jobs import all_over, states
@@ -122,7 +124,13 @@ class Cluster:
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory, rest):
+def cluster(tmp_path_factory, rest, app, fabric):
+    """Started while a path of circuits joins r1 and r2."""
+    path = relay_path()
+    app.state.service = FakeService(fabric)
+    app.state.service.network = NetworkState(
+        1, Topology(frozenset(path.circuits), (path,)), {path: VlanId(100)}
+    )
     with Cluster(tmp_path_factory.mktemp("slurm"), rest.url).running() as running:
         yield running
 
@@ -365,8 +373,11 @@ def test_slurmctld_takes_the_topology(cluster):
         ["SwitchName=r1", "Level=0", "Nodes=h11,h12"],
         ["SwitchName=r2", "Level=0", "Nodes=h21,h22"],
     ]
-    assert shown[-1].startswith("SwitchName=electrical Level=1 ")
-    assert shown[-1].endswith(" Nodes=h[11-12,21] Switches=r1,r2,r3,r4")
+    near, root = shown[-2:]
+    assert near.startswith("SwitchName=circuits1 Level=1 ")
+    assert near.endswith(" Nodes=h[11-12,21] Switches=r1,r2")
+    assert root.startswith("SwitchName=electrical Level=2 ")
+    assert root.endswith(" Nodes=h[11-12,21] Switches=circuits1,r3,r4")
 
 
 def test_slurms_own_reading_of_host_lists(cluster):
