@@ -12,7 +12,7 @@ from apps.cli.client import ControllerClient, url_option
 from apps.cli.command import Command
 from apps.cli.network import OVER, print_reconfiguration
 from apps.cli.output import CommandError, json_option, print_json, print_outcome, warn
-from apps.cli.parameters import with_options
+from apps.cli.parameters import FiniteRange, with_options
 from apps.cli.patience import progress_bar
 from apps.cli.planning import (
     body_with_demand,
@@ -61,7 +61,7 @@ _COURSE: Final = [state for state in ReconfigurationState if state not in OVER]
 )
 @click.option(
     "--slot-s",
-    type=click.FloatRange(min=0, min_open=True),
+    type=FiniteRange(min=0, min_open=True),
     help="Length of a slot of --schedule, in s. Without: policy.slots.slot_s.",
 )
 @click.option("--yes", is_flag=True, help="Do not ask.")

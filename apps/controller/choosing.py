@@ -51,8 +51,7 @@ class Choosing:
 
     async def keep_time(self) -> None:
         """Begin the next slot if due. Raises the errors of :meth:`Slots.keep_time`."""
-        given = self._slots.given
-        begin = self._loop.begin_week if given is None else partial(self._loop.begin_given, given)
+        begin = partial(self._loop.begin_week, given=self._slots.given)
         await self._slots.keep_time(begin, self._take_week)
 
     def _weigh_against_week(self, done: Round) -> WeekDraft | None:

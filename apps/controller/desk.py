@@ -180,7 +180,7 @@ class PlanningDesk:
         return self.slots.schedule()
 
     def give_schedule(self, given: GivenSchedule, *, dry_run: bool = False) -> Week:
-        draft = self.slots.plan_given(given, partial(self.loop.begin_given, given))
+        draft = self.slots.plan_given(given, partial(self.loop.begin_week, given=given))
 
         async def give() -> None:
             self.slots.give(given, draft)

@@ -196,10 +196,14 @@ class Loop:
             way=self._ways.way,
         )
 
-    def begin_week(self, night_s: float) -> WeekUnderWay:
-        """Plan a schedule for the present demand, in a separate process; no change waits."""
+    def begin_week(self, night_s: float, given: GivenSchedule | None = None) -> WeekUnderWay:
+        """Plan a schedule for the present demand, in a separate process; no change waits.
+
+        ``given``: plan the changes of this schedule instead.
+        """
         seen = self._monitor.demand()
-        if seen.source is DemandSource.NONE or not seen.planned_mbps.any():
+        wanted = seen.source is not DemandSource.NONE and seen.planned_mbps.any()
+        if given is None and not wanted:
             return WeekUnderWay.not_wanted()
         current = self._network.state
         week = self._week_planner.begin_week(
@@ -208,23 +212,7 @@ class Loop:
             seen.planned_mbps,
             self._bookings.pins(),
             self._reach.blocked_ports(),
-            self._policy.now.slots,
-            night_s,
-            self._policy.now.gain_horizon_s,
-        )
-        largest = seen_demand(seen.rate_mbps, seen.planned_mbps, seen.counted_on_mbps)
-        return WeekUnderWay(week, largest, current)
-
-    def begin_given(self, given: GivenSchedule, night_s: float) -> WeekUnderWay:
-        """Plan the changes of a given schedule, in a separate process; for any thread."""
-        seen, current = self._monitor.demand(), self._network.state
-        week = self._week_planner.begin_given_week(
-            current,
-            self._reach.within_reach(PlanRequest()),
-            given,
-            seen.planned_mbps,
-            self._bookings.pins(),
-            self._reach.blocked_ports(),
+            given or self._policy.now.slots,
             night_s,
             self._policy.now.gain_horizon_s,
         )

@@ -121,7 +121,8 @@ class Slots:
         self._reservations = ledger.reservations
         self._lock = threading.Lock()
         self._active = False
-        self._given: GivenSchedule | None = None
+        self.given: GivenSchedule | None = None
+        """The given schedule, if any."""
         self._week: Week | None = None
         self._asked: WeekUnderWay | None = None
         """The week being planned, if any."""
@@ -166,11 +167,6 @@ class Slots:
 
     # -- the clock --------------------------------------------------------------------------------
 
-    @property
-    def given(self) -> GivenSchedule | None:
-        """The given schedule, if any."""
-        return self._given
-
     def give(self, given: GivenSchedule, draft: WeekDraft) -> None:
         """Follow a given schedule, ``draft`` first, whatever the policy says."""
         self._follow_given(given)
@@ -178,7 +174,7 @@ class Slots:
 
     def end_given(self) -> None:
         """Go back to the policy. Circuits of the last slot stay until something else moves them."""
-        if self._given is not None:
+        if self.given is not None:
             self._follow_given(None)
 
     def _follow_given(self, given: GivenSchedule | None) -> None:
@@ -186,7 +182,7 @@ class Slots:
             LOG.info("the given schedule has ended: the policy holds")
         else:
             LOG.info("circuits follow the given schedule %s", given.name)
-        self._given = given
+        self.given = given
         self._policy.given = None if given is None else given.for_policy
         self._active = False
         self._forget()
@@ -360,7 +356,7 @@ class Slots:
     async def _adopt(self, draft: WeekDraft) -> None:
         """Begin the first slot of a new week."""
         week, standing = draft.week, self._network.state.topology.circuits
-        algorithm = SCHEDULER if self._given is None else self._given.name
+        algorithm = SCHEDULER if self.given is None else self.given.name
         decision = decide_week(week, algorithm, standing, draft.demand, TRIGGER, time.time())
         entry = self._log.enter(TRIGGER, decision.reason)
         self._log.decide(replace(decision, reconfiguration=entry.id))

@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from apps.planning.reserved import beside_reserved, ends_of, idle, reserved_of, touches, until
 from apps.planning.wanted import Limits, as_wanted
+from apps.planning.weeks import given_topologies, joined, nights_and_days
 from hydra.demand.elephants import ElephantWatch
 from hydra.errors import PlanError, UnknownName
 from hydra.forwarding.substrate import substrate_of
@@ -131,7 +131,7 @@ class Planning:
         served = served_mbps(self._arrays, topology, demand, electrical, electrical)
         if not mice_apart:
             return served
-        on_circuits = np.where(_joined(served.shape, topology), served, 0.0)
+        on_circuits = np.where(joined(served.shape, topology), served, 0.0)
         left = np.maximum(0.0, demand - on_circuits)
         by_packets = served_mbps(self._arrays, EMPTY_TOPOLOGY, left, electrical, electrical)
         return on_circuits + by_packets
@@ -247,110 +247,62 @@ class Planning:
         demand: DemandMatrix,
         pins: Sequence[Pin],
         blocked: Collection[PortId],
-        slots: SlotPolicy,
+        slots: SlotPolicy | GivenSchedule,
         night_s: float,
         horizon_s: float = math.inf,
         *,
         expired: Callable[[], bool] = _never,
     ) -> Week:
-        """A schedule by which pairs with a demand share circuits, with the plan of every change.
+        """A schedule by which pairs with a demand share circuits, with the plan of every change; or
+        a given schedule, for which ``demand`` tells only what circuits are expected to carry.
 
         Reserved paths stand in all slots. Each plan is checked as in :meth:`diff`. The delivered
         rate of the week is the mean until ``horizon_s``. Raises PlanError, also if a week can't
-        hold a night.
+        hold a night, or a given slot can't be set up.
         """
         if self._fabric.one_way:
             raise PlanError(DUPLEX_ALONE)
         check_spines(self._fabric, demand)
         reserved = reserved_of(pins, current, blocked)
-        budget = replace(
-            self._budget(request, reserved, blocked, expired),
-            timing=Timing(slots.week_s, night_s, slots.slot_s),
-        )
-        result = self._planned(SCHEDULER, demand, current.topology, reserved, budget)
-        states = week_states(self._marks, current, topologies(self._arrays, result))
-        nights_s = night_s if len(states) > 1 else 0.0
-        planned = tuple(
-            WeekSlot(state, nights_s + slot.duration_s)
-            for state, slot in zip(states, result.slots, strict=True)
-        )
-        served_mbps = result.served_share * float(demand.sum())
-        return self._week(planned, night_s, served_mbps, demand, (current, reserved), horizon_s)
+        if isinstance(slots, GivenSchedule):
 
-    def given_week(
-        self,
-        current: NetworkState,
-        request: PlanRequest,
-        given: GivenSchedule,
-        demand: DemandMatrix,
-        pins: Sequence[Pin],
-        blocked: Collection[PortId],
-        night_s: float,
-        horizon_s: float = math.inf,
-        *,
-        expired: Callable[[], bool] = _never,
-    ) -> Week:
-        """The given schedule, with the plan of every change, as :meth:`week`.
+            def complete(topology: Topology) -> Topology:
+                asked = replace(request, topology=topology)
+                return self._as_wanted(current, asked, reserved, blocked)
 
-        ``demand`` changes no slot: it tells what the schedule is expected to carry. Reserved paths
-        stand in all slots. Raises PlanError for a slot that :func:`as_wanted` refuses, too few
-        VLAN-IDs, too many slots for the time, and one-way circuits.
-        """
-        if self._fabric.one_way:
-            raise PlanError(DUPLEX_ALONE)
-        reserved = reserved_of(pins, current, blocked)
-        wanted = []
-        for number, slot in enumerate(given.slots, start=1):
-            if expired():
-                raise PlanError(
-                    f"{given.name} has {len(given.slots)} slots, too many to plan in time: give "
-                    "fewer, or raise policy.planning_budget_ms"
-                )
-            asked = replace(request, topology=slot.topology)
-            try:
-                wanted.append(self._as_wanted(current, asked, reserved, blocked))
-            except PlanError as error:
-                raise PlanError(f"slot {number} of {given.name}: {error}") from None
+            wanted = given_topologies(slots, complete, expired)
+            lengths_s = [slot.length_s for slot in slots.slots]
+            dark_s = night_s if len(wanted) > 1 else 0.0
+            carried = [self._on_circuits(demand, topology, reserved) for topology in wanted]
+            served_mbps = float(np.dot(np.array(lengths_s) - dark_s, carried)) / sum(lengths_s)
+        else:
+            budget = replace(
+                self._budget(request, reserved, blocked, expired),
+                timing=Timing(slots.week_s, night_s, slots.slot_s),
+            )
+            result = self._planned(SCHEDULER, demand, current.topology, reserved, budget)
+            wanted = topologies(self._arrays, result)
+            dark_s = night_s if len(wanted) > 1 else 0.0
+            lengths_s = [dark_s + slot.duration_s for slot in result.slots]
+            served_mbps = result.served_share * float(demand.sum())
         states = week_states(self._marks, current, wanted)
-        planned = tuple(
-            WeekSlot(state, slot.length_s) for state, slot in zip(states, given.slots, strict=True)
-        )
-        dark_s = night_s if len(states) > 1 else 0.0
-        served_mbit = sum(
-            (slot.length_s - dark_s) * self._on_circuits(demand, slot.state.topology, reserved)
-            for slot in planned
-        )
-        served_mbps = served_mbit / sum(slot.length_s for slot in planned)
-        return self._week(planned, night_s, served_mbps, demand, (current, reserved), horizon_s)
-
-    def _on_circuits(self, demand: DemandMatrix, topology: Topology, reserved: Reserved) -> float:
-        """Mbps of ``demand`` that circuits of ``topology`` carry."""
-        carried = carried_mbps(self._arrays, demand, topology, reserved)
-        return float(np.minimum(demand, carried).sum())
-
-    def _week(
-        self,
-        slots: tuple[WeekSlot, ...],
-        night_s: float,
-        served_mbps: float,
-        demand: DemandMatrix,
-        before: tuple[NetworkState, Reserved],
-        horizon_s: float,
-    ) -> Week:
-        """The week of ``slots``; ``before`` are the present state and what is reserved."""
-        current, reserved = before
         standing = Reserved(tuple(one for one in reserved.pinned if one[0] in current.vlans))
-        states = [slot.state for slot in slots]
         changes = zip(states, (*states[1:], states[0]), strict=True)
+        planned = tuple(map(WeekSlot, states, lengths_s))
         return Week(
-            slots=slots,
+            slots=planned,
             changes=tuple(self.diff(old, new) for old, new in changes),
             night_s=night_s,
             served_mbps=served_mbps,
             served_before_mbps=self._on_circuits(demand, current.topology, standing),
             demand_mbps=float(demand.sum()),
-            delivered_mbps=float(self.delivered(slots, night_s, demand, horizon_s).sum()),
+            delivered_mbps=float(self.delivered(planned, night_s, demand, horizon_s).sum()),
         )
+
+    def _on_circuits(self, demand: DemandMatrix, topology: Topology, reserved: Reserved) -> float:
+        """Mbps of ``demand`` that circuits of ``topology`` carry."""
+        carried = carried_mbps(self._arrays, demand, topology, reserved)
+        return float(np.minimum(demand, carried).sum())
 
     def delivered(
         self,
@@ -367,18 +319,10 @@ class Planning:
         day, as fast as circuits and its servers' links allow. If a week is longer than the horizon,
         only the first slots count.
         """
-        topologies = [slot.state.topology for slot in slots]
-        parts: list[tuple[float, Topology]] = []
-        for slot, before in zip(slots, (topologies[-1], *topologies), strict=False):
-            by_day = slot.state.topology
-            both = tuple(path for path in by_day.paths if path in before.paths)
-            by_night = Topology(by_day.circuits & before.circuits, both)
-            dark_s = night_s if len(slots) > 1 else 0.0
-            parts += [(dark_s, by_night), (slot.length_s - dark_s, by_day)]
-        parts = until(parts, horizon_s)
+        parts = until(nights_and_days(slots, night_s), horizon_s)
         period_s = sum(lasts_s for lasts_s, _ in parts)
         light_s = sum(
-            (lasts_s * _joined(demand.shape, topology) for lasts_s, topology in parts),
+            (lasts_s * joined(demand.shape, topology) for lasts_s, topology in parts),
             np.zeros_like(demand),
         )
         fastest = np.minimum(self._rack_mbps[:, None], self._rack_mbps)
@@ -386,7 +330,7 @@ class Planning:
         hurried = np.maximum(demand, np.minimum(hurried, fastest)) if catches_up else demand
         carried_mbit = np.zeros_like(demand)
         for lasts_s, topology in parts:
-            wanted = np.where(_joined(demand.shape, topology), hurried, demand)
+            wanted = np.where(joined(demand.shape, topology), hurried, demand)
             carried_mbit += lasts_s * self.served(topology, wanted)
         delivered: DemandMatrix = np.minimum(demand, carried_mbit / period_s)
         return delivered
@@ -653,13 +597,3 @@ def _most_paths(state: NetworkState) -> int:
     """The largest number of paths of a pair."""
     _, count = np.unique(Paths.of(state.topology.paths).table.pair_codes(), return_counts=True)
     return int(count.max(initial=0))
-
-
-def _joined(shape: tuple[int, ...], topology: Topology) -> NDArray[np.bool_]:
-    """True for each direction of each path."""
-    joined = np.zeros(shape, dtype=bool)
-    paths = Paths.of(topology.paths)
-    joined[paths.table.src, paths.table.dst] = True
-    if not any(circuit.one_way for circuit in paths.circuits):
-        joined |= joined.T
-    return joined

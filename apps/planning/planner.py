@@ -232,7 +232,7 @@ class Planner:
         demand: DemandMatrix,
         pins: Sequence[Pin],
         blocked: Collection[PortId],
-        slots: SlotPolicy,
+        slots: SlotPolicy | GivenSchedule,
         night_s: float,
         horizon_s: float = math.inf,
     ) -> Future[Week]:
@@ -244,22 +244,6 @@ class Planner:
         fixed = tuple(pins), frozenset(blocked)
         arguments = (current, request, demand, *fixed, slots, night_s, horizon_s)
         return self._put("week", arguments, urgent=True)
-
-    def begin_given_week(
-        self,
-        current: NetworkState,
-        request: PlanRequest,
-        given: GivenSchedule,
-        demand: DemandMatrix,
-        pins: Sequence[Pin],
-        blocked: Collection[PortId],
-        night_s: float,
-        horizon_s: float = math.inf,
-    ) -> Future[Week]:
-        """As :meth:`begin_week`, for :meth:`apps.planning.engine.Planning.given_week`."""
-        fixed = tuple(pins), frozenset(blocked)
-        arguments = (current, request, given, demand, *fixed, night_s, horizon_s)
-        return self._put("given_week", arguments, urgent=True)
 
     def for_pins(
         self,

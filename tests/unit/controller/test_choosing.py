@@ -38,7 +38,7 @@ class Auto(Stage):
     def keep_time(self):
         self.choosing.keep_time()
 
-    def begin(self, night_s):
+    def begin(self, night_s, given=None):
         if self.refusal:
             return WeekUnderWay.refused(PlanError(self.refusal))
         return super().begin(night_s)

@@ -137,9 +137,9 @@ class Stage:
     def begin_given(self, given, night_s):
         current = self.ledger.network.state
         asked = WeekUnderWay(Future(), (), current)
-        request = current, PlanRequest(), given, np.zeros((4, 4)), self.pins, (), night_s
+        request = current, PlanRequest(), np.zeros((4, 4)), self.pins, (), given, night_s
         try:
-            asked.week.set_result(self.planning.given_week(*request))
+            asked.week.set_result(self.planning.week(*request))
         except PlanError as refusal:
             asked.week.set_exception(refusal)
         return asked

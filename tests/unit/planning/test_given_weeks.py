@@ -28,8 +28,8 @@ def week(*paths, pins=(), blocked=(), fabric=FABRIC, **more):
     demand = np.zeros((6, 6))
     demand[0, 1] = 60.0
     before = NetworkState(), PlanRequest()
-    return Planning(fabric, Policy()).given_week(
-        *before, schedule(*paths), demand, pins, blocked, 0.5, **more
+    return Planning(fabric, Policy()).week(
+        *before, demand, pins, blocked, schedule(*paths), 0.5, **more
     )
 
 
