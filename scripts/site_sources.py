@@ -16,7 +16,10 @@ _FOLDER: Final = "source"
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    decisions = sorted(Path(config.docs_dir).glob("decisions/*.md"))
+    decisions = sorted(
+        Path(config.docs_dir).glob("decisions/*.md"),
+        key=lambda path: (path.name != "README.md", path.name),  # the index first
+    )
     for part in config.nav or []:
         for entry in next(iter(part.values())):
             if isinstance(entry, dict) and "Decisions" in entry:
