@@ -119,6 +119,7 @@ def desk(tmp_path, monkeypatch, rest, service, network):
     for name in ("w1.key_secret", "controller.key"):
         (tmp_path / name).write_text("a key\n")
     (tmp_path / "circuits.yaml").write_text("circuits: {p1: [[r1, r2]]}\n")
+    (tmp_path / "flows.csv").write_text("src,dst,bytes,start\nr1,r2,1000000,0\n")
     (tmp_path / "slots.yaml").write_text("slots: [{length_s: 2, circuits: {p1: [[r1, r2]]}}]\n")
     (tmp_path / "hydra.log").write_text("2026-01-01 INFO    hydra: started\n")
     monkeypatch.chdir(tmp_path)

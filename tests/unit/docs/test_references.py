@@ -27,6 +27,8 @@ NO_MODULES = {
     "hydra.experiments",
     "hydra.gap",
     "hydra.reconfiguration.id",
+    "topology.conf",
+    "topology.yaml",
 }
 """Groups of entry points, an event and an attribute of spans, which are named in that form."""
 CHANGES = ROOT / "docs" / "architecture.md"
