@@ -178,14 +178,14 @@ def test_reconfigurations(call, service):
 def test_an_unknown_id_is_refused_in_words(call):
     result = call("reconfigurations", "c9/../x")
     assert result.exit_code == 1
-    assert "There is nothing of that name" in result.stderr or "nothing is at" in result.stderr
+    assert "Unknown name" in result.stderr or "the API has no path" in result.stderr
     assert result.stdout == ""
 
 
 @pytest.mark.parametrize("command", ["reconfigurations", "reservations", "history", "release"])
 @pytest.mark.parametrize(
     ("name", "words"),
-    [("", "an empty name"), (".", "There is nothing of that name"), ("..", "'..'")],
+    [("", "an empty name"), (".", "Unknown name"), ("..", "'..'")],
 )
 def test_no_name_leads_to_another_resource(call, command, name, words):
     result = call(command, name)
