@@ -51,7 +51,7 @@ _COMMANDS: Final = {
     "resume": ("apply", "Resume a paused large change."),
     "stop": ("apply", "Stop a large change after the stage under way."),
     "reserve": ("reservations", "Reserve bandwidth between two racks or two servers."),
-    "commit": ("reservations", "Make a held reservation permanent."),
+    "commit": ("reservations", "Keep a held reservation."),
     "modify": ("reservations", "Change a reservation without an interruption."),
     "reservations": ("reservations", "List reservations."),
     "release": ("reservations", "Give the bandwidth of a reservation back."),

@@ -195,7 +195,7 @@ def test_run_refuses_a_bad_file_before_it_listens(bad):
 @pytest.mark.parametrize(
     ("key", "value", "words"),
     [
-        ("tokens", "none.json", "holds no token"),
+        ("tokens", "none.json", "a file without tokens"),
         ("journal", "file/journal.db", "is no folder"),
         ("journal", "/proc/journal.db", "can't write /proc/journal.db.lock (No such file"),
         ("journal", "/proc/hydra/journal.db", "check the directory"),

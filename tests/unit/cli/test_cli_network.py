@@ -37,8 +37,9 @@ def test_status_says_first_what_is_wrong(call, service):
         "  optical switch p1 can't be commanded: no answer",
         "  affects pairs r1-r2",
     ]
-    assert (
-        lines[7] == "  to do: mend it; it is read and tidied when it answers: hydra device show p1"
+    assert lines[7] == (
+        "  to do: repair the device; the controller tidies the device at its next answer: "
+        "hydra device show p1"
     )
     document = json.loads(call("status", "--json").stdout)
     assert (document["ready"], document["healthy"]) == (True, False)

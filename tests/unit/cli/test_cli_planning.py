@@ -243,7 +243,7 @@ def test_of_a_local_time_that_comes_twice_it_is_told_which_one_was_taken(call, s
     result = call("reserve", "r1", "r2", "--mbps", "30", *span)
     assert result.exit_code == 0, result.output
     first = datetime.fromisoformat("2099-10-25T02:30:00+02:00")
-    assert "2099-10-25T02:30 comes twice" in result.stderr
+    assert "2099-10-25T02:30 occurs twice" in result.stderr
     assert f"taking the first, {first.isoformat()}" in result.stderr
     assert [one.starts_unix_s for one in service.reservations()] == [first.timestamp()]
     span = ("--start", "2099-10-25T02:30+01:00", "--duration", "60")
@@ -298,7 +298,7 @@ def test_a_class_of_service_and_what_it_gets(call, service):
     assert json.loads(result.stdout)["service"] == "guaranteed"
     shown = call("reservations", "v0").stdout
     assert "guaranteed" in shown
-    assert "38.5 Mb/s there, not known back; nothing holds back h12" in shown
+    assert "38.5 Mb/s there, not known back; no rate limit at h12" in shown
     assert "are v0's alone" in call("reserve", "r1", "r2", "--mbps", "1").stderr
 
 
