@@ -174,7 +174,7 @@ def test_a_leader_is_asked_to_hand_over_only_where_somebody_stands_by(settings):
         with candidate(settings, "b"):
             await_standby(a)
             assert [one.name for one in a.leadership.hand_over()] == ["b"]
-        assert "handed over, as asked for, to one of b" in str(a.ended.get_nowait())
+        assert "handed over, as requested, to one of b" in str(a.ended.get_nowait())
 
 
 def test_a_leader_hands_over_to_nobody_whom_switches_have_yet_to_find(settings):
