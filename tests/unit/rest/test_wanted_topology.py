@@ -95,8 +95,8 @@ SLOT = {"length_s": 1.0, "topology": {"circuits": circuits("p1 r1 r2")}}
         ({"slots": [SLOT], "slot_s": 1.0}, "/slot_s: listed slots have lengths of their own"),
         (
             {"slots": [SLOT, {**SLOT, "topology": {"circuits": circuits("p1 r1 r2", "p1 r3 r2")}}]},
-            "/slots/1/topology/circuits/1/b: r2 has hyt-r2-p1 on p1, and no other port there: "
-            "/slots/1/topology/circuits/0 takes that",
+            "/slots/1/topology/circuits/1/b: r2 has only hyt-r2-p1 on p1, taken by "
+            "/slots/1/topology/circuits/0",
         ),
     ],
 )
