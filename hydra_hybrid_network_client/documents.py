@@ -13,10 +13,10 @@ class Alternative(Document):
 
     bandwidth_mbps: float
     start_unix_s: float | None = None
-    """Left out: the start that was asked for."""
+    """Left out: the requested start."""
 
     end_unix_s: float | None = None
-    """Left out: the end that was asked for, or the duration. It goes with a later start, where an end was asked for."""
+    """Left out: the requested end or duration. Given with a later start if an end was requested."""
 
 
 class CircuitEnd(Document):
@@ -32,21 +32,21 @@ class CircuitLoad(Document):
     b: CircuitEnd
     rate_mbps: float
     one_way: bool
-    """It leads from a to b alone."""
+    """Traffic goes from a to b only."""
 
     a_to_b_mbps: list[float | None]
     b_to_a_mbps: list[float | None] | None
-    """Null: it is one-way."""
+    """Null: a one-way circuit."""
 
 
 class CircuitShares(Document):
     """Parts of the demand on circuits, without the electrical network."""
 
     served_share: float
-    """Part of the demand that fits on the circuits of the plan's paths. Two racks joined both ways want the larger of their two directions."""
+    """Share of the demand carried by the circuits of the plan's paths. Two racks joined both ways want the larger of their two directions."""
 
     served_share_bound: float | None
-    """Part that no plan for this fabric can exceed. Null: not computed."""
+    """Upper bound of the share for any plan on this fabric. Null: not computed."""
 
 
 class DemandBasis(StrEnum):
@@ -64,7 +64,7 @@ class DemandEntry(Document):
     dst: str
     mbps: float
     expected_mbps: float | None = None
-    """Where `mbps` is a guess: the mean of what is wanted, by which the plan prefers one pair to another; gain and cost go by `mbps`. Null: `mbps`."""
+    """If `mbps` is a guess: the expected demand, used to prefer a pair to another pair; gain and cost are computed from `mbps`. Null: `mbps`."""
 
 
 class DemandMatrix(Document):
@@ -127,7 +127,7 @@ class Gap(Document):
     """Content of ``data`` in the event ``gap``."""
 
     missed: int | None
-    """Events that were lost; null: not known how many."""
+    """Number of lost events; null: unknown."""
 
 
 class Hop(Document):
@@ -149,11 +149,11 @@ class LiveCircuit(Document):
     b: CircuitEnd
     rate_mbps: float
     one_way: bool
-    """It leads from a to b alone."""
+    """Traffic goes from a to b only."""
 
     a_to_b_mbps: float | None
     b_to_a_mbps: float | None
-    """Null also where it is one-way."""
+    """Null also for a one-way circuit."""
 
 
 class MatrixEntry(Document):
@@ -165,7 +165,7 @@ class MatrixEntry(Document):
     """Held in both directions."""
 
     minimum_mbps: float | None = None
-    """Less will do, down to this."""
+    """Least acceptable bandwidth."""
 
 
 class MeasuredDemand(Document):
@@ -173,25 +173,25 @@ class MeasuredDemand(Document):
     dst: str
     rate_mbps: float
     estimated_mbps: float
-    """What an elephant wants; of mice 0."""
+    """Demand of elephants; 0 for mice."""
 
     expected_mbps: float
-    """Mean of what it may want, by which plans prefer one guess to another: at most `estimated_mbps`, and the same where that is no guess."""
+    """Expected demand of elephants, used to prefer a guess to another guess: at most `estimated_mbps`, and equal if the estimate is no guess."""
 
     backlog_mbps: float
-    """What servers' agents have waiting, as a rate beside the measured one."""
+    """Backlog reported by servers' agents, as a rate beside the measured rate."""
 
     constrained: bool
-    """Whether something full holds an elephant back, so that the estimate is a guess: the max-min fair share of an ideal switch. If not, it is what was measured, with some head-room."""
+    """Whether a full link holds an elephant back. If so, the estimate is a guess: the max-min fair share of an ideal switch. If not, the estimate is the measured rate with some head-room."""
 
     electrical_share: float
-    """Part of the flows that is electrical although the pair has a circuit, since that is full (`policy.spill`); 0: none."""
+    """Share of the flows sent electrically because the pair's circuit is full (`policy.spill`); 0: none."""
 
     planned_mbps: float
-    """Demand that is planned for: as estimated, or as `policy.prediction` has it."""
+    """Demand used for plans: the estimate, or the prediction by `policy.prediction`."""
 
     error_mbps: float | None
-    """Mean absolute error of what was foretold; null: not known yet."""
+    """Mean absolute error of the prediction; null: not known yet."""
 
 
 class ModificationBody(Document):
@@ -219,7 +219,7 @@ class Path(Document):
     vlan: int | None
     hops: list[Hop]
     one_way: bool
-    """It leads from src to dst alone."""
+    """Traffic goes from src to dst only."""
 
 
 class Plane(Document):
@@ -290,7 +290,7 @@ class Repeat(Document):
     """The same time again and again."""
 
     every_s: float
-    """From one start to the next."""
+    """Time between two starts."""
 
     times: int
     """Including the first."""
@@ -340,13 +340,13 @@ class Stage(Document):
 
     pairs: list[RackPair]
     diverted_mbps: float
-    """What it takes off circuits, most of any rack in either direction."""
+    """Traffic taken off circuits: the largest sum of any rack in either direction."""
 
     beyond: list[RackLoad]
-    """What it diverts more than the electrical network has room for, by rack."""
+    """Diverted traffic beyond the capacity of the electrical network, by rack."""
 
     detoured: list[RackPair]
-    """Those of its pairs that wait for their new paths on spare circuits, or on circuits of others."""
+    """Pairs of the stage that wait for their new paths on spare circuits, or on circuits of other pairs."""
 
     last: bool
     """False at the end of the list: there are more."""
@@ -385,13 +385,13 @@ class Totals(Document):
     """Rate of all rack pairs."""
 
     with_circuits_mbps: list[float | None]
-    """Rate of the rack pairs that have a path of circuits."""
+    """Rate of the rack pairs with a path of circuits."""
 
     circuits: list[float | None]
     """Number of circuits."""
 
     reservations: list[float | None]
-    """Number of reservations that have, or are getting, circuits."""
+    """Number of reservations with circuits, or with circuits on the way."""
 
 
 class Verdict(Document):
@@ -442,7 +442,7 @@ class Circuit(Document):
     b: CircuitEnd
     rate_mbps: float
     one_way: bool
-    """It leads from a to b alone."""
+    """Traffic goes from a to b only."""
 
 
 class CircuitFailure(Document):
@@ -464,33 +464,33 @@ class Delivery(Document):
     """In both directions; 0 for best effort."""
 
     there_mbps: float | None
-    """What came from src to dst over circuits in the last seconds; null: not known."""
+    """Received at dst from src over circuits in the last seconds; null: unknown."""
 
     back_mbps: float | None
     """From dst to src."""
 
     unheld: list[str]
-    """Servers on the same circuits whose vswitches can't hold them to their part."""
+    """Servers on the same circuits whose vswitches can't enforce a rate limit."""
 
 
 class Demand(Document):
     source: DemandSource
     basis: DemandBasis
-    """What `estimated_mbps` is made of: `policy.demand`."""
+    """Source of `estimated_mbps`: `policy.demand`."""
 
     window_s: float
-    """Time constant of the average that rates are: `policy.demand_window_s`."""
+    """Time constant of the averaged rates: `policy.demand_window_s`."""
 
     age_s: float | None
     stale: list[str]
     """Servers whose last known rates stand in."""
 
     troubles: dict[str, Any]
-    """Readings and agents' reports that did not come or could not be used since the start, by cause."""
+    """Missing or unusable readings and agents' reports since the start, by cause."""
 
     prediction: Prediction
     prediction_error: float | None
-    """Absolute errors of what was foretold for all pairs, as a part of what they then wanted; null: not known yet."""
+    """Absolute errors of the predictions for all pairs, relative to the demand at the predicted time; null: not known yet."""
 
     entries: list[MeasuredDemand]
     """Rack pairs without demand are left out."""
@@ -503,10 +503,10 @@ class Device(Document):
     connected: bool
     detail: str
     alarms: list[Alarm]
-    """Those that stood when it was last asked."""
+    """Alarms at the last query."""
 
     answers: bool
-    """False if its connection stands, and it owes an answer whose time is up."""
+    """False if the device is connected, but an answer is overdue."""
 
 
 class DeviceAlarm(Document):
@@ -549,23 +549,23 @@ class GroupBody(Document):
     """Counted from the start; without either, until deleted."""
 
     hold_s: float | None = None
-    """Only hold, for this long; what is not committed by then goes."""
+    """Only hold, for this time; without a commit by then, the reservation expires."""
 
     priority: int = 0
-    """Those of lower priority give way, with notice."""
+    """Reservations of lower priority give way, with notice."""
 
     service: ServiceClass = ServiceClass.SHARED
-    """guaranteed: circuits of its own; shared: its bandwidth, on circuits that others may use, too; best-effort: a path while there is one to spare."""
+    """guaranteed: circuits of its own; shared: its bandwidth, on circuits shared with other reservations; best-effort: a path while a path is free."""
 
     purpose: str = ""
-    """What it is for, in a line of your own words: a job's number, a name."""
+    """Purpose, in a line of your own words: a job's number, a name."""
 
     entries: list[MatrixEntry]
     repeat: Repeat | None = None
     """Not only once; start and end have to be given."""
 
     all_or_nothing: bool = True
-    """False: admit those that fit, and list the others."""
+    """False: admit the entries with enough bandwidth, and list the refused entries."""
 
 
 class Load(Document):
@@ -595,7 +595,7 @@ class Part(Document):
     dst: str
     bandwidth_mbps: float
     booked: Path | None
-    """Null: the configuration has a part of it no more."""
+    """Null: the configuration no longer has all of the path."""
 
     path: Path | None
 
@@ -609,10 +609,10 @@ class Plan(Document):
     disconnect: list[Circuit]
     affected_pairs: list[RackPair]
     diverted_pairs: list[RackPair]
-    """Affected pairs whose traffic leaves circuits for the electrical network, meanwhile or for good, if nothing fails. No traffic of the others does."""
+    """Affected pairs whose traffic leaves circuits for the electrical network, meanwhile or for good, if nothing fails. Traffic of all other pairs stays on circuits."""
 
     courses: int
-    """Courses that it takes one after the other, if nothing fails and all is made at once: those in the light, and those that divert pairs."""
+    """Number of consecutive courses, if nothing fails and the plan is made in a single stage: courses in the light, and courses that divert pairs."""
 
     retagged_ports: int
     rules: int
@@ -624,10 +624,10 @@ class Plan(Document):
     verdict: Verdict
     planning_ms: float
     at_risk: list[str]
-    """Devices and switches that are missing for it, in words."""
+    """Missing devices and switches needed by the plan, in words."""
 
     stages: list[Stage]
-    """The stages in which it would be made, with the traffic of now. Empty where none is measured: all at once."""
+    """Expected stages with the present traffic. Empty if no traffic is measured: a single stage."""
 
 
 class PlanBody(Document):
@@ -640,19 +640,19 @@ class PlanBody(Document):
     """Instead of `demand`. Racks left out have none."""
 
     planes: list[str] | None = None
-    """Only these may change. Null: all."""
+    """Planes that may change. Null: all."""
 
     racks: list[str] | None = None
-    """Only these may change. Null: all."""
+    """Racks that may change. Null: all."""
 
     use_planes: list[str] | None = None
-    """Circuits that may change end up on these only. Null: on any."""
+    """Planes allowed for circuits that may change. Null: all."""
 
     algorithm: str | None = None
-    """Null: the configured one."""
+    """Null: the configured algorithm."""
 
     topology: WantedTopology | None = None
-    """These circuits, whatever the demand. Null: as planned."""
+    """Circuits of the plan, whatever the demand. Null: computed from the demand."""
 
     only_if_it_pays: bool = False
 
@@ -671,7 +671,7 @@ class Reconfiguration(Document):
     epoch: int
     created_unix_s: float
     started_unix_s: float | None
-    """Its first step; null: not yet."""
+    """Start of the first step; null: not started."""
 
     timeline: list[Step]
     rules_pushed: int
@@ -679,17 +679,17 @@ class Reconfiguration(Document):
     connected: list[Circuit]
     disconnected: list[Circuit]
     failures: list[CircuitFailure]
-    """Circuits that were not made."""
+    """Circuits that could not be made."""
 
     troubles: list[Failure]
-    """Everything that failed, once each."""
+    """All failures, each once."""
 
     unconfirmed: list[str]
     """Devices that did not confirm a step."""
 
     reason: str
     stages_done: int
-    """Stages made; each but the last is a reconfiguration of its own."""
+    """Stages made; each stage before the last is a separate reconfiguration."""
 
     stages_expected: int | None
     """Stages in all, as foreseen. Null: more than could be."""
@@ -704,14 +704,14 @@ class Reservation(Document):
     src: str
     dst: str
     src_rack: str
-    """Empty once the fabric has it no more."""
+    """Empty if the fabric no longer has the rack."""
 
     dst_rack: str
     bandwidth_mbps: float
-    """What is held."""
+    """Bandwidth held."""
 
     wanted_mbps: float | None
-    """What was asked for, if there was a minimum; else null."""
+    """Bandwidth requested, if there was a minimum; else null."""
 
     minimum_mbps: float | None
     priority: int
@@ -722,24 +722,24 @@ class Reservation(Document):
     start_unix_s: float
     expires_unix_s: float | None
     held_until_unix_s: float | None
-    """Commit it before; null: no need to."""
+    """Deadline of a commit; null: no commit needed."""
 
     group: str | None
     booked: Path | None
-    """From src to dst: the path that is set aside for it; null: its parts have each its own."""
+    """Path set aside, from src to dst; null: each part has a path."""
 
     path: Path | None
-    """From src to dst; null until it is up."""
+    """Path from src to dst; null until the path is up."""
 
     bundle: str | None
-    """Reservation that it is a part of; null: of none."""
+    """Id of the reservation divided into parts, if this is a part; else null."""
 
     parts: list[Part]
-    """Parts between servers of their own, where no circuit carries it alone; else empty."""
+    """Parts between different servers, if no circuit carries the whole bandwidth; else empty."""
 
     reason: str
     since_unix_s: float | None
-    """When it got into its state; null: not known."""
+    """Time of the last change of state; null: unknown."""
 
 
 class ReservationBody(Document):
@@ -755,16 +755,16 @@ class ReservationBody(Document):
     """Counted from the start; without either, until deleted."""
 
     hold_s: float | None = None
-    """Only hold, for this long; what is not committed by then goes."""
+    """Only hold, for this time; without a commit by then, the reservation expires."""
 
     priority: int = 0
-    """Those of lower priority give way, with notice."""
+    """Reservations of lower priority give way, with notice."""
 
     service: ServiceClass = ServiceClass.SHARED
-    """guaranteed: circuits of its own; shared: its bandwidth, on circuits that others may use, too; best-effort: a path while there is one to spare."""
+    """guaranteed: circuits of its own; shared: its bandwidth, on circuits shared with other reservations; best-effort: a path while a path is free."""
 
     purpose: str = ""
-    """What it is for, in a line of your own words: a job's number, a name."""
+    """Purpose, in a line of your own words: a job's number, a name."""
 
     src: str
     """Name of a rack or of a server."""
@@ -776,7 +776,7 @@ class ReservationBody(Document):
     """Held in both directions."""
 
     minimum_mbps: float | None = None
-    """Less than bandwidth_mbps will do, down to this: the most that fits is held."""
+    """Least acceptable bandwidth: the reservation holds as much as fits, up to bandwidth_mbps."""
 
 
 class ReservationPreview(Document):
@@ -784,35 +784,35 @@ class ReservationPreview(Document):
 
     state: ReservationState
     bandwidth_mbps: float
-    """What would be held."""
+    """Bandwidth that would be held."""
 
     booked: Path | None
-    """Null: its parts have each its own."""
+    """Null: each part has a path."""
 
     parts: list[Part]
     start_unix_s: float
     expires_unix_s: float | None
     connect: list[Circuit]
-    """Circuits that its start would bring up."""
+    """Circuits brought up at the start."""
 
     disconnect: list[Circuit]
-    """Circuits that its start would take down."""
+    """Circuits taken down at the start."""
 
     at_risk: list[str]
-    """Devices and switches that are missing for it, in words."""
+    """Missing devices and switches needed by the reservation, in words."""
 
 
 class Reservations(Document):
     reservations: list[Reservation]
     next: str | None
-    """Send it as `after` for more; null: there are no more."""
+    """Send as `after` to get the next page; null: no more pages."""
 
 
 class CreatedGroup(Document):
     id: str
     reservations: list[Reservation]
     refused: list[RefusedEntry]
-    """Empty if it was all or nothing."""
+    """Always empty with `all_or_nothing`."""
 
 
 class Deliveries(Document):
@@ -825,11 +825,11 @@ class Event(Document):
     kind: EventKind
     unix_s: float
     reservation: Reservation | None
-    """As it is from now on."""
+    """The reservation after the event."""
 
     circuit: Circuit | None
     reservations: list[str]
-    """Ids of those that have the circuit."""
+    """Ids of the reservations on the circuit."""
 
     reconfiguration: Progress | None = None
     alarm: DeviceAlarm | None = None

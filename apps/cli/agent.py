@@ -36,14 +36,18 @@ LOG = logging.getLogger("hydra.agent")
 @click.option(
     "--socket-buffer-mb",
     type=FiniteRange(0.1, 2000),
-    help="Enlarge the send buffers of new TCP sockets to this while the agent runs, so that what "
-    "applications want to send shows. Without: they stay as they are.",
+    help=(
+        "Enlarge the send buffers of new TCP sockets to this size while the agent runs, so that "
+        "the sockets' backlog shows. Without: the buffers stay as they are."
+    ),
 )
 @click.option(
     "--interface",
-    help="Schedule what the server sends here, where the controller's policy asks for that: one "
-    "part of the link for racks that circuits lead to, the rest for others. Without: nothing is "
-    "scheduled.",
+    help=(
+        "Schedule the server's output here, if the controller's policy asks for output "
+        "scheduling: a part of the link for racks joined by circuits, the rest for other racks. "
+        "Without: no scheduling."
+    ),
 )
 @url_option
 def agent(server: str, socket_buffer_mb: float | None, interface: str | None, url: str) -> None:
@@ -61,9 +65,9 @@ def agent(server: str, socket_buffer_mb: float | None, interface: str | None, ur
             stack.enter_context(send_buffers(int(socket_buffer_mb * BYTES_PER_MB)))
             if ports := sockets.listening():
                 LOG.warning(
-                    "ports %s were listened on before the agent: connections that these programs "
-                    "accept keep small send buffers, so that little of what waits shows; start the "
-                    "agent before such programs, or start them anew",
+                    "ports %s were open before the agent started: connections accepted by these "
+                    "programs keep small send buffers, so that little of their backlog shows; "
+                    "start the agent before such programs, or restart the programs",
                     ", ".join(map(str, ports)),
                 )
 

@@ -140,7 +140,7 @@ def _shown(dry_run: JsonObject, as_json: bool, yes: bool) -> JsonObject:
     if not as_json:
         print_plan(dry_run)
     if not yes:
-        click.confirm("Carry it out?", abort=True, err=True)
+        click.confirm("Apply the changes?", abort=True, err=True)
     return dry_run
 
 
@@ -180,8 +180,8 @@ def _followed(client: ControllerClient, identifier: str) -> JsonObject:
     examples=["hydra reconfigure --demand r1:r2=80 --wait", "hydra reconfigure --stages"],
 )
 @with_options(planning_options)
-@click.option("--wait", is_flag=True, help=f"Wait up to {WAIT_S} s for its end.")
-@click.option("--stages", is_flag=True, help="List its stages instead, and change nothing.")
+@click.option("--wait", is_flag=True, help=f"Wait up to {WAIT_S} s for the end of the change.")
+@click.option("--stages", is_flag=True, help="List the stages instead, and change nothing.")
 def reconfigure(url: str, as_json: bool, wait: bool, stages: bool, **options: Any) -> None:
     """Change the topology to suit a demand.
 
@@ -189,7 +189,7 @@ def reconfigure(url: str, as_json: bool, wait: bool, stages: bool, **options: An
     the failed circuits.
     """
     if wait and stages:
-        raise click.UsageError("--stages changes nothing, so there is no end: leave out --wait")
+        raise click.UsageError("--stages changes nothing: leave out --wait")
     with ControllerClient(url) as client:
         if stages:
             found = client.post(_DRY_RUN, body_with_demand(client, options))["stages"]

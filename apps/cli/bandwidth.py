@@ -51,9 +51,9 @@ def _read_entries(
     metavar="SRC:DST=MBPS",
     multiple=True,
     callback=_read_entries,
-    help="One more pair of racks or servers; repeatable. All or nothing.",
+    help="Another pair of racks or servers; repeatable. All or nothing.",
 )
-@duration_option("this is killed")
+@duration_option("this command is killed")
 @url_option
 def with_bandwidth(
     first: MatrixEntry,

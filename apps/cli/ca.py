@@ -19,7 +19,7 @@ _dir_option = click.option(
     type=click.Path(file_okay=False, path_type=Path),
     default=Path("ca"),
     show_default=True,
-    help="Where the authority and its certificates are kept.",
+    help="Directory of the authority and its certificates.",
 )
 
 
@@ -40,7 +40,7 @@ def ca() -> None:
 
 
 @ca.command(cls=Command, examples=["hydra ca create --dir ca --name 'HydRA lab'"])
-@click.option("--name", default="HydRA lab CA", show_default=True, help="What it calls itself.")
+@click.option("--name", default="HydRA lab CA", show_default=True, help="Name of the authority.")
 @click.option("--days", type=click.IntRange(1, 36500), default=3650, show_default=True)
 @_dir_option
 @json_option
@@ -68,7 +68,10 @@ def create(name: str, days: int, directory: Path, as_json: bool) -> None:
     "--host",
     "hosts",
     multiple=True,
-    help="An address or a name that it is good for; repeatable. A server's needs at least one.",
+    help=(
+        "Address or name of the certificate's owner; repeatable. A server's certificate needs at "
+        "least one."
+    ),
 )
 @click.option(
     "--use",

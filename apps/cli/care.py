@@ -45,7 +45,7 @@ _config_option = config_option("The controller's configuration file.")
 @click.command(
     cls=Command, examples=["hydra reload --dry-run", "hydra reload", "systemctl reload hydra"]
 )
-@click.option("--dry-run", is_flag=True, help="Only show what it would change.")
+@click.option("--dry-run", is_flag=True, help="Show the effect, change nothing.")
 @url_option
 @json_option
 def reload(dry_run: bool, url: str, as_json: bool) -> None:
@@ -124,7 +124,7 @@ def restore(source: Path, config: Path, yes: bool, as_json: bool) -> None:
         return
     click.echo(f"restored fabric {about.fabric} as of {moment(about.created_unix_s)}")
     if kept is not None:
-        click.echo(f"the journal before it is {kept}")
+        click.echo(f"the former journal is {kept}")
 
 
 @click.command(
@@ -137,7 +137,9 @@ def restore(source: Path, config: Path, yes: bool, as_json: bool) -> None:
 @click.argument("target", metavar="[FILE]", type=click.Path(path_type=Path), required=False)
 @_config_option
 @click.option(
-    "--log", type=click.Path(path_type=Path), help="A log of the controller, to take its end from."
+    "--log",
+    type=click.Path(path_type=Path),
+    help="Log of the controller: its last part goes into the bundle.",
 )
 @url_option
 @json_option
@@ -157,7 +159,7 @@ def support(target: Path | None, config: Path, log: Path | None, url: str, as_js
                     f"/{resource}"
                 )
             except UnreachableError as error:
-                warn(f"nothing that the controller says is in the bundle: {error}")
+                warn(f"the bundle has no answers of the controller: {error}")
                 break
             except CommandError as error:
                 warn(f"/{resource} is not in the bundle: {error}")

@@ -33,8 +33,10 @@ file_argument = click.argument("file", type=click.Path(path_type=Path))
 directory_option = click.option(
     "--directory",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="Where the controller runs (as a service: /var/lib/hydra), from which relative paths in "
-    "FILE start; here, if left out.",
+    help=(
+        "Working directory of the controller (as a service: /var/lib/hydra), for relative paths "
+        "in FILE; default: the current directory."
+    ),
 )
 _NAMED: Final = 5
 """Most devices named in a problem; further devices are counted."""
@@ -197,7 +199,7 @@ def _problems_of_files(settings: ControllerSettings) -> Iterator[Problem]:
         except HydraError as error:
             yield Problem(f"controller.{name}", str(error))
         except OSError as error:
-            why = f"this user can't tell of {error.filename}: {error.strerror}"
+            why = f"this user may not look at {error.filename}: {error.strerror}"
             yield Problem(f"controller.{name}", why)
 
 

@@ -133,7 +133,10 @@ class ControllerClient:
             response = self._connection.request(method, path, wait_s=wait_s, **more)
             age_s = int(response.headers.get("Age", "0"))
             if age_s > _OLD_S:
-                warn(f"{response.url.host} stands by, and has no store: this is {age_s} s old")
+                warn(
+                    f"{response.url.host} is a standby without a store: this answer is {age_s} s "
+                    "old"
+                )
             return document_of(response)
 
     @contextmanager
@@ -147,34 +150,34 @@ class ControllerClient:
             raise click.UsageError(f"--url {error}") from error
         except TooLate as error:
             raise UnreachableError(
-                f"the controller at {self._url} did not answer within {timeout_s:g} s; its log may "
-                "say what it is busy with"
+                f"the controller at {self._url} did not answer within {timeout_s:g} s; see the "
+                "controller's log for the cause"
             ) from error
         except Untrusted as error:
             ca = os.environ.get("HYDRA_CA")
             raise UnreachableError(
-                f"{self._url} answers with a certificate that is not trusted ({error.__cause__}): "
+                f"{self._url} has an untrusted certificate ({error.__cause__}): "
                 + (
                     "set HYDRA_CA to the file of the controller's authority (ca.pem of `hydra ca`)"
                     if not ca
-                    else f"HYDRA_CA, {ca}, does not have its authority, or the certificate is for "
-                    "another name than the URL's"
+                    else f"HYDRA_CA, {ca}, lacks the certificate's authority, or the certificate "
+                    "is for another name than the URL's"
                 )
             ) from error
         except NoTls as error:
             raise UnreachableError(
-                f"what answers at {self._url} speaks no TLS of ours ({error.__cause__}): without "
-                "TLS, the URL begins with http://"
+                f"the server at {self._url} does not speak TLS ({error.__cause__}): without TLS, "
+                "the URL begins with http://"
             ) from error
         except NotReached as error:
             raise UnreachableError(
-                f"no controller answers at {self._url} ({error.__cause__}): start one with `hydra "
-                "run --config FILE`, or say where it is with --url or HYDRA_URL"
+                f"no controller answers at {self._url} ({error.__cause__}): start a controller "
+                "with `hydra run --config FILE`, or give its address with --url or HYDRA_URL"
             ) from error
         except NoAnswer as error:
             raise UnreachableError(
-                f"no whole answer from {self._url} ({error.__cause__}): with TLS, the URL begins "
-                "with https://; else the controller's log may say why it ended"
+                f"the answer from {self._url} is incomplete ({error.__cause__}): with TLS, the "
+                "URL begins with https://; else see the controller's log"
             ) from error
         except Refusal as refusal:
             if refusal.nobody_leads:

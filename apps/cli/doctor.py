@@ -67,7 +67,9 @@ class Finding:
 @file_argument
 @directory_option
 @click.option(
-    "--url", help="Where the controller's REST API is; what FILE says, if left out.", metavar="URL"
+    "--url",
+    help="Address of the controller's REST API; default: the address in FILE.",
+    metavar="URL",
 )
 @json_option
 @click.pass_context
@@ -94,7 +96,10 @@ def _examined(file: Path, directory: Path | None, url: str | None) -> Iterator[F
     try:
         loaded = checked(file, directory)
     except ConfigError as error:
-        remedy = f"mend it in {file}; devices and the controller are looked at then"
+        remedy = (
+            f"correct the problems in {file}; then run `hydra doctor` again to check devices and "
+            "the controller"
+        )
         for problem in error.problems:
             yield Finding("configuration", State.PROBLEM, str(problem), remedy)
     else:
@@ -205,7 +210,7 @@ def _clock() -> Finding:
         return Finding(
             "clock",
             State.WARNING,
-            "nothing keeps it right, and reservations begin and end by it",
+            "no program keeps the clock right, but reservations begin and end by the clock",
             "run chrony or systemd-timesyncd, on the host of a container",
         )
     return Finding("clock", State.OK, "kept right")

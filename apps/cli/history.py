@@ -47,14 +47,14 @@ _MOST: Final = 1000
     "since_s",
     metavar="TIME",
     callback=read_past_moment,
-    help="Only what happened since TIME, the latest --limit of it.",
+    help="Only entries since TIME, the latest --limit of them.",
 )
 @click.option(
     "--before",
     "before_s",
     metavar="TIME",
     callback=read_past_moment,
-    help="Only what happened before TIME. Where --limit cuts off, the last line says how to go on.",
+    help="Only entries before TIME. If --limit cuts off the list, the last line says how to go on.",
 )
 @click.option("--trigger", default="", help="Only reconfigurations whose trigger begins so.")
 @click.option(
@@ -104,7 +104,7 @@ def history(
         return
     if not (states or trigger):
         print_table(
-            "What happened",
+            "Event",
             ("time", "kind", "what"),
             (
                 (moment(one["unix_s"]), one["kind"], local(one["text"]))

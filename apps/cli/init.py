@@ -143,7 +143,7 @@ class Network(click.ParamType[IPv4Network]):
             self.fail(f"{value!r} is no IPv4 network such as 10.0.0.0/16: {error}", param, ctx)
         if network.prefixlen not in range(8, _RACK_PREFIX):
             self.fail(
-                f"{network}: give one of /8 to /23, of which each rack gets a /24", param, ctx
+                f"{network}: give a network of /8 to /23, with a /24 for each rack", param, ctx
             )
         return network
 
@@ -205,7 +205,7 @@ def _tor_driver() -> str:
     callback=_take_defaults,
     is_eager=True,
     expose_value=False,
-    help="Ask nothing: what neither options nor --answers give is as in brackets.",
+    help="Ask nothing: values not given by options or --answers are the defaults in brackets.",
 )
 @json_option
 @click.option(
@@ -238,7 +238,7 @@ def _tor_driver() -> str:
 @click.option(
     "--network",
     cls=Question,
-    prompt="IPv4 network of the servers, of which each rack gets a /24",
+    prompt="IPv4 network of the servers, with a /24 for each rack",
     type=Network(),
     default="10.0.0.0/16",
     show_default=True,
@@ -298,14 +298,14 @@ def init(file: Path, as_json: bool, **given: Any) -> None:
             new.write(configuration(answers))
     except OSError as error:
         why = f"{file} can't be written: {error.strerror}"
-        raise CommandError(f"{why}; name another file, or remove it") from error
+        raise CommandError(f"{why}; name another file, or remove this file") from error
     try:
         checked(file, None)
     except ConfigError as error:
         raise CommandError(
-            f"written, and not usable yet:\n{error}\nmend that, then: hydra check {file}"
+            f"written, and not usable yet:\n{error}\ncorrect the file, then: hydra check {file}"
         ) from error
-    words = f"written: {file}\nnext: replace the examples in it, then: hydra doctor {file}"
+    words = f"written: {file}\nnext: replace the examples in the file, then: hydra doctor {file}"
     print_outcome({"written": str(file)}, words, as_json)
 
 

@@ -54,8 +54,10 @@ def duration_option(even_if: str) -> Option:
         "--duration",
         "duration_s",
         type=Duration(min=0, min_open=True),
-        help="Release the bandwidth after this long (seconds, or 90m, 1h30m, 2d) in any case, even "
-        f"if {even_if}.",
+        help=(
+            "Release the bandwidth after this time (seconds, or 90m, 1h30m, 2d) in any case, "
+            f"even if {even_if}."
+        ),
     )
 
 
@@ -77,8 +79,8 @@ def entries_of(client: HydraClient, traffic: Mapping[HostPair, float]) -> list[M
     wanted = between_racks(traffic, rack_of)
     if len(wanted) > MOST_ENTRIES:
         raise CommandError(
-            f"{len(wanted)} pairs of hosts are more than the {MOST_ENTRIES} that can be reserved "
-            "as one: use fewer hosts, or a sparser pattern"
+            f"{len(wanted)} pairs of hosts are more than the {MOST_ENTRIES} pairs of a group: use "
+            "fewer hosts, or a sparser pattern"
         )
     return [
         MatrixEntry(src=src, dst=dst, bandwidth_mbps=mbps) for (src, dst), mbps in wanted.items()
@@ -224,7 +226,7 @@ def patiently(
                     told = True
                     if signals is not None:
                         stack.enter_context(signals.interrupting())
-                    warn(f"{what}: {error}; it is tried again for {patience_s:g} s")
+                    warn(f"{what}: {error}; retrying for {patience_s:g} s")
             time.sleep(_PAUSE_S)
 
 

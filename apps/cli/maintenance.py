@@ -17,7 +17,7 @@ _QUARANTINE = "/v1/quarantine"
 @click.command(
     cls=Command, examples=["hydra reconcile --dry-run", "hydra reconcile && echo all is well"]
 )
-@click.option("--dry-run", is_flag=True, help="Only show what differs.")
+@click.option("--dry-run", is_flag=True, help="Show the differences, change nothing.")
 @url_option
 @json_option
 @click.pass_context
@@ -97,7 +97,7 @@ def add(rack: str, port: str, reason: str, url: str, as_json: bool) -> None:
     """
     with ControllerClient(url) as client:
         document = client.put(resource(resource(_QUARANTINE, rack), port), {"reason": reason})
-    print_outcome(document, f"{rack} {port} is set aside until it is cleared", as_json)
+    print_outcome(document, f"{rack} {port} is set aside until cleared", as_json)
 
 
 @quarantine.command(cls=Command, examples=["hydra quarantine clear r1 hyt-r1-p1"])
@@ -109,7 +109,10 @@ def clear(rack: str, port: str, url: str, as_json: bool) -> None:
     """Let planning use a port again at once."""
     with ControllerClient(url) as client:
         document = client.delete(resource(resource(_QUARANTINE, rack), port))
-    words = f"{rack} {port} may be used again; it was out because: {document['reason']}"
+    words = (
+        f"{rack} {port} may be used again; the reason to set the port aside was: "
+        f"{document['reason']}"
+    )
     print_outcome(document, words, as_json)
 
 

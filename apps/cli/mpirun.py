@@ -32,24 +32,28 @@ from apps.process.files import is_there
     "host_file",
     type=click.Path(path_type=Path),
     required=True,
-    help="The job's host file, as Open MPI (NAME slots=N) or MPICH (NAME:N) has it; hosts go by "
-    "their servers' names.",
+    help=(
+        "The job's host file, in the format of Open MPI (NAME slots=N) or MPICH (NAME:N); hosts "
+        "have their servers' names."
+    ),
 )
 @click.option(
     "--pattern",
     metavar=f"{'|'.join(PATTERNS)}|FILE",
     required=True,
-    help="Which ranks talk to which; or a CSV, JSON or NPZ file of Mb/s from host to host.",
+    help=(
+        "Pattern of the ranks' communication; or a CSV, JSON or NPZ file of Mb/s from host to host."
+    ),
 )
 @click.option(
     "--mbps",
     "rate",
     type=FiniteRange(min=0, min_open=True),
     metavar="RATE",
-    help="For each two ranks that talk, each way. Not with a FILE.",
+    help="For each two communicating ranks, each way. Not with a FILE.",
 )
 @click.option("--ranks", type=click.IntRange(1), help="Fewer than the hosts have slots.")
-@duration_option("this is killed")
+@duration_option("this command is killed")
 @url_option
 def mpirun(
     command: Sequence[str],
@@ -69,10 +73,13 @@ def mpirun(
     """
     if (pattern in PATTERNS) != (rate is not None):
         named = ", ".join(PATTERNS)
-        raise click.UsageError(f"--mbps is for the patterns {named}: give it with those alone")
+        raise click.UsageError(
+            f"--mbps is for the patterns {named}: leave out --mbps, or name a pattern"
+        )
     if rate is None and not is_there(pattern):
         raise click.BadParameter(
-            f"{pattern!r} is neither a file nor one of {', '.join(PATTERNS)}",
+            f"{pattern!r} is neither a file nor a pattern: give a file, or a pattern of "
+            f"{', '.join(PATTERNS)}",
             param_hint="--pattern",
         )
     try:

@@ -36,7 +36,10 @@ OVER: Final = frozenset(s for s, after in RECONFIGURATION_TRANSITIONS.items() if
     cls=Command,
     examples=["hydra status --url http://10.1.0.5:8080", "hydra status --wait 30 && ./run-jobs"],
 )
-@wait_option("Wait at most this long until it is ready and healthy; also while it is starting.")
+@wait_option(
+    "Wait at most this long until the controller is ready and healthy; also while the controller "
+    "starts."
+)
 @url_option
 @json_option
 @click.pass_context
@@ -129,7 +132,9 @@ def _await_health(client: ControllerClient, deadline_s: float) -> tuple[list[str
     cls=Command, examples=["hydra devices", "hydra devices --down", "hydra devices --json"]
 )
 @click.option(
-    "--down", is_flag=True, help="Only those that are not connected, do not answer, or have alarms."
+    "--down",
+    is_flag=True,
+    help="Only devices that are not connected, do not answer, or have alarms.",
 )
 @url_option
 @json_option
@@ -161,7 +166,7 @@ def _read_values(
         section, _, last = key.removeprefix("policy.").rpartition(".")
         into = values.setdefault(section, {}) if section else values
         if not isinstance(into, dict):
-            raise click.BadParameter(f"{section} is given a value, and {text!r} another")
+            raise click.BadParameter(f"{section} is given both a value and {text!r}: give either")
         try:
             into[last] = json.loads(value)
             json.dumps(into[last], allow_nan=False)
@@ -184,7 +189,7 @@ def _read_values(
     metavar="KEY=VALUE",
     multiple=True,
     callback=_read_values,
-    help="Set this value until the next start or reload; repeatable.",
+    help="Set a key to this value until the next start or reload; repeatable.",
 )
 @url_option
 @json_option
@@ -299,7 +304,7 @@ def demand(url: str, as_json: bool) -> None:
     for cause, cases in document["troubles"].items():
         click.echo(f"readings not used: {cause}, {cases} times")
     error = document["prediction_error"]
-    known = "not measured yet" if error is None else f"{error:.0%} of what came"
+    known = "not measured yet" if error is None else f"{error:.0%} of the actual demand"
     click.echo(f"prediction: {document['prediction']}, error {known}")
     entries = sorted(document["entries"], key=lambda entry: -float(entry["rate_mbps"]))
     print_table(
@@ -339,7 +344,7 @@ def _expected(entry: JsonObject) -> str:
 def _known(entry: JsonObject, basis: str) -> str:
     """Source of a pair's estimated demand, in words."""
     if basis == "backlog":
-        return "waits" if entry["estimated_mbps"] else "nothing waits"
+        return "waits" if entry["estimated_mbps"] else "no events wait"
     if not entry["estimated_mbps"]:
         return "mice"
     if basis == "rate":

@@ -72,7 +72,7 @@ def run(job: Job) -> None:
         for position, name in enumerate(names, start=1):
             progress.now(f"planning with {name} ({position} of {len(names)})")
             outcomes.append(_attempt(study, name, job))
-        progress.now("bounding what any plan could serve")
+        progress.now("bounding any plan")
         quick = np.count_nonzero(study.demand) <= _QUICK_BOUND
         bounds = _bounds(study, outcomes) if job.check or quick else {}
     if job.plot is not None:
@@ -147,7 +147,9 @@ def _sum(fabric: Fabric, job: Job) -> DemandMatrix:
         elif part in KINDS:
             total += _synthetic(fabric, part, job)
         elif part.isalpha() and not is_there(part):
-            raise UnknownName(f"no file and no demand {part!r}: choose one of {', '.join(KINDS)}")
+            raise UnknownName(
+                f"{part!r} is neither a file nor a kind of demand: choose from {', '.join(KINDS)}"
+            )
         else:
             total += read_demand(Path(part), [rack.name for rack in fabric.racks])
     return total

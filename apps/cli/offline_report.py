@@ -155,7 +155,7 @@ def print_plan(study: Study, outcome: Outcome, bounds: Bounds) -> None:
         ("algorithm", f"{outcome.algorithm}: {outcome.entry.summary}"),
         ("planned in", f"{outcome.planning_ms:,.1f} ms"),
         ("demand", f"{study.demand.sum():,.1f} Mb/s"),
-        ("served", f"{_percent(result.served_share)} of what the pairs want"),
+        ("served", f"{_percent(result.served_share)} of the demand"),
         ("pairs joined", f"{_joined_pairs(study, result)}; the rest stays electrical"),
         ("circuits", f"{len(result.topology.circuits)}{_changes(study, result)}"),
         ("closing rings", _closing(study, result)),
@@ -233,7 +233,7 @@ def _closing(study: Study, result: PlanResult) -> str:
     """Number of one-way circuits that only light a port, in words; empty if zero."""
     ends = map(study.fabric.racks_of, result.topology.circuits)
     many = sum(not study.demand[src, dst] for src, dst in ends) if study.fabric.one_way else 0
-    return f"{many} of the circuits, which nobody wants anything of" if many else ""
+    return f"{many} of the circuits, without any demand" if many else ""
 
 
 def _hops(result: PlanResult) -> str:

@@ -108,7 +108,7 @@ def read_moment(_ctx: click.Context, _param: click.Parameter, value: str | None)
                 f"time with its offset, such as {first.isoformat()}"
             )
         warn(
-            f"{value} comes twice, since clocks are put back: the first one is taken, "
+            f"{value} occurs twice, since clocks are put back: taking the first, "
             f"{first.isoformat()}; the second is {second.isoformat()}"
         )
     return unix_s
@@ -198,8 +198,10 @@ log_options = with_options(
             envvar="HYDRA_LOG_LEVEL",
             show_envvar=True,
             show_default=True,
-            help="debug: every step and command; info: what begins and ends; warning: what failed "
-            "and is dealt with; error: what somebody should look at.",
+            help=(
+                "debug: every step and command; info: begin and end of each activity; warning: "
+                "failures that the program handles; error: failures that need a person."
+            ),
         ),
     )
 )

@@ -98,9 +98,11 @@ planning_options: Options = (
         metavar="SRC:DST=MBPS|FILE|KIND",
         callback=_read_demand,
         multiple=True,
-        help="Demand from one rack to another; or a CSV, JSON or NPZ file of a matrix or of flows; "
-        "or, with --fabric, sparse, dense, uniform or gravity. Repeatable, adds up. Without: the "
-        "measured one.",
+        help=(
+            "Demand from a rack to another rack; or a CSV, JSON or NPZ file of a matrix or of "
+            "flows; or, with --fabric, sparse, dense, uniform or gravity. Repeatable, adds up. "
+            "Without: the measured demand."
+        ),
     ),
     click.option("--rack", "racks", multiple=True, help="Change only these racks; repeatable."),
     click.option("--plane", "planes", multiple=True, help="Change only these planes; repeatable."),
@@ -108,15 +110,13 @@ planning_options: Options = (
         "--use-plane",
         "use_planes",
         multiple=True,
-        help="Circuits that may change end up on these planes only; repeatable.",
+        help="Planes allowed for circuits that may change; repeatable.",
     ),
     click.option(
         "--algorithm",
         help="Plan with this algorithm (a name, or MODULE:OBJECT), instead of the configured one.",
     ),
-    click.option(
-        "--only-if-it-pays", is_flag=True, help="Change nothing if the change does not pay."
-    ),
+    click.option("--only-if-it-pays", is_flag=True, help="Change nothing unless the change pays."),
     url_option,
     json_option,
 )
@@ -131,16 +131,18 @@ _offline_options: Options = (
     click.option(
         "--current",
         type=click.Path(path_type=Path),
-        help="What stands now: `hydra topology --json`, or a plan's --json. Without: nothing.",
+        help="The present circuits: `hydra topology --json`, or a plan's --json. Without: none.",
     ),
     click.option("--compare", is_flag=True, help="Plan with every algorithm."),
     click.option(
         "--explain",
         nargs=2,
         metavar="SRC DST",
-        help="Why these two racks are joined as they are, or not.",
+        help="Explain why these two racks are joined, or not.",
     ),
-    click.option("--check", is_flag=True, help="Have the plan checked by code that plans nothing."),
+    click.option(
+        "--check", is_flag=True, help="Check the plan with code independent of the planner."
+    ),
     click.option(
         "--plot",
         type=click.Path(dir_okay=False, writable=True, path_type=Path),
@@ -166,7 +168,7 @@ _offline_options: Options = (
         callback=read_positive,
         default="0.5",
         show_default=True,
-        help="What the busiest rack sends in a made-up demand, as a part of a rack's port rates.",
+        help="Load of the busiest rack in a made-up demand, as a part of a rack's port rates.",
     ),
     click.option(
         "--max-hops",
@@ -177,22 +179,29 @@ _offline_options: Options = (
         "--paths-per-pair",
         metavar="N|auto",
         callback=_read_paths,
-        help="Instead of the configured number: most paths of a pair, of circuits of their own or "
-        "over others, for what one path can't carry; auto: as many as the demand can use.",
+        help=(
+            "Instead of the configured number: most paths of a pair, of circuits of its own or "
+            "over other pairs' circuits, for demand beyond a single path; auto: as many as the "
+            "demand can use."
+        ),
     ),
     click.option(
         "--disturbance-mbps",
         metavar="MBPS",
         callback=read_rate,
-        help="Instead of the configured one: demand to be gained before a circuit that carries "
-        "some is given up.",
+        help=(
+            "Least gain in demand for which a circuit that carries demand is given up, instead of "
+            "the configured value."
+        ),
     ),
-    click.option("--weighted", is_flag=True, help="Pairs count as served only with all they want."),
+    click.option(
+        "--weighted", is_flag=True, help="Count pairs as served only if all their demand is served."
+    ),
     click.option(
         "--budget-ms",
         metavar="MS",
         callback=read_positive,
-        help="Take the best plan found in this time.",
+        help="Time limit: take the best plan found.",
     ),
     click.option(
         "--window-ms",
@@ -200,13 +209,15 @@ _offline_options: Options = (
         callback=read_positive,
         default="1000",
         show_default=True,
-        help="Of schedules: the slots repeat after this long.",
+        help="For schedules: the slots repeat after this time.",
     ),
     click.option(
         "--makespan",
         is_flag=True,
-        help="Of schedules: find the shortest window that carries all that is wanted in "
-        "--window-ms, beside one that no schedule is shorter than.",
+        help=(
+            "For schedules: find the shortest window that carries the demand of --window-ms, "
+            "beside a lower bound of any schedule."
+        ),
     ),
 )
 
@@ -301,7 +312,7 @@ def _diverted(document: JsonObject) -> str:
         return f"none: no traffic leaves circuits, {courses}"
     if len(pairs) == len(document["affected_pairs"]):
         return f"all of them, {courses}"
-    return ", ".join(f"{p['src']}-{p['dst']}" for p in pairs) + f", and no others, {courses}"
+    return ", ".join(f"{p['src']}-{p['dst']}" for p in pairs) + f", and no other traffic, {courses}"
 
 
 def _on_circuits(shares: JsonObject) -> str:
@@ -312,7 +323,7 @@ def _on_circuits(shares: JsonObject) -> str:
 def print_stages(stages: Sequence[JsonObject]) -> None:
     """Print the stages in a dry run: stages of a change with the present traffic."""
     if not stages:
-        click.echo("no stages: nothing would move, or nobody measures traffic")
+        click.echo("no stages: nothing would move, or traffic is not measured")
         return
     print_table(
         "Stages" if stages[-1]["last"] else "First stages",
@@ -343,7 +354,7 @@ def _stages(stages: Sequence[JsonObject]) -> str:
     number = f"{len(stages)}" if stages[-1]["last"] else f"{len(stages)} and more"
     words = f"{number}; at most {mbps(most)} Mb/s of a rack are diverted at a time"
     if detours := sum(len(stage["detoured"]) for stage in stages):
-        words += f", {detours} pairs wait on circuits of others"
+        words += f", {detours} pairs wait on other pairs' circuits"
     if not beyond:
         return words
     racks = ", ".join(f"{rack} ({mbps(more)} Mb/s)" for rack, more in sorted(beyond.items()))
@@ -359,12 +370,12 @@ def _plan_offline(as_json: bool, given: AbstractSet[str], options: JsonObject) -
         raise click.UsageError("--fabric has no measured demand: add --demand")
     if options["weighted"] and options["paths_per_pair"] not in (None, "auto", 1):
         raise click.UsageError(
-            "--weighted serves a pair whole, on one path: leave out --paths-per-pair"
+            "--weighted serves a pair as a whole, on a single path: leave out --paths-per-pair"
         )
     if options["compare"] and options["algorithm"] is not None:
         raise click.UsageError("--compare plans with every algorithm: leave out --algorithm")
     if options["compare"] and options["graph"] is not None:
-        raise click.UsageError("--graph is of one plan: leave out --compare")
+        raise click.UsageError("--graph draws a single plan: leave out --compare")
     # Not at the top: the planner takes a while to load, and is not needed to ask a controller.
     with ended_by_ctrl_c():
         offline = import_module("apps.cli.offline")

@@ -46,7 +46,7 @@ _MILLION: Final = 1e6
     multiple=True,
     help="Oversubscription ratios of the fat tree, instead of the file's; repeatable.",
 )
-@click.option("--show-file", is_flag=True, help="Print a price file of the package, to edit it.")
+@click.option("--show-file", is_flag=True, help="Print a price file of the package, to be edited.")
 @click.option(
     "--plot",
     type=click.Path(dir_okay=False, writable=True, path_type=Path),
@@ -67,14 +67,14 @@ def price(
     (Table 1 and Fig. 2).
     """
     if show_file and as_json:
-        raise click.UsageError("--show-file shows the file as it is, in YAML: leave out --json")
+        raise click.UsageError("--show-file prints YAML: leave out --json")
     if show_file:
         click.echo(shipped_text(prices), nl=False)
         return
     read = read_prices(prices)
     if isinstance(read, PodPrices):
         if planes or oversubscription:
-            raise click.UsageError(f"{prices} prices pods: it has no planes and no fat tree")
+            raise click.UsageError(f"{prices} prices pods: the file has no planes and no fat tree")
         _pods(read, plot, as_json=as_json)
     else:
         chosen: dict[str, Any] = {}

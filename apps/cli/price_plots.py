@@ -65,7 +65,7 @@ def plot_pods(study: PodStudy, path: Path) -> None:
                 label=f"w = {size}",
             )
         axes.axhline(getattr(study.electrical, name) / unit, color="black", label="electrical")
-        axes.set_xlabel("pods that a host sends to")
+        axes.set_xlabel("destination pods per host")
         axes.set_ylabel(label)
         axes.set_ylim(bottom=0)
     entries = axes.get_legend_handles_labels()

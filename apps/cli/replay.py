@@ -99,7 +99,7 @@ def _record(
             try:
                 document = client.get("/v1/demand")
             except UnreachableError as error:
-                warn(f"{error.message}; this reading is left out")
+                warn(f"{error.message}; skipping this reading")
                 continue
             if document["source"] == "measured":
                 writer.append(time.time(), _entries(document, position))
@@ -139,7 +139,7 @@ def _entries(document: JsonObject, position: dict[str, int]) -> list[Entry]:
     type=FiniteRange(min=0),
     default=_OUTAGE_MS,
     show_default=True,
-    help="How long a change keeps traffic off the circuits that it moves.",
+    help="Time for which a change keeps traffic off the moved circuits.",
 )
 @click.option(
     "--plot",
@@ -169,7 +169,7 @@ def replay(
         ]
         trace = read_trace(path, network)
         if trace.torn_line is not None:
-            warn(f"{path}: line {trace.torn_line} was cut short while it was written: left out")
+            warn(f"{path}: line {trace.torn_line} is incomplete: skipping the line")
         runs = []
         for variant in variants:
             progress.now(f"replaying with {variant.name}")

@@ -97,7 +97,7 @@ def _state(member: JsonObject) -> str:
 @click.command(
     cls=Command, examples=["hydra handover && hydra replicas", "hydra handover --wait 60"]
 )
-@wait_option("Wait at most this long until one stands by, and each that does has all switches.")
+@wait_option("Wait at most this long until there is a standby, and each standby has all switches.")
 @url_option
 @json_option
 def handover(wait_s: float, url: str, as_json: bool) -> None:
@@ -116,7 +116,7 @@ def handover(wait_s: float, url: str, as_json: bool) -> None:
 
 def _handed_over(client: ControllerClient, deadline_s: float) -> JsonObject:
     """The answer once accepted, or the refusal at the deadline."""
-    with Progress("waiting for one that stands by and has all switches"):
+    with Progress("waiting for a standby with all switches"):
         while True:
             try:
                 return client.post("/v1/handover", {})

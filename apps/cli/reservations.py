@@ -51,65 +51,70 @@ _PREVIEW: Final = f"{_RESERVATIONS}/preview"
     "minimum",
     metavar="RATE",
     callback=read_positive,
-    help="Where --mbps does not fit, accept less, down to this.",
+    help="Least acceptable bandwidth, if --mbps does not fit.",
 )
 @click.option(
     "--duration",
     type=Duration(min=0, min_open=True),
-    help="How long: seconds, or 90m, 1h30m, 2d. Without this and --end: until released.",
+    help="Duration: seconds, or 90m, 1h30m, 2d. Without --duration and --end: until released.",
 )
 @click.option(
     "--start",
     metavar="TIME",
     callback=read_coming_moment,
-    help="When it begins: 2026-12-01T08:00, or 08:00 for the next 08:00. Without: now.",
+    help="Start: 2026-12-01T08:00, or 08:00 for the next 08:00. Without: now.",
 )
 @click.option(
     "--end",
     metavar="TIME",
     callback=read_coming_moment,
-    help="When it ends, instead of --duration.",
+    help="End, instead of --duration.",
 )
 @click.option(
     "--hold",
     metavar="SECONDS",
     callback=read_positive,
-    help="Hold it only: it is released after this long, unless `hydra commit` keeps it.",
+    help=(
+        "Only hold: the reservation is released after this time, unless `hydra commit` keeps the "
+        "reservation."
+    ),
 )
 @click.option(
     "--priority",
     type=click.IntRange(0, 9),
     default=0,
     show_default=True,
-    help="Reservations of lower priority give way, after a notice, if it does not fit otherwise.",
+    help="Reservations of lower priority give way, after a notice, if there is no room otherwise.",
 )
 @click.option(
     "--service",
     type=click.Choice([service.value for service in ServiceClass]),
     default=ServiceClass.SHARED.value,
     show_default=True,
-    help="guaranteed: circuits of its own; shared: its part of circuits that others use, too; "
-    "best-effort: what the others leave.",
+    help=(
+        "guaranteed: circuits of its own; shared: its part of circuits shared with other "
+        "reservations; best-effort: capacity left over."
+    ),
 )
 @click.option(
     "--purpose",
     metavar="TEXT",
     default="",
-    help="What it is for, in a line of your own words: a job's number, a name.",
+    help="Purpose, in a line of your own words: a job's number, a name.",
 )
 @click.option(
     "--every",
     metavar="SECONDS",
     callback=read_positive,
-    help="Reserve repeatedly: time from one start to the next. Needs --times, --start and an end.",
+    help="Reserve repeatedly: time from a start to the next. Needs --times, --start and an end.",
 )
 @click.option(
     "--times",
     type=click.IntRange(2, 1000),
-    help="Number of repetitions of --every, the first one included.",
+    help="Number of repetitions of --every, including the first.",
 )
-@click.option("--dry-run", is_flag=True, help="Reserve nothing; say what would be done.")
-@click.option("--wait", is_flag=True, help=f"Wait up to {WAIT_S} s until its circuits are up.")
+@click.option("--dry-run", is_flag=True, help="Show the outcome, reserve nothing.")
+@click.option("--wait", is_flag=True, help=f"Wait up to {WAIT_S} s until the circuits are up.")
 @url_option
 @json_option
 def reserve(
@@ -137,7 +142,7 @@ def reserve(
     active.
     """
     if duration is not None and end is not None:
-        raise click.UsageError("--duration and --end: give one of them")
+        raise click.UsageError("--duration and --end are both given: give either")
     if (every is None) != (times is None) or (every is not None and (dry_run or wait)):
         raise click.UsageError("--every and --times go together, without --dry-run and --wait")
     span: JsonObject = {
@@ -221,7 +226,7 @@ def _print_preview(document: JsonObject, as_json: bool) -> None:
 
 @click.command(cls=Command, examples=["hydra commit 7f3a9c41d0be --wait"])
 @click.argument("identifier", metavar="ID")
-@click.option("--wait", is_flag=True, help=f"Wait up to {WAIT_S} s until its circuits are up.")
+@click.option("--wait", is_flag=True, help=f"Wait up to {WAIT_S} s until the circuits are up.")
 @url_option
 @json_option
 def commit(identifier: str, wait: bool, url: str, as_json: bool) -> None:
@@ -318,12 +323,12 @@ def reservations(identifier: str | None, ended: bool, url: str, as_json: bool) -
         ),
     )
     if left := len(document["reservations"]) - len(listed):
-        click.echo(f"left out, since they are over: {left:,} (--all lists them)")
+        click.echo(f"{left:,} finished reservations left out (--all lists them)")
 
 
 @click.command(cls=Command, examples=["hydra release 7f3a9c41d0be --wait"])
 @click.argument("identifier", metavar="ID")
-@click.option("--wait", is_flag=True, help=f"Wait up to {WAIT_S} s until its circuits are down.")
+@click.option("--wait", is_flag=True, help=f"Wait up to {WAIT_S} s until the circuits are down.")
 @url_option
 @json_option
 def release(identifier: str, wait: bool, url: str, as_json: bool) -> None:
@@ -338,8 +343,8 @@ def release(identifier: str, wait: bool, url: str, as_json: bool) -> None:
 def _not_reached(wanted: str, document: JsonObject) -> str:
     reason = f": {document['reason']}" if document["reason"] else ""
     return (
-        f"reservation {document['id']} is {document['state']}, not {wanted}{reason}; "
-        f"`hydra reservations {document['id']}` shows what becomes of it"
+        f"reservation {document['id']} is {document['state']}, not {wanted}{reason}; `hydra "
+        f"reservations {document['id']}` shows later states"
     )
 
 
@@ -386,7 +391,7 @@ def _describe_delivery(delivery: JsonObject) -> str:
     there, back = ("not known" if rate is None else f"{mbps(rate)} Mb/s" for rate in rates)
     unheld = delivery["unheld"]
     return f"{there} there, {back} back" + (
-        f"; nothing holds back {', '.join(unheld)}" if unheld else ""
+        f"; no rate limit at {', '.join(unheld)}" if unheld else ""
     )
 
 

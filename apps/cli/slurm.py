@@ -31,7 +31,7 @@ _state_option = click.option(
     type=click.Path(file_okay=False, path_type=Path),
     default=Path("/var/lib/hydra/slurm"),
     show_default=True,
-    help="Where it is kept which reservations a job has.",
+    help="Directory with the reservations of each job.",
 )
 
 
@@ -125,8 +125,8 @@ def _give_back(client: HydraClient, path: Path, wait_s: int = 0) -> None:
         note = _Note.model_validate_json(text)
     except ValidationError as error:
         raise CommandError(
-            f"{path} is damaged ({error.error_count()} errors): find what the job has by "
-            "`hydra reservations`, release it by `hydra release`, and delete the file"
+            f"{path} is damaged ({error.error_count()} errors): find the job's reservations with "
+            "`hydra reservations`, release them with `hydra release`, and delete the file"
         ) from error
     try:
         group_id = note.group or patiently(lambda: note.ask(client).id, "release", _PATIENCE_S)

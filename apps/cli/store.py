@@ -43,5 +43,5 @@ def migrate(config: Path, target: str, as_json: bool) -> None:
     settings = load_configuration(config).controller
     move = migration.to_etcd if target == "etcd" else migration.to_file
     number = move(settings)
-    words = f"{number} records are in {target} now, and where they were"
+    words = f"{number} records are now both in {target} and in the former store"
     print_outcome({"to": target, "records": number}, words, as_json)

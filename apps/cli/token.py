@@ -28,7 +28,7 @@ _quota_of = with_options(
         click.option(
             "--max-reservations",
             type=click.IntRange(0),
-            help="A tenant's reservations that are not over, at most. Without: no limit.",
+            help="Most reservations of a tenant that are not over. Without: no limit.",
         ),
         click.option(
             "--max-mbps",
@@ -40,8 +40,10 @@ _quota_of = with_options(
             type=click.IntRange(0, 9),
             default=0,
             show_default=True,
-            help="Of a tenant's reservations: those of lower priority may have to give way to "
-            "them.",
+            help=(
+                "Highest priority of a tenant's reservations; reservations of lower priority may "
+                "have to give way."
+            ),
         ),
     )
 )
@@ -52,7 +54,7 @@ _file_option = click.option(
     required=True,
     envvar="HYDRA_TOKENS",
     show_envvar=True,
-    help="What controller.tokens names in the configuration.",
+    help="Tokens file, named by controller.tokens in the configuration.",
 )
 
 
@@ -79,16 +81,20 @@ def token() -> None:
     "--role",
     type=click.Choice([role.value for role in Role]),
     required=True,
-    help="viewer: reads everything; tenant: its own reservations; "
-    "agent: reports for the server of that name; operator: everything.",
+    help=(
+        "viewer: reads everything; tenant: its own reservations; agent: reports for the server "
+        "with the token's name; operator: everything."
+    ),
 )
 @_quota_of
 @click.option(
     "--save",
     "place",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Write the token to this new file, which its owner alone may read, and print it nowhere: "
-    "for HYDRA_TOKEN_FILE.",
+    help=(
+        "Write the token to this new file, readable by its owner alone, instead of printing the "
+        "token: for HYDRA_TOKEN_FILE."
+    ),
 )
 @_file_option
 @json_option
@@ -175,7 +181,7 @@ def _describe(quota: Quota) -> str:
         limits.append(f"{quota.max_reservations} reservations")
     if quota.max_mbps is not None:
         limits.append(f"{quota.max_mbps:g} Mb/s")
-    text = " and ".join(limits) or "what the fabric carries"
+    text = " and ".join(limits) or "the fabric's capacity"
     return f"{text}, priority {quota.max_priority}" if quota.max_priority else text
 
 

@@ -44,7 +44,7 @@ _BUSY: Final = 0.9
     metavar="SECONDS",
     help="Time between two looks.",
 )
-@click.option("--count", type=click.IntRange(1), help="End after this many looks.")
+@click.option("--count", type=click.IntRange(1), help="End after this number of refreshes.")
 @url_option
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object a line.")
 def top(interval_s: float, count: int | None, url: str, as_json: bool) -> None:

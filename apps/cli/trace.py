@@ -48,7 +48,7 @@ _window_option = click.option(
     type=FiniteRange(0, min_open=True),
     default=10.0,
     show_default=True,
-    help="Length of a window; what starts in it is its demand.",
+    help="Length of a window; its demand is the traffic of the flows that start in the window.",
 )
 _scale_option = click.option(
     "--scale",
@@ -58,7 +58,7 @@ _scale_option = click.option(
     help="Multiply all sizes.",
 )
 _fold_option = click.option(
-    "--fold", is_flag=True, help="Let several racks of a larger trace stand for one."
+    "--fold", is_flag=True, help="Merge several racks of a larger trace into a rack of the fabric."
 )
 
 
@@ -185,12 +185,12 @@ def convert(
     ),
 )
 @_trace_argument
-@click.option("--fabric", metavar="FILE|RxP[@MBPS]", required=True, help="What to plan for.")
+@click.option("--fabric", metavar="FILE|RxP[@MBPS]", required=True, help="Demand used for plans.")
 @click.option(
     "--algorithm",
     "algorithms",
     multiple=True,
-    help="Only this (a name, or MODULE:OBJECT); repeatable.",
+    help="Only this algorithm (a name, or MODULE:OBJECT); repeatable.",
 )
 @click.option("--windows", "n_windows", type=click.IntRange(1), help="Only so many, the first.")
 @click.option(
@@ -198,7 +198,9 @@ def convert(
     type=FiniteRange(0, min_open=True),
     help="Time for each plan: an algorithm that tries several plans returns the best found.",
 )
-@click.option("--weighted", is_flag=True, help="Pairs count as served only with all they want.")
+@click.option(
+    "--weighted", is_flag=True, help="Count pairs as served only if all their demand is served."
+)
 @click.option(
     "--plot",
     type=click.Path(dir_okay=False, writable=True, path_type=Path),
@@ -274,7 +276,7 @@ def sample(to_file: Path, racks: int, coflows: int, seed: int, as_json: bool) ->
 def _summarise(trace_file: Path) -> Summary:
     """The first of two passes over a trace."""
     if trace_file.exists() and not trace_file.is_file():
-        raise CommandError(f"{trace_file} is no file that can be read twice: write it to one first")
+        raise CommandError(f"{trace_file} can't be read twice: write the trace to a file first")
     summary = summarise(trace_file)
     if (doubt := summary.doubt()) is not None:
         warn(f"{trace_file}: {doubt}")

@@ -52,7 +52,7 @@ def _topology(name: str, document: object) -> JsonObject:
     if not isinstance(document, dict) or "circuits" not in document:
         raise click.BadParameter(f"{name} has no circuits: write {_FORM}")
     if unknown := sorted(map(str, document.keys() - {"circuits", "paths"})):
-        raise click.BadParameter(f"{name} has {unknown[0]!r}, which it can't have: write {_FORM}")
+        raise click.BadParameter(f"{name} has the unknown key {unknown[0]!r}: write {_FORM}")
     circuits, paths = document["circuits"] or {}, document.get("paths") or []
     if not isinstance(circuits, dict) or not isinstance(paths, list):
         raise click.BadParameter(f"{name}: write {_FORM}")

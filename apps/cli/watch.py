@@ -38,7 +38,7 @@ _RECONNECT_S: Final = 1.0
 )
 @click.option("--count", type=click.IntRange(1), help="End after so many events.")
 @url_option
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object a line.")
 def watch(kinds: Sequence[str], count: int | None, url: str, as_json: bool) -> None:
     """Print what happens to circuits, reservations, changes and devices, until Ctrl-C.
 

@@ -71,9 +71,9 @@ def _problem(one: JsonObject) -> str:
     "kinds",
     multiple=True,
     type=click.Choice([kind.value for kind in EventKind]),
-    help="Only these; repeatable.",
+    help="Only events of this kind; repeatable.",
 )
-@click.option("--tenant", help="Only what this tenant may see.")
+@click.option("--tenant", help="Only events visible to this tenant.")
 @url_option
 @json_option
 def add(address: str, kinds: Sequence[str], tenant: str | None, url: str, as_json: bool) -> None:
@@ -96,4 +96,4 @@ def remove(identifier: str, url: str, as_json: bool) -> None:
     """Remove a webhook: nothing more is posted to the address."""
     with ControllerClient(url) as client:
         document = client.delete(resource(_WEBHOOKS, identifier))
-    print_outcome(document, f"nothing is posted to {document['url']} any more", as_json)
+    print_outcome(document, f"{document['url']} gets no more events", as_json)

@@ -56,11 +56,13 @@ class _Endpoint(click.ParamType[tuple[str, int]]):
     "controllers",
     type=_Endpoint(),
     multiple=True,
-    help="A controller's controller.workers.listen; repeat for each of several. That of the file, "
-    "if left out.",
+    help=(
+        "Address in a controller's controller.workers.listen; repeat for several controllers. "
+        "Default: the address in the file."
+    ),
 )
 @click.option(
-    "--name", help="What others call it, another one for each; machine and port, if left out."
+    "--name", help="The worker's name, different for each worker; default: machine and port."
 )
 @click.option(
     "--key", type=click.Path(exists=True, dir_okay=False), help="This worker's secret key."
@@ -95,8 +97,7 @@ def worker(
     launcher = import_module("apps.launcher")
     settings = import_module("apps.process.configuration").load_configuration(config).controller
     if settings.workers is None:
-        raise HydraError(f"{config} has no section controller.workers: its switches connect to "
-                         "the controller itself")  # fmt: skip
+        raise HydraError(f"{config} has no section controller.workers: add the section")
     listen = listen or (settings.openflow_host, settings.openflow_port)
     controllers = controllers or ((settings.workers.host, settings.workers.port),)
     _check_keys(controllers, key, controller_key)
@@ -115,7 +116,7 @@ def _check_keys(
     elsewhere = next((host for host, _ in controllers if not is_loopback(host)), None)
     if key is None and elsewhere is not None:
         raise HydraError(
-            f"--controller {elsewhere} is another machine, and without keys whoever answers there "
+            f"--controller {elsewhere} is another machine, and without keys any program there "
             "could command all switches: give --key and --controller-key (`hydra worker-keys` "
             "makes them)"
         )
@@ -135,7 +136,7 @@ def worker_keys(directory: Path, names: tuple[str, ...], as_json: bool) -> None:
     auth = needs_zmq("zmq.auth")
     for name in names:
         if Path(name).name != name or name.startswith(".") or not name:
-            raise CommandError(f"{name!r} can't name keys: it becomes files in {directory}")
+            raise CommandError(f"{name!r} can't name key files in {directory}: use another name")
     made = []
     try:
         directory.mkdir(mode=0o755, parents=True, exist_ok=True)
@@ -154,7 +155,7 @@ def _make_keys(auth: ModuleType, directory: Path, name: str) -> tuple[Path, Path
     """Make a key pair, and return the files of the public and the secret key."""
     if (directory / f"{name}.key_secret").exists():
         raise CommandError(
-            f"{directory / name}.key_secret is there already: take another name, or remove it"
+            f"{directory / name}.key_secret exists: take another name, or remove the file"
         )
     before = os.umask(0o077)
     try:

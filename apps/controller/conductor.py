@@ -181,7 +181,7 @@ class Conductor:
         except TimeoutError:
             why = f"busy with other changes for {_PATIENCE_S:g} s: ask again"
             if not answer.cancel():
-                why = "has begun it, and is not through: look later what came of it"
+                why = "has begun the job, and has not finished: look later at the outcome"
             raise DeviceUnavailable("controller", why) from None
 
     # -- for the conductor's thread ----------------------------------------------------------------

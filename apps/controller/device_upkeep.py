@@ -64,8 +64,9 @@ class DeviceUpkeep:
         if held and time.monotonic() >= self._held_until_s:
             pairs = sorted({pair_named(self._fabric, pair_of(path)) for path, _ in held})
             LOG.warning(
-                "%s: switches that may send on earlier paths have not answered for %g s: the paths"
-                " are taken down, and what these switches send there is lost until they answer",
+                "%s: switches that may send on earlier paths have not answered for %g s: the "
+                "paths are taken down, and packets sent there are lost until these switches "
+                "answer",
                 ", ".join(pairs),
                 HELD_S,
             )
@@ -123,7 +124,9 @@ class DeviceUpkeep:
         names = [fabric.planes[one].name for one in sorted(planes)]
         names += [fabric.racks[one].name for one in sorted(racks & care.uncertain_racks)]
         if names:
-            raise DeviceUnavailable(", ".join(names), "what it has is not known yet: ask again")
+            raise DeviceUnavailable(
+                ", ".join(names), "the device's state is not known yet: ask again"
+            )
 
     def _lacking(self) -> set[RackId]:
         """Racks whose ToR lacks ports. A port that comes back has unknown VLANs."""

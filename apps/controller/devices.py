@@ -106,7 +106,7 @@ class _Slot(Generic[_DeviceT]):
         with self.lock:
             if self.term.over():
                 raise DeviceUnavailable(
-                    self.device.name, "left alone: this controller leads no more"
+                    self.device.name, "left alone: this controller no longer leads"
                 )
             if self.problem is not None and self.ending.is_set():
                 raise DeviceUnavailable(self.device.name, "away, and the controller ends")
@@ -165,11 +165,11 @@ class _Slot(Generic[_DeviceT]):
             self._lost(error)
             raise
         except Exception as error:
-            LOG.exception("%s: a defect of its driver", self.device.name)
+            LOG.exception("%s: a defect of the device's driver", self.device.name)
             found = OutcomeUnknown(
                 self.device.name,
-                f"a defect of its driver ({type(error).__name__}): what was done is not known; "
-                "the log has the traceback",
+                f"a defect of the device's driver ({type(error).__name__}): the outcome is "
+                "unknown; see the log for the traceback",
             )
             self._lost(found)
             raise found from error
@@ -178,7 +178,9 @@ class _Slot(Generic[_DeviceT]):
         try:
             self.device.close()
         except Exception:
-            LOG.exception("%s: closing it failed, by a defect of its driver", self.device.name)
+            LOG.exception(
+                "%s: closing the device failed, by a defect of its driver", self.device.name
+            )
 
     def look_in(self, tell: Callable[[DeviceAlarm], None]) -> None:
         """Check whether a connected, unused device is still there; ``tell`` news of alarms.
@@ -268,8 +270,8 @@ def _check_size(ports: int, switch: OpticalSwitch) -> None:
     if ingress != ports:
         raise DeviceError(
             switch.name,
-            f"it has {ingress} ports on the ingress side, and is configured with {ports}: give the "
-            f"plane `ports: {ingress}`, or another address",
+            f"the device has {ingress} ports on the ingress side, and is configured with {ports}: "
+            f"give the plane `ports: {ingress}`, or another address",
         )
 
 
@@ -494,7 +496,7 @@ class Devices:
         """Settle a task of people. Raises UnknownName, LifecycleError."""
         device = self._planes[plane].device
         if not isinstance(device, TaskBoard):
-            raise UnknownName(f"{device.name} has no tasks: it is worked without people")
+            raise UnknownName(f"{device.name} has no tasks: the device works without people")
         return device.settle(task_id, state, note)
 
     def worked_by_people(self, plane: PlaneId) -> bool:

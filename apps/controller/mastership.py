@@ -95,7 +95,11 @@ class Mastership:
         if datapath not in self._names or generation == mine:
             return
         name = self._names[datapath]
-        LOG.error("%s: another controller is its master now, by generation %d", name, generation)
+        LOG.error(
+            "%s: the switch has another controller as master now, by generation %d",
+            name,
+            generation,
+        )
         self.forget(datapath)
         self._term.look_at_once()
 
@@ -210,7 +214,7 @@ class Mastership:
             try:
                 self._count_on()
             except Exception:  # else the thread would end unnoticed
-                LOG.exception("a count of generations failed; the next one follows")
+                LOG.exception("a count of generations failed; continuing with the next")
 
     def _count_on(self) -> None:
         with self._lock:

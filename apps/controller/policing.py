@@ -174,7 +174,7 @@ class Policing:
         failed |= self._change_meters({dp: old_meters(dp, before, after) for dp in touched})
         failed |= {datapath for datapath, error in errors.items() if error is not None}
         for datapath in sorted(failed):
-            LOG.warning("vswitch %#x did not take what reservations hold", datapath)
+            LOG.warning("vswitch %#x did not take the rates of reservations", datapath)
         return failed
 
     def _adopt(self, wanted: Holdings) -> tuple[MeterTables, MeterTables, Sequence[Aggregate]]:

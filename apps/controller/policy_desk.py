@@ -131,7 +131,7 @@ def _told(done: Reload) -> list[str]:
     """Sentences about the outcome of a reload."""
     applied = [f"reloaded: {one.key} is {one.after}, was {one.before}" for one in done.applied]
     waiting = [f"reloaded: {one.key} is {one.after} after the next start" for one in done.waiting]
-    return [*applied, *waiting] or ["reloaded: nothing has changed"]
+    return [*applied, *waiting] or ["reloaded: the configuration has not changed"]
 
 
 def _log(done: Reload) -> None:

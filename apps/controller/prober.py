@@ -106,7 +106,7 @@ class Prober:
             try:
                 self.tick(time.monotonic())
             except Exception:
-                LOG.exception("a round of probes failed; the next one follows")
+                LOG.exception("a round of probes failed; continuing with the next")
 
     def _pause_s(self) -> float:
         next_s = min(self._surveillance.next_s(), self._links.next_s())

@@ -241,7 +241,7 @@ class Slots:
         week = self._week
         ended = None if week is None else self._why_ended(week)
         if ended is not None:
-            LOG.info("%s: another week is planned", ended)
+            LOG.info("%s: planning another week", ended)
             week = None
             self._forget()
         try:

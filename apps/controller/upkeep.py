@@ -254,8 +254,10 @@ class Upkeep:
             names = self._fabric.racks
             pairs = {pair_of(path) for path in self._network.state.topology.paths}
             concerned = [(names[a].name, names[b].name) for a, b in pairs if one.rack in (a, b)]
-            LOG.warning("%s: its rules follow", one.what)
-            self._log.note(HappeningKind.CONDITION, f"{one.what}: its rules follow", concerned)
+            LOG.warning("%s: rules of the switch follow", one.what)
+            self._log.note(
+                HappeningKind.CONDITION, f"{one.what}: rules of the switch follow", concerned
+            )
 
     async def follow_uplinks(self) -> None:
         """Go around servers with a dead uplink to the ToR, and back when the uplink returns."""

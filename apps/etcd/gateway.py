@@ -156,8 +156,8 @@ def check_files(settings: EtcdSettings) -> None:
             context.load_cert_chain(settings.certificate, settings.key)
     except OSError as error:  # ssl.SSLError included
         raise HydraError(
-            f"etcd.{what} can't be used ({error.strerror or error}): put them there, in PEM, for "
-            "the controller's user to read"
+            f"etcd.{what} can't be used ({error.strerror or error}): put the files there, in PEM, "
+            "readable for the controller's user"
         ) from error
     if settings.password_file is not None:
         secret("etcd", Login(settings.username or "", password_file=settings.password_file))
@@ -249,7 +249,7 @@ class Etcd:
             except (OSError, ValueError) as error:
                 # OSError: a missing certificate file, as during a renewal, and errors of requests.
                 raise exceptions.ConnectionFailedError(str(error)) from error
-        raise EtcdRefused(f"{self.name} gives out tokens that it does not take")
+        raise EtcdRefused(f"{self.name} refuses its own tokens")
 
     def _log_in(self, client: Etcd3Client) -> None:
         settings = self._settings

@@ -54,8 +54,8 @@ _SOON_S: Final = 0.02
 _TELL_S: Final = 0.5
 _HEARD_S: Final = 0.1
 """A look usually takes less time."""
-_BEGINS: Final = "this controller leads from now on, and reads its journal: ask again in a moment"
-_ENDS: Final = "this controller ends, and another one leads soon: ask again in a moment"
+_BEGINS: Final = "this controller begins to lead, and reads its journal: ask again in a moment"
+_ENDS: Final = "this controller ends, and another controller leads soon: ask again in a moment"
 _UNTOLD: Final = {"id": "", "name": "unnamed", "url": "", "release": "", "since_unix_s": 0.0}
 _SHIFT: Final = 28
 """Generations are revisions of etcd's, times 2**28. Without etcd, generations count from one, by
@@ -178,7 +178,9 @@ class Leadership:
             return False
         # Of this attempt, or of an attempt with a lost answer.
         self._floor = max(self._floor, _floor(found))
-        LOG.warning("switches know generations of an earlier store: this one's go on beyond")
+        LOG.warning(
+            "switches know generations of an earlier store: generations of this store go on beyond"
+        )
         return self._floor >= wanted
 
     def over(self) -> bool:
@@ -196,12 +198,14 @@ class Leadership:
         """
         with suppress(EtcdRefused, EtcdUnanswered):
             if self.leads and not self._ask_etcd(self.conditions(), [], []).succeeded:
-                self._on_lost(f"the key {self._leader_key} of etcd is no more its own")
+                self._on_lost(
+                    f"the key {self._leader_key} of etcd no longer belongs to this controller"
+                )
 
     def conditions(self) -> tuple[Json, ...]:
         """Conditions of an etcd transaction that hold while this controller leads."""
         if self._created is None:
-            raise RuntimeError("a controller that stands by writes nothing")
+            raise RuntimeError("a standby writes nothing")
         return (was_created(self._leader_key, self._created),)
 
     def note_begun(self) -> None:
@@ -289,10 +293,11 @@ class Leadership:
             if one.switches is not None and one.switches < mine:
                 raise LifecycleError(
                     f"{one.name} has {one.switches} of the {mine} switches that are connected "
-                    "here: hand over once they have found it, within seconds where they name it"
+                    f"here: hand over once the switches have found {one.name}, within seconds if "
+                    "the switches name the controller"
                 )
         names = ", ".join(one.name for one in found.standing_by)
-        self._end(HydraError(f"handed over, as asked for, to one of {names}"))
+        self._end(HydraError(f"handed over, as requested, to one of {names}"))
         return found.standing_by
 
     def end_soon(self) -> None:
@@ -394,10 +399,12 @@ class Leadership:
         if granted_s > 0:
             self._note_until(asked_s, granted_s)
             if self.leads and not self._ask_etcd(self.conditions(), [], []).succeeded:
-                self._on_lost(f"the key {self._leader_key} of etcd is no more its own")
+                self._on_lost(
+                    f"the key {self._leader_key} of etcd no longer belongs to this controller"
+                )
             self._tell_switches()
         elif self.leads:
-            self._on_lost("etcd says that its lease has ended")
+            self._on_lost("etcd has ended the lease of this controller")
         else:
             self._lease = None
             self._grant(boot_s())
@@ -445,7 +452,7 @@ class Leadership:
         if self._leader_seen.id != self._me.id:
             return
         if boot_s() >= self._until_s:
-            self._on_lost("its lease had ended when it was told that it leads")
+            self._on_lost("the lease ended before etcd answered that this controller leads")
         self._floor = _floor(answer.found[2])
         self._created = found.created
         LOG.info("this controller leads, by revision %s of etcd", found.created)
@@ -458,7 +465,7 @@ class Leadership:
             left_s = self._until_s - boot_s()
             if left_s <= 0:
                 why = self._why_not_renewed(-left_s)
-                self._on_lost(f"its lease of {self._settings.lease_s} s was not renewed: {why}")
+                self._on_lost(f"the lease of {self._settings.lease_s} s was not renewed: {why}")
             self._renewed.wait(max(0.0, left_s))
 
     def _why_not_renewed(self, late_s: float) -> str:
@@ -467,8 +474,8 @@ class Leadership:
         if self._trouble is not None:
             return self._trouble[1]
         if late_s > MARGIN_S:
-            return f"its process did not run when the lease ended, {late_s:.1f} s ago"
-        late = "the thread that renews it did not run in time"
+            return f"the process did not run when the lease ended, {late_s:.1f} s ago"
+        late = "the thread that renews the lease did not run in time"
         if asked_s is None:
             return late
         silent = f"{self._etcd.name} has not answered for {boot_s() - asked_s:.1f} s"
@@ -506,7 +513,7 @@ def _replica(entry: Entry) -> Replica:
         document = dict(json.loads(entry.value))
     except (ValueError, TypeError) as error:
         raise _NoReplica(
-            f"the key {entry.key} of etcd holds what no controller writes: delete it"
+            f"the key {entry.key} of etcd has content that no controller writes: delete the key"
         ) from error
     known = {one.name: document[one.name] for one in fields(Replica) if one.name in document}
     return Replica(**{**_UNTOLD, **known})

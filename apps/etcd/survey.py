@@ -92,7 +92,7 @@ class Survey:
             except (EtcdRefused, EtcdUnanswered) as error:
                 LOG.debug("the store is not surveyed: %s", error)
             except Exception:  # else the thread would end unnoticed
-                LOG.exception("a survey of the store failed; the next one follows")
+                LOG.exception("a survey of the store failed; continuing with the next")
             self._ended.wait(SURVEY_S)
 
     def tell(self) -> None:
@@ -125,9 +125,13 @@ class Survey:
     def _of_members(self) -> Iterator[TakeoverRisk]:
         for endpoint, said in self._etcd.members(_PATIENCE_S):
             if said is None:
-                yield TakeoverRisk(endpoint, f"etcd {endpoint} does not answer: start it again")
+                yield TakeoverRisk(
+                    endpoint, f"etcd {endpoint} does not answer: start the member again"
+                )
             elif errors := said.get("errors"):
-                yield TakeoverRisk(endpoint, f"etcd {endpoint} says {', '.join(errors)}: see to it")
+                yield TakeoverRisk(
+                    endpoint, f"etcd {endpoint} says {', '.join(errors)}: repair the member"
+                )
 
     def _of(self, entry: Entry, now_unix_s: float) -> Iterator[TakeoverRisk]:
         told = _told(entry)
@@ -136,8 +140,8 @@ class Survey:
         if self._file is not None and told.file != self._file:
             yield TakeoverRisk(
                 told.name,
-                f"{told.name} has read another configuration file than this controller: have both "
-                "read the same fabric and policy",
+                f"{told.name} has read another configuration file than this controller: give both "
+                "the same fabric and policy",
             )
         before = self._seen.get(entry.key)
         if before != entry.modified:

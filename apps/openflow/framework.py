@@ -41,7 +41,10 @@ def run_manager(arguments: list[str]) -> None:
         signals = _end_at_signals()
         HOST.run(arguments)
         if not signals:
-            raise HydraError("OpenFlow has ended by itself, the log says why: start it again")
+            raise HydraError(
+                "OpenFlow has ended by itself: see the log for the cause, and start the "
+                "controller again"
+            )
     finally:  # also for an error before the loop ran
         ending.raise_what_was_given_up()
 

@@ -29,7 +29,7 @@ _MOST_READY_BYTES: Final = 1 << 17
 _MOST_READY_IN_ALL_BYTES: Final = 1 << 26
 _CUT_OFF: Final = {
     _lines.SILENT: SILENT_WORDS,
-    _lines.STALLED: f"it read nothing for {SOCKET_S:g} s while more was sent to it",
+    _lines.STALLED: f"the switch read nothing for {SOCKET_S:g} s while more was sent",
     _lines.FLOODED: FLOODED_WORDS,
 }
 Ended = Callable[[BaseException | None], None]

@@ -123,7 +123,7 @@ class Listener:
         elif isinstance(error, OSError):
             LOG.warning("%s is not let in as a switch: %s", peer[0], error)
         else:
-            LOG.warning("%s is cut off: no switch sends that: %r", peer[0], error)
+            LOG.warning("%s is cut off: no switch sends such a message: %r", peer[0], error)
 
     def _look(self, peer: Peer) -> None:
         connection = self._unsettled.get(peer)

@@ -49,7 +49,7 @@ class Mailbox:
             try:
                 self._waiting.popleft()()
             except Exception:  # the poster's error: run the other functions
-                LOG.exception("what was posted has failed")
+                LOG.exception("callback failed in the OpenFlow loop")
         if not self._woken:
             self._woken = True
             self._loop.call_soon(self._look)

@@ -28,12 +28,13 @@ def chosen() -> str:
     name = os.environ.get(VARIABLE) or (RYU if find_spec("ryu") else OS_KEN)
     if name not in _ROOTS:
         raise HydraError(
-            f"{VARIABLE} is {name!r}: it may be {' or '.join(_ROOTS)}, or unset for {RYU}"
+            f"{VARIABLE} is {name!r}: set the variable to {' or '.join(_ROOTS)}, or unset the "
+            f"variable for {RYU}"
         )
     if find_spec(_ROOTS[name]) is None:
         raise HydraError(
-            f"{VARIABLE} asks for {name}, which is not installed: "
-            "pip install 'hydra-hybrid-network[os-ken]', or have the variable unset"
+            f"{VARIABLE} asks for {name}, which is not installed: pip install "
+            "'hydra-hybrid-network[os-ken]', or unset the variable"
         )
     return name
 

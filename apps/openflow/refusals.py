@@ -70,7 +70,7 @@ def of_mismatch(error: BaseException) -> str | None:
 
 def refused_second(newcomer: str, older: str) -> str:
     """Words about a refused second connection for a switch, by the addresses of both."""
-    return f"refused a second connection, from {newcomer}: the one from {older} answers"
+    return f"refused a second connection, from {newcomer}: the connection from {older} answers"
 
 
 def replaced_by_second(newcomer: str, older: str) -> str:

@@ -82,7 +82,7 @@ class Roles(Tables):
         def done(answered: Reply[Answer]) -> None:
             answer = answered.result()
             if not isinstance(answer, Failure):
-                LOG.debug("%s: this controller is its slave", self._name(datapath))
+                LOG.debug("%s: the switch has this controller as slave", self._name(datapath))
             elif answer.kind is FailureKind.TAKEN_OVER and tries > 1:
                 self._stand_aside(datapath, connection, tries - 1)
             else:
@@ -107,9 +107,7 @@ class Roles(Tables):
     @staticmethod
     def _note_no_slave(failure: Failure) -> None:
         if failure.kind is not FailureKind.UNKNOWN:  # else the connection has ended
-            LOG.warning(
-                "%s does not have this controller as its slave: %s", failure.subject, failure
-            )
+            LOG.warning("%s does not have this controller as slave: %s", failure.subject, failure)
 
     def generations(
         self, datapaths: Collection[DatapathId], timeout_s: float, *, hurries: bool = False

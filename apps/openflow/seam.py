@@ -44,8 +44,10 @@ probes and barriers of a switch are a tenth of the rate.
 """
 BURST: Final = 8192.0
 """Messages that a switch may send at once: a refusal for each rule of a large table."""
-SILENT_WORDS: Final = f"it left {UNANSWERED_ECHOES + 1} echo requests unanswered"
-FLOODED_WORDS: Final = f"{MOST_WAITING_BYTES >> 20} MiB wait for it, and it does not read"
+SILENT_WORDS: Final = f"the switch left {UNANSWERED_ECHOES + 1} echo requests unanswered"
+FLOODED_WORDS: Final = (
+    f"{MOST_WAITING_BYTES >> 20} MiB wait for the switch, and the switch reads nothing"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,8 +182,8 @@ class OpenFlowTls:
         except OSError as error:  # includes ssl.SSLError
             raise HydraError(
                 f"OpenFlow can't use the certificate {self.certificate} with the key {self.key} "
-                f"and the authority {self.authority} ({error.strerror or error}): `hydra ca` makes "
-                "them"
+                f"and the authority {self.authority} ({error.strerror or error}): make them with "
+                "`hydra ca`"
             ) from error
 
     def check(self) -> None:
@@ -230,4 +232,4 @@ def address_in_words(peer: Peer) -> str:
 
 def unread(error: Exception) -> str:
     """Message of a controller that ends because switches' messages can't be read any more."""
-    return f"what switches say is read no more: {error!r}; start it again"
+    return f"messages of switches are no longer read: {error!r}; start the controller again"

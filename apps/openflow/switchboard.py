@@ -148,9 +148,9 @@ class Switchboard(Requests):
             return
         self._strangers.add(datapath)
         LOG.warning(
-            "a switch that the configuration does not have, with datapath id %#018x, connected "
-            "from %s, and is left alone: if it should be one of the fabric, correct its datapath "
-            "id, there or in the configuration%s",
+            "a switch that is not in the configuration, with datapath id %#018x, connected from "
+            "%s, and is left alone: if the switch belongs to the fabric, correct its datapath id, "
+            "there or in the configuration%s",
             datapath,
             connection.address,
             "; further ones are not told" if len(self._strangers) == _MOST_STRANGERS else "",

@@ -40,7 +40,7 @@ class Renewable(Generic[_Context]):
             self._context = self._make()
         except HydraError as error:
             if not self._refused:
-                LOG.warning("%s. What was read of %s before stays in use", error, files)
+                LOG.warning("%s. The earlier content of %s stays in use", error, files)
             self._refused = True
         else:
             LOG.info("new connections use %s as renewed", files)

@@ -26,7 +26,7 @@ def configuration_path() -> Path:
     value = os.environ.get(CONFIG_VARIABLE)
     if not value:
         raise HydraError(
-            f"{CONFIG_VARIABLE} is not set: say which fabric to control, for example "
+            f"{CONFIG_VARIABLE} is not set: name the configuration of the fabric, for example "
             f"{CONFIG_VARIABLE}=configs/demo.yaml ryu-manager apps.main"
         )
     return Path(value)

@@ -121,7 +121,7 @@ def reserve_descriptors(needed: int, what: str) -> None:
     if hard != resource.RLIM_INFINITY and hard < needed:
         raise HydraError(
             f"{needed} descriptors are needed ({what}), and this process may have {hard}: raise "
-            "LimitNOFILE in its systemd unit (ulimit -Hn in a shell), or lower "
+            "LimitNOFILE in the systemd unit (ulimit -Hn in a shell), or lower "
             "controller.connections"
         )
     resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))

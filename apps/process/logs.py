@@ -137,7 +137,7 @@ def _dropped(formatter: logging.Formatter, lines: int) -> bytes:
         logging.WARNING,
         "",
         0,
-        "%d lines of the log were dropped: nobody has read standard error meanwhile",
+        "%d lines of the log were dropped: standard error was not read meanwhile",
         (lines,),
         None,
     )

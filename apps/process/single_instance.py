@@ -53,7 +53,7 @@ def check_private(journal: str) -> None:
         if mode & (stat.S_IRWXG | stat.S_IRWXO):
             raise HydraError(
                 f"{file} can be read by others (mode {mode:o}), and holds the keys of webhooks: "
-                f"chmod 600 {file}, and make those webhooks anew whose keys may be known"
+                f"chmod 600 {file}, and replace webhooks whose keys may be known"
             )
 
 
@@ -89,7 +89,7 @@ def check_writable(path: str, *, streams: bool = False) -> None:
         elif file.exists():
             # Not opened, as a pipe may have no reader.
             if not (streams and (file.is_char_device() or file.is_fifo())):
-                raise HydraError(f"can't write {path}: it is no regular file")
+                raise HydraError(f"can't write {path}: not a regular file")
             if not os.access(file, os.W_OK):
                 raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
         else:
@@ -110,7 +110,7 @@ def check_port(key: str, host: str, port: int) -> None:
             trial.bind(address)
     except OSError as error:
         why = (
-            "another program, perhaps a second controller, listens there: stop it"
+            "another program, perhaps a second controller, listens there: stop the program"
             if error.errno == errno.EADDRINUSE
             else f"{error.strerror or error}"
         )

@@ -175,6 +175,6 @@ class Alone:
 
     def hand_over(self) -> tuple[Replica, ...]:
         raise LifecycleError(
-            "this controller is alone, since its journal is a file: controllers hand over where "
-            "controller.store.etcd names a store that they share"
+            "this controller is alone, since its journal is a file: controllers hand over only "
+            "with a shared store, controller.store.etcd"
         )

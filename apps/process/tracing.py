@@ -52,7 +52,7 @@ def traces(fabric: str, environment: Mapping[str, str] = os.environ) -> Traces:
         made: Traces = otlp.OtlpTraces(fabric)
     except (ValueError, OSError) as error:
         raise HydraError(
-            f"traces can't be sent as the variables OTEL_… have it ({error}): mend them, or take "
-            f"{chosen} away"
+            f"traces can't be sent with the variables OTEL_… ({error}): correct the variables, or "
+            f"unset {chosen}"
         ) from error
     return made

@@ -179,6 +179,6 @@ IdempotencyKey = Annotated[
         alias="idempotency-key",
         min_length=1,
         max_length=_LONGEST_KEY,
-        description="A repeated request with the same key answers with what the first made.",
+        description="A repeated request with the same key gets the first request's answer.",
     ),
 ]

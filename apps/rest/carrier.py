@@ -87,7 +87,7 @@ class Carrier:
                 return
             begun = await _cancelled(answer)
             if not begun and vain.result():
-                why = "this controller ends" if self._closing.is_set() else "it leads no more"
+                why = "this controller ends" if self._closing.is_set() else "no longer leads"
                 raise NoReply(f"{leader.url} has not answered, and {why}")
         finally:
             await _cancelled(vain)

@@ -28,7 +28,9 @@ def matches(tag: str, header: str) -> bool:
 def require(if_match: str, document: BaseModel) -> None:
     """Raises Changed unless ``document`` is as the client saw it."""
     if not matches(etag(document), if_match):
-        raise Changed("the resource has changed since it was read: read it again")
+        raise Changed(
+            "the resource has changed since the client read the ETag: read the resource again"
+        )
 
 
 def retry_key(key: str | None, body: BaseModel) -> RetryKey | None:

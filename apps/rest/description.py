@@ -17,17 +17,19 @@ from apps.rest import problems
 TITLE: Final = "HydRA"
 VERSION: Final = "1.0"
 SUMMARY: Final = "Circuits between racks: reservations, plans and reconfigurations."
-_ABOUT: Final = """\
-Units are in the names: `_mbps`, `_ms`, `_s`, and `_unix_s` for points in time, in seconds since \
-1970, with fractions. Racks, planes and ports go by the names in the controller's configuration. \
-Every error is a problem document (RFC 9457), whose `type` leads to a description of it."""
+_ABOUT: Final = (
+    "Units are in the names: `_mbps`, `_ms`, `_s`, and `_unix_s` for points in time, in seconds "
+    "since 1970, with fractions. Racks, planes and ports have the names in the controller's "
+    "configuration. Every error is a problem document (RFC 9457); `type` is the address of a "
+    "description of the problem."
+)
 _TAGS: Final = {
     "reservations": "Bandwidth between racks or servers, promised for a time.",
-    "events": "What happens, as a stream or posted to an address.",
+    "events": "Events, as a stream or posted to an address.",
     "network": "Racks, circuits, paths and the traffic between racks.",
-    "planning": "Plans for the circuits, and the changes that carry them out.",
+    "planning": "Plans for the circuits, and reconfigurations.",
     "maintenance": "Differences between devices and intent, ports left out of plans, the policy.",
-    "operations": "Devices, what is wrong, what happened, and who leads.",
+    "operations": "Devices, faults, history, and the leader.",
     "agents": "Reports of the agents on servers.",
 }
 _JSON: Final = "application/json"
@@ -50,9 +52,9 @@ class Api(FastAPI):
             version=VERSION,
             summary=SUMMARY,
             description=_ABOUT,
-            contact={"name": "The operators of this controller"},
+            contact={"name": "Operators of this controller"},
             license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
-            servers=[{"url": "/", "description": "The controller that this description is from"}],
+            servers=[{"url": "/", "description": "The controller that sent this description"}],
             openapi_tags=[{"name": name, "description": text} for name, text in _TAGS.items()],
             docs_url=None,
             redoc_url=None,

@@ -146,7 +146,7 @@ def install(app: FastAPI, routes: Sequence[BaseRoute]) -> None:
 def _from_http(request: Request, error: HTTPException, routes: Sequence[BaseRoute]) -> Response:
     path = request.url.path
     if error.status_code == 404:
-        return problem_response(NOT_FOUND, f"nothing is at {path}: see /openapi.json", path)
+        return problem_response(NOT_FOUND, f"the API has no path {path}: see /openapi.json", path)
     if error.status_code == 405:
         allowed = ", ".join(_allowed_methods(request, routes))
         return problem_response(

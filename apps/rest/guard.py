@@ -37,12 +37,10 @@ from hydra.errors import HydraError
 
 LOG = logging.getLogger("hydra.audit")
 _MISSING: Final = (
-    "send a valid token: Authorization: Bearer TOKEN, for `hydra` in HYDRA_TOKEN; an operator "
-    "makes them"
+    "send Authorization: Bearer TOKEN, with `hydra` the token in HYDRA_TOKEN; an operator makes "
+    "tokens"
 )
-_WRONG: Final = (
-    "this token is not valid: it is mistyped, or was revoked; an operator makes another one"
-)
+_WRONG: Final = "this token is not valid: mistyped or revoked; ask an operator for a new token"
 _WRITTEN_S: Final = 1.0
 """Time that a request waits for its line in the audit log's file."""
 _AWAY_S: Final = 3600.0
@@ -105,8 +103,9 @@ class AuditLog:
                 return
             self._late = True
             LOG.error(
-                "the audit log %s has taken no line for %g s: requests do not wait for it any "
-                "more, and lines beyond %d MiB are dropped. Look at the disk, or at who reads it",
+                "the audit log %s has taken no line for %g s: requests no longer wait for the "
+                "log, and lines beyond %d MiB are dropped. Check the disk, or the reader of the "
+                "log",
                 self._path,
                 _WRITTEN_S,
                 MOST_HELD_BYTES >> 20,
@@ -244,8 +243,8 @@ class Guard:
         if route is not None and access is not None and caller.role not in access.roles:
             wanted = " or ".join(sorted(role.value for role in access.roles))
             detail = (
-                f"{caller.name} has the role {caller.role.value} and may not "
-                f"{scope['method']} {route.path}: that takes a token of the role {wanted}"
+                f"{caller.name} has the role {caller.role.value} and may not {scope['method']} "
+                f"{route.path}: use a token of the role {wanted}"
             )
             return FORBIDDEN, detail, {}
         return None

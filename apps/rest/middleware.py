@@ -78,7 +78,7 @@ class Departures:
         try:
             await self._app(scope, receive, send)
         except* BrokenResourceError:
-            LOG.debug("a client left before it had read all of %s", scope["path"])
+            LOG.debug("a client left before the end of the answer to %s", scope["path"])
 
 
 class BodyGuard:

@@ -32,80 +32,81 @@ MALFORMED: Final = ProblemType(
 UNAUTHENTICATED: Final = ProblemType(
     "unauthenticated",
     401,
-    "Who are you?",
-    "The request has no token, or one that is not known: Authorization: Bearer TOKEN.",
+    "No valid token",
+    "The request has no token, or an unknown token: send Authorization: Bearer TOKEN.",
 )
 FORBIDDEN: Final = ProblemType(
     "forbidden",
     403,
-    "Your role may not do this",
-    "The token's role does not allow the request; the detail says which role does.",
+    "The caller's role does not allow the request",
+    "The detail names a role that allows the request.",
 )
 FOREIGN_SITE: Final = ProblemType(
     "foreign-site",
     403,
     "The request is not for this controller, or from another site's page",
-    "Host is no name of the controller (see controller.hosts), or a browser sent it from a page of "
-    "another site.",
+    "Host is no name of the controller (see controller.hosts), or a browser sent the request from "
+    "a page of another site.",
 )
 UNKNOWN_NAME: Final = ProblemType(
     "unknown-name",
     404,
-    "There is nothing of that name",
-    "A rack, server, plane, algorithm, reservation or reconfiguration that does not exist.",
+    "Unknown name",
+    "There is no rack, server, plane, algorithm, reservation or reconfiguration of this name.",
 )
 NOT_FOUND: Final = ProblemType(
-    "not-found", 404, "There is nothing at this address", "The path is not part of this API."
+    "not-found", 404, "Unknown address", "The path is not part of this API."
 )
 METHOD_NOT_ALLOWED: Final = ProblemType(
     "method-not-allowed",
     405,
-    "The resource does not take this method",
-    "The Allow header lists the methods that it takes.",
+    "The resource does not allow this method",
+    "The Allow header lists the allowed methods.",
 )
 ADMISSION_REFUSED: Final = ProblemType(
     "admission-refused",
     409,
-    "The fabric can't carry this reservation",
-    "The bandwidth is not there, or is taken by other reservations; the detail says by which, "
-    "and alternatives lists what would be admitted.",
+    "The fabric has no room for the reservation",
+    "The bandwidth does not exist, or other reservations hold the bandwidth; the detail names "
+    "them, and alternatives lists reservations that would be admitted.",
 )
 QUOTA_EXCEEDED: Final = ProblemType(
     "quota-exceeded",
     409,
-    "The tenant's quota does not allow this",
-    "The tenant has, or would have, more at a time than its quota; the detail says what is left.",
+    "The tenant's quota does not allow the request",
+    "The tenant's use would exceed the quota; the detail says how much is left.",
 )
 NOT_HITLESS: Final = ProblemType(
     "not-hitless",
     409,
     "Hitless modification not possible",
-    "The change needs other circuits, or more of them than is left; reserve anew beside it, then "
-    "release this one.",
+    "The change needs other or more circuits than are free: make a new reservation, then release "
+    "this reservation.",
 )
 LIFECYCLE_CONFLICT: Final = ProblemType(
     "lifecycle-conflict",
     409,
-    "The resource's state does not allow this",
-    "The detail names the state, and what can be done in it.",
+    "The resource's state does not allow the request",
+    "The detail names the state, and the requests allowed in this state.",
 )
 NO_PLAN: Final = ProblemType(
     "no-plan",
     409,
     "No topology meets the request",
-    "The planner found nothing; the detail says which limit stands in the way.",
+    "The planner found nothing; the detail names the limit in the way.",
 )
 INVALID_CONFIGURATION: Final = ProblemType(
     "invalid-configuration",
     409,
     "The configuration file can't be used",
-    "The controller goes on with what it read last; the detail lists every problem with its line.",
+    "The controller keeps the configuration read last; the detail lists every problem with its "
+    "line.",
 )
 PRECONDITION_FAILED: Final = ProblemType(
     "precondition-failed",
     412,
-    "The resource is not what the client saw",
-    "It has another ETag than If-Match says: read it again.",
+    "The resource has changed since the client read it",
+    "The resource's ETag differs from If-Match: read the resource again.",
 )
 BODY_TOO_LARGE: Final = ProblemType(
     "body-too-large",
@@ -123,13 +124,14 @@ INVALID_REQUEST: Final = ProblemType(
     "invalid-request",
     422,
     "The request does not have the right form",
-    "errors lists what is wrong: a JSON pointer into the body, or a query parameter, and why.",
+    "errors lists each problem: a JSON pointer into the body, or a query parameter, and the "
+    "reason.",
 )
 KEY_REUSED: Final = ProblemType(
     "key-reused",
     422,
     "The idempotency key belongs to another request",
-    "Idempotency-Key came before with another body: use a new key.",
+    "Idempotency-Key was sent before with another body: use a new key.",
 )
 TOO_MANY_REQUESTS: Final = ProblemType(
     "too-many-requests",
@@ -146,15 +148,14 @@ INTERNAL: Final = ProblemType(
 DEVICE_ERROR: Final = ProblemType(
     "device-error",
     502,
-    "A device did not do as it was told",
-    "It refused, or its answer was lost; the detail names it.",
+    "A device did not carry out a command",
+    "The device refused, or its answer was lost; the detail names the device.",
 )
 DEVICE_UNAVAILABLE: Final = ProblemType(
     "device-unavailable",
     503,
     "A device can't be reached",
-    "Nothing was changed; the detail names the device, except to tenants. Trying again later may "
-    "help.",
+    "Nothing was changed; the detail names the device, except to tenants. Try again later.",
 )
 NOT_READY: Final = ProblemType(
     "not-ready",
@@ -165,28 +166,29 @@ NOT_READY: Final = ProblemType(
 STANDING_BY: Final = ProblemType(
     "standing-by",
     503,
-    "This controller stands by",
-    "Nothing was changed; the detail says which of the controllers that share a store leads now.",
+    "This controller is a standby",
+    "Nothing was changed; the detail names the leader among the controllers with the same store.",
 )
 STORE_UNAVAILABLE: Final = ProblemType(
     "store-unavailable",
     503,
-    "The store that the controllers share does not answer",
-    "Nothing was changed, and nothing is promised until it does: none of the controllers leads.",
+    "The controllers' shared store does not answer",
+    "Nothing was changed. Until the store answers, no controller leads, and nothing is promised.",
 )
 LEADER_UNANSWERED: Final = ProblemType(
     "leader-unanswered",
     502,
-    "The controller that leads has not answered",
-    "The request was carried to it, and what came of it is not known: with an idempotency key it "
-    "may be repeated.",
+    "The leader has not answered",
+    "The request was passed on to the leader; its outcome is unknown. A request with an "
+    "idempotency key may be repeated.",
 )
 
 JOURNAL_FAILED: Final = ProblemType(
     "journal-failed",
     503,
     "The controller can't write its journal",
-    "Nothing was changed: what can't be kept is not promised. An operator has to see to its disk.",
+    "Nothing was changed: the controller promises only what the journal keeps. An operator has to "
+    "check the disk.",
 )
 
 TOO_MANY_SUBSCRIBERS: Final = ProblemType(

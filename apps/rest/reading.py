@@ -102,7 +102,7 @@ def in_words(error: Mapping[str, Any]) -> str:
     if words == "Field required":
         return "is missing"
     if words == "Extra inputs are not permitted":
-        return "is not known here: leave it out, or look its name up in /openapi.json"
+        return "is unknown: leave the field out, or look up the name in /openapi.json"
     if not words.startswith("Input should be "):
         return str(words)
     wanted = words.removeprefix("Input should be ").partition(", unable to parse")[0]
@@ -119,5 +119,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
         (twice, _), *_ = Counter(key for key, _ in pairs).most_common(1)
-        raise MalformedBody(f"the key {twice[:100]!r} stands twice in one object")
+        raise MalformedBody(
+            f"the key {twice[:100]!r} occurs twice in an object: send each key once"
+        )
     return found

@@ -104,7 +104,8 @@ class RestServer:
         if not server.accepting.wait(_START_TIMEOUT_S):
             listener.close()
             raise HydraError(
-                f"the REST server on {self._host}:{port} did not start: its log says why"
+                f"the REST server on {self._host}:{port} did not start: see the server's log for "
+                "the reason"
             )
         self._running = (server, thread, port)
 
@@ -299,5 +300,6 @@ def _listen(host: str, port: int, door: Door) -> socket.socket:
 def _cannot_listen(host: str, port: int, error: OSError) -> HydraError:
     return HydraError(
         f"the REST server can't listen on {host}:{port}: {error.strerror}. End the process that "
-        "uses this address (ss -ltnp shows it), or set another one at controller.rest"
+        "uses this address (ss -ltnp shows the process), or set another address at "
+        "controller.rest"
     )

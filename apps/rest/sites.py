@@ -38,8 +38,8 @@ class Sites:
         host = headers.get("host", "")
         if not self._any_host and host and not self._is_ours(host):
             return (
-                f"{host[:100]!r} is not a name of this controller: use its address, or add the "
-                "name to controller.hosts"
+                f"{host[:100]!r} is not a name of this controller: use the controller's address, "
+                "or add the name to controller.hosts"
             )
         if scope["method"] in _READING:
             return None
@@ -50,7 +50,9 @@ class Sites:
                 return None
             return f"a page of {origin[:100]!r} may not change anything here"
         site = headers.get("sec-fetch-site", "none")
-        return None if site in _OWN_SITES else f"a page of another site ({site[:20]}) sent it"
+        return (
+            None if site in _OWN_SITES else f"a page of another site ({site[:20]}) sent the request"
+        )
 
     def _is_ours(self, host: str) -> bool:
         name = _name(host)

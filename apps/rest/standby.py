@@ -118,8 +118,11 @@ class StandingBy:
             if scope["method"] in READING:
                 await _refuse(Standby(str(error), None, standby.store_lost), scope, receive, send)
                 return
-            detail = f"{error}: what came of it is not known; see, or repeat it if that is safe"
-            known = _told(scope, detail, "the leader has not answered: what came of it is unknown")
+            detail = (
+                f"{error}: the outcome is unknown; check, or repeat the request if a repetition "
+                "is safe"
+            )
+            known = _told(scope, detail, "the leader has not answered: the outcome is unknown")
             await problem_response(LEADER_UNANSWERED, known, scope["path"])(scope, receive, send)
 
 
@@ -135,7 +138,7 @@ def _query(scope: Scope) -> dict[str, list[str]]:
 
 async def _refuse(standby: Standby, scope: Scope, receive: Receive, send: Send) -> None:
     problem = STANDING_BY if standby.store_lost is None else STORE_UNAVAILABLE
-    words = _told(scope, standby.words, "another controller leads, or none for the moment")
+    words = _told(scope, standby.words, "another controller leads, or none at the moment")
     headers = {"Retry-After": _RETRY_S}
     await problem_response(problem, words, scope["path"], headers=headers)(scope, receive, send)
 

@@ -16,7 +16,7 @@ from hydra.reservations.quotas import Usage
 from hydra.reservations.reservation import Reservation, ReservationRequest
 from hydra.service import Delivery, GroupOutcome, Refusal, ReservationPreview, ReservationService
 
-_UNNAMED: Final = ("a device that it needs does not answer now",)
+_UNNAMED: Final = ("a device needed for the reservation does not answer now",)
 """Stands in for names of devices, which are for operators and viewers."""
 
 

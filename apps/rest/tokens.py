@@ -34,7 +34,8 @@ def read_tokens(path: Path) -> dict[str, StoredToken]:
         raise HydraError(f"can't read the tokens in {path}: {error.strerror}") from error
     except (ValueError, KeyError, TypeError) as error:
         raise HydraError(
-            f"{path} is not a file of tokens ({type(error).__name__}): `hydra token` writes it"
+            f"{path} is not a file of tokens ({type(error).__name__}): write the file with `hydra "
+            "token`"
         ) from None
     return {token.name: token for token in tokens}
 
@@ -85,8 +86,8 @@ class TokenFile:
         self._known: Mapping[str, StoredToken] = read_tokens(path)
         if not self._known:
             raise HydraError(
-                f"controller.tokens is {path}, which holds no token: make one with "
-                f"`hydra token create NAME --role operator --file {path}`"
+                f"controller.tokens is {path}, a file without tokens: make a token with `hydra "
+                f"token create NAME --role operator --file {path}`"
             )
 
     def _look(self) -> tuple[int, int, int] | None:

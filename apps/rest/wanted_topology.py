@@ -89,7 +89,9 @@ class TopologyReader:
         if not known or None in racks:
             return None
         if racks[0] == racks[1]:
-            self._complaints.wrong(at, f"{one.a} and {one.b} are one rack: a circuit joins two")
+            self._complaints.wrong(
+                at, f"{one.a} and {one.b} are on the same rack: a circuit joins two racks"
+            )
             return None
         a = self._port((*at, "a"), one.plane, one.a, sends=True)
         b = self._port((*at, "b"), one.plane, one.b, sends=False)
@@ -132,8 +134,8 @@ class TopologyReader:
             first = min(one for user in users for one in user if one is not None)
             self._complaints.wrong(
                 at,
-                f"{rack} has {names} on {plane}, and no other port there: "
-                f"{json_pointer(*self._at)}/circuits/{first} takes that",
+                f"{rack} has only {names} on {plane}, taken by "
+                f"{json_pointer(*self._at)}/circuits/{first}",
             )
             return None
         return free[0]

@@ -40,7 +40,7 @@ class Reach:
             return
         name = "" if host == address else f"{host} is "
         raise RefusedAddress(
-            f"{name}{address}, which is no public address: list its network at "
+            f"{name}{address}, not a public address: list its network at "
             "controller.webhook_networks to have events sent there"
         )
 

@@ -388,10 +388,12 @@ class Webhooks:
         if httpx.codes.is_client_error(status) and status not in _TRY_AGAIN:
             one.refused += 1
             one.gone = status == _GONE
-            one.problem = f"it answered {status}" + ("; nothing more is sent" if one.gone else "")
+            one.problem = f"the receiver answered {status}" + (
+                "; nothing more is sent" if one.gone else ""
+            )
             LOG.warning("webhook %s refused an event: %s", one.webhook.id, one.problem)
             return True
-        return self._failed(one, f"it answered {status}")
+        return self._failed(one, f"the receiver answered {status}")
 
     def _failed(self, one: _Subscriber, problem: str) -> bool:
         if one.failing_since_unix_s is None:
@@ -403,4 +405,6 @@ class Webhooks:
 
 def _note_end(task: asyncio.Task[None]) -> None:
     if not task.cancelled() and (error := task.exception()) is not None:
-        LOG.error("a webhook's task ended unexpectedly; it is sent nothing more", exc_info=error)
+        LOG.error(
+            "a webhook's task ended unexpectedly; the webhook gets no more events", exc_info=error
+        )

@@ -45,9 +45,9 @@ _REFUSED_S: Final = 15.0
 """Time for which a refused worker stays listed: its service restarts the worker within seconds."""
 _MESSAGES_IN_A_ROW: Final = 64
 _LOST_WORDS: Final = {
-    SessionEnd.TOLD_LOST: "what it told was lost on the way",
-    SessionEnd.ORDERS_LOST: "what it was sent was lost on the way",
-    SessionEnd.ORDERS_LATE: "what it was sent came when its lease was over",
+    SessionEnd.TOLD_LOST: "messages of the worker were lost on the way",
+    SessionEnd.ORDERS_LOST: "messages to the worker were lost on the way",
+    SessionEnd.ORDERS_LATE: "messages to the worker came after the end of the lease",
 }
 
 
@@ -279,7 +279,7 @@ class Exchange:
         try:
             function()
         except Exception:  # of a single poster: run the rest
-            LOG.exception("what was posted has failed")
+            LOG.exception("callback failed in the exchange with workers")
 
     def _read(self) -> None:
         for _ in range(_MESSAGES_IN_A_ROW):
@@ -290,9 +290,11 @@ class Exchange:
             try:
                 self._hear(identity, frames)
             except Exception:  # of a single peer: hear the rest
-                LOG.exception("a worker says what no worker of this release does")
+                LOG.exception("a worker sent a message unknown to this release")
                 if (worker := self._workers.get(identity)) is not None:
-                    self._drop(worker, SessionEnd.UNREADABLE, "it says what can't be read")
+                    self._drop(
+                        worker, SessionEnd.UNREADABLE, "the worker sent an unreadable message"
+                    )
 
     # -- workers come, stay and go ----------------------------------------------------------------
 
@@ -312,7 +314,7 @@ class Exchange:
                     else:
                         self._switches.tell(worker, record)
         elif frames[0] == wire.BYE:
-            self._drop(worker, SessionEnd.ENDED, "it ends")
+            self._drop(worker, SessionEnd.ENDED, "the worker ends")
 
     def _renew(self, identity: bytes, worker: _Leased | None, said: Mapping[str, Any]) -> None:
         now_s, name = boot_s(), str(said["name"])
@@ -323,12 +325,16 @@ class Exchange:
             namesake = next((w for w in self._workers.values() if w.name == name), None)
             if namesake is not None and namesake.identity != identity:
                 # If the worker was restarted, the older process's lease ends soon.
-                LOG.warning("another worker is called %s: one of the two has to wait", name)
+                LOG.warning(
+                    "two workers are called %s: the second has to wait; give each worker its own "
+                    "name",
+                    name,
+                )
                 return
             if worker is not None:
                 lost = said.get("lost") if said["session"] < 0 else None
                 end = SessionEnd(lost or SessionEnd.ORDERS_LOST)
-                self._drop(worker, end, f"it begins anew, since {_LOST_WORDS[end]}")
+                self._drop(worker, end, f"the worker begins anew, since {_LOST_WORDS[end]}")
             worker = self._begin(identity, name, said, now_s)
         if said["session"] == worker.session and said["told"] != worker.told:
             end = SessionEnd.TOLD_LOST
@@ -388,7 +394,7 @@ class Exchange:
         for worker in tuple(self._workers.values()):
             silent_s = now_s - worker.past.heard_s
             if silent_s > self._settings.lease_s:
-                why = f"it has not renewed its lease for {silent_s:.1f} s"
+                why = f"the worker has not renewed the lease for {silent_s:.1f} s"
                 self._drop(worker, SessionEnd.SILENT, why)
             else:
                 self._send(worker, [wire.RENEW_NOW if begins else wire.PING])
@@ -452,7 +458,7 @@ class Exchange:
         try:
             self._socket.send_multipart([worker.identity, *frames], zmq.NOBLOCK)
         except zmq.ZMQError as error:
-            why = f"its connection has ended ({error.strerror})"
+            why = f"the connection has ended ({error.strerror})"
             self._drop(worker, SessionEnd.DISCONNECTED, why)
             return False
         return True
@@ -470,12 +476,12 @@ def certificate(path: str, *, secret: bool = True) -> tuple[bytes, bytes | None]
         public, key = zmq.auth.load_certificate(path)
     except (OSError, ValueError) as error:
         raise HydraError(
-            f"{path} can't be read as a key of a worker or its controller ({error}): "
-            "`hydra worker-keys` makes them"
+            f"{path} can't be read as a key of a worker or its controller ({error}): make keys "
+            "with `hydra worker-keys`"
         ) from error
     if public is None or (secret and key is None):
         what = "secret" if secret else "public"
-        raise HydraError(f"{path} has no {what} key: `hydra worker-keys` makes them")
+        raise HydraError(f"{path} has no {what} key: make keys with `hydra worker-keys`")
     return public, key
 
 

@@ -77,7 +77,7 @@ class WorkerLeases:
             try:
                 self._renew()
             except (EtcdRefused, EtcdUnanswered) as error:
-                LOG.warning("who owns which racks is not in the store: %s", error)
+                LOG.warning("the owners of racks are not in the store: %s", error)
             self._changed.wait(_RENEW_S)
 
     def _renew(self) -> None:

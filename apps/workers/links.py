@@ -275,7 +275,7 @@ class Links:
             try:
                 self._hear(link, frames)
             except Exception:  # of a single controller: hear the rest
-                LOG.exception("the controller at %s says what can't be read", link.name)
+                LOG.exception("the controller at %s sent an unreadable message", link.name)
 
     def _hear(self, link: _Link, frames: list[bytes]) -> None:
         kind = frames[0]
@@ -313,7 +313,7 @@ class Links:
         if all(one.refused for one in self._links):
             give_up(HydraError(why))
         else:
-            LOG.error("%s; another controller is looked for", why)
+            LOG.error("%s; looking for another controller", why)
 
     def _note_grant(self, link: _Link, granted: dict[str, Any]) -> None:
         asked_s = link.renewals.pop(int(granted["renewal"]), None)

@@ -31,7 +31,7 @@ from hydra.model import DatapathId, Fabric
 from hydra.policy import WorkerSettings
 
 LOG = logging.getLogger("hydra.workers")
-TOLD_IN_VAIN: Final = "what a worker tells of a switch is not handled"
+TOLD_IN_VAIN: Final = "a worker's message about a switch is not handled"
 _GATHER_S: Final = 1.0
 """Time from the start without reports of switches: workers find the controller gradually."""
 _OWNER_S: Final = 1.0

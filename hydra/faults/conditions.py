@@ -107,7 +107,7 @@ class Watch:
                 since[names[plane]],
                 f"left out of plans; circuits that stand on it ({standing}) stay as its mirrors "
                 "are, and can't be moved",
-                "mend it; it is read and tidied when it answers",
+                "repair the device; the controller tidies the device at its next answer",
                 f"hydra device show {names[plane]}",
                 pairs,
                 reservations,
@@ -124,8 +124,8 @@ class Watch:
                 (names[rack],),
                 f"ToR {names[rack]} can't be commanded: {reason.removeprefix(f'{names[rack]}: ')}",
                 since[names[rack]],
-                "its rack is left out of plans, and its circuits stay where they are",
-                "mend it; its VLANs are restored when it answers",
+                "the rack is left out of plans, and its circuits stay where they are",
+                "repair the ToR; the controller restores its VLANs when the ToR answers",
                 f"hydra device show {names[rack]}",
                 pairs,
                 reservations,
@@ -146,7 +146,7 @@ class Watch:
                 facts.switches_mute,
                 "connected, and not answering",
                 f"left alone until they answer: {going_on}",
-                "see what keeps their servers, or the network to them, busy",
+                "find what keeps their servers, or the network to them, busy",
             ),
         ):
             since = self._first_seen(kind, (one.name for one in some), facts)
@@ -174,8 +174,8 @@ class Watch:
                 (one.name,),
                 f"{one.name} refuses its meters ({refusal})",
                 since[one.name],
-                f"nothing holds {one.serves} back from bandwidth that others have reserved",
-                "give it room for more meters, or have it know what it refuses",
+                f"no limit holds {one.serves} back from bandwidth reserved by others",
+                "give the switch room for more meters, or a release that accepts meters",
                 "hydra list",
                 pairs,
                 reservations,
@@ -187,9 +187,10 @@ class Watch:
                 (one.name,),
                 sentence,
                 since[one.name],
-                f"what {one.serves} sends is electrical, and its reservations have failed; told "
+                f"traffic of {one.serves} is electrical, and its reservations have failed; told "
                 "again, ever more rarely",
-                "give it room for more rules, or have it know what it refuses; then reserve anew",
+                "give the switch room for more rules, or a release that accepts the refused rules; "
+                "then reserve again",
                 "hydra devices",
                 pairs,
                 reservations,
@@ -220,7 +221,7 @@ class Watch:
                 many_are("device", "devices", since, "yet to confirm the present state"),
                 min(since.values()),
                 "told again, ever more rarely; nothing is set up there meanwhile",
-                "if it lasts, the log says what they answer",
+                "if the fault lasts, see the log for the answers",
                 "hydra history",
             )
 
@@ -234,8 +235,8 @@ class Watch:
                 names_of([moved[name].what for name in since], "; "),
                 min(since.values()),
                 "its switch is given rules with the new number, at once and then ever more rarely",
-                "if it lasts, the log says what the switch answers; fixed numbers (Open vSwitch: "
-                "ofport_request) keep a port from coming back as another one",
+                "if the fault lasts, see the log for the answers; fixed numbers (Open vSwitch: "
+                "ofport_request) keep a port from coming back as another port",
                 "hydra devices",
                 pairs,
                 reservations,
@@ -264,7 +265,7 @@ class Watch:
                 names_of([one.why for one in facts.takeover_risks], "; "),
                 min(since.values()),
                 "this controller goes on; a takeover would suffer from it",
-                "do so before another controller has to lead",
+                "act before another controller has to lead",
                 "hydra replicas",
             )
 
@@ -292,7 +293,7 @@ class Watch:
                 f"optical switch {name} complains: {complaints}",
                 since[name],
                 "nothing: circuits there go on as long as they pass light",
-                "see what the device says",
+                "see the device's own report",
                 f"hydra device alarms {name}",
             )
         kind = ConditionKind.FOREIGN_FRAMES
@@ -306,8 +307,8 @@ class Watch:
                 min(since.values()),
                 "such frames are dropped at the server's port (policy.source_check); nobody else "
                 "is disturbed",
-                "see what sends there; list the MAC addresses of containers and virtual machines "
-                "under `guests`, and have the server send untagged frames",
+                "find the sender; list the MAC addresses of containers and virtual machines under "
+                "`guests`, and have the server send untagged frames",
                 "hydra devices",
             )
         kind = ConditionKind.DRIFT
@@ -318,7 +319,7 @@ class Watch:
                 f"changed behind our back: {names_of(list(since), '; ')}",
                 min(since.values()),
                 "nothing: it is left for you (policy.on_drift), or could not be mended",
-                "mend it",
+                "repair the difference",
                 "hydra reconcile",
             )
         kind = ConditionKind.STALE_COUNTERS
@@ -390,7 +391,10 @@ def _reservations(
         if one in known:
             to_do, command = _anew(one, fitting_mbps.get(one.id), facts.now_unix_s)
         else:
-            to_do, command = "release it: what it was for is gone", f"hydra release {one.id}"
+            to_do, command = (
+                "release the reservation: its purpose is gone",
+                f"hydra release {one.id}",
+            )
         yield Condition(
             ConditionKind.RESERVATION_FAILED,
             (one.id,),
@@ -475,7 +479,7 @@ def _ports(facts: Facts, missed: Collection[Reservation]) -> Iterator[Condition]
             f"{reason} ({names_of(names)})",
             since_s,
             out + (gone if left else "; what they carried has other paths" if pairs else ""),
-            "mend it, and clear the ports",
+            "repair the devices, and clear the ports",
             _clear(facts.fabric, [one.port for one in some]),
             left,
             failed,

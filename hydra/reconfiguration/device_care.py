@@ -89,7 +89,8 @@ class DeviceCare:
         """Take over the unconfirmed steps of a reconfiguration."""
         for name in sorted(execution.closed):
             LOG.error(
-                "the vswitch of %s is silent: its port is closed to circuits until it answers", name
+                "vswitch of %s is silent: its port is closed to circuits until the vswitch answers",
+                name,
             )
         self._switches.closed |= execution.closed
         self.uncertain_planes |= execution.uncertain_planes
@@ -200,7 +201,7 @@ class DeviceCare:
             missing = outcome.value if outcome.confirmed else missing
         if missing:
             racks = sorted({self._fabric.racks[one.src.rack].name for one in missing})
-            LOG.warning("what %s sent over circuits that end may be lost", ", ".join(racks))
+            LOG.warning("packets sent by %s over ending circuits may be lost", ", ".join(racks))
 
     def _await_rounds(self) -> Course[bool]:
         """True if all switches have confirmed that no flow cached earlier forwards frames.
@@ -399,7 +400,9 @@ class DeviceCare:
             else:  # the ToR may still open the port
                 failed.add(rack)
                 self.uncertain_racks.add(rack)
-                LOG.error("the ToR takes nothing from %s for circuits: %s", names, outcome.failure)
+                LOG.error(
+                    "the ToR accepts nothing from %s for circuits: %s", names, outcome.failure
+                )
         yield from self._switches.follow_closed()
         reachable = reachable_on(self._fabric, self._memory.state)
         announced = tuple(one for one in reachable if one[0].name in opened)

@@ -99,7 +99,7 @@ def _unsure(run: Run, switches: Mapping[Steering, Failure | None]) -> set[Pair]:
         run.stuck.add(switch.datapath)
         if failure.kind is FailureKind.LATE:
             run.late.add(switch.datapath)
-        words = f"{switch.name} did not confirm that it goes over ({failure})"
+        words = f"{switch.name} did not confirm the new path ({failure})"
         run.obstacles.append(run.missed("shift", switch.name, failure, words))
         unsure |= _pairs(switch, run.diverted[switch]) & run.moving
     return unsure

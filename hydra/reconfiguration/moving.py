@@ -57,7 +57,7 @@ def move(run: Run, step: str = "move") -> Steps:
             _pushed(run, outcome)
     run.note(step, outcomes)
     if run.retag_failed or run.uncertain_planes:
-        reason = "not set up: a device that it had to wait for did not confirm"
+        reason = "not set up: a device needed before the mirrors move did not confirm"
         for circuit in run.plan.connect_last:
             name = run.named(circuit)
             run.fail(circuit, Failure("move", name, FailureKind.HELD_UP, reason))

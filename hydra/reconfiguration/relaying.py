@@ -61,7 +61,7 @@ def unrelayed(
         for datapath in substrate.relays(path, plan.target.vlans[path], plan.target.epoch):
             failure = deaf(datapath)
             if failure is not None:
-                reason = f"{names[datapath]} does not relay it ({failure})"
+                reason = f"{names[datapath]} does not relay the traffic ({failure})"
                 yield path, replace(failure, reason=reason)
                 break
 

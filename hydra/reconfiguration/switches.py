@@ -137,7 +137,9 @@ class Switches(WholeTables):
             return  # the devices come first; every connected switch is synchronised after
         known = dict.fromkeys(datapath for datapath in datapaths if self._is_known(datapath))
         for stranger in set(datapaths) - known.keys():
-            LOG.warning("switch %#x is not in the configuration; it is left alone", stranger)
+            LOG.warning(
+                "switch %#x is not in the configuration; leaving the switch alone", stranger
+            )
         yield from self._note_and_go_around(known)
         if known:
             yield from self._bring(tuple(known), hurries=hurries)
@@ -154,7 +156,7 @@ class Switches(WholeTables):
         self._renewed.difference_update(datapaths)
         (taken,) = yield Batch("take", (TakeSwitches(datapaths, hurries),), beside=beside)
         if not taken.confirmed:
-            LOG.error("%s: it is left alone", taken.failure)
+            LOG.error("%s: leaving the switch alone", taken.failure)
             return []
         self._untaken.difference_update(taken.value)
         others = [one for one in datapaths if one not in taken.value]
@@ -205,7 +207,7 @@ class Switches(WholeTables):
                 "synchronise",
                 self.known[datapath],
                 FailureKind.UNKNOWN,
-                "its table could not be read: it may hold relays of an earlier state",
+                "the rule table could not be read: the table may hold relays of an earlier state",
             )
         for datapath, error in errors.items():
             if error is not None:
@@ -230,7 +232,9 @@ class Switches(WholeTables):
             LOG.error("%s refuses even rules without circuits: %s", self.known[datapath], error)
         elif datapath not in self.refused:
             refusal = self._refusal(datapath, error)
-            LOG.error("%s; what it sends is electrical until it takes them", refusal)
+            LOG.error(
+                "%s; traffic from there is electrical until the switch accepts rules", refusal
+            )
 
     def _refusal(self, datapath: DatapathId, error: Failure) -> Failure:
         """A refusal of a whole table, with the rack pairs whose traffic the switch sends."""
@@ -264,7 +268,9 @@ class Switches(WholeTables):
         """
         some = frozenset(filter(self._is_known, datapaths))
         for stranger in set(datapaths) - some:
-            LOG.warning("switch %#x is not in the configuration; it is left alone", stranger)
+            LOG.warning(
+                "switch %#x is not in the configuration; leaving the switch alone", stranger
+            )
         self.being_brought |= some
         try:
             return (yield from self._bring_beside(set(some)))

@@ -102,7 +102,7 @@ def test_a_controller_that_leads_no_more_moves_nothing(bench, switch, slots, dev
     """As one whose process was stopped while it moved mirrors, and goes on after its lease."""
     before, moves = switch.cross_connects(), bench.moves()
     if Deviation.NOT_ON_THE_NETWORK not in deviations:
-        with permitted(lambda: 0.0), pytest.raises(DeviceError, match="leads no more"):
+        with permitted(lambda: 0.0), pytest.raises(DeviceError, match="no longer leads"):
             switch.change([], slots.many((0, 1)))
     assert (switch.cross_connects(), bench.moves()) == (before, moves)
 

@@ -21,7 +21,9 @@ from hydra.port_labels import wired_name, wired_to
 _PAIR: Final = re.compile(r"([0-9]{1,6}):([0-9]{1,6})", re.ASCII)
 
 _force_option = click.option(
-    "--force", is_flag=True, help="Even what the controller's journal says is its own."
+    "--force",
+    is_flag=True,
+    help="Also change cross-connects that belong to the controller by its journal.",
 )
 
 
@@ -93,7 +95,7 @@ def disconnect(
     A missing cross-connect is no error.
     """
     if everything == bool(pairs):
-        raise click.UsageError("say which: INGRESS:EGRESS, or --all")
+        raise click.UsageError("no cross-connects are named: give INGRESS:EGRESS, or --all")
     loaded = load_configuration(config)
     plane = find_plane(loaded.fabric, name)
     if pairs and not force:
@@ -128,8 +130,8 @@ def _warn_wired(fabric: Fabric, plane: Plane, pairs: Collection[CrossConnect]) -
         if port in wired:
             end = wired_name(fabric, wired[port])
             warn(
-                f"port {port} is wired to {end}: a controller that runs takes this cross-connect "
-                "down when it reads the switch"
+                f"port {port} is wired to {end}: a running controller takes down this "
+                "cross-connect when the controller reads the switch"
             )
 
 

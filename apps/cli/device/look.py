@@ -45,7 +45,9 @@ _AT_ONCE: Final = 32
     ],
 )
 @config_option()
-@click.option("--contact", is_flag=True, help="Open each device, and say which do not answer.")
+@click.option(
+    "--contact", is_flag=True, help="Open each device, and name the devices without an answer."
+)
 @json_option
 @click.pass_context
 def list_devices(ctx: click.Context, config: Path, contact: bool, as_json: bool) -> None:

@@ -20,7 +20,7 @@ def find(fabric: Fabric, name: str) -> Plane | Rack:
     plane, rack = fabric.plane_by_name.get(name), fabric.rack_by_name.get(name)
     found = plane or rack
     if plane and rack:
-        raise CommandError(f"{name} is a plane and a rack: give one of them another name")
+        raise CommandError(f"{name} is both a plane and a rack: rename the plane or the rack")
     if found is None:
         raise CommandError(f"there is no plane or rack {name!r}: see `hydra device list`")
     return found
@@ -37,7 +37,7 @@ def find_plane(fabric: Fabric, name: str) -> Plane:
 def in_use_by_controller(loaded: Loaded) -> InUse:
     settings, path = loaded.controller, loaded.controller.journal
     if settings.etcd is None and not Path(path).exists():
-        warn(f"there is no journal at {path}: what a controller set up is not known")
+        warn(f"there is no journal at {path}: the controller's own cross-connects are unknown")
         return InUse()
     with looked_into(settings) as journal:
         return read_in_use(loaded.fabric, journal)

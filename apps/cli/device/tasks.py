@@ -39,7 +39,7 @@ def _source_options(command: _F) -> _F:
     examples=["hydra device tasks p1", "hydra device tasks p1 --all --config fabric.yaml"],
 )
 @click.argument("name", metavar="PLANE")
-@click.option("--all", "everything", is_flag=True, help="Those that are settled, too.")
+@click.option("--all", "everything", is_flag=True, help="Also list settled tasks.")
 @_source_options
 def tasks(name: str, everything: bool, url: str, config: Path | None, as_json: bool) -> None:
     """Show people's open tasks at a patch panel.
@@ -84,7 +84,7 @@ def tasks(name: str, everything: bool, url: str, config: Path | None, as_json: b
 )
 @click.argument("name", metavar="PLANE")
 @click.argument("task_id", metavar="TASK", type=click.IntRange(min=1))
-@click.option("--failed", metavar="WHY", help="It could not be done; everything is as before.")
+@click.option("--failed", metavar="WHY", help="The task was impossible, and nothing has changed.")
 @_source_options
 def confirm(
     name: str, task_id: int, failed: str | None, url: str, config: Path | None, as_json: bool

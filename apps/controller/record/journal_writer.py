@@ -174,7 +174,7 @@ class JournalWriter:
         except JournalError as error:
             now_s = time.monotonic()
             if now_s >= self._next_try_s + _OUTAGE_S:
-                LOG.error("%s; until then nothing is promised, and what happens waits", error)
+                LOG.error("%s; until then nothing is promised, and events wait", error)
             self._next_try_s = now_s + _TRY_AGAIN_S
             since_s, known = self._failure or (time.time(), None)
             self._failure = since_s, error

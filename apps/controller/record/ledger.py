@@ -153,7 +153,7 @@ class Ledger:
         try:
             self._builders.load(self._journal.records(Kind.BUILDER))
         except (KeyError, TypeError, ValueError) as error:
-            LOG.warning("what set up circuits, by another release, is left out: %r", error)
+            LOG.warning("origin of circuits, by another release, is left out: %r", error)
         self._builders.keep(self.network.state.topology.circuits)
 
     def close(self) -> None:

@@ -42,8 +42,8 @@ _MOST_MB: Final = 1e6
 
 class AgentStatus(Document):
     server: str
-    age_s: float = Field(description="Since its last report.")
-    stale: bool = Field(description="Silent for too long: what it reported last counts no more.")
+    age_s: float = Field(description="Time since the last report.")
+    stale: bool = Field(description="No report for too long: the last report no longer counts.")
     waiting_mb: float = Field(description="In sockets to other racks, as reported last.")
 
 
@@ -56,21 +56,23 @@ class AgentSetup(Document):
 
     server: str
     rack: str
-    prefixes: dict[str, list[str]] = Field(description="Of every other rack, by its name.")
+    prefixes: dict[str, list[str]] = Field(description="Prefixes of each other rack, by rack name.")
     report_above_mb: float
     report_change_mb: float
     sample_s: float = Field(description="Between looks at the sockets.")
     report_gap_s: float = Field(description="Shortest time between reports.")
     repeat_s: float = Field(description="Longest time between reports.")
     elephant_mb: float | None = Field(
-        description="From here on a connection is an elephant. Null: nobody wants to know."
+        description="Size from which a connection is an elephant. Null: elephants are not reported."
     )
-    elephant_idle_s: float = Field(description="Without anything to send it is one for so long.")
+    elephant_idle_s: float = Field(
+        description="An elephant without anything to send for this time is a mouse again."
+    )
     link_mbps: float
     optical_share: float = Field(
-        description="Of the link, for racks that circuits lead to. 0: no output scheduling."
+        description="Share of the link for racks joined by circuits. 0: no output scheduling."
     )
-    revision: str = Field(description="Another one after anything here has changed.")
+    revision: str = Field(description="Changes with every other field.")
 
 
 def _address(text: str) -> str:
@@ -110,12 +112,14 @@ class BacklogBody(Body):
     elephants: Annotated[list[Connection], Field(fail_fast=True)] = Field(
         default=[],
         max_length=MOST_ELEPHANTS,
-        description="Connections that may use circuits where those are for elephants.",
+        description="Connections that may use circuits, if circuits are for elephants.",
     )
 
 
 class AgentAnswer(Document):
-    revision: str = Field(description="Of the setup in force: get it again if it is another one.")
+    revision: str = Field(
+        description="Revision of the setup in force: if changed, get the setup again."
+    )
 
 
 class AgentCircuits(Document):

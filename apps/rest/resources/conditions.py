@@ -27,14 +27,16 @@ class Condition(Document):
     kind: ConditionKind
     what: str
     since_unix_s: float
-    done: str = Field(description="What the controller did about it.")
-    to_do: str = Field(description="What people do next.")
-    command: str = Field(description="For that; or it shows more.")
-    subjects: list[str] = Field(description="Names of what it is wrong with.")
+    done: str = Field(description="Action taken by the controller.")
+    to_do: str = Field(description="Action left to people.")
+    command: str = Field(description="Command to act with, or to see more.")
+    subjects: list[str] = Field(
+        description="Names of the faulty devices, ports, circuits or other parts."
+    )
     subjects_total: int
-    pairs: RackPairs = Field(description="Rack pairs that it affects.")
+    pairs: RackPairs = Field(description="Affected rack pairs.")
     pairs_total: int
-    reservations: list[str] = Field(description="Ids of reservations that it affects.")
+    reservations: list[str] = Field(description="Ids of affected reservations.")
     reservations_total: int
 
     @model_validator(mode="before")
@@ -50,7 +52,7 @@ class Condition(Document):
 
 
 class Conditions(Document):
-    healthy: bool = Field(description="Nothing is wrong.")
+    healthy: bool = Field(description="True if there are no conditions.")
     conditions: list[Condition]
 
     @classmethod

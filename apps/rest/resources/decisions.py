@@ -22,10 +22,12 @@ class SeenDemand(Document):
     src: RackName
     dst: RackName
     rate_mbps: float
-    estimated_mbps: float = Field(description="What was planned for.")
+    estimated_mbps: float = Field(description="Demand used for the plan.")
     expected_mbps: float = Field(
-        description="What was expected of that, by which plans prefer one guess to another; the "
-        "same where it is no guess."
+        description=(
+            "Expected demand, used to prefer a guess to another guess; equal to `estimated_mbps` "
+            "if the estimate is no guess."
+        )
     )
 
 
@@ -42,12 +44,16 @@ class Decision(Document):
     trigger: str
     action: Action
     reason: str
-    standing: Circuits = Field(description="As they stood then.")
-    served_now_mbps: float | None = Field(description="By what stood, of `demand_mbps`.")
+    standing: Circuits = Field(description="Circuits at this time.")
+    served_now_mbps: float | None = Field(
+        description="Part of `demand_mbps` served by the standing circuits."
+    )
     demand_mbps: float
     demand: list[SeenDemand] = Field(description="The largest entries, the largest first.")
-    proposal: Proposal | None = Field(description="What else could have been done.")
-    reconfiguration: str | None = Field(description="The one that it led to.")
+    proposal: Proposal | None = Field(description="The best alternative to the standing circuits.")
+    reconfiguration: str | None = Field(
+        description="Id of the reconfiguration started by the decision."
+    )
 
 
 class Decisions(Document):

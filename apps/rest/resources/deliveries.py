@@ -25,11 +25,11 @@ class Delivery(Document):
     state: ReservationState
     promised_mbps: float = Field(description="In both directions; 0 for best effort.")
     there_mbps: float | None = Field(
-        description="What came from src to dst over circuits in the last seconds; null: not known."
+        description="Received at dst from src over circuits in the last seconds; null: unknown."
     )
     back_mbps: float | None = Field(description="From dst to src.")
     unheld: list[str] = Field(
-        description="Servers on the same circuits whose vswitches can't hold them to their part."
+        description="Servers on the same circuits whose vswitches can't enforce a rate limit."
     )
 
     @model_validator(mode="before")

@@ -23,47 +23,54 @@ class MeasuredDemand(Document):
     src: str
     dst: str
     rate_mbps: float
-    estimated_mbps: float = Field(description="What an elephant wants; of mice 0.")
+    estimated_mbps: float = Field(description="Demand of elephants; 0 for mice.")
     expected_mbps: float = Field(
-        description="Mean of what it may want, by which plans prefer one guess to another: at most "
-        "`estimated_mbps`, and the same where that is no guess."
+        description=(
+            "Expected demand of elephants, used to prefer a guess to another guess: at most "
+            "`estimated_mbps`, and equal if the estimate is no guess."
+        )
     )
     backlog_mbps: float = Field(
-        description="What servers' agents have waiting, as a rate beside the measured one."
+        description="Backlog reported by servers' agents, as a rate beside the measured rate."
     )
     constrained: bool = Field(
-        description="Whether something full holds an elephant back, so that the estimate is a "
-        "guess: the max-min fair share of an ideal switch. If not, it is what was measured, with "
-        "some head-room."
+        description=(
+            "Whether a full link holds an elephant back. If so, the estimate is a guess: the "
+            "max-min fair share of an ideal switch. If not, the estimate is the measured rate "
+            "with some head-room."
+        )
     )
     electrical_share: float = Field(
-        description="Part of the flows that is electrical although the pair has a circuit, since "
-        "that is full (`policy.spill`); 0: none."
+        description=(
+            "Share of the flows sent electrically because the pair's circuit is full "
+            "(`policy.spill`); 0: none."
+        )
     )
     planned_mbps: float = Field(
-        description="Demand that is planned for: as estimated, or as `policy.prediction` has it."
+        description="Demand used for plans: the estimate, or the prediction by `policy.prediction`."
     )
     error_mbps: float | None = Field(
-        description="Mean absolute error of what was foretold; null: not known yet."
+        description="Mean absolute error of the prediction; null: not known yet."
     )
 
 
 class Demand(Document):
     source: DemandSource
-    basis: DemandBasis = Field(description="What `estimated_mbps` is made of: `policy.demand`.")
+    basis: DemandBasis = Field(description="Source of `estimated_mbps`: `policy.demand`.")
     window_s: float = Field(
-        description="Time constant of the average that rates are: `policy.demand_window_s`."
+        description="Time constant of the averaged rates: `policy.demand_window_s`."
     )
     age_s: float | None
     stale: list[str] = Field(description="Servers whose last known rates stand in.")
     troubles: dict[str, int] = Field(
-        description="Readings and agents' reports that did not come or could not be used since the "
-        "start, by cause."
+        description="Missing or unusable readings and agents' reports since the start, by cause."
     )
     prediction: Prediction
     prediction_error: float | None = Field(
-        description="Absolute errors of what was foretold for all pairs, as a part of what they "
-        "then wanted; null: not known yet."
+        description=(
+            "Absolute errors of the predictions for all pairs, relative to the demand at the "
+            "predicted time; null: not known yet."
+        )
     )
     entries: list[MeasuredDemand] = Field(description="Rack pairs without demand are left out.")
 

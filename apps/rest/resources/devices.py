@@ -31,7 +31,7 @@ class TaskBody(Body):
     """Outcome of a task."""
 
     state: Literal["done", "failed"]
-    note: str = Field(default="", max_length=1000, description="Why it could not be done.")
+    note: str = Field(default="", max_length=1000, description="Why the task was impossible.")
 
 
 class TaskFilter(Filter):
@@ -68,10 +68,8 @@ class Device(Document):
     driver: str
     connected: bool
     detail: str
-    alarms: list[Alarm] = Field(description="Those that stood when it was last asked.")
-    answers: bool = Field(
-        description="False if its connection stands, and it owes an answer whose time is up."
-    )
+    alarms: list[Alarm] = Field(description="Alarms at the last query.")
+    answers: bool = Field(description="False if the device is connected, but an answer is overdue.")
 
 
 class Devices(Document):

@@ -36,13 +36,13 @@ class Drift(Document):
 
 class DriftReport(Document):
     items: list[Drift]
-    silent: list[str] = Field(description="Did not answer: nothing is known of them.")
+    silent: list[str] = Field(description="Devices without an answer: their state is unknown.")
 
 
 class Reconciliation(Document):
     found: DriftReport
-    left: DriftReport = Field(description="What could not be mended.")
-    reconfigurations: list[str] = Field(description="Ids of those that it took.")
+    left: DriftReport = Field(description="Differences that remain.")
+    reconfigurations: list[str] = Field(description="Ids of the reconfigurations used for repairs.")
 
 
 @routes.on("GET", "/drift", DEVICE_UNAVAILABLE)

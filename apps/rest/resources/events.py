@@ -44,9 +44,9 @@ class Event(Document):
 
     kind: EventKind
     unix_s: float
-    reservation: Reservation | None = Field(description="As it is from now on.")
+    reservation: Reservation | None = Field(description="The reservation after the event.")
     circuit: Circuit | None
-    reservations: list[str] = Field(description="Ids of those that have the circuit.")
+    reservations: list[str] = Field(description="Ids of the reservations on the circuit.")
     reconfiguration: Progress | None = None
     alarm: DeviceAlarm | None = None
     reason: str
@@ -75,18 +75,18 @@ class Event(Document):
 class Gap(Document):
     """Content of ``data`` in the event ``gap``."""
 
-    missed: int | None = Field(description="Events that were lost; null: not known how many.")
+    missed: int | None = Field(description="Number of lost events; null: unknown.")
 
 
 class CloudEvent(Document):
     """Event as posted to a webhook: CloudEvents 1.0, in structured mode."""
 
     specversion: Literal["1.0"] = "1.0"
-    id: str = Field(description="The same if it is sent again.")
+    id: str = Field(description="Stays the same when the event is sent again.")
     source: str
     type: str = Field(description="`hydra.` and the kind of the event.")
     subject: str | None = Field(
-        default=None, description="Id of the reservation that it is about; left out if none."
+        default=None, description="Id of the reservation concerned; left out if none."
     )
     time: datetime
     datacontenttype: Literal["application/json"] = "application/json"
@@ -128,13 +128,23 @@ async def follow_events(
     closing: Closing,
     caller: Asking,
     standing: StillEntitled,
-    kind: Annotated[Sequence[EventKind], Query(description="Only these; may be repeated.")] = (),
+    kind: Annotated[
+        Sequence[EventKind], Query(description="Only these kinds of events; may be repeated.")
+    ] = (),
     reservation: Annotated[
         Sequence[str],
-        Query(description="Only of these, or of their parts, and their circuits; may be repeated."),
+        Query(
+            description=(
+                "Only events of these reservations, of their parts, and of their circuits; may be "
+                "repeated."
+            )
+        ),
     ] = (),
     last_event_id: Annotated[
-        str | None, Header(description="Begin after this event; without it, with the next one.")
+        str | None,
+        Header(
+            description="Begin after the event with this id; if not given, with the next event."
+        ),
     ] = None,
 ) -> AsyncIterator[ServerSentEvent]:
     """Server-sent events: circuits up, down, about to move, and reservations in a new state.

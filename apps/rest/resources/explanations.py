@@ -21,15 +21,17 @@ routes = Routes("/v1/explanations", "operations")
 
 
 class Explanation(Document):
-    circuits: Circuits = Field(description="Those that join the two racks directly.")
-    paths: list[Path] = Field(description="What their traffic takes; none: the electrical network.")
+    circuits: Circuits = Field(description="Circuits that join the two racks directly.")
+    paths: list[Path] = Field(
+        description="Path of the traffic between the two racks; none: the electrical network."
+    )
     users: RackPairs = Field(description="Whose paths run over `circuits`.")
     demand: list[SeenDemand] = Field(description="There and back, now.")
     reservations: list[str]
     decisions: list[Decision] = Field(
-        description="Those that would set up or take down a circuit between the two."
+        description="Decisions to set up or take down a circuit between the two racks."
     )
-    lines: list[str] = Field(description="All of it in words.")
+    lines: list[str] = Field(description="The explanation in words.")
 
 
 @routes.on("GET", "/circuits/{rack}/{other_rack}", UNKNOWN_NAME, NO_PLAN)

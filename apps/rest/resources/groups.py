@@ -40,14 +40,14 @@ class MatrixEntry(Body):
     dst: Name
     bandwidth_mbps: float = Field(gt=0, description="Held in both directions.")
     minimum_mbps: float | None = Field(
-        default=None, gt=0, description="Less will do, down to this."
+        default=None, gt=0, description="Least acceptable bandwidth."
     )
 
 
 class Repeat(Body):
     """The same time again and again."""
 
-    every_s: float = Field(ge=60, le=366 * 86_400, description="From one start to the next.")
+    every_s: float = Field(ge=60, le=366 * 86_400, description="Time between two starts.")
     times: int = Field(ge=2, le=1000, description="Including the first.")
 
 
@@ -61,7 +61,8 @@ class GroupBody(Wish):
         default=None, description="Not only once; start and end have to be given."
     )
     all_or_nothing: bool = Field(
-        default=True, description="False: admit those that fit, and list the others."
+        default=True,
+        description="False: admit the entries with enough bandwidth, and list the refused entries.",
     )
 
     def requests(self, key: str | None = None) -> list[ReservationRequest]:
@@ -86,22 +87,20 @@ class GroupBody(Wish):
         if self.repeat is None:
             return [0.0]
         if self.start_unix_s is None:
-            raise AdmissionError(
-                "what is repeated needs start_unix_s, and duration_s or end_unix_s"
-            )
+            raise AdmissionError("`repeat` needs start_unix_s, and duration_s or end_unix_s")
         end_unix_s, every_s = self.end_unix_s, self.repeat.every_s
         length_s = self.duration_s if end_unix_s is None else end_unix_s - self.start_unix_s
         if length_s is None or length_s > every_s:
-            lasts = "lasts until it is released" if length_s is None else f"lasts {length_s:g} s"
+            lasts = "lasts until released" if length_s is None else f"lasts {length_s:g} s"
             raise AdmissionError(
-                f"one time {lasts}, and the next begins {every_s:g} s after it began: "
-                "give a duration_s of at most every_s"
+                f"each repetition {lasts}, and the next begins {every_s:g} s after the last "
+                "began: give a duration_s of at most every_s"
             )
         count = self.repeat.times * len(self.entries)
         if count > MOST_ENTRIES:
             raise AdmissionError(
                 f"{len(self.entries)} entries, {self.repeat.times} times, are {count} "
-                f"reservations: one request may be for {MOST_ENTRIES}"
+                f"reservations: a request may be for at most {MOST_ENTRIES}"
             )
         return [number * every_s for number in range(self.repeat.times)]
 
@@ -126,7 +125,7 @@ class Group(Document):
 
 
 class CreatedGroup(Group):
-    refused: list[RefusedEntry] = Field(description="Empty if it was all or nothing.")
+    refused: list[RefusedEntry] = Field(description="Always empty with `all_or_nothing`.")
 
 
 @routes.on("POST", "", *ADMISSION_PROBLEMS, status_code=201)
@@ -172,7 +171,7 @@ def get_group(group_id: str, service: Reserving) -> Group:
     LIFECYCLE_CONFLICT,
     JOURNAL_FAILED,
     status_code=202,
-    responses={200: {"model": Group, "description": "All of them are over"}},
+    responses={200: {"model": Group, "description": "All reservations of the group are over"}},
 )
 async def release_group(group_id: str, service: Reserving, answer: LateAnswer) -> Group:
     """Release the capacity of a whole group. Repeating the request is harmless."""

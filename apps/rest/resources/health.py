@@ -26,7 +26,9 @@ class Health(Document):
 class Readiness(Document):
     ready: bool
     role: Literal["alone", "leading"] = Field(
-        description="Of who answers. One that stands by answers 503, or with what the leader says."
+        description=(
+            "State of the answering controller. A standby answers 503, or with the leader's answer."
+        )
     )
 
 
@@ -53,7 +55,7 @@ def readiness(
     known: Known,
     complete: Annotated[bool, Query(description="Only if no device is away, too.")] = False,
     standby: Annotated[
-        bool, Query(description="Of a controller that stands by: whether the leader is ready.")
+        bool, Query(description="On a standby: whether the leader is ready.")
     ] = False,
 ) -> Readiness | JSONResponse:
     """Whether requests are served; if not, operators and viewers see the reasons.

@@ -26,7 +26,7 @@ class HistoryFilter(Filter):
 
     since_unix_s: float = Field(default=0.0, ge=0, le=LATEST_UNIX_S, description="From then on.")
     before_unix_s: float | None = Field(
-        default=None, ge=0, le=LATEST_UNIX_S, description="Before that; null: until now."
+        default=None, ge=0, le=LATEST_UNIX_S, description="Only earlier entries; null: until now."
     )
     kind: list[HappeningKind] = Field(default=[], max_length=20, description="Empty: all.")
     limit: int = Field(default=100, ge=1, le=1000)
@@ -36,7 +36,7 @@ class Happening(Document):
     unix_s: float
     kind: HappeningKind
     text: str
-    pairs: list[RackPair] = Field(description="Rack pairs that it concerns.")
+    pairs: list[RackPair] = Field(description="Rack pairs concerned.")
 
     @field_validator("pairs", mode="before")
     @classmethod
@@ -47,7 +47,7 @@ class Happening(Document):
 class History(Document):
     happenings: list[Happening] = Field(description="Newest first.")
     next_before_unix_s: float | None = Field(
-        description="`before_unix_s` of the following page; null: this is the last one."
+        description="`before_unix_s` of the next page; null: no more pages."
     )
 
 

@@ -26,7 +26,9 @@ class LoadFilter(Filter):
     """Selection of racks, and the number of circuits and pairs."""
 
     rack: list[Name] = Field(
-        default=[], max_length=2, description="At an end; given twice: between these two racks."
+        default=[],
+        max_length=2,
+        description="Only circuits at this rack; given twice: only between these two racks.",
     )
     limit: int = Field(default=10, ge=1, le=100, description="So many circuits, and pairs.")
 
@@ -34,7 +36,10 @@ class LoadFilter(Filter):
     @classmethod
     def _that_differ(cls, racks: list[str]) -> list[str]:
         if len(racks) != len(set(racks)):
-            raise PydanticCustomError("same_rack", "name one rack, or two that differ")
+            raise PydanticCustomError(
+                "same_rack",
+                "`rack` is given twice with the same name: name one rack, or two different racks",
+            )
         return racks
 
 
@@ -42,7 +47,7 @@ class CircuitLoad(Circuit):
     """Rates sent by the ends of a circuit; null if unknown, and before the circuit stood."""
 
     a_to_b_mbps: list[float | None]
-    b_to_a_mbps: list[float | None] | None = Field(description="Null: it is one-way.")
+    b_to_a_mbps: list[float | None] | None = Field(description="Null: a one-way circuit.")
 
 
 class PairLoad(Document):
@@ -58,11 +63,11 @@ class Totals(Document):
 
     carried_mbps: list[float | None] = Field(description="Rate of all rack pairs.")
     with_circuits_mbps: list[float | None] = Field(
-        description="Rate of the rack pairs that have a path of circuits."
+        description="Rate of the rack pairs with a path of circuits."
     )
     circuits: list[float | None] = Field(description="Number of circuits.")
     reservations: list[float | None] = Field(
-        description="Number of reservations that have, or are getting, circuits."
+        description="Number of reservations with circuits, or with circuits on the way."
     )
 
 
@@ -70,8 +75,10 @@ class Load(Document):
     """The last hour; each list of rates has an entry for each of `unix_s`."""
 
     interval_s: float | None = Field(
-        description="Time between two samples; null: nothing is recorded, since "
-        "`policy.poll_interval_s` is 0."
+        description=(
+            "Time between two samples; null: nothing is recorded, since `policy.poll_interval_s` "
+            "is 0."
+        )
     )
     unix_s: list[float] = Field(description="Times of the samples, the oldest first.")
     circuits: list[CircuitLoad] = Field(description="The highest rate in the hour first.")

@@ -45,8 +45,10 @@ class DemandEntry(Body):
     expected_mbps: float | None = Field(
         default=None,
         ge=0,
-        description="Where `mbps` is a guess: the mean of what is wanted, by which the plan "
-        "prefers one pair to another; gain and cost go by `mbps`. Null: `mbps`.",
+        description=(
+            "If `mbps` is a guess: the expected demand, used to prefer a pair to another pair; "
+            "gain and cost are computed from `mbps`. Null: `mbps`."
+        ),
     )
 
 
@@ -73,15 +75,16 @@ class PlanBody(Body):
     demand_matrix: DemandMatrix | None = Field(
         default=None, description="Instead of `demand`. Racks left out have none."
     )
-    planes: Names | None = Field(default=None, description="Only these may change. Null: all.")
-    racks: Names | None = Field(default=None, description="Only these may change. Null: all.")
+    planes: Names | None = Field(default=None, description="Planes that may change. Null: all.")
+    racks: Names | None = Field(default=None, description="Racks that may change. Null: all.")
     use_planes: Names | None = Field(
         default=None,
-        description="Circuits that may change end up on these only. Null: on any.",
+        description="Planes allowed for circuits that may change. Null: all.",
     )
-    algorithm: Name | None = Field(default=None, description="Null: the configured one.")
+    algorithm: Name | None = Field(default=None, description="Null: the configured algorithm.")
     topology: WantedTopology | None = Field(
-        default=None, description="These circuits, whatever the demand. Null: as planned."
+        default=None,
+        description="Circuits of the plan, whatever the demand. Null: computed from the demand.",
     )
     only_if_it_pays: bool = False
 
@@ -114,7 +117,10 @@ class PlanBody(Body):
             return None
         for field in ("algorithm", "use_planes", "only_if_it_pays"):
             if getattr(self, field):
-                reader.wrong((field,), "a topology is not planned: leave this out, or the topology")
+                reader.wrong(
+                    (field,),
+                    f"is not used with a given topology: leave out {field} or topology",
+                )
         return TopologyReader(reader.fabric, reader).read(self.topology)
 
 
@@ -183,8 +189,8 @@ class RequestReader:
             if first != position:
                 self.wrong(
                     ("demand", position),
-                    f"{entry.src} to {entry.dst} is given twice, first by /demand/{first}: "
-                    "send their sum",
+                    f"{entry.src} to {entry.dst} is given twice, first by /demand/{first}: send "
+                    "the sum of both",
                 )
             matrix[pair] = entry.mbps
             expected[pair] = entry.mbps if entry.expected_mbps is None else entry.expected_mbps
@@ -197,7 +203,7 @@ class RequestReader:
         racks = self.fabric.rack_by_name
         names = list(racks) if given.racks is None else given.racks
         if not alone:
-            self.wrong((field,), "there is a demand as well: send one of them")
+            self.wrong((field,), "demand is given, too: send either demand or demand_matrix")
         first: dict[str, int] = {}
         for position, name in enumerate(names):
             if first.setdefault(name, position) != position:
@@ -236,7 +242,8 @@ class RequestReader:
         if entry.src == entry.dst:
             self.wrong(
                 ("demand", position),
-                f"{entry.src} to itself: traffic inside a rack needs no circuit; leave it out",
+                f"{entry.src} to itself: traffic inside a rack needs no circuit; leave out the "
+                "entry",
             )
             return None
         return racks[entry.src].id, racks[entry.dst].id
@@ -276,14 +283,16 @@ class Stage(Document):
 
     pairs: RackPairs
     diverted_mbps: float = Field(
-        description="What it takes off circuits, most of any rack in either direction."
+        description="Traffic taken off circuits: the largest sum of any rack in either direction."
     )
     beyond: list[RackLoad] = Field(
-        description="What it diverts more than the electrical network has room for, by rack."
+        description="Diverted traffic beyond the capacity of the electrical network, by rack."
     )
     detoured: RackPairs = Field(
-        description="Those of its pairs that wait for their new paths on spare circuits, or on "
-        "circuits of others."
+        description=(
+            "Pairs of the stage that wait for their new paths on spare circuits, or on circuits "
+            "of other pairs."
+        )
     )
     last: bool = Field(description="False at the end of the list: there are more.")
 
@@ -297,11 +306,13 @@ class CircuitShares(Document):
     """Parts of the demand on circuits, without the electrical network."""
 
     served_share: float = Field(
-        description="Part of the demand that fits on the circuits of the plan's paths. Two racks "
-        "joined both ways want the larger of their two directions."
+        description=(
+            "Share of the demand carried by the circuits of the plan's paths. Two racks joined "
+            "both ways want the larger of their two directions."
+        )
     )
     served_share_bound: float | None = Field(
-        description="Part that no plan for this fabric can exceed. Null: not computed."
+        description="Upper bound of the share for any plan on this fabric. Null: not computed."
     )
 
 
@@ -312,12 +323,16 @@ class Plan(Document):
     disconnect: Circuits
     affected_pairs: RackPairs
     diverted_pairs: RackPairs = Field(
-        description="Affected pairs whose traffic leaves circuits for the electrical network, "
-        "meanwhile or for good, if nothing fails. No traffic of the others does."
+        description=(
+            "Affected pairs whose traffic leaves circuits for the electrical network, meanwhile "
+            "or for good, if nothing fails. Traffic of all other pairs stays on circuits."
+        )
     )
     courses: int = Field(
-        description="Courses that it takes one after the other, if nothing fails and all is made "
-        "at once: those in the light, and those that divert pairs."
+        description=(
+            "Number of consecutive courses, if nothing fails and the plan is made in a single "
+            "stage: courses in the light, and courses that divert pairs."
+        )
     )
     retagged_ports: int
     rules: int
@@ -327,11 +342,13 @@ class Plan(Document):
     verdict: Verdict
     planning_ms: float
     at_risk: list[str] = Field(
-        description="Devices and switches that are missing for it, in words."
+        description="Missing devices and switches needed by the plan, in words."
     )
     stages: list[Stage] = Field(
-        description="The stages in which it would be made, with the traffic of now. Empty where "
-        "none is measured: all at once."
+        description=(
+            "Expected stages with the present traffic. Empty if no traffic is measured: a single "
+            "stage."
+        )
     )
 
 

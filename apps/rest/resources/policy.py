@@ -63,7 +63,7 @@ def _as_it_is(item: ErrorDetails) -> InitErrorDetails:
 class ReloadBody(Body):
     """Whether to apply the changes."""
 
-    dry_run: bool = Field(default=False, description="Only say what it would change.")
+    dry_run: bool = Field(default=False, description="Show the effect, change nothing.")
 
 
 class ConfigurationChange(Document):
@@ -76,11 +76,11 @@ class PolicyValue(Document):
     key: str = Field(description="Path in the file, such as `policy.epoch_s`.")
     value: str
     default: str
-    allowed: str = Field(description="Values that it may have, in words.")
-    choices: list[str] = Field(description="The same where they are words; else empty.")
+    allowed: str = Field(description="Allowed values, in words.")
+    choices: list[str] = Field(description="Allowed values, if they are words; else empty.")
     meaning: str
-    at_once: bool = Field(description="A reload changes it; else the next start does.")
-    by_request: bool = Field(description="`PATCH /v1/policy` changes it, too.")
+    at_once: bool = Field(description="Whether a reload changes the key; else only a start does.")
+    by_request: bool = Field(description="Whether `PATCH /v1/policy` changes the key, too.")
 
 
 class PolicyInForce(Document):

@@ -19,13 +19,13 @@ class Alternative(Document):
     """A request that would be admitted instead."""
 
     bandwidth_mbps: float
-    start_unix_s: float | None = Field(
-        default=None, description="Left out: the start that was asked for."
-    )
+    start_unix_s: float | None = Field(default=None, description="Left out: the requested start.")
     end_unix_s: float | None = Field(
         default=None,
-        description="Left out: the end that was asked for, or the duration. It goes with a later "
-        "start, where an end was asked for.",
+        description=(
+            "Left out: the requested end or duration. Given with a later start if an end was "
+            "requested."
+        ),
     )
 
 

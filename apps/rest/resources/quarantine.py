@@ -30,8 +30,8 @@ class QuarantinedPort(Document):
     plane: PlaneName
     reason: str
     since_unix_s: float
-    until_unix_s: float | None = Field(description="Null: until it is cleared.")
-    on_trial: bool = Field(description="Its time is up: the next circuit there decides.")
+    until_unix_s: float | None = Field(description="Null: until cleared.")
+    on_trial: bool = Field(description="The time is over: the next circuit at the port decides.")
 
     @model_validator(mode="before")
     @classmethod

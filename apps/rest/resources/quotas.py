@@ -22,8 +22,8 @@ class Quota(Document):
     max_reservations: int | None = Field(description="At a time; null: no limit.")
     max_mbps: float | None = Field(description="At any moment; null: no limit.")
     max_priority: int
-    reservations: int = Field(description="Those that are not over.")
-    peak_mbps: float = Field(description="The most that is promised at any moment from now on.")
+    reservations: int = Field(description="Reservations that are not over.")
+    peak_mbps: float = Field(description="Largest promised bandwidth at any moment from now on.")
 
 
 class Quotas(Document):

@@ -62,18 +62,18 @@ class Reconfiguration(Document):
     trigger: str
     epoch: int
     created_unix_s: float
-    started_unix_s: float | None = Field(description="Its first step; null: not yet.")
+    started_unix_s: float | None = Field(description="Start of the first step; null: not started.")
     timeline: list[Step]
     rules_pushed: int
     ports_retagged: int
     connected: Circuits
     disconnected: Circuits
-    failures: list[CircuitFailure] = Field(description="Circuits that were not made.")
-    troubles: list[Failure] = Field(description="Everything that failed, once each.")
+    failures: list[CircuitFailure] = Field(description="Circuits that could not be made.")
+    troubles: list[Failure] = Field(description="All failures, each once.")
     unconfirmed: list[str] = Field(description="Devices that did not confirm a step.")
     reason: str
     stages_done: int = Field(
-        description="Stages made; each but the last is a reconfiguration of its own."
+        description="Stages made; each stage before the last is a separate reconfiguration."
     )
     stages_expected: int | None = Field(
         description="Stages in all, as foreseen. Null: more than could be."
@@ -97,7 +97,12 @@ class Progress(Document):
     "",
     *PLAN_PROBLEMS,
     status_code=202,
-    responses={200: {"model": Reconfiguration, "description": "It ended while the client waited"}},
+    responses={
+        200: {
+            "model": Reconfiguration,
+            "description": "The reconfiguration ended while the client waited",
+        }
+    },
 )
 async def start_reconfiguration(
     body: PlanBody, service: Service, answer: LateAnswer

@@ -23,9 +23,9 @@ class Replica(Document):
     name: str
     url: str
     release: str
-    since_unix_s: float = Field(description="When it began to stand by, or to lead.")
+    since_unix_s: float = Field(description="Time when the controller became standby, or leader.")
     switches: int | None = Field(
-        description="Number of switches connected to it; null: its release does not say."
+        description="Number of connected switches; null: the controller's release does not say."
     )
 
 
@@ -37,20 +37,24 @@ class StoreMember(Document):
     leads: bool
     version: str
     size_mb: float
-    behind: int = Field(description="Entries of etcd's log that it has yet to apply.")
+    behind: int = Field(description="Number of entries of etcd's log still to be applied.")
     problems: list[str]
 
 
 class Replicas(Document):
-    role: Literal["alone", "leading", "standing-by"] = Field(description="Of who answers.")
+    role: Literal["alone", "leading", "standing-by"] = Field(
+        description="Name of the answering controller."
+    )
     leader: Replica | None
     standing_by: list[Replica]
     store: list[StoreMember]
-    problem: str = Field(description="Why the store does not say who leads; empty if it does.")
+    problem: str = Field(
+        description="Why the leader is unknown; empty if the store names the leader."
+    )
 
 
 class Handover(Document):
-    standing_by: list[str] = Field(description="URLs of the controllers of which one leads next.")
+    standing_by: list[str] = Field(description="URLs of the controllers entitled to lead next.")
 
 
 @routes.on("POST", "/handover", LIFECYCLE_CONFLICT, STANDING_BY, status_code=202)

@@ -87,7 +87,7 @@ class Span(Body):
         default=None,
         gt=0,
         le=LONGEST_HOLD_S,
-        description="Only hold, for this long; what is not committed by then goes.",
+        description="Only hold, for this time; without a commit by then, the reservation expires.",
     )
 
     @model_validator(mode="after")
@@ -101,18 +101,20 @@ class Wish(Span):
     """Wishes of a reservation, or of all in a group, beside ends and bandwidth."""
 
     priority: int = Field(
-        default=0, ge=0, le=9, description="Those of lower priority give way, with notice."
+        default=0, ge=0, le=9, description="Reservations of lower priority give way, with notice."
     )
     service: Annotated[ServiceClass, Field(strict=False)] = Field(
         default=ServiceClass.SHARED,
-        description="guaranteed: circuits of its own; shared: its bandwidth, on circuits that "
-        "others may use, too; best-effort: a path while there is one to spare.",
+        description=(
+            "guaranteed: circuits of its own; shared: its bandwidth, on circuits shared with "
+            "other reservations; best-effort: a path while a path is free."
+        ),
     )
     purpose: str = Field(
         default="",
         max_length=200,
         pattern=r"^[^\x00-\x1f\x7f-\x9f]*$",
-        description="What it is for, in a line of your own words: a job's number, a name.",
+        description="Purpose, in a line of your own words: a job's number, a name.",
     )
 
 
@@ -125,7 +127,10 @@ class ReservationBody(Wish):
     minimum_mbps: float | None = Field(
         default=None,
         gt=0,
-        description="Less than bandwidth_mbps will do, down to this: the most that fits is held.",
+        description=(
+            "Least acceptable bandwidth: the reservation holds as much as fits, up to "
+            "bandwidth_mbps."
+        ),
     )
 
     def request(self, key: str | None = None) -> ReservationRequest:
@@ -146,9 +151,11 @@ class ReservationFilter(Filter):
     """Query of the reservation list."""
 
     state: list[ReservationState] = Field(default=[], description="May be repeated.")
-    rack: str | None = Field(default=None, description="One end: a rack, or a server in it.")
+    rack: str | None = Field(default=None, description="An end: a rack, or a server in the rack.")
     group: str | None = None
-    after: str | None = Field(default=None, description="The id that the page before ended with.")
+    after: str | None = Field(
+        default=None, description="Id of the last reservation of the previous page."
+    )
     limit: int = Field(default=1000, ge=1, le=1000)
 
 
@@ -177,7 +184,9 @@ class Part(_Placed):
     src: str
     dst: str
     bandwidth_mbps: float
-    booked: Path | None = Field(description="Null: the configuration has a part of it no more.")
+    booked: Path | None = Field(
+        description="Null: the configuration no longer has all of the path."
+    )
     path: Path | None
 
 
@@ -186,11 +195,11 @@ class Reservation(_Placed):
     state: ReservationState
     src: str
     dst: str
-    src_rack: RackName = Field(description="Empty once the fabric has it no more.")
+    src_rack: RackName = Field(description="Empty if the fabric no longer has the rack.")
     dst_rack: RackName
-    bandwidth_mbps: float = Field(description="What is held.")
+    bandwidth_mbps: float = Field(description="Bandwidth held.")
     wanted_mbps: float | None = Field(
-        description="What was asked for, if there was a minimum; else null."
+        description="Bandwidth requested, if there was a minimum; else null."
     )
     minimum_mbps: float | None
     priority: int
@@ -200,40 +209,49 @@ class Reservation(_Placed):
     created_unix_s: float
     start_unix_s: float
     expires_unix_s: float | None
-    held_until_unix_s: float | None = Field(description="Commit it before; null: no need to.")
+    held_until_unix_s: float | None = Field(
+        description="Deadline of a commit; null: no commit needed."
+    )
     group: str | None
     booked: Path | None = Field(
-        description="From src to dst: the path that is set aside for it; null: its parts have each "
-        "its own."
+        description="Path set aside, from src to dst; null: each part has a path."
     )
-    path: Path | None = Field(description="From src to dst; null until it is up.")
-    bundle: str | None = Field(description="Reservation that it is a part of; null: of none.")
+    path: Path | None = Field(description="Path from src to dst; null until the path is up.")
+    bundle: str | None = Field(
+        description="Id of the reservation divided into parts, if this is a part; else null."
+    )
     parts: list[Part] = Field(
-        description="Parts between servers of their own, where no circuit carries it alone; else "
-        "empty."
+        description=(
+            "Parts between different servers, if no circuit carries the whole bandwidth; else "
+            "empty."
+        )
     )
     reason: str
-    since_unix_s: float | None = Field(description="When it got into its state; null: not known.")
+    since_unix_s: float | None = Field(
+        description="Time of the last change of state; null: unknown."
+    )
 
 
 class Reservations(Document):
     reservations: list[Reservation]
-    next: str | None = Field(description="Send it as `after` for more; null: there are no more.")
+    next: str | None = Field(
+        description="Send as `after` to get the next page; null: no more pages."
+    )
 
 
 class ReservationPreview(Document):
     """Reservation as planned."""
 
     state: ReservationState
-    bandwidth_mbps: float = Field(description="What would be held.")
-    booked: Path | None = Field(description="Null: its parts have each its own.")
+    bandwidth_mbps: float = Field(description="Bandwidth that would be held.")
+    booked: Path | None = Field(description="Null: each part has a path.")
     parts: list[Part]
     start_unix_s: float
     expires_unix_s: float | None
-    connect: Circuits = Field(description="Circuits that its start would bring up.")
-    disconnect: Circuits = Field(description="Circuits that its start would take down.")
+    connect: Circuits = Field(description="Circuits brought up at the start.")
+    disconnect: Circuits = Field(description="Circuits taken down at the start.")
     at_risk: list[str] = Field(
-        description="Devices and switches that are missing for it, in words."
+        description="Missing devices and switches needed by the reservation, in words."
     )
 
 
@@ -363,7 +381,7 @@ def list_reservations(service: Reserving, query: Asked[ReservationFilter]) -> Re
     UNKNOWN_NAME,
     INVALID_REQUEST,
     response_model=Reservation,
-    responses={304: {"description": "It still has the ETag of If-None-Match"}},
+    responses={304: {"description": "The reservation still has the ETag of If-None-Match"}},
 )
 async def get_reservation(
     reservation_id: str,
@@ -372,8 +390,10 @@ async def get_reservation(
     wait: Annotated[
         ReservationState | None,
         Query(
-            description="Answer once the reservation is in this state, or can't come to be; or "
-            "after `Prefer: wait=N`, 60 s unless given."
+            description=(
+                "Answer once the reservation is in this state, or can no longer reach the state; "
+                "or after `Prefer: wait=N`, 60 s by default."
+            )
         ),
     ] = None,
     if_none_match: IfNoneMatch = None,
@@ -429,7 +449,7 @@ async def modify_reservation(
     responses={
         200: {
             "model": Reservation,
-            "description": "It is over: released just now or before, or expired",
+            "description": "The reservation is over: released just now or before, or expired",
         }
     },
 )

@@ -44,7 +44,7 @@ class Path(Document):
     dst: str
     vlan: int | None
     hops: list[Hop]
-    one_way: bool = Field(description="It leads from src to dst alone.")
+    one_way: bool = Field(description="Traffic goes from src to dst only.")
 
     @model_validator(mode="before")
     @classmethod
@@ -98,7 +98,7 @@ class Circuit(Document):
     a: CircuitEnd
     b: CircuitEnd
     rate_mbps: float
-    one_way: bool = Field(description="It leads from a to b alone.")
+    one_way: bool = Field(description="Traffic goes from a to b only.")
 
     @model_validator(mode="before")
     @classmethod
@@ -129,7 +129,7 @@ class LiveCircuit(Circuit):
     """A standing circuit, with the last rates sent by its ToR ports."""
 
     a_to_b_mbps: float | None
-    b_to_a_mbps: float | None = Field(description="Null also where it is one-way.")
+    b_to_a_mbps: float | None = Field(description="Null also for a one-way circuit.")
 
 
 class Plane(Document):

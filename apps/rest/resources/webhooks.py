@@ -64,7 +64,7 @@ class WebhookBody(Body):
         Field(default=[], max_length=10, description="Empty: all.")
     )
     tenant: Name | None = Field(
-        default=None, description="Only what this tenant may see; null: everything."
+        default=None, description="Only events visible to this tenant; null: all."
     )
 
 
@@ -74,10 +74,10 @@ class Webhook(Document):
     kinds: list[EventKind]
     tenant: str | None
     created_unix_s: float
-    waiting: int = Field(description="Events that it has not been told of yet.")
+    waiting: int = Field(description="Events still to be sent.")
     delivered: int
-    refused: int = Field(description="Messages that it answered with 4xx: not sent again.")
-    missed: int = Field(description="Events forgotten before it could be told.")
+    refused: int = Field(description="Messages answered with 4xx: not sent again.")
+    missed: int = Field(description="Events forgotten before they could be sent.")
     failing_since_unix_s: float | None
     problem: str = Field(description="Why the last message was not taken.")
 
@@ -91,7 +91,7 @@ class Webhook(Document):
 
 
 class CreatedWebhook(Webhook):
-    secret: str = Field(description="Signs the messages; it is not shown again.")
+    secret: str = Field(description="Signs the messages; not shown again.")
 
 
 class Webhooks(Document):

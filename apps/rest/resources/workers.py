@@ -20,11 +20,11 @@ class Worker(Document):
 
     name: str
     release: str
-    since_unix_s: float = Field(description="When it began to serve this controller.")
-    switches: int = Field(description="Number of switches that are connected to it.")
-    serves: int = Field(description="Number of switches that are spoken to by way of it.")
-    shards: list[int] = Field(description="Shards of the racks that it owns.")
-    cpu_s: float = Field(description="Processor time that its process has taken.")
+    since_unix_s: float = Field(description="Time when the worker began to serve this controller.")
+    switches: int = Field(description="Number of switches connected to the worker.")
+    serves: int = Field(description="Number of switches reached through the worker.")
+    shards: list[int] = Field(description="Shards of the racks owned by the worker.")
+    cpu_s: float = Field(description="Processor time used by the worker's process.")
 
 
 class Workers(Document):

@@ -111,7 +111,7 @@ def test_a_controller_that_leads_no_more_writes_nothing(bench, tor):
     """As one whose process was stopped while it retagged, and goes on after its lease."""
     tor.set_vlans({bench.ports[0]: trunk(610)})
     changes = bench.changes()
-    with permitted(lambda: 0.0), pytest.raises(DeviceError, match="leads no more"):
+    with permitted(lambda: 0.0), pytest.raises(DeviceError, match="no longer leads"):
         tor.set_vlans({bench.ports[0]: trunk(611)})
     assert bench.changes() == changes
     assert tor.vlans(bench.ports[:1]) == {bench.ports[0]: trunk(610)}

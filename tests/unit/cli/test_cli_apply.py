@@ -39,7 +39,7 @@ def test_the_dry_run_comes_first_and_nothing_happens_without_a_yes(call, service
     result = call("apply", "--demand", "r1:r2=80")  # and no answer to the question
     assert result.exit_code == 1
     assert "gains 70 Mb/s" in result.stdout
-    assert "Carry it out? [y/N]" in result.stderr
+    assert "Apply the changes? [y/N]" in result.stderr
     assert service.reconfigurations() == []
 
 
@@ -58,7 +58,7 @@ def test_a_plan_that_changes_nothing_is_not_asked_about_nor_carried_out(
     result = call("apply", "--demand", "r1:r2=80", *options)
     assert result.exit_code == 0, result.output
     assert "nothing" in result.stdout
-    assert "Carry it out?" not in result.stderr
+    assert "Apply the changes?" not in result.stderr
     assert service.reconfigurations() == []
 
 
@@ -200,7 +200,7 @@ def test_circuits_in_a_file_are_asked_for_by_name(call, service, carried_out, tm
         ("- r1", "has no circuits: write circuits: {PLANE"),
         ("circuits: {p1: [[r1]]}", "the circuit ['r1'] of p1 is not [RACK, RACK]"),
         ("circuits: {p1: r1}", "the circuits of p1 are no list"),
-        ("circuits: {}\ncircuit: 3", "has 'circuit', which it can't have"),
+        ("circuits: {}\ncircuit: 3", "has the unknown key 'circuit'"),
         ("circuits: {}\nslots: 3", "a schedule is a list of slots alone"),
         ("slots: []", "a schedule is a list of slots alone"),
         ("slots: [{circuits: {}}]", "slot 1 has no length in s"),

@@ -488,8 +488,8 @@ def test_without_a_controller_there_is_a_bundle_too(run, config, tmp_path):
         *("support", "--config", str(config), "--url", "http://127.0.0.1:1", str(target), "--json")
     )
     assert result.exit_code == 0
-    assert result.stderr.count("is in the bundle") == 1
-    assert result.stderr.startswith("Warning: nothing that the controller says is in the bundle: ")
+    assert result.stderr.count("the bundle has no answers") == 1
+    assert result.stderr.startswith("Warning: the bundle has no answers of the controller: ")
     assert json.loads(result.stdout)["names"] == [
         "configuration.yaml",
         "journal.json",

@@ -195,7 +195,7 @@ def test_run_refuses_a_bad_file_before_it_listens(bad):
 @pytest.mark.parametrize(
     ("key", "value", "words"),
     [
-        ("tokens", "none.json", "holds no token"),
+        ("tokens", "none.json", "a file without tokens"),
         ("journal", "file/journal.db", "is no folder"),
         ("journal", "/proc/journal.db", "can't write /proc/journal.db.lock (No such file"),
         ("journal", "/proc/hydra/journal.db", "check the directory"),
@@ -204,7 +204,7 @@ def test_run_refuses_a_bad_file_before_it_listens(bad):
         ("journal", "cut.db", "its write-ahead log is there, and the file is not"),
         ("audit_log", "/proc/audit.log", "can't write /proc/audit.log (No such file"),
         ("authority", "none.pem", "no authority can be read from"),
-        ("audit_log", "folder", "no regular file"),
+        ("audit_log", "folder", "not a regular file"),
         ("audit_log", "x" * 300, "File name too long"),
         ("openflow_certificate", "none.pem", "OpenFlow can't use"),
         ("tls_certificate", "none.pem", "REST can't use"),

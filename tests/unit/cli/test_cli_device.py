@@ -167,7 +167,7 @@ def test_a_busy_port_is_refused(device, switch):
 def test_wired_ports_are_warned_of(device):
     result = device("connect", "p1", "1:25")
     assert result.exit_code == 0
-    assert "Warning: port 1 is wired to r1 hyt-r1-p1: a controller that runs" in result.stderr
+    assert "Warning: port 1 is wired to r1 hyt-r1-p1: a running controller" in result.stderr
 
 
 def test_without_a_journal_it_says_so(device):

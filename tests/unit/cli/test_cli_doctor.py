@@ -86,7 +86,7 @@ def test_a_file_that_can_not_be_used_is_told_with_all_its_problems(tmp_path, run
     assert {"clock", "memory", "configuration"} == found.keys()
     listed = run("doctor", str(path))
     assert "max_hpos" in listed.stdout
-    assert "mend it in" in listed.stdout
+    assert "correct the problems in" in listed.stdout
 
 
 def test_files_that_a_start_would_refuse_are_problems(tmp_path, configuration, examined):

@@ -40,7 +40,7 @@ def test_what_it_writes_can_be_used(run, here, substrate, tor, plane):
     if plane in NEEDS_OPTIONS:
         assert done.exit_code == 1
         assert NEEDS_OPTIONS[plane] in done.stderr
-        assert "mend that, then: hydra check fabric.yaml" in done.stderr
+        assert "correct the file, then: hydra check fabric.yaml" in done.stderr
         return
     assert done.exit_code == 0, done.output
     assert run("check", "fabric.yaml").exit_code == 0
@@ -113,7 +113,7 @@ def test_nothing_is_overwritten(run, here):
     (here / "fabric.yaml").write_text("mine")
     done = run("init", "--defaults")
     assert (done.exit_code, (here / "fabric.yaml").read_text()) == (1, "mine")
-    assert "name another file, or remove it" in done.stderr
+    assert "name another file, or remove this file" in done.stderr
 
 
 def test_a_network_without_room_is_told(run):

@@ -16,7 +16,10 @@ def test_quarantine_lists_ports_with_reason_and_end(call):
 def test_quarantine_clear(call):
     result = call("quarantine", "clear", "r2", "hyt-r2-p2")
     assert result.exit_code == 0
-    assert result.stdout == "r2 hyt-r2-p2 may be used again; it was out because: no light\n"
+    assert (
+        result.stdout
+        == "r2 hyt-r2-p2 may be used again; the reason to set the port aside was: no light\n"
+    )
     assert [p["rack"] for p in json.loads(call("quarantine", "--json").stdout)["ports"]] == ["r1"]
     refused = call("quarantine", "clear", "r2", "hyt-r2-p2")
     assert refused.exit_code == 1
@@ -73,7 +76,7 @@ def test_quarantine_add(call):
     result = call("quarantine", "add", "r3", "hyt-r3-p1", "--reason", "cleaning")
     assert (result.exit_code, result.stdout) == (
         0,
-        "r3 hyt-r3-p1 is set aside until it is cleared\n",
+        "r3 hyt-r3-p1 is set aside until cleared\n",
     )
     refused = call("quarantine", "add", "r3", "nothing", "--reason", "x", "--json")
     assert refused.exit_code == 1

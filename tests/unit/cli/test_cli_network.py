@@ -37,8 +37,9 @@ def test_status_says_first_what_is_wrong(call, service):
         "  optical switch p1 can't be commanded: no answer",
         "  affects pairs r1-r2",
     ]
-    assert (
-        lines[7] == "  to do: mend it; it is read and tidied when it answers: hydra device show p1"
+    assert lines[7] == (
+        "  to do: repair the device; the controller tidies the device at its next answer: "
+        "hydra device show p1"
     )
     document = json.loads(call("status", "--json").stdout)
     assert (document["ready"], document["healthy"]) == (True, False)
@@ -178,14 +179,14 @@ def test_reconfigurations(call, service):
 def test_an_unknown_id_is_refused_in_words(call):
     result = call("reconfigurations", "c9/../x")
     assert result.exit_code == 1
-    assert "There is nothing of that name" in result.stderr or "nothing is at" in result.stderr
+    assert "Unknown name" in result.stderr or "the API has no path" in result.stderr
     assert result.stdout == ""
 
 
 @pytest.mark.parametrize("command", ["reconfigurations", "reservations", "history", "release"])
 @pytest.mark.parametrize(
     ("name", "words"),
-    [("", "an empty name"), (".", "There is nothing of that name"), ("..", "'..'")],
+    [("", "an empty name"), (".", "Unknown name"), ("..", "'..'")],
 )
 def test_no_name_leads_to_another_resource(call, command, name, words):
     result = call(command, name)

@@ -46,7 +46,7 @@ def test_a_torn_last_line_is_left_out_with_a_word(run, recorded):
         file.write('{"at_s": 2, "mb\n')
     result = run("replay", str(recorded), "--fabric", str(DEMO))
     assert result.exit_code == 0, result.output
-    assert f"line {lines + 1} was cut short while it was written: left out" in result.stderr
+    assert f"line {lines + 1} is incomplete: skipping the line" in result.stderr
 
 
 def test_readings_that_are_no_demand_are_left_out(call, service, tmp_path, monkeypatch):

@@ -108,6 +108,9 @@ def test_without_a_store_status_says_so_and_reads_are_dated(run, fabric, monkeyp
             monkeypatch.undo()
         assert (both.exit_code, both.stdout) == (1, result.stdout)
         old = run("topology", "--url", url)
-        assert (old.exit_code, "stands by, and has no store: this is 3" in old.stderr) == (0, True)
+        assert (old.exit_code, "is a standby without a store: this answer is 3" in old.stderr) == (
+            0,
+            True,
+        )
         refused = run("release", "abc", "--url", url)
         assert (refused.exit_code, WORDS in refused.stderr) == (3, True)

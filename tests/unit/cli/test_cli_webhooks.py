@@ -9,7 +9,7 @@ def test_add_list_remove(call):
     (one,) = json.loads(call("webhooks", "--json").stdout)["webhooks"]
     assert (one["url"], one["kinds"], one["tenant"]) == ("https://a.example/x", ["circuit-up"], "t")
     assert "circuit-up" in call("webhooks").stdout
-    assert "any more" in call("webhooks", "remove", one["id"]).stdout
+    assert "gets no more events" in call("webhooks", "remove", one["id"]).stdout
     assert "none" in call("webhooks").stdout
 
 

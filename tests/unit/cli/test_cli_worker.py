@@ -50,7 +50,7 @@ def test_keys_are_made_once_and_are_secret(run, tmp_path):
     public, key = certificate(str(secret))
     assert (certificate(str(folder / "w1.key"), secret=False)[0], bool(key)) == (public, True)
     again = run("worker-keys", str(folder), "w1")
-    assert (again.exit_code, "is there already" in again.stderr) == (1, True)
+    assert (again.exit_code, "exists" in again.stderr) == (1, True)
     assert certificate(str(secret))[1] == key
     told = json.loads(run("worker-keys", str(folder), "w2", "--json").stdout)
     (keys,) = told["keys"]
@@ -62,7 +62,7 @@ def test_keys_are_made_once_and_are_secret(run, tmp_path):
 def test_keys_are_files_of_their_folder(run, tmp_path, name):
     folder = tmp_path / "keys"
     refused = run("worker-keys", str(folder), "w1", name)
-    assert (refused.exit_code, f"{name!r} can't name keys" in refused.stderr) == (1, True)
+    assert (refused.exit_code, f"{name!r} can't name key files" in refused.stderr) == (1, True)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -262,7 +262,7 @@ def test_an_epilog_waits_for_a_controller_that_is_away(slurm, service, network, 
     assert slurm("prolog").wait(PATIENCE_S) == 0
     with away():
         epilog = slurm("epilog", stderr=subprocess.PIPE, text=True)
-        assert "it is tried again for 60 s" in epilog.stderr.readline()
+        assert "retrying for 60 s" in epilog.stderr.readline()
     _, err = epilog.communicate(timeout=PATIENCE_S)
     assert (epilog.returncode, err) == (0, "")
     assert all_over(service)

@@ -180,7 +180,7 @@ def test_it_is_given_back_once_the_controller_answers_again(
     wait_until(ready.exists)
     with away():
         (tmp_path / "ready.end").touch()
-        assert "it is tried again for 300 s" in process.stderr.readline()
+        assert "retrying for 300 s" in process.stderr.readline()
     code, _, err = finish(process)
     assert (code, err) == (0, "")
     assert all_over(service)
@@ -191,7 +191,7 @@ def test_it_waits_for_circuits_while_the_controller_is_away(start, service, netw
     process = start("with-bandwidth", "r1:r2=40", "--", "echo", "-n", "ran")
     wait_until(lambda: states(service) == [State.ACTIVATING])
     with away():
-        assert "it is tried again for 300 s" in process.stderr.readline()
+        assert "retrying for 300 s" in process.stderr.readline()
     network.idle = False
     code, out, err = finish(process)
     assert (code, out, err) == (0, "ran", "")
@@ -206,7 +206,7 @@ def test_a_signal_ends_the_tries_to_give_it_back(start, service, network, away, 
     wait_until(ready.exists)
     with away():
         process.send_signal(signal.SIGTERM)
-        assert "it is tried again" in process.stderr.readline()
+        assert "retrying for" in process.stderr.readline()
         process.send_signal(signal.SIGTERM)
         code, _, err = finish(process)
     assert code == 128 + signal.SIGTERM

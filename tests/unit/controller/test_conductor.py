@@ -344,7 +344,7 @@ def test_who_asks_for_much_is_told_that_it_has_begun(conductor, monkeypatch):
     monkeypatch.setattr(room, "Future", Asked)
     monkeypatch.setattr(room, "_PATIENCE_S", 0.01)
     conductor.start()
-    with pytest.raises(DeviceUnavailable, match="has begun it"):
+    with pytest.raises(DeviceUnavailable, match="has begun the job"):
         conductor.ask(awaited(lambda: (begun.set(), over.wait(PATIENCE_S))))
     over.set()
 

@@ -146,7 +146,9 @@ def test_what_no_driver_may_raise_is_an_unknown_outcome_of_its_device(watched, c
     with pytest.MonkeyPatch.context() as defect:
         defect.setattr(driver, "cross_connects", defective)
         defect.setattr(driver, "close", defective)
-        with pytest.raises(OutcomeUnknown, match=r"p1: a defect of its driver \(ZeroDivisionError"):
+        with pytest.raises(
+            OutcomeUnknown, match=r"p1: a defect of the device's driver \(ZeroDivisionError"
+        ):
             devices.mirrors(0)
     assert not devices.statuses()[0].connected
     assert "in defective\n    raise ZeroDivisionError" in caplog.text

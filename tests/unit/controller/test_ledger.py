@@ -309,7 +309,7 @@ def test_what_set_a_circuit_up_survives_restarts_as_long_as_the_circuit_stands(l
 def test_what_another_release_wrote_of_builders_is_left_out(ledger, disk, caplog):
     disk.write([Change(Kind.BUILDER, "a", {"by": "another release"})])
     assert restarted(disk).network.builders() == {}
-    assert "what set up circuits, by another release, is left out" in caplog.text
+    assert "origin of circuits, by another release, is left out" in caplog.text
 
 
 def test_a_path_is_told_of_once(ledger):

@@ -212,7 +212,7 @@ def test_a_count_that_fails_is_logged_and_the_next_one_follows(monkeypatch, capl
             return become_master(*arguments)
 
         monkeypatch.setattr(fleet, "become_master", once_wrong)
-        words = "a count of generations failed; the next one follows"
+        words = "a count of generations failed; continuing with the next"
         wait_until(lambda: words in caplog.messages)
         before = switch.generation
         wait_until(lambda: switch.generation > before)
@@ -228,5 +228,7 @@ def test_a_leader_that_a_switch_says_is_followed_asks_the_store_whether_it_leads
         assert term.looks == 0
         fleet.role_taken(V1, switch.connection, 9)
         assert term.looks == 1
-        assert "h11: another controller is its master now, by generation 9" in caplog.text
+        assert (
+            "h11: the switch has another controller as master now, by generation 9" in caplog.text
+        )
         assert first.take([V1]) == {V1}, "it is taken anew: a switch may say anything"

@@ -734,7 +734,7 @@ def test_nothing_is_set_up_on_a_device_that_does_not_say_what_it_has(stage):
     stage.core.care.uncertain_planes.add(FIRST)
     stage.core.care.uncertain_racks.add(RackId(1))
     stage.network.faults = Faults(read=1.0)
-    with pytest.raises(DeviceUnavailable, match="p1, r2: what it has is not known yet"):
+    with pytest.raises(DeviceUnavailable, match="p1, r2: the device's state is not known yet"):
         stage.upkeep.devices.make_certain(stage.plan(path_of(FABRIC, 0, 1)))
     stage.upkeep.devices.make_certain(stage.plan())  # to take circuits away is always right
 

@@ -61,7 +61,7 @@ def test_one_leads_and_the_next_as_soon_as_it_ends(etcd):
             )
             first = a.leadership.generation
             a.leadership.take_no_more()
-            assert "this controller ends, and another one leads soon" in a.words
+            assert "this controller ends, and another controller leads soon" in a.words
             assert not a.leadership.over(), "what is under way is finished"
             assert 0 < a.leadership.left_s() < 120
             assert b.leadership.left_s() == 0
@@ -174,7 +174,7 @@ def test_a_leader_is_asked_to_hand_over_only_where_somebody_stands_by(settings):
         with candidate(settings, "b"):
             await_standby(a)
             assert [one.name for one in a.leadership.hand_over()] == ["b"]
-        assert "handed over, as asked for, to one of b" in str(a.ended.get_nowait())
+        assert "handed over, as requested, to one of b" in str(a.ended.get_nowait())
 
 
 def test_a_leader_hands_over_to_nobody_whom_switches_have_yet_to_find(settings):
@@ -301,7 +301,7 @@ def test_a_leader_that_etcd_does_not_answer_ends_before_its_lease(tmp_path):
             members.signal(members.names[0], signal.SIGCONT)
             assert ended_s - stopped_s < LEASE_S
             assert a.leadership.over()
-            assert why.startswith(f"its lease of {LEASE_S} s was not renewed: etcd http://127")
+            assert why.startswith(f"the lease of {LEASE_S} s was not renewed: etcd http://127")
             assert "did not answer within" in why
 
 
@@ -344,15 +344,15 @@ def test_a_leader_says_that_etcd_has_not_answered_yet(tmp_path):
         members.signal(members.names[0], signal.SIGSTOP)
         _, why = a.lost.get(timeout=LONG_S)
         members.signal(members.names[0], signal.SIGCONT)
-        words = rf"its lease of {LEASE_S} s was not renewed: etcd \S+ has not answered for \d"
+        words = rf"the lease of {LEASE_S} s was not renewed: etcd \S+ has not answered for \d"
         assert re.match(words, why), why
 
 
 def test_a_leader_that_was_paused_says_so(settings):
     one = Candidate(settings, "a").leadership
-    paused = "its process did not run when the lease ended, 4.2 s ago"
+    paused = "the process did not run when the lease ended, 4.2 s ago"
     assert one._why_not_renewed(4.2) == paused
-    late = "the thread that renews it did not run in time"
+    late = "the thread that renews the lease did not run in time"
     assert one._why_not_renewed(0.01) == late
     one._granted_s = boot_s() - LEASE_S
     with one._asking():
@@ -366,7 +366,7 @@ def test_a_leader_whose_lease_etcd_has_ended_ends(settings):
         etcd.ask("/lease/revoke", {"ID": str(a.leadership._lease)})
         etcd.close()
         _, why = a.lost.get(timeout=LONG_S)
-        assert why == "etcd says that its lease has ended"
+        assert why == "etcd has ended the lease of this controller"
 
 
 def test_a_leader_that_a_switch_says_is_followed_asks_etcd_at_once(settings, monkeypatch):
@@ -379,7 +379,7 @@ def test_a_leader_that_a_switch_says_is_followed_asks_etcd_at_once(settings, mon
         etcd.transaction([], [delete(a.leadership._leader_key)])
         a.leadership.look_at_once()
         _, why = a.lost.get(timeout=LONG_S)
-        assert "is no more its own" in why
+        assert "no longer belongs to this controller" in why
 
 
 def test_a_leader_that_has_lost_its_key_ends(settings):
@@ -389,7 +389,9 @@ def test_a_leader_that_has_lost_its_key_ends(settings):
         etcd.transaction([], [delete(f"{settings.prefix}leader")])
         etcd.close()
         _, why = a.lost.get(timeout=LONG_S)
-        assert why == f"the key {settings.prefix}leader of etcd is no more its own"
+        assert (
+            why == f"the key {settings.prefix}leader of etcd no longer belongs to this controller"
+        )
 
 
 def test_a_password_that_is_not_there_is_told(settings):
@@ -414,7 +416,7 @@ def test_a_standby_outlives_what_is_no_leader_s_key(settings):
     key = f"{settings.prefix}leader"
     etcd.transaction([], [put(key, "somebody's")])
     with candidate(settings, "a") as a:
-        words = f"the key {key} of etcd holds what no controller writes: delete it"
+        words = f"the key {key} of etcd has content that no controller writes: delete the key"
         wait_until(lambda: words in a.words)
         assert words in a.leadership.replicas().problem
         etcd.transaction([], [delete(key)])

@@ -113,4 +113,4 @@ def test_a_dead_member_is_told_by_the_leader(tmp_path):
             etcd.kill(name)
             wait_until(lambda: [one.name for one in a.leadership.risks()] == [endpoint])
             (risk,) = a.leadership.risks()
-            assert risk.why == f"etcd {endpoint} does not answer: start it again"
+            assert risk.why == f"etcd {endpoint} does not answer: start the member again"

@@ -215,11 +215,11 @@ def test_switches_that_refuse_rules_or_meters_are_told_with_their_words(watch):
     one = only(watch, facts(rules_refused={switch: sentence}))
     assert (one.kind, one.subjects, one.what) == (ConditionKind.RULES_REFUSED, ("v1",), sentence)
     assert one.pairs == (PAIR,)
-    assert one.done.startswith("what h1 sends is electrical")
+    assert one.done.startswith("traffic of h1 is electrical")
     one = only(watch, facts(meters_refused={switch: "no room for another meter, meter 5"}))
     assert one.kind is ConditionKind.RULES_REFUSED
     assert one.what == "v1 refuses its meters (no room for another meter, meter 5)"
-    assert "nothing holds h1 back" in one.done
+    assert "no limit holds h1 back" in one.done
 
 
 def test_switches_that_are_away_are_one_condition_and_so_are_their_late_counters(watch):

@@ -83,7 +83,7 @@ def test_a_standby_asks_again_where_the_switch_got_a_master_meanwhile(caplog):
     endless = Switch(fleet, V1, Ruled(7, raised_by=[1] * 100))
     assert len(roles(endless.sent)) == 10
     assert [record.message for record in caplog.records] == [
-        f"v-h11 does not have this controller as its slave: {TAKEN_OVER}"
+        f"v-h11 does not have this controller as slave: {TAKEN_OVER}"
     ]
 
 

@@ -109,7 +109,7 @@ def test_a_drain_of_what_nothing_comes_over_ends_with_a_warning(network, caplog)
     tor_s = POLICY.timeouts.tor_s
     # timed: on the clock of the simulation
     assert tor_s <= _drained(network, 1000.0) < 1.2 * tor_s
-    assert caplog.messages == ["what r1 sent over circuits that end may be lost"]
+    assert caplog.messages == ["packets sent by r1 over ending circuits may be lost"]
 
 
 def test_a_marker_that_can_not_be_sent_is_tried_again(network):

@@ -145,7 +145,7 @@ def test_the_seeds_reach_every_corner():
     reasons = " ".join(str(trouble) for e in executions for trouble in e.troubles)
     for words in (
         "did not confirm its divert",
-        "did not confirm that it goes over",
+        "did not confirm the new path",
         "stays where it was",
         "did not take",
         "after the drain bound",

@@ -174,7 +174,7 @@ def test_a_pair_with_a_switch_that_does_not_confirm_keeps_both_paths():
     deaf = H21.vswitch.datapath_id
     network, execution = played(current, target, shift=(ApplyRules, refuses(deaf)))
     assert execution.result.vlans == {**current.vlans, **target.vlans}
-    assert "h21 did not confirm that it goes over" in execution.reason
+    assert "h21 did not confirm the new path" in execution.reason
     (keep,) = network.commands(ApplyRules, "keep")
     assert keep.changes.keys() == {H11.vswitch.datapath_id}, "the other one sends over both"
     assert not network.commands(MoveMirrors, "break")

@@ -90,7 +90,7 @@ def test_a_relay_that_does_not_take_its_rules_costs_the_paths_over_it_and_no_oth
     assert execution.state is ReconfigurationState.PARTIAL
     assert execution.result.topology.paths == (beside,)
     assert execution.failures == {}, "its circuits are not to blame"
-    assert "r1 - r3 stays electrical: r4 does not relay it (refused)" in execution.reason
+    assert "r1 - r3 stays electrical: r4 does not relay the traffic (refused)" in execution.reason
     assert execution.unconfirmed == {"r4"}
 
 
@@ -100,7 +100,7 @@ def test_no_path_is_led_over_a_relay_that_is_not_connected():
     network.connected.discard(R4)
     execution = Watch(network, execution_of(network, EMPTY, target)).run()
     assert execution.result.topology.paths == ()
-    assert "r4 does not relay it (not ready for rules)" in execution.reason
+    assert "r4 does not relay the traffic (not ready for rules)" in execution.reason
 
 
 def test_a_relay_that_does_not_forget_is_named():

@@ -486,7 +486,9 @@ def test_the_command_line_tells_a_certificate_from_nobody(
         with pytest.raises(UnreachableError, match=r"not trusted .*: set HYDRA_CA to the file of"):
             asked(server.url)
         monkeypatch.setenv("HYDRA_CA", str(authority))
-        with pytest.raises(UnreachableError, match=r"HYDRA_CA, .*, does not have its authority"):
+        with pytest.raises(
+            UnreachableError, match=r"HYDRA_CA, .*, lacks the certificate's authority"
+        ):
             asked(server.url)
         monkeypatch.setenv("HYDRA_CA", certificate[0])
         assert asked(server.url)["fabric"] == fabric.name
@@ -555,7 +557,7 @@ def test_tenants_learn_that_something_is_at_risk_and_no_name(ask, service):
         for name in ("tina", "olaf")
     }
     assert seen["olaf"] == service.away
-    assert seen["tina"] == ["a device that it needs does not answer now"]
+    assert seen["tina"] == ["a device needed for the reservation does not answer now"]
 
 
 def test_everybody_with_a_token_learns_who_they_are(ask):

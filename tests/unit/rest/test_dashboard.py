@@ -40,7 +40,9 @@ def test_everything_is_shown(server, network, page):
     wrong = page.locator("#conditions li")
     expect(wrong).to_have_count(2)
     expect(wrong.nth(1)).to_contain_text("no carrier at r1 (r1:hyt-r1-p1)")
-    expect(wrong.nth(1)).to_contain_text("To do: mend it, and clear the ports: hydra quarantine")
+    expect(wrong.nth(1)).to_contain_text(
+        "To do: repair the devices, and clear the ports: hydra quarantine"
+    )
     expect(page.locator("#connection")).to_have_text("● live")
     expect(page.locator("#circuits tbody tr")).to_have_count(2)
     expect(page.locator("#circuits tbody tr").first).to_contain_text("r1 – r3")

@@ -454,7 +454,7 @@ def test_a_demand_comes_in_one_form_only(client):
     both = {"demand": [], "demand_matrix": {"racks": ["r1"], "mbps": [[0]]}}
     answer = client.post("/v1/plan", json=both)
     assert answer.status_code == 422
-    assert "send one of them" in answer.json()["errors"][0]["detail"]
+    assert "send either" in answer.json()["errors"][0]["detail"]
 
 
 def test_a_change_can_be_stopped_while_there_is_something_ahead_of_it(client, service):

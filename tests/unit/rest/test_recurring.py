@@ -36,7 +36,7 @@ def test_one_time_that_is_taken_takes_the_others_with_it(client):
     ("change", "words"),
     [
         ({"start_unix_s": None}, "needs start_unix_s"),
-        ({"duration_s": None}, "until it is released"),
+        ({"duration_s": None}, "until released"),
         ({"duration_s": DAY_S + 1}, "of at most every_s"),
         ({"duration_s": None, "end_unix_s": START_UNIX_S + 2 * DAY_S}, "of at most every_s"),
         ({"entries": body()["entries"] * 3000}, "15000 reservations"),

@@ -138,7 +138,7 @@ def test_who_may_not_know_of_others_is_not_told_who_leads(fabric, term, tmp_path
     server.start()
     with plain_http.client(base_url=server.url, timeout=PATIENCE_S) as client:
         answer = client.get("/readyz")
-        assert answer.json()["detail"] == "another controller leads, or none for the moment"
+        assert answer.json()["detail"] == "another controller leads, or none at the moment"
         assert client.get("/v1/replicas").status_code == 401
         known = {"Authorization": f"Bearer {token}"}
         assert client.get("/v1/topology", headers=known).json()["detail"] == WORDS

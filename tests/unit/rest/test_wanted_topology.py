@@ -49,12 +49,15 @@ def test_a_path_of_several_hops_runs_over_circuits_in_either_order():
     [
         (["p1 r1 r9"], {}, "/topology/circuits/0/b: no rack 'r9' in fabric demo"),
         (["p7 r1 r2"], {}, "/topology/circuits/0/plane: no plane 'p7' in fabric demo"),
-        (["p1 r1 r1"], {}, "/topology/circuits/0: r1 and r1 are one rack: a circuit joins two"),
+        (
+            ["p1 r1 r1"],
+            {},
+            "/topology/circuits/0: r1 and r1 are on the same rack: a circuit joins two racks",
+        ),
         (
             ["p1 r1 r2", "p1 r3 r2"],
             {},
-            "/topology/circuits/1/b: r2 has hyt-r2-p1 on p1, and no other port there: "
-            "/topology/circuits/0 takes that",
+            "/topology/circuits/1/b: r2 has only hyt-r2-p1 on p1, taken by /topology/circuits/0",
         ),
         (["p1 r1:x r2"], {}, "/topology/circuits/0/a: r1 has no port x on p1"),
         (
@@ -70,7 +73,7 @@ def test_a_path_of_several_hops_runs_over_circuits_in_either_order():
         (
             ["p1 r1 r2"],
             {"algorithm": "hydra-bfs"},
-            "/algorithm: a topology is not planned: leave this out, or the topology",
+            "/algorithm: is not used with a given topology: leave out algorithm",
         ),
     ],
 )
@@ -92,8 +95,8 @@ SLOT = {"length_s": 1.0, "topology": {"circuits": circuits("p1 r1 r2")}}
         ({"slots": [SLOT], "slot_s": 1.0}, "/slot_s: listed slots have lengths of their own"),
         (
             {"slots": [SLOT, {**SLOT, "topology": {"circuits": circuits("p1 r1 r2", "p1 r3 r2")}}]},
-            "/slots/1/topology/circuits/1/b: r2 has hyt-r2-p1 on p1, and no other port there: "
-            "/slots/1/topology/circuits/0 takes that",
+            "/slots/1/topology/circuits/1/b: r2 has only hyt-r2-p1 on p1, taken by "
+            "/slots/1/topology/circuits/0",
         ),
     ],
 )

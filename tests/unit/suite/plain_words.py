@@ -1,4 +1,4 @@
-"""Count pronoun-like words in the docstrings and comments of a Python file."""
+"""Find pronouns in the texts of a Python file: docstrings, comments, log messages and help."""
 
 import ast
 import io
@@ -22,7 +22,16 @@ MOST_OF_PACKAGE: Final = 0.05
 MOST_OF_FILE: Final = 0.07
 """Limit of the share in the words of a file, for files of more than ``FEW`` words."""
 FEW: Final = 100
+_LOG_CALLS: Final = frozenset({"critical", "debug", "error", "exception", "info", "warning"})
 _WORD: Final = re.compile(r"[a-z']+")
+_BEFORE_NOUNS: Final = frozenset({"another", "this"})
+_NO_SUBJECT: Final = re.compile(
+    r"(?:%s: )?(?:"
+    rf"(?:{'|'.join(sorted(PRONOUNS - _BEFORE_NOUNS | {'nothing', 'somebody', 'something'}))})\b"
+    rf"|(?:{'|'.join(sorted(_BEFORE_NOUNS))}) (?:can|does|has|is|may|was|will)\b)",
+    re.IGNORECASE,
+)
+"""The beginning of a sentence without a named subject; *this switch* is a named subject."""
 _SHOWN: Final = 5
 
 
@@ -71,6 +80,38 @@ def sources(package: Path, root: Path) -> Iterator[tuple[str, str]]:
     """Yield (path from ``root``, source) of each Python file in a package."""
     for path in sorted(package.rglob("*.py")):
         yield str(path.relative_to(root)), path.read_text()
+
+
+def unnamed_subjects(source: str) -> Iterator[tuple[int, str]]:
+    """Yield (line, text) of each log message, and ``help=`` text, that begins with a pronoun.
+
+    In a log message, ``%s: `` may stand before the sentence. Texts held in variables are not seen.
+    """
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Call(
+                func=ast.Attribute(value=ast.Name(id=logger), attr=name), args=[text, *_]
+            ):
+                shown = [text] if logger.upper() == "LOG" and name in _LOG_CALLS else []
+            case ast.Call():
+                shown = []
+            case _:
+                continue
+        shown += [keyword.value for keyword in node.keywords if keyword.arg == "help"]
+        for words in filter(None, map(_beginning, shown)):
+            if _NO_SUBJECT.match(words):
+                yield node.lineno, words
+
+
+def _beginning(node: ast.expr) -> str | None:
+    match node:
+        case (
+            ast.Constant(value=str(text))
+            | ast.JoinedStr(values=[ast.Constant(value=str(text)), *_])
+        ):
+            return text
+        case _:
+            return None
 
 
 def _texts(source: str) -> Iterator[str]:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from .plain_words import count, sources, too_many
+from .plain_words import count, sources, too_many, unnamed_subjects
 
 ROOT = Path(__file__).parents[3]
 REWRITTEN = [
@@ -32,10 +32,13 @@ REWRITTEN = [
     "hydra/reconfiguration",
     "hydra/reservations",
     "hydra/sharing",
+    "hydra_hybrid_network_client",
     "mininet_scenarios",
     "topology",
 ]
 """Packages whose text has been rewritten in plain words. The list may only get longer."""
+NAMED = ["apps", "drivers", "hydra", "topology"]
+"""Packages whose log messages and help texts name their subjects. The list may only get longer."""
 
 
 @pytest.mark.parametrize("package", REWRITTEN)
@@ -43,6 +46,41 @@ def test_docstrings_and_comments_are_in_plain_words(package):
     files = list(sources(ROOT / package, ROOT))
     assert files, f"{package} has no Python files"
     assert list(too_many(files)) == [], "see CONTRIBUTING.md, Plain words"
+
+
+@pytest.mark.parametrize("package", NAMED)
+def test_log_messages_and_help_name_their_subjects(package):
+    files = list(sources(ROOT / package, ROOT))
+    assert files, f"{package} has no Python files"
+    found = [
+        f"{name}:{line}: {words}"
+        for name, source in files
+        for line, words in unnamed_subjects(source)
+    ]
+    assert found == [], "begin the text with a noun or a verb"
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ('LOG.info("it ended")', ["it ended"]),
+        ('log.error("what was posted failed")', ["what was posted failed"]),
+        ('LOG.warning("%s: it is left alone", name)', ["%s: it is left alone"]),
+        ('LOG.warning(f"nobody answers {name}")', ["nobody answers "]),
+        ('option("--all", help="Those that are over, too.")', ["Those that are over, too."]),
+        ('LOG.info("this is late", extra={"help": "it"})', ["this is late"]),
+        ('LOG.info("another controller leads")', []),
+        ('LOG.info("this controller is the leader")', []),
+        ('LOG.info("%s: items follow", name)', []),
+        ('LOG.info("switch %s: silent since it ended", name)', []),
+        ('LOG.log(10, "it ended")', []),
+        ('print("it ended")', []),
+        ('option("--all", help=words)', []),
+    ],
+)
+def test_a_text_that_begins_with_a_pronoun_is_found(source, found):
+    assert [words for _, words in unnamed_subjects(f"\n{source}")] == found
+    assert {line for line, _ in unnamed_subjects(f"\n{source}")} <= {2}
 
 
 @pytest.mark.parametrize(

@@ -219,7 +219,7 @@ def test_a_worker_of_several_controllers_goes_on_by_those_of_its_version(
     wait_until(lambda: switch.sent == [b"on"])
     wait_until(lambda: a.heard.count(wire.RENEW) == 2)
     said = [one.getMessage() for one in caplog.records if one.levelname == "ERROR"]
-    assert (len(said), "another controller is looked for" in said[0], ended) == (1, True, [])
+    assert (len(said), "looking for another controller" in said[0], ended) == (1, True, [])
     a.close()
     b = Controller(upgraded, leads=lambda: 2)
     stack.callback(b.close)
