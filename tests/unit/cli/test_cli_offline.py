@@ -198,7 +198,11 @@ def test_several_paths_of_a_pair_are_shown_checked_and_explained(run):
     arguments = ("plan", "--fabric", "2x4@100", "--demand", "r1:r2=250", "--paths-per-pair", "3")
     result = run(*arguments, "--check", "--explain", "r1", "r2")
     assert result.exit_code == 0, result.output
-    for words in ("1 pair with 3", "100.0 % of the demand", "joined by 3 paths, which share it; 250.0"):
+    for words in (
+        "1 pair with 3",
+        "100.0 % of the demand",
+        "joined by 3 paths, which share it; 250.0",
+    ):
         assert words in result.stdout
     document = json.loads(run(*arguments, "--json").stdout)
     assert [(p["src"], p["dst"]) for p in document["paths"]] == [("r1", "r2")] * 3
