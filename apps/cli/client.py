@@ -21,6 +21,7 @@ from hydra_hybrid_network_client.errors import (
     NoTls,
     NotReached,
     Refusal,
+    Refused,
     TooLate,
     Untrusted,
     document_of,
@@ -58,7 +59,7 @@ class ControllerClient:
 
     def __init__(self, url: str) -> None:
         self._url = url
-        with self._in_words():
+        with in_words(self._url):
             self._connection = Connection(url)
 
     def __enter__(self) -> Self:
@@ -72,7 +73,7 @@ class ControllerClient:
 
     def get_text(self, path: str) -> str:
         """The response at ``path`` unparsed, also a refusal."""
-        with self._in_words():
+        with in_words(self._url):
             try:
                 return self._connection.request("GET", path).text
             except Refusal as refusal:
@@ -90,7 +91,7 @@ class ControllerClient:
 
     def get_readiness(self) -> list[str]:
         """Reasons why the controller takes no requests; empty if ready."""
-        with self._in_words():
+        with in_words(self._url):
             try:
                 query = [("standby", "true")]
                 self._connection.json("GET", "/readyz", query=query, patient=False)
@@ -116,12 +117,12 @@ class ControllerClient:
 
     def events(self, kinds: Sequence[str], place: Place) -> Iterator[tuple[str, JsonObject]]:
         """Yield (name, data) of each event after ``place``, until the connection ends."""
-        with self._in_words(SILENCE_S):
+        with in_words(self._url, SILENCE_S):
             yield from self._connection.follow(kinds, place)
 
     def follow(self, path: str) -> Iterator[JsonObject]:
         """Yield the documents that ``path`` sends as events, until the connection ends."""
-        with self._in_words(SILENCE_S):
+        with in_words(self._url, SILENCE_S):
             for _, document in self._connection.follow((), Place(), path):
                 yield document
 
@@ -129,7 +130,7 @@ class ControllerClient:
         wait_s = WAIT_S if wait else 0
         timeout_s = TIMEOUT_S + wait_s
         told = Progress(f"waiting for the controller, {timeout_s:g} s at most") if wait else None
-        with told or nullcontext(), self._in_words(timeout_s):
+        with told or nullcontext(), in_words(self._url, timeout_s):
             response = self._connection.request(method, path, wait_s=wait_s, **more)
             age_s = int(response.headers.get("Age", "0"))
             if age_s > _OLD_S:
@@ -139,49 +140,57 @@ class ControllerClient:
                 )
             return document_of(response)
 
-    @contextmanager
-    def _in_words(self, timeout_s: float = TIMEOUT_S) -> Iterator[None]:
-        """Errors of the connection become ends of the command, in words."""
-        try:
-            yield
-        except BadSetting as error:
-            raise click.UsageError(str(error)) from error
-        except BadUrl as error:
-            raise click.UsageError(f"--url {error}") from error
-        except TooLate as error:
-            raise UnreachableError(
-                f"the controller at {self._url} did not answer within {timeout_s:g} s; see the "
-                "controller's log for the cause"
-            ) from error
-        except Untrusted as error:
-            ca = os.environ.get("HYDRA_CA")
-            raise UnreachableError(
-                f"{self._url} has an untrusted certificate ({error.__cause__}): "
-                + (
-                    "set HYDRA_CA to the file of the controller's authority (ca.pem of `hydra ca`)"
-                    if not ca
-                    else f"HYDRA_CA, {ca}, lacks the certificate's authority, or the certificate "
-                    "is for another name than the URL's"
-                )
-            ) from error
-        except NoTls as error:
-            raise UnreachableError(
-                f"the server at {self._url} does not speak TLS ({error.__cause__}): without TLS, "
-                "the URL begins with http://"
-            ) from error
-        except NotReached as error:
-            raise UnreachableError(
-                f"no controller answers at {self._url} ({error.__cause__}): start a controller "
-                "with `hydra run --config FILE`, or give its address with --url or HYDRA_URL"
-            ) from error
-        except NoAnswer as error:
-            raise UnreachableError(
-                f"the answer from {self._url} is incomplete ({error.__cause__}): with TLS, the "
-                "URL begins with https://; else see the controller's log"
-            ) from error
-        except Refusal as refusal:
-            if refusal.nobody_leads:
-                raise UnreachableError(str(refusal)) from refusal
-            raise CommandError(str(refusal)) from refusal
-        except ClientError as error:
-            raise CommandError(str(error)) from error
+
+@contextmanager
+def in_words(url: str, timeout_s: float = TIMEOUT_S) -> Iterator[None]:
+    """Errors of a connection to ``url`` become ends of the command, in words.
+
+    Raises UnreachableError without an answer, CommandError if the controller refuses, and
+    UsageError for an invalid URL or setting.
+    """
+    try:
+        yield
+    except BadSetting as error:
+        raise click.UsageError(str(error)) from error
+    except BadUrl as error:
+        raise click.UsageError(f"--url {error}") from error
+    except TooLate as error:
+        raise UnreachableError(
+            f"the controller at {url} did not answer within {timeout_s:g} s; see the "
+            "controller's log for the cause"
+        ) from error
+    except Untrusted as error:
+        ca = os.environ.get("HYDRA_CA")
+        raise UnreachableError(
+            f"{url} has an untrusted certificate ({error.__cause__}): "
+            + (
+                "set HYDRA_CA to the file of the controller's authority (ca.pem of `hydra ca`)"
+                if not ca
+                else f"HYDRA_CA, {ca}, lacks the certificate's authority, or the certificate "
+                "is for another name than the URL's"
+            )
+        ) from error
+    except NoTls as error:
+        raise UnreachableError(
+            f"the server at {url} does not speak TLS ({error.__cause__}): without TLS, "
+            "the URL begins with http://"
+        ) from error
+    except NotReached as error:
+        raise UnreachableError(
+            f"no controller answers at {url} ({error.__cause__}): start a controller "
+            "with `hydra run --config FILE`, or give its address with --url or HYDRA_URL"
+        ) from error
+    except NoAnswer as error:
+        raise UnreachableError(
+            f"the answer from {url} is incomplete ({error.__cause__}): with TLS, the "
+            "URL begins with https://; else see the controller's log"
+        ) from error
+    except Refusal as refusal:
+        if refusal.nobody_leads:
+            raise UnreachableError(str(refusal)) from refusal
+        raise CommandError(str(refusal)) from refusal
+    except Refused as refused:
+        end = UnreachableError if refused.passes else CommandError
+        raise end(str(refused)) from refused
+    except ClientError as error:
+        raise CommandError(str(error)) from error

@@ -12,12 +12,13 @@ from typing import Final, TypeVar
 
 import click
 
+from apps.cli.client import in_words
 from apps.cli.output import CommandError, ExitCode, warn
 from apps.cli.parameters import Duration, Option
 from apps.jobs.mpi import HostPair, between_racks
 from apps.rest.document import MOST_ENTRIES
 from hydra_hybrid_network_client.documents import CreatedGroup, Group, MatrixEntry, ReservationState
-from hydra_hybrid_network_client.errors import BadSetting, ClientError, NoAnswer, Refused
+from hydra_hybrid_network_client.errors import ClientError, NoAnswer, Refused
 from hydra_hybrid_network_client.synchronous.client import HydraClient
 
 _T = TypeVar("_T")
@@ -64,13 +65,8 @@ def duration_option(even_if: str) -> Option:
 @contextmanager
 def connected(url: str) -> Iterator[HydraClient]:
     """A client with the caller's token. Client errors end the command in words."""
-    try:
-        with HydraClient(url) as client:
-            yield client
-    except BadSetting as error:
-        raise click.UsageError(str(error)) from error
-    except ClientError as error:
-        raise CommandError(str(error)) from error
+    with in_words(url), HydraClient(url) as client:
+        yield client
 
 
 def entries_of(client: HydraClient, traffic: Mapping[HostPair, float]) -> list[MatrixEntry]:

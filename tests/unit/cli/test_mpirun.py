@@ -109,6 +109,14 @@ def test_a_host_file_that_is_none(run, tmp_path):
     assert "can't be read" in result.stderr
 
 
+def test_a_controller_that_is_not_there_is_told_as_by_all_commands(run, hosts):
+    job = ("--hosts", hosts, "--pattern", "ring", "--mbps", "1", "--url", "http://127.0.0.1:1")
+    result = run("mpirun", *job, "--", "true")
+    assert result.exit_code == 3
+    assert "no controller answers at http://127.0.0.1:1" in result.stderr
+    assert "start a controller with `hydra run --config FILE`" in result.stderr
+
+
 # --- host files and patterns ----------------------------------------------------------------
 
 
