@@ -31,9 +31,9 @@ PYTHON = ".venv/bin/python"
 OWN_NETWORK = "tests/own_network.sh"
 OPEN_VSWITCH = {"/usr/sbin/ovs-vswitchd": "openvswitch-switch", "/usr/bin/mnexec": "mininet"}
 
-AT_A_TIME = 5
+AT_A_TIME = 4
 """pytest workers without Open vSwitch: more than processors, since tests wait for devices."""
-NETWORKS = 6
+NETWORKS = 5
 QUIET = 2
 BACKGROUND_NICENESS = 10
 """Stages in the background leave the processors to tests that wait for packets."""

@@ -17,7 +17,7 @@ from contextvars import ContextVar
 from typing import Final
 
 _LEFT: Final[ContextVar[Callable[[], float] | None]] = ContextVar("left_s", default=None)
-OVER: Final = "not sent: this controller leads no more"
+OVER: Final = "not sent: this controller no longer leads"
 
 
 class PermitOverError(ConnectionAbortedError):

@@ -18,11 +18,16 @@ import yaml
 from mininet_scenarios.testbed.layout import server_interface
 from tests.waiting import PATIENCE_S
 
-from .live import live, on_each_substrate, wait_until
+from .live import live, wait_until
 from .pings import ping_command
 from .test_drift import drift
 
-pytestmark = [pytest.mark.takes(70), pytest.mark.ovs, on_each_substrate]
+pytestmark = [
+    pytest.mark.takes(70),
+    pytest.mark.ovs,
+    # Of single-homed servers, vswitches check as of dual-homed ones.
+    pytest.mark.parametrize("shipped", ["demo", "openflow-only"], indirect=True, scope="module"),
+]
 
 EVERYBODY = "ff:ff:ff:ff:ff:ff"
 LONG = 12_000

@@ -35,7 +35,7 @@ from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.takes(20)
 
-_RUNS = 30
+_RUNS = 20
 _TURNS = 40
 _DEEPEST = 2
 """Events between the steps of a change that is itself made between those of another."""

@@ -276,7 +276,8 @@ def test_another_name_is_refused(monkeypatch, command):
         [Path(sys.executable).with_name(name), *rest], capture_output=True, text=True, check=False
     )
     assert ended.returncode == 1
-    assert ended.stderr == "HYDRA_OPENFLOW is 'pox': it may be ryu or os-ken, or unset for ryu\n"
+    words = "set the variable to ryu or os-ken, or unset the variable for ryu"
+    assert ended.stderr == f"HYDRA_OPENFLOW is 'pox': {words}\n"
 
 
 def test_what_is_not_installed_is_named_with_its_remedy(monkeypatch):

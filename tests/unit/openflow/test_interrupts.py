@@ -264,7 +264,7 @@ def test_a_controller_that_reads_no_switch_any_more_ends(tmp_path, package):
     )
     assert ended.returncode == 1
     assert "closed" in ended.stdout
-    assert "read no more: MemoryError('no memory for it')" in ended.stderr
+    assert "no longer read: MemoryError('no memory for it')" in ended.stderr
 
 
 @pytest.mark.parametrize("where", ["compose", "start"])

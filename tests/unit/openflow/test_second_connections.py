@@ -190,7 +190,7 @@ def test_an_alarm_names_both_addresses_once_a_minute_and_cause(fleet, told, capl
     assert refused.device == "v-h11"
     assert refused.alarm.severity is Severity.MAJOR
     assert refused.alarm.text == (
-        "refused a second connection, from 10.6.6.6:0: the one from 10.0.0.1:1 answers"
+        "refused a second connection, from 10.6.6.6:0: the connection from 10.0.0.1:1 answers"
     )
     assert replaced.alarm.text == (
         "no answer from 10.0.0.1:1 within 2 s: a new connection, from 10.0.0.1:2, is used"

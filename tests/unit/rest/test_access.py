@@ -483,7 +483,9 @@ def test_the_command_line_tells_a_certificate_from_nobody(
     plain.start()
     try:
         monkeypatch.delenv("HYDRA_CA", raising=False)
-        with pytest.raises(UnreachableError, match=r"not trusted .*: set HYDRA_CA to the file of"):
+        with pytest.raises(
+            UnreachableError, match=r"untrusted certificate .*: set HYDRA_CA to the file of"
+        ):
             asked(server.url)
         monkeypatch.setenv("HYDRA_CA", str(authority))
         with pytest.raises(

@@ -70,7 +70,7 @@ def test_the_others_are_counted(client):
 @pytest.mark.parametrize(
     ("body", "detail"),
     [
-        ('{"src": "r1", "src": "r2"}', "'src' stands twice"),
+        ('{"src": "r1", "src": "r2"}', "'src' occurs twice"),
         ("{" + ",".join(f'"k{n}":1' for n in range(10_001)) + "}", "10001 keys"),
         ("[" * 50_000, "nested more than 64 levels deep"),
         ("[" * 65 + "]" * 65, "nested more than 64 levels deep"),

@@ -637,7 +637,7 @@ def test_the_controller_that_leads_is_told_of_a_second_connection(stack, answers
     wait_until(lambda: switch.sent)
     w.connect()
     text = (
-        "refused a second connection, from 192.0.2.1:1: the one from 192.0.2.1:1 answers"
+        "refused a second connection, from 192.0.2.1:1: the connection from 192.0.2.1:1 answers"
         if answers
         else "no answer from 192.0.2.1:1 within 2 s: a new connection, from 192.0.2.1:1, is used"
     )
