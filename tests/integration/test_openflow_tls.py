@@ -10,16 +10,22 @@ from pathlib import Path
 import pytest
 import yaml
 
+from apps.openflow.package import OS_KEN
 from mininet_scenarios import plain_http
 from mininet_scenarios.stage.controller_process import ALL_THERE, ControllerProcess
 from mininet_scenarios.testbed import ovs
 from tests.waiting import PATIENCE_S
 
 from .certificates import authority, connected, of_openflow, use_certificates, vsctl
-from .live import DEMO_CONFIG, on_both_packages, wait_until
+from .live import DEMO_CONFIG, wait_until
 from .warm import warm
 
-pytestmark = [pytest.mark.ovs, pytest.mark.takes(40), on_both_packages]
+pytestmark = [
+    pytest.mark.ovs,
+    pytest.mark.takes(40),
+    # One host has the connections for both packages: unit tests have both.
+    pytest.mark.parametrize("package", [OS_KEN], scope="module"),
+]
 
 
 @pytest.fixture(scope="module")
