@@ -14,7 +14,7 @@ for wanted in rmem_max=8388608 rmem_default=8388608 wmem_max=8388608 wmem_defaul
   echo "${wanted#*=}" 2>/dev/null > "$setting" || continue
   before="$before${before:+, }\"net.core.${wanted%=*}\": $value"
 done
-if [ "$before" ]; then
+if [ "$before" ] && [ ! -e /run/hydra-testbed/sysctl.json ]; then
   mkdir -p /run/hydra-testbed
   echo "{$before}" > /run/hydra-testbed/sysctl.json
 fi

@@ -49,10 +49,12 @@ def apply() -> None:
     if not changed:
         return
     STATE_DIR.mkdir(parents=True, exist_ok=True)
-    _save(changed)
+    # What an earlier run changed, and nobody has restored yet, stays in the file.
+    earlier = json.loads(_SAVED.read_text()) if _SAVED.exists() else {}
+    _save(changed | earlier)
     refused = [name for name in changed if not _try_write(name, wanted[name])]
     if refused:  # the usual case in a container
-        _save({name: changed[name] for name in changed if name not in refused})
+        _save({name: changed[name] for name in changed if name not in refused} | earlier)
         _LOG.warning(
             "%s can't be set here: expect losses while rules are pushed, or set them outside of "
             "this container to %s",

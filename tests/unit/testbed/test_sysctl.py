@@ -32,6 +32,15 @@ def test_what_was_changed_is_restored(kernel):
     assert {one.read_text() for one in kernel.iterdir()} == {f"{BEFORE}\n"}
 
 
+def test_what_an_earlier_run_changed_is_restored_too(kernel):
+    """The earlier run was killed, or leaves its changes to the next run."""
+    sysctl.apply()
+    (kernel / LEFT).write_text("2000\n")
+    sysctl.apply()
+    sysctl.restore()
+    assert {one.read_text() for one in kernel.iterdir()} == {f"{BEFORE}\n"}
+
+
 def test_the_file_is_whole_at_any_time(kernel, monkeypatch):
     readers = []
 
