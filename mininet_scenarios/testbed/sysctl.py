@@ -49,7 +49,7 @@ def apply() -> None:
     if not changed:
         return
     STATE_DIR.mkdir(parents=True, exist_ok=True)
-    # What an earlier run changed, and nobody has restored yet, stays in the file.
+    # The file keeps changes of earlier runs until a run restores them.
     earlier = json.loads(_SAVED.read_text()) if _SAVED.exists() else {}
     _save(changed | earlier)
     refused = [name for name in changed if not _try_write(name, wanted[name])]

@@ -34,6 +34,9 @@ def test_the_steps_are_made_in_their_order(network):
         assert network.reaches("h11", "h21")
 
 
+@pytest.mark.quiet(
+    "Open vSwitch decides a flow's first frames in userspace, late if busy", takes_s=25
+)
 def test_a_stream_notices_nothing(network):
     """At 64 % of the electrical rate, over six changes: all of it on circuits, in order."""
     network.change("r1", "r2", "p1")
