@@ -177,7 +177,7 @@ class ReservationBook(Register):
         reason = (
             f"gives way to a reservation of priority {other.priority}"
             if one.rank >= 0
-            else f"best effort gives way to {other.service.value} reservations"
+            else f"gives way, as best effort, to a reservation of service {other.service.value}"
         )
         changed = replace(one, preempted_by=other.id, reason=reason)
         if one.holds_capacity and other.state is not ReservationState.ACTIVATING:

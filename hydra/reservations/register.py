@@ -198,8 +198,8 @@ class Register:
         known = tuple(self._by_id[i] for i in self._by_key.get((owner, retry.key), ()))
         if any(reservation.retry != retry for reservation in known):
             raise KeyReused(
-                f"the idempotency key {retry.key!r} belongs to another request, which made "
-                f"reservation {known[0].id}: use a new key for a new request"
+                f"the idempotency key {retry.key!r} belongs to another request (reservation "
+                f"{known[0].id}): use a new key for a new request"
             )
         return known
 

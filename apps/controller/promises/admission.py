@@ -204,8 +204,8 @@ class Admission:
             hint = f", or for {at_most_mbps(most.bandwidth_mbps)} Mb/s, which fit in parts"
             told, public, alternatives = told + hint, public + hint, (most, *alternatives)
         if why is not None:
-            told += f"; it does not fit in parts, each between servers of its own: {why}"
-            public += f"; it does not fit in parts: {why.in_public}"
+            told += f"; no division among separate servers fits either: {why}"
+            public += f"; no division among separate servers fits either: {why.in_public}"
         raise type(why or refused)(told, alternatives, public)
 
     def _add_parts(
@@ -326,8 +326,8 @@ class Admission:
         """
         if self._parts(reservation_id, seen):
             raise NotHitless(
-                "hitless modification not possible: it is a bundle, whose parts are promised each "
-                "by itself; reserve anew beside it, then release this one"
+                "hitless modification not possible: the parts of a bundle are promised separately; "
+                f"make a further reservation, then release {reservation_id}"
             )
         reservation = self._reservations.modify(reservation_id, change, self._limits.now(), seen)
         self._care.hold_in_turn()
