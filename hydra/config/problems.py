@@ -73,7 +73,7 @@ class ProblemLog:
         ]
         found.sort(key=lambda problem: problem.line or 0)
         if self._untold:
-            rest = f"and {self._untold:,} more problems: mend these first"
+            rest = f"and {self._untold:,} more problems: correct the problems above first"
             found.append(Problem("", rest, count=self._untold))
         return tuple(found)
 
@@ -85,7 +85,7 @@ def _cut(message: str) -> str:
 
 def _describe(group: _Group) -> str:
     instance = f"for {group.at}" if group.at else ""
-    more = f"and {group.more:,} more like it" if group.more else ""
+    more = f"and {group.more:,} more of the same kind" if group.more else ""
     where = " ".join(part for part in (instance, more) if part)
     return f"{group.message} ({where})" if where else group.message
 

@@ -45,7 +45,9 @@ def reload(running: Loaded, policy: Policy, file: Loaded) -> tuple[Policy, Reloa
     """
     wanted = replace(policy, **{key: getattr(file.policy, key) for key in AT_ONCE})
     if (objection := objection_to(wanted, running.fabric)) is not None:
-        problem = f"{objection} (in the fabric that runs; the file's waits for the next start)"
+        problem = (
+            f"{objection} (in the running fabric; the fabric of the file waits for the next start)"
+        )
         raise ConfigError(file.source, [Problem("", problem)])
     waiting = replace(file.policy, **{key: getattr(policy, key) for key in AT_ONCE})
     applied = _changes("policy", asdict(policy), asdict(wanted))
@@ -83,7 +85,7 @@ def why_not(path: Sequence[str]) -> str:
     if key not in known:
         return f"is an unknown key; {suggest(key, list(known))}"
     after = "reload" if known[key].taken is Taken.BY_FILE else "start again"
-    return f"can't be changed without the configuration file: change it there, then {after}"
+    return f"can't be changed without the configuration file: change the key there, then {after}"
 
 
 def _keys(settings: type[Any]) -> dict[str, PolicyKey]:

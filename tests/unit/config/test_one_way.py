@@ -42,7 +42,7 @@ def test_planned_by_what_plans_light_paths(changed):
     with pytest.raises(ConfigError) as caught:
         changed({"algorithm": "hydra-bfs+"})
     assert problems(caught)["policy.algorithm"].endswith(
-        "circuits of this fabric are: choose b-matching or helios"
+        "circuits this fabric has one-way circuits: choose b-matching or helios"
     )
     with pytest.raises(ConfigError) as caught:
         changed(circuits="bidirectional")
