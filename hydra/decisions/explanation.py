@@ -180,7 +180,7 @@ class _Words:
             yield from self._what_joins()
         policy = self.evidence.policy
         if policy.mode is Mode.PERIODIC and policy.sharing is Sharing.SLOTTED:
-            yield "circuits are shared by a schedule: `hydra schedule` says who has one when"
+            yield "circuits are shared by a schedule: `hydra schedule` lists the pairs by time"
 
     def _what_joins(self) -> Iterator[str]:
         """Circuits and paths of two racks, for duplex circuits."""
@@ -226,8 +226,8 @@ class _Words:
         for circuit in circuits:
             port = fabric.ports[circuit.b]
             yield (
-                f"no demand is planned on {self._circuit(circuit)}: it may only close its ring, "
-                f"and lights {self._rack(port.rack)}:{port.tor_port}, which sends on "
+                f"no demand is planned on {self._circuit(circuit)}: the circuit may only close "
+                f"a ring, and lights {self._rack(port.rack)}:{port.tor_port}, which sends on "
                 f"{self._circuit(following[circuit.b])}"
             )
 
@@ -235,7 +235,7 @@ class _Words:
         for circuit in circuits:
             builder = self.evidence.builders.get(circuit)
             if builder is None:
-                yield f"what set up {self._circuit(circuit)} is not remembered"
+                yield f"the reconfiguration that set up {self._circuit(circuit)} is not recorded"
             else:
                 yield (
                     f"{self._circuit(circuit)} was set up by reconfiguration "
@@ -260,7 +260,7 @@ class _Words:
         for one in both[:_MOST_PORTS]:
             yield in_words(fabric, one, self.evidence.now_unix_s)
         if (more := len(both) - _MOST_PORTS) > 0:
-            yield f"and {more} more of their ports: `hydra quarantine` lists them"
+            yield f"and {more} more ports of the two racks: see `hydra quarantine`"
 
     def _what_they_want(self) -> Iterator[str]:
         if self.evidence.measured:
@@ -271,7 +271,7 @@ class _Words:
             for one in self.found.demand:
                 yield from self._what_one_wants(one)
         else:
-            yield "no traffic has been measured yet: what the two want is not known"
+            yield "no traffic has been measured yet: the demand of the two racks is not known"
         for reservation in self.evidence.reservations:
             if reservation.id in self.found.reservations:
                 yield self._reserved(reservation)
@@ -285,43 +285,43 @@ class _Words:
             guess = _counted_on(one) if self.evidence.predicted_mbps is None else ""
             yield (
                 f"{there} wants {one.estimated_mbps:.1f} Mb/s, {self._known(one)}"
-                f"{guess}; gets {one.rate_mbps:.1f} of it {way}"
+                f"{guess}; gets {one.rate_mbps:.1f} Mb/s {way}"
                 f"{self._foretold(one)}"
             )
             yield from self._what_spills(one)
         elif one.rate_mbps >= threshold_mbps:
             yield (
-                f"{there} sends {one.rate_mbps:.1f} Mb/s, and nothing waits that is told of"
+                f"{there} sends {one.rate_mbps:.1f} Mb/s, and no waiting traffic is reported"
                 f"{self._foretold(one)}"
             )
         elif self.evidence.planned_mbps[one.src, one.dst]:
             yield f"{there} sends {one.rate_mbps:.1f} Mb/s{self._foretold(one)}"
         else:
             yield (
-                f"{there} sends {one.rate_mbps:.1f} Mb/s: mice, which are not planned for "
+                f"{there} sends {one.rate_mbps:.1f} Mb/s: mice, left out of plans "
                 f"(elephants begin at {threshold_mbps:g} Mb/s)"
             )
 
     def _reserved(self, one: Reservation) -> str:
         """Effect of a reservation between the two racks on the present path."""
-        between = f"reservation {one.id} is between the two"
+        between = f"reservation {one.id} is between the two racks"
         if one.state is ReservationState.ACTIVE:
-            return f"{between}: its path stays where it is"
+            return f"{between}: the reserved path stays in place"
         if one.state is ReservationState.ACTIVATING:
-            return f"{between}, and its path is being set up"
+            return f"{between}, and the reserved path is being set up"
         begins = f"begins {moment(one.starts_unix_s)}, and has no path yet"
-        return f"{between}, {one.state.value}: it {begins}"
+        return f"{between}, {one.state.value}: the reservation {begins}"
 
     def _known(self, one: SeenDemand) -> str:
         """Source of the demand of a pair."""
         match self.evidence.policy.demand:
             case DemandBasis.RATE:
-                return "since that is what it sends"
+                return "by the present rate"
             case DemandBasis.BACKLOG:
-                return "to send what waits"
+                return "to send the waiting traffic"
         constrained = self.evidence.constrained
         if constrained is not None and constrained[one.src, one.dst]:
-            return "perhaps: it is constrained, something on its way is full"
+            return "by estimate: the pair is constrained, a link of the path is full"
         return "measured"
 
     def _what_spills(self, one: SeenDemand) -> Iterator[str]:
@@ -329,7 +329,7 @@ class _Words:
         if spilled is not None and (share := spilled[one.src, one.dst]):
             there = f"{self._rack(one.src)} to {self._rack(one.dst)}"
             yield (
-                f"one in {round(1 / share)} flows from {there} is electrical: the circuits are "
+                f"1 in {round(1 / share)} flows from {there} is electrical: the circuits are "
                 f"full (policy.spill)"
             )
 
@@ -354,13 +354,13 @@ class _Words:
             how = (
                 "" if self.evidence.policy.mode is Mode.PERIODIC else ": policy.mode is on-request"
             )
-            yield f"nothing has been decided from measured demand{how}"
+            yield f"no decision has been made from measured demand{how}"
             return
         latest = self.evidence.decisions[0]
-        yield f"{latest.words}; no proposal that is remembered changes a circuit between the two"
+        yield f"{latest.words}; no recorded proposal changes a circuit between the two racks"
         seen = latest.seen(self.found.a, self.found.b) or latest.seen(self.found.b, self.found.a)
         if seen is None and latest.demand:
-            yield "their demand was not among the largest then"
+            yield "the demand of the two racks was not among the largest recorded demands"
 
     def _decision(self, one: Decision) -> Iterator[str]:
         yield f"{one.words} (asked by: {one.trigger})"
@@ -376,17 +376,17 @@ class _Words:
         ):
             concerned = _between(fabric, circuits, ends)
             if concerned:
-                yield f"  it {verb} {self._circuits(concerned)}"
+                yield f"  the decision {verb} {self._circuits(concerned)}"
         for src, dst in ((self.found.a, self.found.b), (self.found.b, self.found.a)):
             seen = one.seen(src, dst)
             if seen is not None:
                 yield (
-                    f"  it saw {self._rack(src)} to {self._rack(dst)}: {seen.rate_mbps:.1f} Mb/s "
-                    f"sent, {seen.estimated_mbps:.1f} Mb/s planned for{_counted_on(seen)}"
+                    f"  demand seen: {self._rack(src)} to {self._rack(dst)}: {seen.rate_mbps:.1f} "
+                    f"Mb/s sent, {seen.estimated_mbps:.1f} Mb/s planned for{_counted_on(seen)}"
                 )
         yield (
-            f"  as things stood {one.served_now_mbps:.1f} of {one.demand_mbps:.1f} Mb/s were "
+            f"  before the decision, {one.served_now_mbps:.1f} of {one.demand_mbps:.1f} Mb/s were "
             f"served; with the plan of {proposal.algorithm}, {proposal.served_mbps:.1f}"
         )
         if one.reconfiguration is not None:
-            yield f"  reconfiguration {one.reconfiguration} carried it out"
+            yield f"  carried out by reconfiguration {one.reconfiguration}"

@@ -105,8 +105,8 @@ class Watch:
                 f"optical switch {names[plane]} can't be commanded: "
                 f"{reason.removeprefix(f'{names[plane]}: ')}",
                 since[names[plane]],
-                f"left out of plans; circuits that stand on it ({standing}) stay as its mirrors "
-                "are, and can't be moved",
+                f"left out of plans; present circuits on the device ({standing}) go on and can't "
+                "be moved",
                 "repair the device; the controller tidies the device at its next answer",
                 f"hydra device show {names[plane]}",
                 pairs,
@@ -124,29 +124,29 @@ class Watch:
                 (names[rack],),
                 f"ToR {names[rack]} can't be commanded: {reason.removeprefix(f'{names[rack]}: ')}",
                 since[names[rack]],
-                "the rack is left out of plans, and its circuits stay where they are",
-                "repair the ToR; the controller restores its VLANs when the ToR answers",
+                "the rack is left out of plans, and the rack's circuits stay where they are",
+                "repair the ToR; the controller restores the ToR's VLANs when the ToR answers",
                 f"hydra device show {names[rack]}",
                 pairs,
                 reservations,
             )
 
     def _switches(self, facts: Facts) -> Iterator[Condition]:
-        going_on = "they go on forwarding as they were told last; circuits that they use don't move"
+        going_on = "switches go on forwarding by the last rules; circuits in use there don't move"
         for kind, some, state, done, to_do in (
             (
                 ConditionKind.SWITCH_NOT_CONNECTED,
                 facts.switches_away,
                 "not connected",
                 going_on,
-                "see to their connection and their controller setting",
+                "check the switches' connection and controller setting",
             ),
             (
                 ConditionKind.SWITCH_NOT_ANSWERING,
                 facts.switches_mute,
                 "connected, and not answering",
-                f"left alone until they answer: {going_on}",
-                "find what keeps their servers, or the network to them, busy",
+                f"no commands until the switches answer: {going_on}",
+                "check the load of the switches' servers, and of the network to the switches",
             ),
         ):
             since = self._first_seen(kind, (one.name for one in some), facts)
@@ -172,7 +172,7 @@ class Watch:
             yield Condition(
                 kind,
                 (one.name,),
-                f"{one.name} refuses its meters ({refusal})",
+                f"{one.name} refuses meters ({refusal})",
                 since[one.name],
                 f"no limit holds {one.serves} back from bandwidth reserved by others",
                 "give the switch room for more meters, or a release that accepts meters",
@@ -187,8 +187,8 @@ class Watch:
                 (one.name,),
                 sentence,
                 since[one.name],
-                f"traffic of {one.serves} is electrical, and its reservations have failed; told "
-                "again, ever more rarely",
+                f"traffic of {one.serves} is electrical, and reservations of {one.serves} have "
+                "failed; the controller sends the rules again, ever more rarely",
                 "give the switch room for more rules, or a release that accepts the refused rules; "
                 "then reserve again",
                 "hydra devices",
@@ -206,8 +206,8 @@ class Watch:
                 tuple(refused),
                 f"{names_of(refused)}: {reason}",
                 min(since[name] for name in refused),
-                "kept out, each time that the switch connects",
-                "change that setting",
+                "the controller refuses each connection of the switch",
+                "change the setting named above",
                 "hydra devices --down",
             )
         kind = ConditionKind.UNCONFIRMED
@@ -220,7 +220,8 @@ class Watch:
                 tuple(since),
                 many_are("device", "devices", since, "yet to confirm the present state"),
                 min(since.values()),
-                "told again, ever more rarely; nothing is set up there meanwhile",
+                "the controller sends the state again, ever more rarely; no circuit is set up "
+                "there meanwhile",
                 "if the fault lasts, see the log for the answers",
                 "hydra history",
             )
@@ -234,7 +235,8 @@ class Watch:
                 tuple(since),
                 names_of([moved[name].what for name in since], "; "),
                 min(since.values()),
-                "its switch is given rules with the new number, at once and then ever more rarely",
+                "the controller sends the switch rules with the new number, at once and then ever "
+                "more rarely",
                 "if the fault lasts, see the log for the answers; fixed numbers (Open vSwitch: "
                 "ofport_request) keep a port from coming back as another port",
                 "hydra devices",
@@ -250,9 +252,9 @@ class Watch:
                 tuple(since),
                 names_of([why[name] for name in since], "; "),
                 min(since.values()),
-                "let in no switch by way of them: other workers speak to theirs, where these name "
-                "any",
-                "have workers and controller of releases that speak the same version",
+                "the controller accepts no switches through these workers; switches use other "
+                "workers, if configured",
+                "install releases with the same protocol version on the workers and the controller",
                 "hydra workers",
             )
 
@@ -264,8 +266,8 @@ class Watch:
                 tuple(since),
                 names_of([one.why for one in facts.takeover_risks], "; "),
                 min(since.values()),
-                "this controller goes on; a takeover would suffer from it",
-                "act before another controller has to lead",
+                "this controller goes on; a takeover would fail or take longer",
+                "repair the fault before another controller has to lead",
                 "hydra replicas",
             )
 
@@ -279,8 +281,8 @@ class Watch:
                 tuple(since),
                 many_are("server", "servers", labels, "without an uplink for circuits"),
                 min(since.values()),
-                "reached electrically, where they can be",
-                "mend the cable, or the connection of the vswitch",
+                "traffic of the servers takes the electrical network, if connected",
+                "repair the cable, or the connection of the vswitch",
                 "hydra devices",
             )
         kind = ConditionKind.ALARM
@@ -292,7 +294,7 @@ class Watch:
                 (name,),
                 f"optical switch {name} complains: {complaints}",
                 since[name],
-                "nothing: circuits there go on as long as they pass light",
+                "no action: circuits of the device go on as long as light passes",
                 "see the device's own report",
                 f"hydra device alarms {name}",
             )
@@ -302,11 +304,11 @@ class Watch:
                 kind,
                 tuple(since),
                 many_are(
-                    "server", "servers", since, "sending by MAC addresses not their own, or tags"
+                    "server", "servers", since, "sending from foreign MAC addresses, or with tags"
                 ),
                 min(since.values()),
-                "such frames are dropped at the server's port (policy.source_check); nobody else "
-                "is disturbed",
+                "such frames are dropped at the server's port (policy.source_check); other "
+                "servers are not disturbed",
                 "find the sender; list the MAC addresses of containers and virtual machines under "
                 "`guests`, and have the server send untagged frames",
                 "hydra devices",
@@ -316,9 +318,9 @@ class Watch:
             yield Condition(
                 kind,
                 tuple(dict.fromkeys(one.device for one in facts.drift)),
-                f"changed behind our back: {names_of(list(since), '; ')}",
+                f"changed by somebody else: {names_of(list(since), '; ')}",
                 min(since.values()),
-                "nothing: it is left for you (policy.on_drift), or could not be mended",
+                "no action: policy.on_drift leaves the difference alone, or the repair failed",
                 "repair the difference",
                 "hydra reconcile",
             )
@@ -333,8 +335,8 @@ class Watch:
                 tuple(since),
                 f"counters are late from {names_of(list(since))}",
                 min(since.values()),
-                "their last known rates stand in: plans rest on them",
-                "see what became of the readings",
+                "plans use the last known rates",
+                "see which counters are read, and when",
                 "hydra demand",
             )
 
@@ -351,9 +353,9 @@ def store_unavailable(
         ("etcd",),
         f"the store that the controllers share does not answer: {why}",
         since_unix_s,
-        "whoever led has ended with its lease: traffic goes on as it was told last, nothing is "
-        "promised, and circuits that die are not diverted",
-        "bring back members of etcd until they have a quorum: one controller leads by itself then",
+        "the former leader's lease is over: traffic goes on by the last rules, no reservations are "
+        "promised, and traffic of dead circuits is not diverted",
+        "bring back members of etcd until etcd has a quorum: then a controller leads by itself",
         "hydra replicas",
         tuple(sorted({pair_of(path) for path in state.topology.paths})),
         tuple(one.id for one in reservations if one.is_booked),
@@ -368,7 +370,7 @@ def _journal(facts: Facts) -> Iterator[Condition]:
             ("journal",),
             str(error),
             since_s,
-            "nothing is promised and nothing moves; traffic goes on",
+            "no reservations are promised and no circuits move; traffic goes on",
             error.to_do,
             error.command,
         )
@@ -392,7 +394,7 @@ def _reservations(
             to_do, command = _anew(one, fitting_mbps.get(one.id), facts.now_unix_s)
         else:
             to_do, command = (
-                "release the reservation: its purpose is gone",
+                "release the reservation: an end of the reservation is gone",
                 f"hydra release {one.id}",
             )
         yield Condition(
@@ -401,7 +403,7 @@ def _reservations(
             f"reservation {one.id} ({one.src} to {one.dst}, {one.bandwidth_mbps:g} Mb/s) has "
             f"failed: {one.reason}",
             since_s,
-            f"its traffic {way}, with nothing promised",
+            f"the traffic {way}, without a promise",
             to_do,
             command,
             () if GONE in one.pair else (one.pair,),
@@ -420,7 +422,7 @@ def _has_its_ends(fabric: Fabric, one: Reservation) -> bool:
 def _anew(one: Reservation, fitting_mbps: float | None, now_unix_s: float) -> tuple[str, str]:
     """The next step and the command for the rest of a failed reservation."""
     release = f"hydra release {one.id}"
-    who = "" if one.owner is None else f"as {one.owner}, whose it is, "
+    who = "" if one.owner is None else f"as the owner {one.owner}, "
     command = f"hydra reserve {one.src} {one.dst} --mbps {one.bandwidth_mbps:g}"
     least = fitting_mbps is not None and fitting_mbps < one.promised_mbps
     if least:
@@ -435,12 +437,17 @@ def _anew(one: Reservation, fitting_mbps: float | None, now_unix_s: float) -> tu
         command += f" --service {one.service.value}"
     if fitting_mbps is None:
         return (
-            f"nothing of it fits now; see what is in the way, or `{release}` if nobody needs it",
+            "no part of the reservation fits now; see the obstacle, or "
+            f"`{release}` if the reservation is not needed",
             f"{command} --dry-run",
         )
-    much = f"{fitting_mbps:g} of its {one.promised_mbps:g} Mb/s fit" if least else "all of it fits"
+    much = (
+        f"{fitting_mbps:g} of {one.promised_mbps:g} Mb/s fit"
+        if least
+        else "the full bandwidth fits"
+    )
     return (
-        f"{who}reserve it anew, {much} now, or `{release}` if nobody needs it",
+        f"{who}reserve anew ({much} now), or `{release}` if the reservation is not needed",
         command,
     )
 
@@ -467,18 +474,18 @@ def _ports(facts: Facts, missed: Collection[Reservation]) -> Iterator[Condition]
         )
         until_s = some[0].until_unix_s
         if not blocks:
-            out = "on trial: the next circuit that passes its probes there ends that"
+            out = "on trial: the next circuit that passes the probes there ends the trial"
         elif until_s is None:
-            out = "left out of plans until they are cleared"
+            out = "left out of plans until cleared"
         else:
             out = f"left out of plans until {moment(until_s)}"
-        gone = "" if not pairs else "; what they carried goes electrically"
+        gone = "" if not pairs else "; the pairs' traffic goes electrically"
         yield Condition(
             ConditionKind.PORT_QUARANTINED if blocks else ConditionKind.PORT_ON_TRIAL,
             names,
             f"{reason} ({names_of(names)})",
             since_s,
-            out + (gone if left else "; what they carried has other paths" if pairs else ""),
+            out + (gone if left else "; the pairs' traffic has other paths" if pairs else ""),
             "repair the devices, and clear the ports",
             _clear(facts.fabric, [one.port for one in some]),
             left,

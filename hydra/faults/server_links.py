@@ -31,8 +31,8 @@ each.
 class LinkDirection(Enum):
     """A direction of a server link, as seen from the server."""
 
-    SENDING = "what it sends"
-    RECEIVING = "what is sent to it"
+    SENDING = "outgoing traffic"
+    RECEIVING = "incoming traffic"
 
 
 Dead = Mapping[str, frozenset[LinkDirection]]
@@ -307,4 +307,4 @@ def _switch_of(server: Server) -> DatapathId:
 def named(server: str, directions: Collection[LinkDirection]) -> str:
     """Name of a server, with the lost directions of the link."""
     lost = " and ".join(one.value for one in LinkDirection if one in directions)
-    return f"{server} ({lost} is lost, although there is carrier)"
+    return f"{server} ({lost} is lost in spite of carrier)"

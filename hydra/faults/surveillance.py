@@ -237,7 +237,7 @@ class Surveillance:
         src, dst = (self._fabric.racks[rack].name for rack in (way.src, way.dst))
         reason = f"{LOSSES} probes in a row lost from {src} to {dst} on VLAN {way.vlan}"
         if way.full_size:
-            reason += ", of the full size that servers send: small ones came in before"
+            reason += ", at full frame size: smaller probes had arrived"
         return LostPath(way.path, way.vlan, blamed, reason)
 
     # -- what happened ---------------------------------------------------------------------------
