@@ -179,8 +179,7 @@ class GnmiSession:
                 raise DeviceError(self._device, str(error)) from error
             raise OutcomeUnknown(
                 self._device,
-                f"a change was sent, and whether the switch has carried it out is not known: "
-                f"{error}; read the device back",
+                f"a change was sent, and the outcome is not known: {error}; read the device back",
             ) from error
 
     def subscribe(self, requests: Iterator[Message]) -> Message:
@@ -192,7 +191,7 @@ class GnmiSession:
         if _SENDABLE.fullmatch(value) is None:
             raise DeviceError(
                 self._device,
-                f"the {what} can't be sent: over gNMI, it may hold printable ASCII only; give the "
+                f"the {what} can't be sent: gNMI permits printable ASCII only; give the "
                 "switch another one",
             )
         return value

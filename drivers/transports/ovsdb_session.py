@@ -250,7 +250,7 @@ class OvsdbSession:
             for message in self._messages.receive(data):
                 self._hear(message)
         except (OvsdbError, AttributeError, KeyError, IndexError, TypeError) as error:
-            raise SessionLostError(f"it does not speak OVSDB: {error}") from error
+            raise SessionLostError(f"the server does not speak OVSDB: {error}") from error
 
     def _hear(self, message: dict[str, Any]) -> None:
         match message.get("method"):

@@ -195,7 +195,7 @@ class RestconfSession:
 
     def _unconfirmed(self, reason: str) -> OutcomeUnknown:
         return OutcomeUnknown(
-            self._device, f"a change was sent and not confirmed: {reason}; read it back"
+            self._device, f"a change was sent and not confirmed: {reason}; read the device back"
         )
 
     def _reason(self, error: httpx.TransportError) -> str:
