@@ -37,8 +37,9 @@ def needs_one_rate_per_rack(fabric: FabricArrays) -> str | None:
         rates = np.unique(fabric.port_rate_mbps[fabric.port_rack == rack])
         if len(rates) > 1:
             return (
-                f"it divides time, and rack {rack} has ports of {rates[0]:g} and {rates[-1]:g} "
-                "Mbps: give all ports of a rack one rate, or use eclipse, helios or b-matching"
+                f"the algorithm divides time, and rack {rack} has ports of {rates[0]:g} and "
+                f"{rates[-1]:g} Mbps: give all ports of a rack the same rate, or use eclipse, "
+                "helios or b-matching"
             )
     return None
 
