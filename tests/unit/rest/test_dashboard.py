@@ -55,7 +55,7 @@ def test_everything_is_shown(server, network, page):
     expect(page.locator("#day")).to_have_text("Nothing in the last day.")  # of years ago
     expect(page.locator("#reconfiguration-facts")).to_contain_text("no light at r3")
     expect(page.locator("#reservations tbody")).to_contain_text(
-        re.compile(r"r1 to r2v0r1 =p.=.* r240active38.5 / –from .* until it is released")
+        re.compile(r"r1 to r2v0r1 =p.=.* r240active38.5 / –from .* until released")
     )
     expect(page.locator("#devices tbody tr").first).to_contain_text("never connected")
     expect(page.locator("#quarantine tbody tr")).to_have_count(2)
@@ -104,7 +104,7 @@ def test_the_last_hour_of_circuits_and_pairs_is_drawn_and_told(server, network, 
     page.get_by_role("button", name="Why is r1 =p1= r3 here?").click()
     why = page.locator("#why")
     there = "r1 to r3: 60 Mb/s at the last sample, 60 at most, 30 on average; not known for 10 s."
-    ports = "A sample every 10 s: the rate between the last two readings of its ports."
+    ports = "A sample every 10 s: the rate between the last two readings of the ports."
     expect(why).to_contain_text(ports)
     expect(why).to_contain_text("what servers send, on average over 3 s.")
     expect(why.locator(".load-there")).to_have_text(there)
@@ -144,8 +144,8 @@ def test_one_way_circuits_are_shown_by_their_direction(server, service, page):
     page.get_by_role("button", name="Why is r3 =p1> r1 here?").click()
     why = page.locator("#why")
     expect(why).to_contain_text("from port hyt-r3-p1 to hyt-r1-p1, 100 Mb/s.")
-    expect(why).to_contain_text("It lights r1 hyt-r1-p1, which sends on r1 =p1> r2.")
-    carried = why.locator("h3:has-text('Paths that it carries') + ul > li")
+    expect(why).to_contain_text("The circuit lights r1 hyt-r1-p1, which sends on r1 =p1> r2.")
+    carried = why.locator("h3:has-text('Paths over the circuit') + ul > li")
     expect(carried).to_have_text("r3 =p1> r1, VLAN 7: 0 Mb/s")
     shoot(page, "one-way")
     page.keyboard.press("Escape")
@@ -221,7 +221,7 @@ def test_a_reconfiguration_is_seen_to_happen(server, network, page):
     ("amendments", "words"),
     [
         ({"demand": DemandBasis.RATE}, "as sent, wants 25 Mb/s"),
-        ({"demand": DemandBasis.BACKLOG}, "for what waits, wants 25 Mb/s"),
+        ({"demand": DemandBasis.BACKLOG}, "for waiting traffic, wants 25 Mb/s"),
         (
             {"prediction": Prediction.HOLT},
             "constrained, wants perhaps 25 Mb/s, plans count on 20 Mb/s, holt foretells 25 Mb/s",
@@ -265,15 +265,15 @@ def test_a_plan_is_shown_before_it_is_carried_out(server, network, page):
     expect(ask).to_contain_text("up: r1 =p1= r3")
     expect(ask).not_to_contain_text("At risk")
     shoot(page, "plan")
-    page.get_by_role("button", name="Leave it").click()
+    page.get_by_role("button", name="Cancel").click()
     network.away = ["vswitch h42 is not connected"]
     page.get_by_role("button", name="Plan…").click()
     expect(ask).to_contain_text("At risk, as devices are missing:vswitch h42 is not connected")
     network.away = []
-    page.get_by_role("button", name="Leave it").click()
+    page.get_by_role("button", name="Cancel").click()
     assert len(network.reconfigurations()) == 1
     page.get_by_role("button", name="Plan…").click()
-    page.get_by_role("button", name="Carry it out").click()
+    page.get_by_role("button", name="Carry out plan").click()
     expect(page.locator("#reconfiguration option").nth(1)).to_have_text(re.compile("operator"))
     assert len(network.reconfigurations()) == 2
 
@@ -295,7 +295,7 @@ def test_a_plan_prefers_guesses_as_the_loop_does(server, network, page):
     page.get_by_role("button", name="Plan…").click()
     ask = page.locator("#ask")
     expect(ask).to_contain_text("would be served")
-    ask.get_by_role("button", name="Carry it out").click()
+    ask.get_by_role("button", name="Carry out plan").click()
     expect(page.locator("#reconfiguration option").nth(1)).to_have_text(re.compile("operator"))
     _, shown, made = network.plan_requests
     assert network.demand().counted_on_mbps.sum() < network.demand().planned_mbps.sum()
@@ -318,7 +318,7 @@ def test_a_plan_is_asked_of_an_earlier_leader_as_it_can_be(server, network, page
     (body,) = sent
     assert json.loads(body)["demand"]
     assert "expected_mbps" not in body
-    page.get_by_role("button", name="Leave it").click()
+    page.get_by_role("button", name="Cancel").click()
     expect(page.locator("#heat-cell")).not_to_contain_text("NaN")
 
 
@@ -332,7 +332,7 @@ def test_a_second_press_before_the_answer_asks_nothing_more(server, network, pag
     ask = page.locator("#ask")
     expect(ask).not_to_be_visible()
     network.blocked.set()
-    ask.get_by_role("button", name="Carry it out").click()
+    ask.get_by_role("button", name="Carry out plan").click()
     expect(page.locator("#reconfiguration option").nth(1)).to_have_text(re.compile("operator"))
     expect(page.locator("#asking")).to_be_empty()
     assert len(network.plan_requests) == 3, "the fixture's, a dry run, and what it showed"
@@ -346,7 +346,7 @@ def test_a_quarantine_is_cleared_after_a_question(server, network, page):
     page.goto(server.url)
     page.get_by_role("button", name="Clear r1 hyt-r1-p1", exact=True).click()
     expect(page.locator("#ask")).to_contain_text("no carrier at r1")
-    page.get_by_role("button", name="Clear it").click()
+    page.get_by_role("button", name="Clear port").click()
     expect(page.locator("#quarantine tbody tr")).to_have_count(1)
 
 
@@ -361,7 +361,7 @@ def test_a_port_is_set_aside_after_a_question(server, network, page):
     expect(ask).to_contain_text("It carries r1 =p1= r3 =p2= r2.")
     ask.get_by_label("Why?").fill("fibre is cleaned")
     shoot(page, "aside")
-    ask.get_by_role("button", name="Set it aside").click()
+    ask.get_by_role("button", name="Set port aside").click()
     expect(page.locator("#quarantine")).to_contain_text("fibre is cleaned")
     assert network.quarantined[-1].entry.until_unix_s is None
 
@@ -373,7 +373,7 @@ def test_the_file_is_taken_over_from_the_policy(server, network, page):
     expect(dialog).to_contain_text("policy.epoch_s: 10.0 → 5.0")
     expect(dialog).to_contain_text("Waits for the next start")
     shoot(page, "policy")
-    dialog.get_by_role("button", name="Leave it").click()
+    dialog.get_by_role("button", name="Cancel").click()
     assert network.reloads == 0
     page.get_by_role("button", name="Policy…").click()
     page.get_by_role("button", name="Take the file over").click()
@@ -403,7 +403,7 @@ def test_the_policy_is_changed_where_it_is_shown(server, network, page):
     page.goto(server.url)
     page.get_by_role("button", name="Policy…").click()
     dialog = page.locator("#policy-dialog")
-    change = dialog.get_by_role("button", name="Change it")
+    change = dialog.get_by_role("button", name="Change policy")
     expect(change).to_be_disabled()
     dialog.get_by_label("policy.epoch_s").fill("soon")
     change.click()
@@ -642,7 +642,7 @@ def test_tabs_share_one_stream(server, network, page):
     assert streams == [page.main_frame]
     last = tabs[-1]
     last.get_by_role("button", name="Plan…").click()
-    last.get_by_role("button", name="Carry it out").click()
+    last.get_by_role("button", name="Carry out plan").click()
     with tabs[1].expect_request("**/v1/reconfigurations/c0"):  # that is read when it is told of
         network.finish("c0")
     with context.expect_event("request", lambda one: "/events" in one.url):
@@ -693,7 +693,7 @@ def test_where_no_controller_leads_a_standby_says_why_and_is_not_ready(replica, 
     page.add_init_script(LOOKS_SOON)
     page.goto(server.url)
     expect(page.locator("#summary")).to_contain_text("✓ ready · ✗ not healthy: 2 things")
-    why = "this controller stands by, and does not know who leads: etcd did not answer"
+    why = "this controller stands by, and does not know the leader: etcd did not answer"
     term.known = Standby(why, None, (1000.0, "etcd did not answer"))
     term.leads = False
     summary = "✗ not ready · ✗ not healthy: 1 thing wrong"
@@ -707,7 +707,9 @@ def test_where_no_controller_leads_a_standby_says_why_and_is_not_ready(replica, 
     expect(page.locator("#summary")).to_have_text(summary)
     expect(page.locator("#connection")).to_have_text("○ not live: connecting again")
     expect(page.locator("#conditions")).to_contain_text("hydra replicas")
-    term.known = Standby("this controller stands by, and nobody leads: ask again in a moment")
+    term.known = Standby(
+        "this controller stands by, and no controller leads: ask again in a moment"
+    )
     expect(page.locator("#summary")).to_have_text("✗ not ready · health not known")
     expect(page.locator("#conditions")).to_have_text("Not known.")
     term.leads = True
