@@ -43,7 +43,7 @@ def replicas(ctx: click.Context, url: str, as_json: bool) -> None:
     if as_json:
         print_json(document)
     elif document["role"] == "alone":
-        click.echo("this controller is alone: its journal is a file")
+        click.echo("this controller has no standby: the journal is a file")
     else:
         _print(document)
     ctx.exit(ExitCode.OK if document["role"] == "alone" or document["leader"] else ExitCode.PROBLEM)

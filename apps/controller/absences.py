@@ -136,7 +136,7 @@ class Absences:
         steering = self._switches.steering
         servers = steering[owned].servers if owned in steering else ()
         if any(server.name in self._switches.closed for server in servers):
-            return "silent: its ToR port is closed to circuits"
+            return "silent: the ToR port is closed to circuits"
         dead = [server.name for server in servers if server.name in self._switches.dead_uplinks]
         if not dead:
             return ""

@@ -74,5 +74,5 @@ class ChangesBeside:
         if unknown := self.under_way.unknown(plan, self._reach.absences.unconfirmed()):
             return f"the state of {', '.join(unknown)} is not known yet"
         if self._network.rest_s(plan.target, self._policy.now.vlan_rest_s):
-            return "its VLAN-IDs have to rest first"
+            return "VLAN-IDs of the change have to rest first"
         return None

@@ -159,7 +159,7 @@ class Mover:
         if waiting is None:
             raise PlanError("changes under way touch the same pairs, ports or VLAN-IDs")
         for pairs in waiting:
-            LOG.info("%d pairs wait: their ports were given to another reconfiguration", pairs)
+            LOG.info("%d pairs wait: the ports were given to another reconfiguration", pairs)
         with about(entry.id):
             # Pairs left to this change are diverted already.
             return await self._carry_out(entry, plan, hurries=hurries, shifts=not waiting)

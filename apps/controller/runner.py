@@ -146,7 +146,7 @@ class Runner:
             if device is None:
                 raise
             LOG.exception("%s: %s ends in a defect", device, type(command).__name__)
-            reason = f"{device}: a defect ({type(error).__name__}): what was done is not known"
+            reason = f"{device}: a defect ({type(error).__name__}): the outcome is not known"
             failure = Failure(step, device, FailureKind.UNKNOWN, reason)
         outcome = Outcome(value, failure, started_s=started, finished_s=time.monotonic())
         self._metrics.command(command, outcome)

@@ -28,7 +28,7 @@ from hydra.reconfiguration.touched import apart
 from hydra.roles import TaskState
 
 LOG = logging.getLogger("hydra.controller")
-_LOST: Final = "what is lost"
+_LOST: Final = "the lost paths"
 _FIRST_PAUSE_S: Final = 4.0
 _LONGEST_PAUSE_S: Final = 60.0
 """Longest pause between attempts to withdraw lost circuits; their pairs are diverted meanwhile."""

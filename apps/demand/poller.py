@@ -212,7 +212,7 @@ class StatsPoller:
     def _note_failure(self, question: Question, cause: str, detail: str = "") -> None:
         self._failures[cause] += 1
         self._forget_ports(question)
-        self._log_once(cause, question.switch, detail or "its last rates stand in")
+        self._log_once(cause, question.switch, detail or "plans use the last rates")
 
     def _forget_ports(self, question: Question) -> None:
         """Forget the port counters of a failed question; rules keep their last rates."""

@@ -249,7 +249,7 @@ class Etcd:
             except (OSError, ValueError) as error:
                 # OSError: a missing certificate file, as during a renewal, and errors of requests.
                 raise exceptions.ConnectionFailedError(str(error)) from error
-        raise EtcdRefused(f"{self.name} refuses its own tokens")
+        raise EtcdRefused(f"{self.name} refuses tokens just issued")
 
     def _log_in(self, client: Etcd3Client) -> None:
         settings = self._settings

@@ -54,7 +54,7 @@ _SOON_S: Final = 0.02
 _TELL_S: Final = 0.5
 _HEARD_S: Final = 0.1
 """A look usually takes less time."""
-_BEGINS: Final = "this controller begins to lead, and reads its journal: ask again in a moment"
+_BEGINS: Final = "this controller begins to lead, and reads the journal: ask again in a moment"
 _ENDS: Final = "this controller ends, and another controller leads soon: ask again in a moment"
 _UNTOLD: Final = {"id": "", "name": "unnamed", "url": "", "release": "", "since_unix_s": 0.0}
 _SHIFT: Final = 28
@@ -171,7 +171,9 @@ class Leadership:
                 [before, leads], [put(key, str(wanted)), *looks], looks, patience_s=_LOOK_S
             )
         except (EtcdRefused, EtcdUnanswered) as error:
-            LOG.warning("generations are not raised beyond those of an earlier store: %s", error)
+            LOG.warning(
+                "generations are not raised beyond the generations of an earlier store: %s", error
+            )
             return False
         found, leader = answer.found
         if not leader or leader[0].created != created:
@@ -253,9 +255,9 @@ class Leadership:
         seen, trouble = self._leader_seen, self._trouble
         leader = None if seen is None or seen.id == self._me.id else seen
         if trouble is not None:
-            words = f"this controller stands by, and does not know who leads: {trouble[1]}"
+            words = f"this controller stands by, and does not know the leader: {trouble[1]}"
         elif leader is None:
-            words = "this controller stands by, and nobody leads: ask again in a moment"
+            words = "this controller stands by, and no controller leads: ask again in a moment"
         else:
             words = f"this controller stands by, and {leader.name} leads: ask at {leader.url}"
         return Standby(words, leader, trouble)
@@ -285,8 +287,8 @@ class Leadership:
         found = self.replicas()
         if not found.standing_by:
             raise LifecycleError(
-                f"nobody stands by to lead{f' ({found.problem})' if found.problem else ''}: start "
-                "another controller with the same store first"
+                f"no controller stands by to lead{f' ({found.problem})' if found.problem else ''}: "
+                "start another controller with the same store first"
             )
         mine = self._switches()
         for one in found.standing_by:
@@ -297,7 +299,7 @@ class Leadership:
                     "the switches name the controller"
                 )
         names = ", ".join(one.name for one in found.standing_by)
-        self._end(HydraError(f"handed over, as requested, to one of {names}"))
+        self._end(HydraError(f"handed over, as requested, to a controller of {names}"))
         return found.standing_by
 
     def end_soon(self) -> None:

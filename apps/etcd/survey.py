@@ -140,8 +140,8 @@ class Survey:
         if self._file is not None and told.file != self._file:
             yield TakeoverRisk(
                 told.name,
-                f"{told.name} has read another configuration file than this controller: give both "
-                "the same fabric and policy",
+                f"{told.name} has a different configuration file: give both controllers the same "
+                "fabric and policy",
             )
         before = self._seen.get(entry.key)
         if before != entry.modified:

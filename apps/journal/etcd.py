@@ -46,7 +46,7 @@ from hydra.policy import EtcdSettings
 
 LOG = logging.getLogger("hydra.journal")
 _FULL: Final = "space exceeded"
-_CLOSED: Final = "it is not open"
+_CLOSED: Final = "the journal is not open"
 _DAY_S: Final = 86_400.0
 _T = TypeVar("_T")
 _NOTHING: Final = Work({}, ())
@@ -172,7 +172,7 @@ class EtcdJournal:
             if self._closed:
                 raise self._error("write", _CLOSED)
             if self._read_only:
-                raise self._error("write", "it was opened to be read")
+                raise self._error("write", "the journal was opened to be read")
             self._read = None
             try:
                 self._settle()

@@ -92,7 +92,7 @@ class SqliteJournal:
         if path.exists():
             return True
         if Path(f"{path}-wal").exists():
-            raise self._damaged("its write-ahead log is there, and the file is not")
+            raise self._damaged("the write-ahead log exists without the file")
         if (restored := beside_journal(path)).exists():
             raise JournalError(
                 f"the journal {self.name} is away, since its restoration was interrupted: give "

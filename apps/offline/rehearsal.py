@@ -239,7 +239,7 @@ class Rehearsal:
         """Plan a week and decide on the week."""
         standing = self.state.topology.circuits
         if not demand.any():
-            return keep("nobody wants a circuit", standing, largest, TRIGGER, now_s)
+            return keep("no pair wants a circuit", standing, largest, TRIGGER, now_s)
         try:
             week = self._plan_week(demand)
         except PlanError as error:

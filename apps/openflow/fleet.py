@@ -189,7 +189,7 @@ class Fleet(Roles):
 
         self._owing.add(datapath)
         one.reply.add_done_callback(heard)
-        return self._failure(datapath, FailureKind.LATE, "its table is late")
+        return self._failure(datapath, FailureKind.LATE, "the flow table is late")
 
     def rule_counters(
         self, datapaths: Collection[DatapathId], cookie: int, mask: int, timeout_s: float

@@ -30,7 +30,7 @@ class Reply(Generic[_ValueT]):
     def result(self) -> _ValueT:
         """The value. Raises LookupError if the value is not set yet."""
         if not self._is_done:
-            raise LookupError("nobody has answered yet")
+            raise LookupError("no switch has answered yet")
         return self._value  # type: ignore[return-value]  # set, perhaps to None
 
     def set_result(self, value: _ValueT) -> None:

@@ -277,8 +277,8 @@ class Planner:
             if not future.cancel():
                 return future.result()  # its turn has come, with a time limit of its own
             raise PlanError(
-                f"the planner did not get to this within {self._patience_s:g} s: it is starting, "
-                "or busy with other requests; try again later"
+                f"the planner did not get to this within {self._patience_s:g} s, starting or busy "
+                "with other requests: try again later"
             ) from None
         except CancelledError:
             raise PlanError("the controller is ending: nothing is planned any more") from None

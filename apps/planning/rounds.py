@@ -78,7 +78,7 @@ class Rounds:
         request = self._requests.request(sharing, seen)
         if request is None:
             total_mbps = float(seen.planned_mbps.sum())
-            reason = "nobody wants a circuit"
+            reason = "no pair wants a circuit"
             nobody = keep(reason, circuits, largest, trigger, unix_s, total_mbps)
             return Round(nobody, None, None)
         try:

@@ -138,7 +138,7 @@ def _query(scope: Scope) -> dict[str, list[str]]:
 
 async def _refuse(standby: Standby, scope: Scope, receive: Receive, send: Send) -> None:
     problem = STANDING_BY if standby.store_lost is None else STORE_UNAVAILABLE
-    words = _told(scope, standby.words, "another controller leads, or none at the moment")
+    words = _told(scope, standby.words, "this controller stands by: ask the leading controller")
     headers = {"Retry-After": _RETRY_S}
     await problem_response(problem, words, scope["path"], headers=headers)(scope, receive, send)
 

@@ -133,7 +133,7 @@ def _backup(loaded: Loaded, source: Path) -> tuple[Backup, bytes]:
     """What a backup of this fabric says of itself, and its journal. Raises HydraError."""
     files = _read(source)
     if not {_JOURNAL, _MANIFEST} <= files.keys():
-        raise ArchiveError(f"{source} is no backup of a controller: it has no {_JOURNAL}")
+        raise ArchiveError(f"{source} is no backup of a controller, without a {_JOURNAL}")
     try:
         about = Backup(**json.loads(files[_MANIFEST]))
     except (ValueError, TypeError) as error:
@@ -225,7 +225,7 @@ def _tail(log: Path) -> bytes:
     with os.fdopen(handle, "rb") as file:
         status = os.fstat(handle)
         if not stat.S_ISREG(status.st_mode):
-            raise OSError(errno.EINVAL, "it is not a file: copy what it has into one")
+            raise OSError(errno.EINVAL, "not a regular file: copy the content into a file")
         file.seek(max(0, status.st_size - _LOG_TAIL_BYTES))
         return file.read(_LOG_TAIL_BYTES)
 

@@ -135,7 +135,7 @@ def _flows(path: Path, file: TextIO, announced: set[str]) -> Iterator[Flow]:
     content = _content(file)
     number, first = next(content, (0, ""))
     if not first:
-        raise TraceError(f"{path} is empty: it should hold flows or coflows")
+        raise TraceError(f"{path} is empty: give a file with flows or coflows")
     previous_s = 0.0
     if "," in first:
         found = _csv(number, first, content)

@@ -81,7 +81,7 @@ def windows(
     """
     for what, value in (("window", window_s), ("scale", scale)):
         if not 0 < value < float("inf"):
-            raise PlanError(f"a {what} of {value:g}: it must be positive and finite")
+            raise PlanError(f"a {what} of {value:g}: the value must be positive and finite")
     mbps_per_byte = scale * 8e-6 / window_s
     number, count = -1, 0
     demand = np.zeros((racks, racks))

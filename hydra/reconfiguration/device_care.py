@@ -89,7 +89,7 @@ class DeviceCare:
         """Take over the unconfirmed steps of a reconfiguration."""
         for name in sorted(execution.closed):
             LOG.error(
-                "vswitch of %s is silent: its port is closed to circuits until the vswitch answers",
+                "vswitch of %s is silent: the port is closed to circuits until the vswitch answers",
                 name,
             )
         self._switches.closed |= execution.closed

@@ -113,7 +113,7 @@ class Admission:
             try:
                 target = self._planner.for_pins(state, pins, blocked, urgent=False)
             except PlanError as error:
-                why = f"what else would move is not known now: ask again ({error})"
+                why = f"other moving circuits are not known now: ask again ({error})"
                 raise DeviceUnavailable("planner", why) from error
         plan = self._planning.diff(state, target)
         return ReservationPreview(reservation, plan.connect, plan.disconnect, at_risk)

@@ -156,9 +156,9 @@ class ReservationCare:
         if before.preempted_by is not None:
             state, reason = ReservationState.PREEMPTED, before.reason
         elif before.held_until_unix_s is not None:
-            state, reason = ReservationState.EXPIRED, "it was not committed in time"
+            state, reason = ReservationState.EXPIRED, "not committed in time"
         else:
-            state, reason = ReservationState.EXPIRED, "its time is up"
+            state, reason = ReservationState.EXPIRED, "the reserved time is over"
         try:
             reservation = self._reservations.change(reservation_id, state, reason, before)
         except Changed:

@@ -157,7 +157,9 @@ class JournalWriter:
                 self.write(())
                 if failed:
                     self._failure = None
-                    self._history.add(time.time(), HappeningKind.JOURNAL, "it can be written again")
+                    self._history.add(
+                        time.time(), HappeningKind.JOURNAL, "the journal can be written again"
+                    )
                     LOG.info("the journal can be written again, and is up to date")
 
     def close(self) -> None:

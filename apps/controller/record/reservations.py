@@ -90,7 +90,10 @@ class Reservations:
             if old.state in _NOT_BEGUN:
                 state = ReservationState.CANCELLED
             elif old.state is ReservationState.FAILED:
-                state, why = ReservationState.RELEASED, f"asked for; it had failed: {old.reason}"
+                state, why = (
+                    ReservationState.RELEASED,
+                    f"released on request, after the failure: {old.reason}",
+                )
             now_s = time.time()
             reservation = self._book.transition(reservation_id, state, why, now=now_s)
             staying = self._book.let_stay(reservation_id, now_s)
@@ -222,7 +225,7 @@ class Reservations:
         """
         for reservation in self._book:
             if reservation.is_booked and reservation.booked is None:
-                reason = "it had no path yet when the controller ended"
+                reason = "no path yet when the controller ended"
                 self._book.transition(
                     reservation.id, ReservationState.FAILED, reason, now=time.time()
                 )

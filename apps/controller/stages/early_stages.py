@@ -213,7 +213,7 @@ class EarlyStages:
     def _go_on(self, change: StagedChange) -> Work[None] | None:
         begun = change.phase is StagePhase.BEGUN_BESIDE
         try:
-            why = "others change the network meanwhile" if begun else ""
+            why = "other changes of the network meanwhile" if begun else ""
             anew = self._replanning.planned_anew(change, why)
             if anew is not None and anew.plan is None:
                 return None

@@ -189,8 +189,8 @@ class Progress:
         if change.asker.recurs or (done.left is None and (there or not late)):
             return
         before = change.entry
-        why = "it gave way to others" if done.left else "switches were late"
-        entry = self._log.enter(before.trigger, f"what {before.id} could not do, since {why}")
+        why = "the stage gave way to other changes" if done.left else "switches were late"
+        entry = self._log.enter(before.trigger, f"the rest of {before.id}, since {why}")
         rest = change.rest(entry, time.monotonic() + self._policy.now.timeouts.vswitch_s)
         self._agenda.put(rest)
         with suppress(JournalError), self.ending_with(rest):  # finished stages stay

@@ -57,7 +57,7 @@ class Replanning:
         else:
             return None
         if change.asker.plan is None:
-            raise PlanError(f"{why}, and what it was planned for is not known after a restart")
+            raise PlanError(f"{why}, and the planned demand is not known after a restart")
         return Anew(
             why=why, plan=change.asker.plan(), pins=pins, blocked=blocked, wanted_mbps=wanted_mbps
         )

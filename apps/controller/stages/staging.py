@@ -126,14 +126,15 @@ class Staging:
             goal = {path for path in change.goal.paths if pair_of(path) == pair}
             if pair in self.agenda.theirs(change, state).pairs:
                 goal = standing
-            stays = "leaves their paths as they are"
+            stays = "leave the paths of the two racks alone"
             of = f" of about {entry.stages_expected}" if entry.stages_expected else ""
             waits = change.phase is StagePhase.AWAITS_HOURS
             lines.append(
                 f"reconfiguration {entry.id}, asked for by {entry.trigger}, has made "
-                f"{entry.stages_done}{of} stages{', and is paused' if entry.paused else ''}; what "
-                f"is left {stays if goal == standing else 'gives them other paths'}"
-                + (f"; it {entry.reason}" if waits else "")
+                f"{entry.stages_done}{of} stages{', and is paused' if entry.paused else ''}; "
+                "further stages "
+                f"{stays if goal == standing else 'change the paths of the two racks'}"
+                + (f"; the change {entry.reason}" if waits else "")
             )
         return lines
 
@@ -228,10 +229,10 @@ class Staging:
         change.done, change.paused = done, unfinished.paused
         self._log.update(entry.id, stages_done=done, stages_expected=None, paused=change.paused)
         circuits = touched(self._network.state, change.goal)
-        why = "nobody measures traffic"
+        why = "no traffic is measured"
         contradicted = None if sent_mbps is None else self.replanning.contradiction(unfinished)
         if sent_mbps is None or contradicted is not None:
-            then = "it is planned anew by the next decision" if asker.recurs else "ask for it anew"
+            then = "the next decision plans anew" if asker.recurs else "ask for it anew"
             why = f"does not go on after a restart: {contradicted or why}; {then}"
             self._log.note_course(entry.id, why, circuits)
             self.progress.end(change, why)
@@ -268,8 +269,8 @@ class Staging:
     async def _make_next_stage(self, change: StagedChange, before: StagePhase) -> None:
         """``before``: the phase of the change before its turn."""
         why = {
-            StagePhase.AWAITS_HOURS: "its hours have come",
-            StagePhase.BEGUN_BESIDE: "its turn has come",
+            StagePhase.AWAITS_HOURS: "the hours of the stage have come",
+            StagePhase.BEGUN_BESIDE: "the turn of the stage has come",
         }.get(before, "")
         if not self._look_again(change, why):
             return
@@ -301,7 +302,7 @@ class Staging:
         if anew is None:
             return True
         if anew.plan is None:
-            self.progress.end(change, f"{anew.why}: what is left does not pay any more")
+            self.progress.end(change, f"{anew.why}: the remaining stages do not pay any more")
             return False
         self.replanning.adopt(change, anew, anew.plan)
         return True

@@ -343,7 +343,7 @@ def test_it_leaves_out_late_switches_of_its_own_racks():
     asked.make_up()
     assert asked.entry(numbers[0]).state is ReconfigurationState.PARTIAL
     rest = asked.ledger.log.reconfigurations()[0]
-    assert rest.reason == f"what {numbers[0]} could not do, since switches were late"
+    assert rest.reason == f"the rest of {numbers[0]}, since switches were late"
     asked.finish()
     assert path(4, 5, 1) in asked.paths
 

@@ -914,7 +914,7 @@ def test_what_is_kept_while_another_one_ends_goes_on(journal, more, pass_time):
 
 # --- switches that refuse rules -------------------------------------------------------------
 
-REFUSAL = "h11 refuses the rules of r1 - r3 (no room for another rule, table 5 (circuits))"
+REFUSAL = "h11 refuses the rules of r1 - r3 (no room for a further rule, table 5 (circuits))"
 
 
 def test_a_reservation_whose_rules_a_switch_refuses_fails_and_leaves_no_path(stage):

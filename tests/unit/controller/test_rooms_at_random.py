@@ -292,7 +292,7 @@ class _World:
         failed = {
             one.pair
             for one in ledger.bookings.all()
-            if one.state is State.FAILED or "had failed" in one.reason
+            if one.state is State.FAILED or "after the failure" in one.reason
         }
         wanted = self.asked_for | failed | {one.pair for one in ledger.bookings.active()}
         for path in state.topology.paths:

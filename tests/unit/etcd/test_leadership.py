@@ -43,7 +43,7 @@ def test_one_leads_and_the_next_as_soon_as_it_ends(etcd):
     with candidate(settings, "a") as a:
         a.leads.get(timeout=LONG_S)
         assert not a.leadership.over()
-        assert "reads its journal: ask again" in a.leadership.standby().words
+        assert "reads the journal: ask again" in a.leadership.standby().words
         a.leadership.note_begun()
         assert a.leadership.standby() is None
         with candidate(settings, "b") as b:
@@ -169,12 +169,12 @@ def test_switches_take_the_leader_of_an_etcd_that_was_set_up_anew(tmp_path):
 def test_a_leader_is_asked_to_hand_over_only_where_somebody_stands_by(settings):
     with candidate(settings, "a") as a:
         a.leads.get(timeout=LONG_S)
-        with pytest.raises(LifecycleError, match="nobody stands by to lead"):
+        with pytest.raises(LifecycleError, match="no controller stands by to lead"):
             a.leadership.hand_over()
         with candidate(settings, "b"):
             await_standby(a)
             assert [one.name for one in a.leadership.hand_over()] == ["b"]
-        assert "handed over, as requested, to one of b" in str(a.ended.get_nowait())
+        assert "handed over, as requested, to a controller of b" in str(a.ended.get_nowait())
 
 
 def test_a_leader_hands_over_to_nobody_whom_switches_have_yet_to_find(settings):

@@ -88,7 +88,7 @@ def test_files_that_differ_are_told(settings):
     with survey(settings, "a", clock=clock) as a:
         with survey(settings, "b", clock=clock, file="another"):
             ((name, why),) = told(a)
-            assert (name, "b has read another configuration file" in why) == ("b", True)
+            assert (name, "b has a different configuration file" in why) == ("b", True)
         assert told(a) == [], "it has ended"
 
 
