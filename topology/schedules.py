@@ -183,13 +183,13 @@ def _within_the_window(
 ) -> list[Configuration]:
     """The configurations, in order, that fit with their switching times; the last is cut."""
     chosen: list[Configuration] = []
-    left_s = problem.budget.timing.window_s
+    remaining_s = problem.budget.timing.window_s
     for group in groups:
-        left_s -= problem.budget.timing.switching_s
-        if left_s <= 0 or problem.budget.expired():
+        remaining_s -= problem.budget.timing.switching_s
+        if remaining_s <= 0 or problem.budget.expired():
             break
-        chosen.append(group.lasting(min(group.duration_s, left_s)))
-        left_s -= group.duration_s
+        chosen.append(group.lasting(min(group.duration_s, remaining_s)))
+        remaining_s -= group.duration_s
     return chosen
 
 

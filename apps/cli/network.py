@@ -80,13 +80,13 @@ def _print_changes(changes: Sequence[JsonObject]) -> None:
             ("id", "asked for by", "state", "stages", "reason"),
             (
                 (
-                    one["id"],
-                    one["trigger"],
-                    one["state"],
-                    dict(_stages(one)).get("stages", ""),
-                    one["reason"],
+                    change["id"],
+                    change["trigger"],
+                    change["state"],
+                    dict(_stages(change)).get("stages", ""),
+                    change["reason"],
                 )
-                for one in changes
+                for change in changes
             ),
         )
 

@@ -111,7 +111,7 @@ class Absences:
 
     def alarms(self) -> Mapping[str, Sequence[Alarm]]:
         """Standing alarms, by optical switch; switches without alarms are left out."""
-        return {one.name: one.alarms for one in self._devices.statuses() if one.alarms}
+        return {status.name: status.alarms for status in self._devices.statuses() if status.alarms}
 
     def devices(self) -> Sequence[DeviceStatus]:
         connected, mute = self._fleet.connected(), self._fleet.mute()
@@ -140,8 +140,8 @@ class Absences:
         dead = [server.name for server in servers if server.name in self._switches.dead_uplinks]
         if not dead:
             return ""
-        what = self._substrate.dead_uplink
-        return what if self._kind(owned) == "vswitch" else f"{', '.join(dead)}: {what}"
+        label = self._substrate.dead_uplink
+        return label if self._kind(owned) == "vswitch" else f"{', '.join(dead)}: {label}"
 
     def missing(self) -> Sequence[str]:
         """Missing or late parts of the network, in words; empty when all are there."""

@@ -42,13 +42,13 @@ class BetweenJobs:
         course as jobs.
         """
         until_s = time.monotonic() + alone_s
-        await self._go_on()
+        await self._next_batches()
         while alone_s and not self.over:
             if wait(self._in_flight or (), max(0.0, until_s - time.monotonic())).not_done:
                 return
-            await self._go_on()
+            await self._next_batches()
 
-    async def _go_on(self) -> None:
+    async def _next_batches(self) -> None:
         """Carry out the next batches, up to a batch that lets other jobs in."""
         running, in_flight = self._running, self._in_flight
         if running.over or not all(future.done() for future in in_flight or ()):
@@ -61,4 +61,4 @@ class BetweenJobs:
         if batch is not None:
             self._in_flight = running.context.run(self._submit, batch)
             for future in self._in_flight:
-                future.add_done_callback(lambda _future: self._put(self._go_on))
+                future.add_done_callback(lambda _future: self._put(self._next_batches))

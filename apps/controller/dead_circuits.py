@@ -67,13 +67,15 @@ class DeadCircuits:
     def _dark_now(self) -> frozenset[_Dark]:
         """Ports of circuits in use that are known to have no carrier."""
         circuits = self._network.state.topology.circuits
-        ends = {end for one in circuits for end in one.ends}
+        ends = {end for circuit in circuits for end in circuit.ends}
         return self.at(set(filter(self._switches.is_dark, ends)))
 
     def at(self, ends: Collection[PortId]) -> frozenset[_Dark]:
         """Circuits in use with a port of ``ends``, by port."""
         circuits = self._network.state.topology.circuits
-        return frozenset((one, end) for one in circuits for end in one.ends if end in ends)
+        return frozenset(
+            (circuit, end) for circuit in circuits for end in circuit.ends if end in ends
+        )
 
     def divert_meanwhile(
         self, circuits: Collection[Circuit] = (), paths: Collection[Path] = ()
@@ -95,7 +97,7 @@ class DeadCircuits:
         """Divert the pairs on dead circuits and paths, while no change is under way."""
         await carried_out(self._switches.divert(circuits, paths))
 
-    def given_up(self, before: NetworkState) -> tuple[frozenset[Circuit], str]:
+    def abandoned_circuits(self, before: NetworkState) -> tuple[frozenset[Circuit], str]:
         """Circuits of ``before`` given up by the recovery, and the places without light.
 
         Ports of the circuits are quarantined.

@@ -112,8 +112,8 @@ class Deliveries:
         flows = self._sharing().by_reservation.get(reservation.id, ())
         return Delivery(
             reservation,
-            self._delivered_mbps(one for one in flows if one.source == reservation.src_rack),
-            self._delivered_mbps(one for one in flows if one.source != reservation.src_rack),
+            self._delivered_mbps(flow for flow in flows if flow.source == reservation.src_rack),
+            self._delivered_mbps(flow for flow in flows if flow.source != reservation.src_rack),
             tuple(name for name in self._senders(flows) if not is_metered(name)),
         )
 

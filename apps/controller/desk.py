@@ -204,7 +204,7 @@ class OperationsDesk:
     auditor: Auditor
     conductor: Conductor
     health: Health
-    hear_people: Job
+    retry_manual_paths: Job
     """Reads people's answers to tasks, in the conductor's thread."""
     ledger: Ledger
     panels: PatchPanels
@@ -263,7 +263,7 @@ class OperationsDesk:
 
     def settle_task(self, device: str, task_id: int, state: TaskState, note: str) -> Task:
         settled = self.panels.settle(device, task_id, state, note)
-        self.conductor.put(self.hear_people)
+        self.conductor.put(self.retry_manual_paths)
         return settled
 
     def quarantine(self) -> Sequence[QuarantinedPort]:
@@ -297,7 +297,7 @@ class Desk(ReservationDesk, PlanningDesk, OperationsDesk):
             auditor=rooms.auditor,
             conductor=rooms.conductor,
             health=rooms.health,
-            hear_people=rooms.withdrawals.hear_people,
+            retry_manual_paths=rooms.withdrawals.retry_manual_paths,
             panels=rooms.panels,
             placement=rooms.promises.placement,
             policies=rooms.policies,
@@ -332,10 +332,10 @@ class Desk(ReservationDesk, PlanningDesk, OperationsDesk):
 
 def delivery_of(bundle: Bundle, deliveries: Sequence[Delivery]) -> Delivery:
     """Summed rates of a bundle's parts; None if a part's rate is unknown."""
-    there = [one.there_mbps for one in deliveries]
-    back = [one.back_mbps for one in deliveries]
-    unheld = sorted({name for one in deliveries for name in one.unheld})
-    return Delivery(bundle, _together(there), _together(back), tuple(unheld))
+    forward_mbps = [delivery.there_mbps for delivery in deliveries]
+    back = [delivery.back_mbps for delivery in deliveries]
+    unheld = sorted({name for delivery in deliveries for name in delivery.unheld})
+    return Delivery(bundle, _together(forward_mbps), _together(back), tuple(unheld))
 
 
 def _together(rates_mbps: Sequence[float | None]) -> float | None:

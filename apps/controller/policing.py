@@ -188,19 +188,26 @@ class Policing:
             dp: numbered(table, before.get(dp, MeterTable()))
             for dp, table in tables_of(wanted, self._switch_of)
         }
-        anew = affected(self._holdings, wanted)
+        affected_paths = affected(self._holdings, wanted)
         routes = wanted.routes
-        rates_mbps = shares(part_of(wanted, anew), {})
+        rates_mbps = shares(part_of(wanted, affected_paths), {})
         with self._lock:
             self._holdings, self._tables = wanted, after
             self._delivered.hold(wanted)
-            self._fresh |= anew
-            stay = routes.keys() - anew
+            self._fresh |= affected_paths
+            stay = routes.keys() - affected_paths
             self._offers = {one: offer for one, offer in self._offers.items() if one in stay}
             old = self._allowed_mbps
-            new = {one: rates_mbps[one] if one in anew else old[one] for one in routes}
+            new = {
+                route: rates_mbps[route] if route in affected_paths else old[route]
+                for route in routes
+            }
             self._allowed_mbps = new
-        return before, after, [one for one in routes if one in old and new[one] != old[one]]
+        return (
+            before,
+            after,
+            [route for route in routes if route in old and new[route] != old[route]],
+        )
 
     def _new_meters(
         self,

@@ -110,8 +110,8 @@ class Prober:
 
     def _pause_s(self) -> float:
         next_s = min(self._surveillance.next_s(), self._links.next_s())
-        left_s = next_s - time.monotonic()
-        return min(max(left_s, self._tick_s), _REFRESH_S)
+        remaining_s = next_s - time.monotonic()
+        return min(max(remaining_s, self._tick_s), _REFRESH_S)
 
     def tick(self, now_s: float) -> None:
         """Handle the heard probes, and send the due probes."""
@@ -227,11 +227,16 @@ class Prober:
         messages: dict[DatapathId, bytearray] = {}
         sent = 0
         for way in ways:
-            here, there = self._servers[way.src], self._servers[way.dst]
+            src_server, dst_server = self._servers[way.src], self._servers[way.dst]
             nonces: list[int] = []
             ends: set[Ends] = set()
-            for index in range(way.first, way.first + (way.copies if here and there else 0)):
-                (src, _), (dst, hearer) = here[index % len(here)], there[index % len(there)]
+            for index in range(
+                way.first, way.first + (way.copies if src_server and dst_server else 0)
+            ):
+                (src, _), (dst, hearer) = (
+                    src_server[index % len(src_server)],
+                    dst_server[index % len(dst_server)],
+                )
                 datapath, symbol = self._substrate.launch(src, way.path)
                 port = self._fleet.port_number(datapath, symbol)
                 if not port:

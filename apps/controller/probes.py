@@ -96,7 +96,7 @@ class Probes:
             if not missing:
                 break
             if last:
-                silent = [self._again(one) for one in missing if not one.was_heard]
+                silent = [self._next_sending(one) for one in missing if not one.was_heard]
                 missing = [*silent, *(one for one in missing if one.was_heard)]
                 everything = [*everything, *silent]
         try:
@@ -122,8 +122,8 @@ class Probes:
         for failure in self._fleet.silent(asked, timeout_s).values():
             raise NotProbed(failure.subject, f"no probe has come, and {failure}")
 
-    def _again(self, one: _Sending) -> _Sending:
-        return replace(self._sending(one.marker), earlier=(*one.earlier, one.heard))
+    def _next_sending(self, sending: _Sending) -> _Sending:
+        return replace(self._sending(sending.marker), earlier=(*sending.earlier, sending.heard))
 
     def _sending(self, marker: Marker, mtu: int = 0) -> _Sending:
         nonce = next(self._nonces) & 0xFFFF_FFFF_FFFF_FFFF

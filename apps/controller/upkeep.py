@@ -250,13 +250,13 @@ class Upkeep:
 
     def note_followed(self, ports: Iterable[MovedPort]) -> None:
         """Tell of renumbered ports whose new OpenFlow numbers all rules have."""
-        for one in ports:
+        for port in ports:
             names = self._fabric.racks
             pairs = {pair_of(path) for path in self._network.state.topology.paths}
-            concerned = [(names[a].name, names[b].name) for a, b in pairs if one.rack in (a, b)]
-            LOG.warning("%s: rules of the switch follow", one.what)
+            concerned = [(names[a].name, names[b].name) for a, b in pairs if port.rack in (a, b)]
+            LOG.warning("%s: rules of the switch follow", port.what)
             self._log.note(
-                HappeningKind.CONDITION, f"{one.what}: rules of the switch follow", concerned
+                HappeningKind.CONDITION, f"{port.what}: rules of the switch follow", concerned
             )
 
     async def follow_uplinks(self) -> None:

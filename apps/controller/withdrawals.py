@@ -60,7 +60,7 @@ class Withdrawals:
         self._left: dict[Circuit | Path, str] = {}
         """Lost circuits and paths left by the last attempt to withdraw, with the reasons."""
         self._pause_s = _FIRST_PAUSE_S
-        self._again_s = 0.0
+        self._retry_s = 0.0
         self._late: frozenset[DatapathId] = frozenset()
         """Switches unusable at the last attempt, as they were yet to be brought to the state."""
         self._diverted: list[LostPath] = []
@@ -90,7 +90,7 @@ class Withdrawals:
 
     async def after_recovery(self, before: NetworkState) -> None:
         """Plan around circuits of ``before`` found without light by the recovery."""
-        unlit, reason = self._upkeep.dead.given_up(before)
+        unlit, reason = self._upkeep.dead.abandoned_circuits(before)
         if unlit:
             LOG.error("%s", reason)
             self._log.note_loss(unlit)
@@ -104,7 +104,7 @@ class Withdrawals:
         if standing:
             circuits = frozenset(circuit for one in standing for circuit in one.circuits)
             reason = "; ".join(one.reason for one in standing)
-            ends = {end for one in circuits for end in one.ends}
+            ends = {end for circuit in circuits for end in circuit.ends}
             self._quarantine.put(ends, reason, self._network.state.topology.paths)
             await self._withdraw([*circuits, *(one.path for one in standing)], reason)
         elif self._cut:
@@ -142,8 +142,8 @@ class Withdrawals:
                 if plan is not None:
                     return self._withdrawing(plan, circuits, lost, dark)
             else:
-                again = self._rejoining.rejoined_beside(self._cut)
-                plan = self._mover.beside.plan(again, _LOST)
+                rejoined = self._rejoining.rejoined_beside(self._cut)
+                plan = self._mover.beside.plan(rejoined, _LOST)
                 if plan is not None:
                     return self._rejoining_beside(plan)
         except PlanError as error:
@@ -198,7 +198,7 @@ class Withdrawals:
         if news:
             LOG.error("%s", why)
             await self._upkeep.dead.divert(circuits, paths)
-            self._log.note_loss([one for one in circuits if one in news])
+            self._log.note_loss([circuit for circuit in circuits if circuit in news])
             self._pause_s = _FIRST_PAUSE_S
         elif not self._left or not self._try_again():
             if self._waits:
@@ -216,12 +216,12 @@ class Withdrawals:
         finally:
             self._left = self._still_standing()
             self._late = self._upkeep.late_switches()
-            self._again_s = self._clock_s() + self._pause_s
+            self._retry_s = self._clock_s() + self._pause_s
             self._pause_s = min(2 * self._pause_s, _LONGEST_PAUSE_S)
 
     def _try_again(self) -> bool:
         back = self._late - self._upkeep.late_switches()
-        return bool(back) or self._clock_s() >= self._again_s
+        return bool(back) or self._clock_s() >= self._retry_s
 
     def _still_standing(self) -> dict[Circuit | Path, str]:
         topology = self._network.state.topology
@@ -245,7 +245,7 @@ class Withdrawals:
             self._cut = lost - directions(self._network.state)
             raise
 
-    async def hear_people(self) -> None:
+    async def retry_manual_paths(self) -> None:
         """Bring up paths that waited for people, and replacements for failed paths."""
         settled = self._panels.settled()
         if not settled:

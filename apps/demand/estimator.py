@@ -211,7 +211,7 @@ class DemandEstimator:
             came,
             peak,
         )
-        self._tell(found.odd, load, capacity, ways)
+        self._count_cases(found.odd, load, capacity, ways)
         wanted, expected = np.zeros((2, racks, racks))
         np.add.at(wanted, pair, found.mbps)
         np.add.at(expected, pair, found.expected_mbps)
@@ -453,7 +453,7 @@ class DemandEstimator:
 
     # -- what can't be ----------------------------------------------------------------------------
 
-    def _tell(
+    def _count_cases(
         self,
         odd: Collection[int],
         load: NDArray[np.float64],
@@ -486,9 +486,9 @@ class DemandEstimator:
             return "no counter of a circuit" if missing else "circuit above its rate", name
         if place < at.uplink:
             return "server above server_rate_mbps", self._names[place]
-        what = "server_rate_mbps" if place < at.downlink else "electrical rate"
+        limit = "server_rate_mbps" if place < at.downlink else "electrical rate"
         rack = (place - at.inlet) % len(self._servers)
-        return f"server receives above its {what}", fabric.racks[rack].name
+        return f"server receives above its {limit}", fabric.racks[rack].name
 
 
 def _confirmed(sent: Sent) -> NDArray[np.float64]:

@@ -141,10 +141,10 @@ class StatsPoller:
                 self._forget_ports(question)
         self._asked.update(asked)
         for question, reply in asked.items():
-            reply.add_done_callback(partial(self._hear, question))
+            reply.add_done_callback(partial(self._queue_answer, question))
         return max(self._schedule.next_s(now_s), _TICK_S)
 
-    def _hear(self, question: Question, reply: Reply[Counted]) -> None:
+    def _queue_answer(self, question: Question, reply: Reply[Counted]) -> None:
         """Queue an answer; in the hub's thread."""
         self._answers.put(_Answer(question, reply, self._clock()))
 

@@ -34,8 +34,8 @@ from apps.journal.layout import (
     after,
     carry,
     check_format,
-    in_one_moment,
     place_of,
+    read_consistently,
     staged,
     staged_key,
     texts,
@@ -96,7 +96,7 @@ class EtcdJournal:
         """(The owner's value after an unanswered write, the work to undo the write)."""
         self._to_undo: list[Work] = []
         """Work to undo writes that were refused and made nevertheless, in order."""
-        self._to_carry: list[Work] = []
+        self._pending_transfers: list[Work] = []
         """Pieces of a staged write that was made and not carried over yet."""
         if not later:
             try:
@@ -123,15 +123,15 @@ class EtcdJournal:
             self._closed = False
 
     def _error(self, verb: str, error: Exception | str) -> JournalError:
-        said = str(error)
-        if _FULL in said:
+        detail = str(error)
+        if _FULL in detail:
             remedy = (
                 "etcd's space is full: compact and defragment it, or raise its quota, see to free "
                 "disk space, and disarm its alarm"
             )
         else:
             remedy = "see to etcd, and to the way there"
-        return JournalError(f"can't {verb} the journal {self.name} ({said}): {remedy}")
+        return JournalError(f"can't {verb} the journal {self.name} ({detail}): {remedy}")
 
     # -- opening ----------------------------------------------------------------------------------
 
@@ -162,7 +162,7 @@ class EtcdJournal:
         self._held, self._read = known.held, known.records
         newest = (next(reversed(one.records), 0) for one in self._held.values())
         self._next_order = max(self._next_order, *(order + 1 for order in newest))
-        self._to_carry = known.to_carry
+        self._pending_transfers = known.to_carry
         self._carry_over()
 
     # -- writing ----------------------------------------------------------------------------------
@@ -279,7 +279,8 @@ class EtcdJournal:
                 ranges.append((f"records/{kind}/", f"{place_of(kind, first[-1])}0"))
                 orders.difference_update(first)
             ranges += [
-                (f"{place_of(kind, one)}/", f"{place_of(kind, one)}0") for one in sorted(orders)
+                (f"{place_of(kind, order)}/", f"{place_of(kind, order)}0")
+                for order in sorted(orders)
             ]
         return Work(puts, ranges)
 
@@ -298,12 +299,12 @@ class EtcdJournal:
         for number, piece in enumerate(pieces):
             self._step(Work({staged_key(number): piece}, ()), _NOTHING)
         self._step(Work({"redo": str(len(pieces))}, ()), NOTHING_STAGED)
-        self._to_carry = [*work.pieces(), NOTHING_STAGED]
+        self._pending_transfers = [*work.pieces(), NOTHING_STAGED]
 
     def _carry_over(self) -> None:
-        while self._to_carry:
-            self._step(self._to_carry[0], _NOTHING)  # stays due until answered
-            del self._to_carry[0]
+        while self._pending_transfers:
+            self._step(self._pending_transfers[0], _NOTHING)  # stays due until answered
+            del self._pending_transfers[0]
 
     def _step(self, work: Work, undone: Work) -> None:
         """A transaction, made once. Raises JournalTaken, EtcdRefused, EtcdUnanswered.
@@ -437,7 +438,7 @@ class EtcdJournal:
 
     def _everything(self, first: str, *more: str) -> dict[str, str]:
         """All keys that begin with ``first``, and ``more``, in order, as of a single moment."""
-        return in_one_moment(lambda: self._read_pages(first, more))
+        return read_consistently(lambda: self._read_pages(first, more))
 
     def _read_pages(self, first: str, more: Sequence[str]) -> dict[str, str]:
         begin = self._key(first)

@@ -64,8 +64,8 @@ class Replies:
         self._all_done = threading.Event()
         if not replies:
             self._all_done.set()
-        for one in replies:
-            one.add_done_callback(self._note)
+        for reply in replies:
+            reply.add_done_callback(self._note)
 
     def _note(self, _reply: object) -> None:
         with _LOCK:

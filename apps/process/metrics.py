@@ -377,8 +377,8 @@ class WorkersCollector(Collector):
 
 def _conditions(service: ControllerService) -> Metric:
     count = Tally[ConditionKind]()
-    for one in service.conditions():
-        count[one.kind] += len(one.subjects)
+    for condition in service.conditions():
+        count[condition.kind] += len(condition.subjects)
     family = GaugeMetricFamily(
         "hydra_conditions", "Things that something is wrong with, by kind.", labels=["kind"]
     )

@@ -109,7 +109,11 @@ class TenantView:
         return self._service.delivery(self._mine(reservation_id))
 
     def deliveries(self) -> Sequence[Delivery]:
-        return [one for one in self._service.deliveries() if self._tenant.sees(one.reservation)]
+        return [
+            delivery
+            for delivery in self._service.deliveries()
+            if self._tenant.sees(delivery.reservation)
+        ]
 
     def usage(self, owner: str) -> Usage:
         if owner != self._tenant.name:

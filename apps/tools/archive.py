@@ -24,7 +24,7 @@ from typing import Any, Final
 import yaml
 
 from apps.journal.opening import looked_into
-from apps.journal.sqlite import SqliteJournal, beside_journal, copy_journal, set_aside
+from apps.journal.sqlite import SqliteJournal, copy_journal, restored_path, set_aside
 from apps.process.configuration import load_configuration
 from apps.process.files import give_to, making, sync_folder
 from apps.process.single_instance import journal_held
@@ -154,7 +154,7 @@ def _put_in_place(content: bytes, journal: Path) -> Path | None:
     """
     try:
         path = journal.resolve()
-        restored = beside_journal(path)
+        restored = restored_path(path)
         owner = next(one for one in (path, restored, path.parent) if one.exists()).stat()
     except (OSError, RuntimeError) as error:
         # RuntimeError: a link that leads to itself, before Python 3.13.

@@ -86,11 +86,11 @@ def windows(
     number, count = -1, 0
     demand = np.zeros((racks, racks))
     for flow in flows:
-        its = int(flow.start_s // window_s)
-        if its != number:
+        window = int(flow.start_s // window_s)
+        if window != number:
             if count:
                 yield Window(number, number * window_s, count, demand)
-            number, count = its, 0
+            number, count = window, 0
             demand = np.zeros((racks, racks))
         src, dst = numbers[flow.src], numbers[flow.dst]
         if src != dst:

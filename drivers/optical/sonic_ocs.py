@@ -270,7 +270,7 @@ class SonicOcs(BaseSwitch):
         self.size()
         known = {*self._alarms}
         rows = self._databases.read(sonic_ocs.ALARMS)
-        self._hear()
+        self._take_alarms()
         for key in sorted(known - rows.keys()):
             self._end(key)
         self._begin_all(rows)
@@ -279,7 +279,7 @@ class SonicOcs(BaseSwitch):
     @exclusive
     def reports(self) -> tuple[Alarm, ...]:
         """Alarms that began or ended since the last call; over RESTCONF, as reads found them."""
-        self._hear()
+        self._take_alarms()
         reports, self._reports = tuple(self._reports), []
         return reports
 
@@ -450,7 +450,7 @@ class SonicOcs(BaseSwitch):
 
     # --- alarms ---------------------------------------------------------------------------------
 
-    def _hear(self) -> None:
+    def _take_alarms(self) -> None:
         """Take in alarms that the switch has reported; a read may have found an alarm before."""
         for key, rows in self._databases.heard_alarms():
             if rows is None:

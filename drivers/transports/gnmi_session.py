@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from drivers.codecs.yang_json import MAX_JSON_BYTES
 from drivers.credentials import secret
-from drivers.transports.permit import PermitOverError, left_s
+from drivers.transports.permit import PermitOverError, remaining_s
 from drivers.transports.tls import NOT_TRUSTED, TlsOptions, all_authorities
 from hydra.config.devices import endpoint_problems, login_problems, option_problems
 from hydra.errors import DeviceError, DeviceUnavailable, OutcomeUnknown, Problem
@@ -204,7 +204,7 @@ class GnmiSession:
     def _call(self, method: Callable[..., _T], request: object) -> _T:
         grpc = import_module("grpc")
         try:
-            limit_s = left_s(self._timeout_s)
+            limit_s = remaining_s(self._timeout_s)
             answer = method(request, timeout=limit_s, metadata=self._metadata)
         except PermitOverError as error:
             raise _CallLost("CANCELLED", f"{self._address}: {error}") from error

@@ -30,7 +30,7 @@ from ncclient.transport.errors import SessionCloseError
 
 from drivers.transports import ssh
 from drivers.transports.netconf_session import Link, Session
-from drivers.transports.permit import about_to_send, left_s
+from drivers.transports.permit import about_to_send, remaining_s
 from drivers.transports.ssh import SshOptions
 from hydra.errors import DeviceError, DeviceUnavailable, OutcomeUnknown, ProtocolError
 from hydra.model import Login
@@ -377,7 +377,7 @@ class NetconfTransport:
             except NetconfRefusal as refusal:
                 if "lock-denied" not in refusal.tags or time.monotonic() + _LOCK_RETRY_S > deadline:
                     raise
-                if time.monotonic() > patient_until and math.isfinite(left_s()):
+                if time.monotonic() > patient_until and math.isfinite(remaining_s()):
                     self._end_sessions(refusal.holders, deadline)
                 time.sleep(_LOCK_RETRY_S)
             else:

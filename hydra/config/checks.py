@@ -207,7 +207,7 @@ def check_guests(
     if "policy" in broken:
         return
     may_send = document.policy.source_check is SourceCheck.OFF
-    what = (
+    consequence = (
         "no unicast reaches unlisted guests"
         if may_send
         else "policy.source_check refuses frames of unlisted guests"
@@ -217,8 +217,8 @@ def check_guests(
             if server.guests == []:
                 (warnings if may_send else log).add(
                     ("racks", index, "servers", number, "guests"),
-                    f"is empty, and {what}: list the guests' MAC addresses, or leave `guests` out "
-                    "if the server has no guests",
+                    f"is empty, and {consequence}: list the guests' MAC addresses, or leave "
+                    "`guests` out if the server has no guests",
                 )
 
 
@@ -320,17 +320,19 @@ def _datapath_ids(expansion: Expansion) -> Iterator[tuple[int, Path, str]]:
             yield server.vswitch.datapath_id, (*path, "vswitch", "datapath_id"), at
 
 
-def _unique(what: str, values: Iterable[tuple[Hashable, Path, str]], log: ProblemLog) -> None:
+def _unique(
+    consequence: str, values: Iterable[tuple[Hashable, Path, str]], log: ProblemLog
+) -> None:
     """Report each repeated value; empty values stand for unreadable text.
 
-    ``what`` describes the value, with the placeholder ``{0}``.
+    ``consequence`` describes the value, with the placeholder ``{0}``.
     """
     first: dict[Hashable, str] = {}
     for value, path, at in values:
         if not value:
             continue
         if value in first:
-            log.add(path, what + " is already taken by {1}", value, first[value], at=at)
+            log.add(path, consequence + " is already taken by {1}", value, first[value], at=at)
         else:
             first[value] = at
 

@@ -105,7 +105,7 @@ def too_large(document: Document, log: ProblemLog) -> bool:
     """True if ``document`` describes more than :data:`MOST`, counted before the expansion."""
     return (
         _exceeds("racks", ("racks",), (_count(rack.names) for rack in document.racks), log)
-        or _exceeds("planes", ("planes",), (_count(one.names) for one in document.planes), log)
+        or _exceeds("planes", ("planes",), (_count(plane.names) for plane in document.planes), log)
         or _exceeds("servers", ("racks",), (number for number, _ in _count_servers(document)), log)
         or _exceeds(
             "guests",

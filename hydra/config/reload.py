@@ -13,9 +13,13 @@ from hydra.config.patterns import suggest
 from hydra.errors import ConfigError, HydraError, Problem
 from hydra.policy import Policy, PolicyKey, Taken, policy_keys
 
-AT_ONCE: Final = frozenset(one.name for one in policy_keys() if one.taken is not Taken.AT_START)
+AT_ONCE: Final = frozenset(
+    policy_key.name for policy_key in policy_keys() if policy_key.taken is not Taken.AT_START
+)
 """Policy keys that a reload applies."""
-BY_REQUEST: Final = frozenset(one.name for one in policy_keys() if one.taken is Taken.AT_ONCE)
+BY_REQUEST: Final = frozenset(
+    policy_key.name for policy_key in policy_keys() if policy_key.taken is Taken.AT_ONCE
+)
 """Policy keys that can also be changed without the file."""
 
 
@@ -89,7 +93,7 @@ def why_not(path: Sequence[str]) -> str:
 
 
 def _keys(settings: type[Any]) -> dict[str, PolicyKey]:
-    return {one.name: one for one in policy_keys(settings)}
+    return {policy_key.name: policy_key for policy_key in policy_keys(settings)}
 
 
 def in_force(policy: Policy) -> Iterator[tuple[str, str, Taken]]:
@@ -98,8 +102,8 @@ def in_force(policy: Policy) -> Iterator[tuple[str, str, Taken]]:
         value = getattr(policy, key.name)
         if is_dataclass(value):
             yield from (
-                (f"policy.{key.name}.{one.name}", _word(getattr(value, one.name)), key.taken)
-                for one in fields(value)
+                (f"policy.{key.name}.{field.name}", _word(getattr(value, field.name)), key.taken)
+                for field in fields(value)
             )
         else:
             yield f"policy.{key.name}", _word(value), key.taken

@@ -427,8 +427,8 @@ def _message(item: Mapping[str, Any]) -> str:
         return "has no value"
     given = reprlib.repr(item["input"])
     if item["type"] == "string_type" and isinstance(item["input"], list | dict):
-        what = "a list" if isinstance(item["input"], list) else "a section"
-        return f"must be one text, got {what} ({given}): write a single value"
+        given_kind = "a list" if isinstance(item["input"], list) else "a section"
+        return f"must be one text, got {given_kind} ({given}): write a single value"
     if not item["input"] and item["type"] == "string_too_short":
         return "must not be empty"
     kind = (

@@ -141,12 +141,12 @@ def parse_yaml(text: str) -> YamlDocument:
         data = None if any(p.fatal for p in problems) else loader.construct_document(root)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        what = " ".join(part for part in (error.context, error.problem) if part)
+        reason = " ".join(part for part in (error.context, error.problem) if part)
         if mark is None:
-            raise YamlError(f"not YAML: {what}", None) from None
+            raise YamlError(f"not YAML: {reason}", None) from None
         if _TAB_INDENT.match("".join(text.split("\n")[mark.line : mark.line + 1])):
-            what += "; the line is indented by a tab, where YAML wants spaces"
-        raise YamlError(f"not YAML: {what}", mark.line + 1) from None
+            reason += "; the line is indented by a tab, where YAML wants spaces"
+        raise YamlError(f"not YAML: {reason}", mark.line + 1) from None
     except (yaml.YAMLError, RecursionError) as error:
         raise YamlError(f"not YAML: {' '.join(str(error).split())}", None) from None
     return YamlDocument(data, root, problems)

@@ -27,7 +27,7 @@ def read_store(section: StoreSection | None, log: ProblemLog) -> EtcdSettings | 
     if user is not None:
         _check_user(user, log)
     return EtcdSettings(
-        endpoints=tuple(one.rstrip("/") for one in etcd.endpoints),
+        endpoints=tuple(endpoint.rstrip("/") for endpoint in etcd.endpoints),
         prefix=etcd.prefix.rstrip("/") + "/",
         authority=None if tls is None else tls.authority,
         certificate=None if tls is None else tls.certificate,

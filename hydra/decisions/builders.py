@@ -69,7 +69,7 @@ class Builders:
             "reconfiguration": builder.reconfiguration,
             "trigger": builder.trigger,
             "unix_s": builder.unix_s,
-            "circuits": [circuit_record(self._fabric, one) for one in sorted(circuits)],
+            "circuits": [circuit_record(self._fabric, circuit) for circuit in sorted(circuits)],
         }
         self._unwritten.append(Change(Kind.BUILDER, builder.reconfiguration, record))
 

@@ -67,7 +67,7 @@ class Watch:
         yield from self._tors(facts)
         yield from self._switches(facts)
         yield from _ports(facts, [one for one, _ in missed])
-        yield from self._others(facts)
+        yield from self._other_conditions(facts)
 
     def _missed(self, facts: Facts) -> list[tuple[Reservation, float]]:
         """Failed reservations with the time of failure, oldest first.
@@ -75,20 +75,26 @@ class Watch:
         Until the end of the reservation (a day without an end), its release, or a replacement by
         another reservation.
         """
-        failed = [one for one in facts.reservations if one.state is ReservationState.FAILED]
+        failed = [
+            reservation
+            for reservation in facts.reservations
+            if reservation.state is ReservationState.FAILED
+        ]
         if not failed:
             return []
         names = (one.id for one in failed)
         seen = self._first_seen(ConditionKind.RESERVATION_FAILED, names, facts)
         latest: dict[object, float] = {}
-        for one in facts.reservations:
-            if one.state is not ReservationState.FAILED:  # also a finished reservation
-                latest[_whose(one)] = max(latest.get(_whose(one), 0.0), one.created_unix_s)
+        for reservation in facts.reservations:
+            if reservation.state is not ReservationState.FAILED:  # also a finished reservation
+                latest[_owner_and_ends(reservation)] = max(
+                    latest.get(_owner_and_ends(reservation), 0.0), reservation.created_unix_s
+                )
         missed = []
         for one in failed:
             since_s = seen[one.id] if one.since_unix_s is None else one.since_unix_s
             end_s = since_s + _MISSED_S if one.expires_unix_s is None else one.expires_unix_s
-            if facts.now_unix_s < end_s and latest.get(_whose(one), 0.0) < since_s:
+            if facts.now_unix_s < end_s and latest.get(_owner_and_ends(one), 0.0) < since_s:
                 missed.append((one, since_s))
         return sorted(missed, key=lambda one: one[1])
 
@@ -97,8 +103,8 @@ class Watch:
         names = {plane: fabric.planes[plane].name for plane in facts.planes_down}
         since = self._first_seen(kind, names.values(), facts)
         for plane, reason in facts.planes_down.items():
-            standing = sum(one.plane == plane for one in facts.state.topology.circuits)
-            pairs, reservations = _on(facts, planes={plane})
+            standing = sum(circuit.plane == plane for circuit in facts.state.topology.circuits)
+            pairs, reservations = _concerned(facts, planes={plane})
             yield Condition(
                 kind,
                 (names[plane],),
@@ -118,7 +124,7 @@ class Watch:
         names = {rack: facts.fabric.racks[rack].name for rack in facts.tors_down}
         since = self._first_seen(kind, names.values(), facts)
         for rack, reason in facts.tors_down.items():
-            pairs, reservations = _on(facts, racks={rack})
+            pairs, reservations = _concerned(facts, racks={rack})
             yield Condition(
                 kind,
                 (names[rack],),
@@ -132,27 +138,29 @@ class Watch:
             )
 
     def _switches(self, facts: Facts) -> Iterator[Condition]:
-        going_on = "switches go on forwarding by the last rules; circuits in use there don't move"
+        consequence = (
+            "switches go on forwarding by the last rules; circuits in use there don't move"
+        )
         for kind, some, state, done, to_do in (
             (
                 ConditionKind.SWITCH_NOT_CONNECTED,
                 facts.switches_away,
                 "not connected",
-                going_on,
+                consequence,
                 "check the switches' connection and controller setting",
             ),
             (
                 ConditionKind.SWITCH_NOT_ANSWERING,
                 facts.switches_mute,
                 "connected, and not answering",
-                f"no commands until the switches answer: {going_on}",
+                f"no commands until the switches answer: {consequence}",
                 "check the load of the switches' servers, and of the network to the switches",
             ),
         ):
             since = self._first_seen(kind, (one.name for one in some), facts)
             if some:
                 ends = {one.rack for one in some if one.rack is not None}
-                pairs, reservations = _on(facts, ends=ends)
+                pairs, reservations = _concerned(facts, ends=ends)
                 yield Condition(
                     kind,
                     tuple(one.name for one in some),
@@ -168,7 +176,7 @@ class Watch:
         refusing = [*facts.rules_refused, *facts.meters_refused]
         since = self._first_seen(kind, (one.name for one in refusing), facts)
         for one, refusal in facts.meters_refused.items():
-            pairs, reservations = _on(facts, ends=set() if one.rack is None else {one.rack})
+            pairs, reservations = _concerned(facts, ends=set() if one.rack is None else {one.rack})
             yield Condition(
                 kind,
                 (one.name,),
@@ -181,7 +189,7 @@ class Watch:
                 reservations,
             )
         for one, sentence in facts.rules_refused.items():
-            pairs, reservations = _on(facts, ends=set() if one.rack is None else {one.rack})
+            pairs, reservations = _concerned(facts, ends=set() if one.rack is None else {one.rack})
             yield Condition(
                 kind,
                 (one.name,),
@@ -211,7 +219,9 @@ class Watch:
                 "hydra devices --down",
             )
         kind = ConditionKind.UNCONFIRMED
-        renumbered = {one.switch for one in facts.moved_ports}  # reported below, with the ports
+        renumbered = {
+            moved_port.switch for moved_port in facts.moved_ports
+        }  # reported below, with the ports
         behind = [name for name in facts.unconfirmed if name not in renumbered]
         since = self._first_seen(kind, behind, facts)
         if since:
@@ -227,9 +237,11 @@ class Watch:
             )
 
         kind = ConditionKind.PORT_RENUMBERED
-        moved = {f"{one.switch}:{one.port}": one for one in facts.moved_ports}
+        moved = {
+            f"{moved_port.switch}:{moved_port.port}": moved_port for moved_port in facts.moved_ports
+        }
         if since := self._first_seen(kind, moved, facts):
-            pairs, reservations = _on(facts, ends={one.rack for one in moved.values()})
+            pairs, reservations = _concerned(facts, ends={one.rack for one in moved.values()})
             yield Condition(
                 kind,
                 tuple(since),
@@ -259,19 +271,21 @@ class Watch:
             )
 
         kind = ConditionKind.TAKEOVER_AT_RISK
-        since = self._first_seen(kind, (one.name for one in facts.takeover_risks), facts)
+        since = self._first_seen(
+            kind, (takeover_risk.name for takeover_risk in facts.takeover_risks), facts
+        )
         if since:
             yield Condition(
                 kind,
                 tuple(since),
-                names_of([one.why for one in facts.takeover_risks], "; "),
+                names_of([takeover_risk.why for takeover_risk in facts.takeover_risks], "; "),
                 min(since.values()),
                 "this controller goes on; a takeover would fail or take longer",
                 "repair the fault before another controller has to lead",
                 "hydra replicas",
             )
 
-    def _others(self, facts: Facts) -> Iterator[Condition]:
+    def _other_conditions(self, facts: Facts) -> Iterator[Condition]:
         kind = ConditionKind.UPLINK_DEAD
         if since := self._first_seen(kind, sorted(facts.dead_uplinks), facts):
             one_way = facts.one_way_uplinks
@@ -288,7 +302,7 @@ class Watch:
         kind = ConditionKind.ALARM
         since = self._first_seen(kind, facts.alarms, facts)
         for name, alarms in facts.alarms.items():
-            complaints = names_of([_alarm(one) for one in alarms], "; ")
+            complaints = names_of([_alarm(alarm) for alarm in alarms], "; ")
             yield Condition(
                 kind,
                 (name,),
@@ -358,7 +372,7 @@ def store_unavailable(
         "bring back members of etcd until etcd has a quorum: then a controller leads by itself",
         "hydra replicas",
         tuple(sorted({pair_of(path) for path in state.topology.paths})),
-        tuple(one.id for one in reservations if one.is_booked),
+        tuple(reservation.id for reservation in reservations if reservation.is_booked),
     )
 
 
@@ -376,8 +390,8 @@ def _journal(facts: Facts) -> Iterator[Condition]:
         )
 
 
-def _whose(one: Reservation) -> tuple[str | None, frozenset[str]]:
-    return one.owner, frozenset((one.src, one.dst))
+def _owner_and_ends(reservation: Reservation) -> tuple[str | None, frozenset[str]]:
+    return reservation.owner, frozenset((reservation.src, reservation.dst))
 
 
 def _reservations(
@@ -391,7 +405,7 @@ def _reservations(
     for one, since_s in missed:
         way = "has a path of circuits" if one.pair in joined else "goes electrically"
         if one in known:
-            to_do, command = _anew(one, fitting_mbps.get(one.id), facts.now_unix_s)
+            to_do, command = _renewal(one, fitting_mbps.get(one.id), facts.now_unix_s)
         else:
             to_do, command = (
                 "release the reservation: an end of the reservation is gone",
@@ -411,30 +425,36 @@ def _reservations(
         )
 
 
-def _has_its_ends(fabric: Fabric, one: Reservation) -> bool:
+def _has_its_ends(fabric: Fabric, reservation: Reservation) -> bool:
     """True if both ends of a reservation still exist in the same racks."""
     try:
-        return {rack_of(fabric, one.src), rack_of(fabric, one.dst)} == set(one.pair)
+        return {rack_of(fabric, reservation.src), rack_of(fabric, reservation.dst)} == set(
+            reservation.pair
+        )
     except UnknownName:
         return False
 
 
-def _anew(one: Reservation, fitting_mbps: float | None, now_unix_s: float) -> tuple[str, str]:
+def _renewal(
+    reservation: Reservation, fitting_mbps: float | None, now_unix_s: float
+) -> tuple[str, str]:
     """The next step and the command for the rest of a failed reservation."""
-    release = f"hydra release {one.id}"
-    who = "" if one.owner is None else f"as the owner {one.owner}, "
-    command = f"hydra reserve {one.src} {one.dst} --mbps {one.bandwidth_mbps:g}"
-    least = fitting_mbps is not None and fitting_mbps < one.promised_mbps
+    release = f"hydra release {reservation.id}"
+    who = "" if reservation.owner is None else f"as the owner {reservation.owner}, "
+    command = (
+        f"hydra reserve {reservation.src} {reservation.dst} --mbps {reservation.bandwidth_mbps:g}"
+    )
+    least = fitting_mbps is not None and fitting_mbps < reservation.promised_mbps
     if least:
         command += f" --at-least {fitting_mbps:g}"
-    if one.starts_unix_s > now_unix_s:
-        command += f" --start {moment(one.starts_unix_s)}"
-    if one.expires_unix_s is not None:
-        command += f" --end {moment(one.expires_unix_s)}"
-    if one.priority:
-        command += f" --priority {one.priority}"
-    if one.service is not ServiceClass.SHARED:
-        command += f" --service {one.service.value}"
+    if reservation.starts_unix_s > now_unix_s:
+        command += f" --start {moment(reservation.starts_unix_s)}"
+    if reservation.expires_unix_s is not None:
+        command += f" --end {moment(reservation.expires_unix_s)}"
+    if reservation.priority:
+        command += f" --priority {reservation.priority}"
+    if reservation.service is not ServiceClass.SHARED:
+        command += f" --service {reservation.service.value}"
     if fitting_mbps is None:
         return (
             "no part of the reservation fits now; see the obstacle, or "
@@ -442,7 +462,7 @@ def _anew(one: Reservation, fitting_mbps: float | None, now_unix_s: float) -> tu
             f"{command} --dry-run",
         )
     much = (
-        f"{fitting_mbps:g} of {one.promised_mbps:g} Mb/s fit"
+        f"{fitting_mbps:g} of {reservation.promised_mbps:g} Mb/s fit"
         if least
         else "the full bandwidth fits"
     )
@@ -457,8 +477,13 @@ def _ports(facts: Facts, missed: Collection[Reservation]) -> Iterator[Condition]
     state, now_s = facts.state, facts.now_unix_s
     joined = {pair_of(path) for path in state.topology.paths} if facts.quarantine else set()
 
-    def cause(one: Quarantined) -> tuple[bool, float, str, float]:
-        return one.blocks(now_s), one.since_unix_s, one.reason, one.until_unix_s or 0.0
+    def cause(quarantined: Quarantined) -> tuple[bool, float, str, float]:
+        return (
+            quarantined.blocks(now_s),
+            quarantined.since_unix_s,
+            quarantined.reason,
+            quarantined.until_unix_s or 0.0,
+        )
 
     for (blocks, since_s, reason, _), same in groupby(sorted(facts.quarantine, key=cause), cause):
         some = list(same)
@@ -493,7 +518,7 @@ def _ports(facts: Facts, missed: Collection[Reservation]) -> Iterator[Condition]
         )
 
 
-def _on(
+def _concerned(
     facts: Facts,
     planes: AbstractSet[PlaneId] = frozenset(),
     racks: AbstractSet[RackId] = frozenset(),
@@ -508,15 +533,19 @@ def _on(
     def concerned(path: Path) -> bool:
         return (
             not ends.isdisjoint((path.src, path.dst))
-            or any(one.plane in planes for one in path.circuits)
-            or any(not racks.isdisjoint(facts.fabric.racks_of(one)) for one in path.circuits)
+            or any(circuit.plane in planes for circuit in path.circuits)
+            or any(
+                not racks.isdisjoint(facts.fabric.racks_of(circuit)) for circuit in path.circuits
+            )
         )
 
     pairs = {pair_of(path) for path in facts.state.topology.paths if concerned(path)}
     reservations = tuple(
-        one.id
-        for one in facts.reservations
-        if one.is_booked and one.booked is not None and concerned(one.booked)
+        reservation.id
+        for reservation in facts.reservations
+        if reservation.is_booked
+        and reservation.booked is not None
+        and concerned(reservation.booked)
     )
     return tuple(sorted(pairs)), reservations
 
@@ -533,6 +562,6 @@ def _port_name(fabric: Fabric, port: PortId) -> str:
     return f"{fabric.racks[fabric.ports[port].rack].name}:{fabric.ports[port].tor_port}"
 
 
-def _alarm(one: Alarm) -> str:
-    where = "" if one.port is None else f" at port {one.port}"
-    return f"{one.severity.value} {one.code}{where}, {one.text}"
+def _alarm(alarm: Alarm) -> str:
+    where = "" if alarm.port is None else f" at port {alarm.port}"
+    return f"{alarm.severity.value} {alarm.code}{where}, {alarm.text}"

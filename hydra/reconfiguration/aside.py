@@ -52,8 +52,8 @@ class Position:
 
     @classmethod
     def of(cls, paths: Mapping[Pair, tuple[Path, ...]], circuits: frozenset[Circuit]) -> Position:
-        taken = {one.a: one for one in circuits}
-        taken.update((one.b, one) for one in circuits)
+        taken = {circuit.a: circuit for circuit in circuits}
+        taken.update((circuit.b, circuit) for circuit in circuits)
         return cls(paths, circuits, taken)
 
 
@@ -110,8 +110,8 @@ class Board:
         for pair, circuits in self._needs.items():
             if paths.get(pair, ()) == goal[pair]:
                 continue
-            for one in circuits:
-                if (one.a in taken or one.b in taken) and one not in standing:
+            for circuit in circuits:
+                if (circuit.a in taken or circuit.b in taken) and circuit not in standing:
                     break
             else:
                 going[pair] = goal[pair]
@@ -127,7 +127,9 @@ class Board:
         paths = {**position.paths, **moved}
         for pair in off:
             paths.pop(pair, None)
-        used = {one for its in paths.values() for path in its for one in path.circuits}
+        used = {
+            circuit for members in paths.values() for path in members for circuit in path.circuits
+        }
         return Position.of(paths, self._still.circuits | used)
 
     # -- in the way -------------------------------------------------------------------------------
@@ -142,9 +144,9 @@ class Board:
             if not self.arrived(position, pair):
                 before = frozenset(
                     taken[end]
-                    for one in circuits
-                    if one not in position.circuits
-                    for end in one.ends
+                    for circuit in circuits
+                    if circuit not in position.circuits
+                    for end in circuit.ends
                     if end in taken
                 )
                 if before:
@@ -177,11 +179,11 @@ class Board:
         spare: dict[Circuit, Circuit] = {}
         homeless = set[Pair]()
         for circuit in sorted(circuits):
-            its = users.get(circuit, frozenset())
-            if not its or not all(self._may_move(position, pair) for pair in its):
+            members = users.get(circuit, frozenset())
+            if not members or not all(self._may_move(position, pair) for pair in members):
                 continue
             if (other := self._spare_circuit(circuit, taken)) is None:
-                homeless |= its
+                homeless |= members
             else:
                 taken.update(other.ends)
                 spare[circuit] = other
@@ -216,7 +218,7 @@ class Board:
         spare = self._spare
         if spare.sent_mbps is None:
             return None
-        paths = [path for its in position.paths.values() for path in its]
+        paths = [path for members in position.paths.values() for path in members]
         return Room(
             detours=spare.detours,
             topology=Topology(position.circuits, (*self._still.paths, *paths)),
@@ -247,4 +249,4 @@ class Board:
 
 def _over(path: Path, spare: Mapping[Circuit, Circuit]) -> Path:
     """The path over spare circuits, for the circuits with a spare."""
-    return Path(path.src, path.dst, tuple(spare.get(one, one) for one in path.circuits))
+    return Path(path.src, path.dst, tuple(spare.get(circuit, circuit) for circuit in path.circuits))

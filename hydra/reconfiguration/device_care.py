@@ -139,8 +139,10 @@ class DeviceCare:
         actual = yield from self._read(
             sorted(asked), {rack: ports for rack, ports in racks.items() if rack not in passed}
         )
-        silent = [self._fabric.planes[one].name for one in sorted(planes - actual.mirrors.keys())]
-        silent += [self._fabric.racks[one].name for one in racks if one not in actual.vlans]
+        silent = [
+            self._fabric.planes[plane].name for plane in sorted(planes - actual.mirrors.keys())
+        ]
+        silent += [self._fabric.racks[rack].name for rack in racks if rack not in actual.vlans]
         return actual, tuple(silent)
 
     def _read(
@@ -180,14 +182,14 @@ class DeviceCare:
         sure = sure and told and len(paths) == len(standing)
         beside = () if sure else (Pause(bound_s),)
         used = self._memory.state.topology.circuits
-        own = {one for path in paths for one in path.circuits} - used
+        own = {circuit for path in paths for circuit in path.circuits} - used
         hidden = [path for path in paths if own.isdisjoint(path.circuits)]
         draining = Draining(
             fabric=self._fabric,
             paths=paths,
             left=(own, hidden),
             policy=policy.drain,
-            cache_told=told,
+            cache_report=told,
         )
         senders, receivers = self._ends_of(draining.ends)
         yield from draining.run(senders, receivers, beside)
@@ -210,7 +212,7 @@ class DeviceCare:
         """
         owned = self._switches.owned.keys()
         ready = tuple(sorted(self._switches.ready() & owned))
-        if not ready or not self._substrate.tells_rounds:
+        if not ready or not self._substrate.reports_rounds:
             return False
         timeout_s = self._policy.now.timeouts.vswitch_s
         (outcome,) = yield Batch("drain", (AwaitRounds(ready, timeout_s),))
@@ -251,7 +253,7 @@ class DeviceCare:
         circuits = set(self._memory.state.topology.circuits)
         if begun:
             circuits.update(
-                one for path, _ in self._memory.unsettled.begun for one in path.circuits
+                circuit for path, _ in self._memory.unsettled.begun for circuit in path.circuits
             )
         ends = {
             (port.rack, port.tor_port): end
@@ -298,7 +300,9 @@ class DeviceCare:
         yield from self.clear_away(state, actual)
         self.uncertain_racks |= self.held_racks
         circuits = state.topology.circuits
-        return frozenset(one for one in circuits if actual.passes(self._fabric, one) is False)
+        return frozenset(
+            circuit for circuit in circuits if actual.passes(self._fabric, circuit) is False
+        )
 
     def _release(self) -> Held:
         """The held paths no longer needed."""

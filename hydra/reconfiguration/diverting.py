@@ -66,7 +66,9 @@ def _close(run: Run, silent: Iterable[Steering]) -> Steps:
     for switch in silent:
         if not is_off_circuits(run, switch) and held.get(switch.rack):
             out.setdefault(switch.rack, []).extend(switch.servers)
-    ports = {rack: run.substrate.closed_ports(its) for rack, its in sorted(out.items())}
+    ports = {
+        rack: run.substrate.closed_ports(rack_ports) for rack, rack_ports in sorted(out.items())
+    }
     commands = [SetVlans(rack, closed) for rack, closed in ports.items() if closed]
     if not commands:
         return
@@ -91,7 +93,7 @@ def drain(run: Run) -> Steps:
     beside: tuple[Command, ...] = (StageRules(rules_to_push(run)),)
     seen: list[Outcome] = []
     leaving = _leaving(run)
-    if leaving and run.substrate.tells_rounds:
+    if leaving and run.substrate.reports_rounds:
         datapaths = tuple(switch.datapath for switch in leaving)
         told = AwaitRounds(datapaths, run.policy.timeouts.vswitch_s)
         seen += (yield Batch("drain", (told, *beside)))[:1]
@@ -103,7 +105,7 @@ def drain(run: Run) -> Steps:
         run.plan,
         run.conditions.diverted,
         run.policy.drain,
-        cache_told=run.substrate.tells_rounds,
+        cache_report=run.substrate.reports_rounds,
     )
     senders: dict[RackId, list[Server]] = {}
     for switch in leaving:

@@ -212,7 +212,7 @@ def _empty(run: Run, dead: Collection[Pair]) -> Steps:
         if not (is_off_circuits(run, switch) or pairs.isdisjoint(_pairs(switch, racks)))
     ]
     seen: list[Outcome] = []
-    if leaving and run.substrate.tells_rounds:
+    if leaving and run.substrate.reports_rounds:
         datapaths = tuple(switch.datapath for switch in leaving)
         timeout_s = run.policy.timeouts.vswitch_s
         seen += yield Batch("drain", (AwaitRounds(datapaths, timeout_s),))
@@ -222,7 +222,7 @@ def _empty(run: Run, dead: Collection[Pair]) -> Steps:
         paths=old,
         left=(left, hidden & old.keys()),
         policy=run.policy.drain,
-        cache_told=run.substrate.tells_rounds,
+        cache_report=run.substrate.reports_rounds,
     )
     senders: dict[RackId, list[Server]] = {}
     for switch in leaving:

@@ -2,7 +2,8 @@
 
 A new change may begin beside the changes under way if the new change touches none of their pairs,
 ports or VLAN-IDs, if the state of its devices is known, and if its VLAN-IDs have rested. A change
-whose circuits drain may leave some pairs and ports to a new change (:meth:`Execution.leaving_to`).
+whose circuits drain may leave some pairs and ports to a new change
+(:meth:`Execution.plan_without`).
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class SideBySide:
     @property
     def let_others_in(self) -> bool:
         """True if a change may begin beside the changes under way; False without any under way."""
-        return bool(self.under_way) and all(one.lets_others_in for one in self.under_way)
+        return bool(self.under_way) and all(one.admits_other_changes for one in self.under_way)
 
     @property
     def touched(self) -> Touched:
@@ -43,7 +44,7 @@ class SideBySide:
         for one in self.under_way:
             mine = one.touched
             if mine.meets(wanted):
-                plan = one.leaving_to(wanted)
+                plan = one.plan_without(wanted)
                 if plan is None:
                     return None
                 mine = mine.but_for(wanted) | Touched.by(self.fabric, plan)
@@ -57,7 +58,7 @@ class SideBySide:
         for one in self.under_way:
             if not one.touched.meets(wanted):
                 continue
-            plan = one.leaving_to(wanted)
+            plan = one.plan_without(wanted)
             if plan is None or one.touched.but_for(wanted).meets(wanted):
                 return False
             dropped = set(one.plan.target.topology.paths).difference(plan.target.topology.paths)
@@ -84,7 +85,9 @@ class SideBySide:
         Returns the number of waiting pairs of each change that leaves parts. Returns None, with
         nothing left, if a change cannot leave ``wanted``.
         """
-        plans = {one: one.leaving_to(wanted) for one in self.under_way if one.touched.meets(wanted)}
+        plans = {
+            one: one.plan_without(wanted) for one in self.under_way if one.touched.meets(wanted)
+        }
         waiting = []
         for one, plan in plans.items():
             if plan is None:

@@ -274,7 +274,7 @@ def _further_circuit(fabric: Fabric, window: Window, ask: Ask, limits: Admission
     """Name the planes on which both racks have a free port; empty if there are none."""
     if len(window.booked_paths(ask.pair)) >= limits.paths_per_pair:
         return ""
-    here, there = (
+    src_planes, dst_planes = (
         {
             port.plane
             for port in fabric.ports_of(rack)
@@ -282,7 +282,7 @@ def _further_circuit(fabric: Fabric, window: Window, ask: Ask, limits: Admission
         }
         for rack in ask.pair
     )
-    idle = [fabric.planes[plane].name for plane in sorted(here & there)]
+    idle = [fabric.planes[plane].name for plane in sorted(src_planes & dst_planes)]
     if not idle:
         return ""
     more = f" and {len(idle) - _NAMED} more planes" if len(idle) > _NAMED else ""

@@ -172,22 +172,22 @@ class ReservationBook(Register):
         lower = lower_ranks(self._calendar, self._by_id, later, request.rank)
         return later, *make_room(self._calendar, later, lower, around)
 
-    def _give_way(self, one: Reservation, other: Reservation) -> None:
+    def _give_way(self, reservation: Reservation, other: Reservation) -> None:
         """Preempt ``one``: at the start of ``other`` if ``one`` has circuits; otherwise now."""
         reason = (
             f"gives way to a reservation of priority {other.priority}"
-            if one.rank >= 0
+            if reservation.rank >= 0
             else f"gives way, as best effort, to a reservation of service {other.service.value}"
         )
-        changed = replace(one, preempted_by=other.id, reason=reason)
-        if one.holds_capacity and other.state is not ReservationState.ACTIVATING:
+        changed = replace(reservation, preempted_by=other.id, reason=reason)
+        if reservation.holds_capacity and other.state is not ReservationState.ACTIVATING:
             end = other.starts_unix_s
             changed = replace(changed, expires_unix_s=end, reason=f"{reason} at {moment(end)}")
             self._put(changed)
         else:
             self._put(changed)
             now = other.created_unix_s
-            self.transition(one.id, ReservationState.PREEMPTED, reason, now=now)
+            self.transition(reservation.id, ReservationState.PREEMPTED, reason, now=now)
 
     def giving_way_to(self, reservation_id: str) -> tuple[Reservation, ...]:
         """Reservations with circuits that are to give way to ``reservation_id``."""
@@ -353,7 +353,7 @@ class ReservationBook(Register):
             reservation
             for booking in self._calendar.of_pair(pair)
             if not (reservation := self._by_id[booking.id]).holds_capacity
-            or any(not limits.blocked.isdisjoint(one.ends) for one in booking.path.circuits)
+            or any(not limits.blocked.isdisjoint(circuit.ends) for circuit in booking.path.circuits)
         ]
         mine.sort(key=lambda r: (not r.holds_capacity, r.starts_unix_s))
         for reservation in mine:

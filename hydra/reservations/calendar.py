@@ -461,8 +461,8 @@ class Window:
         return sorted(spare | {port.rate_mbps for port in self._fabric.ports})
 
 
-def _circuit(plane: PlaneId, one: PortId, other: PortId) -> Circuit:
-    return Circuit(plane, min(one, other), max(one, other))
+def _circuit(plane: PlaneId, port: PortId, other: PortId) -> Circuit:
+    return Circuit(plane, min(port, other), max(port, other))
 
 
 def _path(

@@ -224,7 +224,7 @@ class Register:
         for reservation in self.active():
             if reservation.id not in leaving_out:
                 sharing.setdefault((reservation.pair, reservation.booked), []).append(reservation)
-        pins = [pin_of(self._fabric, *key, its) for key, its in sharing.items()]
+        pins = [pin_of(self._fabric, *key, pair_rates) for key, pair_rates in sharing.items()]
         return tuple(
             sorted(pins, key=lambda pin: (pin.src, pin.dst, pin.path.circuits if pin.path else ()))
         )

@@ -43,15 +43,15 @@ def check(fabric: Fabric, request: ReservationRequest) -> tuple[RackId, RackId]:
 
 def _check_families(fabric: Fabric, request: ReservationRequest, src: RackId, dst: RackId) -> None:
     """Raise AdmissionError if the two ends have no common address family."""
-    here, there = (
+    src_families, dst_families = (
         fabric.racks[rack].families(fabric.server_by_name.get(name))
         for name, rack in ((request.src, src), (request.dst, dst))
     )
-    if here and there and not here & there:
+    if src_families and dst_families and not src_families & dst_families:
         raise AdmissionError(
-            f"{request.src} has {_in_words(here)} only, {request.dst} {_in_words(there)} only: "
-            "circuits between the two would carry no packets; give both ends addresses of one "
-            "family in the configuration file"
+            f"{request.src} has {_in_words(src_families)} only, {request.dst} "
+            f"{_in_words(dst_families)} only: circuits between the two would carry no packets; "
+            "give both ends addresses of one family in the configuration file"
         )
 
 

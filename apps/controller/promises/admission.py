@@ -76,7 +76,7 @@ class Admission:
         among them), UnknownName, DeviceUnavailable, PlanError.
         """
         admitted, _ = self._reserve((request,), None, all_or_nothing=True)
-        return self._as_one(admitted)
+        return self._single_or_bundle(admitted)
 
     def reserve_all(
         self, requests: Sequence[ReservationRequest], *, all_or_nothing: bool
@@ -97,7 +97,7 @@ class Admission:
         """
         with self._bookings.trial():
             drafted, _, basis = self._draft((request,), None, all_or_nothing=True)
-            reservation = self._as_one(drafted)
+            reservation = self._single_or_bundle(drafted)
             pins = [pin for pin in self._bookings.pins() if (pin.src, pin.dst) == reservation.pair]
         state, all_pins, blocked = basis
         if self._builds(state, drafted):
@@ -159,7 +159,7 @@ class Admission:
         limits = self._limits.now()
         admitted: list[Reservation] = []
         refused: list[Refusal] = []
-        for request in sorted(requests, key=lambda one: -one.bandwidth_mbps):
+        for request in sorted(requests, key=lambda request: -request.bandwidth_mbps):
             try:
                 admitted += self._add(request, limits, group)
             except AdmissionError as error:
@@ -172,14 +172,14 @@ class Admission:
                 _none_fits(str(one.error) for one in refused),
                 in_public=_none_fits(one.error.in_public for one in refused),
             )
-        pins = (replace(one, bandwidth_mbps=0.0, reservations=()) for one in self._bookings.pins())
+        pins = (replace(pin, bandwidth_mbps=0.0, reservations=()) for pin in self._bookings.pins())
         return (
             tuple(admitted),
             tuple(refused),
             (self._network.state, tuple(pins), limits.blocked),
         )
 
-    def _as_one(self, reservations: Sequence[Reservation]) -> Reservation:
+    def _single_or_bundle(self, reservations: Sequence[Reservation]) -> Reservation:
         """A reservation, or the bundle of the given parts."""
         if reservations[0].bundle is None:
             return reservations[0]
@@ -258,8 +258,9 @@ class Admission:
     def _builds(self, state: NetworkState, reservations: Sequence[Reservation]) -> bool:
         """True if a reservation starts now, on a path that does not stand."""
         return any(
-            one.state is ReservationState.ACTIVATING and one.booked not in state.vlans
-            for one in reservations
+            reservation.state is ReservationState.ACTIVATING
+            and reservation.booked not in state.vlans
+            for reservation in reservations
         )
 
     def _would_fit(self, request: ReservationRequest, limits: AdmissionLimits) -> bool:
@@ -305,9 +306,9 @@ class Admission:
         """
         if parts := self._parts(reservation_id, seen):
             committed = [
-                self._reservations.commit(one.id, None)
-                for one in parts
-                if one.state is ReservationState.HELD
+                self._reservations.commit(part.id, None)
+                for part in parts
+                if part.state is ReservationState.HELD
             ]
             if not committed:
                 self._reservations.commit(parts[0].id, None)  # raises LifecycleError
@@ -336,7 +337,9 @@ class Admission:
     def release(self, reservation_id: str, seen: Reservation | None = None) -> Reservation:
         """Release. Raises UnknownName, LifecycleError, Changed if the state is not as ``seen``."""
         if parts := self._parts(reservation_id, seen):
-            left = [one for one in parts if one.is_booked or one.state is ReservationState.FAILED]
+            left = [
+                part for part in parts if part.is_booked or part.state is ReservationState.FAILED
+            ]
             for one in left or parts[:1]:  # raises LifecycleError where nothing is left
                 self._let_go(one.id, None)
             return self.reservation(reservation_id)
@@ -351,7 +354,7 @@ class Admission:
     def reservation(self, reservation_id: str) -> Reservation:
         """A reservation or a bundle by id. Raises UnknownName."""
         parts = self._bookings.parts(reservation_id)
-        return self._as_one(parts) if parts else self._bookings.get(reservation_id)
+        return self._single_or_bundle(parts) if parts else self._bookings.get(reservation_id)
 
     def _parts(self, reservation_id: str, seen: Reservation | None) -> Sequence[Reservation]:
         """The parts of a bundle, if still as ``seen``; empty if the id is no bundle's.
@@ -359,7 +362,7 @@ class Admission:
         Raises Changed, and LifecycleError for a part, as only the bundle is promised.
         """
         parts = self._bookings.parts(reservation_id)
-        if parts and seen is not None and self._as_one(parts) != seen:
+        if parts and seen is not None and self._single_or_bundle(parts) != seen:
             raise Changed(f"reservation {reservation_id} has changed meanwhile: read it again")
         if not parts and (bundle := self._bookings.get(reservation_id).bundle):
             raise LifecycleError(

@@ -166,11 +166,11 @@ class Placement:
         ends = {end for circuit in path.circuits for end in circuit.ends}
         pair = pair_of(path)
         users = {
-            pair_of(one)
-            for one in paths
-            if any(not ends.isdisjoint(circuit.ends) for circuit in one.circuits)
+            pair_of(path)
+            for path in paths
+            if any(not ends.isdisjoint(circuit.ends) for circuit in path.circuits)
         }
-        gone = [one for one in paths if pair_of(one) in users or pair_of(one) == pair]
+        gone = [path for path in paths if pair_of(path) in users or pair_of(path) == pair]
         ends.update(end for one in gone for circuit in one.circuits for end in circuit.ends)
         vlans = frozenset(paths[one] for one in gone)
         return Touched(pairs=frozenset({pair, *users}), ports=frozenset(ends), vlans=vlans)

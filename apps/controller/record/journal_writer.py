@@ -133,7 +133,9 @@ class JournalWriter:
 
     def _event_changes(self, events: Iterable[Event]) -> list[Change]:
         run = self._events.run
-        return [Change(Kind.EVENT, None, event_record(self._fabric, run, one)) for one in events]
+        return [
+            Change(Kind.EVENT, None, event_record(self._fabric, run, event)) for event in events
+        ]
 
     @property
     def behind(self) -> bool:

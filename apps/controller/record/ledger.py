@@ -104,7 +104,7 @@ class Ledger:
         with self._lock, self._ahead.lock:
             if remembered is not None:
                 entries = self._journal.records(Kind.ENTRY, newest=1)
-                last = next(((one["what"], one["details"]) for one in entries), None)
+                last = next(((entry["what"], entry["details"]) for entry in entries), None)
                 state = rested(self._fabric, remembered, last)
                 self.network.load(state, interrupted(self._fabric, state, last))
             if self.events.stored:

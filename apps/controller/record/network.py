@@ -97,8 +97,8 @@ class NetworkRecord:
         self._state = state
         self._present = state, self._under_way
         circuits = state.topology.circuits
-        self._tell(EventKind.CIRCUIT_DOWN, before - circuits)
-        self._tell(EventKind.CIRCUIT_UP, circuits - before)
+        self._record(EventKind.CIRCUIT_DOWN, before - circuits)
+        self._record(EventKind.CIRCUIT_UP, circuits - before)
         self._builders.keep(circuits)
         self._born_s = {circuit: self._born_s.get(circuit, now_s) for circuit in circuits}
         self._kept &= set(paths_by_pair(state))
@@ -190,9 +190,9 @@ class NetworkRecord:
 
     def foretell(self, circuits: Collection[Circuit], reason: str) -> None:
         """Publish that ``circuits`` are about to be taken down."""
-        self._tell(EventKind.CIRCUIT_MOVING, circuits, reason)
+        self._record(EventKind.CIRCUIT_MOVING, circuits, reason)
 
-    def _tell(self, kind: EventKind, circuits: Collection[Circuit], reason: str = "") -> None:
+    def _record(self, kind: EventKind, circuits: Collection[Circuit], reason: str = "") -> None:
         with self._lock:
             for circuit in sorted(circuits):
                 served = self._book.on(circuit)

@@ -70,11 +70,11 @@ class Reservations:
         """
         with self._lock:
             displaced = [one for r in reservations for one in self._book.displaced(r.id)]
-            everybody = (*displaced, *reservations)
-            self._writer.write(self._records(everybody), _news(everybody))
+            all_changed = (*displaced, *reservations)
+            self._writer.write(self._records(all_changed), _news(all_changed))
             for reservation in reservations:
                 self._book.settle(reservation.id)
-            self._note(everybody)
+            self._note(all_changed)
             self._let_stay([one.id for one in displaced if not one.is_booked])
 
     def let_go(self, reservation_id: str, seen: Reservation | None = None) -> Reservation:
@@ -366,8 +366,8 @@ class Reservations:
 
     def _records(self, reservations: Iterable[Reservation]) -> list[Change]:
         return [
-            Change(Kind.RESERVATION, one.id, reservation_record(self._fabric, one))
-            for one in reservations
+            Change(Kind.RESERVATION, reservation.id, reservation_record(self._fabric, reservation))
+            for reservation in reservations
         ]
 
     def _records_and_forgotten(self, reservations: Iterable[Reservation]) -> list[Change]:
@@ -381,6 +381,6 @@ def _news(reservations: Iterable[Reservation]) -> list[Event]:
     """Events with the present state of reservations."""
     now_s = time.time()
     return [
-        Event(0, EventKind.RESERVATION, now_s, reservation=one, reason=one.reason)
-        for one in reservations
+        Event(0, EventKind.RESERVATION, now_s, reservation=reservation, reason=reservation.reason)
+        for reservation in reservations
     ]

@@ -62,7 +62,7 @@ class Headroom:
         if not any(one.beyond for one in ahead):
             return
         policy = self._policy.now
-        told = f"the electrical network has no room for what is diverted: {self.told(ahead)}"
+        told = f"the electrical network has no room for what is diverted: {self.shortage(ahead)}"
         if policy.beyond_room is Beyond.REFUSE:
             raise PlanError(f"{told}; wait for less traffic, or set policy.beyond_room to announce")
         if self.is_too_early(ahead):
@@ -73,10 +73,10 @@ class Headroom:
         beyond = [one for one in ahead if one.beyond]
         if beyond:
             LOG.warning(
-                "diverts more than the electrical network has room for: %s", self.told(beyond)
+                "diverts more than the electrical network has room for: %s", self.shortage(beyond)
             )
 
-    def told(self, ahead: Iterable[Stage]) -> str:
+    def shortage(self, ahead: Iterable[Stage]) -> str:
         """Racks without room, and by how much."""
         most: dict[RackId, float] = {}
         for stage in ahead:

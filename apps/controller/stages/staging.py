@@ -74,7 +74,7 @@ class Staging:
             mover=mover,
             agenda=self.agenda,
             put=put,
-            take_turn=self._go_on,
+            take_turn=self._next_stage,
         )
 
     # -- from any thread --------------------------------------------------------------------------
@@ -200,7 +200,7 @@ class Staging:
         """In its turn, continue a change begun beside another change, if stages are left."""
         change = self.agenda.get(entry.id)
         if change is not None:
-            await self._go_on(change)
+            await self._next_stage(change)
 
     async def keep_time(self) -> None:
         """Continue changes whose hours have come, or whose wait is over: a duty."""
@@ -210,7 +210,7 @@ class Staging:
             else:
                 waits = not (change.late and change.turn_has_come)
             if not waits and self.agenda.get(change.entry.id) is change:
-                await self._go_on(change)
+                await self._next_stage(change)
 
     def resume(
         self, unfinished: Unfinished, asker: Asker, sent_mbps: DemandMatrix | None
@@ -246,9 +246,9 @@ class Staging:
 
     async def _go_on_if_its_turn_has_come(self, change: StagedChange) -> None:
         if change.turn_has_come and self.agenda.get(change.entry.id) is change:
-            await self._go_on(change)
+            await self._next_stage(change)
 
-    async def _go_on(self, change: StagedChange) -> None:
+    async def _next_stage(self, change: StagedChange) -> None:
         """Make a change's next stage, unless the change was stopped or paused, or has to wait."""
         if change.stopped_by is not None:
             self.progress.end(change, f"stopped by {change.stopped_by}")
@@ -292,19 +292,19 @@ class Staging:
         self.headroom.warn_of((stage,))
         await self.progress.carry_out(change, stage, goal)
 
-    def _look_again(self, change: StagedChange, others_came: str) -> bool:
+    def _look_again(self, change: StagedChange, others_reason: str) -> bool:
         """Plan anew if reservations, ports or demand have changed; False if the change ends here.
 
-        ``others_came``: the reason to plan anew nevertheless, since other changes may have touched
-        the network.
+        ``others_reason``: the reason to plan anew nevertheless, since other changes may have
+        touched the network.
         """
-        anew = self.replanning.planned_anew(change, others_came)
-        if anew is None:
+        replanned = self.replanning.planned_anew(change, others_reason)
+        if replanned is None:
             return True
-        if anew.plan is None:
-            self.progress.end(change, f"{anew.why}: the remaining stages do not pay any more")
+        if replanned.plan is None:
+            self.progress.end(change, f"{replanned.why}: the remaining stages do not pay any more")
             return False
-        self.replanning.adopt(change, anew, anew.plan)
+        self.replanning.adopt(change, replanned, replanned.plan)
         return True
 
     def _wait_for_hours(self, change: StagedChange, ahead: tuple[Stage, ...]) -> None:
@@ -313,7 +313,7 @@ class Staging:
         self.agenda.put(change)
         self.progress.journal(change)
         hours = self._policy.now.beyond_hours
-        reason = f"waits for {hours}: no room now at {self.headroom.told(ahead)}"
+        reason = f"waits for {hours}: no room now at {self.headroom.shortage(ahead)}"
         LOG.warning("%s", reason, extra={"reconfiguration": change.entry.id})
         self._log.update(change.entry.id, reason=reason)
         circuits = touched(self._network.state, change.goal)

@@ -132,8 +132,8 @@ def delete_webhook(webhook_id: str, hooks: Hooks) -> Webhook:
     return Webhook.of(None, hooks.remove(webhook_id))
 
 
-def _shown(one: Delivery, caller: Caller) -> Webhook:
-    whole = Webhook.of(None, one)
+def _shown(delivery: Delivery, caller: Caller) -> Webhook:
+    whole = Webhook.of(None, delivery)
     if caller.role is Role.OPERATOR:
         return whole
     address = urlsplit(whole.url)

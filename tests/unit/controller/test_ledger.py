@@ -520,7 +520,7 @@ def events_of(ledger, after=0):
 
 
 def complain(ledger):
-    ledger.log.tell_alarm(DeviceAlarm("p1", Alarm(Severity.MAJOR, 3, "LOS", "no light")))
+    ledger.log.report_alarm(DeviceAlarm("p1", Alarm(Severity.MAJOR, 3, "LOS", "no light")))
 
 
 def test_events_are_told_once_they_are_in_the_store(shared, disk):

@@ -61,8 +61,8 @@ class Asked(Staged):
         self.states = {}
         self.late = {SLOW}
         """Switches that are late for whoever hurries."""
-        self._tell = self.ledger.log._tell_progress
-        self.ledger.log._tell_progress = self._hear
+        self._tell = self.ledger.log._report_progress
+        self.ledger.log._report_progress = self._hear
         perform = self.stage.network.perform
 
         def performing(batch, watch):

@@ -63,8 +63,8 @@ def test_one_leads_and_the_next_as_soon_as_it_ends(etcd):
             a.leadership.take_no_more()
             assert "this controller ends, and another controller leads soon" in a.words
             assert not a.leadership.over(), "what is under way is finished"
-            assert 0 < a.leadership.left_s() < 120
-            assert b.leadership.left_s() == 0
+            assert 0 < a.leadership.remaining_s() < 120
+            assert b.leadership.remaining_s() == 0
             a.leadership.resign()
             assert a.leadership.over()
             assert (b.leadership.over(), who_leads(settings)) == (True, "a"), "not yet"
