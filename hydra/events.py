@@ -109,8 +109,8 @@ class EventLog:
         with self._lock:
             waiting = tuple(self._waiting)
         return bool(waiting) and all(
-            one.progress is not None and RECONFIGURATION_TRANSITIONS[one.progress.state]
-            for one in waiting
+            event.progress is not None and RECONFIGURATION_TRANSITIONS[event.progress.state]
+            for event in waiting
         )
 
     def resume(self, run: str, events: Iterable[Event], last: int) -> None:

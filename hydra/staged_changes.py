@@ -216,7 +216,11 @@ class Agenda:
 
     def others(self, than: StagedChange | None) -> list[StagedChange]:
         """Changes with stages ahead, except ``than``."""
-        return [one for one in self if than is None or one.entry.id != than.entry.id]
+        return [
+            staged_change
+            for staged_change in self
+            if than is None or staged_change.entry.id != than.entry.id
+        ]
 
     # --- ownership -------------------------------------------------------------------------------
 

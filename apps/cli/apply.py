@@ -56,7 +56,7 @@ _COURSE: Final = [state for state in ReconfigurationState if state not in OVER]
 @click.option(
     "--schedule",
     "rotation",
-    type=click.Choice([one.value for one in Rotation]),
+    type=click.Choice([rotation.value for rotation in Rotation]),
     help="Join all pairs of racks in turn, by this schedule.",
 )
 @click.option(

@@ -256,7 +256,11 @@ def _check_active(group: Group | CreatedGroup) -> None:
         if reservation.state is not ReservationState.ACTIVE
     ]
     if bad:
-        reasons = (f"{one.src} to {one.dst} is {one.state.value}: {one.reason}" for one in bad)
+        reasons = (
+            f"{reservation.src} to {reservation.dst} is {reservation.state.value}: "
+            f"{reservation.reason}"
+            for reservation in bad
+        )
         raise CommandError("; ".join(reasons))
 
 

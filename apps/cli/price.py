@@ -96,7 +96,7 @@ def _racks(prices: RackPrices, plot: Path | None, *, as_json: bool) -> None:
             {
                 "title": prices.title,
                 "networks": [_bill_document(bill) for bill in (*hydra, *fat_tree)],
-                "published": [_comparison_document(one) for one in compared],
+                "published": [_comparison_document(comparison) for comparison in compared],
             }
         )
         return
@@ -119,13 +119,13 @@ def _racks(prices: RackPrices, plot: Path | None, *, as_json: bool) -> None:
         ("where", "networks", "paper: cheaper by>", "ours>", "HydRA would cost, for that>"),
         [
             (
-                one.where,
-                f"{one.hydra.network} against {one.fat_tree.network}",
-                f"{one.published_percent:g} %",
-                f"{one.cheaper_percent:.1f} %",
-                f"{one.missing_usd / _MILLION:+,.2f} million USD",
+                comparison.where,
+                f"{comparison.hydra.network} against {comparison.fat_tree.network}",
+                f"{comparison.published_percent:g} %",
+                f"{comparison.cheaper_percent:.1f} %",
+                f"{comparison.missing_usd / _MILLION:+,.2f} million USD",
             )
-            for one in compared
+            for comparison in compared
         ],
         empty="the price file names none",
     )

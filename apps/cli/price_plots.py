@@ -58,8 +58,8 @@ def plot_pods(study: PodStudy, path: Path) -> None:
         for position, size in enumerate(sizes):
             line = [row for row in study.helios if row.superlink == size]
             axes.plot(
-                [one.destinations for one in line],
-                [getattr(one.network, name) / unit for one in line],
+                [helios_network.destinations for helios_network in line],
+                [getattr(helios_network.network, name) / unit for helios_network in line],
                 marker=_MARKERS[position % len(_MARKERS)],
                 markersize=3,
                 label=f"w = {size}",

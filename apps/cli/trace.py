@@ -409,12 +409,12 @@ def _print_contest(
                 "windows": [_window_document(window) for window in cut],
                 "algorithms": [
                     {
-                        "served_share": one.served_share if one.attempts else None,
-                        "worst_share": one.worst_share if one.attempts else None,
-                        "planning_ms": one.planning_ms if one.attempts else None,
-                        **asdict(one),
+                        "served_share": contestant.served_share if contestant.attempts else None,
+                        "worst_share": contestant.worst_share if contestant.attempts else None,
+                        "planning_ms": contestant.planning_ms if contestant.attempts else None,
+                        **asdict(contestant),
                     }
-                    for one in found
+                    for contestant in found
                 ],
             }
         )
@@ -425,14 +425,14 @@ def _print_contest(
         ("algorithm", "served>", "least>", "ms>", "circuits changed>", "remark"),
         [
             (
-                one.algorithm,
-                f"{100 * one.served_share:.1f} %" if one.attempts else "",
-                f"{100 * one.worst_share:.1f} %" if one.attempts else "",
-                f"{one.planning_ms:,.1f}" if one.attempts else "",
-                f"{one.changes:.1f}" if one.attempts and _stands(one) else "",
-                one.refused,
+                contestant.algorithm,
+                f"{100 * contestant.served_share:.1f} %" if contestant.attempts else "",
+                f"{100 * contestant.worst_share:.1f} %" if contestant.attempts else "",
+                f"{contestant.planning_ms:,.1f}" if contestant.attempts else "",
+                f"{contestant.changes:.1f}" if contestant.attempts and _stands(contestant) else "",
+                contestant.refused,
             )
-            for one in found
+            for contestant in found
         ],
     )
 
@@ -444,9 +444,9 @@ def _stands(contestant: Contestant) -> bool:
 
 def _end_with_problems(found: list[Contestant]) -> None:
     problems = [
-        f"{one.algorithm}, window {attempt.window}: {problem}"
-        for one in found
-        for attempt in one.attempts
+        f"{contestant.algorithm}, window {attempt.window}: {problem}"
+        for contestant in found
+        for attempt in contestant.attempts
         for problem in attempt.problems
     ]
     if problems:

@@ -88,7 +88,7 @@ class Absences:
 
     def switches_refused(self) -> Sequence[RefusedSwitch]:
         """Switches that try to connect and are kept out by a setting."""
-        return [RefusedSwitch(one.name, one.why) for one in self._fleet.refused()]
+        return [RefusedSwitch(refusal.name, refusal.why) for refusal in self._fleet.refused()]
 
     def _missing(self, datapaths: Iterable[DatapathId]) -> Sequence[MissingSwitch]:
         owned, steering = self._switches.owned, self._switches.steering
@@ -154,7 +154,10 @@ class Absences:
             if not status.connected:
                 down.setdefault(status.kind, []).append(status)
         for kind, some in down.items():
-            missing += [f"{_ONE[kind]} {one.name}: {one.detail}" for one in some[:_NAMED]]
+            missing += [
+                f"{_ONE[kind]} {device_status.name}: {device_status.detail}"
+                for device_status in some[:_NAMED]
+            ]
             if (more := len(some) - _NAMED) > 0:
                 missing.append(f"{more:,} more {(_ONE if more == 1 else _MANY)[kind]}")
         return missing

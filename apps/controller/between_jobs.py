@@ -53,7 +53,9 @@ class BetweenJobs:
         running, in_flight = self._running, self._in_flight
         if running.over or not all(future.done() for future in in_flight or ()):
             return
-        running.go_on(None if in_flight is None else lambda: [one.result() for one in in_flight])
+        running.go_on(
+            None if in_flight is None else lambda: [future.result() for future in in_flight]
+        )
         while (batch := running.batch) is not None and not (batch.beside and batch.commands):
             running.go_on(await outcomes_of(batch))
         if running.error is not None:

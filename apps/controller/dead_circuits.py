@@ -55,12 +55,13 @@ class DeadCircuits:
         seen = self._dark_now() | told
         dark = {end for circuit, end in seen if circuit in state.topology.circuits}
         dead = frozenset(circuit for circuit, _ in seen) & state.topology.circuits
-        unlit = [one for one in dead if not dark.isdisjoint(one.receivers)]
-        ends = {end for one in unlit for end in one.ends} & dark
+        unlit = [circuit for circuit in dead if not dark.isdisjoint(circuit.receivers)]
+        ends = {end for circuit in unlit for end in circuit.ends} & dark
         reasons = [self._put_out(unlit, ends, state)] if dead or not denied else []
         reasons += [
-            f"{self._fabric.planes[one.plane].name} does not have {self._fabric.circuit_name(one)}"
-            for one in sorted(denied - dead)
+            f"{self._fabric.planes[circuit.plane].name} does not have "
+            f"{self._fabric.circuit_name(circuit)}"
+            for circuit in sorted(denied - dead)
         ]
         return dead | denied, "; ".join(reasons)
 

@@ -135,7 +135,7 @@ class Deliveries:
 
     def _part(self, flow: Flow, tally: Tally) -> float:
         sharing = self._sharing().by_tally[tally]
-        promised_mbps = sum(one.mbps for one in sharing)
+        promised_mbps = sum(flow.mbps for flow in sharing)
         return flow.mbps / promised_mbps if promised_mbps else 1 / len(sharing)
 
     def _senders(self, flows: Iterable[Flow]) -> list[str]:

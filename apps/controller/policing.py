@@ -350,7 +350,9 @@ class Policing:
                 is_news,
             )
             self._unsettled |= {
-                self._switch_of[one.sender] for one in missing(tables, after) if one in routes
+                self._switch_of[aggregate.sender]
+                for aggregate in missing(tables, after)
+                if aggregate in routes
             }
             self._allowed_mbps = old | changed
             self._charge(changed)
@@ -384,10 +386,10 @@ class Policing:
     def _charge(self, changed: Iterable[Aggregate]) -> None:
         """Note the bursts allowed again by changes of meters; the caller holds the lock."""
         self._refills.pass_to(self._clock())
-        for one in changed:
-            links = self._holdings.routes[one]
+        for aggregate in changed:
+            links = self._holdings.routes[aggregate]
             if links:
-                mbit = burst_of(one).kbit(self._allowed_mbps[one]) / 1000
+                mbit = burst_of(aggregate).kbit(self._allowed_mbps[aggregate]) / 1000
                 self._refills.charge(links, mbit)
 
     def _rate_changes(self, aggregates: Iterable[Aggregate]) -> dict[DatapathId, list[MeterChange]]:

@@ -129,8 +129,12 @@ class PolicyDesk:
 
 def _sentences(done: Reload) -> list[str]:
     """Sentences about the outcome of a reload."""
-    applied = [f"reloaded: {one.key} is {one.after}, was {one.before}" for one in done.applied]
-    waiting = [f"reloaded: {one.key} is {one.after} after the next start" for one in done.waiting]
+    applied = [
+        f"reloaded: {change.key} is {change.after}, was {change.before}" for change in done.applied
+    ]
+    waiting = [
+        f"reloaded: {change.key} is {change.after} after the next start" for change in done.waiting
+    ]
     return [*applied, *waiting] or ["reloaded: the configuration has not changed"]
 
 

@@ -207,17 +207,22 @@ class Prober:
     def _send_along_links(self, probes: Sequence[LinkProbe], now_s: float) -> None:
         frames: dict[DatapathId, list[tuple[int, bytes]]] = {}
         sent = 0
-        for one in probes:
-            vswitch = one.src.vswitch
+        for link_probe in probes:
+            vswitch = link_probe.src.vswitch
             if vswitch is None or not self._fleet.port_number(vswitch.datapath_id, Port.OPTICAL):
-                self._links.passed_over(one, now_s)
+                self._links.passed_over(link_probe, now_s)
                 continue
-            nonces = [next(self._nonces) & 0xFFFF_FFFF_FFFF_FFFF for _ in range(one.copies)]
+            nonces = [next(self._nonces) & 0xFFFF_FFFF_FFFF_FFFF for _ in range(link_probe.copies)]
             frames.setdefault(vswitch.datapath_id, []).extend(
-                (Port.OPTICAL, probe(one.src.mac, one.dst.mac, one.vlan, nonce, self._mtu))
+                (
+                    Port.OPTICAL,
+                    probe(
+                        link_probe.src.mac, link_probe.dst.mac, link_probe.vlan, nonce, self._mtu
+                    ),
+                )
                 for nonce in nonces
             )
-            self._links.sent(one, nonces)
+            self._links.sent(link_probe, nonces)
             sent += len(nonces)
         if frames:
             self._fleet.send_frames(frames)

@@ -102,19 +102,21 @@ class Withdrawals:
         """Withdraw paths with lost probes, even if there is light."""
         standing = self._standing(lost)
         if standing:
-            circuits = frozenset(circuit for one in standing for circuit in one.circuits)
-            reason = "; ".join(one.reason for one in standing)
+            circuits = frozenset(
+                circuit for lost_path in standing for circuit in lost_path.circuits
+            )
+            reason = "; ".join(lost_path.reason for lost_path in standing)
             ends = {end for circuit in circuits for end in circuit.ends}
             self._quarantine.put(ends, reason, self._network.state.topology.paths)
-            await self._withdraw([*circuits, *(one.path for one in standing)], reason)
+            await self._withdraw([*circuits, *(lost_path.path for lost_path in standing)], reason)
         elif self._cut:
             await self._plan_around(frozenset())
 
     def divert_meanwhile(self, lost: Sequence[LostPath]) -> None:
         """Divert the pairs of lost paths while a change under way waits; the withdrawal follows."""
         standing = self._standing(lost)
-        circuits = {circuit for one in standing for circuit in one.circuits}
-        self._upkeep.dead.divert_meanwhile(circuits, [one.path for one in standing])
+        circuits = {circuit for lost_path in standing for circuit in lost_path.circuits}
+        self._upkeep.dead.divert_meanwhile(circuits, [lost_path.path for lost_path in standing])
         self._diverted = [*self._standing(self._diverted), *standing]
 
     def beside(self) -> Work[None] | None:
@@ -127,8 +129,10 @@ class Withdrawals:
         lost = self._standing(self._diverted)
         dark = {circuit for circuit, _ in self._upkeep.dead.dark} | self._upkeep.dead.denied
         dark &= state.topology.circuits
-        circuits = frozenset(dark).union(circuit for one in lost for circuit in one.circuits)
-        paths = tuple(one.path for one in lost)
+        circuits = frozenset(dark).union(
+            circuit for lost_path in lost for circuit in lost_path.circuits
+        )
+        paths = tuple(lost_path.path for lost_path in lost)
         looked_at = (self._network.under_way, state, circuits, paths, frozenset(self._cut))
         if not (circuits or paths or self._cut) or looked_at == self._tried_beside:
             return None
@@ -164,10 +168,10 @@ class Withdrawals:
         dark: Collection[Circuit],
     ) -> None:
         before = directions(self._network.state)
-        reasons = [one.reason for one in lost]
-        for one in lost:
-            ends = {end for circuit in one.circuits for end in circuit.ends}
-            self._quarantine.put(ends, one.reason, self._network.state.topology.paths)
+        reasons = [lost_path.reason for lost_path in lost]
+        for lost_path in lost:
+            ends = {end for circuit in lost_path.circuits for end in circuit.ends}
+            self._quarantine.put(ends, lost_path.reason, self._network.state.topology.paths)
         if dark:
             reasons.append(self._upkeep.dead.find()[1])
         told = "; ".join(dict.fromkeys(reasons))
@@ -181,7 +185,9 @@ class Withdrawals:
 
     def _standing(self, lost: Sequence[LostPath]) -> list[LostPath]:
         state = self._network.state
-        return [one for one in lost if state.vlans.get(one.path) == one.vlan]
+        return [
+            lost_path for lost_path in lost if state.vlans.get(lost_path.path) == lost_path.vlan
+        ]
 
     async def _withdraw(self, lost: Collection[Circuit | Path], why: str) -> None:
         """Divert the pairs on lost circuits at once, withdraw the circuits, and plan around them.
@@ -254,5 +260,5 @@ class Withdrawals:
             if one.task.state is TaskState.FAILED:
                 self._quarantine.put(self._panels.ports_of(one), one.told)
         await self._placement.restore()
-        told = "; ".join(one.told for one in settled)
+        told = "; ".join(settled.told for settled in settled)
         await self._rejoining.join(self._panels.ready(), told)

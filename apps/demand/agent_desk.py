@@ -310,7 +310,7 @@ class AgentDesk:
                 )
                 for index in self._book.servers()
             ]
-        return sorted(found, key=lambda one: one.server)
+        return sorted(found, key=lambda agent_status: agent_status.server)
 
     def elephants(self, server: Server) -> frozenset[TcpConnection]:
         """The connections that a server's agent reports as elephants; none if the report is

@@ -281,7 +281,9 @@ class Leadership:
                 leader = replace(leader, switches=one.switches)  # as of now
             else:
                 standing_by.append(one)
-        return Replicas(leader, tuple(sorted(standing_by, key=lambda one: one.since_unix_s)), store)
+        return Replicas(
+            leader, tuple(sorted(standing_by, key=lambda replica: replica.since_unix_s)), store
+        )
 
     def hand_over(self) -> tuple[Replica, ...]:
         found = self.replicas()
@@ -291,14 +293,14 @@ class Leadership:
                 "start another controller with the same store first"
             )
         mine = self._switches()
-        for one in found.standing_by:
-            if one.switches is not None and one.switches < mine:
+        for replica in found.standing_by:
+            if replica.switches is not None and replica.switches < mine:
                 raise LifecycleError(
-                    f"{one.name} has {one.switches} of the {mine} switches that are connected "
-                    f"here: hand over once the switches have found {one.name}, within seconds if "
-                    "the switches name the controller"
+                    f"{replica.name} has {replica.switches} of the {mine} switches that are "
+                    f"connected here: hand over once the switches have found {replica.name}, "
+                    "within seconds if the switches name the controller"
                 )
-        names = ", ".join(one.name for one in found.standing_by)
+        names = ", ".join(replica.name for replica in found.standing_by)
         self._end(HydraError(f"handed over, as requested, to a controller of {names}"))
         return found.standing_by
 
@@ -318,7 +320,12 @@ class Leadership:
     def _members(self) -> tuple[StoreMember, ...]:
         member_names = dict(self._observer.members())
         newest = max(
-            (int(one["raftIndex"]) for one in member_names.values() if one is not None), default=0
+            (
+                int(member_name["raftIndex"])
+                for member_name in member_names.values()
+                if member_name is not None
+            ),
+            default=0,
         )
         return tuple(
             StoreMember(endpoint, False)

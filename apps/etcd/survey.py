@@ -114,10 +114,10 @@ class Survey:
         end = f"{self._prefix[:-1]}0"
         found = self._etcd.transaction([], [get(self._prefix, end)], patience_s=_PATIENCE_S)
         now_unix_s = self._clock()
-        others = {one.key: one for one in found.found[0] if one.key != self._own_key}
+        others = {entry.key: entry for entry in found.found[0] if entry.key != self._own_key}
         self._risks = (
             *self._of_members(),
-            *(risk for one in others.values() for risk in self._of(one, now_unix_s)),
+            *(risk for entry in others.values() for risk in self._of(entry, now_unix_s)),
         )
         self._seen = {key: one.modified for key, one in others.items()}
         self._looked_unix_s = now_unix_s

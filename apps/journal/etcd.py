@@ -160,7 +160,7 @@ class EtcdJournal:
         for why in known.unreadable.values():
             raise self._no_json(why)
         self._held, self._read = known.held, known.records
-        newest = (next(reversed(one.records), 0) for one in self._held.values())
+        newest = (next(reversed(kind_held.records), 0) for kind_held in self._held.values())
         self._next_order = max(self._next_order, *(order + 1 for order in newest))
         self._pending_transfers = known.to_carry
         self._carry_over()
@@ -432,7 +432,7 @@ class EtcdJournal:
         )
         if answer.found[0]:
             return None
-        found = {one.key.removeprefix(self._prefix): one.value for one in answer.found[1]}
+        found = {entry.key.removeprefix(self._prefix): entry.value for entry in answer.found[1]}
         whole = all(key.endswith("/0000") for key in found)
         return dict(sorted(found.items())) if whole else None
 
@@ -446,7 +446,7 @@ class EtcdJournal:
         entries: dict[str, str] = {}
 
         def add(found: Iterable[Entry]) -> None:
-            entries.update((one.key.removeprefix(self._prefix), one.value) for one in found)
+            entries.update((entry.key.removeprefix(self._prefix), entry.value) for entry in found)
 
         while True:
             others = [get(self._key(one), revision=revision) for one in more]

@@ -269,7 +269,7 @@ class Reading:
         ]
 
     def _named(self, found: Iterable[Entry]) -> dict[str, str]:
-        return {one.key.removeprefix(self._prefix): one.value for one in found}
+        return {entry.key.removeprefix(self._prefix): entry.value for entry in found}
 
     def _key(self, name: str) -> str:
         return self._prefix + name

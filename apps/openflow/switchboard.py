@@ -242,7 +242,14 @@ class Switchboard(Requests):
         with self._changed:
             used = self._switches.get(identity)
             known = [*self._newcomers.of(identity), *([] if used is None else [used])]
-            switch = next((one for one in known if one.connection is connection), None)
+            switch = next(
+                (
+                    connected_switch
+                    for connected_switch in known
+                    if connected_switch.connection is connection
+                ),
+                None,
+            )
             if switch is None:
                 return
             if not deleted:
@@ -312,7 +319,8 @@ class Switchboard(Requests):
         listening_s = began_s if self._listening_s is None else self._listening_s
         absent, now_s = frozenset(datapaths) - self._present(), time.monotonic()
         until_s = {
-            one: max(self._gone_s.get(one, listening_s), listening_s) + timeout_s for one in absent
+            datapath: max(self._gone_s.get(datapath, listening_s), listening_s) + timeout_s
+            for datapath in absent
         }
         latest_s = began_s + timeout_s
         return {one: min(at, latest_s) for one, at in until_s.items() if now_s < min(at, latest_s)}

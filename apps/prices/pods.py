@@ -47,7 +47,7 @@ class PodStudy:
     def cheapest(self, destinations: int) -> HeliosNetwork:
         """The network with the cheapest superlink size at ``destinations``."""
         fitting = [row for row in self.helios if row.destinations == destinations]
-        return min(fitting, key=lambda one: one.network.usd)
+        return min(fitting, key=lambda helios_network: helios_network.network.usd)
 
 
 @dataclass(frozen=True, slots=True)

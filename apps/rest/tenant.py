@@ -69,7 +69,9 @@ class TenantView:
             outcome = self._service.reserve_all(
                 list(map(self._own, requests)), all_or_nothing=all_or_nothing
             )
-        refused = tuple(Refusal(one.request, one.error.discreet()) for one in outcome.refused)
+        refused = tuple(
+            Refusal(refusal.request, refusal.error.discreet()) for refusal in outcome.refused
+        )
         return replace(outcome, refused=refused)
 
     def preview(self, request: ReservationRequest) -> ReservationPreview:

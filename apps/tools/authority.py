@@ -245,7 +245,7 @@ def _write_pair(
         serialization.PrivateFormat.PKCS8,
         serialization.NoEncryption(),
     )
-    shown = b"".join(one.public_bytes(serialization.Encoding.PEM) for one in chain)
+    shown = b"".join(certificate.public_bytes(serialization.Encoding.PEM) for certificate in chain)
     remedy = "move it away, or choose another name"
     if name != _CA:
         remedy = f"--renew renews a certificate; or {remedy}"

@@ -143,8 +143,8 @@ class Holder:
         del self._held[held.number], self._by_datapath[held.datapath]
         del self._number_of[held.connection]
         self._to_all(Record(ConnectionReports.DISCONNECTED, held.number))
-        for one in self._newcomers.take(held.datapath):
-            self.switch_connected(held.datapath, one.connection, one.ports)
+        for newcomer in self._newcomers.take(held.datapath):
+            self.switch_connected(held.datapath, newcomer.connection, newcomer.ports)
 
     def switch_disconnected(self, datapath: int, connection: SwitchConnection) -> None:
         held = self._of(connection)
@@ -162,7 +162,7 @@ class Holder:
     ) -> None:
         held = self._of(connection)
         waiting = self._newcomers.of(datapath)
-        new = (one.ports for one in waiting if one.connection is connection)
+        new = (newcomer.ports for newcomer in waiting if newcomer.connection is connection)
         known = held.ports if held else next(new, None)
         if known is None:
             return

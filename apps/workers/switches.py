@@ -319,7 +319,9 @@ class Switches:
         if not seat:
             return None
         owned = seat.get(self._owner(datapath))
-        return owned or min(seat.values(), key=lambda one: len(one.worker.connections))
+        return owned or min(
+            seat.values(), key=lambda connection: len(connection.worker.connections)
+        )
 
     def _owner(self, datapath: int) -> str:
         """Name of the owner of a switch's shard; empty if there is none."""

@@ -152,8 +152,8 @@ class _Words:
         yield from self.evidence.changes
         yield from self._demands()
         yield from self._decisions()
-        for one in self.evidence.happened:
-            yield f"{moment(one.unix_s)} {one.text}"
+        for happening in self.evidence.happened:
+            yield f"{moment(happening.unix_s)} {happening.text}"
 
     def _rack(self, rack: RackId) -> str:
         return self.evidence.fabric.racks[rack].name
@@ -252,15 +252,17 @@ class _Words:
         yield from self.evidence.left_out
         fabric, ends = self.evidence.fabric, {self.found.a, self.found.b}
         pair = min(ends), max(ends)
-        failed = [one for one in self.evidence.quarantine if pair in one.pairs]
+        failed = [
+            quarantined for quarantined in self.evidence.quarantine if pair in quarantined.pairs
+        ]
         others = [
-            one
-            for one in self.evidence.quarantine
-            if pair not in one.pairs and fabric.ports[one.port].rack in ends
+            quarantined
+            for quarantined in self.evidence.quarantine
+            if pair not in quarantined.pairs and fabric.ports[quarantined.port].rack in ends
         ]
         both = [*failed, *others]
-        for one in both[:_MOST_PORTS]:
-            yield in_words(fabric, one, self.evidence.now_unix_s)
+        for quarantined in both[:_MOST_PORTS]:
+            yield in_words(fabric, quarantined, self.evidence.now_unix_s)
         if (more := len(both) - _MOST_PORTS) > 0:
             yield f"and {more} more ports of the two racks: see `hydra quarantine`"
 

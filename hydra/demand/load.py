@@ -226,10 +226,14 @@ class LoadLog:
         wanted = [
             circuit for circuit in circuits if set(racks) <= set(self._fabric.racks_of(circuit))
         ]
-        wanted.sort(key=lambda one: (-peak_mbps(one), one.plane, one.a))
+        wanted.sort(key=lambda circuit: (-peak_mbps(circuit), circuit.plane, circuit.a))
         return [
-            CircuitLoad(one, series(one, one.a), None if one.one_way else series(one, one.b))
-            for one in wanted[:most]
+            CircuitLoad(
+                circuit,
+                series(circuit, circuit.a),
+                None if circuit.one_way else series(circuit, circuit.b),
+            )
+            for circuit in wanted[:most]
         ]
 
     def _pairs(

@@ -79,7 +79,7 @@ def bounded(same: Sequence[Condition]) -> Iterator[Condition]:
     yield from same[:MOST_ALONE]
     if others := same[MOST_ALONE:]:
         first = others[0]
-        subjects = tuple(name for one in others for name in one.subjects)
+        subjects = tuple(name for condition in others for name in condition.subjects)
         yield Condition(
             first.kind,
             subjects,
@@ -88,8 +88,8 @@ def bounded(same: Sequence[Condition]) -> Iterator[Condition]:
             first.done,
             first.to_do,
             first.command,
-            tuple(sorted({pair for one in others for pair in one.pairs})),
-            tuple(dict.fromkeys(each for one in others for each in one.reservations)),
+            tuple(sorted({pair for condition in others for pair in condition.pairs})),
+            tuple(dict.fromkeys(each for condition in others for each in condition.reservations)),
         )
 
 

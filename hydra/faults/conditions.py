@@ -44,9 +44,12 @@ class Watch:
 
     def conditions(self, facts: Facts) -> tuple[Condition, ...]:
         """All conditions, by urgency of the kind, then oldest first."""
-        found = sorted(self._find(facts), key=lambda one: one.since_unix_s)
-        by_kind = {kind: [one for one in found if one.kind is kind] for kind in ConditionKind}
-        return tuple(one for same in by_kind.values() for one in bounded(same))
+        found = sorted(self._find(facts), key=lambda condition: condition.since_unix_s)
+        by_kind = {
+            kind: [condition for condition in found if condition.kind is kind]
+            for kind in ConditionKind
+        }
+        return tuple(condition for same in by_kind.values() for condition in bounded(same))
 
     def _first_seen(
         self, kind: ConditionKind, names: Iterable[str], facts: Facts
@@ -82,7 +85,7 @@ class Watch:
         ]
         if not failed:
             return []
-        names = (one.id for one in failed)
+        names = (reservation.id for reservation in failed)
         seen = self._first_seen(ConditionKind.RESERVATION_FAILED, names, facts)
         latest: dict[object, float] = {}
         for reservation in facts.reservations:
@@ -157,13 +160,17 @@ class Watch:
                 "check the load of the switches' servers, and of the network to the switches",
             ),
         ):
-            since = self._first_seen(kind, (one.name for one in some), facts)
+            since = self._first_seen(kind, (missing_switch.name for missing_switch in some), facts)
             if some:
-                ends = {one.rack for one in some if one.rack is not None}
+                ends = {
+                    missing_switch.rack
+                    for missing_switch in some
+                    if missing_switch.rack is not None
+                }
                 pairs, reservations = _concerned(facts, ends=ends)
                 yield Condition(
                     kind,
-                    tuple(one.name for one in some),
+                    tuple(missing_switch.name for missing_switch in some),
                     many_are("switch", "switches", since, state),
                     min(since.values()),
                     done,
@@ -174,7 +181,7 @@ class Watch:
                 )
         kind = ConditionKind.RULES_REFUSED
         refusing = [*facts.rules_refused, *facts.meters_refused]
-        since = self._first_seen(kind, (one.name for one in refusing), facts)
+        since = self._first_seen(kind, (missing_switch.name for missing_switch in refusing), facts)
         for one, refusal in facts.meters_refused.items():
             pairs, reservations = _concerned(facts, ends=set() if one.rack is None else {one.rack})
             yield Condition(
@@ -207,7 +214,9 @@ class Watch:
         reasons: dict[str, list[str]] = {}
         for switch in facts.switches_refused:
             reasons.setdefault(switch.why, []).append(switch.name)
-        since = self._first_seen(kind, (one.name for one in facts.switches_refused), facts)
+        since = self._first_seen(
+            kind, (refused_switch.name for refused_switch in facts.switches_refused), facts
+        )
         for reason, refused in reasons.items():
             yield Condition(
                 kind,
@@ -257,7 +266,7 @@ class Watch:
             )
 
         kind = ConditionKind.WORKER_REFUSED
-        why = {one.name: one.why for one in facts.workers_refused}
+        why = {refused_worker.name: refused_worker.why for refused_worker in facts.workers_refused}
         if since := self._first_seen(kind, why, facts):
             yield Condition(
                 kind,
@@ -331,7 +340,7 @@ class Watch:
         if since := self._first_seen(kind, map(str, facts.drift), facts):
             yield Condition(
                 kind,
-                tuple(dict.fromkeys(one.device for one in facts.drift)),
+                tuple(dict.fromkeys(drift.device for drift in facts.drift)),
                 f"changed by somebody else: {names_of(list(since), '; ')}",
                 min(since.values()),
                 "no action: policy.on_drift leaves the difference alone, or the repair failed",
@@ -339,7 +348,9 @@ class Watch:
                 "hydra reconcile",
             )
         kind = ConditionKind.STALE_COUNTERS
-        away = {one.serves for one in (*facts.switches_away, *facts.switches_mute)}
+        away = {
+            missing_switch.serves for missing_switch in (*facts.switches_away, *facts.switches_mute)
+        }
         names = (one for one in facts.stale if one not in away)
         seen = self._first_seen(kind, names, facts)
         latest_s = facts.now_unix_s - facts.patience_s
@@ -487,14 +498,14 @@ def _ports(facts: Facts, missed: Collection[Reservation]) -> Iterator[Condition]
 
     for (blocks, since_s, reason, _), same in groupby(sorted(facts.quarantine, key=cause), cause):
         some = list(same)
-        names = tuple(_port_name(facts.fabric, one.port) for one in some)
-        pairs = {pair for one in some for pair in one.pairs}
+        names = tuple(_port_name(facts.fabric, quarantined.port) for quarantined in some)
+        pairs = {pair for quarantined in some for pair in quarantined.pairs}
         left = tuple(sorted(pairs - joined))
-        ports = {one.port for one in some}
+        ports = {quarantined.port for quarantined in some}
         failed = tuple(
-            one.id
-            for one in missed
-            if (path := one.path or one.booked) is not None
+            reservation.id
+            for reservation in missed
+            if (path := reservation.path or reservation.booked) is not None
             and any(not ports.isdisjoint(circuit.ends) for circuit in path.circuits)
         )
         until_s = some[0].until_unix_s
@@ -512,7 +523,7 @@ def _ports(facts: Facts, missed: Collection[Reservation]) -> Iterator[Condition]
             since_s,
             out + (gone if left else "; the pairs' traffic has other paths" if pairs else ""),
             "repair the devices, and clear the ports",
-            _clear(facts.fabric, [one.port for one in some]),
+            _clear(facts.fabric, [quarantined.port for quarantined in some]),
             left,
             failed,
         )

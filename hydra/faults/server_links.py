@@ -217,7 +217,7 @@ class ServerLinks:
     def _stand_in(self, check: _Check, silent: Collection[DatapathId]) -> None:
         """Replace a server with a silent vswitch by another server, until a probe arrives."""
         rack = self._racks.get(check.src.rack, ())
-        others = [one for one in rack if one not in (check.src, check.dst)]
+        others = [server for server in rack if server not in (check.src, check.dst)]
         if check.is_trial or not others:
             return
         other = others[self.unknown % len(others)]
@@ -306,5 +306,7 @@ def _switch_of(server: Server) -> DatapathId:
 
 def named(server: str, directions: Collection[LinkDirection]) -> str:
     """Name of a server, with the lost directions of the link."""
-    lost = " and ".join(one.value for one in LinkDirection if one in directions)
+    lost = " and ".join(
+        link_direction.value for link_direction in LinkDirection if link_direction in directions
+    )
     return f"{server} ({lost} is lost in spite of carrier)"

@@ -87,7 +87,7 @@ class Board:
         """Circuits of the new paths, by able pair in order."""
         self._movable = frozenset(movable)
         self._still = still
-        self._needed = {end for one in wanted - still.circuits for end in one.ends}
+        self._needed = {end for circuit in wanted - still.circuits for end in circuit.ends}
         self._wanted = wanted
         self._usable = {
             rack.id: [
@@ -189,7 +189,7 @@ class Board:
                 spare[circuit] = other
         moved = {
             pair: tuple(sorted(_over(path, spare) for path in position.paths[pair]))
-            for pair in sorted(frozenset[Pair]().union(*(users[one] for one in spare)))
+            for pair in sorted(frozenset[Pair]().union(*(users[circuit] for circuit in spare)))
         }
         return {**moved, **self._detours(sorted(homeless), circuits, room)}
 
@@ -237,12 +237,15 @@ class Board:
             for rack in fabric.racks_of(circuit)
         )
         found = [
-            fabric.circuit(one.id, other.id) for one in a for other in b if one.plane == other.plane
+            fabric.circuit(optical_port.id, other.id)
+            for optical_port in a
+            for other in b
+            if optical_port.plane == other.plane
         ]
         rate_mbps = fabric.rate_of(circuit)
         return min(
-            (one for one in found if fabric.rate_of(one) >= rate_mbps),
-            key=lambda one: (len(self._needed.intersection(one.ends)), one),
+            (circuit for circuit in found if fabric.rate_of(circuit) >= rate_mbps),
+            key=lambda circuit: (len(self._needed.intersection(circuit.ends)), circuit),
             default=None,
         )
 

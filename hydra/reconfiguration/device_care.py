@@ -202,7 +202,7 @@ class DeviceCare:
             (outcome,) = yield Batch("drain", (PassMarkers(missing, bound_s),))
             missing = outcome.value if outcome.confirmed else missing
         if missing:
-            racks = sorted({self._fabric.racks[one.src.rack].name for one in missing})
+            racks = sorted({self._fabric.racks[marker.src.rack].name for marker in missing})
             LOG.warning("packets sent by %s over ending circuits may be lost", ", ".join(racks))
 
     def _await_rounds(self) -> Course[bool]:
@@ -345,7 +345,11 @@ class DeviceCare:
         return {
             plane
             for plane, move in strays.items()
-            if any((plane, n) in ends for one in move.disconnect for n in (one.ingress, one.egress))
+            if any(
+                (plane, n) in ends
+                for cross_connect in move.disconnect
+                for n in (cross_connect.ingress, cross_connect.egress)
+            )
         }
 
     def retag(self, ports: PortsToTag) -> Steps:
@@ -386,7 +390,10 @@ class DeviceCare:
         commands = tuple(
             SetVlans(
                 rack,
-                {one.tor_port: self._substrate.fixed_ports(rack)[one.tor_port] for one in some},
+                {
+                    server.tor_port: self._substrate.fixed_ports(rack)[server.tor_port]
+                    for server in some
+                },
             )
             for rack, some in servers.items()
         )

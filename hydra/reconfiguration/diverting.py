@@ -99,7 +99,9 @@ def drain(run: Run) -> Steps:
         seen += (yield Batch("drain", (told, *beside)))[:1]
         beside = ()
         late = seen[0].value or frozenset()
-        hold_for_silent(run, {one: unlooked(one) for one in leaving if one.datapath in late})
+        hold_for_silent(
+            run, {steering: unlooked(steering) for steering in leaving if steering.datapath in late}
+        )
     draining = run.draining = Draining.of(
         run.fabric,
         run.plan,

@@ -71,9 +71,9 @@ def unshown(paths: Iterable[Path], sent: Iterable[Marker], missing: Iterable[Mar
     path its rack leaves, even a path without a marker.
     """
     sent, missing = tuple(sent), frozenset(missing)
-    heard = {one.src.name for one in sent if one not in missing}
-    stuck = {one.src.rack for one in missing if one.src.name not in heard}
-    lost = {one.path for one in missing}
+    heard = {marker.src.name for marker in sent if marker not in missing}
+    stuck = {marker.src.rack for marker in missing if marker.src.name not in heard}
+    lost = {marker.path for marker in missing}
     return {path for path in paths if path in lost or stuck.intersection((path.src, path.dst))}
 
 
@@ -252,7 +252,7 @@ class Draining:
 
     def let_go(self, pairs: Collection[Pair], ports: Collection[PortId]) -> None:
         """Stop waiting for paths of ``pairs`` and circuits at ``ports``: another change waits."""
-        gone = {one for one in self._left if not frozenset(ports).isdisjoint(one.ends)}
+        gone = {circuit for circuit in self._left if not frozenset(ports).isdisjoint(circuit.ends)}
         self._readings.let_go(gone)
         self._left -= gone
         self._let_go.update(path for path in self._paths if pair_of(path) in pairs)
@@ -303,7 +303,7 @@ class Draining:
                 self.bound_reached = not settled
                 break
             yield Batch("drain", (Pause(self._policy.interval_ms / 1000),))
-            asked = [one for one in asked if one in self._left]
+            asked = [circuit for circuit in asked if circuit in self._left]
         if waiting - self._lost - self._let_go and not self._left:
             yield Batch("drain", (Pause(bound_s), *beside))
 

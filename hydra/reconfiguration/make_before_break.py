@@ -86,7 +86,7 @@ def _shift(run: Run) -> Steps:
     run.note("shift", outcomes)
     failures = by_switch(outcomes[0])
     yield from _keep_both(
-        run, _unsure(run, {one: failures.get(one.datapath) for one in run.diverted})
+        run, _unsure(run, {steering: failures.get(steering.datapath) for steering in run.diverted})
     )
 
 
@@ -233,7 +233,9 @@ def _empty(run: Run, dead: Collection[Pair]) -> Steps:
     bound = "bound reached" if draining.bound_reached else ""
     run.note("drain", (*seen, *draining.outcomes), bound)
     busy, unproven = undrained(run, draining)
-    unsure = _unsure(run, {one: unlooked(one) for one in leaving if one.datapath in late})
+    unsure = _unsure(
+        run, {steering: unlooked(steering) for steering in leaving if steering.datapath in late}
+    )
     unsure |= {pair_of(path) for path in unproven}
     unsure |= {pair_of(path) for path in old if not frozenset(busy).isdisjoint(path.circuits)}
     yield from _keep_both(run, unsure, busy)

@@ -34,8 +34,8 @@ class Moved:
         """The state before the change, with the results of other changes since."""
         first, *later = self.courses
         before = first.began
-        for one in later:
-            before = rebased(before, one.planned.current, one.began)
+        for execution in later:
+            before = rebased(before, execution.planned.current, execution.began)
         return before
 
     @property

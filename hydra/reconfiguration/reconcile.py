@@ -141,10 +141,14 @@ def reconcile(
         for one, passed in passes.items()
         if passed is not False and (ends := dark_ports.intersection(one.receivers))
     }
-    kept = whole_rings(one for one in passes if passes[one] is not False and one not in unlit)
+    kept = whole_rings(
+        circuit for circuit in passes if passes[circuit] is not False and circuit not in unlit
+    )
     silent = {rack.id for rack in fabric.racks if retags and rack.id not in actual.vlans}
     unread = {
-        one for one in kept if passes[one] is None or not silent.isdisjoint(fabric.racks_of(one))
+        circuit
+        for circuit in kept
+        if passes[circuit] is None or not silent.isdisjoint(fabric.racks_of(circuit))
     }
 
     def carried(path: Path, vlan: VlanId) -> bool:
@@ -204,7 +208,7 @@ def reconcile(
         unlit={one: ends for one, ends in unlit.items() if passes[one] or one not in moving},
         standing=standing,
         passing=passing,
-        lit=frozenset(one for one in known if actual.passes(fabric, one) is not False),
+        lit=frozenset(circuit for circuit in known if actual.passes(fabric, circuit) is not False),
     )
 
 

@@ -168,7 +168,7 @@ class Scheduler:
         if running.over and running.beside:
             self._beside.remove(running)
             if not self._beside:
-                self._ready.extend((one, _nothing) for one in self._waiting)
+                self._ready.extend((running, _nothing) for running in self._waiting)
                 self._waiting.clear()
 
 

@@ -161,7 +161,7 @@ class Switches(WholeTables):
         self._untaken.difference_update(taken.value)
         others = [datapath for datapath in datapaths if datapath not in taken.value]
         if others:
-            names = ", ".join(self.known[one] for one in others)
+            names = ", ".join(self.known[datapath] for datapath in others)
             LOG.error("not ours yet: %s: left alone, and asked again later", names)
             self.doubt(others)
         return [datapath for datapath in datapaths if datapath in taken.value]

@@ -104,7 +104,7 @@ class Uplinks(Readiness):
             servers = list(self._fabric.servers)
             self._unseen_uplinks = False
         else:
-            servers = [one for at in connected for one in self._uplinks_at.get(at, ())]
+            servers = [server for at in connected for server in self._uplinks_at.get(at, ())]
             if self.dead_uplinks:
                 servers += [
                     server for server in self._fabric.servers if server.name in self.dead_uplinks

@@ -168,7 +168,7 @@ def _refusal(calendar: Calendar, ask: Ask, limits: AdmissionLimits) -> Admission
         end = "" if later.end_unix_s is None else f" and end at {moment(later.end_unix_s)}"
         ways.append(f"start at {moment(later.start_unix_s)}{end}")
     remedy = f"; {', or '.join(ways)}" if ways else ""
-    alternatives = [one for one in (lower, later) if one is not None]
+    alternatives = [alternative for alternative in (lower, later) if alternative is not None]
     beyond = beyond_any_circuit(calendar.fabric, *ask.pair, ask.mbps)
     if beyond is not None:
         if len(ask.servers) > 1:

@@ -209,7 +209,7 @@ def _both_ways(
     back = tuple((circuit, not ahead) for circuit, ahead in links)
     for src, dst, along in ((path.src, path.dst, links), (path.dst, path.src, back)):
         flows = tuple(_flow(fabric, user, src, dst) for user in users)
-        elsewhere = (_flow(fabric, one, src, dst) for one in beside)
+        elsewhere = (_flow(fabric, reservation, src, dst) for reservation in beside)
         covered = {
             c.sender for flow in (*flows, *elsewhere) for c in flow.aggregates if not c.receiver
         }

@@ -104,7 +104,9 @@ class Admission:
             self._planning.with_pins(state, all_pins, blocked)
         at_risk = self._reach.absences.at_risk([reservation.pair])
         if reservation.state is not ReservationState.ACTIVATING:
-            paths = [one.booked for one in drafted if one.booked is not None]
+            paths = [
+                reservation.booked for reservation in drafted if reservation.booked is not None
+            ]
             circuits = frozenset(circuit for path in paths for circuit in path.circuits)
             new = circuits - state.topology.circuits
             return ReservationPreview(reservation, new, frozenset(), at_risk)
@@ -167,10 +169,10 @@ class Admission:
                     raise _without_ids(error, admitted) from None
                 refused.append(Refusal(request, error))
         if not admitted:
-            missing = any(isinstance(one.error, DeviceMissing) for one in refused)
+            missing = any(isinstance(refusal.error, DeviceMissing) for refusal in refused)
             raise (DeviceMissing if missing else AdmissionError)(
-                _none_fits(str(one.error) for one in refused),
-                in_public=_none_fits(one.error.in_public for one in refused),
+                _none_fits(str(refusal.error) for refusal in refused),
+                in_public=_none_fits(refusal.error.in_public for refusal in refused),
             )
         pins = (replace(pin, bandwidth_mbps=0.0, reservations=()) for pin in self._bookings.pins())
         return (
@@ -312,7 +314,7 @@ class Admission:
             ]
             if not committed:
                 self._reservations.commit(parts[0].id, None)  # raises LifecycleError
-            self._placement.activate_in_turn([one.id for one in committed])
+            self._placement.activate_in_turn([reservation.id for reservation in committed])
             return self.reservation(reservation_id)
         reservation = self._reservations.commit(reservation_id, seen)
         self._placement.activate_in_turn([reservation_id])
@@ -340,8 +342,8 @@ class Admission:
             left = [
                 part for part in parts if part.is_booked or part.state is ReservationState.FAILED
             ]
-            for one in left or parts[:1]:  # raises LifecycleError where nothing is left
-                self._let_go(one.id, None)
+            for reservation in left or parts[:1]:  # raises LifecycleError where nothing is left
+                self._let_go(reservation.id, None)
             return self.reservation(reservation_id)
         return self._let_go(reservation_id, seen)
 
@@ -374,8 +376,8 @@ class Admission:
 def _without_ids(error: AdmissionError, admitted: Sequence[Reservation]) -> AdmissionError:
     """The refusal of a group, with ids of tried entries replaced by the entries' ends."""
     told = str(error)
-    for one in admitted:
-        told = told.replace(one.id, f"{one.src}-{one.dst} of this request")
+    for reservation in admitted:
+        told = told.replace(reservation.id, f"{reservation.src}-{reservation.dst} of this request")
     return type(error)(told, error.alternatives, error.in_public)
 
 

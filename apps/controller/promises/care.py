@@ -135,9 +135,9 @@ class ReservationCare:
     async def _take_down_again(self) -> None:
         """Retry failed removals, once the needed vswitches are ready."""
         left = {
-            one.pair: one
-            for one in self._bookings.leaving()
-            if one.state is not ReservationState.RELEASING
+            reservation.pair: reservation
+            for reservation in self._bookings.leaving()
+            if reservation.state is not ReservationState.RELEASING
         }
         if not left:
             return

@@ -107,7 +107,9 @@ class Placement:
         if self.ends:
             return None
         for reservation_id in sorted(self._in_turn):
-            under_way = tuple((one, one.may_leave) for one in self._network.under_way)
+            under_way = tuple(
+                (execution, execution.may_leave) for execution in self._network.under_way
+            )
             if self._tried_beside.get(reservation_id) == under_way:
                 continue
             self._tried_beside[reservation_id] = under_way
@@ -193,7 +195,9 @@ class Placement:
         """
         if awaited := self._reach.awaited_racks():
             later = {
-                one.id for one in self._bookings.known(ids) if not awaited.isdisjoint(one.pair)
+                reservation.id
+                for reservation in self._bookings.known(ids)
+                if not awaited.isdisjoint(reservation.pair)
             }
             self._await_racks |= later
             ids = [one for one in ids if one not in later]
@@ -208,7 +212,9 @@ class Placement:
                 if self.ends:
                     return
                 await self._note_placed(reservation)
-            reasons += [await self._upkeep.refusal(one) for one in self._not_placed(ids)]
+            reasons += [
+                await self._upkeep.refusal(reservation) for reservation in self._not_placed(ids)
+            ]
         why = "; ".join(dict.fromkeys(reason for reason in reasons if reason))
         for reservation in self._not_placed(ids):
             self._reservations.change(

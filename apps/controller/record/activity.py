@@ -208,11 +208,14 @@ class ActivityLog:
         Raises JournalError.
         """
         self._reconfigurations.load(self._journal.records(Kind.RECONFIGURATION))
-        goes_on = {one.id for one in self.unfinished()}
-        for one in self._reconfigurations.newest_first()[::-1]:
-            if not one.is_over and one.id not in goes_on:
+        goes_on = {unfinished.id for unfinished in self.unfinished()}
+        for reconfiguration in self._reconfigurations.newest_first()[::-1]:
+            if not reconfiguration.is_over and reconfiguration.id not in goes_on:
                 reason = "the controller that carried it out has ended"
-                self._replace(one, replace(one, state=ReconfigurationState.FAILED, reason=reason))
+                self._replace(
+                    reconfiguration,
+                    replace(reconfiguration, state=ReconfigurationState.FAILED, reason=reason),
+                )
 
     # -- changes in stages ------------------------------------------------------------------------
 

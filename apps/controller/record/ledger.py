@@ -146,7 +146,9 @@ class Ledger:
         records = self._journal.records(Kind.RESERVATION)
         by_id = {record["id"]: record for record in records}
         self._book.take_over(self._ahead.book.of(records))
-        self.reservations.resume(lambda one: out_of_date(by_id[one.id], one))
+        self.reservations.resume(
+            lambda reservation: out_of_date(by_id[reservation.id], reservation)
+        )
         self.reservations.keep_unreserved()
 
     def _load_builders(self) -> None:

@@ -74,7 +74,7 @@ class NetworkRecord:
         Does not take the lock: a reader goes on while the journal is written.
         """
         state, under_way = self._present
-        return state, frozenset().union(*(one.unsteady for one in under_way))
+        return state, frozenset().union(*(execution.unsteady for execution in under_way))
 
     def settle(self, state: NetworkState) -> None:
         """Note that the network is in ``state`` from now on, without changes under way."""
@@ -87,8 +87,8 @@ class NetworkRecord:
         from now on, and are handed out after all other VLAN-IDs.
         """
         now_s = time.monotonic()
-        for one in used:
-            if gone := taken_between(state.vlans, one.vlans):
+        for network_state in used:
+            if gone := taken_between(state.vlans, network_state.vlans):
                 self._rests.lose(gone, now_s)
                 state = replace(state, pool=state.pool.left(gone))
         before = self._state.topology.circuits

@@ -119,7 +119,9 @@ class Parts:
 
     def _at_slow_racks(self, pairs: Collection[Pair]) -> Touched:
         """The given pairs with a rack whose switch is awaited by a change under way."""
-        slow = frozenset[DatapathId]().union(*(one.slow for one in self._network.under_way))
+        slow = frozenset[DatapathId]().union(
+            *(execution.slow for execution in self._network.under_way)
+        )
         substrate = substrate_of(self._fabric)
         racks = {
             rack
@@ -200,11 +202,17 @@ class EarlyStages:
         if not under_way[-1].slow:
             return None
         waiting = [
-            one
-            for one in self._agenda
-            if one.only_waits_for_turn and not one.makes_up and one not in self._under_way
+            staged_change
+            for staged_change in self._agenda
+            if staged_change.only_waits_for_turn
+            and not staged_change.makes_up
+            and staged_change not in self._under_way
         ]
-        looked_at = (under_way, self._network.state, [one.entry.id for one in waiting])
+        looked_at = (
+            under_way,
+            self._network.state,
+            [staged_change.entry.id for staged_change in waiting],
+        )
         if looked_at == self._tried:
             return None
         self._tried = looked_at

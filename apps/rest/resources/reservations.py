@@ -361,7 +361,7 @@ def list_reservations(service: Reserving, query: Asked[ReservationFilter]) -> Re
     reservations = iter(service.reservations())
     if query.after is not None:
         service.reservation(query.after)  # raises UnknownName
-        for _ in takewhile(lambda one: one.id != query.after, reservations):
+        for _ in takewhile(lambda reservation: reservation.id != query.after, reservations):
             pass
     matching = (
         reservation

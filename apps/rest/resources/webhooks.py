@@ -111,7 +111,7 @@ def list_webhooks(hooks: Hooks, caller: Asking) -> Webhooks:
     """All webhooks. Viewers see only the scheme and host of an address: the rest may be a
     secret.
     """
-    return Webhooks(webhooks=[_shown(one, caller) for one in hooks.all()])
+    return Webhooks(webhooks=[_shown(delivery, caller) for delivery in hooks.all()])
 
 
 @routes.on("GET", "/{webhook_id}", UNKNOWN_NAME)
