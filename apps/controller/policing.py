@@ -188,26 +188,19 @@ class Policing:
             dp: numbered(table, before.get(dp, MeterTable()))
             for dp, table in tables_of(wanted, self._switch_of)
         }
-        affected_paths = affected(self._holdings, wanted)
+        moving = affected(self._holdings, wanted)
         routes = wanted.routes
-        rates_mbps = shares(part_of(wanted, affected_paths), {})
+        rates_mbps = shares(part_of(wanted, moving), {})
         with self._lock:
             self._holdings, self._tables = wanted, after
             self._delivered.hold(wanted)
-            self._fresh |= affected_paths
-            stay = routes.keys() - affected_paths
+            self._fresh |= moving
+            stay = routes.keys() - moving
             self._offers = {one: offer for one, offer in self._offers.items() if one in stay}
             old = self._allowed_mbps
-            new = {
-                route: rates_mbps[route] if route in affected_paths else old[route]
-                for route in routes
-            }
+            new = {way: rates_mbps[way] if way in moving else old[way] for way in routes}
             self._allowed_mbps = new
-        return (
-            before,
-            after,
-            [route for route in routes if route in old and new[route] != old[route]],
-        )
+        return before, after, [way for way in routes if way in old and new[way] != old[way]]
 
     def _new_meters(
         self,
@@ -350,9 +343,7 @@ class Policing:
                 is_news,
             )
             self._unsettled |= {
-                self._switch_of[aggregate.sender]
-                for aggregate in missing(tables, after)
-                if aggregate in routes
+                self._switch_of[way.sender] for way in missing(tables, after) if way in routes
             }
             self._allowed_mbps = old | changed
             self._charge(changed)

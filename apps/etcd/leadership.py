@@ -296,8 +296,8 @@ class Leadership:
         for replica in found.standing_by:
             if replica.switches is not None and replica.switches < mine:
                 raise LifecycleError(
-                    f"{replica.name} has {replica.switches} of the {mine} switches that are "
-                    f"connected here: hand over once the switches have found {replica.name}, "
+                    f"{replica.name} has {replica.switches} of the {mine} switches connected "
+                    f"here: hand over once the switches have found {replica.name}, "
                     "within seconds if the switches name the controller"
                 )
         names = ", ".join(replica.name for replica in found.standing_by)

@@ -156,8 +156,8 @@ class Survey:
             yield TakeoverRisk(
                 told.name,
                 f"the clock of {told.name} is {abs(clock_offset_s):.0f} s or more {how} this "
-                "controller's: reservations would begin and end by it; have both machines keep "
-                "time by NTP",
+                "controller's: reservations would begin and end at wrong times; have both machines "
+                "keep time by NTP",
             )
 
 

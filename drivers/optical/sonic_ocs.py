@@ -322,10 +322,7 @@ class SonicOcs(BaseSwitch):
             except YangJsonError as error:
                 odd[key] = str(error)
                 named = sonic_ocs.ports_named(key, fields) & self._numbers.keys()
-                why = (
-                    f"in use by the invalid cross-connect {key}: delete the cross-connect at the "
-                    "switch"
-                )
+                why = f"in use by the invalid cross-connect {key}: delete {key} at the switch"
                 taken |= {self._numbers[name]: why for name in named}
                 continue
             state = sonic_ocs.parse_state(states[key]) if key in states else None

@@ -139,9 +139,8 @@ class DeviceCare:
         actual = yield from self._read(
             sorted(asked), {rack: ports for rack, ports in racks.items() if rack not in passed}
         )
-        silent = [
-            self._fabric.planes[plane].name for plane in sorted(planes - actual.mirrors.keys())
-        ]
+        unread = sorted(planes - actual.mirrors.keys())
+        silent = [self._fabric.planes[plane].name for plane in unread]
         silent += [self._fabric.racks[rack].name for rack in racks if rack not in actual.vlans]
         return actual, tuple(silent)
 
@@ -300,9 +299,7 @@ class DeviceCare:
         yield from self.clear_away(state, actual)
         self.uncertain_racks |= self.held_racks
         circuits = state.topology.circuits
-        return frozenset(
-            circuit for circuit in circuits if actual.passes(self._fabric, circuit) is False
-        )
+        return frozenset(c for c in circuits if actual.passes(self._fabric, c) is False)
 
     def _release(self) -> Held:
         """The held paths no longer needed."""
@@ -345,11 +342,7 @@ class DeviceCare:
         return {
             plane
             for plane, move in strays.items()
-            if any(
-                (plane, n) in ends
-                for cross_connect in move.disconnect
-                for n in (cross_connect.ingress, cross_connect.egress)
-            )
+            if any((plane, n) in ends for c in move.disconnect for n in (c.ingress, c.egress))
         }
 
     def retag(self, ports: PortsToTag) -> Steps:
@@ -390,10 +383,7 @@ class DeviceCare:
         commands = tuple(
             SetVlans(
                 rack,
-                {
-                    server.tor_port: self._substrate.fixed_ports(rack)[server.tor_port]
-                    for server in some
-                },
+                {s.tor_port: self._substrate.fixed_ports(rack)[s.tor_port] for s in some},
             )
             for rack, some in servers.items()
         )

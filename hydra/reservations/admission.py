@@ -174,7 +174,7 @@ def _refusal(calendar: Calendar, ask: Ask, limits: AdmissionLimits) -> Admission
         if len(ask.servers) > 1:
             beyond += ", and a server pair never has more than one circuit"
         return AdmissionError(beyond + remedy, alternatives)
-    unused = " and blocked ports" if limits.blocked else ""
+    unused = " and ports out of use" if limits.blocked else ""
     return NoRoom(
         _in_the_way(calendar, window, ask, limits) + remedy,
         alternatives,

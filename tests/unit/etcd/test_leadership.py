@@ -183,7 +183,7 @@ def test_a_leader_hands_over_to_nobody_whom_switches_have_yet_to_find(settings):
         leader, other = (a, b) if a.leadership.leads else (b, a)
         leader.switches = 14
         await_standby(leader)
-        with pytest.raises(LifecycleError, match="has 0 of the 14 switches that are connected"):
+        with pytest.raises(LifecycleError, match="has 0 of the 14 switches connected"):
             leader.leadership.hand_over()
         other.switches = 14
         wait_until(lambda: leader.leadership.replicas().standing_by[0].switches == 14)

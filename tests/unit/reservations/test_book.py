@@ -392,7 +392,7 @@ def test_of_many_ports_four_are_described_and_the_rest_counted():
     assert said.endswith("and 2 more ports (1 free)")
 
 
-@pytest.mark.parametrize(("blocked", "words"), [((), ""), ((7,), " and blocked ports")])
+@pytest.mark.parametrize(("blocked", "words"), [((), ""), ((7,), " and ports out of use")])
 def test_what_others_may_read_of_a_refusal_tells_of_ports_out_of_use_where_there_are_any(
     blocked, words
 ):
