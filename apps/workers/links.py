@@ -58,7 +58,7 @@ class _Link:
         its own, so that a loss is not taken for an earlier loss.
         """
         self._losses = 0
-        self.message = 0
+        self.sent = 0
         """Messages sent in this session."""
         self.heard = 0
         """Orders received in this session."""
@@ -235,7 +235,7 @@ class Links:
     def _say(self, link: _Link) -> None:
         session, told = link.taken()
         if told and session == link.named_session:
-            link.message += 1
+            link.sent += 1
             if not self._send(link, wire.packed(wire.TOLD, session, told)):
                 link.lose(SessionEnd.LOSSES_REPORTED)
 
@@ -257,7 +257,7 @@ class Links:
             "renewal": self._renewal,
             "session": link.named_session,
             "lost": link.lost,
-            "told": link.message,
+            "told": link.sent,
             "cpu_s": time.process_time(),
             **wire.OWN._asdict(),
         }
@@ -295,7 +295,7 @@ class Links:
 
     def _note_asked(self, link: _Link, session: int) -> None:
         link.named_session = session
-        link.message = link.heard = 0
+        link.sent = link.heard = 0
         link.refused = ""
         LOG.info("the controller at %s asks for all switches", link.name)
         self._post(lambda: self._announce(link, session))

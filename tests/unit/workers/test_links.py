@@ -513,7 +513,7 @@ def test_what_is_lost_on_the_way_is_found_out_and_told_anew(stack):
     a.connected()
     link = w.links._links[0]
     link.taken()
-    link.message += 1  # as if a message had been sent that never came
+    link.sent += 1  # as if a message had been sent that never came
     wait_until(lambda: len([one for one in a.told if one[0] == "connected"]) == 2)
     a.await_ended({SessionEnd.LOSSES_REPORTED: 1})
     link.heard += 1  # as if one had come that the controller never sent
