@@ -48,7 +48,7 @@ def test_where_nobody_leads_it_says_why(call, term):
 
 def test_a_controller_without_a_store_is_alone(call):
     result = call("replicas")
-    assert (result.exit_code, "its journal is a file" in result.stdout) == (0, True)
+    assert (result.exit_code, "the journal is a file" in result.stdout) == (0, True)
     assert "is alone" in call("handover").stderr
     assert "is alone" in call("handover", "--wait", "60").stderr, "nobody is waited for"
 
