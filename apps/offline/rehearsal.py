@@ -28,7 +28,6 @@ from hydra.policy import (
     Mode,
     Policy,
     Sharing,
-    SharingChoice,
     Transition,
 )
 from hydra.reconfiguration.aside import Spare
@@ -84,11 +83,6 @@ class Rehearsal:
     def period_s(self) -> float:
         """Time between rounds."""
         return self.policy.slots.week_s if self.policy.slotted else self.policy.epoch_s
-
-    @property
-    def choice(self) -> SharingChoice:
-        """The last choice of ``sharing: auto``."""
-        return self._current.choice
 
     @property
     def prediction_error(self) -> float | None:
