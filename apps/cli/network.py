@@ -143,11 +143,7 @@ def devices(down: bool, url: str, as_json: bool) -> None:
     with ControllerClient(url) as client:
         many = client.get("/v1/devices")["devices"]
     if down:
-        many = [
-            one
-            for one in many
-            if one["alarms"] or not (one["connected"] and one.get("answers", True))
-        ]
+        many = [one for one in many if one["alarms"] or not (one["connected"] and one["answers"])]
     if as_json:
         print_json({"devices": many})
     else:
@@ -228,7 +224,7 @@ def _changed_by(value: JsonObject) -> str:
     """The ways to change the value."""
     if not value["at_once"]:
         return "next start"
-    return "--set or reload" if value.get("by_request", True) else "reload"
+    return "--set or reload" if value["by_request"] else "reload"
 
 
 @click.command(

@@ -1,6 +1,5 @@
 """What operators do on the dashboard: plans, quarantine and policy, in a real browser."""
 
-import json
 import re
 
 import pytest
@@ -73,24 +72,6 @@ def test_a_plan_prefers_guesses_as_the_loop_does(server, network, page):
     for request in (shown, made):
         assert request.demand == pytest.approx(network.demand().planned_mbps)
         assert request.weights == pytest.approx(network.demand().counted_on_mbps)
-
-
-def test_a_plan_is_asked_of_an_earlier_leader_as_it_can_be(server, network, page):
-    """Its demand has no ``expected_mbps``, and in a body it would refuse that."""
-    document = told_by(server, "demand")
-    for entry in document["entries"]:
-        del entry["expected_mbps"]
-    page.route("**/v1/demand", lambda route: route.fulfill(json=document))
-    sent = []
-    page.on("request", lambda one: sent.append(one.post_data) if one.method == "POST" else None)
-    page.goto(server.url)
-    page.get_by_role("button", name="Plan…").click()
-    expect(page.locator("#ask")).to_contain_text("would be served")
-    (body,) = sent
-    assert json.loads(body)["demand"]
-    assert "expected_mbps" not in body
-    page.get_by_role("button", name="Leave it").click()
-    expect(page.locator("#heat-cell")).not_to_contain_text("NaN")
 
 
 def test_a_second_press_before_the_answer_asks_nothing_more(server, network, page):
