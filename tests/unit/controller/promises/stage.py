@@ -13,7 +13,7 @@ from apps.controller.promises.limits import Limits
 from apps.controller.promises.placement import Placement
 from apps.controller.record.ledger import Ledger
 from apps.controller.rejoining import Rejoining
-from apps.planning import engine
+from apps.planning import single_paths
 from apps.planning.engine import Planning
 from apps.planning.planner import Planner
 from hydra.forwarding.substrate import substrate_of
@@ -169,7 +169,7 @@ class Disk(SqliteJournal):
 
 def shut_vlans(monkeypatch, door, failing=None):
     """Whoever chooses VLAN-IDs comes to the door, and is refused behind it if ``failing``."""
-    real = engine.marks_of
+    real = single_paths.marks_of
 
     def marks_of(fabric):
         marks = real(fabric)
@@ -187,7 +187,7 @@ def shut_vlans(monkeypatch, door, failing=None):
             transit_problems=marks.transit_problems,
         )
 
-    monkeypatch.setattr(engine, "marks_of", marks_of)
+    monkeypatch.setattr(single_paths, "marks_of", marks_of)
 
 
 def change(stage, state):
