@@ -458,7 +458,7 @@ def test_what_is_left_for_two_racks_is_told_between_stages():
     ]
     assert staged.staging.changes_of(2, 0) == [f"{made}; what is left gives them other paths"]
     assert (
-        f"{made}; what is left gives them other paths" in Desk.of(staged.rooms).explain(0, 2).lines
+        f"{made}; what is left gives them other paths" in Desk(staged.rooms).explain(0, 2).lines
     )
     staged.next()
     assert staged.staging.changes_of(2, 0) == []
