@@ -213,7 +213,7 @@ def test_traffic_that_does_not_catch_up_gets_less_from_slots():
     loop.see(0.0, demand, demand)
     loop.step(0.0)
     bulk, constant = (
-        loop.served_mbps(loop.planning, demand, catches_up=catches_up)
+        loop.served_mbps(loop.planning.rates, demand, catches_up=catches_up)
         for catches_up in (True, False)
     )
     assert 0 < constant < bulk
