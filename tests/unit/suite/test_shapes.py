@@ -14,7 +14,6 @@ ROOMS = [
 ]
 LARGE = {
     "apps/etcd/leadership.py:Leadership": "one state machine with its deadlines",
-    "apps/workers/exchange.py:Exchange": "sockets, threads and leases in one",
     "drivers/tor/ovs_ovsdb.py:OvsTor": "the contract of a ToR, and a fence, which can go out",
     "drivers/transports/netconf.py:NetconfTransport": "sessions, locks and edits in one",
     "hydra/reconfiguration/switches.py:Switches": "courses that share which switches are in doubt",
