@@ -10,7 +10,7 @@ from importlib import import_module
 from operator import itemgetter
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 from rich.console import Console
@@ -125,7 +125,9 @@ def print_columns(
 
     ``columns``: by heading, the key of the cell in a document, or a function of the element.
     """
-    cells = [itemgetter(cell) if isinstance(cell, str) else cell for cell in columns.values()]
+    cells: list[Callable[[Any], object]] = [
+        itemgetter(cell) if isinstance(cell, str) else cell for cell in columns.values()
+    ]
     rows = ([cell(element) for cell in cells] for element in elements)
     print_table(title, tuple(columns), rows, empty=empty)
 
