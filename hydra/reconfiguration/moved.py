@@ -10,7 +10,6 @@ from hydra.failures import Failure
 from hydra.lifecycle import ReconfigurationState
 from hydra.model import Circuit, DatapathId, NetworkState
 from hydra.reconfiguration.executor import Execution
-from hydra.reconfiguration.run import Step
 from hydra.reconfiguration.touched import Touched, rebased
 
 _ItemT = TypeVar("_ItemT")
@@ -90,10 +89,6 @@ class Moved:
         return "; ".join(
             filter(None, (*(course.reason for course in self.courses), self.cut_short))
         )
-
-    @property
-    def steps(self) -> Sequence[Step]:
-        return [step for course in self.courses for step in course.steps]
 
     @property
     def rules_pushed(self) -> int:

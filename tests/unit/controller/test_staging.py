@@ -461,9 +461,12 @@ def test_what_is_left_for_two_racks_is_told_between_stages():
     assert staged.staging.changes_of(2, 0) == [
         f"{made}; further stages change the paths of the two racks"
     ]
+    assert staged.staging.changes_of(2, 0) == [
+        f"{made}; further stages change the paths of the two racks"
+    ]
     assert (
         f"{made}; further stages change the paths of the two racks"
-        in Desk.of(staged.rooms).explain(0, 2).lines
+        in Desk(staged.rooms).explain(0, 2).lines
     )
     staged.next()
     assert staged.staging.changes_of(2, 0) == []
