@@ -27,7 +27,7 @@ from typing import Any, TypeVar, cast, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from hydra.model import Circuit, NetworkState, Path, PortId, RackId, VlanId
+from hydra.model import Circuit, NetworkState, Path, RackId, VlanId
 
 IntArray = NDArray[np.int32]
 T = TypeVar("T")
@@ -332,25 +332,6 @@ def lanes_of(state: NetworkState) -> Lanes:
     if isinstance(vlans, Lanes) and vlans.paths is paths:
         return vlans
     return Lanes(Paths.of(paths), column(map(vlans.__getitem__, paths), len(paths)))
-
-
-def vlans_at_ports(state: NetworkState) -> dict[PortId, frozenset[VlanId]]:
-    """The VLANs of the paths at each port; ports without paths are missing."""
-    lanes = lanes_of(state)
-    table = lanes.paths.table
-    vlans = np.unique(lanes.vlan)
-    of_hop = np.repeat(np.searchsorted(vlans, lanes.vlan), table.hops)
-    carries = np.zeros(
-        (max(table.hop_a.max(initial=0), table.hop_b.max(initial=0)) + 1, len(vlans)),
-        dtype=np.bool_,
-    )
-    carries[table.hop_a, of_hop] = carries[table.hop_b, of_hop] = True
-    port, vlan = np.divmod(np.flatnonzero(carries), max(1, len(vlans)))
-    ports, first = np.unique(port, return_index=True)
-    listed = cast(list[VlanId], vlans[vlan].tolist())
-    stops = np.append(first, len(listed))[1:]
-    slices = zip(ports.tolist(), first.tolist(), stops.tolist(), strict=True)
-    return {PortId(end): frozenset(listed[start:stop]) for end, start, stop in slices}
 
 
 def among(values: NDArray[np.int64], known: NDArray[np.int64]) -> NDArray[np.bool_]:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from hydra.forwarding.rules import Lane
 from hydra.forwarding.substrate import substrate_of
+from hydra.forwarding.trunks import Trunks
 from hydra.model import (
     Circuit,
     CrossConnect,
@@ -24,12 +25,11 @@ from hydra.model import (
     NetworkState,
     Path,
     PlaneId,
-    PortId,
     RackId,
     Topology,
     VlanId,
 )
-from hydra.path_arrays import Lanes, codes_of, no_cycles, pairs_of
+from hydra.path_arrays import Lanes, codes_of, column, no_cycles, pairs_of
 from hydra.rings import rings_of, whole_rings
 from hydra.roles import PortVlans
 
@@ -121,8 +121,8 @@ def directions(state: NetworkState) -> frozenset[tuple[RackId, RackId]]:
     return frozenset(one for path in state.topology.paths for one in path.directions)
 
 
-def port_trunks(fabric: Fabric, state: NetworkState) -> Mapping[PortId, PortVlans]:
-    """VLAN membership of every optical port with any VLANs."""
+def port_trunks(fabric: Fabric, state: NetworkState) -> Trunks:
+    """VLAN membership of every optical port; empty for a substrate without VLANs."""
     return substrate_of(fabric).trunks(state)
 
 
@@ -253,18 +253,13 @@ def retagging(fabric: Fabric, current: NetworkState, target: NetworkState) -> Po
     return _differing(fabric, port_trunks(fabric, current), port_trunks(fabric, target))
 
 
-def _differing(
-    fabric: Fabric,
-    old: Mapping[PortId, PortVlans],
-    new: Mapping[PortId, PortVlans],
-) -> PortsToTag:
-    """Ports of ``new`` whose membership differs from ``old``, with the membership in ``new``."""
+def _differing(fabric: Fabric, old: Trunks, new: Trunks) -> PortsToTag:
+    """Ports whose membership differs, with the membership in ``new``."""
+    ends = old.unlike(new)
     found: dict[RackId, dict[str, PortVlans]] = {}
-    for end, vlans in new.items():
-        was = old[end]
-        if was is not vlans and was != vlans:
-            port = fabric.ports[end]
-            found.setdefault(port.rack, {})[port.tor_port] = vlans
+    for end, vlans in zip(ends.tolist(), new.memberships(ends), strict=True):
+        port = fabric.ports[end]
+        found.setdefault(port.rack, {})[port.tor_port] = vlans
     return found
 
 
@@ -276,26 +271,16 @@ def _staged_retagging(
 ) -> tuple[PortsToTag, PortsToTag, PortsToTag]:
     """(untag first, retag, tag last), with no VLAN of ``in_use`` on a port without light."""
     old, new = port_trunks(fabric, current), port_trunks(fabric, target)
-    if not in_use:
+    if not in_use or not new:
         return {}, _differing(fabric, old, new), {}
     moved = current.topology.circuits ^ target.topology.circuits
     ends = map(attrgetter("a"), moved), map(attrgetter("b"), moved)
-    dark = sorted(new.keys() & set(chain(*ends)))
-
-    def cleared(trunks: Mapping[PortId, PortVlans]) -> dict[PortId, PortVlans]:
-        """Dark ports that carry VLANs in use, with their membership without these VLANs."""
-        parked = frozenset({fabric.parking_vlan})
-        return {
-            end: PortVlans(trunks[end].tagged - in_use or parked, trunks[end].native)
-            for end in dark
-            if not trunks[end].tagged.isdisjoint(in_use)
-        }
-
-    before, after = cleared(old), cleared(new)
+    dark = column(chain(*ends), 2 * len(moved))
+    before, after = old.without(in_use, dark), new.without(in_use, dark)
     return (
         _differing(fabric, old, before),
-        _differing(fabric, {**old, **before}, {**new, **after}),
-        _differing(fabric, after, {end: new[end] for end in after}),
+        _differing(fabric, before, after),
+        _differing(fabric, after, new),
     )
 
 

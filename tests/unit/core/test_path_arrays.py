@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from hydra.model import Circuit, NetworkState, OneWayCircuit, Path, PlaneId, Topology, VlanId
-from hydra.path_arrays import Lanes, Paths, PathTable, codes_of, lanes_of, pairs_of, vlans_at_ports
+from hydra.path_arrays import Lanes, Paths, PathTable, codes_of, lanes_of, pairs_of
 
 PORTS = 4
 """Of each rack: port 4r + p is on plane p."""
@@ -128,10 +128,8 @@ def test_differences_of_two_states(seed):
     assert pairs_of(Paths.of(tuple(new)).table.pair_codes()) == {(p.src, p.dst) for p in new}
 
 
-def test_ports_have_the_vlans_of_the_paths_over_them():
+def test_a_state_has_its_vlan_ids_in_the_order_of_its_paths():
     one = Path(0, 1, (circuit(0, 2, 0), circuit(1, 2, 1)))
     two = Path(0, 2, (circuit(0, 2, 0),))
     state = NetworkState(0, Topology(frozenset(), (one, two)), {two: VlanId(8), one: VlanId(7)})
     assert lanes_of(state).vlan.tolist() == [7, 8]
-    assert vlans_at_ports(state) == {0: {7, 8}, 8: {7, 8}, 5: {7}, 9: {7}}
-    assert vlans_at_ports(NetworkState()) == {}
