@@ -135,8 +135,8 @@ def _changed_codes(current: NetworkState, target: NetworkState) -> NDArray[np.in
     """:func:`changed_pairs` by code, ascending."""
     old, new = Lanes.of(current.vlans), Lanes.of(target.vlans)
     codes = old.paths.table.pair_codes(), new.paths.table.pair_codes()
-    begun, ended = old.unlike(new), new.unlike(old)
-    both = np.sort(np.concatenate([codes[0][begun], codes[1][ended]]), kind="stable")
+    ended, begun = old.unlike(new)
+    both = np.sort(np.concatenate([codes[0][ended], codes[1][begun]]), kind="stable")
     return both[np.diff(both, prepend=-1) > 0]  # two ascending runs: np.unique is slower
 
 

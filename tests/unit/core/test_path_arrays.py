@@ -117,8 +117,9 @@ def test_differences_of_two_states(seed):
     old = {path: VlanId(int(random.integers(1, 4))) for path in some_paths(seed)}
     new = {path: VlanId(int(random.integers(1, 4))) for path in some_paths(seed + 7)}
     new |= {path: vlan for path, vlan in old.items() if random.random() < 0.5}
-    unlike = Lanes.of(new).unlike(Lanes.of(old))
-    assert unlike.tolist() == [old.get(path) != vlan for path, vlan in new.items()]
+    begun, ended = Lanes.of(new).unlike(Lanes.of(old))
+    assert begun.tolist() == [old.get(path) != vlan for path, vlan in new.items()]
+    assert ended.tolist() == [new.get(path) != vlan for path, vlan in old.items()]
     pairs = {(path.src, path.dst) for path in list(new)[::2]}
     assert Lanes.of(new).ids_beside(np.sort(codes_of(pairs))) == {
         vlan for path, vlan in new.items() if (path.src, path.dst) not in pairs
