@@ -568,7 +568,7 @@ class Planning:
         most = max(self._most_paths, _most_paths(current))
         return [
             *check_topology(
-                self._fabric,
+                self._arrays,
                 target.topology,
                 self._policy.max_hops,
                 paths_per_pair=most,
