@@ -347,6 +347,13 @@ def among(values: NDArray[np.int64], known: NDArray[np.int64]) -> NDArray[np.boo
     return same
 
 
+def numbered(ids: IntArray) -> tuple[IntArray, IntArray]:
+    """The different VLAN-IDs, ascending, and the place of each of ``ids`` among them."""
+    there = np.bincount(ids) > 0
+    place = np.cumsum(there, dtype=np.int32) - 1
+    return np.flatnonzero(there).astype(np.int32), place[ids]
+
+
 def order_by(first: NDArray[Any], then: NDArray[Any]) -> NDArray[np.intp]:
     """``np.lexsort((then, first))``, faster where few values of ``first`` are equal."""
     order = np.argsort(first)

@@ -340,8 +340,11 @@ class _Domains:
             for port in (table.hop_a, table.hop_b):
                 real = (port >= 0) & (port < n_ports)
                 carries[port[real], place[real]] = True
-        circuits = [each for each in circuits if 0 <= each.a < n_ports and 0 <= each.b < n_ports]
         _, a, b = _columns(circuits)
+        real = (np.minimum(a, b) >= 0) & (np.maximum(a, b) < n_ports)
+        if not real.all():
+            circuits = [circuits[place] for place in np.flatnonzero(real).tolist()]
+            a, b = a[real], b[real]
         circuit, vlan = np.divmod(np.flatnonzero(carries[a] & carries[b]), max(1, len(known)))
         by_vlan = np.argsort(vlan.astype(np.int16), kind="stable")  # IDs are of 12 bits
         return cls(circuits, known, vlan[by_vlan], circuit[by_vlan])

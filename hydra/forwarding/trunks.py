@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hydra.model import NetworkState, PortId, VlanId
-from hydra.path_arrays import IntArray, lanes_of, make, starts
+from hydra.path_arrays import IntArray, lanes_of, make, numbered, starts
 from hydra.roles import PortVlans
 
 
@@ -37,8 +37,8 @@ class Trunks(Mapping[PortId, PortVlans]):
         """The VLANs of the paths at each of ``n_ports`` ports."""
         lanes = lanes_of(state)
         table = lanes.paths.table
-        vlans = np.unique(lanes.vlan)
-        of_hop = np.repeat(np.searchsorted(vlans, lanes.vlan), table.hops)
+        vlans, place = numbered(lanes.vlan)
+        of_hop = np.repeat(place, table.hops)
         carries = np.zeros((len(vlans), n_ports), dtype=np.bool_)
         carries[of_hop, table.hop_a] = carries[of_hop, table.hop_b] = True
         return cls(vlans, carries, parking)

@@ -6,9 +6,9 @@ same circuits and the same VLAN keeps rules and counters.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
-from itertools import chain, repeat
+from itertools import chain, pairwise, repeat
 from operator import attrgetter
 from typing import Final
 
@@ -223,20 +223,23 @@ def mirror_moves(
 
 def _light_of(fabric: Fabric, circuits: Collection[Circuit]) -> dict[PlaneId, list[CrossConnect]]:
     """The :meth:`~hydra.model.Fabric.cross_connects` of circuits by plane."""
-    by_plane: dict[PlaneId, list[Circuit]] = {}
-    for circuit in circuits:
-        by_plane.setdefault(circuit.plane, []).append(circuit)
-    return {plane: [*_light(fabric, lit)] for plane, lit in by_plane.items()}
-
-
-def _light(fabric: Fabric, circuits: Sequence[Circuit]) -> Iterator[CrossConnect]:
-    """The cross-connects of circuits, made in columns: the class call takes five times as long."""
-    back = [circuit for circuit in circuits if not circuit.one_way]
-    a, b = attrgetter("a"), attrgetter("b")
-    for lit, sender, receiver in ((circuits, a, b), (back, b, a)):
-        ingress = [fabric.ports[end].ingress for end in map(sender, lit)]
-        egress = [fabric.ports[end].egress for end in map(receiver, lit)]
-        yield from map(tuple.__new__, repeat(CrossConnect), zip(ingress, egress, strict=True))
+    plane, one, other = (
+        column(map(attrgetter(name), circuits), len(circuits)) for name in ("plane", "a", "b")
+    )
+    back = ~np.fromiter(map(attrgetter("one_way"), circuits), np.bool_, len(circuits))
+    plane = np.concatenate([plane, plane[back]])
+    by_plane = np.argsort(plane, kind="stable")
+    sender = np.concatenate([one, other[back]])[by_plane].tolist()
+    receiver = np.concatenate([other, one[back]])[by_plane].tolist()
+    ingress, egress = fabric.fibres
+    fibres = zip(map(ingress.__getitem__, sender), map(egress.__getitem__, receiver), strict=True)
+    light = [*map(tuple.__new__, repeat(CrossConnect), fibres)]  # a fifth of the time of calls
+    lit, first = np.unique(plane[by_plane], return_index=True)
+    begins = [*first.tolist(), len(light)]
+    return {
+        PlaneId(number): light[begin:end]
+        for number, (begin, end) in zip(lit.tolist(), pairwise(begins), strict=True)
+    }
 
 
 def merged(*stages: PortsToTag) -> PortsToTag:
