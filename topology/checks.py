@@ -333,13 +333,12 @@ class _Domains:
     ) -> _Domains:
         marked = [Lanes.of(state.vlans) for state in states]
         known = np.unique(np.concatenate([lanes.vlan for lanes in marked]))
-        carries = np.zeros((n_ports, len(known)), dtype=np.bool_)
+        carries = np.zeros((n_ports + 1, len(known)), dtype=np.bool_)  # the last: no such port
         for lanes in marked:
             table = lanes.paths.table
             place = np.repeat(np.searchsorted(known, lanes.vlan), table.hops)
             for port in (table.hop_a, table.hop_b):
-                real = (port >= 0) & (port < n_ports)
-                carries[port[real], place[real]] = True
+                carries[np.where((port >= 0) & (port < n_ports), port, n_ports), place] = True
         _, a, b = _columns(circuits)
         real = (np.minimum(a, b) >= 0) & (np.maximum(a, b) < n_ports)
         if not real.all():

@@ -11,7 +11,7 @@ typedef struct {
     int32_t *before;        /* per end, 2c or 2c + 1: the end before at the same rack, or -1 */
     int32_t *mark;          /* per rack: the last circuit whose search reached the rack, or -1 */
     int32_t *stack;         /* racks reached and not left yet */
-    int32_t *island;        /* per rack: a rack nearer to the one that names all it is joined to */
+    int32_t *island;        /* per rack: the next rack on the way to the root of its island */
 } Flood;
 
 static int32_t island_of(const Flood *f, int32_t rack)
@@ -37,7 +37,7 @@ static bool joined_without(Flood *f, int32_t circuit)
 {
     int32_t goal = rack_of_end(f, 2 * circuit + 1);
     if (island_of(f, rack_of_end(f, 2 * circuit)) != island_of(f, goal))
-        return false; /* nothing joins them, whatever the ports: no need to flood */
+        return false; /* no circuits at all lead from rack to rack */
     int32_t height = 0;
     f->stack[height++] = rack_of_end(f, 2 * circuit);
     f->mark[f->stack[0]] = circuit;
