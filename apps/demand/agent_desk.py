@@ -251,7 +251,7 @@ class AgentDesk:
             first = self._troubles[trouble] == 1
         if first:
             LOG.warning(
-                "%s: %s (%s); it moves nothing, and further cases are only counted",
+                "%s: %s (%s); the report moves nothing, and further cases are only counted",
                 sender,
                 trouble.value,
                 detail,

@@ -284,7 +284,7 @@ class DemandEstimator:
             if self._troubles[cause] == 1:
                 place = found[cause, name]
                 LOG.warning(
-                    "demand: %s (%s: %.1f of %.1f Mbps); its traffic counts as measured, and "
+                    "demand: %s (%s: %.1f of %.1f Mbps); the traffic counts as measured, and "
                     "further cases are only counted",
                     cause,
                     name,

@@ -305,7 +305,7 @@ class Planning(SinglePaths):
         result = algorithm(chosen)(self._arrays, demand, current, reserved, budget)
         problems = check_result(self._arrays, demand, current, reserved, budget, result)
         if problems:
-            raise PlanError(f"what {chosen} planned is unsound: " + "; ".join(problems))
+            raise PlanError(f"the plan of {chosen} is unsound: " + "; ".join(problems))
         return result
 
     def _off_limits(self, planes: frozenset[PlaneId] | None) -> frozenset[PortId]:

@@ -305,7 +305,7 @@ class Planner:
                 try:
                     self._start_process()
                 except _Died as death:
-                    self._complain("the planner does not start: it %s", death)
+                    self._complain("the planner does not start: the process %s", death)
                     self._put_off()
             try:
                 call = self._calls.get(timeout=_LOOK_S)

@@ -37,11 +37,11 @@ def as_wanted(
     wanted = request.topology or Topology()
     standing = current.topology
     stays = {
-        circuit: "it may not change"
+        circuit: "the circuit may not change"
         for circuit in standing.circuits
         if _fixed(fabric, request, circuit)
     }
-    stays |= {circuit: "a reservation has it" for path in pinned for circuit in path.circuits}
+    stays |= {circuit: "a reservation has the circuit" for path in pinned for circuit in path.circuits}
     _check_new(fabric, request, sorted(wanted.circuits - standing.circuits), blocked)
     _check_ports(fabric, wanted, stays)
     _check_paths(fabric, wanted, current, limits)
@@ -67,7 +67,7 @@ def _check_new(
         name = fabric.circuit_name(circuit)
         if _fixed(fabric, request, circuit):
             raise PlanError(
-                f"{name} can't be made: its plane or a rack of it is out of reach, or not among "
+                f"{name} can't be made: the plane or a rack is out of reach, or not among "
                 "those that may change"
             )
         for port in circuit.ends:

@@ -84,7 +84,7 @@ class Metrics:
         )
         self._served = gauge(
             "hydra_demand_planned_bytes_per_second",
-            "Of the last plan: demand, and what the present and the planned topology serve of it.",
+            "Demand of the last plan, and the parts that the present and the planned topology serve.",
             ["what"],
         )
         self._probes = counter("hydra_probes_total", "Probe frames on running circuits.", ["event"])
@@ -117,16 +117,16 @@ class Metrics:
         )
         self._circuits_lost = counter(
             "hydra_circuits_lost_total",
-            "Circuits that went without being asked to, whatever noticed it.",
+            "Circuits lost without a request, by any means of detection.",
         )
         self._gate_failures = counter(
             "hydra_gate_failures_total",
-            "What circuits and paths were given up for at the gate of a reconfiguration.",
+            "Circuits and paths given up at the gate of a reconfiguration, by step and cause.",
             ["step", "kind"],
         )
         self._step_failures = counter(
             "hydra_step_failures_total",
-            "What failed in the other steps of reconfigurations, device by device.",
+            "Failures in the other steps of reconfigurations, device by device.",
             ["step", "kind"],
         )
         for trigger in TRIGGERS:
@@ -150,7 +150,7 @@ class Metrics:
         )
         self._command_failures = counter(
             "hydra_command_failures_total",
-            "What was not confirmed of the executor's commands; of rules, switch by switch.",
+            "Commands of the executor without confirmation; rules are counted switch by switch.",
             ["command", "kind"],
         )
         self._devices = histogram(
@@ -284,7 +284,7 @@ class ServiceCollector(Collector):
     def collect(self) -> Iterable[Metric]:
         leads = self._term.standby() is None
         yield GaugeMetricFamily(
-            "hydra_leads", "1: this controller decides; 0: it stands by.", value=leads
+            "hydra_leads", "1 if this controller leads, 0 if this controller stands by.", value=leads
         )
         release = GaugeMetricFamily(
             "hydra_build_info", "1, for the release that runs.", labels=["version"]
@@ -326,14 +326,14 @@ class WorkersCollector(Collector):
     def collect(self) -> Iterable[Metric]:
         of_one = ["worker"]
         connected = GaugeMetricFamily(
-            "hydra_worker_connected", "1: the worker's lease runs; 0: it has run.", labels=of_one
+            "hydra_worker_connected", "1 while the worker's lease runs, 0 afterwards.", labels=of_one
         )
         ages = GaugeMetricFamily(
-            "hydra_worker_renewal_age_seconds", "Time since it renewed its lease.", labels=of_one
+            "hydra_worker_renewal_age_seconds", "Time since the worker renewed the lease.", labels=of_one
         )
         ended = CounterMetricFamily(
             "hydra_worker_sessions_ended",
-            "Sessions of a worker that ended, by cause: its switches moved, or were told anew.",
+            "Sessions of a worker that ended, by cause.",
             labels=["worker", "cause"],
         )
         releases = GaugeMetricFamily(
@@ -428,7 +428,7 @@ def _optical_load(service: ControllerService) -> Metric:
         load[service.fabric.ports[port].plane] += mbps
     family = GaugeMetricFamily(
         "hydra_optical_bytes_per_second",
-        "What ToR ports send over each plane, as last polled.",
+        "Rate that ToR ports send over each plane, as last polled.",
         labels=["plane"],
     )
     for plane in service.fabric.planes:
@@ -451,7 +451,7 @@ def _demand(report: DemandReport, state: NetworkState) -> Iterable[Metric]:
     yield measured
     yield GaugeMetricFamily(
         "hydra_demand_estimated_bytes_per_second",
-        "What the same flows would take if only the servers' uplinks held them back.",
+        "Estimated rate of the same flows if the servers' uplinks were the only limit.",
         value=float(report.estimated_mbps.sum()) * _BYTES_PER_MBIT,
     )
     if report.error_share is not None:
@@ -500,7 +500,7 @@ def _reservations(service: ControllerService) -> Metric:
 def _schedule(schedule: Schedule) -> Iterable[Metric]:
     """The length of a night; the week's metrics only if there is a week."""
     yield GaugeMetricFamily(
-        "hydra_night_seconds", "What a change of circuits takes.", value=schedule.night.total_s
+        "hydra_night_seconds", "Duration of a night: a change of circuits between two slots.", value=schedule.night.total_s
     )
     if schedule.week is None:
         return

@@ -407,8 +407,8 @@ def test_what_can_not_stand_beside_one_way_circuits_is_not_compared(run):
             ("--use-plane=p1",),
             [
                 "r1 to r2 5.0 Mb/s: no circuit, it stays electrical",
-                "r1: 1 of 1 ports in use; it sends to r3 (80.0)",
-                "r2: 1 of 1 ports in use; it is lit by r3 (10.0)",
+                "r1: 1 of 1 ports in use; the rack sends to r3 (80.0)",
+                "r2: 1 of 1 ports in use; the rack is lit by r3 (10.0)",
             ],
         ),
         (("r1:r2=250",), (), ["250.0 Mb/s: 2 circuits; 200.0 Mb/s of it fit"]),

@@ -53,8 +53,8 @@ def test_a_reservation_stays_and_what_needs_its_ports_is_refused():
 @pytest.mark.parametrize(
     ("limits", "told"),
     [
-        ({"planes": frozenset({PlaneId(1)})}, r"r5 =p1= r6 can't be made: its plane"),
-        ({"racks": frozenset({RackId(4)})}, r"r5 =p1= r6 can't be made: its plane or a rack"),
+        ({"planes": frozenset({PlaneId(1)})}, r"r5 =p1= r6 can't be made: the plane"),
+        ({"racks": frozenset({RackId(4)})}, r"r5 =p1= r6 can't be made: the plane or a rack"),
         ({"blocked": C.circuits[0].ends}, r"r5 =p1= r6 .*port .* of r5 is out of use"),
     ],
 )
