@@ -48,6 +48,7 @@ from hydra.reservations.bundle import Bundle
 from hydra.reservations.modification import Modification
 from hydra.reservations.quotas import Usage
 from hydra.reservations.reservation import Reservation, ReservationRequest, rack_pair
+from hydra.reservations.shapes import ShapeRequest
 from hydra.roles import Task, TaskState
 from hydra.service import (
     Delivery,
@@ -87,6 +88,9 @@ class ReservationDesk:
         self, requests: Sequence[ReservationRequest], *, all_or_nothing: bool
     ) -> GroupOutcome:
         return self.admission.reserve_all(requests, all_or_nothing=all_or_nothing)
+
+    def reserve_shape(self, shape: ShapeRequest) -> GroupOutcome:
+        return self.admission.reserve_shape(shape)
 
     def preview(self, request: ReservationRequest) -> ReservationPreview:
         return self.admission.preview(request)

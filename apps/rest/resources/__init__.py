@@ -19,12 +19,13 @@ if TYPE_CHECKING:
     from apps.rest.resources.problem_types import *
     from apps.rest.resources.reservations import *
     from apps.rest.resources.servers import *
+    from apps.rest.resources.shapes import *
     from apps.rest.resources.topology import *
     from apps.rest.routing import Routes
 
 _FILES: Final = (
     *("reservations", "groups", "problem_types", "servers", "topology", "deliveries", "events"),
-    *("load", "demand", "devices", "webhooks", "plans", "reconfigurations", "drift"),
+    *("shapes", "load", "demand", "devices", "webhooks", "plans", "reconfigurations", "drift"),
     *("quotas", "quarantine", "policy", "decisions", "health", "replicas", "workers", "whoami"),
     *("conditions", "history", "explanations", "agents", "sharing", "schedule", "metrics"),
     *("docs", "dashboard"),
