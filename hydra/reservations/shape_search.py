@@ -189,7 +189,8 @@ class _Search:
         if (smaller := self._smaller(shape, mbps, refused)) is not None:
             missing = [name for name in shape.racks if name not in smaller.racks]
             ways.append(f"leave out {', '.join(missing)}")
-            alternatives.append(Alternative(mbps, None, racks=smaller.racks))
+            found = self.highest(smaller) if shape.mbps is None else None
+            alternatives.append(Alternative(found[0] if found else mbps, None, racks=smaller.racks))
         if (later := self._later(shape, mbps, refused)) is not None:
             ways.append(f"start at {moment(later.start_unix_s or 0.0)}")
             alternatives.append(later)
