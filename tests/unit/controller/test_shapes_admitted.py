@@ -45,7 +45,7 @@ def test_the_most_of_pairs_are_all_circuits_of_their_racks(rooms):
 
 
 def test_a_refusal_leaves_nothing_and_names_nothing_that_was_only_tried(rooms):
-    with pytest.raises(AdmissionError, match="-r[1-4] of this request") as refused:
+    with pytest.raises(AdmissionError, match="of this request") as refused:
         admit(rooms, "all-to-all", 60.0)
     assert rooms.ledger.bookings.all() == ()
     assert not re.search(r"\b[0-9a-f]{12}\b", str(refused.value))
