@@ -31,7 +31,7 @@ RARE_MARKERS = {"quiet": "mark.quiet", "ovs and not quiet and core": "mark.core"
 
 # A busy machine is no defect, and a submission meets what its author met: the same examples.
 _PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
-settings.register_profile("repeatable", _PATIENT, derandomize=True, max_examples=60)
+settings.register_profile("repeatable", _PATIENT, derandomize=True, max_examples=40)
 settings.register_profile("explore", _PATIENT, max_examples=2000)
 settings.load_profile("repeatable")
 

@@ -35,9 +35,9 @@ from hydra.journal_format import Unfinished
 from hydra.model import DemandMatrix, Fabric, NetworkState, PortId, RackId
 from hydra.policy import CurrentPolicy
 from hydra.reconfiguration.moved import Moved
-from hydra.reconfiguration.plan import Pair, Plan, paths_by_pair
+from hydra.reconfiguration.plan import Pair, Plan, pair_of, paths_by_pair
 from hydra.reconfiguration.scheduler import Job, Work
-from hydra.reservations.reservation import Pin
+from hydra.reservations.reservation import Pin, rack_pair
 from hydra.service import (
     CircuitShares,
     DemandSource,
@@ -195,6 +195,12 @@ class Loop:
             blocked=self._reach.blocked_ports(),
             way=self._ways.way,
         )
+
+    def _wanted_pairs(self, request: PlanRequest) -> set[Pair]:
+        """Pairs in the demand or topology of the request. Raises PlanError without a demand."""
+        if request.topology is not None:
+            return {pair_of(path) for path in request.topology.paths}
+        return {rack_pair(RackId(a), RackId(b)) for a, b in np.argwhere(self._wanted(request) > 0)}
 
     def begin_week(self, night_s: float, given: GivenSchedule | None = None) -> WeekUnderWay:
         """Plan a schedule for the present demand, in a separate process; no change waits.
@@ -374,12 +380,15 @@ class Loop:
 
     def _asker(self, entry: Reconfiguration, request: PlanRequest) -> Asker:
         everything = request.racks is None and request.planes is None
+        wanted = self._wanted_pairs(request)
 
         def moved(done: Moved, first: bool) -> None:
             goal = paths_by_pair(done.wanted)
 
             def planned(pair: Pair) -> bool:
-                return pair in goal and (request.racks is None or request.racks.issuperset(pair))
+                # The goal also has paths of reservations, and paths that no switch lets go now.
+                within = request.racks is None or request.racks.issuperset(pair)
+                return within and pair in goal and pair in wanted
 
             self._panels.wish(done.courses[-1], alone=everything and first)
             self._reservations.keep_standing(planned)
@@ -388,6 +397,7 @@ class Loop:
 
         def plan() -> Plan | None:
             again = self.plan(request, urgent=True)
+            wanted.update(self._wanted_pairs(request))
             return again.plan if again.verdict.pays or not by_worth else None
 
         def wanted_mbps() -> DemandMatrix | None:

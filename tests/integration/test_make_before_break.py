@@ -35,7 +35,7 @@ def test_the_steps_are_made_in_their_order(network):
 
 
 @pytest.mark.quiet(
-    "Open vSwitch decides a flow's first frames in userspace, late if busy", takes_s=25
+    "asks for the order of frames on two ports, which a busy Open vSwitch reads in turn", takes_s=25
 )
 def test_a_stream_notices_nothing(network):
     """At 64 % of the electrical rate, over six changes: all of it on circuits, in order."""

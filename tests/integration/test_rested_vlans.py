@@ -12,14 +12,14 @@ from hydra.policy import Policy
 from mininet_scenarios.stage.streams import paced_stream
 from mininet_scenarios.testbed.layout import server_interface
 
-from .live import live, on_each_substrate
+from .live import live
 
 pytestmark = [
     pytest.mark.ovs,
     pytest.mark.quiet(
         "floods switches so that they forget late, which slows down others, too", takes_s=25
     ),
-    on_each_substrate,
+    pytest.mark.parametrize("shipped", ["demo", "openflow-only"], indirect=True, scope="module"),
 ]
 
 CHANGES = 12

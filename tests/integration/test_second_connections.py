@@ -17,9 +17,9 @@ from mininet_scenarios.emulators.stranger import Stranger
 from mininet_scenarios.stage.controller_process import ALL_THERE
 from tests.waiting import PATIENCE_S
 
-from .live import Live, live, on_both_packages, wait_until
+from .live import Live, live, wait_until
 
-pytestmark = [pytest.mark.ovs, pytest.mark.takes(40), on_both_packages]
+pytestmark = [pytest.mark.ovs, pytest.mark.takes(20)]
 _HANDSHAKE_BYTES = 300
 """At least so many a bridge sends before it is a switch to its controller."""
 
@@ -72,8 +72,8 @@ class Way:
 
 
 @pytest.fixture
-def network(demo_testbed, tmp_path: Path, package: str) -> Iterator[Live]:
-    with live(demo_testbed, tmp_path, package=package) as running:
+def network(demo_testbed, tmp_path: Path) -> Iterator[Live]:
+    with live(demo_testbed, tmp_path) as running:
         yield running
 
 
@@ -134,7 +134,7 @@ def test_strangers_come_and_go_and_the_switch_stays(network, switch, address):
     assert not log_lines(network, "is used")
 
 
-@pytest.mark.quiet("asks how soon a switch is back", takes_s=40)
+@pytest.mark.quiet("asks how soon a switch is back", takes_s=20)
 def test_a_switch_whose_old_connection_hangs_is_back_within_seconds(network, switch, address):
     way = Way(address)
     straight = target_of(switch.bridge)

@@ -19,7 +19,12 @@ from .live import live, wait_until
 
 pytestmark = [
     pytest.mark.ovs,
-    pytest.mark.parametrize("shipped", ["demo", "single-homed"], indirect=True, scope="module"),
+    pytest.mark.parametrize(
+        ("shipped", "transition"),
+        [("demo", Transition.HITLESS), ("single-homed", Transition.DIVERT_FIRST)],
+        indirect=["shipped"],
+        scope="module",
+    ),
 ]
 PPS, PAYLOAD_BYTES = 20, 100
 SLOW_KBPS = 16
@@ -49,10 +54,10 @@ def slow(interface: str) -> Iterator[None]:
         shaped(interface, f"{usual} quantum 6000")
 
 
-@pytest.fixture(params=[Transition.HITLESS, Transition.DIVERT_FIRST])
-def network(demo_testbed, tmp_path, request):
+@pytest.fixture
+def network(demo_testbed, tmp_path, transition):
     # Longer than the queue is, also where this process waits for a processor while it grows.
-    policy = {"drain": {"bound_ms": 20_000}, "transition": request.param.value}
+    policy = {"drain": {"bound_ms": 20_000}, "transition": transition.value}
     with live(demo_testbed, tmp_path, policy) as network:
         yield network
 

@@ -6,6 +6,7 @@ from contextlib import suppress
 from dataclasses import replace
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from apps.controller.record import reservations as reservations_module
@@ -198,6 +199,12 @@ class Reserved:
         self.rooms.events.synchronise()
 
 
+def demand_between(src, dst):
+    demand = np.zeros((len(FABRIC.racks),) * 2)
+    demand[src, dst] = 50.0
+    return demand
+
+
 def test_a_path_that_could_not_be_taken_down_goes_once_its_vswitch_is_back():
     reserved = Reserved()
     datapath = reserved.released_while_one_is_away()
@@ -244,9 +251,12 @@ def test_a_path_that_is_to_go_stays_where_it_is_planned_for():
     state = reserved.ledger.network.state
     course = SimpleNamespace(asked_planes=frozenset(), wanted=state, result=state)
     made = SimpleNamespace(courses=[course], wanted=state)
-    loop._asker(entry, PlanRequest(racks=frozenset({0, 2}))).moved(made, False)
-    assert reserved.ledger.reservations.unwanted((0, 1)), "it was planned for others"
-    loop._asker(entry, PlanRequest()).moved(made, False)
+    elsewhere = PlanRequest(demand=demand_between(0, 1), racks=frozenset({0, 2}))
+    loop._asker(entry, elsewhere).moved(made, False)
+    assert reserved.ledger.reservations.unwanted((0, 1)), "the change was for other racks"
+    loop._asker(entry, PlanRequest(demand=demand_between(2, 3))).moved(made, False)
+    assert reserved.ledger.reservations.unwanted((0, 1)), "the path stood in the plan, held"
+    loop._asker(entry, PlanRequest(demand=demand_between(1, 0))).moved(made, False)
     assert not reserved.ledger.reservations.unwanted((0, 1))
     reserved.is_back(datapath)
     reserved.care._retries._waits.clear()
@@ -270,7 +280,8 @@ def test_a_path_goes_whose_reservation_is_let_go_during_a_change():
     staged.stage.doer.look = release_in_the_middle
     rooms.monitor.sent_mbps = lambda: None
     entry = ledger.log.enter("operator")
-    staged.staging.carry_out(entry, plan, rooms.loop._asker(entry, PlanRequest()))
+    request = PlanRequest(demand=demand_between(2, 3))
+    staged.staging.carry_out(entry, plan, rooms.loop._asker(entry, request))
     staged.stage.doer.look = lambda _batch: None
     assert staged.pairs == {(0, 1), (2, 3)}
     reserved.work()

@@ -26,6 +26,7 @@ from mininet_scenarios.experiments.helios import patterns
 from mininet_scenarios.experiments.hydra_paper import fig9a, fig9b
 from mininet_scenarios.experiments.mordia import slots
 from mininet_scenarios.experiments.scaling import Rates, Scale
+from mininet_scenarios.experiments.tournament import experiment as tournament
 from mininet_scenarios.reporting.table import Row
 from tests.unit.demo.results import fig9a_result, fig9b_result, record, transfer, udp
 from tests.unit.experiments.judged import differing, missed
@@ -43,10 +44,11 @@ def invoke(*arguments: str):
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory) -> Path:
-    """All offline experiments, run once, as if there were no Mininet."""
+    """All offline experiments, run once, as if there were no Mininet; the tournament is small."""
     directory = tmp_path_factory.mktemp("results")
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(sys.modules, "mininet", None)
+        patch.setattr(tournament, "SHORT", tournament.Size(6, 2, 1, 2.0))
         for name in OFFLINE:
             done = invoke("run", name, "--results", str(directory))
             assert done.exit_code == 0, done.output

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from apps.openflow.fleet import Fleet
@@ -14,6 +16,16 @@ def package(request) -> str:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(VARIABLE, request.param)
         yield request.param
+
+
+@pytest.fixture(scope="module")
+def ryu() -> Iterator[None]:
+    """Processes that a test starts run OpenFlow by Ryu: enough where the package makes no
+    difference.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(VARIABLE, RYU)
+        yield
 
 
 @pytest.fixture

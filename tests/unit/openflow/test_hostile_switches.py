@@ -83,14 +83,14 @@ def framework(folder: Path, most: int, descriptors: int) -> Iterator[tuple[int, 
 
 
 @pytest.fixture
-def listening(tmp_path, package):
+def listening(tmp_path, ryu):
     """Starts the framework; returns its port and the process."""
     with contextlib.ExitStack() as processes:
         yield lambda *limits: processes.enter_context(framework(tmp_path, *limits))
 
 
 @pytest.fixture(scope="module")
-def port(tmp_path_factory, package):
+def port(tmp_path_factory, ryu):
     """That of a framework which many may hang on to, one after the other."""
     with framework(tmp_path_factory.mktemp("shared"), 100, 1000) as (port, process):
         yield port

@@ -122,7 +122,7 @@ class Application:
 
 
 @pytest.fixture
-def application(tmp_path, package):
+def application(tmp_path, ryu):
     with ExitStack() as stack:
         yield Application(tmp_path, stack)
 
