@@ -8,12 +8,13 @@ from typing import Final
 
 import click
 
+from apps.cli.bandwidth import read_entry
 from apps.cli.client import ControllerClient, url_option
 from apps.cli.command import Command, Group
 from apps.cli.output import CommandError, json_option, mbps, print_facts, print_json, print_table
-from apps.cli.parameters import Duration, read_coming_moment
+from apps.cli.parameters import with_options
+from apps.cli.reservations import end_of, wish_options
 from apps.cli.wording import local, moment
-from hydra.reservations.reservation import ServiceClass
 from hydra.reservations.shapes import MATRIX
 from hydra_hybrid_network_client.errors import JsonObject
 from hydra_hybrid_network_client.requests import WAIT_S, resource
@@ -61,35 +62,7 @@ def shape() -> None:
     callback=_read_rate,
     help="Bandwidth of each pair, in each direction; `most`: the highest that fits at all pairs.",
 )
-@click.option(
-    "--duration",
-    type=Duration(min=0, min_open=True),
-    help="Duration: seconds, or 90m, 1h30m, 2d. Without --duration and --end: until released.",
-)
-@click.option(
-    "--start",
-    metavar="TIME",
-    callback=read_coming_moment,
-    help="Start: 2026-12-01T08:00, or 08:00 for the next 08:00. Without: now.",
-)
-@click.option(
-    "--end", metavar="TIME", callback=read_coming_moment, help="End, instead of --duration."
-)
-@click.option(
-    "--priority",
-    type=click.IntRange(0, 9),
-    default=0,
-    show_default=True,
-    help="Reservations of lower priority give way, after a notice, if there is no room otherwise.",
-)
-@click.option(
-    "--service",
-    type=click.Choice([service.value for service in ServiceClass]),
-    default=ServiceClass.SHARED.value,
-    show_default=True,
-    help="As of `hydra reserve`.",
-)
-@click.option("--purpose", metavar="TEXT", default="", help="Purpose, in a line of your own words.")
+@with_options(wish_options)
 @click.option("--wait", is_flag=True, help=f"Wait up to {WAIT_S} s until the circuits are up.")
 @url_option
 @json_option
@@ -97,15 +70,13 @@ def reserve(
     pattern: str,
     racks: Sequence[str],
     rate: float | str | None,
-    duration: float | None,
-    start: float | None,
-    end: float | None,
-    priority: int,
-    service: str,
-    purpose: str,
     wait: bool,
     url: str,
     as_json: bool,
+    duration: float | None,
+    start: float | None,
+    end: float | None,
+    **wish: str,
 ) -> None:
     """Reserve between racks in a PATTERN: ring, torus:AxBxC, all-to-all, tree, pairs, or matrix.
 
@@ -115,10 +86,10 @@ def reserve(
     """
     if duration is not None and end is not None:
         raise click.UsageError("--duration and --end are both given: give either")
-    body: JsonObject = {"bandwidth_mbps": rate, "priority": priority, "service": service}
-    body |= {"duration_s": duration, "start_unix_s": start, "end_unix_s": end, "purpose": purpose}
+    span = {"duration_s": duration, "start_unix_s": start, "end_unix_s": end}
+    body: JsonObject = {"bandwidth_mbps": rate, **span, **wish}
     if pattern == MATRIX:
-        body["matrix"] = [_pair(text) for text in racks]
+        body["matrix"] = [read_entry(text).model_dump(exclude_none=True) for text in racks]
     else:
         if rate is None:
             raise click.UsageError("--mbps is missing: give a rate in Mb/s, or most")
@@ -132,18 +103,6 @@ def reserve(
             f"shape {document['id']} is {document['state']}, not ready{why}; `hydra shape show "
             f"{document['id']}` shows later states"
         )
-
-
-def _pair(text: str) -> JsonObject:
-    ends, _, rate = text.partition("=")
-    src, _, dst = ends.partition(":")
-    try:
-        bandwidth_mbps = float(rate)
-    except ValueError:
-        bandwidth_mbps = 0.0
-    if not (src and dst and 0 < bandwidth_mbps < math.inf):
-        raise click.UsageError(f"{text!r} is not SRC:DST=MBPS, such as r1:r2=50")
-    return {"src": src, "dst": dst, "bandwidth_mbps": bandwidth_mbps}
 
 
 @shape.command("list", cls=Command, examples=["hydra shape list --json | jq '.shapes[].state'"])
@@ -170,7 +129,7 @@ def list_shapes(ended: bool, url: str, as_json: bool) -> None:
                 mbps(one["bandwidth_mbps"]),
                 one["state"],
                 moment(one["start_unix_s"]),
-                _end(one),
+                end_of(one),
                 one["purpose"],
                 one["to_do"],
             )
@@ -206,11 +165,6 @@ def release(identifier: str, wait: bool, url: str, as_json: bool) -> None:
         raise CommandError(f"{len(left)} reservations of shape {identifier} are being released yet")
 
 
-def _end(document: JsonObject) -> str:
-    expires = document["expires_unix_s"]
-    return "when released" if expires is None else moment(expires)
-
-
 def _print_shape(document: JsonObject, as_json: bool) -> None:
     if as_json:
         print_json(document)
@@ -224,7 +178,7 @@ def _print_shape(document: JsonObject, as_json: bool) -> None:
             ("bandwidth", f"{mbps(document['bandwidth_mbps'])} Mb/s or more between each pair"),
             *([("purpose", document["purpose"])] if document["purpose"] else ()),
             ("start", moment(document["start_unix_s"])),
-            ("end", _end(document)),
+            ("end", end_of(document)),
             ("reason", local(document["reason"]) or "-"),
             ("to do", document["to_do"] or "-"),
         ]
