@@ -121,7 +121,9 @@ class _Search:
             fastest_circuit_mbps(self._fabric, ends[src], ends[dst]) / share
             for src, dst, share in shape.edges
         )
-        whole = int(most / circuit + ROUNDING_MBPS) if circuit else 0
+        if not circuit:
+            return [1.0]  # the refusal names the rack without optical ports
+        whole = int(most / circuit + ROUNDING_MBPS)
         steps = [circuit * number for number in range(whole, 1, -1)]
         steps += [circuit / number for number in _SHARING]
         return [step for step in steps if step <= most + ROUNDING_MBPS] or steps[-1:]

@@ -180,6 +180,13 @@ def test_what_no_rate_fits_is_refused_also_as_the_most(shaped):
     ]
 
 
+def test_a_rack_without_optical_ports_is_named():
+    fabric = small_fabric(racks=4, planes=1)
+    ports = tuple(port for port in fabric.ports if port.rack != 3)
+    error = Shaped(replace(fabric, ports=ports)).refusal(pattern_request("ring", FOUR, None, WISH))
+    assert "between r3 and r4 is too much: the fastest circuit carries 0 Mb/s" in str(error)
+
+
 def test_errors_keep_their_kind(shaped):
     wish = replace(WISH, owner="tina", quota=Quota(max_reservations=3))
     assert isinstance(shaped.refusal(pattern_request("ring", FOUR, 1.0, wish)), QuotaExceeded)
