@@ -108,7 +108,7 @@ class HydraApplication:
             give_up=give_up,
             term=self._term,
             catch_up=read_first if exchange is None else exchange.catch_up,
-            workers_refused=(lambda: ()) if exchange is None else exchange.refused,
+            workers_refused=(lambda: ()) if exchange is None else exchange.roster.refused,
             cycle=cycle,
         )
         desk = self._controller.desk
@@ -133,7 +133,7 @@ class HydraApplication:
             self._term,
             self._view,
             trust_in(settings.authority),
-            exchange,
+            None if exchange is None else exchange.roster,
         )
         tls = None
         if settings.tls_certificate is not None and settings.tls_key is not None:

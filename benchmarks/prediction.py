@@ -16,7 +16,7 @@ import numpy as np
 from rich.progress import track
 
 from apps.offline.rehearsal import Rehearsal
-from apps.planning.engine import Planning
+from apps.planning.rates import Rates
 from apps.traces.reading import read_trace
 from apps.traces.synthetic import SAMPLE
 from benchmarks._report import Result, report
@@ -123,7 +123,7 @@ class Outcome:
 def play(case: str, prediction: Prediction) -> Outcome:
     """Take one predictor through one demand."""
     policy = Policy(prediction=prediction, season_s=SEASON_S, elephant_mbps=1.0)
-    judge, actor = Planning(FABRIC, policy), Rehearsal(FABRIC, policy, OUTAGE_S)
+    judge, actor = Rates(FABRIC), Rehearsal(FABRIC, policy, OUTAGE_S)
     wanted = served = cost = 0.0
     changes = 0
     demands = islice(CASES[case](np.random.default_rng(SEED)), SECONDS)

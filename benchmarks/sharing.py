@@ -18,7 +18,7 @@ from typing import Final
 
 from apps.offline.rehearsal import Rehearsal
 from apps.offline.replay import Variant, replay
-from apps.planning.engine import Planning
+from apps.planning.rates import Rates
 from apps.traces.reading import read_trace, summarise
 from apps.traces.windows import Window, rack_numbers, windows
 from benchmarks._demands import RATE_MBPS
@@ -67,7 +67,7 @@ def _of_windows(fabric: Fabric, base: Policy, cut: Sequence[Window]) -> Iterator
     shares: dict[Sharing, list[tuple[float, float]]] = {}
     for sharing in (Sharing.BY_DEMAND, Sharing.SLOTTED, Sharing.AUTO):
         loop = Rehearsal(fabric, replace(base, sharing=sharing), policy_matrix.OUTAGE_S)
-        judge = Planning(fabric, base)
+        judge = Rates(fabric)
         for window in cut:
             loop.see(window.start_s, window.demand_mbps, window.demand_mbps)
             loop.step(window.start_s)

@@ -23,7 +23,7 @@ from rich.progress import Progress
 from apps.demand.estimator import DemandEstimator, Found
 from apps.demand.poller import Inlet
 from apps.offline.rehearsal import Rehearsal
-from apps.planning.engine import Planning
+from apps.planning.rates import Rates
 from apps.traces.windows import Window
 from benchmarks._demands import RATE_MBPS
 from benchmarks._report import Result, report
@@ -155,7 +155,7 @@ class Eyes:
 def served(fabric: Fabric, policy: Policy, cut: Sequence[Window], *, told: bool) -> float:
     """Part of the demand that is served, less the cost of changes."""
     loop = Rehearsal(fabric, policy, policy_matrix.OUTAGE_S)
-    judge, eyes = Planning(fabric, policy), Eyes(fabric, policy)
+    judge, eyes = Rates(fabric), Eyes(fabric, policy)
     wanted_mbit = served_mbit = 0.0
     steps = round(len(cut) * PERIOD_S / loop.period_s)
     for number in range(steps):

@@ -180,13 +180,6 @@ class DemandReport:
         """:attr:`unsure`, with False everywhere in place of None."""
         return np.zeros(self.rate_mbps.shape, dtype=bool) if self.unsure is None else self.unsure
 
-    @property
-    def known_mbps(self) -> DemandMatrix:
-        """Sent and queued traffic, Mbps of shape (N, N)."""
-        if self.backlog_mbps is None:
-            return self.rate_mbps
-        return self.rate_mbps + self.backlog_mbps
-
 
 @dataclass(frozen=True, slots=True)
 class StepTiming:

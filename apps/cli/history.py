@@ -12,7 +12,7 @@ import click
 from apps.cli.client import ControllerClient, url_option
 from apps.cli.command import Command
 from apps.cli.network import print_circuits
-from apps.cli.output import json_option, print_facts, print_json, print_table
+from apps.cli.output import json_option, print_columns, print_facts, print_json, print_table
 from apps.cli.parameters import read_past_moment
 from apps.cli.wording import local, moment
 from hydra.lifecycle import ReconfigurationState
@@ -114,21 +114,18 @@ def history(
         if (earlier_s := happened["next_before_unix_s"]) is not None:
             since = "" if since_s is None else f"--since {_exact(since_s)} "
             click.echo(f"and more before: hydra history {since}--before {_exact(earlier_s)}")
-    print_table(
+    print_columns(
         "Reconfigurations",
-        ("id", "created", "trigger", "state", "circuits", "ms>", "reason"),
-        (
-            (
-                one["id"],
-                moment(one["created_unix_s"]),
-                one["trigger"],
-                one["state"],
-                f"+{len(one['connected'])} -{len(one['disconnected'])}",
-                f"{_end_ms(one):.0f}" if one["timeline"] else "",
-                one["reason"],
-            )
-            for one in chosen
-        ),
+        chosen,
+        {
+            "id": "id",
+            "created": lambda one: moment(one["created_unix_s"]),
+            "trigger": "trigger",
+            "state": "state",
+            "circuits": lambda one: f"+{len(one['connected'])} -{len(one['disconnected'])}",
+            "ms>": lambda one: f"{_end_ms(one):.0f}" if one["timeline"] else "",
+            "reason": "reason",
+        },
     )
     for words in decisions:
         click.echo(local(words))
@@ -155,19 +152,16 @@ def _print_one(one: JsonObject) -> None:
         ]
     )
     end_ms = _end_ms(one)
-    print_table(
+    print_columns(
         f"Timeline, {end_ms:.0f} ms",
-        ("substep", "device", "from", "ms>", "note"),
-        (
-            (
-                step["step"],
-                step["device"] or "all",
-                _bar(step["started_ms"], step["finished_ms"], end_ms),
-                f"{step['finished_ms'] - step['started_ms']:.1f}",
-                step["note"],
-            )
-            for step in one["timeline"]
-        ),
+        one["timeline"],
+        {
+            "substep": "step",
+            "device": lambda step: step["device"] or "all",
+            "from": lambda step: _bar(step["started_ms"], step["finished_ms"], end_ms),
+            "ms>": lambda step: f"{step['finished_ms'] - step['started_ms']:.1f}",
+            "note": "note",
+        },
     )
     print_circuits("Connected", one["connected"])
     print_circuits("Disconnected", one["disconnected"])

@@ -17,6 +17,7 @@ from apps.cli.output import (
     UnreachableError,
     json_option,
     mbps,
+    print_columns,
     print_facts,
     print_json,
     print_table,
@@ -75,37 +76,31 @@ def status(ctx: click.Context, wait_s: float, url: str, as_json: bool) -> None:
 def _print_changes(changes: Sequence[JsonObject]) -> None:
     """Print changes under way, the latest request first."""
     if changes:
-        print_table(
+        print_columns(
             "Changes",
-            ("id", "asked for by", "state", "stages", "reason"),
-            (
-                (
-                    one["id"],
-                    one["trigger"],
-                    one["state"],
-                    dict(_stages(one)).get("stages", ""),
-                    one["reason"],
-                )
-                for one in changes
-            ),
+            changes,
+            {
+                "id": "id",
+                "asked for by": "trigger",
+                "state": "state",
+                "stages": lambda one: dict(_stages(one)).get("stages", ""),
+                "reason": "reason",
+            },
         )
 
 
 def _print_devices(many: Iterable[JsonObject]) -> None:
-    print_table(
+    print_columns(
         "Devices",
-        ("device", "kind", "driver", "connected", "detail", "alarms"),
-        (
-            (
-                one["name"],
-                one["kind"],
-                one["driver"],
-                "yes" if one["connected"] else "NO",
-                one["detail"],
-                "; ".join(_alarm(alarm) for alarm in one["alarms"]),
-            )
-            for one in many
-        ),
+        many,
+        {
+            "device": "name",
+            "kind": "kind",
+            "driver": "driver",
+            "connected": lambda one: "yes" if one["connected"] else "NO",
+            "detail": "detail",
+            "alarms": lambda one: "; ".join(_alarm(alarm) for alarm in one["alarms"]),
+        },
     )
 
 
@@ -143,11 +138,7 @@ def devices(down: bool, url: str, as_json: bool) -> None:
     with ControllerClient(url) as client:
         many = client.get("/v1/devices")["devices"]
     if down:
-        many = [
-            one
-            for one in many
-            if one["alarms"] or not (one["connected"] and one.get("answers", True))
-        ]
+        many = [one for one in many if one["alarms"] or not (one["connected"] and one["answers"])]
     if as_json:
         print_json({"devices": many})
     else:
@@ -228,7 +219,7 @@ def _changed_by(value: JsonObject) -> str:
     """The ways to change the value."""
     if not value["at_once"]:
         return "next start"
-    return "--set or reload" if value.get("by_request", True) else "reload"
+    return "--set or reload" if value["by_request"] else "reload"
 
 
 @click.command(
@@ -307,31 +298,19 @@ def demand(url: str, as_json: bool) -> None:
     known = "not measured yet" if error is None else f"{error:.0%} of the actual demand"
     click.echo(f"prediction: {document['prediction']}, error {known}")
     entries = sorted(document["entries"], key=lambda entry: -float(entry["rate_mbps"]))
-    print_table(
+    print_columns(
         "Demand",
-        (
-            "from",
-            "to",
-            "Mb/s>",
-            "estimated Mb/s>",
-            "",
-            "plans count on Mb/s>",
-            "planned for Mb/s>",
-            "error Mb/s>",
-        ),
-        (
-            (
-                e["src"],
-                e["dst"],
-                mbps(e["rate_mbps"]),
-                mbps(e["estimated_mbps"]),
-                _known(e, document["basis"]),
-                _expected(e),
-                mbps(e["planned_mbps"]),
-                "" if e["error_mbps"] is None else mbps(e["error_mbps"]),
-            )
-            for e in entries
-        ),
+        entries,
+        {
+            "from": "src",
+            "to": "dst",
+            "Mb/s>": lambda e: mbps(e["rate_mbps"]),
+            "estimated Mb/s>": lambda e: mbps(e["estimated_mbps"]),
+            "": lambda e: _known(e, document["basis"]),
+            "plans count on Mb/s>": _expected,
+            "planned for Mb/s>": lambda e: mbps(e["planned_mbps"]),
+            "error Mb/s>": lambda e: "" if e["error_mbps"] is None else mbps(e["error_mbps"]),
+        },
     )
 
 
@@ -374,24 +353,21 @@ def reconfigurations(identifier: str | None, url: str, as_json: bool) -> None:
 
 
 def _print_reconfigurations(many: Iterable[JsonObject]) -> None:
-    print_table(
+    print_columns(
         "Reconfigurations",
-        ("id", "created", "trigger", "state", "epoch>", "up>", "down>", "rules>", "ms>", "reason"),
-        (
-            (
-                one["id"],
-                moment(one["created_unix_s"]),
-                one["trigger"],
-                one["state"],
-                one["epoch"],
-                len(one["connected"]),
-                len(one["disconnected"]),
-                one["rules_pushed"],
-                _duration_ms(one),
-                one["reason"],
-            )
-            for one in many
-        ),
+        many,
+        {
+            "id": "id",
+            "created": lambda one: moment(one["created_unix_s"]),
+            "trigger": "trigger",
+            "state": "state",
+            "epoch>": "epoch",
+            "up>": lambda one: len(one["connected"]),
+            "down>": lambda one: len(one["disconnected"]),
+            "rules>": "rules_pushed",
+            "ms>": _duration_ms,
+            "reason": "reason",
+        },
     )
 
 
@@ -415,19 +391,16 @@ def print_reconfiguration(document: JsonObject) -> None:
             ("reason", document["reason"] or "-"),
         ]
     )
-    print_table(
+    print_columns(
         "Timeline",
-        ("step", "device", "from ms>", "to ms>", "note"),
-        (
-            (
-                step["step"],
-                step["device"] or "",
-                f"{step['started_ms']:.1f}",
-                f"{step['finished_ms']:.1f}",
-                step["note"],
-            )
-            for step in document["timeline"]
-        ),
+        document["timeline"],
+        {
+            "step": "step",
+            "device": lambda step: step["device"] or "",
+            "from ms>": lambda step: f"{step['started_ms']:.1f}",
+            "to ms>": lambda step: f"{step['finished_ms']:.1f}",
+            "note": "note",
+        },
     )
     print_circuits("Connected", document["connected"])
     print_circuits("Disconnected", document["disconnected"])

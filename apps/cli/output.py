@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
 from importlib import import_module
+from operator import itemgetter
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 from rich.console import Console
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _WIDTH_OF_A_PIPE: Final = 200
+_ElementT = TypeVar("_ElementT")
 
 
 class ExitCode(IntEnum):
@@ -110,6 +112,24 @@ def print_table(
     for row in cells:
         table.add_row(*row)
     console.print(table)
+
+
+def print_columns(
+    title: str,
+    elements: Iterable[_ElementT],
+    columns: Mapping[str, str | Callable[[_ElementT], object]],
+    *,
+    empty: str = "none",
+) -> None:
+    """Print a table as :func:`print_table` does, with a row for each element.
+
+    ``columns``: by heading, the key of the cell in a document, or a function of the element.
+    """
+    cells: list[Callable[[Any], object]] = [
+        itemgetter(cell) if isinstance(cell, str) else cell for cell in columns.values()
+    ]
+    rows = ([cell(element) for cell in cells] for element in elements)
+    print_table(title, tuple(columns), rows, empty=empty)
 
 
 def print_facts(facts: Sequence[tuple[str, object]]) -> None:

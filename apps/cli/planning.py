@@ -408,8 +408,7 @@ def body_with_demand(client: ControllerClient, options: JsonObject) -> JsonObjec
 def demand_as_measured(client: ControllerClient) -> JsonObject:
     """The part of a request body for the presently planned demand; empty unless demand is measured.
 
-    Estimates of constrained pairs come with the expected rate. Earlier releases neither send nor
-    accept expected rates.
+    Estimates of constrained pairs come with the expected rate.
     """
     document = client.get("/v1/demand")
     if document["source"] != "measured":
@@ -417,7 +416,7 @@ def demand_as_measured(client: ControllerClient) -> JsonObject:
     demand = []
     for entry in document["entries"]:
         planned, estimated = entry["planned_mbps"], entry["estimated_mbps"]
-        expected = entry.get("expected_mbps", estimated)
+        expected = entry["expected_mbps"]
         if planned:
             one = {"src": entry["src"], "dst": entry["dst"], "mbps": planned}
             guess = (

@@ -9,7 +9,7 @@ from typing import Any, Final
 import click
 
 from apps.cli.command import Command
-from apps.cli.output import drawn_by, json_option, print_json, print_table
+from apps.cli.output import drawn_by, json_option, print_columns, print_json, print_table
 from apps.cli.parameters import FiniteRange
 from apps.prices import networks, pods
 from apps.prices.files import (
@@ -100,33 +100,31 @@ def _racks(prices: RackPrices, plot: Path | None, *, as_json: bool) -> None:
             }
         )
         return
-    print_table(
+    print_columns(
         f"{prices.title}: {prices.racks * prices.servers_per_rack:,} servers",
-        ("network", "million USD>", "USD per server>", "the dearest part", "of it>"),
-        [
-            (
-                bill.network,
-                f"{bill.usd / _MILLION:,.2f}",
-                f"{bill.usd / prices.racks / prices.servers_per_rack:,.0f}",
-                f"{bill.dearest.count:,.0f} × {bill.dearest.what}",
-                f"{100 * bill.dearest.usd / bill.usd:.0f} %" if bill.usd else "",
-            )
-            for bill in (*hydra, *fat_tree)
-        ],
+        (*hydra, *fat_tree),
+        {
+            "network": lambda bill: bill.network,
+            "million USD>": lambda bill: f"{bill.usd / _MILLION:,.2f}",
+            "USD per server>": lambda bill: (
+                f"{bill.usd / prices.racks / prices.servers_per_rack:,.0f}"
+            ),
+            "the dearest part": lambda bill: f"{bill.dearest.count:,.0f} × {bill.dearest.what}",
+            "of it>": lambda bill: f"{100 * bill.dearest.usd / bill.usd:.0f} %" if bill.usd else "",
+        },
     )
-    print_table(
+    print_columns(
         "The paper's figures",
-        ("where", "networks", "paper: cheaper by>", "ours>", "HydRA would cost, for that>"),
-        [
-            (
-                one.where,
-                f"{one.hydra.network} against {one.fat_tree.network}",
-                f"{one.published_percent:g} %",
-                f"{one.cheaper_percent:.1f} %",
-                f"{one.missing_usd / _MILLION:+,.2f} million USD",
-            )
-            for one in compared
-        ],
+        compared,
+        {
+            "where": lambda one: one.where,
+            "networks": lambda one: f"{one.hydra.network} against {one.fat_tree.network}",
+            "paper: cheaper by>": lambda one: f"{one.published_percent:g} %",
+            "ours>": lambda one: f"{one.cheaper_percent:.1f} %",
+            "HydRA would cost, for that>": lambda one: (
+                f"{one.missing_usd / _MILLION:+,.2f} million USD"
+            ),
+        },
         empty="the price file names none",
     )
 
@@ -183,18 +181,15 @@ def _pods(prices: PodPrices, plot: Path | None, *, as_json: bool) -> None:
             for count in prices.destinations
         ],
     )
-    print_table(
+    print_columns(
         f"The paper's figures; ours at w = {best.superlink}, {best.destinations} pods sent to",
-        ("figure", "paper>", "ours>", "ours / paper>"),
-        [
-            (
-                figure.name,
-                figure.text(figure.published),
-                figure.text(figure.ours),
-                f"{figure.ours / figure.published:.2f}",
-            )
-            for figure in figures
-        ],
+        figures,
+        {
+            "figure": lambda figure: figure.name,
+            "paper>": lambda figure: figure.text(figure.published),
+            "ours>": lambda figure: figure.text(figure.ours),
+            "ours / paper>": lambda figure: f"{figure.ours / figure.published:.2f}",
+        },
         empty="the price file names none",
     )
     if published:

@@ -16,9 +16,9 @@ from apps.cli.output import (
     UnreachableError,
     drawn_by,
     json_option,
+    print_columns,
     print_json,
     print_outcome,
-    print_table,
     warn,
 )
 from apps.cli.parameters import Duration, FiniteRange
@@ -184,31 +184,20 @@ def replay(
 
 def _print(runs: Sequence[Run], lasts_s: float) -> None:
     click.echo(f"{len(runs[0].moments)} readings over {lasts_s:.0f} s")
-    print_table(
+    print_columns(
         "Replay",
-        (
-            "variant",
-            "served>",
-            "GB>",
-            "of GB>",
-            "changes>",
-            "circuits set up>",
-            "cost GB>",
-            "prediction error>",
-            "remark",
-        ),
-        (
-            (
-                run.variant.name,
-                run.served_words,
-                f"{run.served_gb:.3f}",
-                f"{run.wanted_gb:.3f}",
-                run.changes,
-                run.circuits_set_up,
-                f"{run.cost_gb:.3f}",
-                "" if run.prediction_error is None else f"{100 * run.prediction_error:.0f} %",
-                run.refused,
-            )
-            for run in runs
-        ),
+        runs,
+        {
+            "variant": lambda run: run.variant.name,
+            "served>": lambda run: run.served_words,
+            "GB>": lambda run: f"{run.served_gb:.3f}",
+            "of GB>": lambda run: f"{run.wanted_gb:.3f}",
+            "changes>": lambda run: run.changes,
+            "circuits set up>": lambda run: run.circuits_set_up,
+            "cost GB>": lambda run: f"{run.cost_gb:.3f}",
+            "prediction error>": lambda run: (
+                "" if run.prediction_error is None else f"{100 * run.prediction_error:.0f} %"
+            ),
+            "remark": lambda run: run.refused,
+        },
     )

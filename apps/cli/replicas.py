@@ -14,6 +14,7 @@ from apps.cli.output import (
     CommandError,
     ExitCode,
     json_option,
+    print_columns,
     print_json,
     print_outcome,
     print_table,
@@ -69,20 +70,17 @@ def _print(document: JsonObject) -> None:
         ),
         empty="none has a lease",
     )
-    print_table(
+    print_columns(
         "etcd",
-        ("member", "state", "version", "MB", "behind", "problems"),
-        (
-            (
-                one["endpoint"],
-                _state(one),
-                one["version"],
-                f"{one['size_mb']:.1f}",
-                one["behind"],
-                "; ".join(one["problems"]),
-            )
-            for one in document["store"]
-        ),
+        document["store"],
+        {
+            "member": "endpoint",
+            "state": _state,
+            "version": "version",
+            "MB": lambda one: f"{one['size_mb']:.1f}",
+            "behind": "behind",
+            "problems": lambda one: "; ".join(one["problems"]),
+        },
     )
     if document["problem"]:
         warn(document["problem"])

@@ -10,7 +10,7 @@ import click
 from apps.cli.client import ControllerClient, url_option
 from apps.cli.command import Command
 from apps.cli.network import print_circuits
-from apps.cli.output import CommandError, json_option, mbps, print_facts, print_json, print_table
+from apps.cli.output import CommandError, json_option, mbps, print_columns, print_facts, print_json
 from apps.cli.parameters import Duration, read_coming_moment, read_positive, with_options
 from apps.cli.planning import warn_of_risks
 from apps.cli.wording import describe_path, local, moment
@@ -197,19 +197,16 @@ def _print_times(group: JsonObject, as_json: bool) -> None:
     if as_json:
         print_json(group)
         return
-    print_table(
+    print_columns(
         f"Group {group['id']}",
-        ("id", "start", "end", "Mb/s>", "state"),
-        (
-            (
-                one["id"],
-                moment(one["start_unix_s"]),
-                moment(one["expires_unix_s"]),
-                mbps(one["bandwidth_mbps"]),
-                one["state"],
-            )
-            for one in group["reservations"]
-        ),
+        group["reservations"],
+        {
+            "id": "id",
+            "start": lambda one: moment(one["start_unix_s"]),
+            "end": lambda one: moment(one["expires_unix_s"]),
+            "Mb/s>": lambda one: mbps(one["bandwidth_mbps"]),
+            "state": "state",
+        },
     )
 
 
@@ -309,25 +306,22 @@ def reservations(identifier: str | None, ended: bool, url: str, as_json: bool) -
         return
     gets = {one["reservation"]: one for one in delivered}
     listed = [one for one in document["reservations"] if ended or one["state"] not in _OVER]
-    print_table(
+    print_columns(
         "Reservations",
-        ("id", "from", "to", "Mb/s>", "there>", "back>", "state", "start", "end", "path", "reason"),
-        (
-            (
-                r["id"],
-                r["src"],
-                r["dst"],
-                mbps(r["bandwidth_mbps"]),
-                _delivered(gets.get(r["id"]), "there_mbps"),
-                _delivered(gets.get(r["id"]), "back_mbps"),
-                r["state"],
-                moment(r["start_unix_s"]),
-                end_of(r),
-                "" if r["path"] is None else describe_path(r["path"]),
-                local(r["reason"]),
-            )
-            for r in listed
-        ),
+        listed,
+        {
+            "id": "id",
+            "from": "src",
+            "to": "dst",
+            "Mb/s>": lambda r: mbps(r["bandwidth_mbps"]),
+            "there>": lambda r: _delivered(gets.get(r["id"]), "there_mbps"),
+            "back>": lambda r: _delivered(gets.get(r["id"]), "back_mbps"),
+            "state": "state",
+            "start": lambda r: moment(r["start_unix_s"]),
+            "end": end_of,
+            "path": lambda r: "" if r["path"] is None else describe_path(r["path"]),
+            "reason": lambda r: local(r["reason"]),
+        },
     )
     if left := len(document["reservations"]) - len(listed):
         click.echo(f"{left:,} finished reservations left out (--all lists them)")

@@ -11,7 +11,7 @@ import click
 from apps.cli.bandwidth import read_entry
 from apps.cli.client import ControllerClient, url_option
 from apps.cli.command import Command, Group
-from apps.cli.output import CommandError, json_option, mbps, print_facts, print_json, print_table
+from apps.cli.output import CommandError, json_option, mbps, print_columns, print_facts, print_json
 from apps.cli.parameters import with_options
 from apps.cli.reservations import end_of, wish_options
 from apps.cli.wording import local, moment
@@ -118,24 +118,20 @@ def list_shapes(ended: bool, url: str, as_json: bool) -> None:
     if as_json:
         print_json(document)
         return
-    print_table(
+    print_columns(
         "Shapes",
-        ("id", "pattern", "racks>", "Mb/s>", "state", "start", "end", "purpose", "to do"),
-        (
-            (
-                one["id"],
-                one["pattern"],
-                len(one["racks"]),
-                mbps(one["bandwidth_mbps"]),
-                one["state"],
-                moment(one["start_unix_s"]),
-                end_of(one),
-                one["purpose"],
-                one["to_do"],
-            )
-            for one in document["shapes"]
-            if ended or one["state"] != "over"
-        ),
+        [one for one in document["shapes"] if ended or one["state"] != "over"],
+        {
+            "id": "id",
+            "pattern": "pattern",
+            "racks>": lambda one: len(one["racks"]),
+            "Mb/s>": lambda one: mbps(one["bandwidth_mbps"]),
+            "state": "state",
+            "start": lambda one: moment(one["start_unix_s"]),
+            "end": end_of,
+            "purpose": "purpose",
+            "to do": "to_do",
+        },
     )
 
 
@@ -183,18 +179,15 @@ def _print_shape(document: JsonObject, as_json: bool) -> None:
             ("to do", document["to_do"] or "-"),
         ]
     )
-    print_table(
+    print_columns(
         "Reservations",
-        ("id", "from", "to", "Mb/s>", "state", "reason"),
-        (
-            (
-                one["id"],
-                one["src"],
-                one["dst"],
-                mbps(one["bandwidth_mbps"]),
-                one["state"],
-                local(one["reason"]),
-            )
-            for one in document["reservations"]
-        ),
+        document["reservations"],
+        {
+            "id": "id",
+            "from": "src",
+            "to": "dst",
+            "Mb/s>": lambda one: mbps(one["bandwidth_mbps"]),
+            "state": "state",
+            "reason": lambda one: local(one["reason"]),
+        },
     )

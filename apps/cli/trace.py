@@ -18,10 +18,10 @@ from apps.cli.output import (
     CommandError,
     drawn_by,
     json_option,
+    print_columns,
     print_facts,
     print_json,
     print_outcome,
-    print_table,
     warn,
 )
 from apps.cli.parameters import FiniteRange
@@ -102,20 +102,17 @@ def show(trace_file: Path, window_s: float, as_json: bool) -> None:
         ]
     )
     busiest = sorted(found, key=lambda one: -one["mbps"])[:_LISTED]
-    print_table(
+    print_columns(
         f"Windows of {window_s:g} s, the busiest {len(busiest)} of {len(found)}",
-        ("window>", "from s>", "flows>", "pairs>", "Mb/s>", "busiest rack Mb/s>"),
-        [
-            (
-                one["window"],
-                seconds(one["start_s"]),
-                one["flows"],
-                one["pairs"],
-                f"{one['mbps']:,.1f}",
-                f"{one['busiest_rack_mbps']:,.1f}",
-            )
-            for one in busiest
-        ],
+        busiest,
+        {
+            "window>": "window",
+            "from s>": lambda one: seconds(one["start_s"]),
+            "flows>": "flows",
+            "pairs>": "pairs",
+            "Mb/s>": lambda one: f"{one['mbps']:,.1f}",
+            "busiest rack Mb/s>": lambda one: f"{one['busiest_rack_mbps']:,.1f}",
+        },
         empty="none with a flow between racks",
     )
 
@@ -419,21 +416,20 @@ def _print_contest(
             }
         )
         return
-    print_table(
+    print_columns(
         f"{fabric.name}: {len(fabric.racks)} racks, {len(fabric.planes)} planes, "
         f"{len(cut)} windows",
-        ("algorithm", "served>", "least>", "ms>", "circuits changed>", "remark"),
-        [
-            (
-                one.algorithm,
-                f"{100 * one.served_share:.1f} %" if one.attempts else "",
-                f"{100 * one.worst_share:.1f} %" if one.attempts else "",
-                f"{one.planning_ms:,.1f}" if one.attempts else "",
-                f"{one.changes:.1f}" if one.attempts and _stands(one) else "",
-                one.refused,
-            )
-            for one in found
-        ],
+        found,
+        {
+            "algorithm": lambda one: one.algorithm,
+            "served>": lambda one: f"{100 * one.served_share:.1f} %" if one.attempts else "",
+            "least>": lambda one: f"{100 * one.worst_share:.1f} %" if one.attempts else "",
+            "ms>": lambda one: f"{one.planning_ms:,.1f}" if one.attempts else "",
+            "circuits changed>": lambda one: (
+                f"{one.changes:.1f}" if one.attempts and _stands(one) else ""
+            ),
+            "remark": lambda one: one.refused,
+        },
     )
 
 

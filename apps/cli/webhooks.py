@@ -8,7 +8,7 @@ import click
 
 from apps.cli.client import ControllerClient, url_option
 from apps.cli.command import Command, Group
-from apps.cli.output import json_option, print_json, print_outcome, print_table
+from apps.cli.output import json_option, print_columns, print_json, print_outcome
 from apps.cli.wording import moment
 from hydra.events import EventKind
 from hydra_hybrid_network_client.errors import JsonObject
@@ -38,22 +38,19 @@ def webhooks(ctx: click.Context, url: str, as_json: bool) -> None:
     if as_json:
         print_json(document)
         return
-    print_table(
+    print_columns(
         "Webhooks",
-        ("id", "url", "kinds", "tenant", "delivered>", "waiting>", "missed>", "problem"),
-        (
-            (
-                one["id"],
-                one["url"],
-                ", ".join(one["kinds"]) or "all",
-                one["tenant"] or "all",
-                one["delivered"],
-                one["waiting"],
-                one["missed"],
-                _problem(one),
-            )
-            for one in document["webhooks"]
-        ),
+        document["webhooks"],
+        {
+            "id": "id",
+            "url": "url",
+            "kinds": lambda one: ", ".join(one["kinds"]) or "all",
+            "tenant": lambda one: one["tenant"] or "all",
+            "delivered>": "delivered",
+            "waiting>": "waiting",
+            "missed>": "missed",
+            "problem": _problem,
+        },
     )
 
 

@@ -14,7 +14,7 @@ import click
 
 from apps.cli.client import ControllerClient, url_option
 from apps.cli.command import Command
-from apps.cli.output import CommandError, json_option, print_json, print_table
+from apps.cli.output import CommandError, json_option, print_columns, print_json
 from apps.cli.parameters import config_option, log_options
 from apps.cli.wording import moment
 from apps.workers.opening import needs_zmq
@@ -176,20 +176,17 @@ def workers(url: str, as_json: bool) -> None:
     if as_json:
         print_json(document)
         return
-    print_table(
+    print_columns(
         "Workers",
-        ("name", "release", "since", "switches", "serves", "shards", "processor s"),
-        (
-            (
-                one["name"],
-                one["release"],
-                moment(one["since_unix_s"]),
-                one["switches"],
-                one["serves"],
-                len(one["shards"]),
-                f"{one['cpu_s']:.1f}",
-            )
-            for one in document["workers"]
-        ),
+        document["workers"],
+        {
+            "name": "name",
+            "release": "release",
+            "since": lambda one: moment(one["since_unix_s"]),
+            "switches": "switches",
+            "serves": "serves",
+            "shards": lambda one: len(one["shards"]),
+            "processor s": lambda one: f"{one['cpu_s']:.1f}",
+        },
         empty="no worker has a lease, or switches connect to the controller itself",
     )

@@ -66,7 +66,7 @@ class Controller:
             workers_refused=workers_refused,
             cycle=cycle,
         )
-        self.fleet, self.desk, self.policies = rooms.fleet, Desk.of(rooms), rooms.policies
+        self.fleet, self.desk, self.policies = rooms.fleet, Desk(rooms), rooms.policies
         self.metrics = rooms.metrics
         rooms.mover.while_waiting(self._audit_while_waiting)
 

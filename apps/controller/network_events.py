@@ -90,7 +90,8 @@ class NetworkEvents:
         self._look_at_tor(datapath)
 
     def _look_at_tor(self, datapath: DatapathId) -> None:
-        if datapath in self._fabric.rack_by_tor_datapath:  # the ToR can report carrier again
+        """Withdraw dead circuits, if a ToR has lost carrier or can report carrier again."""
+        if datapath in self._fabric.rack_by_tor_datapath:
             self._conductor.put_once(
                 self._withdrawals.of_dead_circuits,
                 first=True,
@@ -104,12 +105,8 @@ class NetworkEvents:
                 first=True,
                 meanwhile=self._upkeep.follow_uplinks_meanwhile,
             )
-        if datapath in self._fabric.rack_by_tor_datapath and not port.up:
-            self._conductor.put_once(
-                self._withdrawals.of_dead_circuits,
-                first=True,
-                meanwhile=self._upkeep.dead.divert_meanwhile,
-            )
+        if not port.up:
+            self._look_at_tor(datapath)
 
     def ports_renumbered(self, datapath: DatapathId, earlier: Mapping[str, int]) -> None:
         self._switches.renumbered(datapath, earlier)

@@ -7,7 +7,6 @@ import logging
 import threading
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain
 from typing import Any, Final, TypeVar
 
 from apps.etcd.gateway import (
@@ -24,24 +23,22 @@ from apps.etcd.gateway import (
     put,
 )
 from apps.journal import reading
+from apps.journal.held import HeldRecords
 from apps.journal.layout import (
     FORMAT,
     NOTHING_STAGED,
     PART,
-    Held,
-    KindHeld,
     Work,
     after,
     carry,
     check_format,
     in_one_moment,
-    place_of,
     staged,
     staged_key,
     texts,
 )
 from apps.journal.reading import Reading
-from hydra.journal import AGEING, KEPT, TRUSTED_S, Change, JournalError, JournalTaken, Kind
+from hydra.journal import Change, JournalError, JournalTaken, Kind
 from hydra.policy import EtcdSettings
 
 LOG = logging.getLogger("hydra.journal")
@@ -50,9 +47,6 @@ _CLOSED: Final = "it is not open"
 _DAY_S: Final = 86_400.0
 _T = TypeVar("_T")
 _NOTHING: Final = Work({}, ())
-
-_Delta = dict[tuple[Kind, int], Held | None]
-"""Records to be written, or deleted, by kind and order."""
 
 
 class EtcdJournal:
@@ -76,7 +70,6 @@ class EtcdJournal:
         self._etcd = Etcd(settings)
         self._prefix = f"{settings.prefix}journal/"
         self.name = f"{self._etcd.name}, {settings.prefix}"
-        self._kept_s = float("inf") if kept_days is None else kept_days * _DAY_S
         self._compare: tuple[Json, ...] = ()
         self.patience_s = patience_s
         """How long a write or a reading is tried."""
@@ -85,8 +78,7 @@ class EtcdJournal:
         self._closed = later
         self._number = 0
         self._id = uuid.uuid4().hex
-        self._held = {kind: KindHeld() for kind in Kind}
-        self._next_order = 1
+        self._held = HeldRecords(float("inf") if kept_days is None else kept_days * _DAY_S)
         self._read: Mapping[Kind, Mapping[int, dict[str, Any]]] | None = None
         """Records read at the opening, valid until the first write.
 
@@ -159,9 +151,8 @@ class EtcdJournal:
                 raise self._taken()
         for why in known.unreadable.values():
             raise self._no_json(why)
-        self._held, self._read = known.held, known.records
-        newest = (next(reversed(one.records), 0) for one in self._held.values())
-        self._next_order = max(self._next_order, *(order + 1 for order in newest))
+        self._held.begin(known.held)
+        self._read = known.records
         self._to_carry = known.to_carry
         self._carry_over()
 
@@ -176,112 +167,16 @@ class EtcdJournal:
             self._read = None
             try:
                 self._settle()
-                delta, next_order = self._delta(changes)
-                before = {place: self._held[place[0]].records.get(place[1]) for place in delta}
-                self._make(self._work(delta, before), self._work(before, delta))
-                self._next_order = next_order
-                self._remember(delta)
+                delta, next_order = self._held.delta(changes)
+                before = self._held.before(delta)
+                self._make(self._held.work(delta, before), self._held.work(before, delta))
+                self._held.remember(delta, next_order)
             except (EtcdRefused, EtcdUnanswered) as error:
                 raise self._error("write", error) from error
             try:
                 self._carry_over()
             except (EtcdRefused, EtcdUnanswered) as error:
                 LOG.warning("a large write is made, and has yet to be carried over: %s", error)
-
-    def _remember(self, delta: _Delta) -> None:
-        for (kind, order), held in delta.items():
-            self._held[kind].set(order, held)
-        for kind in AGEING.intersection(kind for (kind, _), held in delta.items() if held is None):
-            self._held[kind].see_oldest()
-
-    def _delta(self, changes: Iterable[Change]) -> tuple[_Delta, int]:
-        """The sum of the changes, and the next free order."""
-        delta: _Delta = {}
-        orders: dict[tuple[Kind, str], int | None] = {}
-        appended: dict[Kind, float | None] = {}
-        next_order = self._next_order
-        for change in changes:
-            kind, key, record = change.kind, change.key, change.record
-            order = None
-            if key is not None:
-                order = orders.get((kind, key), self._held[kind].orders.get(key))
-            if record is None:
-                if key is not None and order is not None:
-                    delta[kind, order] = None
-                    orders[kind, key] = None
-                continue
-            if order is None:
-                order, next_order = next_order, next_order + 1
-            document: dict[str, Any] = {"record": record}
-            if key is None:
-                appended[kind] = record.get("unix_s")
-            else:
-                document["key"] = key
-                orders[kind, key] = order
-            delta[kind, order] = Held(key, record.get("unix_s"), json.dumps(document))
-        for kind, unix_s in appended.items():
-            self._forget_old(delta, kind, unix_s)
-        unknown = [
-            place
-            for place, held in delta.items()
-            if held is None and place[1] not in self._held[place[0]].records
-        ]
-        for place in unknown:  # came and went
-            del delta[place]
-        return delta, next_order
-
-    def _forget_old(self, delta: _Delta, kind: Kind, unix_s: float | None) -> None:
-        """Leave out old records of a kind, after an append with the last record at ``unix_s``."""
-        held = self._held[kind]
-        new = {order: one for (of, order), one in delta.items() if of is kind and one is not None}
-        excess = len(held.records) + len(new) - KEPT[kind]
-        if excess > 0:
-            for order, _ in zip(chain(held.records, new), range(excess), strict=False):
-                delta[kind, order] = None
-        if kind not in AGEING or unix_s is None:
-            return
-        times_s = {order: one.unix_s for order, one in new.items() if one.unix_s is not None}
-        if min(held.oldest_s, *times_s.values()) >= unix_s - self._kept_s:
-            return
-        times_s |= {
-            order: one.unix_s for order, one in held.records.items() if one.unix_s is not None
-        }
-        trusted_s = max(
-            (one_s for one_s in times_s.values() if one_s <= unix_s - TRUSTED_S),
-            default=float("-inf"),
-        )
-        for order, one_s in times_s.items():
-            if one_s < trusted_s - self._kept_s:
-                delta[kind, order] = None
-
-    def _work(self, delta: _Delta, before: _Delta) -> Work:
-        """Keys to bring the records from ``before`` to ``delta``."""
-        puts: dict[str, str] = {}
-        ranges: list[tuple[str, str]] = []
-        gone: dict[Kind, set[int]] = {}
-        for (kind, order), held in delta.items():
-            if held is None:
-                gone.setdefault(kind, set()).add(order)
-                continue
-            place = place_of(kind, order)
-            for part in range(held.parts):
-                puts[f"{place}/{part:04x}"] = held.text[part * PART : (part + 1) * PART]
-            old = before[kind, order]
-            if old is not None and old.parts > held.parts:
-                ranges.append((f"{place}/{held.parts:04x}", f"{place}0"))
-        for kind, orders in gone.items():
-            first = []
-            for order in self._held[kind].records:
-                if order not in orders:
-                    break
-                first.append(order)
-            if len(first) > 1:  # the oldest records go as a range
-                ranges.append((f"records/{kind}/", f"{place_of(kind, first[-1])}0"))
-                orders.difference_update(first)
-            ranges += [
-                (f"{place_of(kind, one)}/", f"{place_of(kind, one)}0") for one in sorted(orders)
-            ]
-        return Work(puts, ranges)
 
     def _make(self, work: Work, undone: Work) -> None:
         """Make all of ``work`` or nothing.
@@ -395,7 +290,7 @@ class EtcdJournal:
         return [self._read_json(text) for text in _newest(found, newest)]
 
     def _known(self, kind: Kind, records: Mapping[int, dict[str, Any]]) -> Iterator[dict[str, Any]]:
-        for order, one in self._held[kind].records.items():
+        for order, one in self._held.by_kind[kind].records.items():
             yield {"key": one.key, "record": records[order]}
 
     def _read_json(self, text: str) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from typing import Final
 import numpy as np
 
 from apps.planning.engine import SCHEDULER, PlannedChange, Planning
+from apps.planning.rates import Rates
 from apps.planning.rounds import NetworkNow, Round, Rounds
 from apps.planning.told import Told
 from hydra.decisions.decision import Action, Decision, SeenDemand, seen_demand
@@ -28,7 +29,6 @@ from hydra.policy import (
     Mode,
     Policy,
     Sharing,
-    SharingChoice,
     Transition,
 )
 from hydra.reconfiguration.aside import Spare
@@ -76,7 +76,7 @@ class Rehearsal:
     def __post_init__(self) -> None:
         self.policy = replace(self.policy, mode=Mode.PERIODIC)
         self.planning = Planning(self.fabric, self.policy)
-        self._elephants = self.planning.elephant_watch()
+        self._elephants = ElephantWatch(self.policy.elephant_mbps, self.policy.elephant_release)
         policy = self._current = CurrentPolicy(self.policy)
         self._rounds, self._forecast = Rounds(self.fabric, policy), Forecast(policy)
 
@@ -84,11 +84,6 @@ class Rehearsal:
     def period_s(self) -> float:
         """Time between rounds."""
         return self.policy.slots.week_s if self.policy.slotted else self.policy.epoch_s
-
-    @property
-    def choice(self) -> SharingChoice:
-        """The last choice of ``sharing: auto``."""
-        return self._current.choice
 
     @property
     def prediction_error(self) -> float | None:
@@ -113,7 +108,7 @@ class Rehearsal:
         if wanted_mbps is None:
             wanted_mbps = self._elephants.elephants(rates_mbps)
             if estimates:
-                wanted_mbps = self.planning.estimate(wanted_mbps)
+                wanted_mbps = self.planning.rates.estimate(wanted_mbps)
         if expected_mbps is None and estimates:
             expected_mbps = wanted_mbps * surety(rates_mbps, wanted_mbps)
         self._rates_mbps = rates_mbps
@@ -199,11 +194,11 @@ class Rehearsal:
         return told.change
 
     def served_mbps(
-        self, judge_by: Planning, wanted: DemandMatrix, *, catches_up: bool = True
+        self, judge_by: Rates, wanted: DemandMatrix, *, catches_up: bool = True
     ) -> float:
         """Mbps served until the next round; for a week the mean, nights included.
 
-        ``catches_up`` as in :meth:`Planning.delivered`.
+        ``catches_up`` as in :meth:`Rates.delivered`.
         """
         week = self.week
         if week is None or len(week.slots) < 2:

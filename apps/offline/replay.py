@@ -13,9 +13,10 @@ from pydantic import ValidationError
 
 from apps.offline.recording import Trace
 from apps.offline.rehearsal import Rehearsal
-from apps.planning.engine import Planning
+from apps.planning.rates import Rates
 from hydra.config.schema import PolicySection
 from hydra.decisions.decision import Action, Decision
+from hydra.demand.elephants import ElephantWatch
 from hydra.errors import PlanError
 from hydra.model import EMPTY_TOPOLOGY, DemandMatrix, Fabric
 from hydra.names import did_you_mean
@@ -137,7 +138,7 @@ def replay(
 
     ``base`` estimates the demand for all variants, so that results are comparable. Each reading
     holds until the next; of the last reading, only the decision counts. ``catches_up``: whether
-    traffic waiting for a slot is sent later, as in :meth:`Planning.delivered`; decisions always
+    traffic waiting for a slot is sent later, as in :meth:`Rates.delivered`; decisions always
     assume so.
     """
     if not fabric.servers:
@@ -145,8 +146,8 @@ def replay(
             f"{fabric.name} has no servers, whose links tell what traffic may want: name the "
             "configuration of a fabric"
         )
-    judge = Planning(fabric, base)
-    elephants = judge.elephant_watch()
+    judge = Rates(fabric)
+    elephants = ElephantWatch(base.elephant_mbps, base.elephant_release)
     actor = None if variant.policy is None else Rehearsal(fabric, variant.policy, outage_s)
     moments: list[Moment] = []
     due_s = -math.inf

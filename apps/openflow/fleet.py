@@ -7,7 +7,7 @@ import math
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from apps.openflow.asking import Sending
 from apps.openflow.replies import Reply
@@ -41,6 +41,7 @@ from hydra.failures import Failure, FailureKind
 from hydra.model import DatapathId, Fabric
 
 LOG = logging.getLogger("hydra.fleet")
+_MeterT = TypeVar("_MeterT")
 _GAP_S = 0.5
 """Time without any answer, after which the missing tables are late."""
 
@@ -213,15 +214,7 @@ class Fleet(Roles):
         self, datapaths: Collection[DatapathId], timeout_s: float
     ) -> dict[DatapathId, dict[int, MeterCounters]]:
         """Counters of all meters, by number; switches without a proper answer are left out."""
-        results = self._request(
-            datapaths, lambda _dp, _ports, xid: encode_meter_stats_request(xid), timeout_s
-        )
-        counters: dict[DatapathId, dict[int, MeterCounters]] = {}
-        for datapath, result in results.items():
-            with suppress(MalformedReplyError):
-                if isinstance(result, bytes):
-                    counters[datapath] = decode_meter_stats(result)
-        return counters
+        return self._meters(datapaths, encode_meter_stats_request, decode_meter_stats, timeout_s)
 
     def meter_rates(
         self, datapaths: Collection[DatapathId], timeout_s: float
@@ -229,15 +222,22 @@ class Fleet(Roles):
         """Rates of all meters, in kb/s, by number; switches without a proper answer are left
         out.
         """
-        results = self._request(
-            datapaths, lambda _dp, _ports, xid: encode_meter_config_request(xid), timeout_s
-        )
-        rates: dict[DatapathId, dict[int, int]] = {}
+        return self._meters(datapaths, encode_meter_config_request, decode_meter_rates, timeout_s)
+
+    def _meters(
+        self,
+        datapaths: Collection[DatapathId],
+        encode: Callable[[int], bytes],
+        decode: Callable[[bytes], dict[int, _MeterT]],
+        timeout_s: float,
+    ) -> dict[DatapathId, dict[int, _MeterT]]:
+        found: dict[DatapathId, dict[int, _MeterT]] = {}
+        results = self._request(datapaths, lambda _dp, _ports, xid: encode(xid), timeout_s)
         for datapath, result in results.items():
             with suppress(MalformedReplyError):
                 if isinstance(result, bytes):
-                    rates[datapath] = decode_meter_rates(result)
-        return rates
+                    found[datapath] = decode(result)
+        return found
 
     def await_ports_up(
         self, datapath: DatapathId, names: Collection[str], timeout_s: float

@@ -10,14 +10,13 @@ from typing import Final
 
 import numpy as np
 
-from apps.planning.reserved import beside_reserved, ends_of, idle, reserved_of, touches, until
+from apps.planning.rates import Rates
+from apps.planning.reserved import beside_reserved, ends_of, idle, reserved_of
+from apps.planning.single_paths import SinglePaths
 from apps.planning.wanted import Limits, as_wanted
-from apps.planning.weeks import given_topologies, joined, nights_and_days
-from hydra.demand.elephants import ElephantWatch
+from apps.planning.weeks import given_topologies
 from hydra.errors import PlanError, UnknownName
-from hydra.forwarding.substrate import substrate_of
 from hydra.model import (
-    EMPTY_TOPOLOGY,
     Circuit,
     DemandMatrix,
     Fabric,
@@ -28,22 +27,17 @@ from hydra.model import (
     RackId,
     Topology,
 )
-from hydra.path_arrays import Paths, no_cycles
-from hydra.policy import MOST_PATHS_PER_PAIR, Policy, SlotPolicy
+from hydra.policy import Policy, SlotPolicy
 from hydra.reconfiguration.plan import Pair, Plan, diff, pair_of, paths_by_pair
 from hydra.reservations.reservation import Pin
-from hydra.rings import whole_rings
 from hydra.service import CircuitShares, PlanRequest
 from hydra.sharing.given import GivenSchedule
 from hydra.sharing.slots import DUPLEX_ALONE, Week, WeekSlot
 from topology.algorithms import CONTRIBUTED, algorithm, objection
 from topology.bounds import plan_bound
 from topology.carried import carried_mbps
-from topology.checks import check_topology
-from topology.demand import estimate_maxmin, served_mbps
 from topology.duplex import topologies
 from topology.lightpaths import ring_topology
-from topology.marks import marks_of
 from topology.plan_checks import check_result
 from topology.problem import (
     Budget,
@@ -95,46 +89,13 @@ def check_spines(fabric: Fabric, demand: DemandMatrix) -> None:
             )
 
 
-class Planning:
+class Planning(SinglePaths):
     """Plans for a fabric. Pure: same inputs, same plan."""
 
     def __init__(self, fabric: Fabric, policy: Policy) -> None:
-        self._fabric = fabric
-        self._policy = policy
+        super().__init__(fabric, policy)
         self._arrays = FabricArrays.of(fabric)
-        self._marks = marks_of(fabric)
-        self._paths_per_pair = fabric.paths_per_pair(policy.paths_per_pair)
-        self._most_paths = self._paths_per_pair or MOST_PATHS_PER_PAIR
-        servers = np.array([len(rack.servers) for rack in fabric.racks], dtype=np.float64)
-        self._rack_mbps = servers * fabric.server_rate_mbps
-        substrate = substrate_of(fabric)
-        self._electrical_mbps = np.array(
-            [substrate.electrical_mbps(rack) for rack in fabric.racks], dtype=np.float64
-        )
-
-    def elephant_watch(self) -> ElephantWatch:
-        """A new watch without elephants."""
-        return ElephantWatch(self._policy.elephant_mbps, self._policy.elephant_release)
-
-    def estimate(self, elephants_mbps: DemandMatrix) -> DemandMatrix:
-        """Mbps that the flows behind the elephants' rates would take on an ideal switch."""
-        return estimate_maxmin(elephants_mbps, self._rack_mbps, self._rack_mbps, 0.0)
-
-    def served(
-        self, topology: Topology, demand: DemandMatrix, *, mice_apart: bool = False
-    ) -> DemandMatrix:
-        """Mbps, shape (N, N), of ``demand`` that each pair would get under ``topology``.
-
-        ``mice_apart``: pairs with a path also use the electrical network, for all but elephants.
-        """
-        electrical = self._electrical_mbps
-        served = served_mbps(self._arrays, topology, demand, electrical, electrical)
-        if not mice_apart:
-            return served
-        on_circuits = np.where(joined(served.shape, topology), served, 0.0)
-        left = np.maximum(0.0, demand - on_circuits)
-        by_packets = served_mbps(self._arrays, EMPTY_TOPOLOGY, left, electrical, electrical)
-        return on_circuits + by_packets
+        self.rates = Rates(fabric)
 
     def warm_up(self) -> None:
         """Make a plan for a tiny demand, so that the first real plan finds everything loaded."""
@@ -158,8 +119,8 @@ class Planning:
         wanted = demand if request.weights is None else request.weights
         target = self.for_demand(current, request, wanted, pins, blocked, expired=expired)
         plan = self.diff(current, target)
-        now = self.served(current.topology, demand, mice_apart=request.mice_apart)
-        then = self.served(target.topology, demand, mice_apart=request.mice_apart)
+        now = self.rates.served(current.topology, demand, mice_apart=request.mice_apart)
+        then = self.rates.served(target.topology, demand, mice_apart=request.mice_apart)
         return PlannedChange(
             target=target,
             disconnect_first=plan.disconnect_first,
@@ -296,44 +257,13 @@ class Planning:
             served_mbps=served_mbps,
             served_before_mbps=self._on_circuits(demand, current.topology, standing),
             demand_mbps=float(demand.sum()),
-            delivered_mbps=float(self.delivered(planned, night_s, demand, horizon_s).sum()),
+            delivered_mbps=float(self.rates.delivered(planned, night_s, demand, horizon_s).sum()),
         )
 
     def _on_circuits(self, demand: DemandMatrix, topology: Topology, reserved: Reserved) -> float:
         """Mbps of ``demand`` that circuits of ``topology`` carry."""
         carried = carried_mbps(self._arrays, demand, topology, reserved)
         return float(np.minimum(demand, carried).sum())
-
-    def delivered(
-        self,
-        slots: Sequence[WeekSlot],
-        night_s: float,
-        demand: DemandMatrix,
-        horizon_s: float = math.inf,
-        *,
-        catches_up: bool = True,
-    ) -> DemandMatrix:
-        """Mbps, shape (N, N): mean rate by slots and the electrical network until ``horizon_s``.
-
-        If traffic ``catches_up``, a pair with light for a part of the time sends its backlog by
-        day, as fast as circuits and its servers' links allow. If a week is longer than the horizon,
-        only the first slots count.
-        """
-        parts = until(nights_and_days(slots, night_s), horizon_s)
-        period_s = sum(lasts_s for lasts_s, _ in parts)
-        light_s = sum(
-            (lasts_s * joined(demand.shape, topology) for lasts_s, topology in parts),
-            np.zeros_like(demand),
-        )
-        fastest = np.minimum(self._rack_mbps[:, None], self._rack_mbps)
-        hurried = np.divide(demand * period_s, light_s, out=demand.copy(), where=light_s > 0)
-        hurried = np.maximum(demand, np.minimum(hurried, fastest)) if catches_up else demand
-        carried_mbit = np.zeros_like(demand)
-        for lasts_s, topology in parts:
-            wanted = np.where(joined(demand.shape, topology), hurried, demand)
-            carried_mbit += lasts_s * self.served(topology, wanted)
-        delivered: DemandMatrix = np.minimum(demand, carried_mbit / period_s)
-        return delivered
 
     def _budget(
         self,
@@ -384,21 +314,6 @@ class Planning:
         if planes is None:
             return frozenset()
         return frozenset(port.id for port in self._fabric.ports if port.plane not in planes)
-
-    def with_pins(
-        self, current: NetworkState, pins: Sequence[Pin], blocked: Collection[PortId]
-    ) -> tuple[NetworkState, tuple[Path, ...]]:
-        """``current`` with every pin on its path, and the paths displaced by pins.
-
-        A displaced path has no reservation, and a pin needs its ports; all other paths stay.
-        Circuits without a path stay if no pin needs their ports: between two stages of a change,
-        such circuits wait for their pairs. No algorithm runs: only choosing VLAN-IDs takes time.
-        Raises PlanError if VLAN-IDs run out.
-        """
-        reserved = reserved_of(pins, current, blocked)
-        kept, gone = beside_reserved(reserved, current)
-        paths = tuple(sorted([*kept, *(path for path, _ in reserved.pinned)]))
-        return self.toward(current, _on_rings(paths, current)), tuple(gone)
 
     def for_pins(
         self,
@@ -491,109 +406,3 @@ class Planning:
         result = self._planned(self._policy.algorithm, demand, current.topology, standing, budget)
         topology = ring_topology(self._arrays, result, current.topology, budget)
         return self.toward(current, topology)
-
-    def without_circuits(self, current: NetworkState, lost: Collection[Circuit]) -> NetworkState:
-        """``current`` less ``lost`` circuits, their paths, and circuits used only by the latter."""
-        return self.reduced(current, lost, ())
-
-    def reduced(
-        self, current: NetworkState, lost: Collection[Circuit], lost_paths: Collection[Path]
-    ) -> NetworkState:
-        """``current`` without the ``lost`` circuits, every path over them, ``lost_paths``, and
-        circuits used only by such paths.
-        """
-        paths = tuple(
-            path
-            for path in current.topology.paths
-            if path not in lost_paths and set(lost).isdisjoint(path.circuits)
-        )
-        return self.toward(current, _on_rings(paths, current, lost))
-
-    def toward(self, current: NetworkState, topology: Topology) -> NetworkState:
-        """The state after ``current`` with ``topology``. Raises PlanError if VLAN-IDs run out."""
-        if topology == current.topology:
-            return current
-        return self._marks.state(current, topology)
-
-    def restored(
-        self, current: NetworkState, topology: Topology, blocked: Collection[PortId]
-    ) -> NetworkState:
-        """``current`` with the paths of an earlier ``topology`` that need no ``blocked`` port."""
-        standing = set(current.topology.paths)
-        paths = tuple(p for p in topology.paths if p in standing or not touches(p, blocked))
-        return self.toward(current, _on_rings(paths, current))
-
-    def joined(
-        self, current: NetworkState, wished: Collection[Path], blocked: Collection[PortId]
-    ) -> NetworkState:
-        """``current`` with the ``wished`` paths that fit beside standing paths: the ports are free
-        and not ``blocked``, and the pair may have a further path.
-        """
-        paths = list(current.topology.paths)
-        user = {half: c for c in current.topology.circuits for half in c.halves}
-        having = Counter(map(pair_of, paths))
-        for path in sorted(set(wished).difference(paths)):
-            halves = {half: circuit for circuit in path.circuits for half in circuit.halves}
-            if (
-                having[pair_of(path)] < self._most_paths
-                and not touches(path, blocked)
-                and all(user.get(half, circuit) == circuit for half, circuit in halves.items())
-            ):
-                paths.append(path)
-                user |= halves
-                having[pair_of(path)] += 1
-        return self.toward(current, _on_rings(sorted(paths), current))
-
-    def order_of(
-        self, old: NetworkState, new: NetworkState
-    ) -> tuple[frozenset[Circuit], frozenset[Circuit]]:
-        order = self._marks.order(old, new)
-        return order.disconnect_first, order.connect_last
-
-    def diff(self, current: NetworkState, target: NetworkState) -> Plan:
-        """The plan from one state to the other, checked by code independent of the planners.
-
-        Raises PlanError if any check fails; nothing has moved then.
-        """
-        with no_cycles():
-            plan = diff(self._fabric, current, target, self.order_of)
-            problems = self._problems(plan)
-        if problems:
-            raise PlanError("the planned topology is unsound: " + "; ".join(problems))
-        return plan
-
-    def _problems(self, plan: Plan) -> list[str]:
-        current, target = plan.current, plan.target
-        # Standing paths may stay, even if the policy has become stricter since.
-        most = max(self._most_paths, _most_paths(current))
-        return [
-            *check_topology(
-                self._fabric,
-                target.topology,
-                self._policy.max_hops,
-                paths_per_pair=most,
-                standing=current.vlans,
-            ),
-            *self._marks.problems(target),
-            *self._marks.transit_problems(
-                current, target, plan.disconnect_first, plan.connect_last
-            ),
-        ]
-
-
-def _on_rings(
-    paths: Sequence[Path], current: NetworkState, lost: Collection[Circuit] = ()
-) -> Topology:
-    """A topology of ``paths``, in order, and their circuits, as far as rings are complete.
-
-    Standing circuits without a path that are not ``lost`` stay if their ports are free.
-    """
-    needed = {circuit for path in paths for circuit in path.circuits}
-    circuits = whole_rings(needed | idle(needed, current, lost))
-    return Topology(circuits, tuple(path for path in paths if circuits.issuperset(path.circuits)))
-
-
-def _most_paths(state: NetworkState) -> int:
-    """The largest number of paths of a pair."""
-    _, count = np.unique(Paths.of(state.topology.paths).table.pair_codes(), return_counts=True)
-    return int(count.max(initial=0))

@@ -11,10 +11,9 @@ import logging
 import os
 import threading
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,12 +24,12 @@ from zmq.auth.thread import ThreadAuthenticator
 from apps.openflow.seam import IN_A_ROW, unread
 from apps.process.doors import Sparing
 from apps.process.ending import give_up
-from apps.process.worker_list import SessionEnd, WorkerKnown, WorkerSeen
+from apps.process.worker_list import SessionEnd
 from apps.workers import wire
-from apps.workers.switches import TOLD_IN_VAIN, ExchangeEvents, Switches, Worker
+from apps.workers.roster import Leased, Roster
+from apps.workers.switches import TOLD_IN_VAIN, ExchangeEvents, Switches
 from apps.workers.wire import Order, Record, Said, boot_s
 from hydra.errors import HydraError
-from hydra.faults.facts import RefusedWorker
 from hydra.model import Fabric
 from hydra.policy import WorkerSettings
 
@@ -39,10 +38,6 @@ _OFTEN: Final = ("is called", TOLD_IN_VAIN)
 LOG.addFilter(Sparing(lambda record: any(some in str(record.msg) for some in _OFTEN)))
 _PING_S: Final = 0.1
 """Seconds between checks of a worker's presence: ZeroMQ refuses messages for an ended process."""
-_REMEMBERED_S: Final = 86_400.0
-"""Time for which an absent worker stays listed; after that time the worker is out of service."""
-_REFUSED_S: Final = 15.0
-"""Time for which a refused worker stays listed: its service restarts the worker within seconds."""
 _MESSAGES_IN_A_ROW: Final = 64
 _LOST_WORDS: Final = {
     SessionEnd.TOLD_LOST: "messages of the worker were lost on the way",
@@ -51,44 +46,9 @@ _LOST_WORDS: Final = {
 }
 
 
-@dataclass(slots=True)
-class _Past:
-    """History of a worker, with or without a running lease."""
-
-    heard_s: float
-    """Time of the last renewal."""
-    ended: Counter[SessionEnd] = field(default_factory=Counter)
-
-
-@dataclass(slots=True, kw_only=True)
-class _Leased(Worker):
-    """A worker with a running lease."""
-
-    past: _Past
-    identity: bytes
-    session: int
-    before: int
-    """Session named by the worker until it hears of the present session."""
-    release: str
-    since_unix_s: float
-    began_s: float
-    cpu_s: float = 0.0
-    told: int = 0
-    """Messages received in this session."""
-    ordered: int = 0
-    granted_by: int | None = None
-    """Incarnation of this controller at its last grant."""
-
-    def is_named(self, session: int, now_s: float, patience_s: float) -> bool:
-        """True if ``session`` shows that the worker knows its session, or may yet hear of it."""
-        return session == self.session or (
-            session == self.before and now_s - self.began_s < patience_s
-        )
-
-
 class Exchange:
-    """:meth:`post`, :meth:`seen`, :meth:`known` and :meth:`refused` are for any thread. All other
-    work is done in the exchange's thread, which takes the place of the OpenFlow hub's.
+    """:meth:`post` and the methods of :attr:`roster` are for any thread. All other work is done in
+    the exchange's thread, which takes the place of the OpenFlow hub's.
     """
 
     def __init__(
@@ -100,20 +60,13 @@ class Exchange:
         self._settings = settings
         self._incarnation = incarnation
         self._switches = Switches(settings, fabric, self.post)
-        self._workers: dict[bytes, _Leased] = {}
-        self._past: dict[str, _Past] = {}
-        """By name."""
-        self._refusals: dict[str, tuple[RefusedWorker, float]] = {}
-        """By name, with the time of the last refusal."""
-        self._refused: tuple[RefusedWorker, ...] = ()
+        self._workers: dict[bytes, Leased] = {}
+        self.roster = Roster(settings.shards)
         self._led: int | None = None
         """The last incarnation sent to workers."""
         self._sessions = int(time.time())
         self._catching: dict[int, tuple[set[bytes], Callable[[], None]]] = {}
         self._tokens = 0
-        self._seen: tuple[WorkerSeen, ...] = ()
-        self._known: tuple[tuple[WorkerKnown, float], ...] = ()
-        """With the moment of the last renewal."""
         self._posted: deque[Callable[[], None]] = deque()
         self._woken = True
         """True until the thread checks for posted work: no wake-up is needed meanwhile."""
@@ -150,7 +103,7 @@ class Exchange:
         Only for the exchange's thread.
         """
         for name in owners.values():
-            self._past.setdefault(name, _Past(boot_s()))
+            self.roster.past(name, boot_s())
         self._switches.remember_owners(owners, tell)
 
     def post(self, function: Callable[[], None]) -> None:
@@ -159,20 +112,6 @@ class Exchange:
         if not self._woken:
             self._woken = True
             os.eventfd_write(self._wake, 1)
-
-    def seen(self) -> tuple[WorkerSeen, ...]:
-        return self._seen
-
-    def refused(self) -> tuple[RefusedWorker, ...]:
-        return self._refused
-
-    @property
-    def shards(self) -> int:
-        return self._settings.shards
-
-    def known(self) -> tuple[WorkerKnown, ...]:
-        now_s = boot_s()
-        return tuple(replace(one, renewal_age_s=now_s - heard_s) for one, heard_s in self._known)
 
     def stop(self) -> None:
         """Run all posted functions, and end; repeatable."""
@@ -316,7 +255,7 @@ class Exchange:
         elif frames[0] == wire.BYE:
             self._drop(worker, SessionEnd.ENDED, "the worker ends")
 
-    def _renew(self, identity: bytes, worker: _Leased | None, said: Mapping[str, Any]) -> None:
+    def _renew(self, identity: bytes, worker: Leased | None, said: Mapping[str, Any]) -> None:
         now_s, name = boot_s(), str(said["name"])
         if (its := wire.dialect(said)).protocol != wire.OWN.protocol:
             self._refuse(identity, name, its, now_s)
@@ -357,18 +296,17 @@ class Exchange:
     def _refuse(self, identity: bytes, name: str, its: wire.Dialect, now_s: float) -> None:
         """Refuse a worker with another version of the protocol; its switches stay out."""
         why = wire.mismatch(name, its, "this controller", wire.OWN)
-        if name not in self._refusals or self._refusals[name][0].why != why:
+        if self.roster.refuse(name, why, now_s):
             LOG.error("%s", why)
-        self._refusals[name] = RefusedWorker(name, why), now_s
         with suppress(zmq.ZMQError):  # the worker is gone
             frames = [identity, wire.REFUSED, wire.text(wire.OWN._asdict())]
             self._socket.send_multipart(frames, zmq.NOBLOCK)
 
-    def _begin(self, identity: bytes, name: str, said: Mapping[str, Any], now_s: float) -> _Leased:
+    def _begin(self, identity: bytes, name: str, said: Mapping[str, Any], now_s: float) -> Leased:
         self._sessions += 1
-        past = self._past.setdefault(name, _Past(now_s))
+        past = self.roster.past(name, now_s)
         past.heard_s = now_s
-        worker = _Leased(
+        worker = Leased(
             name,
             past=past,
             identity=identity,
@@ -379,7 +317,7 @@ class Exchange:
             began_s=now_s,
         )
         self._workers[identity] = worker
-        self._refusals.pop(name, None)
+        self.roster.admit(name)
         LOG.info("worker %s has come", name)
         self._switches.come(worker)
         asked = {"session": worker.session, **wire.OWN._asdict()}
@@ -401,35 +339,9 @@ class Exchange:
         if begins:
             self._switches.use_all()
         self._switches.look(now_s, leads=incarnation is not None)
-        self._count(now_s)
+        self.roster.count(self._workers.values(), self._switches.shards(), now_s)
 
-    def _count(self, now_s: float) -> None:
-        shards = self._switches.shards()
-        self._seen = tuple(
-            WorkerSeen(
-                one.name,
-                one.release,
-                one.since_unix_s,
-                len(one.connections),
-                one.serves,
-                shards.get(one.name, ()),
-                one.cpu_s,
-            )
-            for one in sorted(self._workers.values(), key=lambda one: one.name)
-        )
-        for name in [n for n, (_, last_s) in self._refusals.items() if now_s - last_s > _REFUSED_S]:
-            del self._refusals[name]
-        self._refused = tuple(one for _, (one, _) in sorted(self._refusals.items()))
-        seen = {one.name: one for one in self._seen}
-        for name in [name for name in self._past if name not in seen]:
-            if now_s - self._past[name].heard_s > _REMEMBERED_S:
-                del self._past[name]
-        self._known = tuple(
-            (WorkerKnown(name, seen.get(name), 0.0, dict(past.ended)), past.heard_s)
-            for name, past in sorted(self._past.items())
-        )
-
-    def _drop(self, worker: _Leased, end: SessionEnd, why: str) -> None:
+    def _drop(self, worker: Leased, end: SessionEnd, why: str) -> None:
         if self._workers.pop(worker.identity, None) is None:
             return
         worker.past.ended[end] += 1
@@ -441,7 +353,7 @@ class Exchange:
 
     # -- orders -----------------------------------------------------------------------------------
 
-    def _listens(self, worker: _Leased) -> bool:
+    def _listens(self, worker: Leased) -> bool:
         """True if the worker knows that this controller leads, and so takes orders."""
         return self._led is not None and worker.granted_by == self._led
 
@@ -454,7 +366,7 @@ class Exchange:
                 worker.ordered += 1
                 self._send(worker, wire.packed(wire.ORDERS, self._led, orders))
 
-    def _send(self, worker: _Leased, frames: list[bytes]) -> bool:
+    def _send(self, worker: Leased, frames: list[bytes]) -> bool:
         try:
             self._socket.send_multipart([worker.identity, *frames], zmq.NOBLOCK)
         except zmq.ZMQError as error:

@@ -73,10 +73,6 @@ class Holder:
         self._by_datapath: dict[int, _Held] = {}
         self._newcomers = SecondConnections[_Newcomer](self._tell_of_second, self._replace)
 
-    @property
-    def switches(self) -> int:
-        return len(self._by_datapath)
-
     def everything(self) -> Iterator[Record]:
         """The first reports for a controller that knows nothing yet."""
         for held in self._held.values():

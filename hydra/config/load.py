@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -19,6 +17,7 @@ from hydra.config.store import read_store
 from hydra.config.workers import read_workers
 from hydra.errors import ConfigError, Problem
 from hydra.model import Fabric, SubstrateKind, VlanId, VlanRange
+from hydra.path_arrays import no_cycles
 from hydra.policy import ControllerSettings, Policy
 
 
@@ -49,20 +48,8 @@ def load(
 
     Raises ConfigError with all problems, each with path and line in the file.
     """
-    with _uncollected():
+    with no_cycles():  # nearly all new objects stay
         return _load(path, optical_drivers, tor_drivers, algorithms, spares)
-
-
-@contextmanager
-def _uncollected() -> Iterator[None]:
-    """Pause the garbage collector: nearly all new objects stay, and scans would be wasted."""
-    collecting = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collecting:
-            gc.enable()
 
 
 def _load(

@@ -15,6 +15,7 @@ from hydra.reconfiguration.commands import (
     AwaitRounds,
     Batch,
     Command,
+    Course,
     Outcome,
     SetVlans,
     StageRules,
@@ -105,6 +106,25 @@ def drain(run: Run) -> Steps:
         run.policy.drain,
         cache_told=run.substrate.tells_rounds,
     )
+    busy, unproven = yield from drained(run, draining, leaving, seen, beside)
+    if busy:
+        run.replan((), busy)
+    if unproven:
+        run.replan({pair_of(path) for path in unproven}, ())
+
+
+def drained(
+    run: Run,
+    draining: Draining,
+    leaving: Iterable[Steering],
+    seen: Sequence[Outcome],
+    beside: tuple[Command, ...] = (),
+) -> Course[tuple[Sequence[Circuit], Sequence[Path]]]:
+    """Drain the paths that switches are ``leaving``, after the outcomes ``seen``.
+
+    Returns (circuits still carrying frames, paths not proven empty), noted as obstacles to the
+    plan.
+    """
     senders: dict[RackId, list[Server]] = {}
     for switch in leaving:
         if switch.name not in run.conditions.dead_uplinks:
@@ -113,15 +133,6 @@ def drain(run: Run) -> Steps:
     yield from draining.run(senders, receivers, beside)
     bound = "bound reached" if draining.bound_reached else ""
     run.note("drain", (*seen, *draining.outcomes), bound)
-    busy, unproven = undrained(run, draining)
-    if busy:
-        run.replan((), busy)
-    if unproven:
-        run.replan({pair_of(path) for path in unproven}, ())
-
-
-def undrained(run: Run, draining: Draining) -> tuple[Sequence[Circuit], Sequence[Path]]:
-    """(circuits still carrying frames, paths not proven empty), noted as obstacles to the plan."""
     busy = draining.busy()
     if busy:
         reason = f"{len(busy)} circuit(s) still carried frames after the drain bound"

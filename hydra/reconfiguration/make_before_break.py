@@ -19,9 +19,9 @@ from hydra.forwarding.resteering import Resteering, steering_of
 from hydra.forwarding.rules import Remove, RuleChange
 from hydra.forwarding.substrate import Steering
 from hydra.lifecycle import ReconfigurationState
-from hydra.model import Circuit, DatapathId, NetworkState, RackId, Server, Topology
+from hydra.model import Circuit, DatapathId, NetworkState, RackId, Topology
 from hydra.reconfiguration.commands import ApplyRules, AwaitRounds, Batch, Outcome, Steps
-from hydra.reconfiguration.diverting import undrained, unlooked
+from hydra.reconfiguration.diverting import drained, unlooked
 from hydra.reconfiguration.draining import Draining, circuits_left
 from hydra.reconfiguration.gate import gate
 from hydra.reconfiguration.moving import move
@@ -37,7 +37,7 @@ from hydra.reconfiguration.plan import (
 )
 from hydra.reconfiguration.run import Run, by_switch
 from hydra.reconfiguration.shifting import beside, in_use
-from hydra.reconfiguration.steering import able, is_off_circuits, takes_rules
+from hydra.reconfiguration.steering import is_off_circuits, takes_rules
 
 
 def make_before_break(run: Run) -> Steps:
@@ -224,15 +224,7 @@ def _empty(run: Run, dead: Collection[Pair]) -> Steps:
         policy=run.policy.drain,
         cache_told=run.substrate.tells_rounds,
     )
-    senders: dict[RackId, list[Server]] = {}
-    for switch in leaving:
-        if switch.name not in run.conditions.dead_uplinks:
-            senders.setdefault(switch.rack, []).extend(switch.servers[:1])
-    receivers = {rack: able(run, rack) for rack in draining.ends}
-    yield from draining.run(senders, receivers, ())
-    bound = "bound reached" if draining.bound_reached else ""
-    run.note("drain", (*seen, *draining.outcomes), bound)
-    busy, unproven = undrained(run, draining)
+    busy, unproven = yield from drained(run, draining, leaving, seen)
     unsure = _unsure(run, {one: unlooked(one) for one in leaving if one.datapath in late})
     unsure |= {pair_of(path) for path in unproven}
     unsure |= {pair_of(path) for path in old if not frozenset(busy).isdisjoint(path.circuits)}

@@ -10,7 +10,6 @@ from hydra.failures import Failure
 from hydra.lifecycle import ReconfigurationState
 from hydra.model import Circuit, DatapathId, NetworkState
 from hydra.reconfiguration.executor import Execution
-from hydra.reconfiguration.run import Step
 from hydra.reconfiguration.touched import Touched, moved_on
 
 _ItemT = TypeVar("_ItemT")
@@ -86,10 +85,6 @@ class Moved:
     @property
     def reason(self) -> str:
         return "; ".join(filter(None, (*(one.reason for one in self.courses), self.cut_short)))
-
-    @property
-    def steps(self) -> Sequence[Step]:
-        return [step for one in self.courses for step in one.steps]
 
     @property
     def rules_pushed(self) -> int:

@@ -18,6 +18,7 @@ from apps.cli.output import (
     CommandError,
     ExitCode,
     json_option,
+    print_columns,
     print_facts,
     print_json,
     print_table,
@@ -196,19 +197,16 @@ def _print_plane(document: dict[str, Any]) -> None:
             *((f"ports {state}", _ranges(ports)) for state, ports in sorted(by_state.items())),
         ]
     )
-    print_table(
+    print_columns(
         "Cross-connects",
-        ("ingress>", "egress>", "from", "to", "whose"),
-        (
-            (
-                c["ingress"],
-                c["egress"],
-                c["from"] or "-",
-                c["to"] or "-",
-                "the controller's" if c["controller"] else "not the controller's",
-            )
-            for c in document["cross_connects"]
-        ),
+        document["cross_connects"],
+        {
+            "ingress>": "ingress",
+            "egress>": "egress",
+            "from": lambda c: c["from"] or "-",
+            "to": lambda c: c["to"] or "-",
+            "whose": lambda c: "the controller's" if c["controller"] else "not the controller's",
+        },
     )
 
 

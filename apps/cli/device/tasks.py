@@ -11,7 +11,7 @@ import click
 from apps.cli.client import ControllerClient, url_option
 from apps.cli.command import Command
 from apps.cli.device.named import find_plane, translated
-from apps.cli.output import CommandError, json_option, print_json, print_outcome, print_table
+from apps.cli.output import CommandError, json_option, print_columns, print_json, print_outcome
 from apps.cli.wording import moment
 from apps.process.configuration import load_configuration
 from apps.rest.resources.devices import Task
@@ -58,20 +58,17 @@ def tasks(name: str, everything: bool, url: str, config: Path | None, as_json: b
     if as_json:
         print_json(listed)
         return
-    print_table(
+    print_columns(
         f"Tasks at {name}",
-        ("task>", "asked", "state", "unplug", "then plug", "note"),
-        (
-            (
-                task["id"],
-                moment(task["created_unix_s"]),
-                task["state"],
-                _described(task["disconnect"]),
-                _described(task["connect"]),
-                task["note"],
-            )
-            for task in listed
-        ),
+        listed,
+        {
+            "task>": "id",
+            "asked": lambda task: moment(task["created_unix_s"]),
+            "state": "state",
+            "unplug": lambda task: _described(task["disconnect"]),
+            "then plug": lambda task: _described(task["connect"]),
+            "note": "note",
+        },
     )
 
 

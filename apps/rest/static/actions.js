@@ -80,8 +80,7 @@ const list = (lines) => el("ul", {},
 export const risks = (dry) => (dry.at_risk.length ? [el("p", { className: "bad" }, "▲ At risk, as devices are missing:"), list(dry.at_risk.map(told))] : []);
 
 // An entry of the demand to plan for: of a guess also what is expected of it, as the controller's own plans have it.
-// A leader of an earlier release tells nothing of that, and takes nothing.
-function wanted({ src, dst, planned_mbps: planned, estimated_mbps: estimated, expected_mbps: expected = estimated }) {
+function wanted({ src, dst, planned_mbps: planned, estimated_mbps: estimated, expected_mbps: expected }) {
   return { src, dst, mbps: planned, ...(expected === estimated ? {} : { expected_mbps: planned * (expected / estimated) }) };
 }
 

@@ -208,7 +208,7 @@ function wish(entry) {
   const estimated = entry.constrained ? "constrained, wants perhaps" : "measured, wants";
   const how = { estimate: estimated, rate: "as sent, wants", backlog: "for what waits, wants" }[shown.basis];
   const foretold = shown.prediction === "last" ? "" : `, ${shown.prediction} foretells ${mbps(entry.planned_mbps)} Mb/s`;
-  const [wants, expected] = [mbps(entry.estimated_mbps), mbps(entry.expected_mbps ?? entry.estimated_mbps)];
+  const [wants, expected] = [mbps(entry.estimated_mbps), mbps(entry.expected_mbps)];
   const counted = expected === wants ? "" : `, plans count on ${expected} Mb/s`;
   return `; ${how} ${wants} Mb/s${counted}${foretold}`;
 }

@@ -457,9 +457,7 @@ def test_what_is_left_for_two_racks_is_told_between_stages():
         f"{made}; what is left leaves their paths as they are"
     ]
     assert staged.staging.changes_of(2, 0) == [f"{made}; what is left gives them other paths"]
-    assert (
-        f"{made}; what is left gives them other paths" in Desk.of(staged.rooms).explain(0, 2).lines
-    )
+    assert f"{made}; what is left gives them other paths" in Desk(staged.rooms).explain(0, 2).lines
     staged.next()
     assert staged.staging.changes_of(2, 0) == []
 

@@ -7,6 +7,7 @@ from apps.offline.rehearsal import Rehearsal
 from hydra.decisions.builders import Builder
 from hydra.decisions.decision import Action, seen_demand
 from hydra.decisions.explanation import Evidence, explain
+from hydra.demand.elephants import ElephantWatch
 from hydra.faults.quarantine import Quarantined
 from hydra.lifecycle import ReservationState
 from hydra.model import Circuit, NetworkState, Path, RackId, Topology, VlanId
@@ -38,7 +39,8 @@ def evidence(*epochs, policy=POLICY, fabric=FABRIC):
         loop.see(60.0 * number, demand)
         decisions.append(loop.step(60.0 * number))
     demand = epochs[-1] if epochs else rates()
-    estimated = loop.planning.estimate(loop.planning.elephant_watch().elephants(demand))
+    elephants = ElephantWatch(policy.elephant_mbps, policy.elephant_release).elephants(demand)
+    estimated = loop.planning.rates.estimate(elephants)
     return Evidence(fabric, policy, loop.state, demand, estimated, (), decisions[::-1])
 
 

@@ -13,11 +13,7 @@ ROOMS = [
     for name in ("apps/controller", "apps/demand", "apps/planning", "hydra/reconfiguration")
 ]
 LARGE = {
-    "apps/demand/estimator.py:DemandEstimator": "one computation on arrays that its steps share",
     "apps/etcd/leadership.py:Leadership": "one state machine with its deadlines",
-    "apps/journal/etcd.py:EtcdJournal": "the whole contract of a journal",
-    "apps/planning/engine.py:Planning": "plans for a demand, and room for single paths: two rooms",
-    "apps/workers/exchange.py:Exchange": "sockets, threads and leases in one",
     "drivers/tor/ovs_ovsdb.py:OvsTor": "the contract of a ToR, and a fence, which can go out",
     "drivers/transports/netconf.py:NetconfTransport": "sessions, locks and edits in one",
     "hydra/reconfiguration/switches.py:Switches": "courses that share which switches are in doubt",

@@ -18,7 +18,7 @@ class Exchange:
     """What the leases ask of an exchange."""
 
     def __init__(self, *names):
-        self.names = names
+        self.names, self.roster = names, self
         self.owners = None
 
     def post(self, function):

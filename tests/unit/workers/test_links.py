@@ -17,8 +17,8 @@ from apps.openflow.fleet import Fleet, Question
 from apps.openflow.refusals import Refusal, of_versions
 from apps.openflow.seam import PortInfo, SumRequest
 from apps.process.worker_list import SessionEnd
-from apps.workers import exchange as exchange_room
 from apps.workers import holder as holder_room
+from apps.workers import roster as roster_room
 from apps.workers import wire
 from apps.workers.exchange import Exchange, endpoint
 from apps.workers.links import Links
@@ -179,7 +179,7 @@ class Controller:
         return named[-1][2] if named else None
 
     def known(self, name="w"):
-        return {one.name: one for one in self.exchange.known()}.get(name)
+        return {one.name: one for one in self.exchange.roster.known()}.get(name)
 
     def await_ended(self, ended, name="w"):
         """Wait until this many of a worker's sessions have ended so, and no others."""
@@ -391,7 +391,7 @@ def test_of_frames_probes_alone_are_told_and_only_by_the_connection_in_use(stack
     these = {name: worker(stack, name, port) for name in ("w1", "w2")}
     switches = {name: one.connect() for name, one in these.items()}
     a.connected()
-    wait_until(lambda: sum(one.switches for one in a.exchange.seen()) == 2)
+    wait_until(lambda: sum(one.switches for one in a.exchange.roster.seen()) == 2)
     caught_up = threading.Event()
     a.exchange.post(lambda: a.exchange.catch_up(caught_up.set))
     assert caught_up.wait(LONG_S)
@@ -417,7 +417,7 @@ def test_a_worker_that_dies_gives_its_switches_to_the_next(stack):
     first, second = worker(stack, "w1", port), worker(stack, "w2", port)
     switches = {"w1": first.connect(), "w2": second.connect()}
     a.connected()
-    wait_until(lambda: sum(one.switches for one in a.exchange.seen()) == 2)
+    wait_until(lambda: sum(one.switches for one in a.exchange.roster.seen()) == 2)
     name = a.serving()
     other = {"w1": "w2", "w2": "w1"}[name]
     assert len([one for one in a.told if one[0] == "connected"]) == 1
@@ -583,7 +583,7 @@ def test_switches_move_to_a_worker_that_joins_once_no_change_is_under_way(stack)
         second.connect(datapath)
     wait_until(lambda: a.jobs)
     assert {a.serving(SWITCH), a.serving(OTHER)} == {"w1"}
-    wait_until(lambda: sum(one.switches for one in a.exchange.seen()) == 4)
+    wait_until(lambda: sum(one.switches for one in a.exchange.roster.seen()) == 4)
     a.jobs[-1]()
     assert {a.serving(SWITCH), a.serving(OTHER)} == {"w1", "w2"}
 
@@ -603,7 +603,7 @@ def test_the_second_of_a_name_waits_until_the_first_is_gone(stack):
 
 
 def test_a_worker_that_stays_away_is_forgotten(stack, monkeypatch):
-    monkeypatch.setattr(exchange_room, "_REMEMBERED_S", 1.0)
+    monkeypatch.setattr(roster_room, "_REMEMBERED_S", 1.0)
     port = free_port()
     a, w = controller(stack, port), worker(stack, "w", port)
     wait_until(lambda: a.known() and a.known().seen)
@@ -652,7 +652,7 @@ def test_every_controller_is_told_of_switches_that_are_kept_out(stack):
         for port, n in zip(ports, (1, None), strict=True)
     )
     w = worker(stack, "w", *ports)
-    wait_until(lambda: leader.exchange.seen() and standby.exchange.seen())
+    wait_until(lambda: leader.exchange.roster.seen() and standby.exchange.roster.seen())
     why = of_versions({1})
     for datapath, address in ((SWITCH, "192.0.2.1:40000"), (None, "[2001:db8::1]:40001")):
         # Once both controllers have a session with the worker, and have heard.
@@ -718,7 +718,7 @@ def test_with_keys_those_alone_are_heard_who_are_known(stack, keys):
     a.send(b"secret")
     wait_until(lambda: switch.sent == [b"secret"])
     assert remains(lambda: OTHER not in a.connections, 0.5)
-    assert [one.name for one in a.exchange.seen()] == ["w"]
+    assert [one.name for one in a.exchange.roster.seen()] == ["w"]
 
 
 def test_keys_that_can_not_be_used_are_named(keys):
@@ -756,7 +756,7 @@ def test_a_peer_that_says_nonsense_is_dropped_and_others_go_on(stack):
         stranger.send_multipart(frames)
     a.send(b"on")
     wait_until(lambda: switch.sent == [b"on"])
-    assert remains(lambda: [one.name for one in a.exchange.seen()] == ["w"])
+    assert remains(lambda: [one.name for one in a.exchange.roster.seen()] == ["w"])
     renewal = {"name": "x", "renewal": 1, "session": 0, "told": 0, "cpu_s": 0.0}
     stranger.send_multipart([wire.RENEW, wire.text({**renewal, **wire.OWN._asdict()})])
     stranger.send_multipart([wire.TOLD, b"x", b"y"])

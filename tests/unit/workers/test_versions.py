@@ -13,8 +13,8 @@ import pytest
 import yaml
 import zmq
 
-from apps.workers import exchange as exchange_room
 from apps.workers import links as links_room
+from apps.workers import roster as roster_room
 from apps.workers import wire
 from apps.workers.exchange import endpoint
 from hydra import __version__
@@ -153,7 +153,7 @@ def ended(monkeypatch):
 def test_a_worker_of_another_version_is_refused_and_that_is_told(
     stack, port, controller, caplog, monkeypatch, said, words
 ):
-    monkeypatch.setattr(exchange_room, "_REFUSED_S", 1.0)
+    monkeypatch.setattr(roster_room, "_REFUSED_S", 1.0)
     other = OtherWorker(port, stack)
     for _ in range(2):
         kind, answer = other.ask(said)
@@ -161,22 +161,22 @@ def test_a_worker_of_another_version_is_refused_and_that_is_told(
             wire.REFUSED,
             {"protocol": OURS, "release": __version__},
         )
-    wait_until(lambda: [(one.name, one.why) for one in controller.exchange.refused()])
-    (refused,) = controller.exchange.refused()
+    wait_until(lambda: [(one.name, one.why) for one in controller.exchange.roster.refused()])
+    (refused,) = controller.exchange.roster.refused()
     assert (refused.name, refused.why) == ("x", words)
     assert [one.getMessage() for one in caplog.records if one.levelname == "ERROR"] == [words]
-    assert (controller.exchange.seen(), controller.exchange.known()) == ((), ())
-    wait_until(lambda: not controller.exchange.refused())
+    assert (controller.exchange.roster.seen(), controller.exchange.roster.known()) == ((), ())
+    wait_until(lambda: not controller.exchange.roster.refused())
 
 
 def test_one_that_was_upgraded_is_not_refused_any_more(stack, port, controller):
     other = OtherWorker(port, stack)
     other.ask(EARLIER)
-    wait_until(controller.exchange.refused)
+    wait_until(controller.exchange.roster.refused)
     kind, _ = other.ask(wire.OWN._asdict())
     assert kind == wire.ANNOUNCE
-    wait_until(lambda: not controller.exchange.refused())
-    wait_until(lambda: [one.name for one in controller.exchange.seen()] == ["x"])
+    wait_until(lambda: not controller.exchange.roster.refused())
+    wait_until(lambda: [one.name for one in controller.exchange.roster.seen()] == ["x"])
 
 
 @pytest.mark.parametrize(

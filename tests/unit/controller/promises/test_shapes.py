@@ -14,7 +14,7 @@ from hydra.reservations.shapes import pattern_request, shape_of
 from tests.journals import SqliteJournal
 from tests.waiting import PATIENCE_S
 
-LOADED = load_configuration(Path(__file__).parents[3] / "configs" / "demo.yaml")
+LOADED = load_configuration(Path(__file__).parents[4] / "configs" / "demo.yaml")
 FOUR = ("r1", "r2", "r3", "r4")
 
 
