@@ -397,6 +397,11 @@ class Fabric:
     def port_ids(self) -> tuple[PortId, ...]:
         return tuple(port.id for port in self.ports)
 
+    @cached_property
+    def fibres(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """The ingress and the egress OCS port of each optical port, by port id."""
+        return tuple(port.ingress for port in self.ports), tuple(port.egress for port in self.ports)
+
     def ports_of(self, rack: RackId) -> tuple[OpticalPort, ...]:
         return self._ports_by_rack[rack]
 

@@ -27,7 +27,7 @@ from typing import Any, TypeVar, cast, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from hydra.model import Circuit, NetworkState, Path, PortId, RackId, VlanId
+from hydra.model import Circuit, NetworkState, Path, RackId, VlanId
 
 IntArray = NDArray[np.int32]
 T = TypeVar("T")
@@ -276,12 +276,16 @@ class Lanes(Mapping[Path, VlanId]):
         """The VLAN-IDs of the paths."""
         return cast(frozenset[VlanId], frozenset(np.unique(self.vlan).tolist()))
 
-    def unlike(self, other: Lanes) -> NDArray[np.bool_]:
-        """Shape (F,): True for a path that ``other`` lacks, or has with a different VLAN-ID."""
+    def unlike(self, other: Lanes) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """Paths that the other side lacks, or has with a different VLAN-ID: True in an array of
+        shape (F,) for ``self``, and in another for ``other``.
+        """
         place = self.paths.places_in(other.paths)
-        there = place >= 0
-        unlike = ~there
-        unlike[there] = self.vlan[there] != other.vlan[place[there]]
+        mine = np.flatnonzero(place >= 0)
+        theirs = place[mine]
+        same = self.vlan[mine] == other.vlan[theirs]
+        unlike = np.ones(len(self), dtype=np.bool_), np.ones(len(other), dtype=np.bool_)
+        unlike[0][mine[same]] = unlike[1][theirs[same]] = False
         return unlike
 
     def ids_beside(self, codes: NDArray[np.int64]) -> frozenset[VlanId]:
@@ -334,25 +338,6 @@ def lanes_of(state: NetworkState) -> Lanes:
     return Lanes(Paths.of(paths), column(map(vlans.__getitem__, paths), len(paths)))
 
 
-def vlans_at_ports(state: NetworkState) -> dict[PortId, frozenset[VlanId]]:
-    """The VLANs of the paths at each port; ports without paths are missing."""
-    lanes = lanes_of(state)
-    table = lanes.paths.table
-    vlans = np.unique(lanes.vlan)
-    of_hop = np.repeat(np.searchsorted(vlans, lanes.vlan), table.hops)
-    carries = np.zeros(
-        (max(table.hop_a.max(initial=0), table.hop_b.max(initial=0)) + 1, len(vlans)),
-        dtype=np.bool_,
-    )
-    carries[table.hop_a, of_hop] = carries[table.hop_b, of_hop] = True
-    port, vlan = np.divmod(np.flatnonzero(carries), max(1, len(vlans)))
-    ports, first = np.unique(port, return_index=True)
-    listed = cast(list[VlanId], vlans[vlan].tolist())
-    stops = np.append(first, len(listed))[1:]
-    slices = zip(ports.tolist(), first.tolist(), stops.tolist(), strict=True)
-    return {PortId(end): frozenset(listed[start:stop]) for end, start, stop in slices}
-
-
 def among(values: NDArray[np.int64], known: NDArray[np.int64]) -> NDArray[np.bool_]:
     """True for each value in ``known``, which must ascend: faster than np.isin."""
     if not len(known):
@@ -360,6 +345,24 @@ def among(values: NDArray[np.int64], known: NDArray[np.int64]) -> NDArray[np.boo
     place = np.minimum(np.searchsorted(known, values), len(known) - 1)
     same: NDArray[np.bool_] = known[place] == values
     return same
+
+
+def numbered(ids: IntArray) -> tuple[IntArray, IntArray]:
+    """The different VLAN-IDs, ascending, and the place of each of ``ids`` among them."""
+    there = np.bincount(ids) > 0
+    place = np.cumsum(there, dtype=np.int32) - 1
+    return np.flatnonzero(there).astype(np.int32), place[ids]
+
+
+def order_by(first: NDArray[Any], then: NDArray[Any]) -> NDArray[np.intp]:
+    """``np.lexsort((then, first))``, faster where few values of ``first`` are equal."""
+    order = np.argsort(first)
+    ranked = first[order]
+    equal = np.flatnonzero(ranked[1:] == ranked[:-1])
+    tied = np.union1d(equal, equal + 1)
+    which = np.sort(order[tied])
+    order[tied] = which[np.lexsort((then[which], first[which]))]
+    return order
 
 
 def codes_of(pairs: Collection[tuple[RackId, RackId]]) -> NDArray[np.int64]:

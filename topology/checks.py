@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hydra.model import Circuit, Fabric, NetworkState, Path, PortId, Topology, VlanId, VlanRange
-from hydra.path_arrays import Lanes, Paths
+from hydra.path_arrays import Lanes, Paths, PathTable, among
 from topology import _native
 from topology.problem import FabricArrays
 
@@ -151,9 +151,9 @@ def _in_order(circuits: Collection[Circuit]) -> list[Circuit]:
 
 
 def _port_problems(circuits: Collection[Circuit], blocked: Collection[PortId]) -> list[str]:
-    ends = np.fromiter(chain.from_iterable(map(attrgetter("a", "b"), circuits)), np.int32)
+    _, a, b = _columns(list(circuits))
     if not blocked and not any(map(attrgetter("one_way"), circuits)):
-        ends.sort()
+        ends = np.sort(np.concatenate([a, b]))
         if (np.diff(ends) > 0).all():
             return []
     problems = []
@@ -229,28 +229,49 @@ def _suspects(
 ) -> NDArray[np.intp]:
     """Places of paths that may be faulty: all other paths are whole and short enough."""
     table, hops = paths.table, paths.table.hops
-    exists = np.fromiter(map(circuits.__contains__, paths.circuits), bool, len(paths.circuits))
+    exists = _among(paths.circuits, circuits)
     one_way = np.fromiter(map(attrgetter("one_way"), paths.circuits), bool, len(paths.circuits))
     wrong = (hops > max_hops) | (hops == 0) | table.any_hop(~exists[paths.link])
     if one_way.any():
         wrong |= table.any_hop(one_way[paths.link])
     wrong |= table.src >= table.dst
-    going = np.flatnonzero(~wrong)
-    here = table.src[going]
-    visited = [here]
-    for hop in range(int(hops[going].max(initial=0))):
-        on = hops[going] > hop
-        at = table.start[going[on]] + hop
-        one, other = racks[table.hop_a[at]], racks[table.hop_b[at]]
-        forward, back = one == here[on], other == here[on]
-        wrong[going[on][~(forward | back)]] = True
-        here = here.copy()
-        here[on] = np.where(forward, other, one)
-        for before in visited:
-            wrong[going[on][before[on] == here[on]]] = True
-        visited.append(here)
-    wrong[going[here != table.dst[going]]] = True
+    whole = np.where(wrong, 0, hops)
+    for length in range(1, int(whole.max(initial=0)) + 1):
+        alike = np.flatnonzero(whole == length)
+        wrong[alike] = _strays(table, alike, length, racks)
     return np.flatnonzero(wrong)
+
+
+def _strays(
+    table: PathTable, which: NDArray[np.intp], length: int, racks: NDArray[np.int32]
+) -> NDArray[np.bool_]:
+    """True for paths of ``length`` hops that break, end elsewhere, or visit a rack twice."""
+    here = table.src[which]
+    wrong = np.zeros(len(which), dtype=np.bool_)
+    visited = [here]
+    for hop in range(length):
+        at = table.start[which] + hop
+        one, other = racks[table.hop_a[at]], racks[table.hop_b[at]]
+        forward = one == here
+        wrong |= ~forward & (other != here)
+        here = np.where(forward, other, one)
+        for before in visited:
+            wrong |= before == here
+        visited.append(here)
+    wrong |= here != table.dst[which]
+    return wrong
+
+
+def _among(listed: Sequence[Circuit], circuits: Collection[Circuit]) -> NDArray[np.bool_]:
+    """True for each listed circuit that is in ``circuits``.
+
+    Most are the same objects: only others are hashed, which runs Python code.
+    """
+    known = np.sort(np.fromiter(map(id, circuits), np.int64, len(circuits)))
+    found = among(np.fromiter(map(id, listed), np.int64, len(listed)), known)
+    for place in np.flatnonzero(~found).tolist():
+        found[place] = listed[place] in circuits
+    return found
 
 
 def _circuit_problems(
@@ -312,15 +333,17 @@ class _Domains:
     ) -> _Domains:
         marked = [Lanes.of(state.vlans) for state in states]
         known = np.unique(np.concatenate([lanes.vlan for lanes in marked]))
-        carries = np.zeros((n_ports, len(known)), dtype=np.bool_)
+        carries = np.zeros((n_ports + 1, len(known)), dtype=np.bool_)  # the last: no such port
         for lanes in marked:
             table = lanes.paths.table
             place = np.repeat(np.searchsorted(known, lanes.vlan), table.hops)
             for port in (table.hop_a, table.hop_b):
-                real = (port >= 0) & (port < n_ports)
-                carries[port[real], place[real]] = True
-        circuits = [each for each in circuits if 0 <= each.a < n_ports and 0 <= each.b < n_ports]
+                carries[np.where((port >= 0) & (port < n_ports), port, n_ports), place] = True
         _, a, b = _columns(circuits)
+        real = (np.minimum(a, b) >= 0) & (np.maximum(a, b) < n_ports)
+        if not real.all():
+            circuits = [circuits[place] for place in np.flatnonzero(real).tolist()]
+            a, b = a[real], b[real]
         circuit, vlan = np.divmod(np.flatnonzero(carries[a] & carries[b]), max(1, len(known)))
         by_vlan = np.argsort(vlan.astype(np.int16), kind="stable")  # IDs are of 12 bits
         return cls(circuits, known, vlan[by_vlan], circuit[by_vlan])

@@ -83,20 +83,23 @@ class Draft:
 
     def ordered(self, pairs: PairDemands, fabric: FabricArrays) -> Draft:
         """The same draft, its paths in the order of :class:`~hydra.model.Path`, each once."""
-        order = self.in_order(pairs.src[self.pair] * fabric.n_racks + pairs.dst[self.pair], fabric)
+        order = self.in_order(pairs, fabric)
         pair, links = self.pair[order], self.links[order]
         again = np.zeros(len(order), dtype=np.bool_)
         again[1:] = (pair[1:] == pair[:-1]) & (links[1:] == links[:-1]).all(axis=1)
         order = order[~again]
         return replace(self, pair=self.pair[order], hops=self.hops[order], links=self.links[order])
 
-    def in_order(self, ends: IntArray, fabric: FabricArrays) -> IntArray:
-        """New paths in the order of :class:`~hydra.model.Path`; ``ends`` is the rank of pairs."""
+    def in_order(self, pairs: PairDemands, fabric: FabricArrays) -> IntArray:
+        """New paths in the order of :class:`~hydra.model.Path`."""
         by_port = np.lexsort((self.link_b, self.link_a, fabric.port_plane[self.link_a]))
-        rank = np.full(len(by_port) + 1, -1)  # an ended path sorts first: the last is -1
-        rank[by_port] = np.arange(len(by_port))
-        hops = rank[self.links].T
-        return np.lexsort([*hops[::-1], ends]).astype(np.int32)
+        # Words of 16 bits, enough for most fabrics, are sorted by radix.
+        small = np.min_scalar_type(max(len(by_port), fabric.n_racks))
+        rank = np.zeros(len(by_port) + 1, dtype=small)  # an ended path, link -1, sorts first
+        rank[by_port] = np.arange(1, len(by_port) + 1)
+        hops = rank[self.links.T]
+        src, dst = pairs.src[self.pair].astype(small), pairs.dst[self.pair].astype(small)
+        return np.lexsort([*hops[::-1], dst, src]).astype(np.int32)
 
     def table(self, pairs: PairDemands, order: slice | IntArray) -> PathTable:
         """The table of the new paths in ``order``."""
@@ -330,7 +333,7 @@ class Ground:
         ends = self.pairs.src[draft.pair] * n_racks + self.pairs.dst[draft.pair]
         order = ranked(ends, n_racks * n_racks)
         if (np.diff(ends[order]) == 0).any():
-            order = draft.in_order(ends, self.fabric)
+            order = draft.in_order(self.pairs, self.fabric)
         table = draft.table(self.pairs, order)
         paths = Paths(circuits, draft.hop_links(order), table)
         topology = Topology(

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hydra.model import Circuit, Path, Topology
-from hydra.path_arrays import Paths, PathTable
+from hydra.path_arrays import Paths, PathTable, order_by
 from topology import _native
 from topology.checks import check_topology
 from topology.problem import (
@@ -87,7 +87,8 @@ def check_result(
             new = paths.chosen(np.flatnonzero(~standing))
             problems += _weighted_problems(fabric, wanted, topology, new, reserved)
         total = float(_both_ways(wanted).sum())
-        carried_mbps, _ = _counted(fabric, wanted, topology, reserved)
+        circuits = list(topology.circuits)
+        carried_mbps, _ = _counted(fabric, wanted, circuits, topology.paths, reserved)
         share = float(carried_mbps.sum()) / total if total else 1.0
     if abs(share - result.served_share) > _SHARE_TOLERANCE:
         problems.append(
@@ -233,23 +234,32 @@ def count_load(
 
     Raises PlanError for a bad demand.
     """
-    carried, left = _counted(fabric, validate_demand(demand, fabric.n_racks), topology, reserved)
+    circuits = list(topology.circuits)
+    wanted = validate_demand(demand, fabric.n_racks)
+    carried, left = _counted(fabric, wanted, circuits, topology.paths, reserved)
     ends = {(int(path.src), int(path.dst)) for path in topology.paths}
-    return Load({pair: float(carried[pair]) for pair in ends}, left)
+    return Load(
+        {pair: float(carried[pair]) for pair in ends},
+        dict(zip(circuits, left.tolist(), strict=True)),
+    )
 
 
 def _counted(
-    fabric: FabricArrays, wanted: NDArray[np.float64], topology: Topology, reserved: Reserved
-) -> tuple[NDArray[np.float64], dict[Circuit, float]]:
-    """The load as (Mbps that each pair gets, shape (N, N); Mbps left on each circuit)."""
-    paths = Paths.of(topology.paths)
-    one_way = any(circuit.one_way for circuit in paths.circuits)
+    fabric: FabricArrays,
+    wanted: NDArray[np.float64],
+    circuits: Sequence[Circuit],
+    topology_paths: Sequence[Path],
+    reserved: Reserved,
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The load as (Mbps that each pair gets, shape (N, N); Mbps left on each of ``circuits``)."""
+    paths = Paths.of(topology_paths)
+    one_way = any(map(attrgetter("one_way"), circuits))
     both = wanted if one_way else _both_ways(wanted)
-    circuits = list(topology.circuits)
-    place_of = {circuit: place for place, circuit in enumerate(circuits)}
     a, b = (np.fromiter(map(attrgetter(end), circuits), np.int32) for end in ("a", "b"))
     left = np.append(np.minimum(fabric.port_rate_mbps[a], fabric.port_rate_mbps[b]), np.inf)
     own = np.zeros_like(both)
+    pinned = {circuit for path, _ in reserved.pinned for circuit in path.circuits}
+    place_of = {circuit: place for place, circuit in enumerate(circuits) if circuit in pinned}
     for path, mbps in reserved.pinned:
         if all(circuit in place_of for circuit in path.circuits):
             along = [place_of[circuit] for circuit in path.circuits]
@@ -259,11 +269,11 @@ def _counted(
     table = paths.table
     served = np.zeros_like(both)
     served[table.src, table.dst] = np.minimum(both, own)[table.src, table.dst]
-    # Circuits of paths are numbered as in ``circuits``; all are there, or the checks before failed.
-    nowhere = len(circuits)  # the last place in ``left``: unlimited capacity
-    number = np.array([place_of.get(each, nowhere) for each in paths.circuits], dtype=np.int32)
-    _book(paths, number[paths.link], both, served, left)
-    return served, dict(zip(circuits, left[:-1].tolist(), strict=True))
+    # A port sends on one circuit. All circuits of paths are there, or the checks before failed.
+    number = np.full(fabric.n_ports, len(circuits), dtype=np.int32)  # no circuit: no limit
+    number[a] = np.arange(len(circuits))
+    _book(paths, number[table.hop_a], both, served, left)
+    return served, left[:-1]
 
 
 def _book(
@@ -302,7 +312,8 @@ def _turns(paths: Paths, both: NDArray[np.float64]) -> tuple[NDArray[np.intp], N
     nth = np.empty_like(position)
     nth[by_pair] = position - np.maximum.accumulate(np.where(begins, position, 0))
     bits = np.rint(both[table.src, table.dst] * 1e6)
-    order = np.lexsort((_hash_of_pair(ends), -bits, nth))
+    order = order_by(-bits, _hash_of_pair(ends))
+    order = order[np.argsort(nth[order].astype(np.int16), kind="stable")]
     first, further = order[nth[order] == 0], order[nth[order] > 0]
     part = np.repeat([1.0, 0.25], [len(first), 4 * len(further)])
     return np.concatenate([first, *[further] * 4]), part

@@ -20,6 +20,7 @@ from hydra.model import (
     RackId,
     Topology,
 )
+from hydra.path_arrays import order_by
 from hydra.policy import MOST_PATHS_PER_PAIR
 from topology import _native
 from topology.tables import IntArray, PathTable, end_ports, ranked
@@ -403,7 +404,7 @@ def largest_first(
     Ties go by :func:`tie_break` with this ``salt``: rates from sums and shares are rarely equal to
     the last digit.
     """
-    return np.lexsort((tie_break(src, dst, salt), -np.rint(mbps / RATE_TOLERANCE_MBPS)))
+    return order_by(-np.rint(mbps / RATE_TOLERANCE_MBPS), tie_break(src, dst, salt))
 
 
 def tie_break(src: IntArray, dst: IntArray, salt: int = 0) -> NDArray[np.uint64]:

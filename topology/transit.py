@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hydra.model import Circuit, NetworkState
-from hydra.path_arrays import lanes_of, starts
+from hydra.path_arrays import lanes_of, numbered, starts
 from topology import _native
 from topology.problem import FabricArrays
 from topology.tables import end_ports, in_order
@@ -46,8 +46,9 @@ def transit_order(fabric: FabricArrays, old: NetworkState, new: NetworkState) ->
     are: an allocation keeps them loop-free in every VLAN.
     """
     before, after = old.topology.circuits, new.topology.circuits
-    staying, going, coming = in_order(before & after), in_order(before - after), after - before
-    circuits = [*staying, *going, *in_order(coming)]
+    going, coming = before - after, after - before
+    staying = in_order(before & after)
+    circuits = [*staying, *in_order(going), *in_order(coming)]
     a, b = end_ports(circuits)
     carries = _ports_carrying(fabric, old, new)
     n_vlans = carries.shape[1]
@@ -67,16 +68,17 @@ def transit_order(fabric: FabricArrays, old: NetworkState, new: NetworkState) ->
         is_held,
     )
     held = frozenset(circuits[place] for place in np.flatnonzero(is_held).tolist())
-    return TransitOrder(disconnect_first=held.intersection(going), connect_last=held & coming)
+    return TransitOrder(disconnect_first=held & going, connect_last=held & coming)
 
 
 def _ports_carrying(fabric: FabricArrays, *states: NetworkState) -> NDArray[np.bool_]:
     """Shape (P, VLANs): True where a port carries a VLAN in any state; VLANs ascend."""
     marked = [lanes_of(state) for state in states]
-    vlans = np.unique(np.concatenate([lanes.vlan for lanes in marked]))
+    vlans, places = numbered(np.concatenate([lanes.vlan for lanes in marked]))
     carries = np.zeros((fabric.n_ports, len(vlans)), dtype=np.bool_)
-    for lanes in marked:
+    ends = np.cumsum([len(lanes) for lanes in marked])
+    for lanes, place in zip(marked, np.split(places, ends[:-1]), strict=True):
         table = lanes.paths.table
-        of_hop = np.repeat(np.searchsorted(vlans, lanes.vlan), table.hops)
+        of_hop = np.repeat(place, table.hops)
         carries[table.hop_a, of_hop] = carries[table.hop_b, of_hop] = True
     return carries

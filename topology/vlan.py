@@ -59,8 +59,9 @@ def allocate(
     Raises PlanError if the range has too few free IDs, or a path of ``target`` is broken.
     """
     before, paths = Lanes.of(current.vlans), Paths.of(target.paths)
-    standing = before.paths.places_in(paths) >= 0
     place = paths.places_in(before.paths)
+    standing = np.zeros(len(before), dtype=np.bool_)
+    standing[place[place >= 0]] = True
     kept = np.where(place >= 0, before.vlan[place], _NONE) if len(before) else place
     outside = (kept < vlans.first) | (kept > vlans.last)
     standing &= (before.vlan >= vlans.first) & (before.vlan <= vlans.last)
@@ -195,12 +196,13 @@ class _Walk:
         Stars around a relay are trees, and long paths are bulky. Ties stay in order.
         """
         hops = self.table.hops
+        longest = int(hops.max(initial=1))
         relays = []
-        for place in range(1, int(hops.max(initial=1))):
-            relay = np.full(len(hops), -1, dtype=np.int32)
+        for place in range(1, longest):
+            relay = np.zeros(len(hops), dtype=np.uint16)  # words of 16 bits are sorted by radix
             there = hops > place
-            relay[there] = self.rack[self.first[there] + place]
+            relay[there] = self.rack[self.first[there] + place] + 1
             relays.append(relay)
-        by_relay = np.lexsort([*relays[::-1], (hops == 1).astype(np.int32)])
-        longest_first = np.lexsort([*relays[::-1], -hops])
+        by_relay = np.lexsort([*relays[::-1], (hops == 1).astype(np.uint16)])
+        longest_first = np.lexsort([*relays[::-1], (longest - hops).astype(np.uint16)])
         return by_relay.astype(np.int32), longest_first.astype(np.int32)

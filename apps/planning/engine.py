@@ -41,7 +41,6 @@ from topology.lightpaths import ring_topology
 from topology.plan_checks import check_result
 from topology.problem import (
     Budget,
-    FabricArrays,
     PlanResult,
     Reserved,
     Timing,
@@ -94,7 +93,6 @@ class Planning(SinglePaths):
 
     def __init__(self, fabric: Fabric, policy: Policy) -> None:
         super().__init__(fabric, policy)
-        self._arrays = FabricArrays.of(fabric)
         self.rates = Rates(fabric)
 
     def warm_up(self) -> None:

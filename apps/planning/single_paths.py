@@ -24,6 +24,7 @@ from hydra.reservations.reservation import Pin
 from hydra.rings import whole_rings
 from topology.checks import check_topology
 from topology.marks import marks_of
+from topology.problem import FabricArrays
 
 
 class SinglePaths:
@@ -32,6 +33,7 @@ class SinglePaths:
     def __init__(self, fabric: Fabric, policy: Policy) -> None:
         self._fabric = fabric
         self._policy = policy
+        self._arrays = FabricArrays.of(fabric)
         self._marks = marks_of(fabric)
         self._paths_per_pair = fabric.paths_per_pair(policy.paths_per_pair)
         self._most_paths = self._paths_per_pair or MOST_PATHS_PER_PAIR
@@ -127,7 +129,7 @@ class SinglePaths:
         most = max(self._most_paths, _most_paths(current))
         return [
             *check_topology(
-                self._fabric,
+                self._arrays,
                 target.topology,
                 self._policy.max_hops,
                 paths_per_pair=most,

@@ -6,9 +6,9 @@ same circuits and the same VLAN keeps rules and counters.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
-from itertools import chain, repeat
+from itertools import chain, pairwise, repeat
 from operator import attrgetter
 from typing import Final
 
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from hydra.forwarding.rules import Lane
 from hydra.forwarding.substrate import substrate_of
+from hydra.forwarding.trunks import Trunks
 from hydra.model import (
     Circuit,
     CrossConnect,
@@ -24,12 +25,11 @@ from hydra.model import (
     NetworkState,
     Path,
     PlaneId,
-    PortId,
     RackId,
     Topology,
     VlanId,
 )
-from hydra.path_arrays import Lanes, codes_of, no_cycles, pairs_of
+from hydra.path_arrays import Lanes, codes_of, column, no_cycles, pairs_of
 from hydra.rings import rings_of, whole_rings
 from hydra.roles import PortVlans
 
@@ -121,8 +121,8 @@ def directions(state: NetworkState) -> frozenset[tuple[RackId, RackId]]:
     return frozenset(one for path in state.topology.paths for one in path.directions)
 
 
-def port_trunks(fabric: Fabric, state: NetworkState) -> Mapping[PortId, PortVlans]:
-    """VLAN membership of every optical port with any VLANs."""
+def port_trunks(fabric: Fabric, state: NetworkState) -> Trunks:
+    """VLAN membership of every optical port; empty for a substrate without VLANs."""
     return substrate_of(fabric).trunks(state)
 
 
@@ -135,8 +135,8 @@ def _changed_codes(current: NetworkState, target: NetworkState) -> NDArray[np.in
     """:func:`changed_pairs` by code, ascending."""
     old, new = Lanes.of(current.vlans), Lanes.of(target.vlans)
     codes = old.paths.table.pair_codes(), new.paths.table.pair_codes()
-    begun, ended = old.unlike(new), new.unlike(old)
-    both = np.sort(np.concatenate([codes[0][begun], codes[1][ended]]), kind="stable")
+    ended, begun = old.unlike(new)
+    both = np.sort(np.concatenate([codes[0][ended], codes[1][begun]]), kind="stable")
     return both[np.diff(both, prepend=-1) > 0]  # two ascending runs: np.unique is slower
 
 
@@ -223,20 +223,23 @@ def mirror_moves(
 
 def _light_of(fabric: Fabric, circuits: Collection[Circuit]) -> dict[PlaneId, list[CrossConnect]]:
     """The :meth:`~hydra.model.Fabric.cross_connects` of circuits by plane."""
-    by_plane: dict[PlaneId, list[Circuit]] = {}
-    for circuit in circuits:
-        by_plane.setdefault(circuit.plane, []).append(circuit)
-    return {plane: [*_light(fabric, lit)] for plane, lit in by_plane.items()}
-
-
-def _light(fabric: Fabric, circuits: Sequence[Circuit]) -> Iterator[CrossConnect]:
-    """The cross-connects of circuits, made in columns: the class call takes five times as long."""
-    back = [circuit for circuit in circuits if not circuit.one_way]
-    a, b = attrgetter("a"), attrgetter("b")
-    for lit, sender, receiver in ((circuits, a, b), (back, b, a)):
-        ingress = [fabric.ports[end].ingress for end in map(sender, lit)]
-        egress = [fabric.ports[end].egress for end in map(receiver, lit)]
-        yield from map(tuple.__new__, repeat(CrossConnect), zip(ingress, egress, strict=True))
+    plane, one, other = (
+        column(map(attrgetter(name), circuits), len(circuits)) for name in ("plane", "a", "b")
+    )
+    back = ~np.fromiter(map(attrgetter("one_way"), circuits), np.bool_, len(circuits))
+    plane = np.concatenate([plane, plane[back]])
+    by_plane = np.argsort(plane, kind="stable")
+    sender = np.concatenate([one, other[back]])[by_plane].tolist()
+    receiver = np.concatenate([other, one[back]])[by_plane].tolist()
+    ingress, egress = fabric.fibres
+    fibres = zip(map(ingress.__getitem__, sender), map(egress.__getitem__, receiver), strict=True)
+    light = [*map(tuple.__new__, repeat(CrossConnect), fibres)]  # a fifth of the time of calls
+    lit, first = np.unique(plane[by_plane], return_index=True)
+    begins = [*first.tolist(), len(light)]
+    return {
+        PlaneId(number): light[begin:end]
+        for number, (begin, end) in zip(lit.tolist(), pairwise(begins), strict=True)
+    }
 
 
 def merged(*stages: PortsToTag) -> PortsToTag:
@@ -253,18 +256,13 @@ def retagging(fabric: Fabric, current: NetworkState, target: NetworkState) -> Po
     return _differing(fabric, port_trunks(fabric, current), port_trunks(fabric, target))
 
 
-def _differing(
-    fabric: Fabric,
-    old: Mapping[PortId, PortVlans],
-    new: Mapping[PortId, PortVlans],
-) -> PortsToTag:
-    """Ports of ``new`` whose membership differs from ``old``, with the membership in ``new``."""
+def _differing(fabric: Fabric, old: Trunks, new: Trunks) -> PortsToTag:
+    """Ports whose membership differs, with the membership in ``new``."""
+    ends = old.unlike(new)
     found: dict[RackId, dict[str, PortVlans]] = {}
-    for end, vlans in new.items():
-        was = old[end]
-        if was is not vlans and was != vlans:
-            port = fabric.ports[end]
-            found.setdefault(port.rack, {})[port.tor_port] = vlans
+    for end, vlans in zip(ends.tolist(), new.memberships(ends), strict=True):
+        port = fabric.ports[end]
+        found.setdefault(port.rack, {})[port.tor_port] = vlans
     return found
 
 
@@ -276,26 +274,16 @@ def _staged_retagging(
 ) -> tuple[PortsToTag, PortsToTag, PortsToTag]:
     """(untag first, retag, tag last), with no VLAN of ``in_use`` on a port without light."""
     old, new = port_trunks(fabric, current), port_trunks(fabric, target)
-    if not in_use:
+    if not in_use or not new:
         return {}, _differing(fabric, old, new), {}
     moved = current.topology.circuits ^ target.topology.circuits
     ends = map(attrgetter("a"), moved), map(attrgetter("b"), moved)
-    dark = sorted(new.keys() & set(chain(*ends)))
-
-    def cleared(trunks: Mapping[PortId, PortVlans]) -> dict[PortId, PortVlans]:
-        """Dark ports that carry VLANs in use, with their membership without these VLANs."""
-        parked = frozenset({fabric.parking_vlan})
-        return {
-            end: PortVlans(trunks[end].tagged - in_use or parked, trunks[end].native)
-            for end in dark
-            if not trunks[end].tagged.isdisjoint(in_use)
-        }
-
-    before, after = cleared(old), cleared(new)
+    dark = column(chain(*ends), 2 * len(moved))
+    before, after = old.without(in_use, dark), new.without(in_use, dark)
     return (
         _differing(fabric, old, before),
-        _differing(fabric, {**old, **before}, {**new, **after}),
-        _differing(fabric, after, {end: new[end] for end in after}),
+        _differing(fabric, before, after),
+        _differing(fabric, after, new),
     )
 
 

@@ -11,7 +11,15 @@ typedef struct {
     int32_t *before;        /* per end, 2c or 2c + 1: the end before at the same rack, or -1 */
     int32_t *mark;          /* per rack: the last circuit whose search reached the rack, or -1 */
     int32_t *stack;         /* racks reached and not left yet */
+    int32_t *island;        /* per rack: the next rack on the way to the root of its island */
 } Flood;
+
+static int32_t island_of(const Flood *f, int32_t rack)
+{
+    while (f->island[rack] != rack)
+        rack = f->island[rack] = f->island[f->island[rack]];
+    return rack;
+}
 
 static int32_t rack_of_end(const Flood *f, int32_t end)
 {
@@ -28,6 +36,8 @@ static bool shares_port(const Flood *f, int32_t one, int32_t other)
 static bool joined_without(Flood *f, int32_t circuit)
 {
     int32_t goal = rack_of_end(f, 2 * circuit + 1);
+    if (island_of(f, rack_of_end(f, 2 * circuit)) != island_of(f, goal))
+        return false; /* no circuits at all lead from rack to rack */
     int32_t height = 0;
     f->stack[height++] = rack_of_end(f, 2 * circuit);
     f->mark[f->stack[0]] = circuit;
@@ -64,22 +74,28 @@ bool find_loops(int32_t n_racks, const int32_t *port_rack, Domains domains, int3
     f.at_rack = malloc(racks * sizeof(int32_t));
     f.mark = malloc(racks * sizeof(int32_t));
     f.stack = malloc(racks * sizeof(int32_t));
+    f.island = malloc(racks * sizeof(int32_t));
     f.before = malloc(2 * (size_t)largest * sizeof(int32_t));
-    bool ready = f.at_rack && f.mark && f.stack && f.before;
+    bool ready = f.at_rack && f.mark && f.stack && f.island && f.before;
     for (int32_t d = 0; ready && d < domains.count; d++) {
         f.a = domains.a + domains.start[d];
         f.b = domains.b + domains.start[d];
         memset(f.at_rack, -1, racks * sizeof(int32_t));
         memset(f.mark, -1, racks * sizeof(int32_t));
+        for (int32_t rack = 0; rack < n_racks; rack++)
+            f.island[rack] = rack;
         for (int32_t c = 0; c < domains.start[d + 1] - domains.start[d]; c++) {
             closes[domains.start[d] + c] = joined_without(&f, c);
             put(&f, 2 * c);
             put(&f, 2 * c + 1);
+            f.island[island_of(&f, rack_of_end(&f, 2 * c))] =
+                island_of(&f, rack_of_end(&f, 2 * c + 1));
         }
     }
     free(f.at_rack);
     free(f.mark);
     free(f.stack);
+    free(f.island);
     free(f.before);
     return ready;
 }

@@ -8,12 +8,13 @@
 /* 64 bins, a bit or a column each. In every bin the racks form a forest; a rack's `tree` is the
    number of a rack of its tree, the same for all racks of the tree. */
 typedef struct {
-    word *carries;  /* per port: bins of the VLANs on the port */
     uint16_t *tree; /* (rack, bin) */
     uint16_t *next; /* (rack, bin): the next rack of the same tree, in a ring of all */
     uint16_t *size; /* (tree, bin): racks of the tree */
     int32_t n_trees[WORD_BITS];
     word spanning; /* bins in which all racks are one tree */
+    word *lacking; /* of the path at hand: bins by the number of missing circuits */
+    word loopless; /* bins that stay a forest with the path at hand */
 } Block;
 
 typedef struct {
@@ -21,25 +22,52 @@ typedef struct {
     PathList paths;
     Block *blocks;
     int32_t n_blocks, n_bins;
-    word *lacking; /* scratch: bins by the number of missing circuits of a path */
+    word *carries; /* (port, block): bins of the VLANs on the port */
+    int32_t room;  /* blocks that `carries` has room for */
+    int32_t longest; /* hops of the longest path */
 } Packing;
 
 static size_t cell(int32_t rack, int32_t column) { return (size_t)rack * WORD_BITS + column; }
 
+static word *carried(const Packing *p, int32_t port, int32_t block)
+{
+    return p->carries + (size_t)port * p->room + block;
+}
+
+/* Makes room for another block. A port's blocks are side by side: most are read together. */
+static bool make_room(Packing *p)
+{
+    if (p->n_blocks < p->room)
+        return true;
+    Packing wider = *p;
+    wider.room = p->room ? 2 * p->room : 2;
+    wider.carries = calloc((size_t)p->ground->n_ports * wider.room + 1, sizeof(word));
+    if (!wider.carries)
+        return false;
+    for (int32_t port = 0; port < p->ground->n_ports; port++)
+        for (int32_t block = 0; block < p->n_blocks; block++)
+            *carried(&wider, port, block) = *carried(p, port, block);
+    free(p->carries);
+    *p = wider;
+    return true;
+}
+
 static bool open_block(Packing *p)
 {
+    if (!make_room(p))
+        return false;
     Block *grown = realloc(p->blocks, (p->n_blocks + 1) * sizeof *grown);
     if (!grown)
         return false;
     p->blocks = grown;
     Block *block = grown + p->n_blocks++;
     size_t racks = p->ground->n_racks ? p->ground->n_racks : 1;
-    block->carries = calloc(p->ground->n_ports ? p->ground->n_ports : 1, sizeof(word));
     block->tree = malloc(racks * WORD_BITS * sizeof(uint16_t));
     block->next = malloc(racks * WORD_BITS * sizeof(uint16_t));
     block->size = malloc(racks * WORD_BITS * sizeof(uint16_t));
+    block->lacking = malloc(((size_t)p->longest + 1) * sizeof(word));
     block->spanning = 0;
-    if (!block->carries || !block->tree || !block->next || !block->size)
+    if (!block->tree || !block->next || !block->size || !block->lacking)
         return false;
     for (int32_t rack = 0; rack < p->ground->n_racks; rack++)
         for (int32_t column = 0; column < WORD_BITS; column++) {
@@ -54,13 +82,13 @@ static bool open_block(Packing *p)
 static void release(Packing *p)
 {
     for (int32_t i = 0; i < p->n_blocks; i++) {
-        free(p->blocks[i].carries);
         free(p->blocks[i].tree);
         free(p->blocks[i].next);
         free(p->blocks[i].size);
+        free(p->blocks[i].lacking);
     }
     free(p->blocks);
-    free(p->lacking);
+    free(p->carries);
 }
 
 static bool open_bin(Packing *p)
@@ -100,8 +128,8 @@ static void add(Packing *p, int32_t path, int32_t bin)
     Block *block = p->blocks + bin / WORD_BITS;
     int32_t column = bin % WORD_BITS;
     for (int32_t h = p->paths.hop_start[path]; h < p->paths.hop_start[path + 1]; h++) {
-        block->carries[p->paths.hop_a[h]] |= bit(column);
-        block->carries[p->paths.hop_b[h]] |= bit(column);
+        *carried(p, p->paths.hop_a[h], bin / WORD_BITS) |= bit(column);
+        *carried(p, p->paths.hop_b[h], bin / WORD_BITS) |= bit(column);
         unite(block, column, p->paths.rack[h + path], p->paths.rack[h + path + 1]);
     }
 }
@@ -115,7 +143,7 @@ static bool on_path(PathList paths, int32_t path, int32_t port)
 }
 
 /* Bins of a block at a port whose leaving circuit has its other end on the path. */
-static word once_joined(const Packing *p, const Block *block, int32_t path)
+static word once_joined(const Packing *p, int32_t block, int32_t path)
 {
     word bins = 0;
     for (int32_t h = p->paths.hop_start[path]; h < p->paths.hop_start[path + 1]; h++) {
@@ -123,28 +151,44 @@ static word once_joined(const Packing *p, const Block *block, int32_t path)
         for (int32_t i = 0; i < 2; i++) {
             int32_t other = p->ground->once_joined[ends[i]];
             if (other >= 0 && !on_path(p->paths, path, other))
-                bins |= block->carries[other];
+                bins |= *carried(p, other, block);
         }
     }
     return bins;
 }
 
-/* Whether two racks of the path are in the same tree of the bin already, while a circuit between
-   them along the path is not in the bin: the circuit would join them twice. */
-static bool closes_loop(const Packing *p, const Block *block, int32_t path, int32_t column)
+/* Bins of a block in which two racks are in the same tree. */
+static word in_one_tree(const Block *block, int32_t one, int32_t other)
+{
+    const uint16_t *trees = block->tree + cell(one, 0), *others = block->tree + cell(other, 0);
+    uint8_t equal[WORD_BITS];
+    for (int32_t column = 0; column < WORD_BITS; column++)
+        equal[column] = trees[column] == others[column];
+    word bins = 0;
+    for (int32_t first = 0; first < WORD_BITS; first += 8) {
+        word bytes = 0;
+        for (int32_t i = 0; i < 8; i++)
+            bytes |= (word)equal[first + i] << (8 * i);
+        bins |= (bytes * 0x0102040810204080u >> 56) << first; /* the lowest bit of each byte */
+    }
+    return bins;
+}
+
+/* Bins of a block in which two racks of the path are in the same tree already, while a circuit
+   between them along the path is not in the bin: the circuit would join them twice. */
+static word closing_loops(const Packing *p, int32_t block, int32_t path)
 {
     int32_t start = p->paths.hop_start[path], end = p->paths.hop_start[path + 1];
     const int32_t *rack = p->paths.rack + path;
+    word bins = 0;
     for (int32_t i = start; i < end; i++) {
-        uint16_t tree = block->tree[cell(rack[i], column)];
-        bool all_held = true;
+        word all_held = ~(word)0;
         for (int32_t j = i; j < end; j++) {
-            all_held &= (block->carries[p->paths.hop_a[j]] & bit(column)) != 0;
-            if (!all_held && block->tree[cell(rack[j + 1], column)] == tree)
-                return true;
+            all_held &= *carried(p, p->paths.hop_a[j], block);
+            bins |= in_one_tree(p->blocks + block, rack[i], rack[j + 1]) & ~all_held;
         }
     }
-    return false;
+    return bins;
 }
 
 static word opened(const Packing *p, int32_t block)
@@ -154,13 +198,13 @@ static word opened(const Packing *p, int32_t block)
 }
 
 /* Sorts the bins of a block by the number of missing circuits of the path: lacking[0 .. hops]. */
-static void sort_by_lacking(Packing *p, const Block *block, int32_t path)
+static void sort_by_lacking(const Packing *p, int32_t block, int32_t path)
 {
-    word *lacking = p->lacking;
-    lacking[0] = ~(word)0;
+    word *lacking = p->blocks[block].lacking;
+    lacking[0] = opened(p, block);
     int32_t start = p->paths.hop_start[path], end = p->paths.hop_start[path + 1];
     for (int32_t h = start; h < end; h++) {
-        word held = block->carries[p->paths.hop_a[h]];
+        word held = *carried(p, p->paths.hop_a[h], block);
         lacking[h - start + 1] = lacking[h - start] & ~held;
         for (int32_t n = h - start; n > 0; n--)
             lacking[n] = (lacking[n] & held) | (lacking[n - 1] & ~held);
@@ -173,16 +217,22 @@ static void sort_by_lacking(Packing *p, const Block *block, int32_t path)
 static int32_t find_bin(Packing *p, int32_t path)
 {
     int32_t hops = p->paths.hop_start[path + 1] - p->paths.hop_start[path];
-    for (int32_t n = 0; n <= hops; n++)
+    for (int32_t b = 0; b < p->n_blocks; b++) {
+        sort_by_lacking(p, b, path);
+        if (p->blocks[b].lacking[0])
+            return b * WORD_BITS + lowest(p->blocks[b].lacking[0]);
+    }
+    for (int32_t b = 0; b < p->n_blocks; b++) {
+        Block *block = p->blocks + b;
+        block->loopless = ~block->spanning & ~once_joined(p, b, path);
+        if (block->loopless)
+            block->loopless &= ~closing_loops(p, b, path);
+    }
+    for (int32_t n = 1; n <= hops; n++)
         for (int32_t b = 0; b < p->n_blocks; b++) {
-            const Block *block = p->blocks + b;
-            sort_by_lacking(p, block, path);
-            word bins = p->lacking[n] & opened(p, b);
-            if (bins && n)
-                bins &= ~block->spanning & ~once_joined(p, block, path);
-            for (; bins; bins &= bins - 1)
-                if (!n || !closes_loop(p, block, path, lowest(bins)))
-                    return b * WORD_BITS + lowest(bins);
+            word bins = p->blocks[b].lacking[n] & p->blocks[b].loopless;
+            if (bins)
+                return b * WORD_BITS + lowest(bins);
         }
     return -1;
 }
@@ -196,18 +246,33 @@ static int32_t longest(PathList paths)
     return most;
 }
 
+enum { AHEAD = 8 };
+
+/* Asks for the data of coming paths: the order jumps about in arrays larger than the cache. */
+static void fetch_ahead(PathList paths, const int32_t *order, int32_t left)
+{
+    if (left > 2 * AHEAD)
+        __builtin_prefetch(paths.hop_start + order[2 * AHEAD]);
+    if (left > AHEAD) {
+        int32_t hop = paths.hop_start[order[AHEAD]];
+        __builtin_prefetch(paths.hop_a + hop);
+        __builtin_prefetch(paths.hop_b + hop);
+        __builtin_prefetch(paths.rack + hop + order[AHEAD]);
+    }
+}
+
 int32_t pack_paths(const Ground *ground, PathList paths, const int32_t *residents,
                    int32_t n_residents, int32_t n_occupied, const int32_t *order, int32_t n_order,
                    int32_t *bin_of)
 {
-    Packing p = {.ground = ground, .paths = paths};
-    p.lacking = malloc(((size_t)longest(paths) + 1) * sizeof *p.lacking);
-    bool ready = p.lacking != NULL;
+    Packing p = {.ground = ground, .paths = paths, .longest = longest(paths)};
+    bool ready = true;
     while (ready && p.n_bins < n_occupied)
         ready = open_bin(&p);
     for (int32_t i = 0; ready && i < n_residents; i++)
         add(&p, residents[i], bin_of[residents[i]]);
     for (int32_t i = 0; ready && i < n_order; i++) {
+        fetch_ahead(paths, order + i, n_order - i);
         int32_t path = order[i];
         int32_t bin = find_bin(&p, path);
         if (bin < 0) {

@@ -9,12 +9,12 @@ from typing import ClassVar
 
 from hydra.forwarding.rules import ROUND_RULES, FlowRule, Lane, divert_rule, in_lanes
 from hydra.forwarding.shapes import Port, server_port, wired_port
+from hydra.forwarding.trunks import Trunks
 from hydra.model import (
     DatapathId,
     Fabric,
     NetworkState,
     Path,
-    PortId,
     Rack,
     RackId,
     Server,
@@ -197,9 +197,9 @@ class Substrate(ABC):
         """Membership, by port name, that closes the ToR ports of servers to frames for circuits."""
         return {}
 
-    def trunks(self, _state: NetworkState) -> Mapping[PortId, PortVlans]:
+    def trunks(self, _state: NetworkState) -> Trunks:
         """VLAN membership of optical ports in ``state``; empty for a substrate without VLANs."""
-        return {}
+        return Trunks.of(NetworkState(), 0, self.fabric.parking_vlan)
 
     def electrical_mbps(self, rack: Rack) -> float:
         """Rate between a rack and the electrical network in Mb/s, in each direction."""

@@ -24,18 +24,17 @@ from hydra.forwarding.rules import (
 )
 from hydra.forwarding.shapes import Port
 from hydra.forwarding.substrate.role import PortNames, Steering, Substrate
+from hydra.forwarding.trunks import Trunks
 from hydra.model import (
     DatapathId,
     NetworkState,
     Path,
-    PortId,
     Rack,
     RackId,
     Server,
     VlanId,
     VSwitch,
 )
-from hydra.path_arrays import vlans_at_ports
 from hydra.policy import SourceCheck
 from hydra.roles import PortVlans
 
@@ -107,11 +106,8 @@ class _TaggingServers(Substrate):
             for server in servers
         }
 
-    def trunks(self, state: NetworkState) -> Mapping[PortId, PortVlans]:
-        """The VLANs of the paths at each port, or the parking VLAN alone."""
-        trunks = dict.fromkeys(self.fabric.port_ids, _parked(self.fabric.parking_vlan))
-        trunks.update((end, _trunk(vlans)) for end, vlans in vlans_at_ports(state).items())
-        return trunks
+    def trunks(self, state: NetworkState) -> Trunks:
+        return Trunks.of(state, len(self.fabric.ports), self.fabric.parking_vlan)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,18 +168,6 @@ class SingleHomedVlan(_TaggingServers):
         if tor.electrical_port is not None:
             ports[tor.electrical_port] = PortVlans(frozenset({tor.native_vlan}))
         return ports
-
-
-@lru_cache(maxsize=4)
-def _parked(vlan: VlanId) -> PortVlans:
-    """The VLANs of a port without a circuit: a shared object, for fast comparison."""
-    return PortVlans(frozenset({vlan}))
-
-
-@lru_cache(maxsize=65536)
-def _trunk(vlans: frozenset[VlanId]) -> PortVlans:
-    """The VLANs of a port with circuits, cached for fast comparison with other states."""
-    return PortVlans(vlans)
 
 
 @lru_cache(maxsize=4)

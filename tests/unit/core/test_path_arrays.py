@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from hydra.model import Circuit, NetworkState, OneWayCircuit, Path, PlaneId, Topology, VlanId
-from hydra.path_arrays import Lanes, Paths, PathTable, codes_of, lanes_of, pairs_of, vlans_at_ports
+from hydra.path_arrays import Lanes, Paths, PathTable, codes_of, lanes_of, pairs_of
 
 PORTS = 4
 """Of each rack: port 4r + p is on plane p."""
@@ -117,8 +117,9 @@ def test_differences_of_two_states(seed):
     old = {path: VlanId(int(random.integers(1, 4))) for path in some_paths(seed)}
     new = {path: VlanId(int(random.integers(1, 4))) for path in some_paths(seed + 7)}
     new |= {path: vlan for path, vlan in old.items() if random.random() < 0.5}
-    unlike = Lanes.of(new).unlike(Lanes.of(old))
-    assert unlike.tolist() == [old.get(path) != vlan for path, vlan in new.items()]
+    begun, ended = Lanes.of(new).unlike(Lanes.of(old))
+    assert begun.tolist() == [old.get(path) != vlan for path, vlan in new.items()]
+    assert ended.tolist() == [new.get(path) != vlan for path, vlan in old.items()]
     pairs = {(path.src, path.dst) for path in list(new)[::2]}
     assert Lanes.of(new).ids_beside(np.sort(codes_of(pairs))) == {
         vlan for path, vlan in new.items() if (path.src, path.dst) not in pairs
@@ -128,10 +129,8 @@ def test_differences_of_two_states(seed):
     assert pairs_of(Paths.of(tuple(new)).table.pair_codes()) == {(p.src, p.dst) for p in new}
 
 
-def test_ports_have_the_vlans_of_the_paths_over_them():
+def test_a_state_has_its_vlan_ids_in_the_order_of_its_paths():
     one = Path(0, 1, (circuit(0, 2, 0), circuit(1, 2, 1)))
     two = Path(0, 2, (circuit(0, 2, 0),))
     state = NetworkState(0, Topology(frozenset(), (one, two)), {two: VlanId(8), one: VlanId(7)})
     assert lanes_of(state).vlan.tolist() == [7, 8]
-    assert vlans_at_ports(state) == {0: {7, 8}, 8: {7, 8}, 5: {7}, 9: {7}}
-    assert vlans_at_ports(NetworkState()) == {}

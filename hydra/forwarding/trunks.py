@@ -1,0 +1,95 @@
+"""VLAN membership of optical ports as arrays, for fabrics of ten thousand ports."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import pairwise, repeat
+from typing import cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hydra.model import NetworkState, PortId, VlanId
+from hydra.path_arrays import IntArray, lanes_of, make, numbered, starts
+from hydra.roles import PortVlans
+
+
+class Trunks(Mapping[PortId, PortVlans]):
+    """The VLANs of each optical port, or the parking VLAN alone; equal to a dict of the same.
+
+    Creates :class:`~hydra.roles.PortVlans` objects only on access.
+    """
+
+    __slots__ = ("_made", "carries", "parking", "vlans")
+
+    vlans: IntArray
+    """Shape (V,), ascending: VLANs of paths."""
+    carries: NDArray[np.bool_]
+    """Shape (V, P): True where a port carries a VLAN. A port without any carries ``parking``."""
+    parking: VlanId
+
+    def __init__(self, vlans: IntArray, carries: NDArray[np.bool_], parking: VlanId) -> None:
+        self.vlans, self.carries, self.parking = vlans, carries, parking
+        self._made: dict[PortId, PortVlans] | None = None
+
+    @classmethod
+    def of(cls, state: NetworkState, n_ports: int, parking: VlanId) -> Trunks:
+        """The VLANs of the paths at each of ``n_ports`` ports."""
+        lanes = lanes_of(state)
+        table = lanes.paths.table
+        vlans, place = numbered(lanes.vlan)
+        of_hop = np.repeat(place, table.hops)
+        carries = np.zeros((len(vlans), n_ports), dtype=np.bool_)
+        carries[of_hop, table.hop_a] = carries[of_hop, table.hop_b] = True
+        return cls(vlans, carries, parking)
+
+    def without(self, vlans: frozenset[VlanId], ports: IntArray) -> Trunks:
+        """The same with ``vlans`` removed from ``ports``."""
+        elsewhere = np.ones(len(self), dtype=np.bool_)
+        elsewhere[ports] = False
+        carries = self.carries.copy()
+        carries[np.isin(self.vlans, list(vlans))] &= elsewhere
+        return Trunks(self.vlans, carries, self.parking)
+
+    def unlike(self, other: Trunks) -> NDArray[np.intp]:
+        """Ports with a different membership in ``other``, ascending."""
+        vlans = np.union1d(self.vlans, other.vlans)
+        return np.flatnonzero((self._over(vlans) != other._over(vlans)).any(axis=0))
+
+    def memberships(self, ports: NDArray[np.intp]) -> list[PortVlans]:
+        """The membership of each of ``ports``: the same object for ports with the same VLANs."""
+        bits = np.packbits(self.carries, axis=0).T[ports]
+        rows, width = bits.tobytes(), bits.shape[1]
+        alike = [rows[width * place : width * (place + 1)] for place in range(len(ports))]
+        place_of = {row: place for place, row in enumerate(alike)}
+        carries = np.unpackbits(bits[list(place_of.values())], axis=1, count=len(self.vlans))
+        vlans = cast(list[VlanId], self.vlans[np.nonzero(carries)[1]].tolist())
+        bounds = starts(np.count_nonzero(carries, axis=1).astype(np.int32)).tolist()
+        parked = frozenset({self.parking})
+        tagged = (frozenset(vlans[first:last]) or parked for first, last in pairwise(bounds))
+        made = make(PortVlans, len(place_of), tagged=tagged, native=repeat(None))
+        return [*map(dict(zip(place_of, made, strict=True)).__getitem__, alike)]
+
+    def _over(self, vlans: IntArray) -> NDArray[np.bool_]:
+        """``carries`` with a row for each of ``vlans``, among them all of ``self.vlans``."""
+        if len(vlans) == len(self.vlans):
+            return self.carries
+        carries = np.zeros((len(vlans), len(self)), dtype=np.bool_)
+        carries[np.searchsorted(vlans, self.vlans)] = self.carries
+        return carries
+
+    def __len__(self) -> int:
+        n_ports: int = self.carries.shape[1]
+        return n_ports
+
+    def __iter__(self) -> Iterator[PortId]:
+        return map(PortId, range(len(self)))
+
+    def __getitem__(self, port: PortId) -> PortVlans:
+        return self._objects()[port]
+
+    def _objects(self) -> dict[PortId, PortVlans]:
+        if self._made is None:
+            ports = np.arange(len(self))
+            self._made = dict(zip(self, self.memberships(ports), strict=True))
+        return self._made
