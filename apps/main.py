@@ -32,7 +32,7 @@ from apps.process.configuration import (
     load_configuration,
 )
 from apps.process.ending import give_up
-from apps.process.garbage import spare_what_stays
+from apps.process.garbage import exempt_present_objects
 from apps.process.single_instance import check_port, check_private, journal_held
 from apps.process.supervision import Heart
 from apps.process.term import Alone, Term
@@ -180,7 +180,7 @@ class HydraApplication:
                 self._begin()
                 term.note_begun()
                 # The devices are being read, which a collection would stop for 0.1 s.
-                spare_what_stays(collect=False)
+                exempt_present_objects(collect=False)
             except HydraError as error:
                 give_up(error)
             except Exception as error:  # who leads and never begins keeps all others from leading
@@ -204,12 +204,12 @@ class HydraApplication:
 
     def start(self) -> None:
         sys.setswitchinterval(_TURN_S)
-        spare_what_stays()  # the configuration: devices' replies fill the memory many times
+        exempt_present_objects()  # the configuration: devices' replies fill the memory many times
         if self._exchange is None:  # workers tell of their switches once this controller leads
             self._controller.fleet.note_listening()
         if self._take_part is None:
             self._begin()
-            spare_what_stays()
+            exempt_present_objects()
         self._rest.start()
         signal.signal(signal.SIGHUP, lambda *_: self._controller.policies.reload_soon())
         self._heart.start()

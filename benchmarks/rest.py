@@ -21,7 +21,7 @@ from statistics import median
 from apps.controller.record.ledger import Ledger
 from apps.journal.sqlite import SqliteJournal
 from apps.process.configuration import load_configuration
-from apps.process.garbage import spare_what_stays
+from apps.process.garbage import exempt_present_objects
 from apps.rest.app import create_app
 from apps.rest.server import RestServer
 from benchmarks._report import Result, report
@@ -116,7 +116,7 @@ def server(fabric: Fabric, directory: str) -> Iterator[tuple[RestServer, list[st
     known = [reservation.id for reservation in ledger.bookings.all()]
     running = RestServer(create_app(LedgerService(fabric, ledger)), "127.0.0.1", 0)
     running.start()
-    spare_what_stays()
+    exempt_present_objects()
     try:
         yield running, known
     finally:

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from apps.planning.engine import Planning
 from apps.process.configuration import load_configuration
-from apps.process.garbage import spare_what_stays
+from apps.process.garbage import exempt_present_objects
 from apps.traces.reading import read_trace, summarise
 from apps.traces.synthetic import SAMPLE_COFLOWS, SAMPLE_SEED, coflow_lines
 from apps.traces.windows import rack_numbers, windows
@@ -289,7 +289,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     asked = parser.parse_args(arguments)
     fabric, policy = fabric_of(asked.racks, asked.planes)
     planning = Planning(fabric, policy)
-    spare_what_stays()  # as the controller does
+    exempt_present_objects()  # as the controller does
     print(f"{asked.racks} racks, {asked.planes} planes", flush=True)
     found = [
         row

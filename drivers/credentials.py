@@ -37,7 +37,7 @@ def _from_environment(device: str, variable: str) -> str:
         state = "not set" if value is None else "empty"
         raise DeviceError(
             device,
-            f"the environment variable {variable} is {state}; put the password in it before "
+            f"the environment variable {variable} is {state}; put the password there before "
             "starting the controller (login.password_env)",
         )
     return value
@@ -64,7 +64,7 @@ def _from_file(device: str, path: str) -> str:
     if len(line) > _MAX_BYTES or not value.isascii():
         raise DeviceError(
             device,
-            f"the first line of the password file {path} is no password: it has more than "
-            f"{_MAX_BYTES} bytes, or bytes that are not ASCII (login.password_file)",
+            f"the first line of the password file {path} is no password: the line has more than "
+            f"{_MAX_BYTES} bytes, or non-ASCII bytes (login.password_file)",
         )
     return value.decode("ascii")

@@ -32,7 +32,7 @@ class LeftOut:
         if news:
             more = f"; and {len(news) - _SHOWN} more" if len(news) > _SHOWN else ""
             _log.warning(
-                "%s: left out of its %s: %s%s",
+                "%s: left out of the device's %s: %s%s",
                 self._device,
                 reading,
                 "; ".join(news[:_SHOWN]),

@@ -59,11 +59,11 @@ def _flaw(capabilities: type, _name: str, found: object) -> str | None:
     """Why ``found`` is no driver with such capabilities; None if ``found`` is a driver."""
     missing = [name for name in _WANTED if not hasattr(found, name)]
     if missing:
-        return f"it has no {' and no '.join(missing)}"
+        return f"the driver has no {' and no '.join(missing)}"
     its = type(getattr(found, _WANTED[0]))
     if its is capabilities:
         return None
-    return f"its CAPABILITIES are {its.__name__}, not {capabilities.__name__}"
+    return f"the driver's CAPABILITIES are {its.__name__}, not {capabilities.__name__}"
 
 
 OPTICAL: Final[Mapping[str, OpticalDriver]] = Contributions(

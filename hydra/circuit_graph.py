@@ -22,8 +22,8 @@ def circuit_graph(
     """
     graph = nx.MultiDiGraph(**about) if one_way else nx.MultiGraph(**about)
     graph.add_nodes_from(racks)
-    for one in circuits:
-        plane, a, b = one["plane"], one["a"], one["b"]
+    for circuit in circuits:
+        plane, a, b = circuit["plane"], circuit["a"], circuit["b"]
         graph.add_edge(
             a["rack"],
             b["rack"],
@@ -31,7 +31,7 @@ def circuit_graph(
             plane=plane,
             **{f"a_{name}": value for name, value in a.items()},
             **{f"b_{name}": value for name, value in b.items()},
-            rate_mbps=one["rate_mbps"],
+            rate_mbps=circuit["rate_mbps"],
         )
     return graph
 

@@ -134,7 +134,7 @@ class Contributions(Mapping[str, _T]):
 def load_point(kind: str, point: EntryPoint) -> object:
     """Load the object of an entry point. Raises Unusable."""
     if EntryPoint.pattern.match(point.value) is None:
-        raise _unusable(kind, point, "it is not written as module:object")
+        raise _unusable(kind, point, "the name is not written as module:object")
     try:
         return point.load()
     except (Exception, SystemExit) as error:  # an import may raise anything

@@ -109,8 +109,8 @@ class EventLog:
         with self._lock:
             waiting = tuple(self._waiting)
         return bool(waiting) and all(
-            one.progress is not None and RECONFIGURATION_TRANSITIONS[one.progress.state]
-            for one in waiting
+            event.progress is not None and RECONFIGURATION_TRANSITIONS[event.progress.state]
+            for event in waiting
         )
 
     def resume(self, run: str, events: Iterable[Event], last: int) -> None:
@@ -153,7 +153,7 @@ class EventLog:
                     self._dropped += len(self._waiting) == self._waiting.maxlen
                     self._waiting.append(event)
             else:
-                self._tell(self._numbered(events))
+                self._deliver(self._numbered(events))
         self._wake()
 
     @contextmanager
@@ -179,7 +179,7 @@ class EventLog:
                 self._dropped -= lost + given_way
                 for _ in range(len(waiting) - given_way):
                     self._waiting.popleft()
-                self._tell(numbered, lost)
+                self._deliver(numbered, lost)
         if numbered:
             self._wake()
 
@@ -187,7 +187,7 @@ class EventLog:
         first = self._last + lost + 1
         return [replace(event, number=first + i) for i, event in enumerate(events)]
 
-    def _tell(self, numbered: Sequence[Event], lost: int = 0) -> None:
+    def _deliver(self, numbered: Sequence[Event], lost: int = 0) -> None:
         if lost:
             self._events.clear()  # keep a gapless tail
         self._events.extend(numbered)

@@ -95,7 +95,7 @@ class JournalCopy(Protocol):
 class JournalError(HydraError):
     """The journal cannot be read or written; dependent actions must not proceed."""
 
-    to_do: ClassVar[str] = "free the disk; what has happened is written then"
+    to_do: ClassVar[str] = "free disk space; the controller writes the missing records then"
     """Remedy, in words."""
     command: ClassVar[str] = "df -h"
     """Command for the remedy, or for more information."""

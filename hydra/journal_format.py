@@ -81,7 +81,7 @@ def unfinished_record(fabric: Fabric, change: Unfinished) -> dict[str, Any]:
     return {
         "id": change.id,
         "trigger": change.trigger,
-        "circuits": [circuit_record(fabric, one) for one in sorted(change.goal.circuits)],
+        "circuits": [circuit_record(fabric, circuit) for circuit in sorted(change.goal.circuits)],
         "paths": [path_record(fabric, path) for path in change.goal.paths],
         "stages_done": change.stages_done,
         "paused": change.paused,

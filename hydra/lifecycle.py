@@ -128,7 +128,7 @@ def check_transition(
     """Raise LifecycleError, about ``what``, unless ``table`` allows ``old`` → ``new``."""
     if new not in table[old]:
         allowed = ", ".join(sorted(str(state.value) for state in table[old]))
-        may = f"it can become {allowed}" if allowed else "that is its end"
+        may = f"possible next states: {allowed}" if allowed else "the state is final"
         raise LifecycleError(f"{what} is {old.value} and can't become {new.value}: {may}")
 
 

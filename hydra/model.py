@@ -132,9 +132,9 @@ class Rack:
         Guests of a server may have any address in the prefixes of the rack.
         """
         servers = self.servers if server is None else (server,)
-        if any(one.guests for one in servers):
+        if any(server.guests for server in servers):
             return frozenset(prefix.version for prefix in self.prefixes)
-        return frozenset(address.version for one in servers for address in one.addresses)
+        return frozenset(address.version for server in servers for address in server.addresses)
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,12 +296,12 @@ class Topology:
             ((rack.name, {"spine": rack.spine}) for rack in fabric.racks),
             (
                 {
-                    "plane": fabric.planes[one.plane].name,
-                    "a": end(fabric.ports[one.a]),
-                    "b": end(fabric.ports[one.b]),
-                    "rate_mbps": fabric.rate_of(one),
+                    "plane": fabric.planes[circuit.plane].name,
+                    "a": end(fabric.ports[circuit.a]),
+                    "b": end(fabric.ports[circuit.b]),
+                    "rate_mbps": fabric.rate_of(circuit),
                 }
-                for one in sorted(self.circuits)
+                for circuit in sorted(self.circuits)
             ),
             one_way=fabric.one_way,
             fabric=fabric.name,

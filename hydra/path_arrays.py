@@ -150,11 +150,11 @@ class Paths(Sequence[Path]):
     def __reduce__(self) -> tuple[type[Paths], tuple[object, ...]]:
         return Paths, (self.circuits, self.link, self.table)
 
-    def chosen(self, which: NDArray[np.integer[Any]]) -> list[Path]:
+    def chosen(self, indices: NDArray[np.integer[Any]]) -> list[Path]:
         """The paths at the given indexes; creates no other paths."""
         if self._made is not None:
-            return [self._made[place] for place in which.tolist()]
-        return self._make(which)
+            return [self._made[place] for place in indices.tolist()]
+        return self._make(indices)
 
     def places_in(self, other: Paths) -> IntArray:
         """Shape (F,): index of each path in ``other``; -1 for a missing path."""
@@ -179,10 +179,10 @@ class Paths(Sequence[Path]):
             self._made = tuple(self._make(np.arange(len(self))))
         return self._made
 
-    def _make(self, which: NDArray[np.integer[Any]]) -> list[Path]:
-        start, hops = self.table.start[which], self.table.hops[which]
-        place = np.empty(len(which), dtype=np.intp)
-        place[np.argsort(hops.astype(np.int16), kind="stable")] = np.arange(len(which))
+    def _make(self, indices: NDArray[np.integer[Any]]) -> list[Path]:
+        start, hops = self.table.start[indices], self.table.hops[indices]
+        place = np.empty(len(indices), dtype=np.intp)
+        place[np.argsort(hops.astype(np.int16), kind="stable")] = np.arange(len(indices))
         with no_cycles():
             by_hops: list[tuple[Circuit, ...]] = [()] * int((hops == 0).sum())
             for count in range(1, int(hops.max(initial=0)) + 1):
@@ -192,9 +192,9 @@ class Paths(Sequence[Path]):
                 by_hops += zip(*along, strict=True)
             return make(
                 Path,
-                len(which),
-                src=self.table.src[which].tolist(),
-                dst=self.table.dst[which].tolist(),
+                len(indices),
+                src=self.table.src[indices].tolist(),
+                dst=self.table.dst[indices].tolist(),
                 circuits=map(by_hops.__getitem__, place.tolist()),
             )
 
@@ -228,19 +228,19 @@ class Paths(Sequence[Path]):
         ends = table.src.astype(np.uint64) << np.uint64(20) | table.dst.astype(np.uint64)
         return ends << np.uint64(24) | along
 
-    def _same(self, which: NDArray[Any], other: Paths, there: NDArray[Any]) -> NDArray[np.bool_]:
-        """True where a path of ``which`` equals the path of ``other`` at the index in ``there``."""
+    def _same(self, indices: NDArray[Any], other: Paths, there: NDArray[Any]) -> NDArray[np.bool_]:
+        """True where a path of ``indices`` equals the path of ``other`` at ``there``."""
         mine, theirs = self.table, other.table
-        hops = mine.hops[which]
+        hops = mine.hops[indices]
         same: NDArray[np.bool_] = (
             (hops == theirs.hops[there])
-            & (mine.src[which] == theirs.src[there])
-            & (mine.dst[which] == theirs.dst[there])
+            & (mine.src[indices] == theirs.src[there])
+            & (mine.dst[indices] == theirs.dst[there])
         )
         kinds, other_kinds = self._kinds(), other._kinds()
         for hop in range(int(hops[same].max(initial=0))):
             rows = np.flatnonzero(same & (hops > hop))
-            one, two = mine.start[which[rows]] + hop, theirs.start[there[rows]] + hop
+            one, two = mine.start[indices[rows]] + hop, theirs.start[there[rows]] + hop
             same[rows] = (
                 (mine.hop_a[one] == theirs.hop_a[two])
                 & (mine.hop_b[one] == theirs.hop_b[two])

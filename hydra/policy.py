@@ -458,10 +458,10 @@ def policy_keys(section: type[Any] = Policy) -> list[PolicyKey]:
     """The keys of a policy class, in order."""
     hints = get_type_hints(section, include_extras=True)
     keys = []
-    for one in fields(section):
-        said = {type(part): part for part in get_args(hints[one.name])[1:]}
+    for field in fields(section):
+        said = {type(part): part for part in get_args(hints[field.name])[1:]}
         taken, null = said.get(Taken, Taken.AT_START), said.get(Null)
-        keys.append(PolicyKey(one.name, hints[one.name], one.default, taken, null))
+        keys.append(PolicyKey(field.name, hints[field.name], field.default, taken, null))
     return keys
 
 

@@ -29,7 +29,7 @@ from hydra.model import (
 )
 from hydra.reconfiguration.moved import Moved
 from hydra.reconfiguration.plan import Pair, Plan, directions, moving_pairs, pair_of
-from hydra.reconfiguration.touched import Touched, left_to
+from hydra.reconfiguration.touched import Touched, target_without
 from hydra.reservations.reservation import Pin
 from hydra.service import Reconfiguration
 
@@ -216,7 +216,11 @@ class Agenda:
 
     def others(self, than: StagedChange | None) -> list[StagedChange]:
         """Changes with stages ahead, except ``than``."""
-        return [one for one in self if than is None or one.entry.id != than.entry.id]
+        return [
+            staged_change
+            for staged_change in self
+            if than is None or staged_change.entry.id != than.entry.id
+        ]
 
     # --- ownership -------------------------------------------------------------------------------
 
@@ -248,7 +252,7 @@ class Agenda:
     def target_of(self, change: StagedChange, state: NetworkState) -> NetworkState:
         """The target state of a change, without the parts of other changes. Raises PlanError."""
         start = self._with_ids_of_its_own(state) if change.late else state
-        return left_to(self.theirs(change, state), state, self._toward(start, change.goal))
+        return target_without(self.theirs(change, state), state, self._toward(start, change.goal))
 
     def _with_ids_of_its_own(self, state: NetworkState) -> NetworkState:
         """``state`` with all VLANs in use barred for new paths, if at least half of the IDs are
@@ -273,8 +277,8 @@ class Agenda:
         mine = altered(state.topology, goal).ports if others else frozenset()
         for other in others:
             later = change is not None and other.rank > change.rank
-            its = self.ahead(other, state).ports
-            closed |= its if later else its - mine
+            next_ports = self.ahead(other, state).ports
+            closed |= next_ports if later else next_ports - mine
         return closed
 
     def leave_as_it_is(
@@ -293,7 +297,7 @@ class Agenda:
             change.made |= made
             with suppress(PlanError):  # meets the other change later
                 toward = self._toward(state, change.goal)
-                left = left_to(change.made, state, toward).topology
+                left = target_without(change.made, state, toward).topology
                 if left != change.goal:
                     change.goal = left
                     amended.append(change)
@@ -303,7 +307,7 @@ class Agenda:
 def altered(now: Topology, goal: Topology) -> Touched:
     """Pairs that move on the way to a goal, and the ports needed."""
     pairs = frozenset(pair_of(path) for path in set(now.paths).symmetric_difference(goal.paths))
-    coming = {one for path in goal.paths if pair_of(path) in pairs for one in path.circuits}
+    coming = {circuit for path in goal.paths if pair_of(path) in pairs for circuit in path.circuits}
     return Touched(pairs=pairs, ports=_ends(coming | (now.circuits ^ goal.circuits)))
 
 

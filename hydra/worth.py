@@ -95,7 +95,7 @@ def doubting(decision: Decision, fabric: Fabric, seen: DemandReport) -> Decision
     more = f" and {len(racks) - _NAMED} other racks" if len(racks) > _NAMED else ""
     reason = (
         f"{decision.reason}; readings of {', '.join(racks[:_NAMED])}{more} are late or too few: "
-        "their paths stay, and they get no others"
+        "the pairs keep their paths, without further paths"
     )
     return replace(decision, reason=reason)
 

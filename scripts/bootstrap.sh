@@ -247,10 +247,12 @@ install_prometheus() {
 }
 
 pip_install() {
-  # Building Ryu needs an old setuptools; pip 25.3 has a name of its own for that. Where a path has
-  # spaces pip takes it for several, and this directory's may.
+  # Python compiles a module at its first import: compiling all modules here takes a third of the
+  # time. Building Ryu needs an old setuptools; pip 25.3 has a name of its own for that. Where a
+  # path has spaces pip takes it for several, and this directory's may.
   PIP_CONSTRAINT=build-constraints.txt PIP_BUILD_CONSTRAINT=build-constraints.txt \
-    "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check --use-pep517 "$@" ||
+    "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check --no-compile --use-pep517 \
+    "$@" ||
     fail "pip could not install the above; is the network there?"
 }
 

@@ -74,7 +74,7 @@ def contributions(ours: Mapping[str, Entry]) -> Contributions[Entry]:
 def _flaw(_name: str, found: object) -> str | None:
     if isinstance(found, Entry):
         return None
-    return f"it is a {type(found).__name__}, not a topology.algorithms.Entry"
+    return f"the object is a {type(found).__name__}, not a topology.algorithms.Entry"
 
 
 def _refused(name: str, why: str) -> Entry:
@@ -94,7 +94,7 @@ ENTRIES: Final[Mapping[str, Entry]] = contributions(
         ),
         "hydra-bfs+": Entry(
             plan_hydra_bfs_plus,
-            "hydra-bfs by several rules for relays and port use: the plan that serves most",
+            "hydra-bfs by several rules for relays and port use: the best plan by served demand",
             "HydRA, JOCN 2015, section III.B.3; the rules are this project's",
             spares=True,
         ),
@@ -113,7 +113,7 @@ ENTRIES: Final[Mapping[str, Entry]] = contributions(
         ),
         "edmonds-perfect": Entry(
             plan_edmonds_perfect,
-            "the same, joining as many racks as it can, also without a demand",
+            "a matching as edmonds, joining as many racks as possible, also without a demand",
             "c-Through, SIGCOMM 2010, section 3.2",
             spares=True,
             one_path=True,
@@ -126,7 +126,7 @@ ENTRIES: Final[Mapping[str, Entry]] = contributions(
         ),
         "b-matching": Entry(
             plan_b_matching,
-            "the light paths that carry most on all planes together, by minimum-cost flow",
+            "the light paths of highest traffic on all planes together, by minimum-cost flow",
             "minimum-cost flow, and König's edge colouring",
             Product.ONE_WAY,
         ),
@@ -146,7 +146,7 @@ ENTRIES: Final[Mapping[str, Entry]] = contributions(
         ),
         "tms-duplex": Entry(
             plan_tms_duplex,
-            "the same for duplex circuits, by matchings: what slotted sharing plans",
+            "tms for duplex circuits, by matchings: the plans of slotted sharing",
             "Mordia, SIGCOMM 2013, section 3; the matchings are this project's",
             Product.SCHEDULE,
             needs_one_rate_per_rack,
@@ -160,13 +160,13 @@ ENTRIES: Final[Mapping[str, Entry]] = contributions(
         ),
         "eclipse": Entry(
             plan_eclipse,
-            "slot after slot what carries most per second, switching time included",
+            "slot after slot the highest traffic per second, switching time included",
             "Eclipse, SIGMETRICS 2016, section 4",
             Product.SCHEDULE,
         ),
         "by-plane": Entry(
             plan_by_plane,
-            "a schedule for each plane, which switches while the others go on",
+            "a schedule for each plane, switching in turn",
             "after Spectra, arXiv 2603.07373",
             Product.SCHEDULE,
         ),
@@ -209,12 +209,12 @@ def objection(name: str, fabric: FabricArrays, *, one_way: bool = False) -> str 
     if one_way and chosen.product is not Product.ONE_WAY:
         able = sorted(other for other in ENTRIES if ENTRIES[other].product is Product.ONE_WAY)
         return (
-            f"it does not plan one-way light paths, and circuits of this fabric are: choose "
-            f"{' or '.join(able)}"
+            "the algorithm plans no one-way light paths, and this fabric has one-way circuits: "
+            f"choose {' or '.join(able)}"
         )
     if not one_way and chosen.product is not Product.CIRCUITS:
         return (
-            f"it plans {chosen.product.value}, and the controller sets up duplex circuits that "
-            "stay on this fabric: it is for comparisons, see `hydra plan --fabric`"
+            f"the algorithm plans {chosen.product.value}, and the controller sets up duplex "
+            "circuits that stay on this fabric: for comparisons, see `hydra plan --fabric`"
         )
     return chosen.objection(fabric)

@@ -92,7 +92,7 @@ def _assignment_problems(state: NetworkState, vlans: VlanRange) -> list[str]:
         f"path {path.src}-{path.dst} has no VLAN" for path in paths.chosen(np.asarray(without, int))
     ]
     problems += [
-        f"VLAN {state.vlans[path]} belongs to {path}, which does not exist"
+        f"VLAN {state.vlans[path]} belongs to the missing {path}"
         for path in lanes.paths.chosen(np.asarray(unknown, int))
     ]
     problems += [
@@ -279,10 +279,10 @@ def _circuit_problems(
 ) -> Iterator[str]:
     for port in circuit.ends:
         if not 0 <= port < len(planes):
-            yield f"{circuit} ends at port {port}, which does not exist"
+            yield f"{circuit} ends at the missing port {port}"
             return
         if planes[port] != circuit.plane:
-            yield f"{circuit} ends at port {port}, which is wired to plane {planes[port]}"
+            yield f"{circuit} ends at port {port} of plane {planes[port]}"
     if racks[circuit.a] == racks[circuit.b]:
         yield f"{circuit} joins rack {racks[circuit.a]} to itself"
 
@@ -298,7 +298,7 @@ def _path_problems(
     visited: list[int] = [path.src]
     for circuit in path.circuits:
         if circuit not in topology.circuits:
-            yield f"{name} uses {circuit}, which does not exist"
+            yield f"{name} uses the missing {circuit}"
             return
         ends = {racks[circuit.a], racks[circuit.b]}
         if circuit.one_way != path.one_way:
@@ -306,7 +306,7 @@ def _path_problems(
             return
         starts = {racks[circuit.a]} if circuit.one_way else ends
         if visited[-1] not in starts:
-            yield f"{name} breaks at rack {visited[-1]}: {circuit} does not touch it"
+            yield f"{name} breaks at rack {visited[-1]}: {circuit} does not touch the rack"
             return
         visited.extend(ends - {visited[-1]})
     if visited[-1] != path.dst:

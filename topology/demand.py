@@ -38,7 +38,7 @@ def estimate_maxmin(
     capacity_in = _capacities(in_capacity_mbps, "in_capacity_mbps", n)
     rates = validate_demand(rate_mbps, n)
     if not elephant_mbps >= 0:
-        raise PlanError(f"elephant_mbps is {elephant_mbps}: it must not be negative")
+        raise PlanError(f"elephant_mbps is {elephant_mbps}: the value must not be negative")
     elephants = (rates >= elephant_mbps) & (rates > 0)
     return _fair_share(elephants.astype(np.float64), capacity_out, capacity_in)
 
@@ -61,7 +61,7 @@ def estimate_flows(
         raise PlanError(f"{senders.size} sources and {receivers.size} destinations of flows")
     own = np.flatnonzero(senders == receivers)
     if own.size:
-        raise PlanError(f"flow {own[0]} stays in rack {senders[own[0]]}: leave it out")
+        raise PlanError(f"flow {own[0]} stays in rack {senders[own[0]]}: leave the flow out")
     flows = np.bincount(senders * n + receivers, minlength=n * n).reshape(n, n)
     return _fair_share(flows.astype(np.float64), capacity_out, capacity_in)
 
@@ -236,6 +236,6 @@ def _capacities(values: ArrayLike, name: str, n: int | None = None) -> NDArray[n
     if wrong.size:
         rack = wrong[0]
         raise PlanError(
-            f"{name}[{rack}] is {capacity[rack]} Mbps: it must be finite and not negative"
+            f"{name}[{rack}] is {capacity[rack]} Mbps: the value must be finite and not negative"
         )
     return capacity

@@ -42,25 +42,25 @@ def plan_eclipse(
     timing = budget.timing
     search = Search(problem)
     slots: list[Configuration] = []
-    left_s = timing.window_s
+    remaining_s = timing.window_s
     while search.open and not budget.expired():
-        left_s -= timing.switching_s
-        lengths = slot_lengths(timing, left_s)
+        remaining_s -= timing.switching_s
+        lengths = slot_lengths(timing, remaining_s)
         if not lengths.size:
             break
         slots.append(search.next_slot(lengths))
-        left_s -= slots[-1].duration_s
+        remaining_s -= slots[-1].duration_s
     return problem.result(slots or [configuration_of(timing.window_s, [])])
 
 
-def slot_lengths(timing: Timing, left_s: float) -> NDArray[np.float64]:
-    """Slot lengths to choose from, ascending: a grid up to ``left_s``, and ``left_s``."""
+def slot_lengths(timing: Timing, remaining_s: float) -> NDArray[np.float64]:
+    """Slot lengths to choose from, ascending: a grid up to ``remaining_s``, and ``remaining_s``."""
     shortest = max(_SHORTEST * timing.switching_s, timing.window_s / 1000)
-    if left_s <= shortest:
-        return np.array([left_s] if left_s > 0 else [])
-    steps = int(np.log(left_s / shortest) / np.log(_GRID))
+    if remaining_s <= shortest:
+        return np.array([remaining_s] if remaining_s > 0 else [])
+    steps = int(np.log(remaining_s / shortest) / np.log(_GRID))
     grid = shortest * _GRID ** np.arange(steps + 1)
-    return np.append(grid[grid < left_s], left_s)
+    return np.append(grid[grid < remaining_s], remaining_s)
 
 
 class Search:

@@ -106,7 +106,9 @@ def estimate(
     sent = traffic.mbps
     wrong = np.flatnonzero(~(sent >= 0))
     if wrong.size:
-        raise PlanError(f"traffic {wrong[0]} sends {sent[wrong[0]]} Mbps: it can't be negative")
+        raise PlanError(
+            f"traffic {wrong[0]} sends {sent[wrong[0]]} Mbps: the rate can't be negative"
+        )
     odd = ~(load_mbps <= ODD * capacity_mbps)  # also where unknown (NaN)
     full = (load_mbps >= FULL * capacity_mbps) & ~odd
     doubted = along(np.logical_or, odd, traffic.uses)

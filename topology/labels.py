@@ -53,8 +53,8 @@ def assign_labels(current: NetworkState, target: Topology, labels: VlanRange) ->
         if place >= len(labels):
             raise PlanError(
                 f"the VLAN range {labels.first}-{labels.last} does not suffice: paths over the "
-                f"circuits of path {path.src}-{path.dst} have all its labels, or gave them up just "
-                f"now ({closed.bit_count()} of them); widen the range"
+                f"circuits of path {path.src}-{path.dst} hold all the labels, or released labels "
+                f"just now ({closed.bit_count()} of them); widen the range"
             )
         assigned[path] = order[place]
         _take(taken, path, bit)

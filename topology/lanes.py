@@ -128,20 +128,20 @@ def decompositions(light_s: NDArray[np.float64]) -> Iterator[list[Piece]]:
         return
     quantum_s = largest_s / _QUANTA
     matrix = stuffed(np.ceil(light_s / quantum_s).astype(np.int64))
-    left_s = light_s.copy()
+    remaining_s = light_s.copy()
     begun: list[Piece] = []
     slices = big_slices(matrix)
     rows = np.arange(len(matrix))
     number = 1
     while group := list(islice(slices, number - len(begun))):
         for length, column_of in group:
-            lit = left_s[rows, column_of] > 0
+            lit = remaining_s[rows, column_of] > 0
             ends = rows[lit].astype(np.int32), column_of[lit]
             length_s = length * quantum_s
             begun.append(Piece(length_s, *ends))
-            left_s[ends] = np.maximum(0.0, left_s[ends] - length_s)
-        left_s[left_s < _FAINT * largest_s] = 0.0
-        yield [piece for piece in begun if piece.sender.size] + list(_fewest(left_s))
+            remaining_s[ends] = np.maximum(0.0, remaining_s[ends] - length_s)
+        remaining_s[remaining_s < _FAINT * largest_s] = 0.0
+        yield [piece for piece in begun if piece.sender.size] + list(_fewest(remaining_s))
         number *= 2
 
 
@@ -152,22 +152,22 @@ def _fewest(light_s: NDArray[np.float64]) -> Iterator[Piece]:
     these pairs need; among such pieces the piece with the longest pairs is taken. Longer pairs of
     other racks come again in a later piece.
     """
-    left_s = light_s.copy()
-    n = len(left_s)
+    remaining_s = light_s.copy()
+    n = len(remaining_s)
     rows = np.arange(n)
-    while left_s.any():
-        wants = left_s > 0
+    while remaining_s.any():
+        wants = remaining_s > 0
         out, into = wants.sum(axis=1), wants.sum(axis=0)
         most = max(out.max(), into.max())
         busiest = (out == most)[:, None].astype(np.float64) + (into == most)
-        weight = np.where(wants, left_s / left_s.max() + (n + 1) * busiest, 0.0)
+        weight = np.where(wants, remaining_s / remaining_s.max() + (n + 1) * busiest, 0.0)
         column_of = heaviest_assignment(weight).column_of
         lit = wants[rows, column_of]
         sender, receiver = rows[lit].astype(np.int32), column_of[lit]
-        needs_s = left_s[sender, receiver]
+        needs_s = remaining_s[sender, receiver]
         decisive = busiest[sender, receiver] > 0
         length_s = float(needs_s[decisive].max())
-        left_s[sender, receiver] = np.maximum(0.0, needs_s - length_s)
+        remaining_s[sender, receiver] = np.maximum(0.0, needs_s - length_s)
         yield Piece(length_s, sender, receiver)
 
 
@@ -178,20 +178,22 @@ def _greedy(problem: OneWayProblem) -> list[Configuration]:
     """The slots that carry most per second, chosen for one lane after another."""
     timing = problem.budget.timing
     search = Search(problem)
-    left_s = np.full(len(problem.layers), timing.window_s)
+    remaining_s = np.full(len(problem.layers), timing.window_s)
     slots: list[Configuration] = []
-    while search.open and not problem.budget.expired() and (left_s > 0).any():
-        lane = int(np.argmax(left_s))
-        whole_s = timing.window_s if left_s[lane] == timing.window_s else 0.0
-        lengths_s = slot_lengths(timing, float(left_s[lane]) - timing.switching_s)
+    while search.open and not problem.budget.expired() and (remaining_s > 0).any():
+        lane = int(np.argmax(remaining_s))
+        whole_s = timing.window_s if remaining_s[lane] == timing.window_s else 0.0
+        lengths_s = slot_lengths(timing, float(remaining_s[lane]) - timing.switching_s)
         if not lengths_s.size and not whole_s:
-            left_s[lane] = 0.0
+            remaining_s[lane] = 0.0
             continue
         slot = search.next_of_lane(lane, lengths_s, whole_s)
         stays = slot.duration_s >= timing.window_s
-        left_s[lane] = 0.0 if stays else left_s[lane] - slot.duration_s - timing.switching_s
+        remaining_s[lane] = (
+            0.0 if stays else remaining_s[lane] - slot.duration_s - timing.switching_s
+        )
         if slot.sender.size:
             slots.append(slot)
         else:
-            left_s[lane] = 0.0
+            remaining_s[lane] = 0.0
     return slots

@@ -89,7 +89,7 @@ class LabelMarks:
     ) -> list[str]:
         left = {vlan for path, vlan in old.vlans.items() if new.vlans.get(path) != vlan}
         return [
-            f"label {vlan} of path {path.src}-{path.dst} is being given up by another one"
+            f"label {vlan} of path {path.src}-{path.dst} is being released by a different path"
             for path, vlan in new.vlans.items()
             if vlan in left and old.vlans.get(path) != vlan
         ]

@@ -154,7 +154,7 @@ def _change_problems(
             yield f"{circuit} lies outside the budget and is new"
         blocked = sorted({circuit.a, circuit.b} & budget.blocked_ports)
         if blocked:
-            yield f"{circuit} is new and ends at port {blocked[0]}, which is blocked"
+            yield f"{circuit} is new and ends at port {blocked[0]}, a blocked port"
 
 
 def _inside(fabric: FabricArrays, circuit: Circuit, budget: Budget) -> bool:
@@ -359,9 +359,9 @@ def check_slots(fabric: FabricArrays, slots: Sequence[Slot], timing: Timing) -> 
         for light in sorted(slot.lightpaths):
             for port in (light.sender, light.receiver):
                 if lane_of.setdefault(port, slot.lane) != slot.lane:
-                    problems.append(f"slot {number}: port {port} is also of another lane")
+                    problems.append(f"slot {number}: port {port} is part of two lanes")
     if None in lanes and len(lanes) > 1:
-        problems.append("some slots are of a lane, and others of all planes")
+        problems.append("some slots are of a lane, and some of all planes")
     for lane, own in lanes.items():
         taken_s = sum(slot.duration_s + timing.switching_s for slot in own)
         if len(own) > 1 and taken_s > timing.window_s * (1 + _TIME_TOLERANCE):
@@ -381,10 +381,10 @@ def check_matching(fabric: FabricArrays, slot: Slot) -> list[str]:
     for light in sorted(slot.lightpaths, key=attrgetter("plane", "sender", "receiver")):
         ends = (light.sender, light.receiver)
         if not all(0 <= port < len(fabric.port_rack) for port in ends):
-            problems.append(f"{light} ends at a port that does not exist")
+            problems.append(f"{light} ends at a missing port")
             continue
         if any(fabric.port_plane[port] != light.plane for port in ends):
-            problems.append(f"{light} ends at a port that is wired to another plane")
+            problems.append(f"{light} ends at a port of a different plane")
         if fabric.port_rack[light.sender] == fabric.port_rack[light.receiver]:
             problems.append(f"{light} joins rack {fabric.port_rack[light.sender]} to itself")
         if light.sender in senders:

@@ -62,7 +62,7 @@ class FabricArrays:
             raise PlanError(f"port {port} is on plane {self.port_plane[port]}: no such plane")
         for port in np.flatnonzero(~(np.isfinite(self.port_rate_mbps) & (self.port_rate_mbps > 0))):
             rate = self.port_rate_mbps[port]
-            raise PlanError(f"port {port} has a rate of {rate} Mbps: it must be positive")
+            raise PlanError(f"port {port} has a rate of {rate} Mbps: the rate must be positive")
         rates, port_class = np.unique(self.port_rate_mbps, return_inverse=True)
         derived: dict[str, NDArray[np.float64] | NDArray[np.int32] | NDArray[np.int64]] = {
             "rates_mbps": rates,
@@ -187,9 +187,11 @@ class Budget:
 
     def __post_init__(self) -> None:
         if self.max_hops < 1:
-            raise PlanError(f"max_hops is {self.max_hops}: a path needs at least one hop")
+            raise PlanError(f"max_hops is {self.max_hops}: a path needs at least 1 hop")
         if self.paths_per_pair is not None and self.paths_per_pair < 1:
-            raise PlanError(f"paths_per_pair is {self.paths_per_pair}: a pair needs at least one")
+            raise PlanError(
+                f"paths_per_pair is {self.paths_per_pair}: a pair needs at least 1 path"
+            )
 
     @property
     def most_paths(self) -> int:

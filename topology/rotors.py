@@ -27,7 +27,9 @@ def rotation_topologies(rotation: Rotation, fabric: Fabric) -> tuple[Topology, .
     """
     racks = [rack.id for rack in fabric.racks if not rack.spine]
     if len(racks) < 2:
-        raise PlanError(f"{rotation.value} joins racks in turn, and fabric {fabric.name} has one")
+        raise PlanError(
+            f"{rotation.value} joins racks in turn, and fabric {fabric.name} has a single rack"
+        )
     ports = _first_ports(rotation, fabric, racks)
     n_planes = len(fabric.planes)
     matchings = _tournament(len(racks))
@@ -93,8 +95,8 @@ def _one_by_one(
     """Planes change in turn. Matchings are taken in steps of 1, 2, …, until the others join all."""
     if n_planes < _OPERA_PLANES:
         raise PlanError(
-            f"opera needs {_OPERA_PLANES} planes, so that others join all racks while one changes, "
-            f"and there are {n_planes}: choose rotornet or round-robin"
+            f"opera needs {_OPERA_PLANES} planes, so that the other planes join all racks while a "
+            f"plane changes, and the fabric has {n_planes}: choose rotornet or round-robin"
         )
     count = len(matchings)
     for step in (step for step in range(1, count + 1) if gcd(step, count) == 1):
@@ -105,8 +107,8 @@ def _one_by_one(
         if all(_joins_all(*turn, n_racks) for turn in turns):
             return [slot for slot, _ in turns]
     raise PlanError(
-        f"opera finds no order of {count} matchings on {n_planes} planes in which the others join "
-        "all racks while a plane changes: choose rotornet or round-robin"
+        f"opera finds no order of {count} matchings on {n_planes} planes in which the other planes "
+        "join all racks while a plane changes: choose rotornet or round-robin"
     )
 
 

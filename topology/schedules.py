@@ -37,8 +37,9 @@ def needs_one_rate_per_rack(fabric: FabricArrays) -> str | None:
         rates = np.unique(fabric.port_rate_mbps[fabric.port_rack == rack])
         if len(rates) > 1:
             return (
-                f"it divides time, and rack {rack} has ports of {rates[0]:g} and {rates[-1]:g} "
-                "Mbps: give all ports of a rack one rate, or use eclipse, helios or b-matching"
+                f"the algorithm divides time, and rack {rack} has ports of {rates[0]:g} and "
+                f"{rates[-1]:g} Mbps: give all ports of a rack the same rate, or use eclipse, "
+                "helios or b-matching"
             )
     return None
 
@@ -182,13 +183,13 @@ def _within_the_window(
 ) -> list[Configuration]:
     """The configurations, in order, that fit with their switching times; the last is cut."""
     chosen: list[Configuration] = []
-    left_s = problem.budget.timing.window_s
+    remaining_s = problem.budget.timing.window_s
     for group in groups:
-        left_s -= problem.budget.timing.switching_s
-        if left_s <= 0 or problem.budget.expired():
+        remaining_s -= problem.budget.timing.switching_s
+        if remaining_s <= 0 or problem.budget.expired():
             break
-        chosen.append(group.lasting(min(group.duration_s, left_s)))
-        left_s -= group.duration_s
+        chosen.append(group.lasting(min(group.duration_s, remaining_s)))
+        remaining_s -= group.duration_s
     return chosen
 
 

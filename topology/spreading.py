@@ -90,13 +90,13 @@ def slots_of_lane(timing: Timing, lane: int, pieces: Sequence[Piece]) -> list[Co
     if spare_s >= 0:
         stretch = 1 + spare_s / needed_s if needed_s else 1.0
         return [_slot(piece.length_s * stretch, lane, piece) for piece in pieces]
-    slots, left_s = [], timing.window_s
+    slots, remaining_s = [], timing.window_s
     for piece in pieces:
-        left_s -= timing.switching_s
-        if left_s <= 0:
+        remaining_s -= timing.switching_s
+        if remaining_s <= 0:
             break
-        slots.append(_slot(min(piece.length_s, left_s), lane, piece))
-        left_s -= piece.length_s
+        slots.append(_slot(min(piece.length_s, remaining_s), lane, piece))
+        remaining_s -= piece.length_s
     return slots
 
 

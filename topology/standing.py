@@ -142,13 +142,12 @@ def _check_pinned_circuit(fabric: FabricArrays, circuit: Circuit, budget: Budget
             raise PlanError(f"pinned {circuit} ends at port {port}: no such port")
         if fabric.port_plane[port] != circuit.plane:
             raise PlanError(
-                f"pinned {circuit} ends at port {port}, which is wired to plane "
-                f"{fabric.port_plane[port]}"
+                f"pinned {circuit} ends at port {port}of plane {fabric.port_plane[port]}"
             )
         if port in budget.blocked_ports:
             raise PlanError(
-                f"pinned {circuit} needs port {port}, which is blocked: "
-                "move the reservation or release the port"
+                f"pinned {circuit} needs port {port}, a blocked port: move"
+                " the reservation or release the port"
             )
 
 
@@ -174,7 +173,7 @@ def _book_reserved(
             residual_mbps[circuit] -= rate_mbps
             if residual_mbps[circuit] < -RATE_TOLERANCE_MBPS:
                 raise PlanError(
-                    f"{circuit} can't carry what is reserved on it: "
+                    f"{circuit} can't carry the reserved bandwidth: "
                     f"{-residual_mbps[circuit]:g} Mbps too much"
                 )
             residual_mbps[circuit] = max(0.0, residual_mbps[circuit])

@@ -67,7 +67,7 @@ def synthetic_demand(kind: str, n: int, seed: int, busiest_mbps: float) -> Deman
     if make is None:
         raise UnknownName(f"no synthetic demand {kind!r}: choose one of {', '.join(KINDS)}")
     if n < 1:
-        raise PlanError(f"a demand between {n} racks: at least one is needed")
+        raise PlanError(f"a demand between {n} racks: at least 1 is needed")
     if not 0 <= busiest_mbps < float("inf"):
         raise PlanError(f"{busiest_mbps} Mbps at a rack: must be finite and not negative")
     if n == 1:

@@ -60,20 +60,20 @@ def _noted(note: Path, found: str) -> str | None:
     """The setting from before killed agents; None if ``found`` was not set by such agents."""
     try:
         noted = json.loads(note.read_text(encoding="ascii"))
-        before, theirs = str(noted["before"]), [str(one).split() for one in noted["set"]]
+        before, previous = str(noted["before"]), [str(one).split() for one in noted["set"]]
     except (OSError, ValueError, TypeError, KeyError):
         return None
-    return before if found.split() in theirs else None
+    return before if found.split() in previous else None
 
 
-def _write(note: Path, before: str, theirs: list[str]) -> None:
-    """Write the note before the setting changes from the first of ``theirs`` to the last: an agent
-    may be killed at any moment.
+def _write(note: Path, before: str, previous: list[str]) -> None:
+    """Write the note before the setting changes from the first of ``previous`` to the last: an
+    agent may be killed at any moment.
     """
     try:
         note.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with replacing(note, 0o600) as file:
-            json.dump({"before": before, "set": theirs}, file)
+            json.dump({"before": before, "set": previous}, file)
     except OSError as error:
         LOG.warning(
             "can't write %s (%s): if the agent is killed, its send buffers stay",

@@ -80,11 +80,11 @@ class Report:
         if self.elephants:
             document["elephants"] = [
                 {
-                    "address": str(unmapped(ip_address(one.address))),
-                    "src_port": one.src_port,
-                    "dst_port": one.dst_port,
+                    "address": str(unmapped(ip_address(elephant.address))),
+                    "src_port": elephant.src_port,
+                    "dst_port": elephant.dst_port,
                 }
-                for one in sorted(self.elephants)[:MOST_ELEPHANTS]
+                for elephant in sorted(self.elephants)[:MOST_ELEPHANTS]
             ]
         return document
 
@@ -173,8 +173,8 @@ class Agent:
         self._stop = threading.Event()
         self._pauses = Pauses()
         self._told = Report()
-        self._told_s = 0.0
-        self._told_connections_s = -math.inf
+        self._reported_s = 0.0
+        self._reported_connections_s = -math.inf
 
     def stop(self) -> None:
         """Stop the agent, from any thread or a signal handler."""
@@ -252,15 +252,15 @@ class Agent:
 
     def _report(self, setup: Setup) -> None:
         """Report until the setup has changed, or the agent is stopped."""
-        self._tell(setup, self._look(setup))
+        self._send_report(setup, self._look(setup))
         revision = setup.revision
         while revision == setup.revision and not self._stop.wait(setup.sample_s):
             seen = self._look(setup)
             if self._is_due(setup, seen):
-                revision = self._tell(setup, seen)
+                revision = self._send_report(setup, seen)
 
     def _is_due(self, setup: Setup, seen: Report) -> bool:
-        silent_s = self._clock() - self._told_s
+        silent_s = self._clock() - self._reported_s
         if silent_s < setup.report_gap_s:
             return False
         return (
@@ -291,15 +291,15 @@ class Agent:
         connections = {rack: one.connections for rack, one in by_rack.items()}
         return Report(setup.rule.worth_telling(octets), connections, elephants)
 
-    def _tell(self, setup: Setup, seen: Report) -> str:
+    def _send_report(self, setup: Setup, seen: Report) -> str:
         """Send a report; return the revision of the controller's present setup."""
         now_s = self._clock()
-        fully = now_s - self._told_connections_s >= setup.repeat_s
+        fully = now_s - self._reported_connections_s >= setup.repeat_s
         document = seen.to_json(connections=fully)
         answer = self._controller.put(f"{self._path}/backlog", document)
-        self._told, self._told_s = seen, self._clock()
+        self._told, self._reported_s = seen, self._clock()
         if fully:
-            self._told_connections_s = now_s
+            self._reported_connections_s = now_s
         return str(answer["revision"])
 
 

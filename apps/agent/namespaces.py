@@ -160,13 +160,13 @@ class _Paced(Generic[_Key, _Found]):
     ) -> None:
         self._clock = clock
         self._read = read
-        self._again_s = clock()
+        self._retry_s = clock()
         self._last: list[dict[_Key, _Found]] = []
 
     def read(self, others: OtherNamespaces) -> list[dict[_Key, _Found]]:
         """A reading of each namespace: the last reading if the next is not due yet."""
         began_s = self._clock()
-        if began_s >= self._again_s:
+        if began_s >= self._retry_s:
             self._last = []
             for reader in others.readers():
                 try:
@@ -175,7 +175,7 @@ class _Paced(Generic[_Key, _Found]):
                     LOG.debug("a network namespace is not read: %s", error)
                     others.drop(reader)
             ended_s = self._clock()
-            self._again_s = ended_s + (ended_s - began_s) / _READ_PART
+            self._retry_s = ended_s + (ended_s - began_s) / _READ_PART
         return self._last
 
 

@@ -168,7 +168,7 @@ class SocketReader:
                 self._has_mptcp = False
                 if _MPTCP_ENABLED.exists():
                     LOG.warning(
-                        "the kernel has MPTCP and does not list its sockets: what waits in them "
+                        "the kernel has MPTCP and does not list MPTCP sockets: data waiting there "
                         "is not reported; load the kernel's module mptcp_diag, and start the agent "
                         "anew"
                     )

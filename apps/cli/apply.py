@@ -56,7 +56,7 @@ _COURSE: Final = [state for state in ReconfigurationState if state not in OVER]
 @click.option(
     "--schedule",
     "rotation",
-    type=click.Choice([one.value for one in Rotation]),
+    type=click.Choice([rotation.value for rotation in Rotation]),
     help="Join all pairs of racks in turn, by this schedule.",
 )
 @click.option(
@@ -100,7 +100,7 @@ def apply(url: str, as_json: bool, yes: bool, **options: Any) -> None:
                 warn("the network has changed meanwhile")
                 _shown(dry_run, as_json, yes)
         document = _followed(client, client.post(_PATH, body)["id"])
-    _tell(document, as_json)
+    _print(document, as_json)
 
 
 def _schedule(options: dict[str, Any]) -> JsonObject | None:
@@ -199,7 +199,7 @@ def reconfigure(url: str, as_json: bool, wait: bool, stages: bool, **options: An
                 print_stages(found)
             return
         document = client.post(_PATH, body_with_demand(client, options), wait=wait)
-    _tell(document, as_json)
+    _print(document, as_json)
 
 
 @click.command(cls=Command, examples=["hydra stop 3f2a9c41d0be"])
@@ -244,7 +244,7 @@ def _pause(url: str, as_json: bool, reconfiguration: str, *, paused: bool, told:
     print_outcome(document, f"{document['id']} {told}", as_json)
 
 
-def _tell(document: JsonObject, as_json: bool) -> None:
+def _print(document: JsonObject, as_json: bool) -> None:
     if as_json:
         print_json(document)
     else:

@@ -50,7 +50,7 @@ def create(name: str, days: int, directory: Path, as_json: bool) -> None:
         made = create_authority(directory, name, days, datetime.now(UTC))
     except (HydraError, ValueError) as error:
         raise CommandError(str(error)) from error
-    _tell(made, as_json)
+    _print(made, as_json)
 
 
 @ca.command(
@@ -107,10 +107,10 @@ def issue_certificate(
             made = issue(directory, name, hosts, asked or Use.SERVER, days, now)
     except (HydraError, ValueError) as error:
         raise CommandError(str(error)) from error
-    _tell(made, as_json)
+    _print(made, as_json)
 
 
-def _tell(certificate: Path, as_json: bool) -> None:
+def _print(certificate: Path, as_json: bool) -> None:
     key = certificate.with_suffix(".key")
     print_outcome(
         {"certificate": str(certificate), "key": str(key)}, f"{certificate} and {key}", as_json

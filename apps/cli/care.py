@@ -68,7 +68,7 @@ def _print_changes(title: str, changes: list[JsonObject]) -> None:
     print_table(
         title,
         ("key", "before", "after"),
-        ((one["key"], one["before"], one["after"]) for one in changes),
+        ((change["key"], change["before"], change["after"]) for change in changes),
         empty="nothing has changed",
     )
 

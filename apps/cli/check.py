@@ -107,8 +107,11 @@ class _Device(NamedTuple):
 
 def _devices(fabric: Fabric) -> list[_Device]:
     return [
-        *(_Device(one.name, "planes", one.login, one.options) for one in fabric.planes),
-        *(_Device(one.name, "racks.tor", one.tor.login, one.tor.options) for one in fabric.racks),
+        *(_Device(plane.name, "planes", plane.login, plane.options) for plane in fabric.planes),
+        *(
+            _Device(rack.name, "racks.tor", rack.tor.login, rack.tor.options)
+            for rack in fabric.racks
+        ),
     ]
 
 

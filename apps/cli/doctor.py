@@ -84,11 +84,11 @@ def doctor(
     """
     found = list(_examined(file, directory, url))
     if as_json:
-        print_json([asdict(one) for one in found])
+        print_json([asdict(finding) for finding in found])
     else:
         columns = ("what", "state", "found", "to do")
         print_table("Findings", columns, ((o.what, o.state, o.finding, o.remedy) for o in found))
-    wrong = any(one.state is State.PROBLEM for one in found)
+    wrong = any(finding.state is State.PROBLEM for finding in found)
     ctx.exit(ExitCode.PROBLEM if wrong else ExitCode.OK)
 
 

@@ -32,7 +32,7 @@ def graph(document: JsonObject, form: str) -> str:
     made = library.circuit_graph(
         document["racks"],
         circuits,
-        one_way=any(one["one_way"] for one in circuits),
+        one_way=any(circuit["one_way"] for circuit in circuits),
         fabric=document["fabric"],
         electrical_rate_mbps=document["electrical_rate_mbps"],
     )

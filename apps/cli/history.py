@@ -136,25 +136,25 @@ def _exact(unix_s: float) -> str:
     return datetime.fromtimestamp(unix_s).astimezone().isoformat()
 
 
-def _end_ms(one: JsonObject) -> float:
-    return max((float(step["finished_ms"]) for step in one["timeline"]), default=0.0)
+def _end_ms(json_object: JsonObject) -> float:
+    return max((float(step["finished_ms"]) for step in json_object["timeline"]), default=0.0)
 
 
-def _print_one(one: JsonObject) -> None:
+def _print_one(json_object: JsonObject) -> None:
     print_facts(
         [
-            ("id", one["id"]),
-            ("state", one["state"]),
-            ("trigger", one["trigger"]),
-            ("created", moment(one["created_unix_s"])),
-            ("reason", one["reason"] or "-"),
-            ("unconfirmed", ", ".join(one["unconfirmed"]) or "none"),
+            ("id", json_object["id"]),
+            ("state", json_object["state"]),
+            ("trigger", json_object["trigger"]),
+            ("created", moment(json_object["created_unix_s"])),
+            ("reason", json_object["reason"] or "-"),
+            ("unconfirmed", ", ".join(json_object["unconfirmed"]) or "none"),
         ]
     )
-    end_ms = _end_ms(one)
+    end_ms = _end_ms(json_object)
     print_columns(
         f"Timeline, {end_ms:.0f} ms",
-        one["timeline"],
+        json_object["timeline"],
         {
             "substep": "step",
             "device": lambda step: step["device"] or "all",
@@ -163,8 +163,8 @@ def _print_one(one: JsonObject) -> None:
             "note": "note",
         },
     )
-    print_circuits("Connected", one["connected"])
-    print_circuits("Disconnected", one["disconnected"])
+    print_circuits("Connected", json_object["connected"])
+    print_circuits("Disconnected", json_object["disconnected"])
 
 
 def _bar(started_ms: float, finished_ms: float, end_ms: float) -> str:

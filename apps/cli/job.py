@@ -239,7 +239,9 @@ def await_active(
 
     now: Group | CreatedGroup = group
     while signals is None or signals.received is None:
-        if all(one.state is not ReservationState.ACTIVATING for one in now.reservations):
+        if all(
+            reservation.state is not ReservationState.ACTIVATING for reservation in now.reservations
+        ):
             _check_active(now)
             return
         time.sleep(_POLL_S)
@@ -248,9 +250,17 @@ def await_active(
 
 def _check_active(group: Group | CreatedGroup) -> None:
     """Raise CommandError unless all of a group is active."""
-    bad = [one for one in group.reservations if one.state is not ReservationState.ACTIVE]
+    bad = [
+        reservation
+        for reservation in group.reservations
+        if reservation.state is not ReservationState.ACTIVE
+    ]
     if bad:
-        reasons = (f"{one.src} to {one.dst} is {one.state.value}: {one.reason}" for one in bad)
+        reasons = (
+            f"{reservation.src} to {reservation.dst} is {reservation.state.value}: "
+            f"{reservation.reason}"
+            for reservation in bad
+        )
         raise CommandError("; ".join(reasons))
 
 

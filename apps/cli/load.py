@@ -94,7 +94,7 @@ def _directions(circuit: JsonObject) -> Iterable[tuple[tuple[str, str], _Samples
 
 def _row(samples: _Samples) -> tuple[str, ...]:
     """The latest, the highest and the mean rate, and a line; empty where unknown."""
-    known = [one for one in samples if one is not None]
+    known = [sample for sample in samples if sample is not None]
     if not known:
         return "", "", "", _sparkline(samples)
     now = "" if samples[-1] is None else mbps(samples[-1])
@@ -106,12 +106,12 @@ def _sparkline(samples: _Samples) -> str:
     many = min(_WIDTH, len(samples))
     ends = [k * len(samples) // max(1, many) for k in range(many + 1)]
     means = [_mean(samples[begin:end]) for begin, end in pairwise(ends)]
-    most = max((one for one in means if one is not None), default=0.0)
-    return "".join(_UNKNOWN if one is None else _bar(one, most) for one in means)
+    most = max((mean for mean in means if mean is not None), default=0.0)
+    return "".join(_UNKNOWN if mean is None else _bar(mean, most) for mean in means)
 
 
 def _mean(samples: _Samples) -> float | None:
-    known = [one for one in samples if one is not None]
+    known = [sample for sample in samples if sample is not None]
     return sum(known) / len(known) if known else None
 
 

@@ -49,7 +49,7 @@ def document_of(study: Study, outcome: Outcome, bounds: Bounds) -> JsonObject:
         "connect": len(result.topology.circuits - study.current.topology.circuits),
         "disconnect": len(study.current.topology.circuits - result.topology.circuits),
         "circuits": [
-            Circuit.of(fabric, one).model_dump() for one in sorted(result.topology.circuits)
+            Circuit.of(fabric, circuit).model_dump() for circuit in sorted(result.topology.circuits)
         ],
         "paths": [
             Path.of(fabric, Along(path, vlans.get(path), path.src)).model_dump()

@@ -29,7 +29,7 @@ class Progress:
         self._since_s = time.monotonic()
         self._told = ""
         self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._tell, name="progress", daemon=True)
+        self._thread = threading.Thread(target=self._show, name="progress", daemon=True)
 
     def __enter__(self) -> Progress:
         self._thread.start()
@@ -45,7 +45,7 @@ class Progress:
         """Begin the next step; ``what``: its description."""
         self._what, self._since_s = what, time.monotonic()
 
-    def _tell(self) -> None:
+    def _show(self) -> None:
         wait_s = _AFTER_S
         while not self._ended.wait(wait_s):
             wait_s = _EVERY_S

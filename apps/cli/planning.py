@@ -342,7 +342,7 @@ def print_stages(stages: Sequence[JsonObject]) -> None:
 
 
 def _beyond(racks: Iterable[JsonObject]) -> str:
-    return ", ".join(f"{one['rack']} ({mbps(one['mbps'])} Mb/s)" for one in racks)
+    return ", ".join(f"{rack['rack']} ({mbps(rack['mbps'])} Mb/s)" for rack in racks)
 
 
 def _stages(stages: Sequence[JsonObject]) -> str:

@@ -96,7 +96,7 @@ def _racks(prices: RackPrices, plot: Path | None, *, as_json: bool) -> None:
             {
                 "title": prices.title,
                 "networks": [_bill_document(bill) for bill in (*hydra, *fat_tree)],
-                "published": [_comparison_document(one) for one in compared],
+                "published": [_comparison_document(comparison) for comparison in compared],
             }
         )
         return
@@ -137,16 +137,16 @@ def _bill_document(bill: networks.Bill) -> JsonObject:
     }
 
 
-def _comparison_document(one: networks.Comparison) -> JsonObject:
+def _comparison_document(comparison: networks.Comparison) -> JsonObject:
     return {
-        "where": one.where,
-        "hydra": one.hydra.network,
-        "fat_tree": one.fat_tree.network,
-        "hydra_usd": one.hydra.usd,
-        "fat_tree_usd": one.fat_tree.usd,
-        "cheaper_percent": one.cheaper_percent,
-        "published_cheaper_percent": one.published_percent,
-        "missing_usd": one.missing_usd,
+        "where": comparison.where,
+        "hydra": comparison.hydra.network,
+        "fat_tree": comparison.fat_tree.network,
+        "hydra_usd": comparison.hydra.usd,
+        "fat_tree_usd": comparison.fat_tree.usd,
+        "cheaper_percent": comparison.cheaper_percent,
+        "published_cheaper_percent": comparison.published_percent,
+        "missing_usd": comparison.missing_usd,
     }
 
 
@@ -162,14 +162,14 @@ def _pods(prices: PodPrices, plot: Path | None, *, as_json: bool) -> None:
             {
                 "title": prices.title,
                 "electrical": asdict(study.electrical),
-                "helios": [asdict(one) for one in study.helios],
+                "helios": [asdict(row) for row in study.helios],
                 "cheapest": asdict(best),
                 "published": [asdict(figure) for figure in figures],
             }
         )
         return
     sizes = [kind.superlink for kind in prices.transceivers]
-    by_kind = {(one.superlink, one.destinations): one for one in study.helios}
+    by_kind = {(row.superlink, row.destinations): row for row in study.helios}
     print_table(
         f"{prices.title}: million USD, electrical {study.electrical.usd / _MILLION:,.1f}",
         ["pods sent to>", *[f"w = {size}>" for size in sizes]],

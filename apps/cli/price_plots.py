@@ -54,12 +54,12 @@ def plot_pods(study: PodStudy, path: Path) -> None:
         ("ports", "ports of core switches [thousand]", 1e3),
     )
     for axes, (name, label, unit) in zip(figure.subplots(1, 3), quantities, strict=True):
-        sizes = sorted({one.superlink for one in study.helios})
+        sizes = sorted({row.superlink for row in study.helios})
         for position, size in enumerate(sizes):
-            line = [one for one in study.helios if one.superlink == size]
+            line = [row for row in study.helios if row.superlink == size]
             axes.plot(
-                [one.destinations for one in line],
-                [getattr(one.network, name) / unit for one in line],
+                [helios_network.destinations for helios_network in line],
+                [getattr(helios_network.network, name) / unit for helios_network in line],
                 marker=_MARKERS[position % len(_MARKERS)],
                 markersize=3,
                 label=f"w = {size}",

@@ -44,7 +44,7 @@ def replicas(ctx: click.Context, url: str, as_json: bool) -> None:
     if as_json:
         print_json(document)
     elif document["role"] == "alone":
-        click.echo("this controller is alone: its journal is a file")
+        click.echo("this controller has no standby: the journal is a file")
     else:
         _print(document)
     ctx.exit(ExitCode.OK if document["role"] == "alone" or document["leader"] else ExitCode.PROBLEM)
@@ -52,8 +52,8 @@ def replicas(ctx: click.Context, url: str, as_json: bool) -> None:
 
 def _print(document: JsonObject) -> None:
     leader = document["leader"]
-    everybody = [("leads", leader)] if leader else []
-    everybody += [("stands by", one) for one in document["standing_by"]]
+    rows = [("leads", leader)] if leader else []
+    rows += [("stands by", one) for one in document["standing_by"]]
     print_table(
         "Controllers",
         ("role", "name", "REST", "release", "since", "switches"),
@@ -66,7 +66,7 @@ def _print(document: JsonObject) -> None:
                 moment(one["since_unix_s"]),
                 "-" if one.get("switches") is None else one["switches"],  # an earlier release's
             )
-            for role, one in everybody
+            for role, one in rows
         ),
         empty="none has a lease",
     )
@@ -122,7 +122,11 @@ def _handed_over(client: ControllerClient, deadline_s: float) -> JsonObject:
                 is_early = isinstance(refused.__cause__, Refusal) and (
                     refused.__cause__.response.status_code == httpx.codes.CONFLICT
                 )
-                left_s = deadline_s - time.monotonic()
-                if not is_early or left_s <= 0 or client.get("/v1/replicas")["role"] == "alone":
+                remaining_s = deadline_s - time.monotonic()
+                if (
+                    not is_early
+                    or remaining_s <= 0
+                    or client.get("/v1/replicas")["role"] == "alone"
+                ):
                     raise
-                time.sleep(min(_POLL_S, left_s))
+                time.sleep(min(_POLL_S, remaining_s))

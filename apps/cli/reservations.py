@@ -19,7 +19,7 @@ from hydra.reservations.reservation import FINAL_STATES, ServiceClass
 from hydra_hybrid_network_client.errors import JsonObject
 from hydra_hybrid_network_client.requests import WAIT_S, resource
 
-_OVER: Final = {one.value for one in FINAL_STATES - {ReservationState.FAILED}}
+_OVER: Final = {final_state.value for final_state in FINAL_STATES - {ReservationState.FAILED}}
 """Final states without need for attention; a failed reservation needs attention."""
 _RESERVATIONS: Final = "/v1/reservations"
 _PREVIEW: Final = f"{_RESERVATIONS}/preview"
@@ -170,10 +170,10 @@ def reserve(
         entry["minimum_mbps"] = minimum
     body = {**entry, **span}
     if every is not None:
-        again = {"every_s": every, "times": times}
+        recurrence = {"every_s": every, "times": times}
         with ControllerClient(url) as client:
             _warn_of_risks_of(client, body)
-            group = client.post("/v1/groups", {**span, "entries": [entry], "repeat": again})
+            group = client.post("/v1/groups", {**span, "entries": [entry], "repeat": recurrence})
         _print_times(group, as_json)
         return
     if dry_run:

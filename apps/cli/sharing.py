@@ -13,7 +13,7 @@ _PATH = "/v1/sharing"
 
 
 @click.command(cls=Command, examples=["hydra sharing", "hydra sharing on-demand"])
-@click.argument("policy", type=click.Choice([one.value for one in Sharing]), required=False)
+@click.argument("policy", type=click.Choice([sharing.value for sharing in Sharing]), required=False)
 @url_option
 @json_option
 def sharing(policy: str | None, url: str, as_json: bool) -> None:

@@ -210,8 +210,8 @@ def list_tokens(path: Path, as_json: bool) -> None:
     )
 
 
-def _may_have(one: StoredToken) -> str:
-    return _describe(one.quota) if one.role is Role.TENANT else "-"
+def _may_have(stored_token: StoredToken) -> str:
+    return _describe(stored_token.quota) if stored_token.role is Role.TENANT else "-"
 
 
 @token.command(cls=Command, examples=["hydra token revoke spark --file tokens.json"])

@@ -163,14 +163,14 @@ def convert(
     _check_form(form, window, fabric, window_s, fold=fold)
     with _errors():
         if fabric is not None:
-            what = "readings"
+            kind = "readings"
             written = _write_recording(trace_file, to_file, fabric, window_s, scale, fold=fold)
         elif window is None:
-            what, written = "flows", _write_flows(trace_file, to_file, scale)
+            kind, written = "flows", _write_flows(trace_file, to_file, scale)
         else:
-            what = "pairs of racks"
+            kind = "pairs of racks"
             written = _write_demand(trace_file, to_file, window, window_s, scale)
-    words = f"{to_file}: {written:,} {what}"
+    words = f"{to_file}: {written:,} {kind}"
     print_outcome({"written": str(to_file), "entries": written}, words, as_json)
 
 
@@ -406,12 +406,12 @@ def _print_contest(
                 "windows": [_window_document(window) for window in cut],
                 "algorithms": [
                     {
-                        "served_share": one.served_share if one.attempts else None,
-                        "worst_share": one.worst_share if one.attempts else None,
-                        "planning_ms": one.planning_ms if one.attempts else None,
-                        **asdict(one),
+                        "served_share": contestant.served_share if contestant.attempts else None,
+                        "worst_share": contestant.worst_share if contestant.attempts else None,
+                        "planning_ms": contestant.planning_ms if contestant.attempts else None,
+                        **asdict(contestant),
                     }
-                    for one in found
+                    for contestant in found
                 ],
             }
         )
@@ -433,16 +433,16 @@ def _print_contest(
     )
 
 
-def _stands(one: Contestant) -> bool:
+def _stands(contestant: Contestant) -> bool:
     """True if the algorithm plans circuits, which stay up until taken down."""
-    return ENTRIES[one.algorithm].product is Product.CIRCUITS
+    return ENTRIES[contestant.algorithm].product is Product.CIRCUITS
 
 
 def _end_with_problems(found: list[Contestant]) -> None:
     problems = [
-        f"{one.algorithm}, window {attempt.window}: {problem}"
-        for one in found
-        for attempt in one.attempts
+        f"{contestant.algorithm}, window {attempt.window}: {problem}"
+        for contestant in found
+        for attempt in contestant.attempts
         for problem in attempt.problems
     ]
     if problems:

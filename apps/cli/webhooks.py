@@ -54,9 +54,13 @@ def webhooks(ctx: click.Context, url: str, as_json: bool) -> None:
     )
 
 
-def _problem(one: JsonObject) -> str:
-    since = one["failing_since_unix_s"]
-    return str(one["problem"]) if since is None else f"since {moment(since)}: {one['problem']}"
+def _problem(json_object: JsonObject) -> str:
+    since = json_object["failing_since_unix_s"]
+    return (
+        str(json_object["problem"])
+        if since is None
+        else f"since {moment(since)}: {json_object['problem']}"
+    )
 
 
 @webhooks.command(

@@ -24,8 +24,8 @@ def describe_circuit(circuit: JsonObject) -> str:
     return f"{circuit['a']['rack']} ={circuit['plane']}{_way(circuit)} {circuit['b']['rack']}"
 
 
-def _way(one: JsonObject) -> str:
-    return ">" if one["one_way"] else "="
+def _way(json_object: JsonObject) -> str:
+    return ">" if json_object["one_way"] else "="
 
 
 def moment(unix_s: float) -> str:

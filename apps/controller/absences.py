@@ -88,7 +88,7 @@ class Absences:
 
     def switches_refused(self) -> Sequence[RefusedSwitch]:
         """Switches that try to connect and are kept out by a setting."""
-        return [RefusedSwitch(one.name, one.why) for one in self._fleet.refused()]
+        return [RefusedSwitch(refusal.name, refusal.why) for refusal in self._fleet.refused()]
 
     def _missing(self, datapaths: Iterable[DatapathId]) -> Sequence[MissingSwitch]:
         owned, steering = self._switches.owned, self._switches.steering
@@ -111,7 +111,7 @@ class Absences:
 
     def alarms(self) -> Mapping[str, Sequence[Alarm]]:
         """Standing alarms, by optical switch; switches without alarms are left out."""
-        return {one.name: one.alarms for one in self._devices.statuses() if one.alarms}
+        return {status.name: status.alarms for status in self._devices.statuses() if status.alarms}
 
     def devices(self) -> Sequence[DeviceStatus]:
         connected, mute = self._fleet.connected(), self._fleet.mute()
@@ -136,12 +136,12 @@ class Absences:
         steering = self._switches.steering
         servers = steering[owned].servers if owned in steering else ()
         if any(server.name in self._switches.closed for server in servers):
-            return "silent: its ToR port is closed to circuits"
+            return "silent: the ToR port is closed to circuits"
         dead = [server.name for server in servers if server.name in self._switches.dead_uplinks]
         if not dead:
             return ""
-        what = self._substrate.dead_uplink
-        return what if self._kind(owned) == "vswitch" else f"{', '.join(dead)}: {what}"
+        label = self._substrate.dead_uplink
+        return label if self._kind(owned) == "vswitch" else f"{', '.join(dead)}: {label}"
 
     def missing(self) -> Sequence[str]:
         """Missing or late parts of the network, in words; empty when all are there."""
@@ -154,7 +154,10 @@ class Absences:
             if not status.connected:
                 down.setdefault(status.kind, []).append(status)
         for kind, some in down.items():
-            missing += [f"{_ONE[kind]} {one.name}: {one.detail}" for one in some[:_NAMED]]
+            missing += [
+                f"{_ONE[kind]} {device_status.name}: {device_status.detail}"
+                for device_status in some[:_NAMED]
+            ]
             if (more := len(some) - _NAMED) > 0:
                 missing.append(f"{more:,} more {(_ONE if more == 1 else _MANY)[kind]}")
         return missing

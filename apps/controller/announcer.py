@@ -70,7 +70,7 @@ class Announcer:
         if server.name not in self._switch_of:
             for switch in self._substrate.steering(server.rack):
                 self._switch_of |= dict.fromkeys(
-                    (one.name for one in switch.servers), switch.datapath
+                    (server.name for server in switch.servers), switch.datapath
                 )
         return self._switch_of[server.name]
 

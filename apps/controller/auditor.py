@@ -69,8 +69,8 @@ class Auditor:
             if more:
                 if server not in self.sending_foreign:
                     LOG.warning(
-                        "server %s: its switch has dropped %d frames that bear a MAC address not "
-                        "the server's own, or a VLAN tag",
+                        "server %s: the vswitch has dropped %d frames with a foreign MAC address "
+                        "or a VLAN tag",
                         server,
                         more,
                     )
@@ -88,7 +88,7 @@ class Auditor:
         found = self._report(seen)
         if found.items and found.items != self._reported:
             for item in found.items:
-                LOG.warning("changed behind our back: %s", item)
+                LOG.warning("changed by somebody else: %s", item)
         self._reported = found.items
         if (found.items or self._lost) and self._policy.now.on_drift is OnDrift.MEND:
             self._reported = (await self._mend(seen, everywhere=False)).left.items
@@ -101,7 +101,7 @@ class Auditor:
         of_rules = [item for drift in seen.rules.values() for item in drift.items]
         if of_rules and self._policy.now.on_drift is OnDrift.MEND:
             for item in of_rules:
-                LOG.warning("changed behind our back: %s", item)
+                LOG.warning("changed by somebody else: %s", item)
             self._lost |= seen.broken
             await carried_out(self._audit.mend_rules(seen))
 

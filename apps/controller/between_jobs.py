@@ -42,18 +42,20 @@ class BetweenJobs:
         course as jobs.
         """
         until_s = time.monotonic() + alone_s
-        await self._go_on()
+        await self._next_batches()
         while alone_s and not self.over:
             if wait(self._in_flight or (), max(0.0, until_s - time.monotonic())).not_done:
                 return
-            await self._go_on()
+            await self._next_batches()
 
-    async def _go_on(self) -> None:
+    async def _next_batches(self) -> None:
         """Carry out the next batches, up to a batch that lets other jobs in."""
         running, in_flight = self._running, self._in_flight
         if running.over or not all(future.done() for future in in_flight or ()):
             return
-        running.go_on(None if in_flight is None else lambda: [one.result() for one in in_flight])
+        running.go_on(
+            None if in_flight is None else lambda: [future.result() for future in in_flight]
+        )
         while (batch := running.batch) is not None and not (batch.beside and batch.commands):
             running.go_on(await outcomes_of(batch))
         if running.error is not None:
@@ -61,4 +63,4 @@ class BetweenJobs:
         if batch is not None:
             self._in_flight = running.context.run(self._submit, batch)
             for future in self._in_flight:
-                future.add_done_callback(lambda _future: self._put(self._go_on))
+                future.add_done_callback(lambda _future: self._put(self._next_batches))

@@ -45,19 +45,21 @@ class ChangesBeside:
         """The parts of the network touched by the changes under way."""
         return self.under_way.touched
 
-    def plan(self, target: NetworkState, who: str, *, takes_over: bool = False) -> Plan | None:
+    def plan(
+        self, target: NetworkState, requester: str, *, takes_over: bool = False
+    ) -> Plan | None:
         """The plan to ``target`` beside the changes under way.
 
-        None if there is nothing to do, or if the change of ``who`` has to wait for its turn; the
-        log tells the reason. With ``takes_over``, the changes under way may leave parts to the new
-        change. Raises PlanError.
+        None if there is nothing to do, or if the change of ``requester`` has to wait for its turn;
+        the log tells the reason. With ``takes_over``, the changes under way may leave parts to the
+        new change. Raises PlanError.
         """
         plan = self._planning.diff(self._network.state, target)
         if plan.empty:
             return None
         why_not = self._why_not(plan, takes_over=takes_over)
         if why_not is not None:
-            LOG.info("%s keeps its turn: %s", who, why_not)
+            LOG.info("%s keeps its turn: %s", requester, why_not)
             return None
         return plan
 
@@ -74,5 +76,5 @@ class ChangesBeside:
         if unknown := self.under_way.unknown(plan, self._reach.absences.unconfirmed()):
             return f"the state of {', '.join(unknown)} is not known yet"
         if self._network.rest_s(plan.target, self._policy.now.vlan_rest_s):
-            return "its VLAN-IDs have to rest first"
+            return "VLAN-IDs of the change have to rest first"
         return None

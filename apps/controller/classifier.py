@@ -64,7 +64,9 @@ class Classifier:
         servers = self._servers.get(datapath, ())
         rules: list[FlowRule] = []
         if servers and self._policy.now.sharing.elephants_only:
-            rules += class_rules([one for server in servers for one in self._elephants(server)])
+            rules += class_rules(
+                [elephant for server in servers for elephant in self._elephants(server)]
+            )
         for (rack, to), parts in self._spills().items():
             if servers and servers[0].rack == rack:
                 rules += spill_rules(to, parts)

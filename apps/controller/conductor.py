@@ -247,7 +247,7 @@ class Conductor:
 
     def _see_through(self, running: Running) -> None:
         while not running.over or self._scheduler.others:
-            if not self._go_on():
+            if not self._run_due():
                 self._woken.wait()
             self._woken.clear()
         if running.error is not None:
@@ -258,7 +258,7 @@ class Conductor:
         self._carry_out()
         return running
 
-    def _go_on(self) -> bool:
+    def _run_due(self) -> bool:
         """Do everything due while courses wait for devices; True if a course continued.
 
         Parts put before the end of a batch are done before the course continues: news of a switch

@@ -140,7 +140,7 @@ class Controller:
         self._began_s = time.monotonic()
         duty("upkeep", self._look_after, lambda: _UPKEEP_S, at_once=True)
         duty("upkeep", self.rooms.health.look, lambda: _UPKEEP_S)
-        duty("people", self.rooms.withdrawals.hear_people, lambda: _UPKEEP_S)
+        duty("people", self.rooms.withdrawals.retry_manual_paths, lambda: _UPKEEP_S)
         duty(
             "upkeep",  # agents fall silent, too
             self.rooms.policies.classify,

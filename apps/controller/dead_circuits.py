@@ -55,25 +55,28 @@ class DeadCircuits:
         seen = self._dark_now() | told
         dark = {end for circuit, end in seen if circuit in state.topology.circuits}
         dead = frozenset(circuit for circuit, _ in seen) & state.topology.circuits
-        unlit = [one for one in dead if not dark.isdisjoint(one.receivers)]
-        ends = {end for one in unlit for end in one.ends} & dark
+        unlit = [circuit for circuit in dead if not dark.isdisjoint(circuit.receivers)]
+        ends = {end for circuit in unlit for end in circuit.ends} & dark
         reasons = [self._put_out(unlit, ends, state)] if dead or not denied else []
         reasons += [
-            f"{self._fabric.planes[one.plane].name} does not have {self._fabric.circuit_name(one)}"
-            for one in sorted(denied - dead)
+            f"{self._fabric.planes[circuit.plane].name} does not have "
+            f"{self._fabric.circuit_name(circuit)}"
+            for circuit in sorted(denied - dead)
         ]
         return dead | denied, "; ".join(reasons)
 
     def _dark_now(self) -> frozenset[_Dark]:
         """Ports of circuits in use that are known to have no carrier."""
         circuits = self._network.state.topology.circuits
-        ends = {end for one in circuits for end in one.ends}
+        ends = {end for circuit in circuits for end in circuit.ends}
         return self.at(set(filter(self._switches.is_dark, ends)))
 
     def at(self, ends: Collection[PortId]) -> frozenset[_Dark]:
         """Circuits in use with a port of ``ends``, by port."""
         circuits = self._network.state.topology.circuits
-        return frozenset((one, end) for one in circuits for end in one.ends if end in ends)
+        return frozenset(
+            (circuit, end) for circuit in circuits for end in circuit.ends if end in ends
+        )
 
     def divert_meanwhile(
         self, circuits: Collection[Circuit] = (), paths: Collection[Path] = ()
@@ -95,7 +98,7 @@ class DeadCircuits:
         """Divert the pairs on dead circuits and paths, while no change is under way."""
         await carried_out(self._switches.divert(circuits, paths))
 
-    def given_up(self, before: NetworkState) -> tuple[frozenset[Circuit], str]:
+    def abandoned_circuits(self, before: NetworkState) -> tuple[frozenset[Circuit], str]:
         """Circuits of ``before`` given up by the recovery, and the places without light.
 
         Ports of the circuits are quarantined.

@@ -112,8 +112,8 @@ class Deliveries:
         flows = self._sharing().by_reservation.get(reservation.id, ())
         return Delivery(
             reservation,
-            self._delivered_mbps(one for one in flows if one.source == reservation.src_rack),
-            self._delivered_mbps(one for one in flows if one.source != reservation.src_rack),
+            self._delivered_mbps(flow for flow in flows if flow.source == reservation.src_rack),
+            self._delivered_mbps(flow for flow in flows if flow.source != reservation.src_rack),
             tuple(name for name in self._senders(flows) if not is_metered(name)),
         )
 
@@ -135,7 +135,7 @@ class Deliveries:
 
     def _part(self, flow: Flow, tally: Tally) -> float:
         sharing = self._sharing().by_tally[tally]
-        promised_mbps = sum(one.mbps for one in sharing)
+        promised_mbps = sum(flow.mbps for flow in sharing)
         return flow.mbps / promised_mbps if promised_mbps else 1 / len(sharing)
 
     def _senders(self, flows: Iterable[Flow]) -> list[str]:

@@ -235,7 +235,7 @@ class OperationsDesk(_OfRooms):
     def settle_task(self, device: str, task_id: int, state: TaskState, note: str) -> Task:
         # The conductor reads people's answers.
         settled = self._rooms.panels.settle(device, task_id, state, note)
-        self._rooms.conductor.put(self._rooms.withdrawals.hear_people)
+        self._rooms.conductor.put(self._rooms.withdrawals.retry_manual_paths)
         return settled
 
     def quarantine(self) -> Sequence[QuarantinedPort]:
@@ -278,10 +278,10 @@ class Desk(ReservationDesk, PlanningDesk, OperationsDesk):
 
 def delivery_of(bundle: Bundle, deliveries: Sequence[Delivery]) -> Delivery:
     """Summed rates of a bundle's parts; None if a part's rate is unknown."""
-    there = [one.there_mbps for one in deliveries]
-    back = [one.back_mbps for one in deliveries]
-    unheld = sorted({name for one in deliveries for name in one.unheld})
-    return Delivery(bundle, _together(there), _together(back), tuple(unheld))
+    forward_mbps = [delivery.there_mbps for delivery in deliveries]
+    back = [delivery.back_mbps for delivery in deliveries]
+    unheld = sorted({name for delivery in deliveries for name in delivery.unheld})
+    return Delivery(bundle, _together(forward_mbps), _together(back), tuple(unheld))
 
 
 def _together(rates_mbps: Sequence[float | None]) -> float | None:

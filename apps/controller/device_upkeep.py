@@ -42,8 +42,8 @@ class DeviceUpkeep:
     ) -> None:
         self._fabric, self._devices = fabric, devices
         self._care, self._dead = courses.care, dead
-        names = [one.name for one in fabric.planes]
-        self._device_names = frozenset([*names, *(one.name for one in fabric.racks)])
+        names = [plane.name for plane in fabric.planes]
+        self._device_names = frozenset([*names, *(rack.name for rack in fabric.racks)])
         self._held_until_s = 0.0
         """End of the time for which paths stand after a recovery, for switches that may send
         there.
@@ -77,21 +77,41 @@ class DeviceUpkeep:
     async def mend(self) -> None:
         """Reopen lost devices, and bring uncertain devices to the present state."""
         care, devices, fabric = self._care, self._devices, self._fabric
-        planes = {one.id for one in fabric.planes if devices.plane_problem(one.id) is not None}
-        racks = {one.id for one in fabric.racks if devices.tor_problem(one.id) is not None}
+        planes = {
+            plane.id for plane in fabric.planes if devices.plane_problem(plane.id) is not None
+        }
+        racks = {rack.id for rack in fabric.racks if devices.tor_problem(rack.id) is not None}
         care.uncertain_planes |= planes
         care.uncertain_racks |= racks
-        names = [fabric.planes[one].name for one in sorted(care.uncertain_planes)]
-        names += [fabric.racks[one].name for one in sorted(care.uncertain_racks)]
+        names = [
+            fabric.planes[uncertain_plane].name for uncertain_plane in sorted(care.uncertain_planes)
+        ]
+        names += [
+            fabric.racks[uncertain_rack].name for uncertain_rack in sorted(care.uncertain_racks)
+        ]
         self._retries.forget(self._device_names.difference(names))
         due = self._retries.due(names)
         lacking = self._gap_retries.due(self._lacking() - care.uncertain_racks)
         await self._mend(
-            [one for one in care.uncertain_planes if fabric.planes[one].name in due],
-            [*lacking, *(one for one in care.uncertain_racks if fabric.racks[one].name in due)],
+            [
+                uncertain_plane
+                for uncertain_plane in care.uncertain_planes
+                if fabric.planes[uncertain_plane].name in due
+            ],
+            [
+                *lacking,
+                *(
+                    uncertain_rack
+                    for uncertain_rack in care.uncertain_racks
+                    if fabric.racks[uncertain_rack].name in due
+                ),
+            ],
         )
-        failed = {fabric.planes[one].name for one in care.uncertain_planes}
-        self._retries.note(due, failed | {fabric.racks[one].name for one in care.uncertain_racks})
+        failed = {fabric.planes[uncertain_plane].name for uncertain_plane in care.uncertain_planes}
+        self._retries.note(
+            due,
+            failed | {fabric.racks[uncertain_rack].name for uncertain_rack in care.uncertain_racks},
+        )
         self._gap_retries.note(lacking, self._lacking())
 
     async def open_ports(self) -> None:
@@ -105,8 +125,16 @@ class DeviceUpkeep:
         """
         care, devices = self._care, self._devices
         await self._mend(
-            [one for one in care.uncertain_planes if devices.plane_problem(one) is None],
-            [one for one in care.uncertain_racks if devices.tor_problem(one) is None],
+            [
+                uncertain_plane
+                for uncertain_plane in care.uncertain_planes
+                if devices.plane_problem(uncertain_plane) is None
+            ],
+            [
+                uncertain_rack
+                for uncertain_rack in care.uncertain_racks
+                if devices.tor_problem(uncertain_rack) is None
+            ],
         )
 
     async def make_certain(self, plan: Plan) -> None:
@@ -121,8 +149,8 @@ class DeviceUpkeep:
         care, fabric = self._care, self._fabric
         planes = {circuit.plane for circuit in plan.connect} & care.uncertain_planes
         racks = {fabric.ports[end].rack for circuit in plan.connect for end in circuit.ends}
-        names = [fabric.planes[one].name for one in sorted(planes)]
-        names += [fabric.racks[one].name for one in sorted(racks & care.uncertain_racks)]
+        names = [fabric.planes[plane].name for plane in sorted(planes)]
+        names += [fabric.racks[rack].name for rack in sorted(racks & care.uncertain_racks)]
         if names:
             raise DeviceUnavailable(
                 ", ".join(names), "the device's state is not known yet: ask again"
@@ -130,7 +158,7 @@ class DeviceUpkeep:
 
     def _lacking(self) -> set[RackId]:
         """Racks whose ToR lacks ports. A port that comes back has unknown VLANs."""
-        return {one.id for one in self._fabric.racks if self._devices.missing_ports(one.id)}
+        return {rack.id for rack in self._fabric.racks if self._devices.missing_ports(rack.id)}
 
     async def _mend(self, planes: Collection[PlaneId], racks: Collection[RackId]) -> None:
         if planes or racks:

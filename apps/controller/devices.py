@@ -159,7 +159,7 @@ class _Slot(Generic[_DeviceT]):
         device once the term is over.
         """
         try:
-            with permitted(self.term.left_s):
+            with permitted(self.term.remaining_s):
                 yield
         except DeviceError as error:
             self._lost(error)
@@ -205,14 +205,14 @@ class _Slot(Generic[_DeviceT]):
                         _log_alarm(device.name, alarm)
                         tell(DeviceAlarm(device.name, alarm))
                 elif time.monotonic() >= self.heard_s + _QUIET_S:
-                    self._hear()
+                    self._probe()
         except DeviceError as error:
             if not isinstance(error, DeviceUnavailable):
                 LOG.error("%s", error)
         finally:
             self.lock.release()
 
-    def _hear(self) -> None:
+    def _probe(self) -> None:
         """Ask the device a question. Raises DeviceUnavailable; a refusal is an answer, too."""
         try:
             self.ask(self.device)
@@ -305,10 +305,10 @@ class Devices:
         fabric: Fabric,
         policy: Policy,
         metrics: Metrics | None = None,
-        tell_alarm: Callable[[DeviceAlarm], None] = lambda _alarm: None,
+        report_alarm: Callable[[DeviceAlarm], None] = lambda _alarm: None,
         term: Term | None = None,
     ) -> None:
-        """``tell_alarm`` hears news of alarms, in a reader's thread."""
+        """``report_alarm`` hears news of alarms, in a reader's thread."""
         self._fabric = fabric
         self._missing: dict[RackId, frozenset[str]] = {}
         metrics = metrics or Metrics()
@@ -316,7 +316,7 @@ class Devices:
         metrics.begin_devices(rack.name for rack in fabric.racks)
         term = self._term = term or Alone()
         self._pool = ThreadPoolExecutor(_READERS, thread_name_prefix="reader")
-        self._tell_alarm = tell_alarm
+        self._tell_alarm = report_alarm
         self._closing = threading.Event()
         self._ending = threading.Event()
         self._keeper = threading.Thread(target=self._keep_claims, name="keeper", daemon=True)

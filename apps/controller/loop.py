@@ -22,10 +22,10 @@ from apps.controller.slots import WeekUnderWay
 from apps.controller.stages.early_stages import EarlyStages
 from apps.controller.stages.staging import Staging
 from apps.controller.ways import PresentWays
+from apps.planning.answers import PlanningAnswer
 from apps.planning.engine import PlannedChange
 from apps.planning.planner import Planner
 from apps.planning.rounds import NetworkNow, Round, Rounds
-from apps.planning.told import Told
 from apps.process.metrics import Metrics
 from hydra.decisions.decision import Action, Decision, seen_demand
 from hydra.errors import HydraError, PlanError
@@ -96,7 +96,7 @@ class Loop:
         self._asking = threading.Lock()
         self._tried_beside: tuple[object, ...] = ()
         """Changes under way, state and request at the last attempt to begin beside them."""
-        self._told: Told | None = None
+        self._last_answer: PlanningAnswer | None = None
         self._cut_off: list[Unfinished] = []
         self._patient_until_s = 0.0
 
@@ -167,14 +167,14 @@ class Loop:
         """The proposed change. An urgent job reuses the change told to its caller, if still
         valid.
         """
-        told = self._told
+        told = self._last_answer
         if urgent and told is not None and told.is_for(current, request, demand, pins, blocked):
             return told.change
         with self._metrics.stage("plan"):
             found = self._planner.propose(current, request, demand, pins, blocked, urgent=urgent)
         self._metrics.planned(float(demand.sum()), found.served_now_mbps, found.served_then_mbps)
         if not urgent:
-            self._told = Told(
+            self._last_answer = PlanningAnswer(
                 current=current,
                 request=request,
                 demand=demand,
@@ -396,9 +396,9 @@ class Loop:
         by_worth = request.only_if_it_pays
 
         def plan() -> Plan | None:
-            again = self.plan(request, urgent=True)
+            new_plan = self.plan(request, urgent=True)
             wanted.update(self._wanted_pairs(request))
-            return again.plan if again.verdict.pays or not by_worth else None
+            return new_plan.plan if new_plan.verdict.pays or not by_worth else None
 
         def wanted_mbps() -> DemandMatrix | None:
             return self._wanted(request) if request.demand is None else None

@@ -218,7 +218,9 @@ def _own(fabric: Fabric, server: str, rules: Iterable[FlowRule]) -> Iterator[Flo
 def part_of(held: Holdings, some: Collection[Aggregate]) -> Holdings:
     """The part of ``held`` that concerns the aggregates ``some``."""
     return Holdings(
-        tuple(flow for flow in held.flows if any(one in some for one in flow.aggregates)),
+        tuple(
+            flow for flow in held.flows if any(aggregate in some for aggregate in flow.aggregates)
+        ),
         {aggregate: links for aggregate, links in held.routes.items() if aggregate in some},
         held.left_mbps,
     )

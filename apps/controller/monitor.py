@@ -87,7 +87,7 @@ class Monitor:
             found.constrained,
             self.poller.unsure(),
             found.basis,
-            *self._forecast.told(),
+            *self._forecast.latest_report(),
             spilled=self._spills.shares(),
             expected_mbps=found.expected_mbps,
         )

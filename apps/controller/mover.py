@@ -34,7 +34,7 @@ from hydra.reconfiguration.plan import (
     resting_beside,
 )
 from hydra.reconfiguration.scheduler import carried_out, others_ended, performed
-from hydra.reconfiguration.touched import Touched, moved_on
+from hydra.reconfiguration.touched import Touched, rebased
 from hydra.reconfiguration.ways import MOST_COURSES, having, onward
 from hydra.reconfiguration.ways import Course as WayCourse
 from hydra.service import CircuitFailure, Reconfiguration, StepTiming
@@ -96,7 +96,7 @@ class Mover:
         self._look_around = look_around
 
     @property
-    def lets_others_in(self) -> bool:
+    def admits_other_changes(self) -> bool:
         """True if a change may begin beside the changes under way."""
         return self._in_turn and self.beside.under_way.let_others_in
 
@@ -136,7 +136,7 @@ class Mover:
             if rest_s:
                 told = "waits %.1f s for VLAN-IDs to have rested: a wider range has others"
                 LOG.info(told, rest_s)
-                await self._rest(rest_s)
+                await self._wait_for_rest(rest_s)
             self._in_turn = True
             try:
                 return await self._carry_out(
@@ -159,7 +159,7 @@ class Mover:
         if waiting is None:
             raise PlanError("changes under way touch the same pairs, ports or VLAN-IDs")
         for pairs in waiting:
-            LOG.info("%d pairs wait: their ports were given to another reconfiguration", pairs)
+            LOG.info("%d pairs wait: the ports were given to another reconfiguration", pairs)
         with about(entry.id):
             # Pairs left to this change are diverted already.
             return await self._carry_out(entry, plan, hurries=hurries, shifts=not waiting)
@@ -181,10 +181,10 @@ class Mover:
             LOG.error("%s", error)
         return entry
 
-    async def _rest(self, rest_s: float) -> None:
+    async def _wait_for_rest(self, rest_s: float) -> None:
         until_s = time.monotonic() + rest_s
-        while (left_s := until_s - time.monotonic()) > 0:
-            await carried_out(rest(min(left_s, _LOOK_S)))
+        while (remaining_s := until_s - time.monotonic()) > 0:
+            await carried_out(rest(min(remaining_s, _LOOK_S)))
             if self._look_around is not None:
                 await self._look_around()
 
@@ -263,7 +263,7 @@ class Mover:
         Raises PlanError.
         """
         state = self._network.state
-        target = moved_on(plan.target, plan.current, course.began)
+        target = rebased(plan.target, plan.current, course.began)
         missed = moving_pairs(course.result, course.wanted)
         staying = missed - moving_pairs(course.wanted, target)
         others = self.beside.touched.vlans
@@ -386,7 +386,9 @@ class Mover:
             (time.monotonic() - started_s) * 1000,
             moved.rules_pushed,
             moved.ports_retagged,
-            "".join(f"; {reason}" for reason in sorted({str(one) for one in failures.values()})),
+            "".join(
+                f"; {reason}" for reason in sorted({str(failure) for failure in failures.values()})
+            ),
             extra={"state": moved.state.value, "epoch": moved.result.epoch},
         )
 

@@ -91,7 +91,7 @@ class NetworkRooms:
             fabric=fabric,
             policy=self._at_start,
             metrics=self.metrics,
-            tell_alarm=ledger.log.tell_alarm,
+            report_alarm=ledger.log.report_alarm,
             term=term,
         )
         self.panels = PatchPanels(fabric, self.devices)
@@ -110,7 +110,7 @@ class NetworkRooms:
             term=term,
             counts=not substrate.retags,
         )
-        fleet.watch_rivals(ledger.log.tell_alarm, self.mastership.taken_over)
+        fleet.watch_rivals(ledger.log.report_alarm, self.mastership.taken_over)
 
     def _measure_and_plan(self, on_elephants: Callable[[Server], None]) -> None:
         """Counters, agents, planners."""

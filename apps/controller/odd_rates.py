@@ -30,7 +30,7 @@ class OddRates:
 
         A meter with the same odd rate as at the last look can't do better, and is left alone.
         """
-        again: set[DatapathId] = set()
+        retries: set[DatapathId] = set()
         odd: dict[tuple[DatapathId, int], int] = {}
         for datapath, rates in found.items():
             for aggregate, number in tables[datapath].meters.items():
@@ -47,6 +47,6 @@ class OddRates:
                     rate / 1000,
                     now_mbps[aggregate],
                 )
-                again.add(datapath)
+                retries.add(datapath)
         self._odd_kbps = odd
-        return again
+        return retries

@@ -188,19 +188,19 @@ class Policing:
             dp: numbered(table, before.get(dp, MeterTable()))
             for dp, table in tables_of(wanted, self._switch_of)
         }
-        anew = affected(self._holdings, wanted)
+        moving = affected(self._holdings, wanted)
         routes = wanted.routes
-        rates_mbps = shares(part_of(wanted, anew), {})
+        rates_mbps = shares(part_of(wanted, moving), {})
         with self._lock:
             self._holdings, self._tables = wanted, after
             self._delivered.hold(wanted)
-            self._fresh |= anew
-            stay = routes.keys() - anew
+            self._fresh |= moving
+            stay = routes.keys() - moving
             self._offers = {one: offer for one, offer in self._offers.items() if one in stay}
             old = self._allowed_mbps
-            new = {one: rates_mbps[one] if one in anew else old[one] for one in routes}
+            new = {way: rates_mbps[way] if way in moving else old[way] for way in routes}
             self._allowed_mbps = new
-        return before, after, [one for one in routes if one in old and new[one] != old[one]]
+        return before, after, [way for way in routes if way in old and new[way] != old[way]]
 
     def _new_meters(
         self,
@@ -343,7 +343,7 @@ class Policing:
                 is_news,
             )
             self._unsettled |= {
-                self._switch_of[one.sender] for one in missing(tables, after) if one in routes
+                self._switch_of[way.sender] for way in missing(tables, after) if way in routes
             }
             self._allowed_mbps = old | changed
             self._charge(changed)
@@ -377,10 +377,10 @@ class Policing:
     def _charge(self, changed: Iterable[Aggregate]) -> None:
         """Note the bursts allowed again by changes of meters; the caller holds the lock."""
         self._refills.pass_to(self._clock())
-        for one in changed:
-            links = self._holdings.routes[one]
+        for aggregate in changed:
+            links = self._holdings.routes[aggregate]
             if links:
-                mbit = burst_of(one).kbit(self._allowed_mbps[one]) / 1000
+                mbit = burst_of(aggregate).kbit(self._allowed_mbps[aggregate]) / 1000
                 self._refills.charge(links, mbit)
 
     def _rate_changes(self, aggregates: Iterable[Aggregate]) -> dict[DatapathId, list[MeterChange]]:

@@ -105,7 +105,7 @@ class PolicyDesk:
     async def _take_over(self, file: Loaded) -> Reload:
         policy, done = reload(self._loaded, self._policy.now, file)
         await self._follow(policy)
-        for words in _told(done):
+        for words in _sentences(done):
             self._tell(words)
         return done
 
@@ -127,14 +127,18 @@ class PolicyDesk:
         self._switches.doubt(self._classifier.bring(chosen, self._switches.ready()))
 
 
-def _told(done: Reload) -> list[str]:
+def _sentences(done: Reload) -> list[str]:
     """Sentences about the outcome of a reload."""
-    applied = [f"reloaded: {one.key} is {one.after}, was {one.before}" for one in done.applied]
-    waiting = [f"reloaded: {one.key} is {one.after} after the next start" for one in done.waiting]
+    applied = [
+        f"reloaded: {change.key} is {change.after}, was {change.before}" for change in done.applied
+    ]
+    waiting = [
+        f"reloaded: {change.key} is {change.after} after the next start" for change in done.waiting
+    ]
     return [*applied, *waiting] or ["reloaded: the configuration has not changed"]
 
 
 def _log(done: Reload) -> None:
     level = logging.WARNING if done.waiting else logging.INFO
-    for words in _told(done):
+    for words in _sentences(done):
         LOG.log(level, "%s", words)

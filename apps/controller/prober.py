@@ -110,8 +110,8 @@ class Prober:
 
     def _pause_s(self) -> float:
         next_s = min(self._surveillance.next_s(), self._links.next_s())
-        left_s = next_s - time.monotonic()
-        return min(max(left_s, self._tick_s), _REFRESH_S)
+        remaining_s = next_s - time.monotonic()
+        return min(max(remaining_s, self._tick_s), _REFRESH_S)
 
     def tick(self, now_s: float) -> None:
         """Handle the heard probes, and send the due probes."""
@@ -207,17 +207,22 @@ class Prober:
     def _send_along_links(self, probes: Sequence[LinkProbe], now_s: float) -> None:
         frames: dict[DatapathId, list[tuple[int, bytes]]] = {}
         sent = 0
-        for one in probes:
-            vswitch = one.src.vswitch
+        for link_probe in probes:
+            vswitch = link_probe.src.vswitch
             if vswitch is None or not self._fleet.port_number(vswitch.datapath_id, Port.OPTICAL):
-                self._links.passed_over(one, now_s)
+                self._links.passed_over(link_probe, now_s)
                 continue
-            nonces = [next(self._nonces) & 0xFFFF_FFFF_FFFF_FFFF for _ in range(one.copies)]
+            nonces = [next(self._nonces) & 0xFFFF_FFFF_FFFF_FFFF for _ in range(link_probe.copies)]
             frames.setdefault(vswitch.datapath_id, []).extend(
-                (Port.OPTICAL, probe(one.src.mac, one.dst.mac, one.vlan, nonce, self._mtu))
+                (
+                    Port.OPTICAL,
+                    probe(
+                        link_probe.src.mac, link_probe.dst.mac, link_probe.vlan, nonce, self._mtu
+                    ),
+                )
                 for nonce in nonces
             )
-            self._links.sent(one, nonces)
+            self._links.sent(link_probe, nonces)
             sent += len(nonces)
         if frames:
             self._fleet.send_frames(frames)
@@ -227,11 +232,16 @@ class Prober:
         messages: dict[DatapathId, bytearray] = {}
         sent = 0
         for way in ways:
-            here, there = self._servers[way.src], self._servers[way.dst]
+            src_server, dst_server = self._servers[way.src], self._servers[way.dst]
             nonces: list[int] = []
             ends: set[Ends] = set()
-            for index in range(way.first, way.first + (way.copies if here and there else 0)):
-                (src, _), (dst, hearer) = here[index % len(here)], there[index % len(there)]
+            for index in range(
+                way.first, way.first + (way.copies if src_server and dst_server else 0)
+            ):
+                (src, _), (dst, hearer) = (
+                    src_server[index % len(src_server)],
+                    dst_server[index % len(dst_server)],
+                )
                 datapath, symbol = self._substrate.launch(src, way.path)
                 port = self._fleet.port_number(datapath, symbol)
                 if not port:

@@ -38,7 +38,7 @@ class _Sending:
     @property
     def was_heard(self) -> bool:
         """True if an earlier sending has arrived; the present sending is only late."""
-        return any(one.done() for one in self.earlier)
+        return any(reply.done() for reply in self.earlier)
 
 
 class Probes:
@@ -67,8 +67,8 @@ class Probes:
         cut_short = f" (small frames pass, and none of {mtu + TAGGED_HEADER_BYTES} bytes: an MTU)"
         return tuple(
             sorted(
-                f"{one.src.name} to {one.dst.name}{'' if one in small else cut_short}"
-                for one in missing
+                f"{marker.src.name} to {marker.dst.name}{'' if marker in small else cut_short}"
+                for marker in missing
             )
         )
 
@@ -91,21 +91,21 @@ class Probes:
             for one in silent:
                 frames.setdefault(one.datapath, []).append((one.port, one.frame))
             self._fleet.send_frames(frames)
-            self._fleet.await_probes([one.heard for one in missing], timeout_s * share)
-            missing = silent = [one for one in missing if not one.heard.done()]
+            self._fleet.await_probes([sending.heard for sending in missing], timeout_s * share)
+            missing = silent = [sending for sending in missing if not sending.heard.done()]
             if not missing:
                 break
             if last:
-                silent = [self._again(one) for one in missing if not one.was_heard]
-                missing = [*silent, *(one for one in missing if one.was_heard)]
+                silent = [self._next_sending(one) for one in missing if not one.was_heard]
+                missing = [*silent, *(sending for sending in missing if sending.was_heard)]
                 everything = [*everything, *silent]
         try:
             if missing and not last:
                 self._hear_out(missing, timeout_s)
         finally:
-            for one in everything:
-                self._fleet.forget_probe(one.nonce)
-        return tuple(one.marker for one in missing if not one.heard.done())
+            for sending in everything:
+                self._fleet.forget_probe(sending.nonce)
+        return tuple(sending.marker for sending in missing if not sending.heard.done())
 
     def _hear_out(self, missing: Sequence[_Sending], timeout_s: float) -> None:
         """Wait until switches at both ends of ``missing`` markers have sent all earlier messages.
@@ -114,16 +114,16 @@ class Probes:
         """
         hearers = {
             switch.datapath
-            for one in missing
-            for switch in self._substrate.steering(one.marker.dst.rack)
-            if one.marker.dst in switch.servers
+            for marker in missing
+            for switch in self._substrate.steering(marker.marker.dst.rack)
+            if marker.marker.dst in switch.servers
         }
-        asked = {one.datapath for one in missing} | hearers
+        asked = {sending.datapath for sending in missing} | hearers
         for failure in self._fleet.silent(asked, timeout_s).values():
             raise NotProbed(failure.subject, f"no probe has come, and {failure}")
 
-    def _again(self, one: _Sending) -> _Sending:
-        return replace(self._sending(one.marker), earlier=(*one.earlier, one.heard))
+    def _next_sending(self, sending: _Sending) -> _Sending:
+        return replace(self._sending(sending.marker), earlier=(*sending.earlier, sending.heard))
 
     def _sending(self, marker: Marker, mtu: int = 0) -> _Sending:
         nonce = next(self._nonces) & 0xFFFF_FFFF_FFFF_FFFF

@@ -172,7 +172,10 @@ class Quarantine:
 
     def _names(self, ports: Iterable[PortId]) -> str:
         some = [self._fabric.ports[port] for port in sorted(ports)]
-        return ", ".join(f"{self._fabric.racks[one.rack].name}:{one.tor_port}" for one in some)
+        return ", ".join(
+            f"{self._fabric.racks[optical_port.rack].name}:{optical_port.tor_port}"
+            for optical_port in some
+        )
 
     def _save(self) -> None:
         ports = [quarantine_record(self._fabric, entry) for entry in self._entries.values()]

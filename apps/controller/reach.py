@@ -217,7 +217,7 @@ class Reach:
             return True
         listening_s = self._fleet.listening_s
         since_s = began_s if listening_s is None else min(began_s, listening_s)
-        silent = any(not one.connected for one in self._devices.statuses())
+        silent = any(not status.connected for status in self._devices.statuses())
         return silent and time.monotonic() < since_s + timeout_s
 
 

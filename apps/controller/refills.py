@@ -81,7 +81,9 @@ def borne(
             before[link] += old_mbps[one]
             after[link] += wanted_mbps[one]
             now[link] += changed.get(one, old_mbps[one])
-    raised = sorted(told.keys() - changed.keys(), key=lambda one: (wanted_mbps[one], one))
+    raised = sorted(
+        told.keys() - changed.keys(), key=lambda aggregate: (wanted_mbps[aggregate], aggregate)
+    )
     for one in raised:
         room_mbps = min(max(before[link], after[link]) - now[link] for link in routes[one])
         more_mbps = min(wanted_mbps[one] - old_mbps[one], room_mbps)

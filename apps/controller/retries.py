@@ -38,8 +38,8 @@ class Retries:
 
     def forget(self, well: AbstractSet[object]) -> None:
         """Reset items in no need of an attempt: their next wait is short again."""
-        for one in self._waits.keys() & well:
-            del self._waits[one]
+        for wait in self._waits.keys() & well:
+            del self._waits[wait]
 
     def note(self, tried: Iterable[object], failed: Collection[object]) -> None:
         """Remember how attempts ended."""

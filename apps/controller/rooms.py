@@ -144,7 +144,7 @@ class Rooms(NetworkRooms):
         slots = self.slots = Slots(fabric=fabric, policy=policy, mover=mover, ledger=ledger)
         self.choosing = Choosing(policy=policy, loop=loop, slots=slots, tell=told)
         self.conductor.beside(
-            lambda: mover.lets_others_in,
+            lambda: mover.admits_other_changes,
             (
                 self.withdrawals.beside,
                 promises.placement.beside,

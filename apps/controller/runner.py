@@ -124,7 +124,9 @@ class Runner:
 
     def run_meanwhile(self, course: Course[_ResultT]) -> _ResultT:
         """Carry out a course of single commands at once, while another course waits."""
-        return drive(course, lambda batch: [self._timed(batch.step, one) for one in batch.commands])
+        return drive(
+            course, lambda batch: [self._timed(batch.step, command) for command in batch.commands]
+        )
 
     def submit(self, batch: Batch) -> Sequence[Future[Outcome]]:
         """Begin all commands of a batch; outcomes in the same order."""
@@ -146,7 +148,7 @@ class Runner:
             if device is None:
                 raise
             LOG.exception("%s: %s ends in a defect", device, type(command).__name__)
-            reason = f"{device}: a defect ({type(error).__name__}): what was done is not known"
+            reason = f"{device}: a defect ({type(error).__name__}): the outcome is not known"
             failure = Failure(step, device, FailureKind.UNKNOWN, reason)
         outcome = Outcome(value, failure, started_s=started, finished_s=time.monotonic())
         self._metrics.command(command, outcome)
@@ -197,7 +199,9 @@ class Runner:
     def _take_switches(self, command: TakeSwitches) -> frozenset[DatapathId]:
         taken = self._mastership.take(command.datapaths, hurries=command.hurries)
         owned = self._substrate.owned()
-        mine = [one for one in command.datapaths if one in taken and one in owned]
+        mine = [
+            datapath for datapath in command.datapaths if datapath in taken and datapath in owned
+        ]
         for datapath in mine:
             if missing := self._fleet.missing_ports(datapath):
                 LOG.error(

@@ -49,7 +49,7 @@ def shares(holdings: Holdings, offers: Mapping[Aggregate, Offer]) -> dict[Aggreg
         aggregate: _wanted_mbps(aggregate, offers.get(aggregate, IDLE)) for aggregate in meeting
     }
     rates = dict.fromkeys(holdings.routes, _UNBOUNDED) | dict.fromkeys(meeting, 0.0)
-    for flow in sorted(holdings.flows, key=lambda one: len(one.aggregates)):
+    for flow in sorted(holdings.flows, key=lambda flow: len(flow.aggregates)):
         _give_reserved(flow, wanted, rates)
     _give_rest(holdings, meeting, wanted, rates)
     return rates

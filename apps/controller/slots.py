@@ -219,9 +219,9 @@ class Slots:
 
     def patience_s(self, most_s: float) -> float:
         """Seconds until the next slot is due, at most ``most_s``."""
-        left_s = self._due_s - self._clock()
-        awaits_week = self._asked is not None and left_s <= 0
-        return max(0.0, min(most_s, left_s)) if self._active and not awaits_week else most_s
+        remaining_s = self._due_s - self._clock()
+        awaits_week = self._asked is not None and remaining_s <= 0
+        return max(0.0, min(most_s, remaining_s)) if self._active and not awaits_week else most_s
 
     def offer(self, draft: WeekDraft) -> None:
         """Set the first week of slots about to begin."""

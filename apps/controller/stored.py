@@ -212,16 +212,25 @@ class Stored:
 
     def reservation(self, reservation_id: str) -> Reservation:
         """A reservation by id. Raises UnknownName."""
-        if parts := [one for one in self._reservations if one.bundle == reservation_id]:
+        if parts := [
+            reservation
+            for reservation in self._reservations
+            if reservation.bundle == reservation_id
+        ]:
             return bundle_of(self.fabric, parts)
-        found = next((one for one in self._reservations if one.id == reservation_id), None)
+        found = next(
+            (reservation for reservation in self._reservations if reservation.id == reservation_id),
+            None,
+        )
         if found is None:
             raise UnknownName(f"no reservation {reservation_id!r}")
         return found
 
     def group(self, group: str) -> Sequence[Reservation]:
         """Reservations of a group. Raises UnknownName."""
-        found = tuple(one for one in self._reservations if one.group == group)
+        found = tuple(
+            reservation for reservation in self._reservations if reservation.group == group
+        )
         if not found:
             raise UnknownName(f"no group {group!r}")
         return found

@@ -169,7 +169,7 @@ class Upkeep:
         if not switches.settled:
             return False  # the devices come first; every connected switch is synchronised after
         self._retries.forget(switches.ready() - switches.refused.keys())
-        self._beside = [one for one in self._beside if not one.over]
+        self._beside = [between_jobs for between_jobs in self._beside if not between_jobs.over]
         if refusing := self._retries.due(sorted(switches.refused.keys() & switches.ready())):
             await carried_out(self._recovery.bring(refusing))
             self._note_tried(refusing)
@@ -180,10 +180,10 @@ class Upkeep:
         prompt = self._fitting(some)
         await self._bring_beside(prompt, _PROMPT_S + _PROMPT_EACH_S * len(prompt))
         # No job waits for a switch whose last attempt failed, however often the switch connects.
-        for one in self._fitting(
+        for datapath in self._fitting(
             [*sorted(fresh & failing), *self._retries.due(sorted(failing - fresh))]
         ):
-            await self._bring_beside([one], 0.0)
+            await self._bring_beside([datapath], 0.0)
         waiting = switches.slow() - switches.being_brought
         await self._bring_beside(self._fitting(self._retries.due(sorted(waiting))), 0.0)
         return 0 < len(prompt) < len(some)
@@ -225,11 +225,11 @@ class Upkeep:
             for switch in self._substrate.steering(rack)
             if name == self._fabric.racks[rack].name or name in {s.name for s in switch.servers}
         ]
-        refusing = [one for one in steering if one in self._switches.refused]
+        refusing = [datapath for datapath in steering if datapath in self._switches.refused]
         if late := self._switches.late().intersection(refusing) - self._switches.being_brought:
             await carried_out(self._recovery.bring(late))
         refused = self._switches.refused
-        return "; ".join(str(refused[one]) for one in refusing if one in refused)
+        return "; ".join(str(refused[datapath]) for datapath in refusing if datapath in refused)
 
     async def follow_numbers(self) -> bool:
         """Update rules to new port numbers of switches; True if :meth:`synchronise` has to do
@@ -250,13 +250,13 @@ class Upkeep:
 
     def note_followed(self, ports: Iterable[MovedPort]) -> None:
         """Tell of renumbered ports whose new OpenFlow numbers all rules have."""
-        for one in ports:
+        for port in ports:
             names = self._fabric.racks
             pairs = {pair_of(path) for path in self._network.state.topology.paths}
-            concerned = [(names[a].name, names[b].name) for a, b in pairs if one.rack in (a, b)]
-            LOG.warning("%s: rules of the switch follow", one.what)
+            concerned = [(names[a].name, names[b].name) for a, b in pairs if port.rack in (a, b)]
+            LOG.warning("%s: rules of the switch follow", port.what)
             self._log.note(
-                HappeningKind.CONDITION, f"{one.what}: rules of the switch follow", concerned
+                HappeningKind.CONDITION, f"{port.what}: rules of the switch follow", concerned
             )
 
     async def follow_uplinks(self) -> None:

@@ -75,9 +75,9 @@ class PresentWays:
     def detours(self, until_s: float, closed_ports: frozenset[PortId] = frozenset()) -> Detours:
         """Detours that avoid reserved circuits, and circuits at ``closed_ports``."""
         pins = self._bookings.pins()
-        closed = {one for pin in pins if pin.path is not None for one in pin.path.circuits}
+        closed = {circuit for pin in pins if pin.path is not None for circuit in pin.path.circuits}
         standing = self._network.state.topology.circuits
-        closed.update(one for one in standing if not closed_ports.isdisjoint(one.ends))
+        closed.update(circuit for circuit in standing if not closed_ports.isdisjoint(circuit.ends))
         return Detours(
             fabric=self._fabric,
             max_hops=self._policy.now.max_hops,

@@ -28,7 +28,7 @@ from hydra.reconfiguration.touched import apart
 from hydra.roles import TaskState
 
 LOG = logging.getLogger("hydra.controller")
-_LOST: Final = "what is lost"
+_LOST: Final = "the lost paths"
 _FIRST_PAUSE_S: Final = 4.0
 _LONGEST_PAUSE_S: Final = 60.0
 """Longest pause between attempts to withdraw lost circuits; their pairs are diverted meanwhile."""
@@ -60,7 +60,7 @@ class Withdrawals:
         self._left: dict[Circuit | Path, str] = {}
         """Lost circuits and paths left by the last attempt to withdraw, with the reasons."""
         self._pause_s = _FIRST_PAUSE_S
-        self._again_s = 0.0
+        self._retry_s = 0.0
         self._late: frozenset[DatapathId] = frozenset()
         """Switches unusable at the last attempt, as they were yet to be brought to the state."""
         self._diverted: list[LostPath] = []
@@ -90,7 +90,7 @@ class Withdrawals:
 
     async def after_recovery(self, before: NetworkState) -> None:
         """Plan around circuits of ``before`` found without light by the recovery."""
-        unlit, reason = self._upkeep.dead.given_up(before)
+        unlit, reason = self._upkeep.dead.abandoned_circuits(before)
         if unlit:
             LOG.error("%s", reason)
             self._log.note_loss(unlit)
@@ -102,19 +102,21 @@ class Withdrawals:
         """Withdraw paths with lost probes, even if there is light."""
         standing = self._standing(lost)
         if standing:
-            circuits = frozenset(circuit for one in standing for circuit in one.circuits)
-            reason = "; ".join(one.reason for one in standing)
-            ends = {end for one in circuits for end in one.ends}
+            circuits = frozenset(
+                circuit for lost_path in standing for circuit in lost_path.circuits
+            )
+            reason = "; ".join(lost_path.reason for lost_path in standing)
+            ends = {end for circuit in circuits for end in circuit.ends}
             self._quarantine.put(ends, reason, self._network.state.topology.paths)
-            await self._withdraw([*circuits, *(one.path for one in standing)], reason)
+            await self._withdraw([*circuits, *(lost_path.path for lost_path in standing)], reason)
         elif self._cut:
             await self._plan_around(frozenset())
 
     def divert_meanwhile(self, lost: Sequence[LostPath]) -> None:
         """Divert the pairs of lost paths while a change under way waits; the withdrawal follows."""
         standing = self._standing(lost)
-        circuits = {circuit for one in standing for circuit in one.circuits}
-        self._upkeep.dead.divert_meanwhile(circuits, [one.path for one in standing])
+        circuits = {circuit for lost_path in standing for circuit in lost_path.circuits}
+        self._upkeep.dead.divert_meanwhile(circuits, [lost_path.path for lost_path in standing])
         self._diverted = [*self._standing(self._diverted), *standing]
 
     def beside(self) -> Work[None] | None:
@@ -127,8 +129,10 @@ class Withdrawals:
         lost = self._standing(self._diverted)
         dark = {circuit for circuit, _ in self._upkeep.dead.dark} | self._upkeep.dead.denied
         dark &= state.topology.circuits
-        circuits = frozenset(dark).union(circuit for one in lost for circuit in one.circuits)
-        paths = tuple(one.path for one in lost)
+        circuits = frozenset(dark).union(
+            circuit for lost_path in lost for circuit in lost_path.circuits
+        )
+        paths = tuple(lost_path.path for lost_path in lost)
         looked_at = (self._network.under_way, state, circuits, paths, frozenset(self._cut))
         if not (circuits or paths or self._cut) or looked_at == self._tried_beside:
             return None
@@ -142,8 +146,8 @@ class Withdrawals:
                 if plan is not None:
                     return self._withdrawing(plan, circuits, lost, dark)
             else:
-                again = self._rejoining.rejoined_beside(self._cut)
-                plan = self._mover.beside.plan(again, _LOST)
+                rejoined = self._rejoining.rejoined_beside(self._cut)
+                plan = self._mover.beside.plan(rejoined, _LOST)
                 if plan is not None:
                     return self._rejoining_beside(plan)
         except PlanError as error:
@@ -164,10 +168,10 @@ class Withdrawals:
         dark: Collection[Circuit],
     ) -> None:
         before = directions(self._network.state)
-        reasons = [one.reason for one in lost]
-        for one in lost:
-            ends = {end for circuit in one.circuits for end in circuit.ends}
-            self._quarantine.put(ends, one.reason, self._network.state.topology.paths)
+        reasons = [lost_path.reason for lost_path in lost]
+        for lost_path in lost:
+            ends = {end for circuit in lost_path.circuits for end in circuit.ends}
+            self._quarantine.put(ends, lost_path.reason, self._network.state.topology.paths)
         if dark:
             reasons.append(self._upkeep.dead.find()[1])
         told = "; ".join(dict.fromkeys(reasons))
@@ -181,7 +185,9 @@ class Withdrawals:
 
     def _standing(self, lost: Sequence[LostPath]) -> list[LostPath]:
         state = self._network.state
-        return [one for one in lost if state.vlans.get(one.path) == one.vlan]
+        return [
+            lost_path for lost_path in lost if state.vlans.get(lost_path.path) == lost_path.vlan
+        ]
 
     async def _withdraw(self, lost: Collection[Circuit | Path], why: str) -> None:
         """Divert the pairs on lost circuits at once, withdraw the circuits, and plan around them.
@@ -198,7 +204,7 @@ class Withdrawals:
         if news:
             LOG.error("%s", why)
             await self._upkeep.dead.divert(circuits, paths)
-            self._log.note_loss([one for one in circuits if one in news])
+            self._log.note_loss([circuit for circuit in circuits if circuit in news])
             self._pause_s = _FIRST_PAUSE_S
         elif not self._left or not self._try_again():
             if self._waits:
@@ -216,12 +222,12 @@ class Withdrawals:
         finally:
             self._left = self._still_standing()
             self._late = self._upkeep.late_switches()
-            self._again_s = self._clock_s() + self._pause_s
+            self._retry_s = self._clock_s() + self._pause_s
             self._pause_s = min(2 * self._pause_s, _LONGEST_PAUSE_S)
 
     def _try_again(self) -> bool:
         back = self._late - self._upkeep.late_switches()
-        return bool(back) or self._clock_s() >= self._again_s
+        return bool(back) or self._clock_s() >= self._retry_s
 
     def _still_standing(self) -> dict[Circuit | Path, str]:
         topology = self._network.state.topology
@@ -245,7 +251,7 @@ class Withdrawals:
             self._cut = lost - directions(self._network.state)
             raise
 
-    async def hear_people(self) -> None:
+    async def retry_manual_paths(self) -> None:
         """Bring up paths that waited for people, and replacements for failed paths."""
         settled = self._panels.settled()
         if not settled:
@@ -254,5 +260,5 @@ class Withdrawals:
             if one.task.state is TaskState.FAILED:
                 self._quarantine.put(self._panels.ports_of(one), one.told)
         await self._placement.restore()
-        told = "; ".join(one.told for one in settled)
+        told = "; ".join(settled.told for settled in settled)
         await self._rejoining.join(self._panels.ready(), told)

@@ -244,7 +244,7 @@ class AgentDesk:
         for wake in wakers:
             wake()
 
-    def note(self, trouble: AgentTrouble, who: str, detail: str) -> None:
+    def note(self, trouble: AgentTrouble, sender: str, detail: str) -> None:
         """Count a fault of a report that was not accepted."""
         with self._lock:
             self._troubles[trouble] += 1
@@ -252,7 +252,7 @@ class AgentDesk:
         if first:
             LOG.warning(
                 "%s: %s (%s); it moves nothing, and further cases are only counted",
-                who,
+                sender,
                 trouble.value,
                 detail,
             )
@@ -310,7 +310,7 @@ class AgentDesk:
                 )
                 for index in self._book.servers()
             ]
-        return sorted(found, key=lambda one: one.server)
+        return sorted(found, key=lambda agent_status: agent_status.server)
 
     def elephants(self, server: Server) -> frozenset[TcpConnection]:
         """The connections that a server's agent reports as elephants; none if the report is

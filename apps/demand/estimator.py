@@ -168,7 +168,7 @@ class DemandEstimator:
             came,
             peak,
         )
-        self._tell(found.odd, load, capacity, ways)
+        self._count_cases(found.odd, load, capacity, ways)
         wanted, expected = np.zeros((2, racks, racks))
         np.add.at(wanted, pair, found.mbps)
         np.add.at(expected, pair, found.expected_mbps)
@@ -267,7 +267,7 @@ class DemandEstimator:
 
     # -- what can't be ----------------------------------------------------------------------------
 
-    def _tell(
+    def _count_cases(
         self,
         odd: Collection[int],
         load: NDArray[np.float64],

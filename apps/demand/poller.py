@@ -141,10 +141,10 @@ class StatsPoller:
                 self._forget_ports(question)
         self._asked.update(asked)
         for question, reply in asked.items():
-            reply.add_done_callback(partial(self._hear, question))
+            reply.add_done_callback(partial(self._queue_answer, question))
         return max(self._schedule.next_s(now_s), _TICK_S)
 
-    def _hear(self, question: Question, reply: Reply[Counted]) -> None:
+    def _queue_answer(self, question: Question, reply: Reply[Counted]) -> None:
         """Queue an answer; in the hub's thread."""
         self._answers.put(_Answer(question, reply, self._clock()))
 
@@ -212,7 +212,7 @@ class StatsPoller:
     def _note_failure(self, question: Question, cause: str, detail: str = "") -> None:
         self._failures[cause] += 1
         self._forget_ports(question)
-        self._log_once(cause, question.switch, detail or "its last rates stand in")
+        self._log_once(cause, question.switch, detail or "plans use the last rates")
 
     def _forget_ports(self, question: Question) -> None:
         """Forget the port counters of a failed question; rules keep their last rates."""

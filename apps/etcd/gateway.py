@@ -148,16 +148,16 @@ def _range(first: str, end: str | None) -> Json:
 
 def check_files(settings: EtcdSettings) -> None:
     """Raise HydraError unless certificates, key and password can be read and used."""
-    what = f"tls.authority {settings.authority}"
+    source = f"tls.authority {settings.authority}"
     try:
         context = ssl.create_default_context(cafile=settings.authority)
         if settings.certificate is not None and settings.key is not None:
-            what = f"tls.certificate {settings.certificate} with tls.key {settings.key}"
+            source = f"tls.certificate {settings.certificate} with tls.key {settings.key}"
             context.load_cert_chain(settings.certificate, settings.key)
     except OSError as error:  # ssl.SSLError included
         raise HydraError(
-            f"etcd.{what} can't be used ({error.strerror or error}): put the files there, in PEM, "
-            "readable for the controller's user"
+            f"etcd.{source} can't be used ({error.strerror or error}): put the files there, in "
+            "PEM, readable for the controller's user"
         ) from error
     if settings.password_file is not None:
         secret("etcd", Login(settings.username or "", password_file=settings.password_file))
@@ -213,13 +213,13 @@ class Etcd:
         """
         patience_s = PATIENCE_S if patience_s is None else patience_s
         until_s = time.monotonic() + patience_s
-        said, try_s, late = "no time to ask", self._try_s, 0
+        detail, try_s, late = "no time to ask", self._try_s, 0
         with self._lock:
-            while (left_s := until_s - time.monotonic()) > 0:
+            while (remaining_s := until_s - time.monotonic()) > 0:
                 try:
-                    return self._ask_first(path, body, min(try_s, left_s))
+                    return self._ask_first(path, body, min(try_s, remaining_s))
                 except _UNANSWERED as error:
-                    said = str(error.detail_text or error)
+                    detail = str(error.detail_text or error)
                     if isinstance(error, exceptions.ConnectionTimeoutError):
                         late += 1
                         try_s = self._try_s * 2 ** (late // len(self._clients))
@@ -227,7 +227,9 @@ class Etcd:
                 self._clients.append(self._clients.pop(0))
                 self._logged_in = False
                 time.sleep(min(_PAUSE_S, max(0.0, until_s - time.monotonic())))
-        raise EtcdUnanswered(f"{self.name} did not answer within {patience_s:g} s ({said.strip()})")
+        raise EtcdUnanswered(
+            f"{self.name} did not answer within {patience_s:g} s ({detail.strip()})"
+        )
 
     def _ask_first(self, path: str, body: Json, try_s: float) -> Json:
         client = self._clients[0]
@@ -249,7 +251,7 @@ class Etcd:
             except (OSError, ValueError) as error:
                 # OSError: a missing certificate file, as during a renewal, and errors of requests.
                 raise exceptions.ConnectionFailedError(str(error)) from error
-        raise EtcdRefused(f"{self.name} refuses its own tokens")
+        raise EtcdRefused(f"{self.name} refuses tokens just issued")
 
     def _log_in(self, client: Etcd3Client) -> None:
         settings = self._settings

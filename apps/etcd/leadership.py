@@ -54,9 +54,9 @@ _SOON_S: Final = 0.02
 _TELL_S: Final = 0.5
 _HEARD_S: Final = 0.1
 """A look usually takes less time."""
-_BEGINS: Final = "this controller begins to lead, and reads its journal: ask again in a moment"
+_BEGINS: Final = "this controller begins to lead, and reads the journal: ask again in a moment"
 _ENDS: Final = "this controller ends, and another controller leads soon: ask again in a moment"
-_UNTOLD: Final = {"id": "", "name": "unnamed", "url": "", "release": "", "since_unix_s": 0.0}
+_UNREPORTED: Final = {"id": "", "name": "unnamed", "url": "", "release": "", "since_unix_s": 0.0}
 _SHIFT: Final = 28
 """Generations are revisions of etcd's, times 2**28. Without etcd, generations count from one, by
 65,536 a start and two a second: they stay below for years. OpenFlow's have 64 bits.
@@ -100,7 +100,7 @@ class Leadership:
         """``digest`` of the common part of all controllers' configuration files."""
         self._settings = settings
         self._on_lead = on_lead
-        self._on_lost = on_lost
+        self._handle_loss = on_lost
         self._end = end
         self._switches = switches
         self._me = Replica(uuid.uuid4().hex, name, url, release, time.time())
@@ -171,7 +171,9 @@ class Leadership:
                 [before, leads], [put(key, str(wanted)), *looks], looks, patience_s=_LOOK_S
             )
         except (EtcdRefused, EtcdUnanswered) as error:
-            LOG.warning("generations are not raised beyond those of an earlier store: %s", error)
+            LOG.warning(
+                "generations are not raised beyond the generations of an earlier store: %s", error
+            )
             return False
         found, leader = answer.found
         if not leader or leader[0].created != created:
@@ -184,9 +186,9 @@ class Leadership:
         return self._floor >= wanted
 
     def over(self) -> bool:
-        return self.left_s() <= 0
+        return self.remaining_s() <= 0
 
-    def left_s(self) -> float:
+    def remaining_s(self) -> float:
         return 0.0 if self._created is None else max(0.0, self._until_s - boot_s())
 
     def look_at_once(self) -> None:
@@ -198,7 +200,7 @@ class Leadership:
         """
         with suppress(EtcdRefused, EtcdUnanswered):
             if self.leads and not self._ask_etcd(self.conditions(), [], []).succeeded:
-                self._on_lost(
+                self._handle_loss(
                     f"the key {self._leader_key} of etcd no longer belongs to this controller"
                 )
 
@@ -253,9 +255,9 @@ class Leadership:
         seen, trouble = self._leader_seen, self._trouble
         leader = None if seen is None or seen.id == self._me.id else seen
         if trouble is not None:
-            words = f"this controller stands by, and does not know who leads: {trouble[1]}"
+            words = f"this controller stands by, and does not know the leader: {trouble[1]}"
         elif leader is None:
-            words = "this controller stands by, and nobody leads: ask again in a moment"
+            words = "this controller stands by, and no controller leads: ask again in a moment"
         else:
             words = f"this controller stands by, and {leader.name} leads: ask at {leader.url}"
         return Standby(words, leader, trouble)
@@ -270,34 +272,36 @@ class Leadership:
             return Replicas(None, (), store, str(error))
         try:
             leader = _replica(answer.found[0][0]) if answer.found[0] else None
-            everybody = [_replica(one) for one in answer.found[1]]
+            registered = [_replica(one) for one in answer.found[1]]
         except _NoReplica as error:
             return Replicas(None, (), store, str(error))
         standing_by = []
-        for one in everybody:
+        for one in registered:
             if leader is not None and one.id == leader.id:
                 leader = replace(leader, switches=one.switches)  # as of now
             else:
                 standing_by.append(one)
-        return Replicas(leader, tuple(sorted(standing_by, key=lambda one: one.since_unix_s)), store)
+        return Replicas(
+            leader, tuple(sorted(standing_by, key=lambda replica: replica.since_unix_s)), store
+        )
 
     def hand_over(self) -> tuple[Replica, ...]:
         found = self.replicas()
         if not found.standing_by:
             raise LifecycleError(
-                f"nobody stands by to lead{f' ({found.problem})' if found.problem else ''}: start "
-                "another controller with the same store first"
+                f"no controller stands by to lead{f' ({found.problem})' if found.problem else ''}: "
+                "start another controller with the same store first"
             )
         mine = self._switches()
-        for one in found.standing_by:
-            if one.switches is not None and one.switches < mine:
+        for replica in found.standing_by:
+            if replica.switches is not None and replica.switches < mine:
                 raise LifecycleError(
-                    f"{one.name} has {one.switches} of the {mine} switches that are connected "
-                    f"here: hand over once the switches have found {one.name}, within seconds if "
-                    "the switches name the controller"
+                    f"{replica.name} has {replica.switches} of the {mine} switches connected "
+                    f"here: hand over once the switches have found {replica.name}, "
+                    "within seconds if the switches name the controller"
                 )
-        names = ", ".join(one.name for one in found.standing_by)
-        self._end(HydraError(f"handed over, as requested, to one of {names}"))
+        names = ", ".join(replica.name for replica in found.standing_by)
+        self._end(HydraError(f"handed over, as requested, to a controller of {names}"))
         return found.standing_by
 
     def end_soon(self) -> None:
@@ -307,15 +311,22 @@ class Leadership:
         told = put(self._ending_key, self._me.id, lease)
         # Otherwise standbys would keep their slow pace.
         with suppress(EtcdRefused, EtcdUnanswered, _NoReplica):
-            (everybody,) = self._observer.transaction(
+            (registered,) = self._observer.transaction(
                 self.conditions(), [told, get(*self._replicas)], patience_s=_TELL_S
             ).found or ((),)
-            if any(_replica(one).id != self._me.id for one in everybody):
+            if any(_replica(one).id != self._me.id for one in registered):
                 self._closing.wait(self._look_s + _HEARD_S)
 
     def _members(self) -> tuple[StoreMember, ...]:
-        said = dict(self._observer.members())
-        newest = max((int(one["raftIndex"]) for one in said.values() if one is not None), default=0)
+        member_names = dict(self._observer.members())
+        newest = max(
+            (
+                int(member_name["raftIndex"])
+                for member_name in member_names.values()
+                if member_name is not None
+            ),
+            default=0,
+        )
         return tuple(
             StoreMember(endpoint, False)
             if one is None
@@ -328,7 +339,7 @@ class Leadership:
                 newest - int(one["raftAppliedIndex"]),
                 tuple(one.get("errors", ())),
             )
-            for endpoint, one in said.items()
+            for endpoint, one in member_names.items()
         )
 
     # -- the threads ------------------------------------------------------------------------------
@@ -399,12 +410,12 @@ class Leadership:
         if granted_s > 0:
             self._note_until(asked_s, granted_s)
             if self.leads and not self._ask_etcd(self.conditions(), [], []).succeeded:
-                self._on_lost(
+                self._handle_loss(
                     f"the key {self._leader_key} of etcd no longer belongs to this controller"
                 )
             self._tell_switches()
         elif self.leads:
-            self._on_lost("etcd has ended the lease of this controller")
+            self._handle_loss("etcd has ended the lease of this controller")
         else:
             self._lease = None
             self._grant(boot_s())
@@ -413,11 +424,11 @@ class Leadership:
         wanted = {"TTL": str(self._settings.lease_s), "ID": "0"}
         answer = self._etcd.ask("/lease/grant", wanted, patience_s=self._patience_s)
         lease, granted_s = int(answer["ID"]), int(answer["TTL"])
-        self._tell(lease)
+        self._publish(lease)
         self._lease = lease
         self._note_until(asked_s, granted_s)
 
-    def _tell(self, lease: int) -> None:
+    def _publish(self, lease: int) -> None:
         """Publish this controller, with its number of connected switches."""
         me = replace(self._me, switches=self._switches())
         self._ask_etcd([], [put(f"{self._settings.prefix}replicas/{me.id}", _text(me), lease)])
@@ -425,7 +436,7 @@ class Leadership:
 
     def _tell_switches(self) -> None:
         if self._lease is not None and self._switches() != self._me.switches:
-            self._tell(self._lease)
+            self._publish(self._lease)
 
     def _note_until(self, asked_s: float, granted_s: int) -> None:
         self._granted_s = asked_s
@@ -452,7 +463,7 @@ class Leadership:
         if self._leader_seen.id != self._me.id:
             return
         if boot_s() >= self._until_s:
-            self._on_lost("the lease ended before etcd answered that this controller leads")
+            self._handle_loss("the lease ended before etcd answered that this controller leads")
         self._floor = _floor(answer.found[2])
         self._created = found.created
         LOG.info("this controller leads, by revision %s of etcd", found.created)
@@ -462,11 +473,11 @@ class Leadership:
     def _watch_end(self) -> None:
         while not self._closing.is_set():
             self._renewed.clear()
-            left_s = self._until_s - boot_s()
-            if left_s <= 0:
-                why = self._why_not_renewed(-left_s)
-                self._on_lost(f"the lease of {self._settings.lease_s} s was not renewed: {why}")
-            self._renewed.wait(max(0.0, left_s))
+            remaining_s = self._until_s - boot_s()
+            if remaining_s <= 0:
+                why = self._why_not_renewed(-remaining_s)
+                self._handle_loss(f"the lease of {self._settings.lease_s} s was not renewed: {why}")
+            self._renewed.wait(max(0.0, remaining_s))
 
     def _why_not_renewed(self, late_s: float) -> str:
         """``late_s``: how long ago the lease ended."""
@@ -515,8 +526,10 @@ def _replica(entry: Entry) -> Replica:
         raise _NoReplica(
             f"the key {entry.key} of etcd has content that no controller writes: delete the key"
         ) from error
-    known = {one.name: document[one.name] for one in fields(Replica) if one.name in document}
-    return Replica(**{**_UNTOLD, **known})
+    known = {
+        field.name: document[field.name] for field in fields(Replica) if field.name in document
+    }
+    return Replica(**{**_UNREPORTED, **known})
 
 
 def who_leads(settings: EtcdSettings) -> str | None:

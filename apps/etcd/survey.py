@@ -30,7 +30,7 @@ _PATIENCE_S: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ReplicaReport:
     """A controller's report."""
 
     name: str
@@ -63,7 +63,7 @@ class Survey:
         self._seen: dict[str, int] = {}
         """Revision of each controller's key at the last look."""
         self._looked_unix_s = 0.0
-        self._apart_s: dict[str, float] = {}
+        self._clock_offset_s: dict[str, float] = {}
         """By key: the least lead of each clock over this controller's clock; negative: behind."""
         self._risks: tuple[TakeoverRisk, ...] = ()
         self._ended = threading.Event()
@@ -86,7 +86,7 @@ class Survey:
     def _repeat(self) -> None:
         while not self._ended.is_set():
             try:
-                self.tell()
+                self.publish()
                 if self._leads():
                     self.look()
             except (EtcdRefused, EtcdUnanswered) as error:
@@ -95,7 +95,7 @@ class Survey:
                 LOG.exception("a survey of the store failed; continuing with the next")
             self._ended.wait(SURVEY_S)
 
-    def tell(self) -> None:
+    def publish(self) -> None:
         """Report this controller to the store. Raises EtcdRefused, EtcdUnanswered."""
         lease = self._lease()
         if lease is None:
@@ -114,60 +114,64 @@ class Survey:
         end = f"{self._prefix[:-1]}0"
         found = self._etcd.transaction([], [get(self._prefix, end)], patience_s=_PATIENCE_S)
         now_unix_s = self._clock()
-        others = {one.key: one for one in found.found[0] if one.key != self._own_key}
+        others = {entry.key: entry for entry in found.found[0] if entry.key != self._own_key}
         self._risks = (
             *self._of_members(),
-            *(risk for one in others.values() for risk in self._of(one, now_unix_s)),
+            *(risk for entry in others.values() for risk in self._of(entry, now_unix_s)),
         )
         self._seen = {key: one.modified for key, one in others.items()}
         self._looked_unix_s = now_unix_s
 
     def _of_members(self) -> Iterator[TakeoverRisk]:
-        for endpoint, said in self._etcd.members(_PATIENCE_S):
-            if said is None:
+        for endpoint, member_status in self._etcd.members(_PATIENCE_S):
+            if member_status is None:
                 yield TakeoverRisk(
                     endpoint, f"etcd {endpoint} does not answer: start the member again"
                 )
-            elif errors := said.get("errors"):
+            elif errors := member_status.get("errors"):
                 yield TakeoverRisk(
                     endpoint, f"etcd {endpoint} says {', '.join(errors)}: repair the member"
                 )
 
     def _of(self, entry: Entry, now_unix_s: float) -> Iterator[TakeoverRisk]:
-        told = _told(entry)
+        told = _parse_report(entry)
         if told is None:
             return
         if self._file is not None and told.file != self._file:
             yield TakeoverRisk(
                 told.name,
-                f"{told.name} has read another configuration file than this controller: give both "
-                "the same fabric and policy",
+                f"{told.name} has a different configuration file: give both controllers the same "
+                "fabric and policy",
             )
         before = self._seen.get(entry.key)
         if before != entry.modified:
             # Written between the two looks; at the first look, an unknown time before.
             most_s = None if before is None else told.clock_unix_s - self._looked_unix_s
-            self._apart_s[entry.key] = _apart_s(told.clock_unix_s - now_unix_s, most_s)
-        apart_s = self._apart_s.get(entry.key, 0.0)
-        if abs(apart_s) >= APART_S:
-            how = "ahead of" if apart_s > 0 else "behind"
+            self._clock_offset_s[entry.key] = _clock_offset_s(
+                told.clock_unix_s - now_unix_s, most_s
+            )
+        clock_offset_s = self._clock_offset_s.get(entry.key, 0.0)
+        if abs(clock_offset_s) >= APART_S:
+            how = "ahead of" if clock_offset_s > 0 else "behind"
             yield TakeoverRisk(
                 told.name,
-                f"the clock of {told.name} is {abs(apart_s):.0f} s or more {how} this "
-                "controller's: reservations would begin and end by it; have both machines keep "
-                "time by NTP",
+                f"the clock of {told.name} is {abs(clock_offset_s):.0f} s or more {how} this "
+                "controller's: reservations would begin and end at wrong times; have both machines "
+                "keep time by NTP",
             )
 
 
-def _apart_s(least_s: float, most_s: float | None) -> float:
+def _clock_offset_s(least_s: float, most_s: float | None) -> float:
     """The smallest difference between the two bounds; ``most_s`` None: no upper bound."""
     if least_s > 0:
         return least_s
     return min(0.0, most_s) if most_s is not None else 0.0
 
 
-def _told(entry: Entry) -> Told | None:
+def _parse_report(entry: Entry) -> ReplicaReport | None:
     with suppress(ValueError, TypeError, KeyError):
         document = dict(json.loads(entry.value))
-        return Told(str(document["name"]), float(document["clock_unix_s"]), str(document["file"]))
+        return ReplicaReport(
+            str(document["name"]), float(document["clock_unix_s"]), str(document["file"])
+        )
     return None

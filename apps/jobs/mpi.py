@@ -119,9 +119,9 @@ def _read_line(words: str) -> _Line:
     )
 
 
-def _positive(what: str, value: str) -> int:
+def _positive(subject: str, value: str) -> int:
     if not (value.isascii() and value.isdecimal()) or int(value) == 0:
-        raise ValueError(f"{what} is {value!r}: write a number from 1")
+        raise ValueError(f"{subject} is {value!r}: write a number from 1")
     return int(value)
 
 

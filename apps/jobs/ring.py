@@ -58,11 +58,11 @@ def order_ring(
     members: dict[int, list[Host]] = defaultdict(list)
     for place, host in zip(places, hosts, strict=True):
         members[place].append(host)
-    order = [members[rack].pop(0) for rack in _from(found.racks, places[0])]
+    order = [members[rack].pop(0) for rack in _rotated(found.racks, places[0])]
     return Ring(tuple(order), found.cost, given, found.fewest)
 
 
-def _from(racks: Sequence[int], first: int) -> Sequence[int]:
+def _rotated(racks: Sequence[int], first: int) -> Sequence[int]:
     """The ring from the beginning of a visit to the rack ``first``."""
     start = next(i for i, rack in enumerate(racks) if rack == first != racks[i - 1])
     return [*racks[start:], *racks[:start]]

@@ -121,7 +121,7 @@ def hostnames(listed: str) -> Iterator[str]:
         ]
         hosts += prod(map(len, choices))
         if hosts > _MOST_HOSTS:
-            raise _no_list(listed, f"it names more than {_MOST_HOSTS} hosts")
+            raise _no_list(listed, f"the list names more than {_MOST_HOSTS} hosts")
         yield from map("".join, product(*choices))
 
 

@@ -142,7 +142,9 @@ class _Reader:
     def end(self, stages: Iterable[int]) -> list[Shuffle]:
         """End the running shuffles among ``stages``."""
         return [
-            replace(self.running.pop(one), begins=False) for one in stages if one in self.running
+            replace(self.running.pop(stage), begins=False)
+            for stage in stages
+            if stage in self.running
         ]
 
 

@@ -32,7 +32,7 @@ from apps.journal.layout import (
     after,
     carry,
     check_format,
-    in_one_moment,
+    read_consistently,
     staged,
     staged_key,
     texts,
@@ -43,7 +43,7 @@ from hydra.policy import EtcdSettings
 
 LOG = logging.getLogger("hydra.journal")
 _FULL: Final = "space exceeded"
-_CLOSED: Final = "it is not open"
+_CLOSED: Final = "the journal is not open"
 _DAY_S: Final = 86_400.0
 _T = TypeVar("_T")
 _NOTHING: Final = Work({}, ())
@@ -88,7 +88,7 @@ class EtcdJournal:
         """(The owner's value after an unanswered write, the work to undo the write)."""
         self._to_undo: list[Work] = []
         """Work to undo writes that were refused and made nevertheless, in order."""
-        self._to_carry: list[Work] = []
+        self._pending_transfers: list[Work] = []
         """Pieces of a staged write that was made and not carried over yet."""
         if not later:
             try:
@@ -115,15 +115,15 @@ class EtcdJournal:
             self._closed = False
 
     def _error(self, verb: str, error: Exception | str) -> JournalError:
-        said = str(error)
-        if _FULL in said:
+        detail = str(error)
+        if _FULL in detail:
             remedy = (
                 "etcd's space is full: compact and defragment it, or raise its quota, see to free "
                 "disk space, and disarm its alarm"
             )
         else:
             remedy = "see to etcd, and to the way there"
-        return JournalError(f"can't {verb} the journal {self.name} ({said}): {remedy}")
+        return JournalError(f"can't {verb} the journal {self.name} ({detail}): {remedy}")
 
     # -- opening ----------------------------------------------------------------------------------
 
@@ -153,7 +153,7 @@ class EtcdJournal:
             raise self._no_json(why)
         self._held.begin(known.held)
         self._read = known.records
-        self._to_carry = known.to_carry
+        self._pending_transfers = known.to_carry
         self._carry_over()
 
     # -- writing ----------------------------------------------------------------------------------
@@ -163,7 +163,7 @@ class EtcdJournal:
             if self._closed:
                 raise self._error("write", _CLOSED)
             if self._read_only:
-                raise self._error("write", "it was opened to be read")
+                raise self._error("write", "the journal was opened to be read")
             self._read = None
             try:
                 self._settle()
@@ -193,12 +193,12 @@ class EtcdJournal:
         for number, piece in enumerate(pieces):
             self._step(Work({staged_key(number): piece}, ()), _NOTHING)
         self._step(Work({"redo": str(len(pieces))}, ()), NOTHING_STAGED)
-        self._to_carry = [*work.pieces(), NOTHING_STAGED]
+        self._pending_transfers = [*work.pieces(), NOTHING_STAGED]
 
     def _carry_over(self) -> None:
-        while self._to_carry:
-            self._step(self._to_carry[0], _NOTHING)  # stays due until answered
-            del self._to_carry[0]
+        while self._pending_transfers:
+            self._step(self._pending_transfers[0], _NOTHING)  # stays due until answered
+            del self._pending_transfers[0]
 
     def _step(self, work: Work, undone: Work) -> None:
         """A transaction, made once. Raises JournalTaken, EtcdRefused, EtcdUnanswered.
@@ -326,13 +326,13 @@ class EtcdJournal:
         )
         if answer.found[0]:
             return None
-        found = {one.key.removeprefix(self._prefix): one.value for one in answer.found[1]}
+        found = {entry.key.removeprefix(self._prefix): entry.value for entry in answer.found[1]}
         whole = all(key.endswith("/0000") for key in found)
         return dict(sorted(found.items())) if whole else None
 
     def _everything(self, first: str, *more: str) -> dict[str, str]:
         """All keys that begin with ``first``, and ``more``, in order, as of a single moment."""
-        return in_one_moment(lambda: self._read_pages(first, more))
+        return read_consistently(lambda: self._read_pages(first, more))
 
     def _read_pages(self, first: str, more: Sequence[str]) -> dict[str, str]:
         begin = self._key(first)
@@ -340,7 +340,7 @@ class EtcdJournal:
         entries: dict[str, str] = {}
 
         def add(found: Iterable[Entry]) -> None:
-            entries.update((one.key.removeprefix(self._prefix), one.value) for one in found)
+            entries.update((entry.key.removeprefix(self._prefix), entry.value) for entry in found)
 
         while True:
             others = [get(self._key(one), revision=revision) for one in more]

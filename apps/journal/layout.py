@@ -64,7 +64,7 @@ class KindHeld:
     """None is older."""
 
     def see_oldest(self) -> None:
-        times = (one.unix_s for one in self.records.values() if one.unix_s is not None)
+        times = (record.unix_s for record in self.records.values() if record.unix_s is not None)
         self.oldest_s = min(times, default=float("inf"))
 
     def set(self, order: int, held: Held | None) -> None:
@@ -109,7 +109,9 @@ class Work:
             yield Work(some, ())
 
     def text(self) -> str:
-        return json.dumps({"put": dict(self.puts), "delete": [list(one) for one in self.deletes]})
+        return json.dumps(
+            {"put": dict(self.puts), "delete": [list(delete) for delete in self.deletes]}
+        )
 
     @classmethod
     def read(cls, text: str) -> Work:
@@ -143,7 +145,7 @@ def staged_key(number: int) -> str:
 NOTHING_STAGED: Final = Work({}, (("redo", "redo\0"), ("staged/", "staged0")))
 
 
-def in_one_moment(read: Callable[[], _T]) -> _T:
+def read_consistently(read: Callable[[], _T]) -> _T:
     """The result of ``read``, which reads as of a single moment; repeated if etcd has compacted the
     revision meanwhile. Raises EtcdRefused, EtcdUnanswered.
     """

@@ -8,7 +8,7 @@ from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
-from apps.journal.sqlite import SqliteJournal, beside_journal
+from apps.journal.sqlite import SqliteJournal, restored_path
 from apps.process.single_instance import beside, check_private, check_writable, journal_held
 from hydra.errors import HydraError
 from hydra.journal import Journal
@@ -37,7 +37,7 @@ def check_journal(journal: str) -> None:
     parts = [part for end in ("", "-wal", "-shm") if (part := Path(f"{file}{end}")).exists()]
     for part in parts:
         check_writable(str(part))
-    if parts or beside_journal(file).exists():
+    if parts or restored_path(file).exists():
         with closing(SqliteJournal(journal, read_only=True)) as found:
             found.check()
     with beside(file) as trial:

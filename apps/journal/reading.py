@@ -24,9 +24,9 @@ from apps.journal.layout import (
     after,
     carry,
     check_format,
-    in_one_moment,
     order_of,
     place_of,
+    read_consistently,
     staged,
     texts,
 )
@@ -90,8 +90,8 @@ class Reading:
         then.
         """
         if not self.revision:
-            return in_one_moment(lambda: self._read_all(ask))
-        return in_one_moment(lambda: self._take(ask([], self.ranges(), ()), ask))
+            return read_consistently(lambda: self._read_all(ask))
+        return read_consistently(lambda: self._take(ask([], self.ranges(), ()), ask))
 
     def ranges(self) -> list[Json]:
         """The ranges of a transaction whose answer goes to :meth:`take`."""
@@ -105,7 +105,7 @@ class Reading:
             found = taken.pop() if taken else ask([], self.ranges(), ())
             return self._take(found, ask)
 
-        return in_one_moment(read)
+        return read_consistently(read)
 
     def _take(self, answer: Answer, ask: Ask) -> Collection[Kind]:
         owned, redo, layout, *pages = answer.found
@@ -262,11 +262,14 @@ class Reading:
         return [
             *(get(self._key(one)) for one in _NAMED),
             get(some, after(some), counts_only=True),
-            *(get(one, after(one), limit=PAGE, written_since=written_since) for one in records),
+            *(
+                get(record, after(record), limit=PAGE, written_since=written_since)
+                for record in records
+            ),
         ]
 
     def _named(self, found: Iterable[Entry]) -> dict[str, str]:
-        return {one.key.removeprefix(self._prefix): one.value for one in found}
+        return {entry.key.removeprefix(self._prefix): entry.value for entry in found}
 
     def _key(self, name: str) -> str:
         return self._prefix + name

@@ -92,8 +92,8 @@ class SqliteJournal:
         if path.exists():
             return True
         if Path(f"{path}-wal").exists():
-            raise self._damaged("its write-ahead log is there, and the file is not")
-        if (restored := beside_journal(path)).exists():
+            raise self._damaged("the write-ahead log exists without the file")
+        if (restored := restored_path(path)).exists():
             raise JournalError(
                 f"the journal {self.name} is away, since its restoration was interrupted: give "
                 f"`hydra restore --config FILE BACKUP` again{self._copies()}; or, to start without "
@@ -253,7 +253,7 @@ def copy_journal(source: Path, target: Path) -> None:
         raise JournalError(f"the journal {source} can't be copied ({error})") from error
 
 
-def beside_journal(path: Path) -> Path:
+def restored_path(path: Path) -> Path:
     """Path of a restored journal, complete, while the former journal is moved away."""
     return path.with_name(f"{path.name}.restored")
 

@@ -36,7 +36,7 @@ def read_demand(path: Path, racks: Sequence[str]) -> DemandMatrix:
     read = _READERS.get(path.suffix.lower())
     if read is None:
         known = ", ".join(_READERS)
-        raise PlanError(f"{path}: what it holds can't be told from its name: end it in {known}")
+        raise PlanError(f"{path}: the file name does not show the format: end the name in {known}")
     try:
         with np.errstate(over="ignore"):  # an infinite result is refused below
             return validate_demand(read(path, _Racks(racks)), len(racks))
@@ -124,7 +124,7 @@ def _rate(value: object) -> float:
 
 def _numbers(matrix: ArrayLike) -> DemandMatrix:
     if isinstance(matrix, np.ndarray) and np.iscomplexobj(matrix):
-        raise PlanError("not a matrix of real numbers: they are complex")
+        raise PlanError("not a matrix of real numbers: the numbers are complex")
     try:
         return np.array(matrix, dtype=np.float64)
     except (TypeError, ValueError, OverflowError) as error:
@@ -138,7 +138,7 @@ def _read_text(path: Path, racks: _Racks) -> ArrayLike:
     """A matrix, with or without names in its first row and column; or flows under a heading."""
     rows = _rows(path.read_text(encoding="utf-8-sig"))
     if not rows:
-        raise PlanError("it is empty")
+        raise PlanError("the file is empty")
     heading = [cell.lower() for cell in rows[0][1]]
     if set(_FLOW_COLUMNS) <= set(heading):
         return racks.sum_flows(_flow_rows(heading, rows[1:]))

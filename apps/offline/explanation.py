@@ -174,7 +174,7 @@ class _Why:
     # -- no path ---------------------------------------------------------------------------------
 
     def _not_joined(self, load: Load) -> Iterator[str]:
-        yield "not joined: it stays electrical"
+        yield "not joined: the traffic stays electrical"
         barred = self._barred()
         if barred:
             yield barred
@@ -196,7 +196,7 @@ class _Why:
         """Lines on the ports needed for a direct circuit."""
         common = self._planes_with_ports(self._src) & self._planes_with_ports(self._dst)
         if not common:
-            yield "no circuit of their own: they have no plane in common"
+            yield "no direct circuit: the racks have no plane in common"
             return
         free = sorted(self._free_planes(self._src) & self._free_planes(self._dst))
         if free:
@@ -316,7 +316,7 @@ class _Why:
             return f"{self._algorithm} had no use for them; --compare shows what others do"
         if count < MOST_PATHS_PER_PAIR:
             return f"--paths-per-pair {count + 1} lets them have one more circuit"
-        return f"they have {count} paths, and a pair may have no more"
+        return f"the racks have {count} paths, and a pair may have no more"
 
     # -- ports -----------------------------------------------------------------------------------
 

@@ -101,7 +101,7 @@ class TraceWriter:
     def _write(self, document: dict[str, Any]) -> None:
         line = json.dumps(document, separators=(",", ":")) + "\n"
         if len(line) > self._left:
-            raise TraceFull(f"{self._file.name} is full: its last reading is whole")
+            raise TraceFull(f"{self._file.name} is full: the last reading is whole")
         try:
             self._file.write(line)
             self._file.flush()

@@ -14,10 +14,10 @@ from typing import Final
 
 import numpy as np
 
+from apps.planning.answers import PlanningAnswer
 from apps.planning.engine import SCHEDULER, PlannedChange, Planning
 from apps.planning.rates import Rates
 from apps.planning.rounds import NetworkNow, Round, Rounds
-from apps.planning.told import Told
 from hydra.decisions.decision import Action, Decision, SeenDemand, seen_demand
 from hydra.demand.elephants import ElephantWatch
 from hydra.demand.prediction import Forecast
@@ -69,7 +69,7 @@ class Rehearsal:
     _estimated_mbps: DemandMatrix = field(init=False)
     _expected_mbps: DemandMatrix | None = field(init=False)
     _born_s: dict[Circuit, float] = field(init=False, default_factory=dict)
-    _told: Told | None = field(init=False, default=None)
+    _last_answer: PlanningAnswer | None = field(init=False, default=None)
     _drafted: tuple[NetworkState, DemandMatrix, Week] | None = field(init=False, default=None)
     """(state, demand, week) of the last planned week."""
 
@@ -88,7 +88,7 @@ class Rehearsal:
     @property
     def prediction_error(self) -> float | None:
         """Absolute errors of the prediction, as a share of the actual demand; None: unknown."""
-        return self._forecast.told().error_share
+        return self._forecast.latest_report().error_share
 
     def see(
         self,
@@ -119,7 +119,7 @@ class Rehearsal:
         """Make a round: decide, and change if the change pays. Raises UnknownName for the
         algorithm.
         """
-        told = self._forecast.told()
+        told = self._forecast.latest_report()
         seen = DemandReport(
             DemandSource.MEASURED,
             self._rates_mbps,
@@ -179,9 +179,9 @@ class Rehearsal:
         blocked: Collection[PortId],
     ) -> PlannedChange:
         """The plan; the plan of the round before if nothing has changed since."""
-        told = self._told
+        told = self._last_answer
         if told is None or not told.is_for(state, request, demand, pins, blocked):
-            self._told = told = Told(
+            self._last_answer = told = PlanningAnswer(
                 current=state,
                 request=request,
                 demand=demand,
@@ -234,7 +234,7 @@ class Rehearsal:
         """Plan a week and decide on the week."""
         standing = self.state.topology.circuits
         if not demand.any():
-            return keep("nobody wants a circuit", standing, largest, TRIGGER, now_s)
+            return keep("no pair wants a circuit", standing, largest, TRIGGER, now_s)
         try:
             week = self._plan_week(demand)
         except PlanError as error:

@@ -77,7 +77,7 @@ def plain_fabric(n_racks: int, n_planes: int, rate_mbps: float) -> Fabric:
             "planes can be planned for"
         )
     if not 0 < rate_mbps < float("inf"):
-        raise PlanError(f"a rate of {rate_mbps} Mbps: it must be positive and finite")
+        raise PlanError(f"a rate of {rate_mbps} Mbps: the rate must be positive and finite")
     return Fabric(
         name=f"{n_racks}x{n_planes}",
         racks=tuple(_plain_rack(rack) for rack in range(n_racks)),

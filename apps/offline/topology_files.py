@@ -84,15 +84,16 @@ def read_state(file: FilePath, fabric: Fabric) -> NetworkState:
 
 def _state(document: _Document, fabric: Fabric) -> NetworkState:
     circuits = frozenset(
-        _circuit(fabric, (one.a.rack, one.a.port), (one.b.rack, one.b.port))
-        for one in document.circuits
+        _circuit(fabric, (circuit.a.rack, circuit.a.port), (circuit.b.rack, circuit.b.port))
+        for circuit in document.circuits
     )
     vlans: dict[Path, VlanId] = {}
-    for one in document.paths:
-        vlan = VlanId(one.vlan)
-        if (other := vlans.setdefault(_path(fabric, one), vlan)) != vlan:
+    for path in document.paths:
+        vlan = VlanId(path.vlan)
+        if (other := vlans.setdefault(_path(fabric, path), vlan)) != vlan:
             way = ", ".join(
-                f"{hop.from_rack}:{hop.from_port} - {hop.to_rack}:{hop.to_port}" for hop in one.hops
+                f"{hop.from_rack}:{hop.from_port} - {hop.to_rack}:{hop.to_port}"
+                for hop in path.hops
             )
             raise PlanError(f"the path {way} is there twice, with VLANs {other} and {vlan}")
     return NetworkState(0, Topology(circuits, tuple(sorted(vlans))), vlans)
@@ -108,12 +109,12 @@ def _circuit(fabric: Fabric, one: tuple[str, str], other: tuple[str, str]) -> Ci
     return fabric.circuit(ports[one].id, ports[other].id)
 
 
-def _path(fabric: Fabric, one: _Path) -> Path:
+def _path(fabric: Fabric, path: _Path) -> Path:
     circuits = tuple(
         _circuit(fabric, (hop.from_rack, hop.from_port), (hop.to_rack, hop.to_port))
-        for hop in one.hops
+        for hop in path.hops
     )
-    first, last = one.hops[0], one.hops[-1]
+    first, last = path.hops[0], path.hops[-1]
     src = fabric.rack_by_name[first.from_rack].id
     dst = fabric.rack_by_name[last.to_rack].id
     if src > dst and not fabric.one_way:

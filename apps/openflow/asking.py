@@ -44,7 +44,7 @@ Sending = tuple[SwitchConnection, bytes]
 
 class GiveUp(Protocol):
     def __call__(
-        self, datapath: DatapathId, one: Asked, timeout_s: float, *, is_late: bool
+        self, datapath: DatapathId, asked: Asked, timeout_s: float, *, is_late: bool
     ) -> Answer: ...
 
 
@@ -249,19 +249,19 @@ class Asking(Switchboard):
             yield switch.connection, message
 
     def _answer_or_set_aside(
-        self, datapath: DatapathId, one: Asked, timeout_s: float, *, is_late: bool = False
+        self, datapath: DatapathId, asked: Asked, timeout_s: float, *, is_late: bool = False
     ) -> Answer:
         """The answer, as from :meth:`_answer`; without an answer, the switch is asked nothing more
         until the switch answers.
         """
-        if not one.reply.done():
+        if not asked.reply.done():
             with self._lock:
-                pending = self._pending.pop(one.xid, None)
+                pending = self._pending.pop(asked.xid, None)
             if pending is not None:
                 self._set_aside(pending)
             else:  # the answer is just arriving
-                Replies([one.reply]).wait(_ABOUT_TO_S)
-        return self._answer(datapath, one, timeout_s, is_late=is_late)
+                Replies([asked.reply]).wait(_ABOUT_TO_S)
+        return self._answer(datapath, asked, timeout_s, is_late=is_late)
 
     def _set_aside(self, unanswered: Pending) -> None:
         """Ask a switch nothing more until the switch has answered a barrier."""

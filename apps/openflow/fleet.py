@@ -157,7 +157,11 @@ class Fleet(Roles):
         after the answer, the switch gets the whole ``timeout_s``, since reading its tables takes
         long.
         """
-        some = [one for one in datapaths if one not in self._owing] if hurries else datapaths
+        some = (
+            [datapath for datapath in datapaths if datapath not in self._owing]
+            if hurries
+            else datapaths
+        )
         answers = self._in_turn(
             some,
             lambda _datapath, _ports, xid: encode_flow_stats_request(TABLE_ALL, 0, 0, xid),
@@ -172,16 +176,16 @@ class Fleet(Roles):
                 yield datapath, switch.ports, answer
 
     def _table_or_owed(
-        self, datapath: DatapathId, one: Asked, timeout_s: float, *, is_late: bool
+        self, datapath: DatapathId, asked: Asked, timeout_s: float, *, is_late: bool
     ) -> Answer:
         """The table of a switch. A late table stays expected, though no caller waits for the
         table.
         """
-        if one.reply.done():
-            return one.reply.result()
+        if asked.reply.done():
+            return asked.reply.result()
         if not is_late:
             self._slow_readers.discard(datapath)
-            return self._answer(datapath, one, timeout_s)
+            return self._answer(datapath, asked, timeout_s)
 
         def heard(reply: Reply[Answer]) -> None:
             self._owing.discard(datapath)
@@ -189,8 +193,8 @@ class Fleet(Roles):
                 self._slow_readers.add(datapath)
 
         self._owing.add(datapath)
-        one.reply.add_done_callback(heard)
-        return self._failure(datapath, FailureKind.LATE, "its table is late")
+        asked.reply.add_done_callback(heard)
+        return self._failure(datapath, FailureKind.LATE, "the flow table is late")
 
     def rule_counters(
         self, datapaths: Collection[DatapathId], cookie: int, mask: int, timeout_s: float
@@ -250,11 +254,11 @@ class Fleet(Roles):
         """
         until_s = time.monotonic() + timeout_s
         while True:
-            left_s = until_s - time.monotonic()
-            missing = self.await_told_up(datapath, names, max(0.0, left_s))
+            remaining_s = until_s - time.monotonic()
+            missing = self.await_told_up(datapath, names, max(0.0, remaining_s))
             if missing or timeout_s <= 0:
                 return missing
-            now = self._described(datapath, max(0.0, left_s))
+            now = self._described(datapath, max(0.0, remaining_s))
             if now is None:
                 return tuple(names)
             missing = tuple(n for n in names if (port := now.get(n)) is None or not port.up)
@@ -311,9 +315,9 @@ class Fleet(Roles):
             if switch is None:
                 return
             switch.names |= {port.name: port for port in ports if port.name in switch.names}
-            earlier = switch.number_anew(self._substrate.ports(datapath))
+            earlier = switch.renumber(self._substrate.ports(datapath))
             self._changed.notify_all()
-        self._tell_of_numbers(datapath, earlier)
+        self._report_numbers(datapath, earlier)
 
     def port_packets(
         self, datapaths: Collection[DatapathId], timeout_s: float

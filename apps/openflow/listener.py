@@ -109,14 +109,14 @@ class Listener:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             await self._serve(connection, peer)
         except Exception as error:  # also any exception of the package about a message
-            self._tell(peer, error)
+            self._report_end(peer, error)
         finally:
             timer.cancel()
             connection.close()
             self._unsettled.pop(peer, None)
             self._door.leave(peer[0])
 
-    def _tell(self, peer: Peer, error: BaseException) -> None:
+    def _report_end(self, peer: Peer, error: BaseException) -> None:
         """Report why a connection ended without becoming a switch's."""
         if (why := refusals.of_mismatch(error)) is not None:
             self._refused(seam.address_in_words(peer), why)

@@ -172,7 +172,7 @@ class Reader:
         if kind != ofproto_v1_3.OFPT_HELLO:
             return
         elements = _elements(whole)
-        versions = {one for element in elements for one in element.versions} or {version}
+        versions = {version for element in elements for version in element.versions} or {version}
         if not _speaks_ours(version, elements, versions):
             self._refuse(datapath, versions)
             return
@@ -183,7 +183,7 @@ class Reader:
     def _refuse(self, datapath: Any, versions: Collection[int]) -> None:
         """Refuse a switch that does not speak 1.3; if possible, ask for the datapath id first."""
         why = refusals.of_versions(versions)
-        earlier = [one for one in versions if one < ofproto_v1_3.OFP_VERSION]
+        earlier = [version for version in versions if version < ofproto_v1_3.OFP_VERSION]
         if earlier and datapath.refused_for is None:
             datapath.refused_for = why
             request = ofproto_v1_3.OFPT_FEATURES_REQUEST

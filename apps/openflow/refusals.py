@@ -38,7 +38,9 @@ class ForeignProtocol(Exception):
 
 def of_versions(versions: Collection[int]) -> str:
     """Words about a switch that speaks ``versions``, and not 1.3."""
-    spoken = ", ".join(VERSIONS.get(one, f"version {one:#x}") for one in sorted(versions))
+    spoken = ", ".join(
+        VERSIONS.get(version, f"version {version:#x}") for version in sorted(versions)
+    )
     return (
         f"the switch speaks OpenFlow {spoken}, and not 1.3: set 1.3 on the bridge "
         "(`ovs-vsctl set bridge BRIDGE protocols=OpenFlow13`)"

@@ -30,7 +30,7 @@ class Reply(Generic[_ValueT]):
     def result(self) -> _ValueT:
         """The value. Raises LookupError if the value is not set yet."""
         if not self._is_done:
-            raise LookupError("nobody has answered yet")
+            raise LookupError("no switch has answered yet")
         return self._value  # type: ignore[return-value]  # set, perhaps to None
 
     def set_result(self, value: _ValueT) -> None:
@@ -64,8 +64,8 @@ class Replies:
         self._all_done = threading.Event()
         if not replies:
             self._all_done.set()
-        for one in replies:
-            one.add_done_callback(self._note)
+        for reply in replies:
+            reply.add_done_callback(self._note)
 
     def _note(self, _reply: object) -> None:
         with _LOCK:

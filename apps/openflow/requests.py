@@ -91,7 +91,7 @@ class Requests:
         self, connection: SwitchConnection, xid: int, kind: FailureKind, error: str
     ) -> None:
         with self._lock:
-            pending = self._asked_of(connection, xid)
+            pending = self._pending_of(connection, xid)
             if pending is None:
                 return
             if pending.failure is None:
@@ -101,7 +101,7 @@ class Requests:
 
     def role_replied(self, connection: SwitchConnection, xid: int, generation: int) -> None:
         with self._lock:
-            pending = self._asked_of(connection, xid)
+            pending = self._pending_of(connection, xid)
             if pending is not None:
                 pending.body += generation.to_bytes(8, "big")
         self._resolve(connection, xid)
@@ -110,7 +110,7 @@ class Requests:
         self, connection: SwitchConnection, xid: int, body: bytes, *, more: bool
     ) -> None:
         with self._lock:
-            pending = self._asked_of(connection, xid)
+            pending = self._pending_of(connection, xid)
             if pending is not None:
                 if len(pending.body) + len(body) > MAX_MULTIPART_BYTES:
                     error = f"statistics of more than {MAX_MULTIPART_BYTES >> 20} MiB"
@@ -123,14 +123,14 @@ class Requests:
     def sums_replied(self, connection: SwitchConnection, xid: int, sums: Sums) -> None:
         self._resolve(connection, xid, sums)
 
-    def _asked_of(self, connection: SwitchConnection, xid: int) -> Pending | None:
+    def _pending_of(self, connection: SwitchConnection, xid: int) -> Pending | None:
         """None if no request on this connection waits for the answer; call with the lock."""
         pending = self._pending.get(xid)
         return pending if pending is not None and pending.connection is connection else None
 
     def _resolve(self, connection: SwitchConnection, xid: int, sums: Sums | None = None) -> None:
         with self._lock:
-            pending = self._asked_of(connection, xid)
+            pending = self._pending_of(connection, xid)
             if pending is None:
                 return
             del self._pending[xid]
@@ -160,17 +160,17 @@ class Requests:
         }
 
     def _answer(
-        self, datapath: DatapathId, one: Asked, timeout_s: float, *, is_late: bool = False
+        self, datapath: DatapathId, asked: Asked, timeout_s: float, *, is_late: bool = False
     ) -> Answer:
         """The answer; a failure if the answer is still missing, and forget the request.
 
         The wait was over after ``timeout_s``, or, if ``is_late``, long after the answers of other
         switches.
         """
-        if one.reply.done():
-            return one.reply.result()
+        if asked.reply.done():
+            return asked.reply.result()
         with self._lock:
-            self._pending.pop(one.xid, None)
+            self._pending.pop(asked.xid, None)
         if is_late:
             error = "no answer yet, long after those of others: outcome unknown"
             return self._failure(datapath, FailureKind.LATE, error)

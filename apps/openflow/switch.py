@@ -43,10 +43,10 @@ class Rounds:
 
     def ended(self) -> list[Wait]:
         """Count a look that has ended; returns the waits that are over."""
-        for one in self.waits:
-            one.left -= 1
-        over = [one for one in self.waits if not one.left]
-        self.waits = [one for one in self.waits if one.left]
+        for wait in self.waits:
+            wait.left -= 1
+        over = [wait for wait in self.waits if not wait.left]
+        self.waits = [wait for wait in self.waits if wait.left]
         return over
 
 
@@ -87,7 +87,7 @@ class ConnectedSwitch:
         del self.names[port.name]
         return True
 
-    def number_anew(self, names: PortNames) -> dict[str, int]:
+    def renumber(self, names: PortNames) -> dict[str, int]:
         """Work out the numbers of all ports from the news. Returns, by name, the earlier numbers of
         ports whose number has changed.
         """

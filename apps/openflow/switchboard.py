@@ -67,8 +67,8 @@ class Switchboard(Requests):
         self._watchers_of_mute: list[Callable[[DatapathId], None]] = []
         self._port_watchers: list[Callable[[DatapathId, PortInfo], None]] = []
         self._watchers_of_numbers: list[Callable[[DatapathId, Mapping[str, int]], None]] = []
-        self._tell_of_rival: Callable[[DeviceAlarm], None] = lambda _alarm: None
-        self._tell_of_master: Callable[[DatapathId, int], None] = lambda *_master: None
+        self._report_rival: Callable[[DeviceAlarm], None] = lambda _alarm: None
+        self._report_master: Callable[[DatapathId, int], None] = lambda *_master: None
         self._quiet_until_s: dict[tuple[DatapathId, str], float] = {}
         self._refusals = Refusals(lambda one: self._names.get(DatapathId(one)))
         self._strangers: set[DatapathId] = set()
@@ -109,13 +109,13 @@ class Switchboard(Requests):
         ``tell``: a second connection came with a known datapath id. ``taken``: another master has
         taken a switch, with the given generation.
         """
-        self._tell_of_rival, self._tell_of_master = tell, taken
+        self._report_rival, self._report_master = tell, taken
 
     # -- events: the loop ------------------------------------------------------------------------
 
     def role_taken(self, datapath: int, connection: SwitchConnection, generation: int) -> None:
         if self._used(datapath, connection) is not None:
-            self._tell_of_master(DatapathId(datapath), generation)
+            self._report_master(DatapathId(datapath), generation)
 
     def knows(self, datapath: int) -> bool:
         """True for a switch of the fabric."""
@@ -129,7 +129,7 @@ class Switchboard(Requests):
         if identity not in self._names:
             self._tell_of_stranger(identity, connection)
         switch = ConnectedSwitch(connection, {port.name: port for port in ports.values()})
-        switch.number_anew(self._substrate.ports(identity))
+        switch.renumber(self._substrate.ports(identity))
         self._enter(identity, switch)
 
     def switch_refused(self, datapath: int | None, address: str, why: str) -> None:
@@ -167,7 +167,7 @@ class Switchboard(Requests):
         if older is None:
             for watcher in self._watchers:
                 watcher(datapath)
-            self._tell_of_numbers(datapath, earlier)
+            self._report_numbers(datapath, earlier)
         else:
             in_use = older
             self._newcomers.wait(
@@ -205,7 +205,7 @@ class Switchboard(Requests):
             quiet[datapath, cause] = now_s + _ANEW_S
             LOG.warning("%s: %s", self._name(datapath), text)
             alarm = Alarm(Severity.MAJOR, None, _RIVAL, text)
-            self._tell_of_rival(DeviceAlarm(self._name(datapath), alarm))
+            self._report_rival(DeviceAlarm(self._name(datapath), alarm))
 
     def switch_disconnected(self, datapath: int, connection: SwitchConnection) -> None:
         identity = DatapathId(datapath)
@@ -242,22 +242,29 @@ class Switchboard(Requests):
         with self._changed:
             used = self._switches.get(identity)
             known = [*self._newcomers.of(identity), *([] if used is None else [used])]
-            switch = next((one for one in known if one.connection is connection), None)
+            switch = next(
+                (
+                    connected_switch
+                    for connected_switch in known
+                    if connected_switch.connection is connection
+                ),
+                None,
+            )
             if switch is None:
                 return
             if not deleted:
                 switch.note(port)
             elif not switch.lose(port):
                 return
-            earlier = switch.number_anew(self._substrate.ports(identity))
+            earlier = switch.renumber(self._substrate.ports(identity))
             self._changed.notify_all()
         if switch is used:
-            self._tell_of_numbers(identity, earlier)
+            self._report_numbers(identity, earlier)
             told = replace(port, up=port.up and not deleted)
             for watcher in self._port_watchers:
                 watcher(identity, told)
 
-    def _tell_of_numbers(self, datapath: DatapathId, earlier: Mapping[str, int]) -> None:
+    def _report_numbers(self, datapath: DatapathId, earlier: Mapping[str, int]) -> None:
         if earlier:
             for watcher in self._watchers_of_numbers:
                 watcher(datapath, earlier)
@@ -312,7 +319,8 @@ class Switchboard(Requests):
         listening_s = began_s if self._listening_s is None else self._listening_s
         absent, now_s = frozenset(datapaths) - self._present(), time.monotonic()
         until_s = {
-            one: max(self._gone_s.get(one, listening_s), listening_s) + timeout_s for one in absent
+            datapath: max(self._gone_s.get(datapath, listening_s), listening_s) + timeout_s
+            for datapath in absent
         }
         latest_s = began_s + timeout_s
         return {one: min(at, latest_s) for one, at in until_s.items() if now_s < min(at, latest_s)}

@@ -78,7 +78,7 @@ class Tables(Asking):
             results.update(answers)
 
         in_turn(others, hurries=hurries)
-        self._await([one.reply for one in committed.values()], timeout_s)
+        self._await([asked.reply for asked in committed.values()], timeout_s)
         for datapath, one in committed.items():
             results[datapath] = self._answer_or_set_aside(datapath, one, timeout_s)
         # A refused bundle may have waited too long. If a member was refused when added, the commit

@@ -83,8 +83,8 @@ def check_spines(fabric: Fabric, demand: DemandMatrix) -> None:
     for spine in fabric.spines:
         if demand[spine].any() or demand[:, spine].any():
             raise PlanError(
-                f"{fabric.racks[spine].name} is a spine: it has no servers, so it can't send or "
-                "receive; give the demand between racks"
+                f"{fabric.racks[spine].name} is a spine without servers, and can't send or "
+                "receive; give the demand between other racks"
             )
 
 

@@ -93,14 +93,14 @@ class _Process:
 
     def __init__(self) -> None:
         """Raises OSError if the process can't be started."""
-        self._socket, theirs = Pipe()
+        self._socket, child_end = Pipe()
         try:
-            self._process = _spawn(theirs)
+            self._process = _spawn(child_end)
         except BaseException:
             self._socket.close()
             raise
         finally:
-            theirs.close()
+            child_end.close()
 
     def exchange(self, message: bytes, timeout_s: float) -> Answer:
         """Send, pickled, and receive. Raises _Died, after ``timeout_s`` at the latest."""
@@ -136,14 +136,14 @@ class _Process:
         self._socket.close()
 
 
-def _spawn(theirs: Connection) -> subprocess.Popen[bytes]:
+def _spawn(child_end: Connection) -> subprocess.Popen[bytes]:
     """Start a new interpreter: a fork would inherit the hub's threads, locks and sockets
     half-way.
     """
     path = os.pathsep.join(filter(None, (_ROOT, os.environ.get("PYTHONPATH"))))
     return subprocess.Popen(
-        [sys.executable, "-P", "-m", "apps.planning.planner_process", str(theirs.fileno())],
-        pass_fds=(theirs.fileno(),),
+        [sys.executable, "-P", "-m", "apps.planning.planner_process", str(child_end.fileno())],
+        pass_fds=(child_end.fileno(),),
         stdin=subprocess.DEVNULL,
         env={**os.environ, "PYTHONPATH": path},
     )
@@ -277,8 +277,8 @@ class Planner:
             if not future.cancel():
                 return future.result()  # its turn has come, with a time limit of its own
             raise PlanError(
-                f"the planner did not get to this within {self._patience_s:g} s: it is starting, "
-                "or busy with other requests; try again later"
+                f"the planner did not get to this within {self._patience_s:g} s, starting or busy "
+                "with other requests: try again later"
             ) from None
         except CancelledError:
             raise PlanError("the controller is ending: nothing is planned any more") from None
@@ -368,8 +368,8 @@ class Planner:
             answer = Answer(defect=traceback.format_exc())  # this thread has to go on
         if answer.defect:
             LOG.error("planning failed unexpectedly:\n%s", answer.defect)
-            what = answer.defect.strip().splitlines()[-1]
-            future.set_exception(PlanError(f"a defect in the planner ({what}): see the log"))
+            last_line = answer.defect.strip().splitlines()[-1]
+            future.set_exception(PlanError(f"a defect in the planner ({last_line}): see the log"))
         elif answer.refusal is not None:
             future.set_exception(answer.refusal)
         else:

@@ -26,7 +26,7 @@ def idle(
     taken = {half for circuit in needed for half in circuit.halves}
     used = {circuit for path in current.topology.paths for circuit in path.circuits}
     idle = current.topology.circuits.difference(used, lost)
-    return {one for one in idle if taken.isdisjoint(one.halves)}
+    return {circuit for circuit in idle if taken.isdisjoint(circuit.halves)}
 
 
 def touches(path: Path, ports: Collection[PortId]) -> bool:

@@ -78,9 +78,9 @@ class Rounds:
         request = self._requests.request(sharing, seen)
         if request is None:
             total_mbps = float(seen.planned_mbps.sum())
-            reason = "nobody wants a circuit"
-            nobody = keep(reason, circuits, largest, trigger, unix_s, total_mbps)
-            return Round(nobody, None, None)
+            reason = "no pair wants a circuit"
+            no_proposal = keep(reason, circuits, largest, trigger, unix_s, total_mbps)
+            return Round(no_proposal, None, None)
         try:
             report = propose(request)
         except PlanError as error:
@@ -135,7 +135,9 @@ class Rounds:
     def _young(self, standing: NetworkNow) -> frozenset[Circuit]:
         """Circuits younger than their minimum life, and circuits in rings with them."""
         life_s, circuits = self._policy.now.minimum_circuit_life_s, standing.state.topology.circuits
-        return rings_of([one for one in circuits if standing.age_s(one) < life_s], circuits)
+        return rings_of(
+            [circuit for circuit in circuits if standing.age_s(circuit) < life_s], circuits
+        )
 
     def _pairs_on(self, standing: NetworkNow, circuits: frozenset[Circuit]) -> frozenset[Pair]:
         paths = standing.state.topology.paths if circuits else ()

@@ -36,8 +36,12 @@ def as_wanted(
     """
     wanted = request.topology or Topology()
     standing = current.topology
-    stays = {one: "it may not change" for one in standing.circuits if _fixed(fabric, request, one)}
-    stays |= {one: "a reservation has it" for path in pinned for one in path.circuits}
+    stays = {
+        circuit: "it may not change"
+        for circuit in standing.circuits
+        if _fixed(fabric, request, circuit)
+    }
+    stays |= {circuit: "a reservation has it" for path in pinned for circuit in path.circuits}
     _check_new(fabric, request, sorted(wanted.circuits - standing.circuits), blocked)
     _check_ports(fabric, wanted, stays)
     _check_paths(fabric, wanted, current, limits)

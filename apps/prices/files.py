@@ -182,7 +182,7 @@ def _check_together(prices: PriceFile, log: ProblemLog) -> None:
                 ("destinations", position),
                 f"a host can send to {prices.pods - 1} other pods, not to {count}",
             )
-    sizes = [one.superlink for one in prices.transceivers]
+    sizes = [transceiver.superlink for transceiver in prices.transceivers]
     for position, size in enumerate(sizes):
         if size in sizes[:position]:
             log.add(("transceivers", position), f"superlink {size} stands twice: remove one")

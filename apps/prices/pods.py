@@ -46,8 +46,8 @@ class PodStudy:
 
     def cheapest(self, destinations: int) -> HeliosNetwork:
         """The network with the cheapest superlink size at ``destinations``."""
-        fitting = [one for one in self.helios if one.destinations == destinations]
-        return min(fitting, key=lambda one: one.network.usd)
+        fitting = [row for row in self.helios if row.destinations == destinations]
+        return min(fitting, key=lambda helios_network: helios_network.network.usd)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +140,7 @@ def least_flows(prices: PodPrices) -> NDArray[np.float64]:
 
 def _packet_link(prices: PodPrices) -> tuple[Part, ...]:
     """Parts of a host's link to the packet switch, with a separate fibre."""
-    plain = min(prices.transceivers, key=lambda one: one.superlink)
+    plain = min(prices.transceivers, key=lambda transceiver: transceiver.superlink)
     return (prices.packet_port, plain, plain, prices.fibre)
 
 

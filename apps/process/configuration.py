@@ -84,13 +84,13 @@ def _parts(value: object) -> Iterator[str]:
     if isinstance(value, Login):
         return
     if is_dataclass(value):
-        for one in fields(value):
-            yield one.name
-            yield from _parts(getattr(value, one.name))
+        for field in fields(value):
+            yield field.name
+            yield from _parts(getattr(value, field.name))
     elif isinstance(value, Mapping):
-        for key, its in sorted(value.items(), key=lambda item: repr(item[0])):
+        for key, entry in sorted(value.items(), key=lambda item: repr(item[0])):
             yield repr(key)
-            yield from _parts(its)
+            yield from _parts(entry)
     elif isinstance(value, Set):
         yield from sorted("\1".join(_parts(one)) for one in value)
     elif isinstance(value, list | tuple):

@@ -110,17 +110,17 @@ def _place(address: str) -> str:
     return str(found)
 
 
-def reserve_descriptors(needed: int, what: str) -> None:
+def reserve_descriptors(needed: int, subject: str) -> None:
     """Make sure that this process may open ``needed`` files and sockets.
 
-    Raises HydraError, with the purpose ``what``, if the hard limit forbids so many.
+    Raises HydraError, with the purpose ``subject``, if the hard limit forbids so many.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY or soft >= needed:
         return
     if hard != resource.RLIM_INFINITY and hard < needed:
         raise HydraError(
-            f"{needed} descriptors are needed ({what}), and this process may have {hard}: raise "
+            f"{needed} descriptors are needed ({subject}), and this process may have {hard}: raise "
             "LimitNOFILE in the systemd unit (ulimit -Hn in a shell), or lower "
             "controller.connections"
         )

@@ -37,7 +37,7 @@ def uncollected() -> Iterator[None]:
         gc.enable()
 
 
-def spare_what_stays(*, collect: bool = True) -> None:
+def exempt_present_objects(*, collect: bool = True) -> None:
     """Exempt present objects, and objects that pile up later, from collections.
 
     Without ``collect``, present garbage in cycles stays.

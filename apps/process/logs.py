@@ -153,10 +153,10 @@ class _Text(logging.Formatter):
         return datetime.fromtimestamp(record.created).astimezone().isoformat(" ", "milliseconds")
 
 
-def _check(what: str, value: str, allowed: tuple[str, ...], variable: str) -> None:
+def _check(subject: str, value: str, allowed: tuple[str, ...], variable: str) -> None:
     if value not in allowed:
         raise HydraError(
-            f"there is no {what} {value!r}: {variable} may be one of {', '.join(allowed)}"
+            f"there is no {subject} {value!r}: {variable} may be one of {', '.join(allowed)}"
         )
 
 

@@ -377,8 +377,8 @@ class WorkersCollector(Collector):
 
 def _conditions(service: ControllerService) -> Metric:
     count = Tally[ConditionKind]()
-    for one in service.conditions():
-        count[one.kind] += len(one.subjects)
+    for condition in service.conditions():
+        count[condition.kind] += len(condition.subjects)
     family = GaugeMetricFamily(
         "hydra_conditions", "Things that something is wrong with, by kind.", labels=["kind"]
     )
@@ -405,7 +405,10 @@ def _circuits(service: ControllerService, state: NetworkState) -> Metric:
 
 
 def _optical_ports(service: ControllerService, state: NetworkState) -> Metric:
-    quarantined = {one.entry.port: one.on_trial for one in service.quarantine()}
+    quarantined = {
+        quarantined_port.entry.port: quarantined_port.on_trial
+        for quarantined_port in service.quarantine()
+    }
     used = {port for circuit in state.topology.circuits for port in circuit.ends}
     count = Tally(
         ("on_trial" if quarantined[port.id] else "quarantined")

@@ -71,7 +71,9 @@ class OtlpTraces:
         waiting.end(started_ns)
         spans: dict[StepTiming, Span] = {}
         # Outer steps come before inner steps, which need the parent's span.
-        for step in sorted(ended.timeline, key=lambda one: one.started_ms - one.finished_ms):
+        for step in sorted(
+            ended.timeline, key=lambda step_timing: step_timing.started_ms - step_timing.finished_ms
+        ):
             around = _around(step, ended.timeline)
             spans[step] = self._tracer.start_span(
                 step.step,
@@ -94,11 +96,15 @@ class OtlpTraces:
 def _around(step: StepTiming, timeline: tuple[StepTiming, ...]) -> StepTiming | None:
     """The shortest whole step around ``step``; None if there is none."""
     outer = [
-        one
-        for one in timeline
-        if one.device is None
-        and one.started_ms <= step.started_ms
-        and step.finished_ms <= one.finished_ms
-        and one.finished_ms - one.started_ms > step.finished_ms - step.started_ms
+        step_timing
+        for step_timing in timeline
+        if step_timing.device is None
+        and step_timing.started_ms <= step.started_ms
+        and step.finished_ms <= step_timing.finished_ms
+        and step_timing.finished_ms - step_timing.started_ms > step.finished_ms - step.started_ms
     ]
-    return min(outer, key=lambda one: one.finished_ms - one.started_ms, default=None)
+    return min(
+        outer,
+        key=lambda step_timing: step_timing.finished_ms - step_timing.started_ms,
+        default=None,
+    )

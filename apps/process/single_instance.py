@@ -65,7 +65,7 @@ def beside(file: Path) -> Iterator[Path]:
     HydraError, also for an OSError in the block.
     """
     try:
-        folder = next(one for one in file.absolute().parents if one.exists())
+        folder = next(parent for parent in file.absolute().parents if parent.exists())
         if not folder.is_dir():
             raise HydraError(f"can't write {file}: {folder} is no folder")
         with TemporaryDirectory(prefix=".hydra-check-", dir=folder) as trial:

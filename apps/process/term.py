@@ -94,7 +94,7 @@ class Term(Protocol):
         """True if this controller does not lead, and has to leave all devices alone."""
         ...
 
-    def left_s(self) -> float:
+    def remaining_s(self) -> float:
         """Seconds of certain leadership; 0 for a controller that does not lead."""
         ...
 
@@ -149,7 +149,7 @@ class Alone:
     def over(self) -> bool:
         return False
 
-    def left_s(self) -> float:
+    def remaining_s(self) -> float:
         return math.inf
 
     def look_at_once(self) -> None:

@@ -16,7 +16,7 @@ class SessionEnd(StrEnum):
     DISCONNECTED = "disconnected"
     SILENT = "silent"
     """The worker did not renew its lease in time."""
-    TOLD_LOST = "told-lost"
+    LOSSES_REPORTED = "told-lost"
     """Reports of the worker were lost on the way."""
     ORDERS_LOST = "orders-lost"
     """Orders to the worker were lost on the way."""

@@ -110,7 +110,7 @@ async def _reservation_service(request: Request) -> ReservationService:
     return TenantView(service, caller)
 
 
-def _of_app(name: str) -> object:
+def _state_of_app(name: str) -> object:
     """Dependency on the part of the application's state named ``name``."""
 
     async def part(request: Request) -> object:
@@ -145,12 +145,12 @@ Service = Annotated[ControllerService, Depends(_service)]
 Reserving = Annotated[ReservationService, Depends(_reservation_service)]
 """The controller as seen by the caller: a tenant sees only the tenant's reservations."""
 Waking = Annotated[Wakeups, Depends(_wakeups)]
-Closing = Annotated[ServerClosing, _of_app("closing")]
+Closing = Annotated[ServerClosing, _state_of_app("closing")]
 """Set when the server stops: waiting requests then answer with the present state."""
-Leading = Annotated[Term, _of_app("term")]
-Holding = Annotated[Workers | None, _of_app("workers")]
-Tokens = Annotated[TokenFile | None, _of_app("tokens")]
-Hooks = Annotated[Webhooks, _of_app("webhooks")]
+Leading = Annotated[Term, _state_of_app("term")]
+Holding = Annotated[Workers | None, _state_of_app("workers")]
+Tokens = Annotated[TokenFile | None, _state_of_app("tokens")]
+Hooks = Annotated[Webhooks, _state_of_app("webhooks")]
 Asking = Annotated[Caller, Depends(_caller)]
 StillEntitled = Annotated[Callable[[], bool], Depends(_standing)]
 Known = Annotated[bool, Depends(_known)]

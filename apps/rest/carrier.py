@@ -113,7 +113,11 @@ class Carrier:
                         raise NotCarried(f"{leader.url} stands by, too")
                     begun = True
                     response = Response(content, reply.status_code)
-                    length = [one for one in response.raw_headers if one[0] == b"content-length"]
+                    length = [
+                        raw_header
+                        for raw_header in response.raw_headers
+                        if raw_header[0] == b"content-length"
+                    ]
                     response.raw_headers = headers + length
                     await response(scope, _nothing_more, send)
         except (httpx.ConnectError, httpx.ConnectTimeout, httpx.UnsupportedProtocol) as error:

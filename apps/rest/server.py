@@ -209,15 +209,15 @@ class _Protocol(H11Protocol):
         states = {h11.IDLE: "head", h11.SEND_BODY: "body"}
         self._await(states.get(self.conn.their_state, ""))
 
-    def _await(self, what: str) -> None:
-        if what == self._awaited:
+    def _await(self, subject: str) -> None:
+        if subject == self._awaited:
             return
         if self._deadline is not None:
             self._deadline.cancel()
             self._deadline = None
-        self._awaited = what
-        if what:
-            wait_s = _HEAD_S if what == "head" else _BODY_S
+        self._awaited = subject
+        if subject:
+            wait_s = _HEAD_S if subject == "head" else _BODY_S
             self._deadline = self.loop.call_later(wait_s, self.transport.abort)
 
 

@@ -123,7 +123,7 @@ class StandingBy:
                 f"{error}: the outcome is unknown; check, or repeat the request if a repetition "
                 "is safe"
             )
-            known = _told(scope, detail, "the leader has not answered: the outcome is unknown")
+            known = _detail(scope, detail, "the leader has not answered: the outcome is unknown")
             await problem_response(LEADER_UNANSWERED, known, scope["path"])(scope, receive, send)
 
 
@@ -139,12 +139,12 @@ def _query(scope: Scope) -> dict[str, list[str]]:
 
 async def _refuse(standby: Standby, scope: Scope, receive: Receive, send: Send) -> None:
     problem = STANDING_BY if standby.store_lost is None else STORE_UNAVAILABLE
-    words = _told(scope, standby.words, "another controller leads, or none at the moment")
+    words = _detail(scope, standby.words, "this controller stands by: ask the leading controller")
     headers = {"Retry-After": _RETRY_S}
     await problem_response(problem, words, scope["path"], headers=headers)(scope, receive, send)
 
 
-def _told(scope: Scope, words: str, to_strangers: str) -> str:
+def _detail(scope: Scope, words: str, to_strangers: str) -> str:
     return to_strangers if scope.get(CALLER, NOBODY) is NOBODY else words
 
 

@@ -70,7 +70,9 @@ class TenantView:
             outcome = self._service.reserve_all(
                 list(map(self._own, requests)), all_or_nothing=all_or_nothing
             )
-        refused = tuple(Refusal(one.request, one.error.discreet()) for one in outcome.refused)
+        refused = tuple(
+            Refusal(refusal.request, refusal.error.discreet()) for refusal in outcome.refused
+        )
         return replace(outcome, refused=refused)
 
     def reserve_shape(self, shape: ShapeRequest) -> GroupOutcome:
@@ -114,7 +116,11 @@ class TenantView:
         return self._service.delivery(self._mine(reservation_id))
 
     def deliveries(self) -> Sequence[Delivery]:
-        return [one for one in self._service.deliveries() if self._tenant.sees(one.reservation)]
+        return [
+            delivery
+            for delivery in self._service.deliveries()
+            if self._tenant.sees(delivery.reservation)
+        ]
 
     def usage(self, owner: str) -> Usage:
         if owner != self._tenant.name:

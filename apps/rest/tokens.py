@@ -62,7 +62,7 @@ def changing(path: Path) -> Iterator[None]:
     Locks the folder, since each change replaces the file.
     """
     try:
-        folder = next(one for one in path.resolve().parents if one.exists())
+        folder = next(parent for parent in path.resolve().parents if parent.exists())
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except (OSError, RuntimeError) as error:
         # RuntimeError: a link to itself, before Python 3.13.

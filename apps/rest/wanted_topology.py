@@ -81,20 +81,25 @@ class TopologyReader:
         paths = {*walks, *self._direct(circuits, walked)}
         return Topology(frozenset(circuits), tuple(sorted(paths)))
 
-    def _circuit(self, position: int, one: WantedCircuit) -> Circuit | None:
+    def _circuit(self, position: int, wanted_circuit: WantedCircuit) -> Circuit | None:
         at = (*self._at, "circuits", position)
         planes = self._fabric.plane_by_name
-        known = self._complaints.known((*at, "plane"), "plane", one.plane, planes)
-        racks = [self._rack((*at, end), name) for end, name in (("a", one.a), ("b", one.b))]
+        known = self._complaints.known((*at, "plane"), "plane", wanted_circuit.plane, planes)
+        racks = [
+            self._rack((*at, end), name)
+            for end, name in (("a", wanted_circuit.a), ("b", wanted_circuit.b))
+        ]
         if not known or None in racks:
             return None
         if racks[0] == racks[1]:
             self._complaints.wrong(
-                at, f"{one.a} and {one.b} are on the same rack: a circuit joins two racks"
+                at,
+                f"{wanted_circuit.a} and {wanted_circuit.b} are on the same rack: a circuit joins "
+                "two racks",
             )
             return None
-        a = self._port((*at, "a"), one.plane, one.a, sends=True)
-        b = self._port((*at, "b"), one.plane, one.b, sends=False)
+        a = self._port((*at, "a"), wanted_circuit.plane, wanted_circuit.a, sends=True)
+        b = self._port((*at, "b"), wanted_circuit.plane, wanted_circuit.b, sends=False)
         if a is None or b is None:
             return None
         circuit = self._fabric.circuit(a.id, b.id)

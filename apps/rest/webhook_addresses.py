@@ -27,7 +27,9 @@ class Reach:
     """Public addresses, and the networks listed in the configuration."""
 
     def __init__(self, networks: Iterable[str] = ()) -> None:
-        self._networks: list[IPv4Network | IPv6Network] = [ip_network(one) for one in networks]
+        self._networks: list[IPv4Network | IPv6Network] = [
+            ip_network(network) for network in networks
+        ]
 
     def check(self, host: str, address: str) -> None:
         """Raises RefusedAddress unless webhooks may lead to ``address``, an address of ``host``."""
@@ -36,7 +38,7 @@ class Reach:
             found = found.ipv4_mapped
         if found.is_global and not found.is_multicast:
             return
-        if any(found.version == one.version and found in one for one in self._networks):
+        if any(found.version == network.version and found in network for network in self._networks):
             return
         name = "" if host == address else f"{host} is "
         raise RefusedAddress(

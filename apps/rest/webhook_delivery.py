@@ -123,7 +123,7 @@ class Webhooks:
     def stop(self) -> None:
         """Repeatable; unsent events are lost, and the next run reports the loss."""
         if self._thread is not None:
-            self._tell_loop(self._ended.set)
+            self._notify_loop(self._ended.set)
             self._thread.join(_STOP_TIMEOUT_S)
             self._thread = None
 
@@ -148,7 +148,7 @@ class Webhooks:
             place = self._events.last
             self._keep(webhook.id, webhook, place)
             self._subscribers[webhook.id] = _Subscriber(webhook, place)
-        self._tell_loop(self._adjust)
+        self._notify_loop(self._adjust)
         return webhook
 
     def change(
@@ -166,7 +166,7 @@ class Webhooks:
             subscriber.webhook = webhook
             subscriber.gone = False
             delivery = self._delivery(subscriber)
-        self._tell_loop(self._adjust)
+        self._notify_loop(self._adjust)
         return delivery
 
     def remove(self, webhook_id: str) -> Delivery:
@@ -175,7 +175,7 @@ class Webhooks:
             delivery = self._delivery(self._get(webhook_id))
             self._keep(webhook_id, None)
             del self._subscribers[webhook_id]
-        self._tell_loop(self._adjust)
+        self._notify_loop(self._adjust)
         return delivery
 
     def _keep(self, webhook_id: str, webhook: Webhook | None, place: int | None = None) -> None:
@@ -200,16 +200,20 @@ class Webhooks:
         if self._journal is None or not self._events.stored:
             return {}
         records = self._journal.records(Kind.DELIVERY)
-        return {one["id"]: one["number"] for one in records if one["run"] == self._events.run}
+        return {
+            record["id"]: record["number"]
+            for record in records
+            if record["run"] == self._events.run
+        }
 
     def _keep_places(self) -> None:
         """Write the changed places; after a write error, some messages may be sent again."""
         with self._keeping:
             with self._lock:
                 moved = [
-                    (one, one.number)
-                    for one in self._subscribers.values()
-                    if one.number is not None and one.number != one.kept
+                    (subscriber, subscriber.number)
+                    for subscriber in self._subscribers.values()
+                    if subscriber.number is not None and subscriber.number != subscriber.kept
                 ]
             if not moved or self._journal is None:
                 return
@@ -220,7 +224,7 @@ class Webhooks:
 
     def all(self) -> Sequence[Delivery]:
         with self._lock:
-            return [self._delivery(one) for one in self._subscribers.values()]
+            return [self._delivery(subscriber) for subscriber in self._subscribers.values()]
 
     def one(self, webhook_id: str) -> Delivery:
         """State of a webhook. Raises UnknownName."""
@@ -233,20 +237,20 @@ class Webhooks:
         except KeyError:
             raise UnknownName(f"no webhook {webhook_id!r}") from None
 
-    def _delivery(self, one: _Subscriber) -> Delivery:
+    def _delivery(self, subscriber: _Subscriber) -> Delivery:
         return Delivery(
-            webhook=one.webhook,
-            waiting=self._events.last - (one.number or 0),
-            delivered=one.delivered,
-            refused=one.refused,
-            missed=one.missed,
-            failing_since_unix_s=one.failing_since_unix_s,
-            problem=one.problem,
+            webhook=subscriber.webhook,
+            waiting=self._events.last - (subscriber.number or 0),
+            delivered=subscriber.delivered,
+            refused=subscriber.refused,
+            missed=subscriber.missed,
+            failing_since_unix_s=subscriber.failing_since_unix_s,
+            problem=subscriber.problem,
         )
 
     # -- in the event loop ------------------------------------------------------------------------
 
-    def _tell_loop(self, callback: Callable[[], object]) -> None:
+    def _notify_loop(self, callback: Callable[[], object]) -> None:
         loop = self._loop
         if loop is not None:
             with suppress(RuntimeError):  # the loop has ended meanwhile
@@ -260,7 +264,7 @@ class Webhooks:
             trust_env=False,
             transport=ReachTransport(self._reach, MOST_WEBHOOKS),
         ) as self._http:
-            with self._events.listening(lambda: self._tell_loop(self._wake)):
+            with self._events.listening(lambda: self._notify_loop(self._wake)):
                 self._adjust()
                 ready.set()
                 await self._until_ended()
@@ -315,20 +319,20 @@ class Webhooks:
                 await news.wait()
             subscriber.number = number
 
-    def _next(self, one: _Subscriber) -> tuple[int, CloudEvent | None, int]:
+    def _next(self, subscriber: _Subscriber) -> tuple[int, CloudEvent | None, int]:
         """Number of the last event covered, the next message, and the number of lost events.
 
         The message is None if there is nothing to send.
         """
-        if one.number is None:
+        if subscriber.number is None:
             return 0, self._gap(0, None), 0
-        events, missed = self._events.after(one.number)
-        number = one.number + missed
+        events, missed = self._events.after(subscriber.number)
+        number = subscriber.number + missed
         if missed:
             return number, self._gap(number, missed), missed
         for event in events:
             number = event.number
-            message = self._message(one.webhook, event)
+            message = self._message(subscriber.webhook, event)
             if message is not None:
                 return number, message, 0
         return number, None, 0
@@ -363,43 +367,47 @@ class Webhooks:
     def _source(self) -> str:
         return f"urn:hydra:{quote(self._fabric.name, safe='')}"
 
-    async def _delivered(self, one: _Subscriber, message: CloudEvent) -> bool:
+    async def _delivered(self, subscriber: _Subscriber, message: CloudEvent) -> bool:
         """Send ``message``; False if the message has to be sent again."""
         unset = {"subject"} if message.subject is None else None
         body = message.model_dump_json(exclude=unset).encode()
         headers = {
             "Content-Type": "application/cloudevents+json; charset=utf-8",
-            **signed_headers(one.webhook.secret, message.id, int(time.time()), body),
+            **signed_headers(subscriber.webhook.secret, message.id, int(time.time()), body),
         }
         try:
             async with (
                 asyncio.timeout(_TIMEOUT_S),
-                self._http.stream("POST", one.webhook.url, content=body, headers=headers) as answer,
+                self._http.stream(
+                    "POST", subscriber.webhook.url, content=body, headers=headers
+                ) as answer,
             ):
                 status = answer.status_code
         except TimeoutError:
-            return self._failed(one, f"no answer within {_TIMEOUT_S:g} s")
+            return self._failed(subscriber, f"no answer within {_TIMEOUT_S:g} s")
         except (httpx.HTTPError, httpx.InvalidURL, RefusedAddress, OSError, ValueError) as error:
-            return self._failed(one, str(error) or type(error).__name__)
+            return self._failed(subscriber, str(error) or type(error).__name__)
         if httpx.codes.is_success(status):
-            one.delivered += 1
-            one.failing_since_unix_s, one.problem = None, ""
+            subscriber.delivered += 1
+            subscriber.failing_since_unix_s, subscriber.problem = None, ""
             return True
         if httpx.codes.is_client_error(status) and status not in _TRY_AGAIN:
-            one.refused += 1
-            one.gone = status == _GONE
-            one.problem = f"the receiver answered {status}" + (
-                "; nothing more is sent" if one.gone else ""
+            subscriber.refused += 1
+            subscriber.gone = status == _GONE
+            subscriber.problem = f"the receiver answered {status}" + (
+                "; nothing more is sent" if subscriber.gone else ""
             )
-            LOG.warning("webhook %s refused an event: %s", one.webhook.id, one.problem)
+            LOG.warning(
+                "webhook %s refused an event: %s", subscriber.webhook.id, subscriber.problem
+            )
             return True
-        return self._failed(one, f"the receiver answered {status}")
+        return self._failed(subscriber, f"the receiver answered {status}")
 
-    def _failed(self, one: _Subscriber, problem: str) -> bool:
-        if one.failing_since_unix_s is None:
-            one.failing_since_unix_s = time.time()
-            LOG.warning("webhook %s does not take events: %s", one.webhook.id, problem)
-        one.problem = problem
+    def _failed(self, subscriber: _Subscriber, problem: str) -> bool:
+        if subscriber.failing_since_unix_s is None:
+            subscriber.failing_since_unix_s = time.time()
+            LOG.warning("webhook %s does not take events: %s", subscriber.webhook.id, problem)
+        subscriber.problem = problem
         return False
 
 

@@ -24,7 +24,7 @@ from typing import Any, Final
 import yaml
 
 from apps.journal.opening import looked_into
-from apps.journal.sqlite import SqliteJournal, beside_journal, copy_journal, set_aside
+from apps.journal.sqlite import SqliteJournal, copy_journal, restored_path, set_aside
 from apps.process.configuration import load_configuration
 from apps.process.files import give_to, making, sync_folder
 from apps.process.single_instance import journal_held
@@ -133,7 +133,7 @@ def _backup(loaded: Loaded, source: Path) -> tuple[Backup, bytes]:
     """What a backup of this fabric says of itself, and its journal. Raises HydraError."""
     files = _read(source)
     if not {_JOURNAL, _MANIFEST} <= files.keys():
-        raise ArchiveError(f"{source} is no backup of a controller: it has no {_JOURNAL}")
+        raise ArchiveError(f"{source} is no backup of a controller, without a {_JOURNAL}")
     try:
         about = Backup(**json.loads(files[_MANIFEST]))
     except (ValueError, TypeError) as error:
@@ -154,7 +154,7 @@ def _put_in_place(content: bytes, journal: Path) -> Path | None:
     """
     try:
         path = journal.resolve()
-        restored = beside_journal(path)
+        restored = restored_path(path)
         owner = next(one for one in (path, restored, path.parent) if one.exists()).stat()
     except (OSError, RuntimeError) as error:
         # RuntimeError: a link that leads to itself, before Python 3.13.
@@ -225,7 +225,7 @@ def _tail(log: Path) -> bytes:
     with os.fdopen(handle, "rb") as file:
         status = os.fstat(handle)
         if not stat.S_ISREG(status.st_mode):
-            raise OSError(errno.EINVAL, "it is not a file: copy what it has into one")
+            raise OSError(errno.EINVAL, "not a regular file: copy the content into a file")
         file.seek(max(0, status.st_size - _LOG_TAIL_BYTES))
         return file.read(_LOG_TAIL_BYTES)
 

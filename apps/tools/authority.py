@@ -215,7 +215,7 @@ def _read_pair(
 ) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
     """``remedy``: what makes the files if there are none."""
     certificate_file, key_file = directory / f"{name}.pem", directory / f"{name}.key"
-    what = "authority" if name == _CA else "certificate"
+    kind = "authority" if name == _CA else "certificate"
     try:
         certificate = x509.load_pem_x509_certificate(certificate_file.read_bytes())
         key = serialization.load_pem_private_key(key_file.read_bytes(), None)
@@ -225,7 +225,7 @@ def _read_pair(
         raise HydraError(f"can't read {error.filename}: {error.strerror}") from error
     except (ValueError, TypeError, UnsupportedAlgorithm) as error:
         raise HydraError(
-            f"{name}.pem and {name}.key in {directory} are no {what} of ours"
+            f"{name}.pem and {name}.key in {directory} are no {kind} of ours"
         ) from error
     if not isinstance(key, ec.EllipticCurvePrivateKey):
         raise HydraError(f"{key_file} is no key that `hydra ca` made")
@@ -245,7 +245,7 @@ def _write_pair(
         serialization.PrivateFormat.PKCS8,
         serialization.NoEncryption(),
     )
-    shown = b"".join(one.public_bytes(serialization.Encoding.PEM) for one in chain)
+    shown = b"".join(certificate.public_bytes(serialization.Encoding.PEM) for certificate in chain)
     remedy = "move it away, or choose another name"
     if name != _CA:
         remedy = f"--renew renews a certificate; or {remedy}"

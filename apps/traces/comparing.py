@@ -42,22 +42,22 @@ class Contestant:
     @property
     def served_share(self) -> float:
         """Part of the demand of all windows together."""
-        total = sum(one.demand_mbps for one in self.attempts)
-        served = sum(one.served_share * one.demand_mbps for one in self.attempts)
+        total = sum(attempt.demand_mbps for attempt in self.attempts)
+        served = sum(attempt.served_share * attempt.demand_mbps for attempt in self.attempts)
         return served / total if total else 1.0
 
     @property
     def worst_share(self) -> float:
-        return min((one.served_share for one in self.attempts), default=1.0)
+        return min((attempt.served_share for attempt in self.attempts), default=1.0)
 
     @property
     def planning_ms(self) -> float:
-        return fmean(one.planning_ms for one in self.attempts) if self.attempts else 0.0
+        return fmean(attempt.planning_ms for attempt in self.attempts) if self.attempts else 0.0
 
     @property
     def changes(self) -> float:
         """Mean number of circuits set up or taken down per window."""
-        moved = [one.connect + one.disconnect for one in self.attempts]
+        moved = [attempt.connect + attempt.disconnect for attempt in self.attempts]
         return fmean(moved) if moved else 0.0
 
 

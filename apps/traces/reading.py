@@ -135,7 +135,7 @@ def _flows(path: Path, file: TextIO, announced: set[str]) -> Iterator[Flow]:
     content = _content(file)
     number, first = next(content, (0, ""))
     if not first:
-        raise TraceError(f"{path} is empty: it should hold flows or coflows")
+        raise TraceError(f"{path} is empty: give a file with flows or coflows")
     previous_s = 0.0
     if "," in first:
         found = _csv(number, first, content)
@@ -286,17 +286,17 @@ def _rack(text: str, racks: int) -> str:
     return str(int(text))
 
 
-def _whole(what: str, text: str) -> int:
+def _whole(subject: str, text: str) -> int:
     if not text.isdecimal():
-        raise ValueError(f"{what}: {text!r} is not a whole number")
+        raise ValueError(f"{subject}: {text!r} is not a whole number")
     return int(text)
 
 
-def _number(what: str, text: str) -> float:
+def _number(subject: str, text: str) -> float:
     try:
         number = float(text)
     except ValueError:
-        raise ValueError(f"{what}: {text!r} is not a number") from None
+        raise ValueError(f"{subject}: {text!r} is not a number") from None
     if not 0 <= number < math.inf:
-        raise ValueError(f"{what}: {text} must be finite and not negative")
+        raise ValueError(f"{subject}: {text} must be finite and not negative")
     return number

@@ -81,16 +81,16 @@ def windows(
     """
     for what, value in (("window", window_s), ("scale", scale)):
         if not 0 < value < float("inf"):
-            raise PlanError(f"a {what} of {value:g}: it must be positive and finite")
+            raise PlanError(f"a {what} of {value:g}: the value must be positive and finite")
     mbps_per_byte = scale * 8e-6 / window_s
     number, count = -1, 0
     demand = np.zeros((racks, racks))
     for flow in flows:
-        its = int(flow.start_s // window_s)
-        if its != number:
+        window = int(flow.start_s // window_s)
+        if window != number:
             if count:
                 yield Window(number, number * window_s, count, demand)
-            number, count = its, 0
+            number, count = window, 0
             demand = np.zeros((racks, racks))
         src, dst = numbers[flow.src], numbers[flow.dst]
         if src != dst:

@@ -13,7 +13,7 @@ from apps.openflow.seam import Application, OpenFlowTls, Post, SwitchEvents
 from apps.process import logs
 from apps.process.configuration import configuration_at_start
 from apps.process.doors import reserve_descriptors
-from apps.process.garbage import spare_what_stays
+from apps.process.garbage import exempt_present_objects
 from apps.process.single_instance import check_port
 from apps.process.supervision import Heart
 from apps.workers.links import Links
@@ -55,7 +55,7 @@ class WorkerApplication:
         return self._links.holder
 
     def start(self) -> None:
-        spare_what_stays()
+        exempt_present_objects()
         self._links.start()
         self._heart.start()
         LOG.info("worker %s: OpenFlow on %s:%s", self._options.name, *self._options.listen)

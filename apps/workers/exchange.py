@@ -28,7 +28,7 @@ from apps.process.worker_list import SessionEnd
 from apps.workers import wire
 from apps.workers.roster import Leased, Roster
 from apps.workers.switches import TOLD_IN_VAIN, ExchangeEvents, Switches
-from apps.workers.wire import Order, Record, Said, boot_s
+from apps.workers.wire import ConnectionReports, Order, Record, boot_s
 from hydra.errors import HydraError
 from hydra.model import Fabric
 from hydra.policy import WorkerSettings
@@ -40,7 +40,7 @@ _PING_S: Final = 0.1
 """Seconds between checks of a worker's presence: ZeroMQ refuses messages for an ended process."""
 _MESSAGES_IN_A_ROW: Final = 64
 _LOST_WORDS: Final = {
-    SessionEnd.TOLD_LOST: "messages of the worker were lost on the way",
+    SessionEnd.LOSSES_REPORTED: "messages of the worker were lost on the way",
     SessionEnd.ORDERS_LOST: "messages to the worker were lost on the way",
     SessionEnd.ORDERS_LATE: "messages to the worker came after the end of the lease",
 }
@@ -135,7 +135,7 @@ class Exchange:
 
     def catch_up(self, tell: Callable[[], None]) -> None:
         """Call ``tell`` once everything heard by workers so far has been read."""
-        waiting = {one.identity for one in self._workers.values() if self._listens(one)}
+        waiting = {worker.identity for worker in self._workers.values() if self._listens(worker)}
         if not waiting:
             tell()
             return
@@ -198,8 +198,8 @@ class Exchange:
                 looked_s = boot_s()
                 self._look()
             self._give_orders()
-            left_s = 0.0 if self._posted else max(0.0, looked_s + _PING_S - boot_s())
-            ready = dict(poller.poll(int(left_s * 1000) + bool(left_s)))
+            remaining_s = 0.0 if self._posted else max(0.0, looked_s + _PING_S - boot_s())
+            ready = dict(poller.poll(int(remaining_s * 1000) + bool(remaining_s)))
             if self._wake in ready:
                 with suppress(BlockingIOError):
                     os.eventfd_read(self._wake)
@@ -227,7 +227,7 @@ class Exchange:
             except zmq.Again:
                 return
             try:
-                self._hear(identity, frames)
+                self._receive(identity, frames)
             except Exception:  # of a single peer: hear the rest
                 LOG.exception("a worker sent a message unknown to this release")
                 if (worker := self._workers.get(identity)) is not None:
@@ -237,7 +237,7 @@ class Exchange:
 
     # -- workers come, stay and go ----------------------------------------------------------------
 
-    def _hear(self, identity: bytes, frames: list[bytes]) -> None:
+    def _receive(self, identity: bytes, frames: list[bytes]) -> None:
         worker = self._workers.get(identity)
         if frames[0] == wire.RENEW:
             self._renew(identity, worker, json.loads(frames[1]))
@@ -248,19 +248,19 @@ class Exchange:
             if session == worker.session:
                 worker.told += 1
                 for record in records:
-                    if record.kind == Said.CAUGHT_UP:
+                    if record.kind == ConnectionReports.CAUGHT_UP:
                         self._caught_up(record.xid, identity)
                     else:
                         self._switches.tell(worker, record)
         elif frames[0] == wire.BYE:
             self._drop(worker, SessionEnd.ENDED, "the worker ends")
 
-    def _renew(self, identity: bytes, worker: Leased | None, said: Mapping[str, Any]) -> None:
-        now_s, name = boot_s(), str(said["name"])
-        if (its := wire.dialect(said)).protocol != wire.OWN.protocol:
+    def _renew(self, identity: bytes, worker: Leased | None, message: Mapping[str, Any]) -> None:
+        now_s, name = boot_s(), str(message["name"])
+        if (its := wire.dialect(message)).protocol != wire.OWN.protocol:
             self._refuse(identity, name, its, now_s)
             return
-        if worker is None or not worker.is_named(said["session"], now_s, self._settings.lease_s):
+        if worker is None or not worker.is_named(message["session"], now_s, self._settings.lease_s):
             namesake = next((w for w in self._workers.values() if w.name == name), None)
             if namesake is not None and namesake.identity != identity:
                 # If the worker was restarted, the older process's lease ends soon.
@@ -271,19 +271,19 @@ class Exchange:
                 )
                 return
             if worker is not None:
-                lost = said.get("lost") if said["session"] < 0 else None
+                lost = message.get("lost") if message["session"] < 0 else None
                 end = SessionEnd(lost or SessionEnd.ORDERS_LOST)
                 self._drop(worker, end, f"the worker begins anew, since {_LOST_WORDS[end]}")
-            worker = self._begin(identity, name, said, now_s)
-        if said["session"] == worker.session and said["told"] != worker.told:
-            end = SessionEnd.TOLD_LOST
+            worker = self._begin(identity, name, message, now_s)
+        if message["session"] == worker.session and message["told"] != worker.told:
+            end = SessionEnd.LOSSES_REPORTED
             self._drop(worker, end, _LOST_WORDS[end])
             return
         worker.past.heard_s = now_s
-        worker.cpu_s = float(said["cpu_s"])
+        worker.cpu_s = float(message["cpu_s"])
         incarnation = self._incarnation()
         granted = {
-            "renewal": said["renewal"],
+            "renewal": message["renewal"],
             "session": worker.session,
             "incarnation": incarnation,
             "lease_s": self._settings.lease_s,
@@ -293,16 +293,20 @@ class Exchange:
         if self._send(worker, [wire.GRANTED, wire.text(granted)]):
             worker.granted_by = incarnation
 
-    def _refuse(self, identity: bytes, name: str, its: wire.Dialect, now_s: float) -> None:
+    def _refuse(
+        self, identity: bytes, name: str, worker_dialect: wire.Dialect, now_s: float
+    ) -> None:
         """Refuse a worker with another version of the protocol; its switches stay out."""
-        why = wire.mismatch(name, its, "this controller", wire.OWN)
+        why = wire.mismatch(name, worker_dialect, "this controller", wire.OWN)
         if self.roster.refuse(name, why, now_s):
             LOG.error("%s", why)
         with suppress(zmq.ZMQError):  # the worker is gone
             frames = [identity, wire.REFUSED, wire.text(wire.OWN._asdict())]
             self._socket.send_multipart(frames, zmq.NOBLOCK)
 
-    def _begin(self, identity: bytes, name: str, said: Mapping[str, Any], now_s: float) -> Leased:
+    def _begin(
+        self, identity: bytes, name: str, message: Mapping[str, Any], now_s: float
+    ) -> Leased:
         self._sessions += 1
         past = self.roster.past(name, now_s)
         past.heard_s = now_s
@@ -311,15 +315,15 @@ class Exchange:
             past=past,
             identity=identity,
             session=self._sessions,
-            before=int(said["session"]),
-            release=str(said["release"]),
+            before=int(message["session"]),
+            release=str(message["release"]),
             since_unix_s=time.time(),
             began_s=now_s,
         )
         self._workers[identity] = worker
         self.roster.admit(name)
         LOG.info("worker %s has come", name)
-        self._switches.come(worker)
+        self._switches.add_worker(worker)
         asked = {"session": worker.session, **wire.OWN._asdict()}
         self._send(worker, [wire.ANNOUNCE, wire.text(asked)])
         return worker
@@ -347,7 +351,7 @@ class Exchange:
         worker.past.ended[end] += 1
         LOG.warning("worker %s is gone, and %s switches with it: %s", worker.name,
                     len(worker.connections), why)  # fmt: skip
-        self._switches.go(worker)
+        self._switches.remove_worker(worker)
         for token in tuple(self._catching):
             self._caught_up(token, worker.identity)
 
@@ -392,8 +396,8 @@ def certificate(path: str, *, secret: bool = True) -> tuple[bytes, bytes | None]
             "with `hydra worker-keys`"
         ) from error
     if public is None or (secret and key is None):
-        what = "secret" if secret else "public"
-        raise HydraError(f"{path} has no {what} key: make keys with `hydra worker-keys`")
+        key_kind = "secret" if secret else "public"
+        raise HydraError(f"{path} has no {key_kind} key: make keys with `hydra worker-keys`")
     return public, key
 
 

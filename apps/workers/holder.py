@@ -16,7 +16,7 @@ from apps.openflow.seam import MOST_PORTS, PortInfo, SumRequest, Sums, SwitchCon
 from apps.openflow.second_connections import SecondConnections
 from apps.workers import wire
 from apps.workers.switches import kind_number
-from apps.workers.wire import Order, Record, Said
+from apps.workers.wire import ConnectionReports, Order, Record
 from drivers.codecs.openflow.messages import MAX_MULTIPART_BYTES
 from drivers.codecs.openflow.statistics import MalformedReplyError, octets_by_subject
 from hydra.failures import FailureKind
@@ -83,7 +83,7 @@ class Holder:
     def obey(self, order: Record) -> None:
         if order.kind == Order.CATCH_UP:
             read_what_came()
-            self._to_leader(Record(Said.CAUGHT_UP, 0, order.xid))
+            self._to_leader(Record(ConnectionReports.CAUGHT_UP, 0, order.xid))
             return
         held = self._held.get(order.number)
         if held is None:
@@ -118,11 +118,11 @@ class Holder:
 
     def switch_refused(self, datapath: int | None, address: str, why: str) -> None:
         """Tell all controllers: each has a log line and a condition for the switch."""
-        self._to_all(Record(Said.REFUSED, 0, body=wire.text([datapath, address, why])))
+        self._to_all(Record(ConnectionReports.REFUSED, 0, body=wire.text([datapath, address, why])))
 
     def _tell_of_second(self, datapath: int, cause: str, text: str) -> None:
         held = self._by_datapath[datapath]
-        self._answered(held.connection, Said.SECOND, 0, body=wire.text([cause, text]))
+        self._answered(held.connection, ConnectionReports.SECOND, 0, body=wire.text([cause, text]))
 
     def _replace(self, datapath: int) -> None:
         self._let_go(self._by_datapath[datapath])
@@ -138,9 +138,9 @@ class Holder:
     def _let_go(self, held: _Held) -> None:
         del self._held[held.number], self._by_datapath[held.datapath]
         del self._number_of[held.connection]
-        self._to_all(Record(Said.DISCONNECTED, held.number))
-        for one in self._newcomers.take(held.datapath):
-            self.switch_connected(held.datapath, one.connection, one.ports)
+        self._to_all(Record(ConnectionReports.DISCONNECTED, held.number))
+        for newcomer in self._newcomers.take(held.datapath):
+            self.switch_connected(held.datapath, newcomer.connection, newcomer.ports)
 
     def switch_disconnected(self, datapath: int, connection: SwitchConnection) -> None:
         held = self._of(connection)
@@ -158,7 +158,7 @@ class Holder:
     ) -> None:
         held = self._of(connection)
         waiting = self._newcomers.of(datapath)
-        new = (one.ports for one in waiting if one.connection is connection)
+        new = (newcomer.ports for newcomer in waiting if newcomer.connection is connection)
         known = held.ports if held else next(new, None)
         if known is None:
             return
@@ -170,29 +170,34 @@ class Holder:
             return
         if held is not None:
             body = wire.text([port.number, port.name, port.up])
-            self._to_all(Record(Said.PORT, held.number, value=int(deleted), body=body))
+            self._to_all(Record(ConnectionReports.PORT, held.number, value=int(deleted), body=body))
 
     def _answered(
-        self, connection: SwitchConnection, kind: Said, xid: int, value: int = 0, body: bytes = b""
+        self,
+        connection: SwitchConnection,
+        kind: ConnectionReports,
+        xid: int,
+        value: int = 0,
+        body: bytes = b"",
     ) -> None:
         number = self._number_of.get(connection)
         if number is not None:
             self._to_leader(Record(kind, number, xid, value, body))
 
     def barrier_replied(self, connection: SwitchConnection, xid: int) -> None:
-        self._answered(connection, Said.BARRIER, xid)
+        self._answered(connection, ConnectionReports.BARRIER, xid)
 
     def error_replied(
         self, connection: SwitchConnection, xid: int, kind: FailureKind, error: str
     ) -> None:
-        self._answered(connection, Said.ERROR, xid, kind_number(kind), error.encode())
+        self._answered(connection, ConnectionReports.ERROR, xid, kind_number(kind), error.encode())
 
     def role_replied(self, connection: SwitchConnection, xid: int, generation: int) -> None:
-        self._answered(connection, Said.ROLE, xid, generation)
+        self._answered(connection, ConnectionReports.ROLE, xid, generation)
 
     def role_taken(self, datapath: int, connection: SwitchConnection, generation: int) -> None:  # noqa: ARG002
         """Reported as a role with an xid used by no request."""
-        self._answered(connection, Said.ROLE, wire.UNASKED, generation)
+        self._answered(connection, ConnectionReports.ROLE, wire.UNASKED, generation)
 
     def statistics_replied(
         self, connection: SwitchConnection, xid: int, body: bytes, *, more: bool
@@ -205,7 +210,9 @@ class Holder:
         if more and len(before or b"") + len(body) <= most:
             while before is None and len(held.parts) >= _MOST_SUMS:  # drop parts nobody asked for
                 old = next(iter(held.parts))
-                self._answered(connection, Said.STATISTICS, old, 1, bytes(held.parts.pop(old)))
+                self._answered(
+                    connection, ConnectionReports.STATISTICS, old, 1, bytes(held.parts.pop(old))
+                )
             parts = held.parts[xid] = before if before is not None else bytearray()
             parts += body
             return
@@ -214,19 +221,19 @@ class Holder:
         if request is not None and not more:
             with suppress(MalformedReplyError):  # else the controller gets the unreadable reply
                 sums = Sums(*octets_by_subject(joined, request.mask, request.subjects))
-                self._answered(connection, Said.SUMS, xid, 0, wire.packed_sums(sums))
+                self._answered(connection, ConnectionReports.SUMS, xid, 0, wire.packed_sums(sums))
                 return
-        self._answered(connection, Said.STATISTICS, xid, int(more), joined)
+        self._answered(connection, ConnectionReports.STATISTICS, xid, int(more), joined)
 
     def rule_ended(self, datapath: int, connection: SwitchConnection, cookie: int) -> None:  # noqa: ARG002
         held = self._of(connection)
         if held is not None and held.used:
-            self._answered(connection, Said.RULE_ENDED, 0, cookie)
+            self._answered(connection, ConnectionReports.RULE_ENDED, 0, cookie)
 
     def packet_received(self, datapath: int, connection: SwitchConnection, frame: bytes) -> None:  # noqa: ARG002
         held = self._of(connection)
         if held is not None and held.used and parse_probe(frame) is not None:
-            self._answered(connection, Said.PACKET, 0, 0, frame)
+            self._answered(connection, ConnectionReports.PACKET, 0, 0, frame)
 
 
 def _connected(held: _Held) -> Record:
@@ -235,4 +242,4 @@ def _connected(held: _Held) -> Record:
         "address": held.connection.address,
         "ports": [[port.number, port.name, port.up] for port in held.ports.values()],
     }
-    return Record(Said.CONNECTED, held.number, body=wire.text(document))
+    return Record(ConnectionReports.CONNECTED, held.number, body=wire.text(document))

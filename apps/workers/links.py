@@ -51,14 +51,14 @@ class _Link:
         self.socket = socket
         self.lock = threading.Lock()
         self.told: list[Record] = []
-        self.told_session = 0
+        self.reported_session = 0
         """Session of the reports; 0: no reports until the controller asks."""
         self.named_session = 0
         """Session named in renewals; below 0: no session after a loss. Each loss has a number of
         its own, so that a loss is not taken for an earlier loss.
         """
         self._losses = 0
-        self.said = 0
+        self.sent = 0
         """Messages sent in this session."""
         self.heard = 0
         """Orders received in this session."""
@@ -75,12 +75,12 @@ class _Link:
 
     def tell(self, record: Record) -> None:
         with self.lock:
-            if self.told_session:
+            if self.reported_session:
                 self.told.append(record)
 
     def begin(self, session: int, everything: Sequence[Record]) -> None:
         with self.lock:
-            self.told_session, self.told = session, list(everything)
+            self.reported_session, self.told = session, list(everything)
 
     def lose(self, lost: SessionEnd | None = None) -> None:
         """Have the controller ask for everything anew: something was lost on the way, orders if
@@ -97,7 +97,7 @@ class _Link:
     def taken(self) -> tuple[int, list[Record]]:
         with self.lock:
             told, self.told = self.told, []
-            return self.told_session, told
+            return self.reported_session, told
 
 
 class Links:
@@ -218,8 +218,8 @@ class Links:
             for link in self._links:
                 if now_s >= link.renew_at_s:
                     self._renew(link)
-            left_s = max(0.0, min(link.renew_at_s for link in self._links) - boot_s())
-            ready = dict(poller.poll(int(left_s * 1000) + 1))
+            remaining_s = max(0.0, min(link.renew_at_s for link in self._links) - boot_s())
+            ready = dict(poller.poll(int(remaining_s * 1000) + 1))
             if self._wake in ready:
                 with suppress(BlockingIOError):
                     os.eventfd_read(self._wake)
@@ -235,9 +235,9 @@ class Links:
     def _say(self, link: _Link) -> None:
         session, told = link.taken()
         if told and session == link.named_session:
-            link.said += 1
+            link.sent += 1
             if not self._send(link, wire.packed(wire.TOLD, session, told)):
-                link.lose(SessionEnd.TOLD_LOST)
+                link.lose(SessionEnd.LOSSES_REPORTED)
 
     def _send(self, link: _Link, frames: list[bytes]) -> bool:
         try:
@@ -252,19 +252,19 @@ class Links:
         link.renew_at_s = now_s + (
             _UNLEASED_RENEWAL_S if link.lease_s is None else link.lease_s / wire.RENEWALS
         )
-        said = {
+        message = {
             "name": self._options.name,
             "renewal": self._renewal,
             "session": link.named_session,
             "lost": link.lost,
-            "told": link.said,
+            "told": link.sent,
             "cpu_s": time.process_time(),
             **wire.OWN._asdict(),
         }
         link.renewals[self._renewal] = now_s
         while len(link.renewals) > _KEPT_RENEWALS:
             del link.renewals[next(iter(link.renewals))]
-        self._send(link, [wire.RENEW, wire.text(said)])
+        self._send(link, [wire.RENEW, wire.text(message)])
 
     def _read(self, link: _Link) -> None:
         while True:
@@ -273,29 +273,29 @@ class Links:
             except zmq.Again:
                 return
             try:
-                self._hear(link, frames)
+                self._receive(link, frames)
             except Exception:  # of a single controller: hear the rest
                 LOG.exception("the controller at %s sent an unreadable message", link.name)
 
-    def _hear(self, link: _Link, frames: list[bytes]) -> None:
+    def _receive(self, link: _Link, frames: list[bytes]) -> None:
         kind = frames[0]
         if kind == wire.ORDERS:
             link.heard += 1
             self._post(lambda: self._obey(link, frames))
         elif kind in {wire.GRANTED, wire.ANNOUNCE, wire.REFUSED}:
-            said = json.loads(frames[1])
-            if (controllers := wire.dialect(said)).protocol != wire.OWN.protocol:
+            message = json.loads(frames[1])
+            if (controllers := wire.dialect(message)).protocol != wire.OWN.protocol:
                 self._note_refusal(link, controllers, known=kind == wire.REFUSED)
             elif kind == wire.GRANTED:
-                self._note_grant(link, said)
+                self._note_grant(link, message)
             elif kind == wire.ANNOUNCE:
-                self._note_asked(link, int(said["session"]))
+                self._note_asked(link, int(message["session"]))
         elif kind == wire.RENEW_NOW:
             link.renew_at_s = 0.0
 
     def _note_asked(self, link: _Link, session: int) -> None:
         link.named_session = session
-        link.said = link.heard = 0
+        link.sent = link.heard = 0
         link.refused = ""
         LOG.info("the controller at %s asks for all switches", link.name)
         self._post(lambda: self._announce(link, session))
@@ -305,12 +305,12 @@ class Links:
         if not known:  # version 0, without a check of versions
             self._send(link, [wire.BYE])
         link.renew_at_s = boot_s() + _REFUSED_RENEWAL_S
-        its = f"the controller at {link.name}"
-        why = wire.mismatch(self._options.name, wire.OWN, its, controllers)
+        peer = f"the controller at {link.name}"
+        why = wire.mismatch(self._options.name, wire.OWN, peer, controllers)
         if why == link.refused:
             return
         link.refused = why
-        if all(one.refused for one in self._links):
+        if all(link.refused for link in self._links):
             give_up(HydraError(why))
         else:
             LOG.error("%s; looking for another controller", why)

@@ -25,7 +25,7 @@ from apps.openflow.seam import (
 )
 from apps.workers import wire
 from apps.workers.ownership import assigned, shard_of_switches
-from apps.workers.wire import Order, Record, Said, boot_s
+from apps.workers.wire import ConnectionReports, Order, Record, boot_s
 from hydra.failures import FailureKind
 from hydra.model import DatapathId, Fabric
 from hydra.policy import WorkerSettings
@@ -149,12 +149,12 @@ class Switches:
             found.setdefault(self._owners[shard], []).append(shard)
         return {name: tuple(some) for name, some in found.items()}
 
-    def come(self, worker: Worker) -> None:
+    def add_worker(self, worker: Worker) -> None:
         """Add a worker, and give it shards."""
         self._workers[worker.name] = worker
         self._share_out()
 
-    def go(self, worker: Worker) -> None:
+    def remove_worker(self, worker: Worker) -> None:
         """Give the worker's shards to other workers, and use its switches' other connections."""
         del self._workers[worker.name]
         self._share_out()
@@ -208,7 +208,7 @@ class Switches:
                 owned = self._seats.get(datapath, {}).get(self._owner(datapath))
                 if owned is not None and owned is not active:
                     active.worker.serves -= 1
-                    self._told(self._events.switch_disconnected, datapath, active)
+                    self._notify(self._events.switch_disconnected, datapath, active)
                     self._activate(datapath, owned)
             done.set()
 
@@ -220,15 +220,15 @@ class Switches:
     def tell(self, worker: Worker, record: Record) -> None:
         kind, number = record.kind, record.number
         connection = worker.connections.get(number)
-        if kind == Said.CONNECTED:
+        if kind == ConnectionReports.CONNECTED:
             self._connected(worker, number, json.loads(record.body))
-        elif kind == Said.DISCONNECTED:
+        elif kind == ConnectionReports.DISCONNECTED:
             self._disconnected(worker, number)
-        elif kind == Said.REFUSED:
-            self._told(self._events.switch_refused, *json.loads(record.body))
+        elif kind == ConnectionReports.REFUSED:
+            self._notify(self._events.switch_refused, *json.loads(record.body))
         elif connection is None:
             return  # the controller has let go of the connection
-        elif kind == Said.PORT:
+        elif kind == ConnectionReports.PORT:
             self._port_changed(connection, record)
         else:
             self._answer(connection, record)
@@ -240,45 +240,45 @@ class Switches:
         else:
             connection.ports[port.number] = port
         if self._active.get(connection.datapath) is connection:
-            self._told(
+            self._notify(
                 self._events.port_changed, connection.datapath, connection, port, deleted=deleted
             )
 
     def _answer(self, connection: Connection, record: Record) -> None:
         """Report a switch's answer; the switchboard knows its requests."""
-        told, events, (kind, _, xid, value, body) = self._told, self._events, record
-        if kind == Said.BARRIER:
+        told, events, (kind, _, xid, value, body) = self._notify, self._events, record
+        if kind == ConnectionReports.BARRIER:
             told(events.barrier_replied, connection, xid)
-        elif kind == Said.STATISTICS:
+        elif kind == ConnectionReports.STATISTICS:
             told(events.statistics_replied, connection, xid, body, more=bool(value))
-        elif kind == Said.SUMS:
+        elif kind == ConnectionReports.SUMS:
             told(events.sums_replied, connection, xid, wire.unpacked_sums(body))
-        elif kind == Said.ERROR:
+        elif kind == ConnectionReports.ERROR:
             told(events.error_replied, connection, xid, _KINDS[value], body.decode())
-        elif kind == Said.ROLE and xid == wire.UNASKED:
+        elif kind == ConnectionReports.ROLE and xid == wire.UNASKED:
             told(events.role_taken, connection.datapath, connection, value)
-        elif kind == Said.ROLE:
+        elif kind == ConnectionReports.ROLE:
             told(events.role_replied, connection, xid, value)
-        elif kind == Said.RULE_ENDED:
+        elif kind == ConnectionReports.RULE_ENDED:
             told(events.rule_ended, connection.datapath, connection, value)
-        elif kind == Said.SECOND:
+        elif kind == ConnectionReports.SECOND:
             told(events.tell_of_second, connection.datapath, *json.loads(body))
-        elif kind == Said.PACKET:
+        elif kind == ConnectionReports.PACKET:
             told(events.packet_received, connection.datapath, connection, body)
         else:
             raise ValueError(f"a record of kind {kind}")
 
-    def _told(self, event: Callable[..., None], *arguments: Any, **named: Any) -> None:
+    def _notify(self, event: Callable[..., None], *arguments: Any, **named: Any) -> None:
         """Report an event. An error in the receiver is not the worker's fault."""
         try:
             event(*arguments, **named)
         except Exception:
             LOG.exception(TOLD_IN_VAIN)
 
-    def _connected(self, worker: Worker, number: int, said: Mapping[str, Any]) -> None:
-        datapath = int(said["datapath"])
-        ports = {port[0]: PortInfo(*port) for port in said["ports"]}
-        connection = Connection(worker, number, datapath, str(said["address"]), ports)
+    def _connected(self, worker: Worker, number: int, payload: Mapping[str, Any]) -> None:
+        datapath = int(payload["datapath"])
+        ports = {port[0]: PortInfo(*port) for port in payload["ports"]}
+        connection = Connection(worker, number, datapath, str(payload["address"]), ports)
         worker.connections[number] = connection
         self._seats.setdefault(datapath, {})[worker.name] = connection
         if self._gathering:
@@ -302,7 +302,7 @@ class Switches:
         if self._active.get(datapath) is connection:
             del self._active[datapath]
             worker.serves -= 1
-            self._told(self._events.switch_disconnected, datapath, connection)
+            self._notify(self._events.switch_disconnected, datapath, connection)
             self._fill(datapath)
         if not seat:
             self._seats.pop(datapath, None)
@@ -319,7 +319,9 @@ class Switches:
         if not seat:
             return None
         owned = seat.get(self._owner(datapath))
-        return owned or min(seat.values(), key=lambda one: len(one.worker.connections))
+        return owned or min(
+            seat.values(), key=lambda connection: len(connection.worker.connections)
+        )
 
     def _owner(self, datapath: int) -> str:
         """Name of the owner of a switch's shard; empty if there is none."""
@@ -331,7 +333,7 @@ class Switches:
         connection.worker.serves += 1
         self._due_s.pop(datapath, None)
         self._use(connection)
-        self._told(self._events.switch_connected, datapath, connection, connection.ports)
+        self._notify(self._events.switch_connected, datapath, connection, connection.ports)
 
     def _use(self, connection: Connection) -> None:
         connection.worker.orders.append(Record(Order.USE, connection.number))

@@ -43,7 +43,7 @@ UNASKED: Final = 0
 """Transaction id of a switch's unasked message."""
 
 
-class Said(IntEnum):
+class ConnectionReports(IntEnum):
     """A worker's reports of a connection."""
 
     CONNECTED = 1
@@ -95,9 +95,11 @@ _RECORD: Final = struct.Struct("!BIIQI")
 def packed(kind: bytes, head: int, records: Iterable[Record]) -> list[bytes]:
     """A message of records, in three frames."""
     heads, bodies = [_HEAD.pack(head)], []
-    for one in records:
-        heads.append(_RECORD.pack(one.kind, one.number, one.xid, one.value, len(one.body)))
-        bodies.append(one.body)
+    for record in records:
+        heads.append(
+            _RECORD.pack(record.kind, record.number, record.xid, record.value, len(record.body))
+        )
+        bodies.append(record.body)
     return [kind, b"".join(heads), b"".join(bodies)]
 
 
@@ -163,19 +165,19 @@ class Dialect(NamedTuple):
 OWN: Final = Dialect(PROTOCOL, __version__)
 
 
-def dialect(said: Mapping[str, Any]) -> Dialect:
+def dialect(message: Mapping[str, Any]) -> Dialect:
     """Raises ValueError, TypeError. Releases without a version have version 0."""
-    return Dialect(int(said.get("protocol", 0)), str(said.get("release", "unknown")))
+    return Dialect(int(message.get("protocol", 0)), str(message.get("release", "unknown")))
 
 
-def mismatch(worker: str, its: Dialect, controller: str, controllers: Dialect) -> str:
+def mismatch(worker: str, worker_dialect: Dialect, controller: str, controllers: Dialect) -> str:
     """A sentence about the mismatch of two protocols, and the remedy."""
-    if its.protocol < controllers.protocol:
+    if worker_dialect.protocol < controllers.protocol:
         remedy = "upgrade the worker to the controller's release"
     else:
         remedy = "upgrade the controller to the worker's release"
     return (
-        f"worker {worker}, {its.words()} of the protocol of workers, and {controller}, "
+        f"worker {worker}, {worker_dialect.words()} of the protocol of workers, and {controller}, "
         f"{controllers.words()}: {remedy}"
     )
 

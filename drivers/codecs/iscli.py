@@ -295,7 +295,7 @@ def parse_numbers(text: str) -> frozenset[int]:
     if _NUMBERS.fullmatch(text) is None:
         raise IscliError(f"not a list of numbers: {_shown(text)}")
     if text.endswith(","):  # unasked text before the next line hides the rest
-        raise IscliError(f"a list of numbers that breaks off: {_shown(text)}")
+        raise IscliError(f"an incomplete list of numbers: {_shown(text)}")
     found: set[int] = set()
     for run in text.split(","):
         first, _, last = run.partition("-")
@@ -363,8 +363,8 @@ def parse_memberships(
         header = _PORT_HEADER.fullmatch(line)
         if not new and _OLD_MEMBERSHIP.fullmatch(line) is not None:
             raise IscliError(
-                f"{_shown(line)} is of the older command line, which this driver does not speak: "
-                "update the switch to software with iscli-new"
+                f"{_shown(line)} is of the older command line, unsupported by this driver: update"
+                " the switch to software with iscli-new"
             )
         if header is not None:
             ports = parse_numbers(header[1]) if _NUMBERS.fullmatch(header[1]) else frozenset()

@@ -115,7 +115,7 @@ def place(interfaces: dict[str, Json], path: Sequence[PathElement], text: bytes)
                 raise YangJsonError(f"an interface with the name {shown(str(own))}")
             _merge(interfaces.setdefault(own, {}), found)
     except RecursionError:
-        raise YangJsonError("a value that is nested too deep") from None
+        raise YangJsonError("a value nested too deep") from None
 
 
 def leaves_at(interface: Json, *path: str) -> Leaves | None:
@@ -167,7 +167,7 @@ def _frames(leaves: Leaves, way: str) -> int:
 def _count(leaves: Leaves, name: str) -> int:
     text = _only(leaves, name) or "0"
     if not _COUNT.fullmatch(text):
-        raise YangJsonError(f"{name} {shown(text)}, which is no number")
+        raise YangJsonError(f"{name} {shown(text)}, no number")
     return int(text)
 
 

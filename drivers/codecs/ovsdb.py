@@ -45,7 +45,7 @@ class SharedSets:
         try:
             found = [int(one) for one in text.split(b",")]
         except ValueError:
-            raise OvsdbError("a set of numbers has something else in it") from None
+            raise OvsdbError("a set of numbers has an element of a different type") from None
         known = frozenset(found)
         if len(known) != len(found):
             raise OvsdbError("a set has a number twice")

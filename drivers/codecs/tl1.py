@@ -386,7 +386,7 @@ class Decoder:
     def _finish(self, message: _Message) -> None:
         self._leave()
         if message.identification is None:
-            self._fail("a message that ends before it says what it is")
+            self._fail("a message without a type")
             return
         lines = tuple(message.lines)
         if len(message.identification) == 2:
@@ -451,8 +451,8 @@ def encode_command(command: Command, ctag: str) -> str:
     if bad is not None:
         value = "a value" if isinstance(command, _Secret) else shown(bad)
         raise Tl1Error(
-            f"{command.name}: {value} can't be sent: it may hold printable ASCII, of which ; "
-            "and : in quotes only; rename it on the device or in the configuration"
+            f"{command.name}: {value} can't be sent: only printable ASCII is permitted, with ; and "
+            ": in quotes only; rename the object on the device or in the configuration"
         )
     text = ":".join((command.name, *fields)) + ";"
     if len(text) - len(ctag) > MAX_COMMAND_CHARS:

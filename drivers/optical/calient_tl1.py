@@ -205,7 +205,10 @@ class CalientTl1(Tl1Switch):
             source, target = self._numbers.get(found.source), self._numbers.get(found.target)
             if source is None or target is None or found.two_way is None:
                 odd[found.ends], ports = self._why_odd(found, source, target)
-                why = f"in use by connection {found.called}: delete it at the switch to free it"
+                why = (
+                    f"in use by connection {found.called}: delete the connection at the switch to "
+                    "free the port"
+                )
                 taken |= dict.fromkeys(ports, why)
                 continue
             ways = [(source, target), (target, source)] if found.two_way else [(source, target)]
@@ -226,7 +229,7 @@ class CalientTl1(Tl1Switch):
             why = f"connection {found.called} is neither one-way nor two-way"
         else:
             unlisted = found.source if source is None else found.target
-            why = f"connection {found.called} uses port {unlisted}, which is not listed"
+            why = f"connection {found.called} uses port {unlisted}, missing in the list of ports"
         one_way = found.two_way is False
         inputs = [source] if one_way else [source, target]
         outputs = [target] if one_way else [source, target]
@@ -255,9 +258,9 @@ class CalientTl1(Tl1Switch):
             if self._called[name] > 1:
                 raise DeviceError(
                     self._name,
-                    f"can't disconnect {shown([cross_connect])}: {self._called[name]} of the "
-                    f"switch's connections go by the name {name}; rename them there, or set "
-                    "options.bulk, whose commands go by ports",
+                    f"can't disconnect {shown([cross_connect])}: {self._called[name]} connections "
+                    f"of the switch have the name {name}; rename the connections there, or set "
+                    "options.bulk, so that commands name ports",
                 )
 
     def _remove(self, cross_connects: Sequence[CrossConnect]) -> list[str]:
@@ -342,8 +345,8 @@ class CalientTl1(Tl1Switch):
                 break
         raise DeviceError(
             self._name,
-            f"another bulk command is under way ({told}), so none was sent: try again when it has "
-            "ended",
+            f"a different bulk command is under way ({told}), so no command was sent: try again at "
+            "its end",
         )
 
     def _ended(
@@ -368,7 +371,10 @@ class CalientTl1(Tl1Switch):
             raise DeviceError(self._name, f"{what}: {told}, after {self._timeout_s:g} s")
         if is_ours and progress is Progress.FAILED:
             return [f"{what}: {told}"]
-        return [f"{what} is not confirmed: {told}" + ("" if is_ours else ", as before it was sent")]
+        return [
+            f"{what} is not confirmed: {told}"
+            + ("" if is_ours else ", as before the command was sent")
+        ]
 
     def _still_refused(
         self, refused: list[str], made: Callable[[CrossConnectStates], bool]

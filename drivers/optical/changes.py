@@ -74,9 +74,9 @@ def across(
     ordered = [(min(pair), max(pair)) for pair in pairs]
     present = frozenset(CrossConnect(a, b) for a, b in ordered if a <= ingress < b)
     within = [(a, b) for a, b in ordered if not a <= ingress < b]
-    taken = {a: f"connected to {b}, on its own side of this switch" for a, b in within}
+    taken = {a: f"connected to {b}, on the same side of this switch" for a, b in within}
     return present, taken | {
-        b: f"connected to {a}, on its own side of this switch" for a, b in within
+        b: f"connected to {a}, on the same side of this switch" for a, b in within
     }
 
 
@@ -113,7 +113,7 @@ def not_made(device: str, problems: Iterable[str]) -> DeviceError:
 def unconfirmed(device: str, error: DeviceError) -> OutcomeUnknown:
     """The error of a change that was begun, with an unknown outcome."""
     return OutcomeUnknown(
-        device, f"a change was begun and could not be confirmed: {error}; read it back"
+        device, f"a change was begun and could not be confirmed: {error}; read the device back"
     )
 
 
@@ -137,8 +137,8 @@ def _check_free(
         for port in (new.ingress, new.egress):
             if port in peers or port in claimed:
                 why = (
-                    f"connected to {peers[port]}; disconnect it in the same change, or find out "
-                    "who uses it"
+                    f"connected to {peers[port]}; disconnect the two in the same change, or find "
+                    "out the user of the connection"
                     if port in peers
                     else "used twice in this change"
                 )

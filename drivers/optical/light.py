@@ -116,8 +116,8 @@ def check_attenuators(
         if trouble:
             raise DeviceError(
                 device,
-                f"port {new.egress} {trouble}: nothing was moved; clear its attenuator, or raise "
-                "the budget",
+                f"port {new.egress} {trouble}: nothing was moved; clear the port's attenuator, or "
+                "raise the budget",
             )
 
 
@@ -141,7 +141,7 @@ def warn_at_attach(
                 {p: _setting_trouble(a, limits) for p, a in attenuators(ports).items()},
             )
     except DeviceError as error:
-        _log.info("%s does not tell how it attenuates: %s", device, error)
+        _log.info("%s does not report attenuators: %s", device, error)
     try:
         if limits.min_input_dbm is not None:
             ingress, _ = size()
@@ -149,13 +149,15 @@ def warn_at_attach(
             _warn(device, {p: _false_alarm(p <= ingress, t, limits) for p, t in found.items()})
             _warn(device, {p: _hidden_loss(t) for p, t in found.items()})
     except DeviceError as error:
-        _log.info("%s does not tell its alarm thresholds: %s", device, error)
+        _log.info("%s does not report alarm thresholds: %s", device, error)
 
 
 def _warn(device: str, troubles: Mapping[int, str]) -> None:
     named = [f"port {port} {text}" for port, text in sorted(troubles.items()) if text]
     if named:
-        more = f"; and {len(named) - _SHOWN} more ports like these" if named[_SHOWN:] else ""
+        more = (
+            f"; and {len(named) - _SHOWN} more ports with such problems" if named[_SHOWN:] else ""
+        )
         _log.warning("%s: %s%s", device, "; ".join(named[:_SHOWN]), more)
 
 
@@ -171,7 +173,7 @@ def _too_much(attenuator: Attenuator | None, budget_db: float, expected_dbm: flo
     beyond = f"more than options.loss_budget_db ({budget_db:g}) allows"
     words, level = attenuator.words, attenuator.level
     if attenuator.mode is AttenuatorMode.MAXIMUM:
-        return f"takes off as much light as it can ({words}), {beyond}"
+        return f"has the highest attenuation ({words}), {beyond}"
     if level is None:
         return ""
     if attenuator.mode is AttenuatorMode.RELATIVE and level > budget_db:
@@ -189,18 +191,16 @@ def _held_too_low(words: str, level: float, budget_db: float, expected_dbm: floa
     readings have to be harmless.
     """
     if level > budget_db:
-        return f"is set to {level:g} ({words}), and takes off {level:g} dB if it means dB by it"
+        return f"is set to {level:g} ({words}), an attenuation of {level:g} dB if the unit is dB"
     taken_db = 0.0 if expected_dbm is None else expected_dbm - level
     if taken_db > budget_db:
-        return (
-            f"holds its light at {level:+.2f} dBm ({words}), {taken_db:.2f} dB below what comes in"
-        )
+        return f"limits the light to {level:+.2f} dBm ({words}), {taken_db:.2f} dB below the input"
     return ""
 
 
 def _setting_trouble(attenuator: Attenuator, limits: LightLimits) -> str:
     if attenuator.mode is AttenuatorMode.FIXED:
-        return f"takes off light ({attenuator.words}), and does not tell how much"
+        return f"attenuates light ({attenuator.words}), by an unreported amount"
     return _too_much(attenuator, limits.loss_budget_db or 0.0, limits.min_input_dbm)
 
 
@@ -213,22 +213,22 @@ def _false_alarm(is_ingress: bool, thresholds: AlarmThresholds, limits: LightLim
     low, high = thresholds.low_dbm, thresholds.high_dbm
     if low is not None and least is not None and low > least:
         return (
-            f"has an alarm below {low:+.2f} dBm, where {least:+.2f} dBm are to be expected: it "
-            "would come without a reason"
+            f"has an alarm below {low:+.2f} dBm, where {least:+.2f} dBm are to be expected: the "
+            "alarm would be false"
         )
     if high is not None and most is not None and high < most:
         return (
-            f"has an alarm above {high:+.2f} dBm, where {most:+.2f} dBm are to be expected: it "
-            "would come without a reason"
+            f"has an alarm above {high:+.2f} dBm, where {most:+.2f} dBm are to be expected: the "
+            "alarm would be false"
         )
     return ""
 
 
 def _hidden_loss(thresholds: AlarmThresholds) -> str:
     if not thresholds.on:
-        return "has its alarm off: a loss of light would not be told"
+        return "has the alarm switched off: a loss of light would not be reported"
     if thresholds.low_dbm is None:
-        return "has no alarm for too little light: a loss of light would not be told"
+        return "has no alarm for too little light: a loss of light would not be reported"
     if thresholds.low_dbm < NO_SIGNAL_DBM:
         return (
             f"has an alarm below {thresholds.low_dbm:+.2f} dBm, though receivers lose the signal "

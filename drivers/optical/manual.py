@@ -68,7 +68,8 @@ def check(plane: Plane) -> Iterator[Problem]:
     place = plane.address.removeprefix(_PREFIX).strip()
     if plane.address and (not plane.address.startswith(_PREFIX) or not place):
         yield Problem(
-            "address", f"{plane.address!r} does not say where it is, as in `panel: row 3, rack 12`"
+            "address",
+            f"{plane.address!r} has no place in the address, as in `panel: row 3, rack 12`",
         )
     yield from no_login_problems(plane.login)
     yield from option_problems(ManualOptions, plane.options)

@@ -236,10 +236,10 @@ class OpenFlowXc(BaseSwitch):
         for pair in pairs:
             ours = numbers.ours(pair)
             if len(ours) == 1:
-                joined = f"a rule that joins OpenFlow ports {pair.in_port} and {pair.out_port}"
+                joined = f"a rule joining OpenFlow ports {pair.in_port} and {pair.out_port}"
                 taken[ours[0]] = f"in use by {joined}: list both, or remove the rule"
                 odd[joined] = (
-                    f"{joined}, of which one is not in options.ingress_ports or egress_ports"
+                    f"{joined}, one of them missing in options.ingress_ports and egress_ports"
                 )
         self._taken = taken
         self._left_out.note("cross-connects", odd)
@@ -252,8 +252,9 @@ class OpenFlowXc(BaseSwitch):
                 return None
             raise DeviceError(
                 self._name,
-                f"table {entry.table} has a rule of priority {entry.priority} that is no "
-                "cross-connect: remove it, and set fail_mode to secure on an Open vSwitch bridge",
+                f"table {entry.table} has a rule of priority {entry.priority}, no "
+                "cross-connect: remove the rule, and set fail_mode to secure on an Open vSwitch "
+                "bridge",
             )
         return pair
 

@@ -52,8 +52,8 @@ class PendingError(Exception):
     def __init__(self, task: Task, port: int) -> None:
         self.task = task
         super().__init__(
-            f"task {task.id} is about port {port}, and nobody has said whether it was done: "
-            "confirm it first"
+            f"task {task.id} is about port {port}, and the outcome is not confirmed: "
+            "confirm the task first"
         )
 
 
@@ -62,7 +62,7 @@ class TakenError(Exception):
 
     def __init__(self, plugged: CrossConnect) -> None:
         super().__init__(
-            f"{plugged.ingress} is connected to {plugged.egress} by now: somebody has just said so"
+            f"{plugged.ingress} is connected to {plugged.egress} by now, by a report just received"
         )
 
 
@@ -162,7 +162,9 @@ class PanelStore:
     def _task(self, db: sqlite3.Connection, task_id: int) -> Task:
         row = db.execute(f"{_SELECT_TASKS} WHERE id = ?", (task_id,)).fetchone()
         if row is None:
-            raise UnknownName(f"there is no task {task_id}: it never was, or is long settled")
+            raise UnknownName(
+                f"there is no task {task_id}: the number is wrong, or the task was settled long ago"
+            )
         return _read(row)
 
     @contextmanager
@@ -189,7 +191,7 @@ class PanelStore:
         if version != 0:
             raise PanelError(
                 f"{self._path} has version {version}, this release reads {_VERSION}: start the "
-                "release that wrote it"
+                "newer release"
             )
         for statement in _SCHEMA.split(";"):
             db.execute(statement)

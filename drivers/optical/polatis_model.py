@@ -86,7 +86,7 @@ def size_of(device: str, model: str) -> tuple[int, int]:
     if match is None:
         raise DeviceError(
             device,
-            f"model {model!r} tells no size such as 16x16; this driver takes switches "
+            f"model {model!r} has no size such as 16x16; this driver takes switches "
             "with separate ingress and egress ports: use polatis-tl1 for others",
         )
     return int(match[1]), int(match[2])

@@ -142,7 +142,7 @@ class PolatisNetconf(PolatisYangSwitch, ReadBackSwitch):
         try:
             mode: str | None = self._read(subtree).findtext(f"{{{_POLATIS}}}startup-mode")
         except DeviceError as error:
-            _log.info("%s does not say with what it starts: %s", self._name, error)
+            _log.info("%s does not report a start-up mode: %s", self._name, error)
             return None
         return mode
 

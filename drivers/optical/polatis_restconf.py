@@ -113,7 +113,7 @@ class PolatisRestconf(polatis_model.PolatisYangSwitch):
         try:
             return self._understood(codec.parse_start, answer)
         except ProtocolError as error:
-            _log.info("%s does not say with what it starts: %s", self._name, error)
+            _log.info("%s does not report a start-up mode: %s", self._name, error)
             return None
 
     def _drop(self) -> None:
@@ -192,7 +192,9 @@ class PolatisRestconf(polatis_model.PolatisYangSwitch):
                 return told, self.cross_connects()
             if time.monotonic() > give_up_at:
                 raise DeviceError(
-                    self._name, "others change the switch all the time: this change finds no gap"
+                    self._name,
+                    "other clients change the switch all the time: stop the other clients, and try "
+                    "again",
                 )
 
     def _carry_out(self, change: Difference, tag: str | None, taken: list[str]) -> list[str] | None:

@@ -106,7 +106,7 @@ class PolatisScpi(ReadBackSwitch):
         try:
             start = self._query(scpi.START_QUERY, str, follows=True, is_part=scpi.is_part_of_start)
         except (DeviceUnavailable, ProtocolError) as error:
-            _log.info("%s does not say with what it starts: %s", self._name, error)
+            _log.info("%s does not report a start-up mode: %s", self._name, error)
             self._tells_start = False
             self._transport.close()
             self._transport.open()

@@ -132,7 +132,7 @@ class SteppedSwitch(ReadBackSwitch, Generic[_SessionT]):
         try:
             return frozenset(CrossConnect(int(a), int(b)) for a, b in self._listed())
         except (LookupError, TypeError, ValueError) as error:
-            why = f"its cross-connects can't be read: {type(error).__name__}: {error}"
+            why = f"cross-connects can't be read: {type(error).__name__}: {error}"
             raise ProtocolError(self._name, why) from error
 
     def _carry_out(self, change: Difference) -> str | None:

@@ -270,7 +270,7 @@ class SonicOcs(BaseSwitch):
         self.size()
         known = {*self._alarms}
         rows = self._databases.read(sonic_ocs.ALARMS)
-        self._hear()
+        self._take_alarms()
         for key in sorted(known - rows.keys()):
             self._end(key)
         self._begin_all(rows)
@@ -279,7 +279,7 @@ class SonicOcs(BaseSwitch):
     @exclusive
     def reports(self) -> tuple[Alarm, ...]:
         """Alarms that began or ended since the last call; over RESTCONF, as reads found them."""
-        self._hear()
+        self._take_alarms()
         reports, self._reports = tuple(self._reports), []
         return reports
 
@@ -291,7 +291,7 @@ class SonicOcs(BaseSwitch):
         odd = {name: why for name, why in odd.items() if not sonic_ocs.is_port(name)}
         sides = sonic_ocs.ports_in_order(listed - odd.keys())
         if not all(sides):
-            found = f"; it lists {next(iter(odd))!r}" if odd else ""
+            found = f", but lists {next(iter(odd))!r}" if odd else ""
             raise DeviceError(
                 self._name, f"this SONiC lists no optical ports such as 1A and 1B{found}"
             )
@@ -322,9 +322,7 @@ class SonicOcs(BaseSwitch):
             except YangJsonError as error:
                 odd[key] = str(error)
                 named = sonic_ocs.ports_named(key, fields) & self._numbers.keys()
-                why = (
-                    f"in use by cross-connect {key}, which makes no sense: delete it at the switch"
-                )
+                why = f"in use by the invalid cross-connect {key}: delete {key} at the switch"
                 taken |= {self._numbers[name]: why for name in named}
                 continue
             state = sonic_ocs.parse_state(states[key]) if key in states else None
@@ -337,7 +335,7 @@ class SonicOcs(BaseSwitch):
         ends = sonic_ocs.parse_cross_connect(key, fields)
         unknown = [name for name in ends if name not in self._numbers]
         if unknown:
-            raise YangJsonError(f"cross-connect {key} uses {unknown[0]}, which is no port")
+            raise YangJsonError(f"cross-connect {key} uses {unknown[0]}, no port")
         return CrossConnect(self._numbers[ends[0]], self._numbers[ends[1]])
 
     def _sides(self, cross_connect: CrossConnect) -> tuple[str, str]:
@@ -383,7 +381,7 @@ class SonicOcs(BaseSwitch):
             for c in dark[:_SHOWN]
         ]
         if len(dark) > _SHOWN:
-            problems.append(f"and {len(dark) - _SHOWN} more that carry no light")
+            problems.append(f"and {len(dark) - _SHOWN} more without light")
         if problems:
             raise not_made(self._name, problems)
 
@@ -408,7 +406,7 @@ class SonicOcs(BaseSwitch):
             losses = self._factory_losses()
             self._beyond = {c: db for c, db in losses.items() if db > self._loss_budget_db}
             if not losses:
-                _log.warning("%s tells no factory losses: no budget is kept", self._name)
+                _log.warning("%s reports no factory losses: no loss budget is kept", self._name)
             if self._beyond:
                 shown, more = sorted(self._beyond)[:_SHOWN], len(self._beyond) - _SHOWN
                 _log.warning(
@@ -432,7 +430,7 @@ class SonicOcs(BaseSwitch):
         except DeviceUnavailable:
             raise
         except DeviceError as error:
-            _log.warning("%s does not tell its factory losses: %s", self._name, error)
+            _log.warning("%s does not report factory losses: %s", self._name, error)
         for key, fields in rows.items():
             try:
                 sides, loss_db = sonic_ocs.parse_loss(key, fields)
@@ -449,7 +447,7 @@ class SonicOcs(BaseSwitch):
 
     # --- alarms ---------------------------------------------------------------------------------
 
-    def _hear(self) -> None:
+    def _take_alarms(self) -> None:
         """Take in alarms that the switch has reported; a read may have found an alarm before."""
         for key, rows in self._databases.heard_alarms():
             if rows is None:

@@ -181,7 +181,7 @@ class Language:
         for line in lines:
             if match := _search(pattern, line):
                 return match
-        raise LanguageError(f"no line of {short(' / '.join(lines))!r} has what was asked for")
+        raise LanguageError(f"no line of {short(' / '.join(lines))!r} has the requested value")
 
     def _rows(
         self, table: CrossConnectTable | PowerTable | StateTable, lines: Iterable[str]

@@ -99,7 +99,7 @@ def _row(groups: Mapping[str, tuple[str, ...]]) -> Callable[[str], str]:
                 raise ValueError(f"has no group for the {kind}: {wanted}")
         known = {name for names in groups.values() for name in names}
         if strange := sorted(found - known):
-            raise ValueError(f"has a group {strange[0]!r} that means nothing here")
+            raise ValueError(f"has a group {strange[0]!r} without a meaning here")
         return pattern
 
     return check
@@ -213,7 +213,7 @@ class TemplateOptions(_Section):
     def _check(self) -> Self:
         if self.prompt is None:
             if self.success is None:
-                raise ValueError("without a prompt, success must say which line ends a reply")
+                raise ValueError("without a prompt, success must match the last line of a reply")
             if self.login or self.setup:
                 raise ValueError("login and setup need a prompt, to know when the device is ready")
         for name in ("connect", "disconnect"):
@@ -222,7 +222,7 @@ class TemplateOptions(_Section):
 
     def _check_move(self, name: str, found: frozenset[str]) -> None:
         if found & _SINGLE and found & LISTED:
-            raise ValueError(f"{name} names one port and lists several: give it either")
+            raise ValueError(f"{name} names one port and lists several: give either form")
         if "pairs" in found:
             found |= placeholders(self.pair)
         ends = (found & {"ingress", "ingresses"}, found & {*_EGRESS, "egresses", "outputs"})

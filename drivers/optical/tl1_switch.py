@@ -166,8 +166,8 @@ class Tl1Switch(BaseSwitch):
             if user not in ("", ours):
                 raise DeviceError(
                     self._name,
-                    f"can't disconnect {shown([cross_connect])}: user {user} has locked it; have "
-                    "it unlocked",
+                    f"can't disconnect {shown([cross_connect])}: locked by user {user}; have the "
+                    "connection unlocked",
                 )
 
     def _carry_out(self, change: Difference) -> list[str]:
@@ -218,7 +218,7 @@ class Tl1Switch(BaseSwitch):
             if not tl1.is_logged_in(reply):
                 # The device's text may repeat the command, password included.
                 remedy = (
-                    "it has no session free: log out another client"
+                    "no session is free: log out another client"
                     if tl1.has_no_session_free(reply)
                     else "check login.username and the password"
                 )
@@ -233,8 +233,8 @@ class Tl1Switch(BaseSwitch):
             refused = f"{command.name} is refused: {reply.reason}"
         if self.DIALECT.reports_on:
             _log.warning(
-                "%s sends this session no alarms of its own accord (%s): those that come and go "
-                "between two looks are missed",
+                "%s sends this session no alarms (%s): alarms that begin and end between two polls "
+                "are missed",
                 self._name,
                 refused,
             )
@@ -252,7 +252,8 @@ class Tl1Switch(BaseSwitch):
             return reply.reason
         user = "this user" if self._login is None else f"user {self._login.username}"
         return (
-            f"{reply.reason}; {user} may lack the right to: is it in the group of administrators?"
+            f"{reply.reason}; {user} may lack the right: add the user to the group of "
+            "administrators"
         )
 
     def _records(
@@ -268,7 +269,7 @@ class Tl1Switch(BaseSwitch):
         """The single record of a reply."""
         found = self._records(command, parse)
         if len(found) != 1:
-            raise ProtocolError(self._name, f"{command.name}: {len(found)} records, expected one")
+            raise ProtocolError(self._name, f"{command.name}: {len(found)} records, expected 1")
         return found[0]
 
     def _parsed(
@@ -337,5 +338,5 @@ def _alarm(message: tl1.Autonomous, record: str, port_of: Callable[[str], int | 
 
 
 def _spelt_out(told: Sequence[str]) -> list[str]:
-    more = [f"and {len(told) - _SHOWN} more like these"] if len(told) > _SHOWN else []
+    more = [f"and {len(told) - _SHOWN} more of the same kind"] if len(told) > _SHOWN else []
     return [*told[:_SHOWN], *more]

@@ -101,7 +101,9 @@ class G8264NetconfTor:
         commands = self._reader.commands(wanted)
         if commands:
             text = "".join(f"{command}\n" for command in commands)
-            self._netconf.edit_text(text, lambda left_s: self._reader.check_result(wanted, left_s))
+            self._netconf.edit_text(
+                text, lambda remaining_s: self._reader.check_result(wanted, remaining_s)
+            )
 
     def link_up(self, ports: Collection[str]) -> Mapping[str, bool]:
         """True by port whose link is up."""

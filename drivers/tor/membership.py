@@ -35,7 +35,8 @@ def check_memberships(device: str, wanted: Mapping[str, PortVlans]) -> None:
         if not vlans.tagged:
             raise DeviceError(
                 device,
-                f"port {port}: an empty trunk would carry all VLANs; give it the parking VLAN",
+                f"port {port}: an empty trunk would carry all VLANs; give the port the parking "
+                "VLAN",
             )
         if vlans.native in vlans.tagged:
             raise DeviceError(
@@ -52,7 +53,7 @@ def check_result(
             raise DeviceError(
                 device,
                 f"port {port} reads back as {shown(present[port])}, not {shown(vlans)}; "
-                "another client may be writing it",
+                "another client may be changing the port",
             )
 
 

@@ -154,7 +154,7 @@ class OpenconfigTor(SessionTor):
 
     def _counters(self, port: str, leaves: Leaves | None) -> PortCounters:
         if leaves is None:
-            raise DeviceError(self._name, f"the switch counts nothing at port {port}")
+            raise DeviceError(self._name, f"the switch has no counters of port {port}")
         return PortCounters(**self._understood(port, openconfig.parse_counters, leaves)._asdict())
 
     def _understood(self, port: str, parse: Callable[[Leaves], _T], leaves: Leaves) -> _T:

@@ -91,7 +91,7 @@ class GnmiInterfaces(GnmiSession):
         if found is None or not {*ports} <= found.keys():
             openconfig.check_present(self._device, ports, found or self.names())
         if found is None:
-            raise ProtocolError(self._device, "an interface that is listed is said not to be there")
+            raise ProtocolError(self._device, "a listed interface is reported as missing")
         return {port: found[port] for port in ports}
 
     def _found(self, paths: Collection[Message]) -> dict[str, Any] | None:

@@ -42,7 +42,9 @@ def check(rack: Rack) -> Iterator[Problem]:
     yield from no_login_problems(tor.login)
     yield from option_problems(NoOptions, tor.options)
     if tor.datapath_id is None:
-        yield Problem("datapath_id", "is missing: by it the controller knows the ToR")
+        yield Problem(
+            "datapath_id", "is missing: the controller identifies the ToR by the datapath id"
+        )
 
 
 class OpenFlowTor(SessionTor):

@@ -320,7 +320,7 @@ class OvsTor:
         except SessionLostError as error:
             raise self._unavailable(error) from error
         except RefusedError as error:
-            raise DeviceError(self._name, f"the database does not tell: {error}") from error
+            raise DeviceError(self._name, f"the database does not answer: {error}") from error
 
     def _write(self, session: OvsdbSession, columns: Mapping[str, VlanColumns], call: Call) -> int:
         """Write VLANs, and return the configuration number to wait for."""
@@ -336,7 +336,7 @@ class OvsTor:
         except SessionLostError as error:
             raise self._unconfirmed(str(error)) from error
         except (LookupError, TypeError, ValueError) as error:
-            raise self._unconfirmed(f"its answer has no sense: {error}") from error
+            raise self._unconfirmed(f"the answer is malformed: {error}") from error
         except (NotOwnerError, OutdatedError) as error:
             raise self._left(session) from error
         except RefusedError as error:
@@ -346,7 +346,7 @@ class OvsTor:
         try:
             session.wait_until(lambda: _root(session)["cur_cfg"] >= target, call)
         except SessionLostError as error:
-            raise self._unconfirmed(f"ovs-vswitchd has not applied it: {error}") from error
+            raise self._unconfirmed(f"ovs-vswitchd has not applied the change: {error}") from error
 
     def _read_back(
         self, session: OvsdbSession, names: Collection[str], call: Call
@@ -354,9 +354,9 @@ class OvsTor:
         try:
             return select_rows(session, self._some_ports(session, names), VLANS, call)
         except SessionLostError as error:
-            raise self._unconfirmed(f"it was not read back: {error}") from error
+            raise self._unconfirmed(f"the change was not read back: {error}") from error
         except (RefusedError, DeviceError) as error:
-            raise self._unconfirmed(f"it can't be read back: {error}") from error
+            raise self._unconfirmed(f"the change can't be read back: {error}") from error
 
     def _next_cfg(self, session: OvsdbSession) -> int:
         try:
@@ -486,7 +486,7 @@ class OvsTor:
         holder = None if row is None else _holder(row)
         if claim is None or (holder is None and (claim.generation or session.has_lock)):
             return DeviceUnavailable(
-                self._name, f"bridge {self._bridge} was made anew, and is claimed again first"
+                self._name, f"bridge {self._bridge} was replaced, and is claimed again first"
             )
         generation = 0 if holder is None else _generation(holder)
         if claim.generation or claim.is_barred_by(generation):

@@ -66,11 +66,11 @@ def select_rows(
     for name, its in uuids.items():
         rows = [row for _ in its for row in next(results)["rows"]]
         if len(rows) != len(its):
-            raise RefusedError(f"port {name} is another by now")
+            raise RefusedError(f"port {name} was replaced meanwhile")
         try:
             found[name] = reading.made(rows)
         except (LookupError, TypeError, ValueError, AttributeError) as error:
-            raise SessionLostError(f"what it says of port {name} has no sense: {error}") from error
+            raise SessionLostError(f"the record of port {name} is malformed: {error}") from error
     return found
 
 
@@ -83,7 +83,7 @@ def ports_of(bridge: Row, known: Mapping[str, Row]) -> dict[str, PortRows]:
             if uuid in known
         }
     except (LookupError, TypeError, ValueError) as error:
-        raise SessionLostError(f"what it says of its ports has no sense: {error}") from error
+        raise SessionLostError(f"the record of the ports is malformed: {error}") from error
 
 
 def update_of(uuid: str, columns: VlanColumns) -> bytes:

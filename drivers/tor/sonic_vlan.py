@@ -173,15 +173,16 @@ class SonicTor(SessionTor):
         """Raises DeviceError if the switch does not carry out the ports' configuration."""
         for _ in looks(self._timeout_s, _SLOWEST_POLL_S):
             rows = self._databases.read(sonic_vlans.MEMBER_STATES)
-            made = self._keys_of("members of VLANs by their state", rows, ports)
+            made = self._keys_of("members of VLANs by state", rows, ports)
             differing = made.keys() ^ set(wanted)
             if not differing:
                 return
         first = min(differing)
         raise DeviceError(
             self._name,
-            f"port {first.port} is configured as asked, and the switch has not carried it "
-            f"out: VLAN {first.vlan} and {len(differing) - 1} more; see its system log",
+            f"port {first.port} is configured as asked, and the switch has not carried the "
+            f"configuration out: VLAN {first.vlan} and {len(differing) - 1} more; see its system "
+            "log",
         )
 
 

@@ -78,8 +78,8 @@ class GnmiDatabases(GnmiSession):
         if table is sonic_ocs.METADATA or self._found(sonic_ocs.METADATA) is None:
             raise DeviceUnavailable(
                 self._device,
-                f"{self._address} finds neither {table.name} nor {sonic_ocs.METADATA.name}, which "
-                "is never empty: look after the switch's Redis",
+                f"{self._address} finds neither {table.name} nor {sonic_ocs.METADATA.name}, the "
+                "latter never empty: check the switch's Redis",
             )
         return self._found(table) or {}  # a passed error is no empty table
 
@@ -233,8 +233,8 @@ class _Listener:
                 pause_s, told = self._first_pause_s, False
             if not told:
                 _log.warning(
-                    "%s tells no alarms of its own accord (%s): it is asked again from time to "
-                    "time, and its table of alarms is read meanwhile",
+                    "%s does not report alarms (%s): the subscription is tried again from time to "
+                    "time, and the table of alarms is polled meanwhile",
                     self._device,
                     why,
                 )
@@ -271,7 +271,7 @@ class _Listener:
         finally:
             self._over.set()
             self._synchronised.set()
-        return "it ended the subscription"
+        return "the device ended the subscription"
 
     def _take_down(self, notice: Message) -> None:
         # Alarms from before the session are read, not reported.

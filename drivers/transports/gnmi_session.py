@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 from drivers.codecs.yang_json import MAX_JSON_BYTES
 from drivers.credentials import secret
-from drivers.transports.permit import PermitOverError, left_s
+from drivers.transports.permit import PermitOverError, remaining_s
 from drivers.transports.tls import NOT_TRUSTED, TlsOptions, all_authorities
 from hydra.config.devices import endpoint_problems, login_problems, option_problems
 from hydra.errors import DeviceError, DeviceUnavailable, OutcomeUnknown, Problem
@@ -179,8 +179,7 @@ class GnmiSession:
                 raise DeviceError(self._device, str(error)) from error
             raise OutcomeUnknown(
                 self._device,
-                f"a change was sent, and whether the switch has carried it out is not known: "
-                f"{error}; read the device back",
+                f"a change was sent, and the outcome is not known: {error}; read the device back",
             ) from error
 
     def subscribe(self, requests: Iterator[Message]) -> Message:
@@ -192,7 +191,7 @@ class GnmiSession:
         if _SENDABLE.fullmatch(value) is None:
             raise DeviceError(
                 self._device,
-                f"the {what} can't be sent: over gNMI, it may hold printable ASCII only; give the "
+                f"the {what} can't be sent: gNMI permits printable ASCII only; give the "
                 "switch another one",
             )
         return value
@@ -205,7 +204,7 @@ class GnmiSession:
     def _call(self, method: Callable[..., _T], request: object) -> _T:
         grpc = import_module("grpc")
         try:
-            limit_s = left_s(self._timeout_s)
+            limit_s = remaining_s(self._timeout_s)
             answer = method(request, timeout=limit_s, metadata=self._metadata)
         except PermitOverError as error:
             raise _CallLost("CANCELLED", f"{self._address}: {error}") from error

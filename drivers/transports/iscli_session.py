@@ -100,7 +100,7 @@ class IscliSession:
             return DeviceError(self._device, f"{command}: {error}; nothing was changed")
         return OutcomeUnknown(
             self._device,
-            f"{command}: {error}; the {len(done)} commands before it were carried out: "
+            f"{command}: {error}; the {len(done)} commands before were carried out: "
             "read the device back",
         )
 
@@ -203,8 +203,8 @@ class IscliSession:
             self.close()
             raise DeviceError(
                 self._device,
-                f"the {'password' if asked else 'username'} can't be typed at a console: it may "
-                "hold printable ASCII only; give the switch another one",
+                f"the {'password' if asked else 'username'} can't be typed at a console, which "
+                "takes printable ASCII only; give the switch another one",
             ) from None
         self._stream.send(line, deadline)
 

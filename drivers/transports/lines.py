@@ -99,7 +99,7 @@ class LineTransport:
         except (ConnectionLostError, ProtocolError) as error:
             raise OutcomeUnknown(
                 self._device,
-                f"a change was sent and its reply lost: {error} ({self._stream.address}); "
+                f"a change was sent and the reply lost: {error} ({self._stream.address}); "
                 "read the device back",
             ) from error
 

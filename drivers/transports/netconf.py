@@ -30,7 +30,7 @@ from ncclient.transport.errors import SessionCloseError
 
 from drivers.transports import ssh
 from drivers.transports.netconf_session import Link, Session
-from drivers.transports.permit import about_to_send, left_s
+from drivers.transports.permit import about_to_send, remaining_s
 from drivers.transports.ssh import SshOptions
 from hydra.errors import DeviceError, DeviceUnavailable, OutcomeUnknown, ProtocolError
 from hydra.model import Login
@@ -341,7 +341,7 @@ class NetconfTransport:
         except (_LostError, ProtocolError) as error:
             raise OutcomeUnknown(
                 self._device,
-                f"a change was sent and its reply lost: {error} ({self._address}); "
+                f"a change was sent and the reply lost: {error} ({self._address}); "
                 "read the device back",
             ) from error
 
@@ -353,12 +353,13 @@ class NetconfTransport:
                 return "candidate"
             if self._datastore == "candidate":
                 raise DeviceError(
-                    self._device, "it has no candidate datastore: set options.datastore to running"
+                    self._device,
+                    "the device has no candidate datastore: set options.datastore to running",
                 )
         if not link.has("writable-running"):
             raise DeviceError(
                 self._device,
-                "its running datastore can't be written: set options.datastore to candidate",
+                "the running datastore can't be written: set options.datastore to candidate",
             )
         return "running"
 
@@ -376,7 +377,7 @@ class NetconfTransport:
             except NetconfRefusal as refusal:
                 if "lock-denied" not in refusal.tags or time.monotonic() + _LOCK_RETRY_S > deadline:
                     raise
-                if time.monotonic() > patient_until and math.isfinite(left_s()):
+                if time.monotonic() > patient_until and math.isfinite(remaining_s()):
                     self._end_sessions(refusal.holders, deadline)
                 time.sleep(_LOCK_RETRY_S)
             else:
@@ -459,8 +460,8 @@ class NetconfTransport:
             if self._requests is not link:
                 raise OutcomeUnknown(
                     self._device,
-                    "the session broke before a change was confirmed, which undoes it; read it "
-                    "back",
+                    "the session broke before a change was confirmed, so the device undoes the "
+                    "change; read the device back",
                 )
             self._write(link, "confirming commit", lambda m: m.commit(), deadline)
         except OutcomeUnknown:
@@ -485,8 +486,8 @@ class NetconfTransport:
             if option is None:
                 raise OutcomeUnknown(
                     self._device,
-                    f"{refusal.reason}; it can't roll back, so part of the change may stand: "
-                    "read the device back",
+                    f"{refusal.reason}; the device can't roll back, so part of the change may "
+                    "stand: read the device back",
                 ) from refusal
             raise
 

@@ -248,11 +248,11 @@ class OvsdbSession:
     def _take(self, data: bytes) -> None:
         try:
             for message in self._messages.receive(data):
-                self._hear(message)
+                self._take_message(message)
         except (OvsdbError, AttributeError, KeyError, IndexError, TypeError) as error:
-            raise SessionLostError(f"it does not speak OVSDB: {error}") from error
+            raise SessionLostError(f"the server does not speak OVSDB: {error}") from error
 
-    def _hear(self, message: dict[str, Any]) -> None:
+    def _take_message(self, message: dict[str, Any]) -> None:
         match message.get("method"):
             case None if message["id"] == self._lock_request:
                 self.has_lock = bool((message["result"] or {}).get("locked"))

@@ -28,16 +28,16 @@ class PermitOverError(ConnectionAbortedError):
 
 
 @contextmanager
-def permitted(left_s: Callable[[], float]) -> Iterator[None]:
-    """Allow this thread to send to devices only while ``left_s`` says that seconds are left."""
-    token = _LEFT.set(left_s)
+def permitted(remaining_s: Callable[[], float]) -> Iterator[None]:
+    """Allow this thread to send to devices only while ``remaining_s`` gives a positive number."""
+    token = _LEFT.set(remaining_s)
     try:
         yield
     finally:
         _LEFT.reset(token)
 
 
-def left_s(limit_s: float = math.inf) -> float:
+def remaining_s(limit_s: float = math.inf) -> float:
     """Seconds in which this thread may send, at most ``limit_s``. Raises PermitOverError."""
     ask = _LEFT.get()
     left = math.inf if ask is None else ask()
@@ -53,7 +53,7 @@ def about_to_send(connection: socket.socket) -> None:
     all queued bytes (TCP_USER_TIMEOUT, RFC 5482), also if this process is stopped or has ended by
     then.
     """
-    left = left_s()
+    left = remaining_s()
     if math.isfinite(left):
         with contextlib.suppress(OSError):  # of a Unix socket, or a connection just ended
             connection.setsockopt(

@@ -13,7 +13,7 @@ import httpx
 
 from drivers.codecs.yang_json import Json, YangJsonError, parse, parse_refusal
 from drivers.credentials import secret
-from drivers.transports.permit import PermitOverError, left_s
+from drivers.transports.permit import PermitOverError, remaining_s
 from drivers.transports.tls import NOT_TRUSTED, TlsOptions, authorities
 from hydra.errors import DeviceError, DeviceUnavailable, OutcomeUnknown, ProtocolError
 from hydra.model import Login, Plane
@@ -150,7 +150,7 @@ class RestconfSession:
                 trusted = ssl.create_default_context(cadata=authorities(self._device, self._tls))
             # Bytes without the device's acknowledgement are not sent again after this controller's
             # lease.
-            unanswered_ms = int(left_s(self._timeout_s) * 1000)
+            unanswered_ms = int(remaining_s(self._timeout_s) * 1000)
             option = (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, max(1, unanswered_ms))
             self._client = httpx.Client(
                 base_url=f"http{'' if self._tls is None else 's'}://{self._address}/{self._root}/",
@@ -172,7 +172,7 @@ class RestconfSession:
         name = None if self._tls is None else self._tls.server_name
         extensions = {} if name is None else {"sni_hostname": name}
         try:
-            limit_s = left_s(self._timeout_s)
+            limit_s = remaining_s(self._timeout_s)
         except PermitOverError as error:
             raise httpx.ConnectError(str(error)) from error
         return self._connected().request(
@@ -195,7 +195,7 @@ class RestconfSession:
 
     def _unconfirmed(self, reason: str) -> OutcomeUnknown:
         return OutcomeUnknown(
-            self._device, f"a change was sent and not confirmed: {reason}; read it back"
+            self._device, f"a change was sent and not confirmed: {reason}; read the device back"
         )
 
     def _reason(self, error: httpx.TransportError) -> str:

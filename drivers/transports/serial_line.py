@@ -11,7 +11,7 @@ from typing import Final, Literal
 import serial
 from pydantic import BaseModel, ConfigDict, Field
 
-from drivers.transports.permit import left_s
+from drivers.transports.permit import remaining_s
 from drivers.transports.stream import ConnectionLostError, Deadline
 from hydra.errors import DeviceUnavailable
 
@@ -95,7 +95,7 @@ class SerialStream:
         rest = memoryview(data)
         try:
             while rest:
-                left_s()
+                remaining_s()
                 # pyserial's own time-outs would set up the port anew with each change.
                 if not select.select([], [line.fileno()], [], deadline.remaining())[1]:
                     raise TimeoutError

@@ -61,16 +61,16 @@ class RestconfDatabases:
             told = bool(parse_refusal(answer.content))
             raise (DeviceError if told else OutcomeUnknown)(
                 self._device,
-                f"{self._address} knows no {sonic_ocs.BULK_UPDATE}, by which cross-connects are "
-                f"changed over RESTCONF ({self._session.refusal(answer)}); set options.transport "
-                "to gnmi",
+                f"{self._address} knows no {sonic_ocs.BULK_UPDATE}, the call that changes "
+                f"cross-connects over RESTCONF ({self._session.refusal(answer)}); set "
+                "options.transport to gnmi",
             )
         self._session.check(answer)
         try:
             failed = sonic_ocs.parse_bulk_result(answer.content)
         except YangJsonError as error:
             raise OutcomeUnknown(
-                self._device, f"a change was sent, and its answer makes no sense: {error}"
+                self._device, f"a change was sent, and the answer is malformed: {error}"
             ) from error
         if failed:
             raise OutcomeUnknown(

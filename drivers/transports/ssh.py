@@ -59,8 +59,8 @@ class SshOptions(BaseModel):
                 encoded = ""
             if not kind or not encoded:
                 raise ValueError(
-                    f"{text!r} is neither a type and a key in base64, nor {_ANY!r}; take it from "
-                    "ssh-keyscan, once its fingerprint is what the device's console shows"
+                    f"{text!r} is neither a type and a key in base64, nor {_ANY!r}; take the key "
+                    "from ssh-keyscan, and compare the fingerprint with the device's console"
                 )
         return text
 
@@ -185,12 +185,13 @@ def _check_host_key(
         raise DeviceError(
             device,
             f"{address} shows another host key than {options.known_hosts} has: {shown}; find out "
-            "who answers there before you change that file",
+            "who answers there before you change the file",
         )
     raise DeviceError(
         device,
-        f"the host key of {address} is not known: {shown}; compare it with the device's console, "
-        f"then put it into {options.known_hosts} (ssh-keyscan) or into options.host_key",
+        f"the host key of {address} is not known: {shown}; compare the key with the device's "
+        f"console, then put the key into {options.known_hosts} (ssh-keyscan) or into "
+        "options.host_key",
     )
 
 

@@ -34,7 +34,8 @@ def parse_endpoint(device: str, address: str) -> tuple[str, int]:
     except UnicodeError:  # otherwise the resolver raises UnicodeError, no OSError
         raise DeviceError(
             device,
-            f"address {address!r} is no name: between dots are 1 to 63 characters; correct it",
+            f"address {address!r} is no name: between dots are 1 to 63 characters; correct the "
+            "address",
         ) from None
     return host, int(port)
 

@@ -11,7 +11,9 @@ from pydantic import BaseModel, ConfigDict
 
 from hydra.errors import DeviceError
 
-NOT_TRUSTED: Final = "; compare its certificate with options.ca_file and options.server_name"
+NOT_TRUSTED: Final = (
+    "; compare the device's certificate with options.ca_file and options.server_name"
+)
 """End of an error message, where a certificate was not taken."""
 
 _CERTIFICATE: Final = re.compile(
@@ -39,7 +41,7 @@ def authorities(device: str, options: TlsOptions) -> str | None:
     """Certificates in ``ca_file``, as PEM. Raises DeviceError if there are none to be read."""
     if options.ca_file is None:
         return None
-    remedy = "put the certificate there that the device's is signed with (options.ca_file)"
+    remedy = "put the certificate of the device's signer there (options.ca_file)"
     try:
         text = Path(options.ca_file).expanduser().read_text("latin-1")
         if not text.strip():  # ssl would take an empty text for the system's authorities
@@ -50,7 +52,7 @@ def authorities(device: str, options: TlsOptions) -> str | None:
             device, f"{options.ca_file} has no certificate in PEM; {remedy}"
         ) from None
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or "its contents are no certificate"
+        reason = getattr(error, "strerror", None) or "the contents are no certificate"
         raise DeviceError(device, f"can't read {options.ca_file}: {reason}; {remedy}") from None
     return text
 
@@ -74,7 +76,7 @@ def all_authorities(device: str, options: TlsOptions) -> str:
     if not found:
         raise DeviceError(
             device,
-            "this machine trusts no authorities: install its package of them (ca-certificates), or "
+            "this machine trusts no authorities: install the package ca-certificates, or "
             "set options.ca_file",
         )
     return "\n".join(found)

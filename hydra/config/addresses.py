@@ -37,7 +37,7 @@ def check_prefixes(expansion: Expansion, subnets: Collection[Network], log: Prob
         if widest is not None and _covers(widest.value[1], prefix):
             log.add(
                 located.path,
-                "prefix {} overlaps {} of {}: each address belongs to one rack",
+                "prefix {} overlaps {} of {}: each address belongs to a single rack",
                 prefix,
                 widest.value[1],
                 widest.at,
@@ -80,7 +80,7 @@ def check_server_addresses(
         version, number = address.version, int(address)
         if not _within(spans[rack_id], version, number):
             prefixes = ", ".join(map(str, by_rack[rack_id])) or "none"
-            log.add(path, "{} is outside its rack's prefixes ({})", address.ip, prefixes, at=at)
+            log.add(path, "{} is outside the rack's prefixes ({})", address.ip, prefixes, at=at)
         elif subnets and not _within(allowed, version, number):
             log.add(path, "{} is outside all `subnets`", address.ip, at=at)
         _check_host_address(address, path, at, log)
@@ -142,8 +142,8 @@ def warn_of_strangers(expansion: Expansion, warnings: ProblemLog) -> None:
     for _, path, at in alone[fewer]:
         warnings.add(
             path,
-            "its servers have IPv{} addresses alone, and those of {} IPv{} alone: nothing goes "
-            "between them, and a reservation between them is refused",
+            "the servers have IPv{} addresses only, and the servers of {} IPv{} only: no traffic "
+            "passes between the two, and reservations between the two are refused",
             fewer,
             others,
             more,
@@ -176,8 +176,8 @@ def check_one_subnet(expansion: Expansion, log: ProblemLog) -> None:
         if not covers:
             log.add(
                 path,
-                "the server's network {} does not hold every rack's prefixes: racks with subnets "
-                "of their own are not supported. Give {} the prefix length of one subnet that "
+                "the server's network {} does not hold every rack's prefixes: racks with separate "
+                "subnets are not supported. Give {} the prefix length of one subnet that "
                 "spans all racks",
                 network,
                 address.ip,

@@ -23,8 +23,8 @@ def check_substrate(document: Document, broken: frozenset[str], log: ProblemLog)
     if closes and document.substrate == SubstrateKind.SINGLE_HOMED_OPENFLOW.value:
         log.add(
             ("policy", "on_silent_vswitch"),
-            "`close` does not belong on substrate {}: it has no vswitches, and no VLANs to close a "
-            "port with; leave it out",
+            "`close` does not belong on substrate {}, which has neither vswitches nor VLANs to "
+            "close a port with: leave `on_silent_vswitch` out",
             document.substrate,
         )
     learning = document.substrate != SubstrateKind.SINGLE_HOMED_OPENFLOW.value
@@ -32,8 +32,8 @@ def check_substrate(document: Document, broken: frozenset[str], log: ProblemLog)
         log.add(
             ("circuits",),
             "unidirectional circuits can't be used on learning ToR switches: a ToR learns a "
-            "server on the circuit it hears it from and would send the answers back on that one, "
-            "which leads elsewhere; write `bidirectional`, or use substrate "
+            "server on the circuit of the arriving frames and would send answers back on this "
+            "circuit, which leads elsewhere; write `bidirectional`, or use substrate "
             f"{SubstrateKind.SINGLE_HOMED_OPENFLOW.value}",
         )
 
@@ -63,12 +63,12 @@ def _check_presence(
     given: bool, wanted: bool, where: Path, substrate: SubstrateKind, log: ProblemLog
 ) -> None:
     if wanted and not given:
-        log.add(where, "is missing: substrate {} needs it", substrate.value)
+        log.add(where, "is missing: substrate {} needs the key", substrate.value)
     if given and not wanted:
         log.add(
             where,
-            "does not belong on substrate {}: its ToRs do without VLANs on ports, and its servers "
-            "without vswitches",
+            "does not belong on substrate {}, where ToRs have no VLANs on ports, and servers have "
+            "no vswitches",
             substrate.value,
         )
 
@@ -80,7 +80,7 @@ def _check_uplinks(
     wanted, needless = (_TWO_UPLINKS, _ONE_UPLINK) if dual else (_ONE_UPLINK, _TWO_UPLINKS)
     for key in wanted:
         if getattr(vswitch, key) is None:
-            log.add((*where, key), "is missing: substrate {} needs it", substrate.value)
+            log.add((*where, key), "is missing: substrate {} needs the key", substrate.value)
     for key in needless:
         if getattr(vswitch, key) is not None:
             log.add(
@@ -102,9 +102,9 @@ def _check_tor_driver(
             "{!r} can't drive the ToRs of substrate {}: {}",
             rack.tor.driver,
             substrate.value,
-            f"there, that is `{_OPENFLOW_TOR}`"
+            f"the driver there is `{_OPENFLOW_TOR}`"
             if by_rules
-            else "there, ports have VLANs, which OpenFlow does not set",
+            else "ports there have VLANs, and OpenFlow does not set VLANs of ports",
         )
 
 
@@ -117,7 +117,7 @@ def _check_electrical_port(
     if wanted and not given:
         log.add(
             where,
-            "is missing: on substrate {} servers reach the electrical network through their ToR",
+            "is missing: on substrate {} servers reach the electrical network through the ToR",
             substrate.value,
         )
     if given and not wanted:
@@ -126,7 +126,7 @@ def _check_electrical_port(
             "does not belong here: {}",
             "a spine only joins circuits"
             if rack.kind == "spine"
-            else f"on substrate {substrate.value} each server has an uplink of its own",
+            else f"on substrate {substrate.value} each server has a separate uplink",
         )
 
 

@@ -46,9 +46,11 @@ def check_rack_kinds(document: Document, log: ProblemLog) -> None:
         for key, entries in (("prefixes", rack.prefixes), ("servers", rack.servers)):
             path: Path = ("racks", index, key)
             if rack.kind == "rack" and not entries:
-                log.add(path, "needs at least one entry (only a rack of `kind: spine` has none)")
+                log.add(
+                    path, "needs at least one entry (only a rack of `kind: spine` has no servers)"
+                )
             if rack.kind == "spine" and entries:
-                log.add(path, "a spine has none: circuits only pass through it")
+                log.add(path, "a spine has no servers: circuits only pass through")
 
 
 def check_controller(
@@ -60,7 +62,7 @@ def check_controller(
     if openflow[1] and openflow[1] == rest[1] and openflow[0] == rest[0]:
         log.add(
             ("controller", "rest"),
-            "{} is taken by OpenFlow: give REST a port of its own",
+            "{} is taken by OpenFlow: give REST a different port",
             document.controller.rest,
         )
     for index, text in enumerate(document.controller.webhook_networks):
@@ -134,7 +136,7 @@ def warn_of_disturbance(
     if policy.disturbance_mbps and known and not spares(policy.algorithm):
         warnings.add(
             ("policy", "disturbance_mbps"),
-            "has no effect: {} gives up circuits that carry demand freely; choose one of {}",
+            "has no effect: {} gives up circuits without regard to the demand on them; choose {}",
             policy.algorithm,
             ", ".join(sorted(filter(spares, algorithms))),
         )
@@ -205,18 +207,18 @@ def check_guests(
     if "policy" in broken:
         return
     may_send = document.policy.source_check is SourceCheck.OFF
-    what = (
-        "no unicast reaches guests that are not listed"
+    consequence = (
+        "no unicast reaches unlisted guests"
         if may_send
-        else "policy.source_check refuses what guests send that are not listed"
+        else "policy.source_check refuses frames of unlisted guests"
     )
     for index, rack in enumerate(document.racks):
         for number, server in enumerate(rack.servers):
             if server.guests == []:
                 (warnings if may_send else log).add(
                     ("racks", index, "servers", number, "guests"),
-                    f"is empty, and {what}: list their MAC addresses, or leave `guests` out if "
-                    "there are none",
+                    f"is empty, and {consequence}: list the guests' MAC addresses, or leave "
+                    "`guests` out if the server has no guests",
                 )
 
 
@@ -230,9 +232,9 @@ def warn_of_tags(document: Document, broken: frozenset[str], warnings: ProblemLo
     if document.policy.source_check is SourceCheck.OFF:
         warnings.add(
             ("policy", "source_check"),
-            "is off, so frames that servers tag pass: `hydra list` counts none of them on circuits "
-            "unless `ovs-vsctl set Open_vSwitch . other_config:vlan-limit=2` is given on the "
-            "servers",
+            "is off, so frames tagged by servers pass: `hydra list` counts no such frames on "
+            "circuits unless `ovs-vsctl set Open_vSwitch . other_config:vlan-limit=2` is given on "
+            "the servers",
         )
 
 
@@ -318,17 +320,19 @@ def _datapath_ids(expansion: Expansion) -> Iterator[tuple[int, Path, str]]:
             yield server.vswitch.datapath_id, (*path, "vswitch", "datapath_id"), at
 
 
-def _unique(what: str, values: Iterable[tuple[Hashable, Path, str]], log: ProblemLog) -> None:
+def _unique(
+    consequence: str, values: Iterable[tuple[Hashable, Path, str]], log: ProblemLog
+) -> None:
     """Report each repeated value; empty values stand for unreadable text.
 
-    ``what`` describes the value, with the placeholder ``{0}``.
+    ``consequence`` describes the value, with the placeholder ``{0}``.
     """
     first: dict[Hashable, str] = {}
     for value, path, at in values:
         if not value:
             continue
         if value in first:
-            log.add(path, what + " is already taken by {1}", value, first[value], at=at)
+            log.add(path, consequence + " is already taken by {1}", value, first[value], at=at)
         else:
             first[value] = at
 
@@ -456,10 +460,10 @@ def warn_unwired(expansion: Expansion, warnings: ProblemLog) -> None:
     planes = {port.plane for port, _, _ in expansion.ports}
     for rack, path, at in expansion.racks:
         if rack.id not in racks:
-            warnings.add(path, "not wired to any plane: its traffic stays electrical", at=at)
+            warnings.add(path, "not wired to any plane: the rack's traffic stays electrical", at=at)
     for plane, path, at in expansion.planes:
         if plane.id not in planes:
-            warnings.add(path, "not wired to any rack: it carries nothing", at=at)
+            warnings.add(path, "not wired to any rack: the plane carries no traffic", at=at)
 
 
 # --- VLANs ----------------------------------------------------------------------------------
@@ -526,8 +530,8 @@ def _check_one_native_vlan(expansion: Expansion, log: ProblemLog) -> None:
         if rack.tor.native_vlan != first.tor.native_vlan:
             log.add(
                 (*path, "tor", "native_vlan"),
-                "VLAN {} is not the {} of {}: behind single-homed racks it is the electrical "
-                "network, so give all the same",
+                "VLAN {} is not the {} of {}: behind single-homed racks the native VLAN is the "
+                "electrical network, so give all racks the same VLAN",
                 rack.tor.native_vlan,
                 first.tor.native_vlan,
                 first.name,

@@ -47,7 +47,7 @@ def _odd_label(address: str) -> str | None:
     match = _ENDPOINT.fullmatch(address)
     labels = () if match is None or match["host"] is None else match["host"].split(".")
     if "" in labels:
-        return ": two dots of the host have nothing between them"
+        return ": the host has two dots in a row"
     if any(len(label) > _LONGEST_LABEL for label in labels):
         return f": a part of the host, between dots, has more than {_LONGEST_LABEL} characters"
     return None
@@ -56,7 +56,7 @@ def _odd_label(address: str) -> str | None:
 def no_login_problems(login: Login | None) -> Iterator[Problem]:
     """Problems of a login for a protocol without users."""
     if login is not None:
-        yield Problem("login", "this driver's protocol has no users: remove it")
+        yield Problem("login", "this driver's protocol has no users: remove `login`")
 
 
 def login_problems(login: Login | None, *, keys: bool = False) -> Iterator[Problem]:
@@ -66,7 +66,7 @@ def login_problems(login: Login | None, *, keys: bool = False) -> Iterator[Probl
         yield Problem("login", f"is missing: this device wants a username, and {ways}")
         return
     if login.key_file is not None and not keys:
-        yield Problem("login.key_file", "this device takes no keys: remove it")
+        yield Problem("login.key_file", "this device takes no keys: remove `key_file`")
     given = [login.password_env, login.password_file] + ([login.key_file] if keys else [])
     if sum(way is not None for way in given) != 1:
         yield Problem("login", f"needs exactly one of {ways}")

@@ -84,7 +84,7 @@ def _check_not_printed(text: str) -> None:
     """
     if _PRINTED_DATAPATH_ID.fullmatch(text):
         raise PatternError(
-            f"{text!r} is a datapath id as switches print it, in hexadecimal: write "
+            f"{text!r} is a datapath id in the hexadecimal form of switches: write "
             f"0x{text.replace(':', '')}"
         )
 
@@ -105,7 +105,7 @@ def too_large(document: Document, log: ProblemLog) -> bool:
     """True if ``document`` describes more than :data:`MOST`, counted before the expansion."""
     return (
         _exceeds("racks", ("racks",), (_count(rack.names) for rack in document.racks), log)
-        or _exceeds("planes", ("planes",), (_count(one.names) for one in document.planes), log)
+        or _exceeds("planes", ("planes",), (_count(plane.names) for plane in document.planes), log)
         or _exceeds("servers", ("racks",), (number for number, _ in _count_servers(document)), log)
         or _exceeds(
             "guests",
@@ -285,7 +285,7 @@ def _not_mapped(found: _Found) -> _Found:
     """Raise ValueError for an IPv4 address or prefix in IPv6 form."""
     network = found if isinstance(found, IPv4Network | IPv6Network) else found.network
     if network.version == 6 and network.prefixlen >= 96 and network.subnet_of(_MAPPED):
-        raise ValueError("it is IPv4 in the form of IPv6: write it as IPv4")
+        raise ValueError("an IPv4 address in the form of IPv6: write the address as IPv4")
     return found
 
 

@@ -123,7 +123,7 @@ def parse_template(text: str, names: tuple[str, ...]) -> Template:
             )
         if not _FORMAT_SPEC.fullmatch(spec or ""):
             raise PatternError(
-                f"{text!r}: format {spec!r} is not supported, use a width and one of d, x, X, o, b"
+                f"{text!r}: format {spec!r} is not supported, use a width and d, x, X, o or b"
             )
         parts.append(_Hole(_parse_expression(expression, names), spec or ""))
     return Template(text, tuple(parts))
@@ -257,9 +257,9 @@ def _refuse_meant_range(item: str, pattern: str) -> None:
     if first.isdigit() and last.isdigit() and max(len(first), len(last)) <= 18:
         remedy = f"write [{first}-{last}]"
     elif first.isalpha() and last.isalpha():
-        remedy = "letters have no ranges, list them: [a,b,c]"
+        remedy = "letters have no ranges, list the letters: [a,b,c]"
     else:
-        remedy = "write two numbers with a hyphen between them: [1-4]"
+        remedy = "write two numbers with a hyphen between: [1-4]"
     raise PatternError(f"{pattern!r}: [{item}] is no range: {remedy}")
 
 

@@ -98,8 +98,8 @@ def _attribute_docstrings(kind: type[Any]) -> Mapping[str, str]:
     """Docstring of each attribute of a class, as a line of Markdown."""
     definition: Any = ast.parse(inspect.getsource(kind)).body[0]
     found = {}
-    for attribute, said in pairwise(definition.body):
-        match attribute, said:
+    for attribute, docstring in pairwise(definition.body):
+        match attribute, docstring:
             case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=text)):
                 found[name] = " ".join(str(text).split()).replace("``", "`")
     return found

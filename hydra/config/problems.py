@@ -35,10 +35,10 @@ class ProblemLog:
 
     def __init__(self) -> None:
         self._groups: dict[tuple[Path, str], _Group] = {}
-        self._untold = 0
+        self._unreported = 0
 
     def __bool__(self) -> bool:
-        return bool(self._groups) or self._untold > 0
+        return bool(self._groups) or self._unreported > 0
 
     def add(self, path: Path, text: str, *values: object, at: str = "") -> None:
         """Record ``text.format(*values)`` at ``path``, for the instance ``at``.
@@ -49,7 +49,7 @@ class ProblemLog:
         """
         group = self._groups.get((path, text))
         if group is None and len(self._groups) == MOST_TOLD:
-            self._untold += 1
+            self._unreported += 1
         elif group is None:
             self._groups[path, text] = _Group(_cut(text.format(*values) if values else text), at)
         else:
@@ -57,7 +57,7 @@ class ProblemLog:
 
     def count_more(self, number: int) -> None:
         """Count problems beyond :data:`MOST_TOLD` that are not reported."""
-        self._untold += number
+        self._unreported += number
 
     def first(self) -> str | None:
         """Path and message of the first problem, for use without a document."""
@@ -72,9 +72,9 @@ class ProblemLog:
             for (path, _), group in self._groups.items()
         ]
         found.sort(key=lambda problem: problem.line or 0)
-        if self._untold:
-            rest = f"and {self._untold:,} more problems: mend these first"
-            found.append(Problem("", rest, count=self._untold))
+        if self._unreported:
+            rest = f"and {self._unreported:,} more problems: correct the problems above first"
+            found.append(Problem("", rest, count=self._unreported))
         return tuple(found)
 
 
@@ -85,7 +85,7 @@ def _cut(message: str) -> str:
 
 def _describe(group: _Group) -> str:
     instance = f"for {group.at}" if group.at else ""
-    more = f"and {group.more:,} more like it" if group.more else ""
+    more = f"and {group.more:,} more of the same kind" if group.more else ""
     where = " ".join(part for part in (instance, more) if part)
     return f"{group.message} ({where})" if where else group.message
 

@@ -13,9 +13,13 @@ from hydra.config.patterns import suggest
 from hydra.errors import ConfigError, HydraError, Problem
 from hydra.policy import Policy, PolicyKey, Taken, policy_keys
 
-AT_ONCE: Final = frozenset(one.name for one in policy_keys() if one.taken is not Taken.AT_START)
+AT_ONCE: Final = frozenset(
+    policy_key.name for policy_key in policy_keys() if policy_key.taken is not Taken.AT_START
+)
 """Policy keys that a reload applies."""
-BY_REQUEST: Final = frozenset(one.name for one in policy_keys() if one.taken is Taken.AT_ONCE)
+BY_REQUEST: Final = frozenset(
+    policy_key.name for policy_key in policy_keys() if policy_key.taken is Taken.AT_ONCE
+)
 """Policy keys that can also be changed without the file."""
 
 
@@ -45,7 +49,9 @@ def reload(running: Loaded, policy: Policy, file: Loaded) -> tuple[Policy, Reloa
     """
     wanted = replace(policy, **{key: getattr(file.policy, key) for key in AT_ONCE})
     if (objection := objection_to(wanted, running.fabric)) is not None:
-        problem = f"{objection} (in the fabric that runs; the file's waits for the next start)"
+        problem = (
+            f"{objection} (in the running fabric; the fabric of the file waits for the next start)"
+        )
         raise ConfigError(file.source, [Problem("", problem)])
     waiting = replace(file.policy, **{key: getattr(policy, key) for key in AT_ONCE})
     applied = _changes("policy", asdict(policy), asdict(wanted))
@@ -83,11 +89,11 @@ def why_not(path: Sequence[str]) -> str:
     if key not in known:
         return f"is an unknown key; {suggest(key, list(known))}"
     after = "reload" if known[key].taken is Taken.BY_FILE else "start again"
-    return f"can't be changed without the configuration file: change it there, then {after}"
+    return f"can't be changed without the configuration file: change the key there, then {after}"
 
 
 def _keys(settings: type[Any]) -> dict[str, PolicyKey]:
-    return {one.name: one for one in policy_keys(settings)}
+    return {policy_key.name: policy_key for policy_key in policy_keys(settings)}
 
 
 def in_force(policy: Policy) -> Iterator[tuple[str, str, Taken]]:
@@ -96,8 +102,8 @@ def in_force(policy: Policy) -> Iterator[tuple[str, str, Taken]]:
         value = getattr(policy, key.name)
         if is_dataclass(value):
             yield from (
-                (f"policy.{key.name}.{one.name}", _word(getattr(value, one.name)), key.taken)
-                for one in fields(value)
+                (f"policy.{key.name}.{field.name}", _word(getattr(value, field.name)), key.taken)
+                for field in fields(value)
             )
         else:
             yield f"policy.{key.name}", _word(value), key.taken

@@ -398,15 +398,15 @@ def _remove(data: dict[str, Any], path: Path) -> None:
 
 _MESSAGES: Final[Mapping[str, str]] = {
     "missing": "is missing",
-    "string_type": "must be text, got {input}: put it in quotes",
+    "string_type": "must be text, got {input}: put the value in quotes",
     "string_too_short": "must have at least {min_length} characters, got {input}",
     "string_pattern_mismatch": "must be one line without tabs, got {input}",
     "string_too_long": "has more than {max_length} characters: {input}",
     "too_short": "needs at least one entry",
     "too_long": "has {actual_length} entries; the most is {max_length}",
     "list_type": "must be a list, got {input}: write [{input}]",
-    "section_for_list": "must be a list, got {input}: put a dash before its first key",
-    "model_type": "must be a section with keys of its own, got {input}",
+    "section_for_list": "must be a list, got {input}: put a dash before the first key",
+    "model_type": "must be a section with keys, got {input}",
     "int_type": "must be a whole number, got {input}",
     "float_type": "must be a number, got {input}",
     "finite_number": "must be a finite number, got {input}",
@@ -427,8 +427,8 @@ def _message(item: Mapping[str, Any]) -> str:
         return "has no value"
     given = reprlib.repr(item["input"])
     if item["type"] == "string_type" and isinstance(item["input"], list | dict):
-        what = "a list" if isinstance(item["input"], list) else "a section"
-        return f"must be one text, got {what} ({given}): write a single value"
+        given_kind = "a list" if isinstance(item["input"], list) else "a section"
+        return f"must be one text, got {given_kind} ({given}): write a single value"
     if not item["input"] and item["type"] == "string_too_short":
         return "must not be empty"
     kind = (

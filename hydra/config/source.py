@@ -114,12 +114,14 @@ def read_text(path: FilePath) -> str:
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(descriptor, "rb") as file:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise YamlError("is not a regular file: write the configuration into one", None)
+            raise YamlError(
+                "is not a regular file: write the configuration into a regular file", None
+            )
         content = file.read(MOST_BYTES + 1)
     if len(content) > MOST_BYTES:
         raise YamlError(
-            f"has more than {MOST_BYTES} bytes: let patterns such as r[1-320] stand for what is "
-            "alike",
+            f"has more than {MOST_BYTES} bytes: let patterns such as r[1-320] stand for "
+            "similar entries",
             None,
         )
     return content.decode("utf-8")
@@ -139,12 +141,12 @@ def parse_yaml(text: str) -> YamlDocument:
         data = None if any(p.fatal for p in problems) else loader.construct_document(root)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        what = " ".join(part for part in (error.context, error.problem) if part)
+        reason = " ".join(part for part in (error.context, error.problem) if part)
         if mark is None:
-            raise YamlError(f"not YAML: {what}", None) from None
+            raise YamlError(f"not YAML: {reason}", None) from None
         if _TAB_INDENT.match("".join(text.split("\n")[mark.line : mark.line + 1])):
-            what += "; the line is indented by a tab, where YAML wants spaces"
-        raise YamlError(f"not YAML: {what}", mark.line + 1) from None
+            reason += "; the line is indented by a tab, where YAML wants spaces"
+        raise YamlError(f"not YAML: {reason}", mark.line + 1) from None
     except (yaml.YAMLError, RecursionError) as error:
         raise YamlError(f"not YAML: {' '.join(str(error).split())}", None) from None
     return YamlDocument(data, root, problems)
@@ -178,7 +180,9 @@ def _check_extent(text: str) -> None:
             anchor, node = within.pop()
         elif isinstance(event, yaml.AliasEvent):
             if any(event.anchor == around for around, _ in within):
-                raise YamlError(f"*{event.anchor} stands inside of what it repeats", line)
+                raise YamlError(
+                    f"*{event.anchor} stands inside of its own anchor: move the alias out", line
+                )
             anchor, node = None, anchored.get(str(event.anchor), _Extent())
         else:
             continue
@@ -191,15 +195,15 @@ def _check_extent(text: str) -> None:
             raise YamlError(f"values are nested more than {MOST_LEVELS} levels deep", line)
         if sum(extent.values for _, extent in within) > MOST_VALUES:
             raise YamlError(
-                f"more than {MOST_VALUES} keys and values, counting what aliases repeat: let "
-                "patterns such as r[1-320] stand for what is alike",
+                f"more than {MOST_VALUES} keys and values, counting repetitions by aliases: "
+                "let patterns such as r[1-320] stand for similar entries",
                 line,
             )
 
 
 def _check_tag(event: yaml.ScalarEvent | yaml.CollectionStartEvent, line: int) -> None:
     if event.tag not in _TAGS:
-        raise YamlError(f"the tag {str(event.tag)[:40]!r} is not known: remove it", line)
+        raise YamlError(f"the tag {str(event.tag)[:40]!r} is not known: remove the tag", line)
 
 
 def _check_scalar(event: yaml.ScalarEvent, line: int) -> None:
@@ -207,9 +211,11 @@ def _check_scalar(event: yaml.ScalarEvent, line: int) -> None:
         raise YamlError(f"a text of more than {LONGEST_TEXT} characters", line)
     if (hidden := _INVISIBLE.search(event.value)) is not None:
         code = ord(hidden.group())
-        raise YamlError(f"a text with the invisible character U+{code:04X}: remove it", line)
+        raise YamlError(
+            f"a text with the invisible character U+{code:04X}: remove the character", line
+        )
     if event.implicit[0] and _LONG_NUMBER.fullmatch(event.value):
-        raise YamlError(f"a number of {len(event.value)} digits: quote it if it is text", line)
+        raise YamlError(f"a number of {len(event.value)} digits: put text in quotes", line)
 
 
 def _key_problems(node: yaml.Node, path: Path, seen: set[int]) -> Iterator[KeyProblem]:
@@ -224,11 +230,13 @@ def _key_problems(node: yaml.Node, path: Path, seen: set[int]) -> Iterator[KeyPr
         for key, child in node.value:
             line = key.start_mark.line + 1
             if not isinstance(key, yaml.ScalarNode) or key.tag not in {_STRING_TAG, _MERGE_TAG}:
-                yield KeyProblem(path, line, "a key must be text: quote it", fatal=True)
+                yield KeyProblem(
+                    path, line, "a key must be text: put the key in quotes", fatal=True
+                )
                 continue
             if key.value in lines and key.tag != _MERGE_TAG:
                 first = lines[key.value]
-                message = f"stands twice: already on line {first}, remove one of them"
+                message = f"stands twice: already on line {first}, remove one of the two"
                 yield KeyProblem((*path, key.value), line, message, fatal=False)
             lines.setdefault(key.value, line)
             yield from _key_problems(child, (*path, key.value), seen)

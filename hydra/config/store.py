@@ -27,7 +27,7 @@ def read_store(section: StoreSection | None, log: ProblemLog) -> EtcdSettings | 
     if user is not None:
         _check_user(user, log)
     return EtcdSettings(
-        endpoints=tuple(one.rstrip("/") for one in etcd.endpoints),
+        endpoints=tuple(endpoint.rstrip("/") for endpoint in etcd.endpoints),
         prefix=etcd.prefix.rstrip("/") + "/",
         authority=None if tls is None else tls.authority,
         certificate=None if tls is None else tls.certificate,
@@ -48,7 +48,7 @@ def _check_endpoints(etcd: EtcdSection, log: ProblemLog) -> None:
             log.add(path, "{!r} is not the URL of a member: http://10.0.0.1:2379", endpoint)
         elif scheme != wanted:
             plain = etcd.tls is None
-            remedy = "write http, or set tls" if plain else "write https, or leave it out"
+            remedy = "write http, or set tls" if plain else "write https, or leave tls out"
             log.add(path, "{} does not go with {}tls: {}", endpoint, _no(etcd.tls), remedy)
         elif urlsplit(endpoint) in map(urlsplit, etcd.endpoints[:index]):
             log.add(path, "{} is listed twice", endpoint)
@@ -60,6 +60,6 @@ def _no(given: object) -> str:
 
 def _check_user(user: LoginSection, log: ProblemLog) -> None:
     if user.key_file is not None:
-        log.add((*_ETCD, "user", "key_file"), "etcd's users have no keys: remove it")
+        log.add((*_ETCD, "user", "key_file"), "etcd's users have no keys: remove key_file")
     if (user.password_env is None) == (user.password_file is None):
         log.add((*_ETCD, "user"), "needs exactly one of password_env or password_file")

@@ -28,8 +28,8 @@ def read_workers(section: WorkersSection | None, log: ProblemLog) -> WorkerSetti
     elif endpoint is not None and section.key is None and not is_loopback(endpoint[0]):
         log.add(
             (*_WORKERS, "listen"),
-            "{} can be reached from elsewhere, and without keys whoever reaches it could pass for "
-            "all switches: set key and known (`hydra worker-keys` makes them), or listen on "
+            "other machines reach {}, and without keys any of these machines could pass for all "
+            "switches: set key and known (`hydra worker-keys` makes them), or listen on "
             "127.0.0.1",
             endpoint[0],
         )

@@ -69,14 +69,14 @@ class Builders:
             "reconfiguration": builder.reconfiguration,
             "trigger": builder.trigger,
             "unix_s": builder.unix_s,
-            "circuits": [circuit_record(self._fabric, one) for one in sorted(circuits)],
+            "circuits": [circuit_record(self._fabric, circuit) for circuit in sorted(circuits)],
         }
         self._unwritten.append(Change(Kind.BUILDER, builder.reconfiguration, record))
 
     def keep(self, standing: Collection[Circuit]) -> None:
         """Forget circuits outside ``standing``."""
         self._of = {circuit: one for circuit, one in self._of.items() if circuit in standing}
-        wanted = {one.reconfiguration for one in self._of.values()}
+        wanted = {builder.reconfiguration for builder in self._of.values()}
         gone = sorted(self._recorded - wanted)
         self._unwritten += [Change(Kind.BUILDER, identifier, None) for identifier in gone]
         self._recorded = wanted

@@ -94,12 +94,14 @@ def explain(evidence: Evidence, a: RackId, b: RackId) -> Explanation:
     paths = {p: vlans[p] for p in topology.paths if pair_of(p) == (low, high)}
     users = tuple(p for p in topology.paths if not set(circuits).isdisjoint(p.circuits))
     reserved = tuple(
-        one.id
-        for one in evidence.reservations
-        if one.is_booked and {one.src_rack, one.dst_rack} == ends
+        reservation.id
+        for reservation in evidence.reservations
+        if reservation.is_booked and {reservation.src_rack, reservation.dst_rack} == ends
     )
     concerning = tuple(
-        one for one in evidence.decisions if one.concerns(_touched(evidence.fabric, one, ends))
+        decision
+        for decision in evidence.decisions
+        if decision.concerns(_touched(evidence.fabric, decision, ends))
     )
     found = Explanation(
         a,
@@ -145,13 +147,13 @@ class _Words:
     found: Explanation
 
     def __iter__(self) -> Iterator[str]:
-        yield from self._what_stands()
-        yield from self._what_is_left_out()
+        yield from self._circuits_and_paths()
+        yield from self._exclusions()
         yield from self.evidence.changes
-        yield from self._what_they_want()
-        yield from self._what_was_decided()
-        for one in self.evidence.happened:
-            yield f"{moment(one.unix_s)} {one.text}"
+        yield from self._demands()
+        yield from self._decisions()
+        for happening in self.evidence.happened:
+            yield f"{moment(happening.unix_s)} {happening.text}"
 
     def _rack(self, rack: RackId) -> str:
         return self.evidence.fabric.racks[rack].name
@@ -171,25 +173,25 @@ class _Words:
     def _circuits(self, circuits: Iterable[Circuit]) -> str:
         return ", ".join(self._circuit(circuit) for circuit in sorted(circuits))
 
-    def _what_stands(self) -> Iterator[str]:
+    def _circuits_and_paths(self) -> Iterator[str]:
         found = self.found
         if self.evidence.fabric.one_way:
             for src, dst in ((found.a, found.b), (found.b, found.a)):
-                yield from self._what_leads(src, dst)
+                yield from self._one_way_circuits(src, dst)
         else:
-            yield from self._what_joins()
+            yield from self._duplex_circuits()
         policy = self.evidence.policy
         if policy.mode is Mode.PERIODIC and policy.sharing is Sharing.SLOTTED:
-            yield "circuits are shared by a schedule: `hydra schedule` says who has one when"
+            yield "circuits are shared by a schedule: `hydra schedule` lists the pairs by time"
 
-    def _what_joins(self) -> Iterator[str]:
+    def _duplex_circuits(self) -> Iterator[str]:
         """Circuits and paths of two racks, for duplex circuits."""
         found = self.found
         pair = f"{self._rack(found.a)} and {self._rack(found.b)}"
         if found.circuits:
             users = ", ".join(f"{self._rack(p.src)} - {self._rack(p.dst)}" for p in found.users)
             yield f"{self._circuits(found.circuits)} stands, and carries: {users or 'nothing'}"
-            yield from self._who_built(found.circuits)
+            yield from self._builders(found.circuits)
         else:
             yield f"no circuit joins {pair} directly"
         if not found.paths:
@@ -200,42 +202,42 @@ class _Words:
             if not set(path.circuits) <= set(found.circuits):
                 yield f"traffic between {pair} takes {path.hops} hops: {self._way(path)}"
 
-    def _what_leads(self, src: RackId, dst: RackId) -> Iterator[str]:
+    def _one_way_circuits(self, src: RackId, dst: RackId) -> Iterator[str]:
         """One-way circuits from ``src`` to ``dst``, and their use."""
         fabric, found = self.evidence.fabric, self.found
-        there = f"from {self._rack(src)} to {self._rack(dst)}"
-        circuits = [one for one in found.circuits if fabric.racks_of(one) == (src, dst)]
+        direction = f"from {self._rack(src)} to {self._rack(dst)}"
+        circuits = [circuit for circuit in found.circuits if fabric.racks_of(circuit) == (src, dst)]
         paths = [path for path in found.paths if (path.src, path.dst) == (src, dst)]
         if circuits:
-            carries = f"traffic {there}" if paths else "nothing"
+            carries = f"traffic {direction}" if paths else "nothing"
             yield f"{self._circuits(circuits)} stands, and carries: {carries}"
-            yield from self._who_built(circuits)
+            yield from self._builders(circuits)
         else:
-            yield f"no circuit leads {there}"
+            yield f"no circuit leads {direction}"
         if not paths:
-            yield f"traffic {there} takes the electrical network"
+            yield f"traffic {direction} takes the electrical network"
         if len(paths) > 1:
-            yield f"traffic {there} is spread over {len(paths)} paths"
+            yield f"traffic {direction} is spread over {len(paths)} paths"
         if circuits and not self.evidence.planned_mbps[src, dst]:
-            yield from self._what_they_light(circuits)
+            yield from self._reasons_of_idle(circuits)
 
-    def _what_they_light(self, circuits: Iterable[Circuit]) -> Iterator[str]:
+    def _reasons_of_idle(self, circuits: Iterable[Circuit]) -> Iterator[str]:
         """Reasons why a ring needs circuits without demand."""
         fabric = self.evidence.fabric
-        following = {one.a: one for one in self.evidence.state.topology.circuits}
+        following = {circuit.a: circuit for circuit in self.evidence.state.topology.circuits}
         for circuit in circuits:
             port = fabric.ports[circuit.b]
             yield (
-                f"no demand is planned on {self._circuit(circuit)}: it may only close its ring, "
-                f"and lights {self._rack(port.rack)}:{port.tor_port}, which sends on "
+                f"no demand is planned on {self._circuit(circuit)}: the circuit may only close "
+                f"a ring, and lights {self._rack(port.rack)}:{port.tor_port}, which sends on "
                 f"{self._circuit(following[circuit.b])}"
             )
 
-    def _who_built(self, circuits: Iterable[Circuit]) -> Iterator[str]:
+    def _builders(self, circuits: Iterable[Circuit]) -> Iterator[str]:
         for circuit in circuits:
             builder = self.evidence.builders.get(circuit)
             if builder is None:
-                yield f"what set up {self._circuit(circuit)} is not remembered"
+                yield f"the reconfiguration that set up {self._circuit(circuit)} is not recorded"
             else:
                 yield (
                     f"{self._circuit(circuit)} was set up by reconfiguration "
@@ -243,97 +245,99 @@ class _Words:
                     f"{builder.trigger}"
                 )
 
-    def _what_is_left_out(self) -> Iterator[str]:
+    def _exclusions(self) -> Iterator[str]:
         """Excluded devices; quarantined ports that failed the two racks, and other ports of the two
         racks.
         """
         yield from self.evidence.left_out
         fabric, ends = self.evidence.fabric, {self.found.a, self.found.b}
         pair = min(ends), max(ends)
-        failed = [one for one in self.evidence.quarantine if pair in one.pairs]
+        failed = [
+            quarantined for quarantined in self.evidence.quarantine if pair in quarantined.pairs
+        ]
         others = [
-            one
-            for one in self.evidence.quarantine
-            if pair not in one.pairs and fabric.ports[one.port].rack in ends
+            quarantined
+            for quarantined in self.evidence.quarantine
+            if pair not in quarantined.pairs and fabric.ports[quarantined.port].rack in ends
         ]
         both = [*failed, *others]
-        for one in both[:_MOST_PORTS]:
-            yield in_words(fabric, one, self.evidence.now_unix_s)
+        for quarantined in both[:_MOST_PORTS]:
+            yield in_words(fabric, quarantined, self.evidence.now_unix_s)
         if (more := len(both) - _MOST_PORTS) > 0:
-            yield f"and {more} more of their ports: `hydra quarantine` lists them"
+            yield f"and {more} more ports of the two racks: see `hydra quarantine`"
 
-    def _what_they_want(self) -> Iterator[str]:
+    def _demands(self) -> Iterator[str]:
         if self.evidence.measured:
             yield (
                 "rates of traffic are averages over "
                 f"{self.evidence.policy.demand_window_s:g} s (policy.demand_window_s)"
             )
             for one in self.found.demand:
-                yield from self._what_one_wants(one)
+                yield from self._demand_of(one)
         else:
-            yield "no traffic has been measured yet: what the two want is not known"
+            yield "no traffic has been measured yet: the demand of the two racks is not known"
         for reservation in self.evidence.reservations:
             if reservation.id in self.found.reservations:
                 yield self._reserved(reservation)
 
-    def _what_one_wants(self, one: SeenDemand) -> Iterator[str]:
+    def _demand_of(self, one: SeenDemand) -> Iterator[str]:
         threshold_mbps = self.evidence.policy.elephant_mbps
-        there = f"{self._rack(one.src)} to {self._rack(one.dst)}"
+        direction = f"{self._rack(one.src)} to {self._rack(one.dst)}"
         if one.estimated_mbps:
             directions = {way for path in self.found.paths for way in path.directions}
             way = "by circuits" if (one.src, one.dst) in directions else "electrically"
             guess = _counted_on(one) if self.evidence.predicted_mbps is None else ""
             yield (
-                f"{there} wants {one.estimated_mbps:.1f} Mb/s, {self._known(one)}"
-                f"{guess}; gets {one.rate_mbps:.1f} of it {way}"
-                f"{self._foretold(one)}"
+                f"{direction} wants {one.estimated_mbps:.1f} Mb/s, {self._known(one)}"
+                f"{guess}; gets {one.rate_mbps:.1f} Mb/s {way}"
+                f"{self._prediction(one)}"
             )
-            yield from self._what_spills(one)
+            yield from self._spilled_flows(one)
         elif one.rate_mbps >= threshold_mbps:
             yield (
-                f"{there} sends {one.rate_mbps:.1f} Mb/s, and nothing waits that is told of"
-                f"{self._foretold(one)}"
+                f"{direction} sends {one.rate_mbps:.1f} Mb/s, and no waiting traffic is reported"
+                f"{self._prediction(one)}"
             )
         elif self.evidence.planned_mbps[one.src, one.dst]:
-            yield f"{there} sends {one.rate_mbps:.1f} Mb/s{self._foretold(one)}"
+            yield f"{direction} sends {one.rate_mbps:.1f} Mb/s{self._prediction(one)}"
         else:
             yield (
-                f"{there} sends {one.rate_mbps:.1f} Mb/s: mice, which are not planned for "
+                f"{direction} sends {one.rate_mbps:.1f} Mb/s: mice, left out of plans "
                 f"(elephants begin at {threshold_mbps:g} Mb/s)"
             )
 
-    def _reserved(self, one: Reservation) -> str:
+    def _reserved(self, reservation: Reservation) -> str:
         """Effect of a reservation between the two racks on the present path."""
-        between = f"reservation {one.id} is between the two"
-        if one.state is ReservationState.ACTIVE:
-            return f"{between}: its path stays where it is"
-        if one.state is ReservationState.ACTIVATING:
-            return f"{between}, and its path is being set up"
-        begins = f"begins {moment(one.starts_unix_s)}, and has no path yet"
-        return f"{between}, {one.state.value}: it {begins}"
+        between = f"reservation {reservation.id} is between the two racks"
+        if reservation.state is ReservationState.ACTIVE:
+            return f"{between}: the reserved path stays in place"
+        if reservation.state is ReservationState.ACTIVATING:
+            return f"{between}, and the reserved path is being set up"
+        begins = f"begins {moment(reservation.starts_unix_s)}, and has no path yet"
+        return f"{between}, {reservation.state.value}: the reservation {begins}"
 
     def _known(self, one: SeenDemand) -> str:
         """Source of the demand of a pair."""
         match self.evidence.policy.demand:
             case DemandBasis.RATE:
-                return "since that is what it sends"
+                return "by the present rate"
             case DemandBasis.BACKLOG:
-                return "to send what waits"
+                return "to send the waiting traffic"
         constrained = self.evidence.constrained
         if constrained is not None and constrained[one.src, one.dst]:
-            return "perhaps: it is constrained, something on its way is full"
+            return "by estimate: the pair is constrained, a link of the path is full"
         return "measured"
 
-    def _what_spills(self, one: SeenDemand) -> Iterator[str]:
+    def _spilled_flows(self, one: SeenDemand) -> Iterator[str]:
         spilled = self.evidence.spilled
         if spilled is not None and (share := spilled[one.src, one.dst]):
-            there = f"{self._rack(one.src)} to {self._rack(one.dst)}"
+            direction = f"{self._rack(one.src)} to {self._rack(one.dst)}"
             yield (
-                f"one in {round(1 / share)} flows from {there} is electrical: the circuits are "
+                f"1 in {round(1 / share)} flows from {direction} is electrical: the circuits are "
                 f"full (policy.spill)"
             )
 
-    def _foretold(self, one: SeenDemand) -> str:
+    def _prediction(self, one: SeenDemand) -> str:
         predicted_mbps = self.evidence.predicted_mbps
         if predicted_mbps is None:
             return ""
@@ -345,48 +349,48 @@ class _Words:
             f"the next {policy.foretold_s:g} s{_counted_on(planned)}"
         )
 
-    def _what_was_decided(self) -> Iterator[str]:
+    def _decisions(self) -> Iterator[str]:
         if self.found.decisions:
-            for one in self.found.decisions:
-                yield from self._decision(one)
+            for decision in self.found.decisions:
+                yield from self._decision(decision)
             return
         if not self.evidence.decisions:
             how = (
                 "" if self.evidence.policy.mode is Mode.PERIODIC else ": policy.mode is on-request"
             )
-            yield f"nothing has been decided from measured demand{how}"
+            yield f"no decision has been made from measured demand{how}"
             return
         latest = self.evidence.decisions[0]
-        yield f"{latest.words}; no proposal that is remembered changes a circuit between the two"
+        yield f"{latest.words}; no recorded proposal changes a circuit between the two racks"
         seen = latest.seen(self.found.a, self.found.b) or latest.seen(self.found.b, self.found.a)
         if seen is None and latest.demand:
-            yield "their demand was not among the largest then"
+            yield "the demand of the two racks was not among the largest recorded demands"
 
-    def _decision(self, one: Decision) -> Iterator[str]:
-        yield f"{one.words} (asked by: {one.trigger})"
-        proposal = one.proposal
+    def _decision(self, decision: Decision) -> Iterator[str]:
+        yield f"{decision.words} (asked by: {decision.trigger})"
+        proposal = decision.proposal
         if proposal is None:
             return
         ends = {self.found.a, self.found.b}
         fabric = self.evidence.fabric
-        did = one.action is Action.CHANGE
+        did = decision.action is Action.CHANGE
         for verb, circuits in (
             ("set up" if did else "would set up", proposal.connect),
             ("took down" if did else "would take down", proposal.disconnect),
         ):
             concerned = _between(fabric, circuits, ends)
             if concerned:
-                yield f"  it {verb} {self._circuits(concerned)}"
+                yield f"  the decision {verb} {self._circuits(concerned)}"
         for src, dst in ((self.found.a, self.found.b), (self.found.b, self.found.a)):
-            seen = one.seen(src, dst)
+            seen = decision.seen(src, dst)
             if seen is not None:
                 yield (
-                    f"  it saw {self._rack(src)} to {self._rack(dst)}: {seen.rate_mbps:.1f} Mb/s "
-                    f"sent, {seen.estimated_mbps:.1f} Mb/s planned for{_counted_on(seen)}"
+                    f"  demand seen: {self._rack(src)} to {self._rack(dst)}: {seen.rate_mbps:.1f} "
+                    f"Mb/s sent, {seen.estimated_mbps:.1f} Mb/s planned for{_counted_on(seen)}"
                 )
         yield (
-            f"  as things stood {one.served_now_mbps:.1f} of {one.demand_mbps:.1f} Mb/s were "
-            f"served; with the plan of {proposal.algorithm}, {proposal.served_mbps:.1f}"
+            f"  before the decision, {decision.served_now_mbps:.1f} of {decision.demand_mbps:.1f} "
+            f"Mb/s were served; with the plan of {proposal.algorithm}, {proposal.served_mbps:.1f}"
         )
-        if one.reconfiguration is not None:
-            yield f"  reconfiguration {one.reconfiguration} carried it out"
+        if decision.reconfiguration is not None:
+            yield f"  carried out by reconfiguration {decision.reconfiguration}"

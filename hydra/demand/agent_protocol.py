@@ -104,7 +104,7 @@ class AgentService(Protocol):
         Raises UnknownName, TooManyFollowers.
         """
 
-    def note(self, trouble: AgentTrouble, who: str, detail: str) -> None:
+    def note(self, trouble: AgentTrouble, sender: str, detail: str) -> None:
         """Count the error of a rejected report."""
 
     def agents(self) -> Sequence[AgentStatus]:

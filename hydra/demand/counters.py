@@ -128,7 +128,9 @@ class DemandMeter:
         self._rack = np.array([switch.rack for switch in self.sources], dtype=np.intp)
         rows = {s.name: row for row, switch in enumerate(self.sources) for s in switch.servers}
         self._row_of_server = np.array([rows[s.name] for s in self.fabric.servers], dtype=np.intp)
-        self._servers_in_row = np.array([len(one.servers) for one in self.sources], dtype=np.intp)
+        self._servers_in_row = np.array(
+            [len(source.servers) for source in self.sources], dtype=np.intp
+        )
 
     def update(
         self,

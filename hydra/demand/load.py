@@ -150,7 +150,7 @@ class LoadLog:
     def _follow(self, topology: Topology) -> None:
         if topology is self._standing:
             return
-        sender = {port: one for one in topology.circuits for port in one.senders}
+        sender = {port: circuit for circuit in topology.circuits for port in circuit.senders}
         gone = [port for port, one in self._sender.items() if sender.get(port) != one]
         self._ports_mbps[:, gone] = np.nan
         self._standing, self._sender = topology, sender
@@ -211,22 +211,29 @@ class LoadLog:
     ) -> Sequence[CircuitLoad]:
         peaks_mbps = _peaks(self._ports_mbps)
 
-        def peak_mbps(one: Circuit) -> float:
+        def peak_mbps(circuit: Circuit) -> float:
             return max(
-                float(peaks_mbps[p]) if self._sender.get(p) == one else 0.0 for p in one.senders
+                float(peaks_mbps[p]) if self._sender.get(p) == circuit else 0.0
+                for p in circuit.senders
             )
 
-        def series(one: Circuit, port: PortId) -> Series:
-            if self._sender.get(port) != one:  # newer than the last sample
+        def series(circuit: Circuit, port: PortId) -> Series:
+            if self._sender.get(port) != circuit:  # newer than the last sample
                 return np.full(len(rows), np.nan, dtype=np.float32)
             found: Series = self._ports_mbps[rows, port]
             return found
 
-        wanted = [one for one in circuits if set(racks) <= set(self._fabric.racks_of(one))]
-        wanted.sort(key=lambda one: (-peak_mbps(one), one.plane, one.a))
+        wanted = [
+            circuit for circuit in circuits if set(racks) <= set(self._fabric.racks_of(circuit))
+        ]
+        wanted.sort(key=lambda circuit: (-peak_mbps(circuit), circuit.plane, circuit.a))
         return [
-            CircuitLoad(one, series(one, one.a), None if one.one_way else series(one, one.b))
-            for one in wanted[:most]
+            CircuitLoad(
+                circuit,
+                series(circuit, circuit.a),
+                None if circuit.one_way else series(circuit, circuit.b),
+            )
+            for circuit in wanted[:most]
         ]
 
     def _pairs(

@@ -45,7 +45,7 @@ class PollSchedule(Generic[_KeyT]):
     def start(self, now_s: float) -> None:
         """Set the first moment to now, and all first moments within an interval."""
         places: dict[Hashable, int] = {}
-        place_of = [places.setdefault(self.same(one), len(places)) for one in self.switches]
+        place_of = [places.setdefault(self.same(switch), len(places)) for switch in self.switches]
         self._due = sorted(
             (now_s + self.interval_s * place / len(places), index)
             for index, place in enumerate(place_of)

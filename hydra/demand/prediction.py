@@ -168,10 +168,10 @@ class Seasonal:
 class ErrorWatch:
     """Errors of a forecast: predicted and actual means, horizon by horizon."""
 
-    _foretold: DemandMatrix | None = field(init=False, default=None)
+    _prediction: DemandMatrix | None = field(init=False, default=None)
     _since_s: float = field(init=False, default=0.0)
     _until_s: float = field(init=False, default=0.0)
-    _came_mbit: DemandMatrix = field(init=False)
+    _received_mbit: DemandMatrix = field(init=False)
     _last: DemandMatrix = field(init=False)
     _last_s: float = field(init=False, default=0.0)
     _missed: float = field(init=False, default=0.0)
@@ -186,19 +186,19 @@ class ErrorWatch:
 
     def see(self, wanted_mbps: DemandMatrix, now_s: float) -> None:
         """Take the present demand."""
-        if self._foretold is not None:
-            self._came_mbit = self._came_mbit + self._last * (now_s - self._last_s)
+        if self._prediction is not None:
+            self._received_mbit = self._received_mbit + self._last * (now_s - self._last_s)
             if now_s >= self._until_s and now_s > self._since_s:
-                self._check(self._foretold, self._came_mbit / (now_s - self._since_s))
-                self._foretold = None
+                self._check(self._prediction, self._received_mbit / (now_s - self._since_s))
+                self._prediction = None
         self._last, self._last_s = wanted_mbps, now_s
 
     def foretold(self, mean_mbps: DemandMatrix, horizon_s: float) -> None:
         """Note a prediction after the last reading, unless an earlier prediction is being
         checked.
         """
-        if self._foretold is None:
-            self._foretold, self._came_mbit = mean_mbps, np.zeros_like(mean_mbps)
+        if self._prediction is None:
+            self._prediction, self._received_mbit = mean_mbps, np.zeros_like(mean_mbps)
             self._since_s, self._until_s = self._last_s, self._last_s + horizon_s
 
     def _check(self, foretold: DemandMatrix, came: DemandMatrix) -> None:
@@ -209,7 +209,7 @@ class ErrorWatch:
         self._wanted += _NEW_CHECK * (float(came.sum()) - self._wanted)
 
 
-class Told(NamedTuple):
+class PredictionReport(NamedTuple):
     """Fields as in :class:`hydra.service.DemandReport`."""
 
     predicted_mbps: DemandMatrix | None = None
@@ -226,7 +226,7 @@ class Forecast:
         self._chosen: tuple[Prediction, float, float] | None = None
         self._predictor: Predictor = Last()
         self._errors = ErrorWatch()
-        self._told = Told()
+        self._latest_report = PredictionReport()
 
     def see(self, wanted_mbps: DemandMatrix, now_s: float) -> None:
         """Take the present demand, Mbps of shape (N, N); times must increase."""
@@ -239,7 +239,7 @@ class Forecast:
         mean = self._predictor.mean_mbps()
         self._errors.see(wanted_mbps, now_s)
         self._errors.foretold(mean, horizon_s)
-        self._told = Told(
+        self._latest_report = PredictionReport(
             None if self._policy.now.prediction is Prediction.LAST else self._elephants(mean),
             self._errors.error_mbps,
             self._errors.share,
@@ -249,9 +249,9 @@ class Forecast:
         policy = self._policy.now
         return np.where(mean >= policy.elephant_mbps * policy.elephant_release, mean, 0.0)
 
-    def told(self) -> Told:
+    def latest_report(self) -> PredictionReport:
         """The prediction from the last reading; for any thread."""
-        return self._told
+        return self._latest_report
 
 
 def _predictor(kind: Prediction, horizon_s: float, season_s: float) -> Predictor:

@@ -79,17 +79,17 @@ def bounded(same: Sequence[Condition]) -> Iterator[Condition]:
     yield from same[:MOST_ALONE]
     if others := same[MOST_ALONE:]:
         first = others[0]
-        subjects = tuple(name for one in others for name in one.subjects)
+        subjects = tuple(name for condition in others for name in condition.subjects)
         yield Condition(
             first.kind,
             subjects,
-            f"{len(others):,} more like these: {names_of(subjects)}",
+            f"{len(others):,} more of the same kind: {names_of(subjects)}",
             first.since_unix_s,
             first.done,
             first.to_do,
             first.command,
-            tuple(sorted({pair for one in others for pair in one.pairs})),
-            tuple(dict.fromkeys(each for one in others for each in one.reservations)),
+            tuple(sorted({pair for condition in others for pair in condition.pairs})),
+            tuple(dict.fromkeys(each for condition in others for each in condition.reservations)),
         )
 
 
@@ -103,31 +103,31 @@ _OVER: Final[Mapping[ConditionKind, tuple[str, str]]] = {
         "switch {} is connected now",
         "{} switches are connected now",
     ),
-    ConditionKind.SWITCH_REFUSED: ("{} is kept out no more", "{} switches are kept out no more"),
+    ConditionKind.SWITCH_REFUSED: ("{} is accepted again", "{} switches are accepted again"),
     ConditionKind.SWITCH_NOT_ANSWERING: ("switch {} answers again", "{} switches answer again"),
     ConditionKind.RULES_REFUSED: (
-        "switch {} takes its rules again",
-        "{} switches take their rules again",
+        "switch {} accepts rules again",
+        "{} switches accept rules again",
     ),
     ConditionKind.PORT_RENUMBERED: (
         "rules follow the new number of port {}",
         "rules follow the new numbers of {} ports",
     ),
     ConditionKind.WORKER_REFUSED: (
-        "worker {} is not refused any more",
-        "{} workers are not refused any more",
+        "worker {} is accepted again",
+        "{} workers are accepted again",
     ),
     ConditionKind.TAKEOVER_AT_RISK: (
-        "a takeover would not suffer from {} any more",
-        "a takeover would not suffer from {} replicas or members of the store any more",
+        "{} no longer puts a takeover at risk",
+        "{} replicas or members of the store no longer put a takeover at risk",
     ),
     ConditionKind.UPLINK_DEAD: (
         "server {} has an uplink for circuits again",
         "{} servers have an uplink for circuits again",
     ),
     ConditionKind.ALARM: (
-        "optical switch {} complains no more",
-        "{} optical switches complain no more",
+        "optical switch {} has no alarm any more",
+        "{} optical switches have no alarm any more",
     ),
     ConditionKind.DRIFT: ("{} is as intended again", "{} devices are as intended again"),
 }

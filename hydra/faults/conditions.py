@@ -44,9 +44,12 @@ class Watch:
 
     def conditions(self, facts: Facts) -> tuple[Condition, ...]:
         """All conditions, by urgency of the kind, then oldest first."""
-        found = sorted(self._find(facts), key=lambda one: one.since_unix_s)
-        by_kind = {kind: [one for one in found if one.kind is kind] for kind in ConditionKind}
-        return tuple(one for same in by_kind.values() for one in bounded(same))
+        found = sorted(self._find(facts), key=lambda condition: condition.since_unix_s)
+        by_kind = {
+            kind: [condition for condition in found if condition.kind is kind]
+            for kind in ConditionKind
+        }
+        return tuple(condition for same in by_kind.values() for condition in bounded(same))
 
     def _first_seen(
         self, kind: ConditionKind, names: Iterable[str], facts: Facts
@@ -67,7 +70,7 @@ class Watch:
         yield from self._tors(facts)
         yield from self._switches(facts)
         yield from _ports(facts, [one for one, _ in missed])
-        yield from self._others(facts)
+        yield from self._other_conditions(facts)
 
     def _missed(self, facts: Facts) -> list[tuple[Reservation, float]]:
         """Failed reservations with the time of failure, oldest first.
@@ -75,20 +78,26 @@ class Watch:
         Until the end of the reservation (a day without an end), its release, or a replacement by
         another reservation.
         """
-        failed = [one for one in facts.reservations if one.state is ReservationState.FAILED]
+        failed = [
+            reservation
+            for reservation in facts.reservations
+            if reservation.state is ReservationState.FAILED
+        ]
         if not failed:
             return []
-        names = (one.id for one in failed)
+        names = (reservation.id for reservation in failed)
         seen = self._first_seen(ConditionKind.RESERVATION_FAILED, names, facts)
         latest: dict[object, float] = {}
-        for one in facts.reservations:
-            if one.state is not ReservationState.FAILED:  # also a finished reservation
-                latest[_whose(one)] = max(latest.get(_whose(one), 0.0), one.created_unix_s)
+        for reservation in facts.reservations:
+            if reservation.state is not ReservationState.FAILED:  # also a finished reservation
+                latest[_owner_and_ends(reservation)] = max(
+                    latest.get(_owner_and_ends(reservation), 0.0), reservation.created_unix_s
+                )
         missed = []
         for one in failed:
             since_s = seen[one.id] if one.since_unix_s is None else one.since_unix_s
             end_s = since_s + _MISSED_S if one.expires_unix_s is None else one.expires_unix_s
-            if facts.now_unix_s < end_s and latest.get(_whose(one), 0.0) < since_s:
+            if facts.now_unix_s < end_s and latest.get(_owner_and_ends(one), 0.0) < since_s:
                 missed.append((one, since_s))
         return sorted(missed, key=lambda one: one[1])
 
@@ -97,16 +106,16 @@ class Watch:
         names = {plane: fabric.planes[plane].name for plane in facts.planes_down}
         since = self._first_seen(kind, names.values(), facts)
         for plane, reason in facts.planes_down.items():
-            standing = sum(one.plane == plane for one in facts.state.topology.circuits)
-            pairs, reservations = _on(facts, planes={plane})
+            standing = sum(circuit.plane == plane for circuit in facts.state.topology.circuits)
+            pairs, reservations = _concerned(facts, planes={plane})
             yield Condition(
                 kind,
                 (names[plane],),
                 f"optical switch {names[plane]} can't be commanded: "
                 f"{reason.removeprefix(f'{names[plane]}: ')}",
                 since[names[plane]],
-                f"left out of plans; circuits that stand on it ({standing}) stay as its mirrors "
-                "are, and can't be moved",
+                f"left out of plans; present circuits on the device ({standing}) go on and can't "
+                "be moved",
                 "repair the device; the controller tidies the device at its next answer",
                 f"hydra device show {names[plane]}",
                 pairs,
@@ -118,44 +127,50 @@ class Watch:
         names = {rack: facts.fabric.racks[rack].name for rack in facts.tors_down}
         since = self._first_seen(kind, names.values(), facts)
         for rack, reason in facts.tors_down.items():
-            pairs, reservations = _on(facts, racks={rack})
+            pairs, reservations = _concerned(facts, racks={rack})
             yield Condition(
                 kind,
                 (names[rack],),
                 f"ToR {names[rack]} can't be commanded: {reason.removeprefix(f'{names[rack]}: ')}",
                 since[names[rack]],
-                "the rack is left out of plans, and its circuits stay where they are",
-                "repair the ToR; the controller restores its VLANs when the ToR answers",
+                "the rack is left out of plans, and the rack's circuits stay where they are",
+                "repair the ToR; the controller restores the ToR's VLANs when the ToR answers",
                 f"hydra device show {names[rack]}",
                 pairs,
                 reservations,
             )
 
     def _switches(self, facts: Facts) -> Iterator[Condition]:
-        going_on = "they go on forwarding as they were told last; circuits that they use don't move"
+        consequence = (
+            "switches go on forwarding by the last rules; circuits in use there don't move"
+        )
         for kind, some, state, done, to_do in (
             (
                 ConditionKind.SWITCH_NOT_CONNECTED,
                 facts.switches_away,
                 "not connected",
-                going_on,
-                "see to their connection and their controller setting",
+                consequence,
+                "check the switches' connection and controller setting",
             ),
             (
                 ConditionKind.SWITCH_NOT_ANSWERING,
                 facts.switches_mute,
                 "connected, and not answering",
-                f"left alone until they answer: {going_on}",
-                "find what keeps their servers, or the network to them, busy",
+                f"no commands until the switches answer: {consequence}",
+                "check the load of the switches' servers, and of the network to the switches",
             ),
         ):
-            since = self._first_seen(kind, (one.name for one in some), facts)
+            since = self._first_seen(kind, (missing_switch.name for missing_switch in some), facts)
             if some:
-                ends = {one.rack for one in some if one.rack is not None}
-                pairs, reservations = _on(facts, ends=ends)
+                ends = {
+                    missing_switch.rack
+                    for missing_switch in some
+                    if missing_switch.rack is not None
+                }
+                pairs, reservations = _concerned(facts, ends=ends)
                 yield Condition(
                     kind,
-                    tuple(one.name for one in some),
+                    tuple(missing_switch.name for missing_switch in some),
                     many_are("switch", "switches", since, state),
                     min(since.values()),
                     done,
@@ -166,13 +181,13 @@ class Watch:
                 )
         kind = ConditionKind.RULES_REFUSED
         refusing = [*facts.rules_refused, *facts.meters_refused]
-        since = self._first_seen(kind, (one.name for one in refusing), facts)
+        since = self._first_seen(kind, (missing_switch.name for missing_switch in refusing), facts)
         for one, refusal in facts.meters_refused.items():
-            pairs, reservations = _on(facts, ends=set() if one.rack is None else {one.rack})
+            pairs, reservations = _concerned(facts, ends=set() if one.rack is None else {one.rack})
             yield Condition(
                 kind,
                 (one.name,),
-                f"{one.name} refuses its meters ({refusal})",
+                f"{one.name} refuses meters ({refusal})",
                 since[one.name],
                 f"no limit holds {one.serves} back from bandwidth reserved by others",
                 "give the switch room for more meters, or a release that accepts meters",
@@ -181,14 +196,14 @@ class Watch:
                 reservations,
             )
         for one, sentence in facts.rules_refused.items():
-            pairs, reservations = _on(facts, ends=set() if one.rack is None else {one.rack})
+            pairs, reservations = _concerned(facts, ends=set() if one.rack is None else {one.rack})
             yield Condition(
                 kind,
                 (one.name,),
                 sentence,
                 since[one.name],
-                f"traffic of {one.serves} is electrical, and its reservations have failed; told "
-                "again, ever more rarely",
+                f"traffic of {one.serves} is electrical, and reservations of {one.serves} have "
+                "failed; the controller sends the rules again, ever more rarely",
                 "give the switch room for more rules, or a release that accepts the refused rules; "
                 "then reserve again",
                 "hydra devices",
@@ -199,19 +214,23 @@ class Watch:
         reasons: dict[str, list[str]] = {}
         for switch in facts.switches_refused:
             reasons.setdefault(switch.why, []).append(switch.name)
-        since = self._first_seen(kind, (one.name for one in facts.switches_refused), facts)
+        since = self._first_seen(
+            kind, (refused_switch.name for refused_switch in facts.switches_refused), facts
+        )
         for reason, refused in reasons.items():
             yield Condition(
                 kind,
                 tuple(refused),
                 f"{names_of(refused)}: {reason}",
                 min(since[name] for name in refused),
-                "kept out, each time that the switch connects",
-                "change that setting",
+                "the controller refuses each connection of the switch",
+                "change the setting named above",
                 "hydra devices --down",
             )
         kind = ConditionKind.UNCONFIRMED
-        renumbered = {one.switch for one in facts.moved_ports}  # reported below, with the ports
+        renumbered = {
+            moved_port.switch for moved_port in facts.moved_ports
+        }  # reported below, with the ports
         behind = [name for name in facts.unconfirmed if name not in renumbered]
         since = self._first_seen(kind, behind, facts)
         if since:
@@ -220,21 +239,25 @@ class Watch:
                 tuple(since),
                 many_are("device", "devices", since, "yet to confirm the present state"),
                 min(since.values()),
-                "told again, ever more rarely; nothing is set up there meanwhile",
+                "the controller sends the state again, ever more rarely; no circuit is set up "
+                "there meanwhile",
                 "if the fault lasts, see the log for the answers",
                 "hydra history",
             )
 
         kind = ConditionKind.PORT_RENUMBERED
-        moved = {f"{one.switch}:{one.port}": one for one in facts.moved_ports}
+        moved = {
+            f"{moved_port.switch}:{moved_port.port}": moved_port for moved_port in facts.moved_ports
+        }
         if since := self._first_seen(kind, moved, facts):
-            pairs, reservations = _on(facts, ends={one.rack for one in moved.values()})
+            pairs, reservations = _concerned(facts, ends={one.rack for one in moved.values()})
             yield Condition(
                 kind,
                 tuple(since),
                 names_of([moved[name].what for name in since], "; "),
                 min(since.values()),
-                "its switch is given rules with the new number, at once and then ever more rarely",
+                "the controller sends the switch rules with the new number, at once and then ever "
+                "more rarely",
                 "if the fault lasts, see the log for the answers; fixed numbers (Open vSwitch: "
                 "ofport_request) keep a port from coming back as another port",
                 "hydra devices",
@@ -243,33 +266,35 @@ class Watch:
             )
 
         kind = ConditionKind.WORKER_REFUSED
-        why = {one.name: one.why for one in facts.workers_refused}
+        why = {refused_worker.name: refused_worker.why for refused_worker in facts.workers_refused}
         if since := self._first_seen(kind, why, facts):
             yield Condition(
                 kind,
                 tuple(since),
                 names_of([why[name] for name in since], "; "),
                 min(since.values()),
-                "let in no switch by way of them: other workers speak to theirs, where these name "
-                "any",
-                "have workers and controller of releases that speak the same version",
+                "the controller accepts no switches through these workers; switches use other "
+                "workers, if configured",
+                "install releases with the same protocol version on the workers and the controller",
                 "hydra workers",
             )
 
         kind = ConditionKind.TAKEOVER_AT_RISK
-        since = self._first_seen(kind, (one.name for one in facts.takeover_risks), facts)
+        since = self._first_seen(
+            kind, (takeover_risk.name for takeover_risk in facts.takeover_risks), facts
+        )
         if since:
             yield Condition(
                 kind,
                 tuple(since),
-                names_of([one.why for one in facts.takeover_risks], "; "),
+                names_of([takeover_risk.why for takeover_risk in facts.takeover_risks], "; "),
                 min(since.values()),
-                "this controller goes on; a takeover would suffer from it",
-                "act before another controller has to lead",
+                "this controller goes on; a takeover would fail or take longer",
+                "repair the fault before another controller has to lead",
                 "hydra replicas",
             )
 
-    def _others(self, facts: Facts) -> Iterator[Condition]:
+    def _other_conditions(self, facts: Facts) -> Iterator[Condition]:
         kind = ConditionKind.UPLINK_DEAD
         if since := self._first_seen(kind, sorted(facts.dead_uplinks), facts):
             one_way = facts.one_way_uplinks
@@ -279,20 +304,20 @@ class Watch:
                 tuple(since),
                 many_are("server", "servers", labels, "without an uplink for circuits"),
                 min(since.values()),
-                "reached electrically, where they can be",
-                "mend the cable, or the connection of the vswitch",
+                "traffic of the servers takes the electrical network, if connected",
+                "repair the cable, or the connection of the vswitch",
                 "hydra devices",
             )
         kind = ConditionKind.ALARM
         since = self._first_seen(kind, facts.alarms, facts)
         for name, alarms in facts.alarms.items():
-            complaints = names_of([_alarm(one) for one in alarms], "; ")
+            complaints = names_of([_alarm(alarm) for alarm in alarms], "; ")
             yield Condition(
                 kind,
                 (name,),
                 f"optical switch {name} complains: {complaints}",
                 since[name],
-                "nothing: circuits there go on as long as they pass light",
+                "no action: circuits of the device go on as long as light passes",
                 "see the device's own report",
                 f"hydra device alarms {name}",
             )
@@ -302,11 +327,11 @@ class Watch:
                 kind,
                 tuple(since),
                 many_are(
-                    "server", "servers", since, "sending by MAC addresses not their own, or tags"
+                    "server", "servers", since, "sending from foreign MAC addresses, or with tags"
                 ),
                 min(since.values()),
-                "such frames are dropped at the server's port (policy.source_check); nobody else "
-                "is disturbed",
+                "such frames are dropped at the server's port (policy.source_check); other "
+                "servers are not disturbed",
                 "find the sender; list the MAC addresses of containers and virtual machines under "
                 "`guests`, and have the server send untagged frames",
                 "hydra devices",
@@ -315,15 +340,17 @@ class Watch:
         if since := self._first_seen(kind, map(str, facts.drift), facts):
             yield Condition(
                 kind,
-                tuple(dict.fromkeys(one.device for one in facts.drift)),
-                f"changed behind our back: {names_of(list(since), '; ')}",
+                tuple(dict.fromkeys(drift.device for drift in facts.drift)),
+                f"changed by somebody else: {names_of(list(since), '; ')}",
                 min(since.values()),
-                "nothing: it is left for you (policy.on_drift), or could not be mended",
+                "no action: policy.on_drift leaves the difference alone, or the repair failed",
                 "repair the difference",
                 "hydra reconcile",
             )
         kind = ConditionKind.STALE_COUNTERS
-        away = {one.serves for one in (*facts.switches_away, *facts.switches_mute)}
+        away = {
+            missing_switch.serves for missing_switch in (*facts.switches_away, *facts.switches_mute)
+        }
         names = (one for one in facts.stale if one not in away)
         seen = self._first_seen(kind, names, facts)
         latest_s = facts.now_unix_s - facts.patience_s
@@ -333,8 +360,8 @@ class Watch:
                 tuple(since),
                 f"counters are late from {names_of(list(since))}",
                 min(since.values()),
-                "their last known rates stand in: plans rest on them",
-                "see what became of the readings",
+                "plans use the last known rates",
+                "see which counters are read, and when",
                 "hydra demand",
             )
 
@@ -351,12 +378,12 @@ def store_unavailable(
         ("etcd",),
         f"the store that the controllers share does not answer: {why}",
         since_unix_s,
-        "whoever led has ended with its lease: traffic goes on as it was told last, nothing is "
-        "promised, and circuits that die are not diverted",
-        "bring back members of etcd until they have a quorum: one controller leads by itself then",
+        "the former leader's lease is over: traffic goes on by the last rules, no reservations are "
+        "promised, and traffic of dead circuits is not diverted",
+        "bring back members of etcd until etcd has a quorum: then a controller leads by itself",
         "hydra replicas",
         tuple(sorted({pair_of(path) for path in state.topology.paths})),
-        tuple(one.id for one in reservations if one.is_booked),
+        tuple(reservation.id for reservation in reservations if reservation.is_booked),
     )
 
 
@@ -368,14 +395,14 @@ def _journal(facts: Facts) -> Iterator[Condition]:
             ("journal",),
             str(error),
             since_s,
-            "nothing is promised and nothing moves; traffic goes on",
+            "no reservations are promised and no circuits move; traffic goes on",
             error.to_do,
             error.command,
         )
 
 
-def _whose(one: Reservation) -> tuple[str | None, frozenset[str]]:
-    return one.owner, frozenset((one.src, one.dst))
+def _owner_and_ends(reservation: Reservation) -> tuple[str | None, frozenset[str]]:
+    return reservation.owner, frozenset((reservation.src, reservation.dst))
 
 
 def _reservations(
@@ -389,10 +416,10 @@ def _reservations(
     for one, since_s in missed:
         way = "has a path of circuits" if one.pair in joined else "goes electrically"
         if one in known:
-            to_do, command = _anew(one, fitting_mbps.get(one.id), facts.now_unix_s)
+            to_do, command = _renewal(one, fitting_mbps.get(one.id), facts.now_unix_s)
         else:
             to_do, command = (
-                "release the reservation: its purpose is gone",
+                "release the reservation: an end of the reservation is gone",
                 f"hydra release {one.id}",
             )
         yield Condition(
@@ -401,7 +428,7 @@ def _reservations(
             f"reservation {one.id} ({one.src} to {one.dst}, {one.bandwidth_mbps:g} Mb/s) has "
             f"failed: {one.reason}",
             since_s,
-            f"its traffic {way}, with nothing promised",
+            f"the traffic {way}, without a promise",
             to_do,
             command,
             () if GONE in one.pair else (one.pair,),
@@ -409,38 +436,49 @@ def _reservations(
         )
 
 
-def _has_its_ends(fabric: Fabric, one: Reservation) -> bool:
+def _has_its_ends(fabric: Fabric, reservation: Reservation) -> bool:
     """True if both ends of a reservation still exist in the same racks."""
     try:
-        return {rack_of(fabric, one.src), rack_of(fabric, one.dst)} == set(one.pair)
+        return {rack_of(fabric, reservation.src), rack_of(fabric, reservation.dst)} == set(
+            reservation.pair
+        )
     except UnknownName:
         return False
 
 
-def _anew(one: Reservation, fitting_mbps: float | None, now_unix_s: float) -> tuple[str, str]:
+def _renewal(
+    reservation: Reservation, fitting_mbps: float | None, now_unix_s: float
+) -> tuple[str, str]:
     """The next step and the command for the rest of a failed reservation."""
-    release = f"hydra release {one.id}"
-    who = "" if one.owner is None else f"as {one.owner}, whose it is, "
-    command = f"hydra reserve {one.src} {one.dst} --mbps {one.bandwidth_mbps:g}"
-    least = fitting_mbps is not None and fitting_mbps < one.promised_mbps
+    release = f"hydra release {reservation.id}"
+    who = "" if reservation.owner is None else f"as the owner {reservation.owner}, "
+    command = (
+        f"hydra reserve {reservation.src} {reservation.dst} --mbps {reservation.bandwidth_mbps:g}"
+    )
+    least = fitting_mbps is not None and fitting_mbps < reservation.promised_mbps
     if least:
         command += f" --at-least {fitting_mbps:g}"
-    if one.starts_unix_s > now_unix_s:
-        command += f" --start {moment(one.starts_unix_s)}"
-    if one.expires_unix_s is not None:
-        command += f" --end {moment(one.expires_unix_s)}"
-    if one.priority:
-        command += f" --priority {one.priority}"
-    if one.service is not ServiceClass.SHARED:
-        command += f" --service {one.service.value}"
+    if reservation.starts_unix_s > now_unix_s:
+        command += f" --start {moment(reservation.starts_unix_s)}"
+    if reservation.expires_unix_s is not None:
+        command += f" --end {moment(reservation.expires_unix_s)}"
+    if reservation.priority:
+        command += f" --priority {reservation.priority}"
+    if reservation.service is not ServiceClass.SHARED:
+        command += f" --service {reservation.service.value}"
     if fitting_mbps is None:
         return (
-            f"nothing of it fits now; see what is in the way, or `{release}` if nobody needs it",
+            "no part of the reservation fits now; see the obstacle, or "
+            f"`{release}` if the reservation is not needed",
             f"{command} --dry-run",
         )
-    much = f"{fitting_mbps:g} of its {one.promised_mbps:g} Mb/s fit" if least else "all of it fits"
+    much = (
+        f"{fitting_mbps:g} of {reservation.promised_mbps:g} Mb/s fit"
+        if least
+        else "the full bandwidth fits"
+    )
     return (
-        f"{who}reserve it anew, {much} now, or `{release}` if nobody needs it",
+        f"{who}reserve anew ({much} now), or `{release}` if the reservation is not needed",
         command,
     )
 
@@ -450,43 +488,48 @@ def _ports(facts: Facts, missed: Collection[Reservation]) -> Iterator[Condition]
     state, now_s = facts.state, facts.now_unix_s
     joined = {pair_of(path) for path in state.topology.paths} if facts.quarantine else set()
 
-    def cause(one: Quarantined) -> tuple[bool, float, str, float]:
-        return one.blocks(now_s), one.since_unix_s, one.reason, one.until_unix_s or 0.0
+    def cause(quarantined: Quarantined) -> tuple[bool, float, str, float]:
+        return (
+            quarantined.blocks(now_s),
+            quarantined.since_unix_s,
+            quarantined.reason,
+            quarantined.until_unix_s or 0.0,
+        )
 
     for (blocks, since_s, reason, _), same in groupby(sorted(facts.quarantine, key=cause), cause):
         some = list(same)
-        names = tuple(_port_name(facts.fabric, one.port) for one in some)
-        pairs = {pair for one in some for pair in one.pairs}
+        names = tuple(_port_name(facts.fabric, quarantined.port) for quarantined in some)
+        pairs = {pair for quarantined in some for pair in quarantined.pairs}
         left = tuple(sorted(pairs - joined))
-        ports = {one.port for one in some}
+        ports = {quarantined.port for quarantined in some}
         failed = tuple(
-            one.id
-            for one in missed
-            if (path := one.path or one.booked) is not None
+            reservation.id
+            for reservation in missed
+            if (path := reservation.path or reservation.booked) is not None
             and any(not ports.isdisjoint(circuit.ends) for circuit in path.circuits)
         )
         until_s = some[0].until_unix_s
         if not blocks:
-            out = "on trial: the next circuit that passes its probes there ends that"
+            out = "on trial: the next circuit that passes the probes there ends the trial"
         elif until_s is None:
-            out = "left out of plans until they are cleared"
+            out = "left out of plans until cleared"
         else:
             out = f"left out of plans until {moment(until_s)}"
-        gone = "" if not pairs else "; what they carried goes electrically"
+        gone = "" if not pairs else "; the pairs' traffic goes electrically"
         yield Condition(
             ConditionKind.PORT_QUARANTINED if blocks else ConditionKind.PORT_ON_TRIAL,
             names,
             f"{reason} ({names_of(names)})",
             since_s,
-            out + (gone if left else "; what they carried has other paths" if pairs else ""),
+            out + (gone if left else "; the pairs' traffic has other paths" if pairs else ""),
             "repair the devices, and clear the ports",
-            _clear(facts.fabric, [one.port for one in some]),
+            _clear(facts.fabric, [quarantined.port for quarantined in some]),
             left,
             failed,
         )
 
 
-def _on(
+def _concerned(
     facts: Facts,
     planes: AbstractSet[PlaneId] = frozenset(),
     racks: AbstractSet[RackId] = frozenset(),
@@ -501,15 +544,19 @@ def _on(
     def concerned(path: Path) -> bool:
         return (
             not ends.isdisjoint((path.src, path.dst))
-            or any(one.plane in planes for one in path.circuits)
-            or any(not racks.isdisjoint(facts.fabric.racks_of(one)) for one in path.circuits)
+            or any(circuit.plane in planes for circuit in path.circuits)
+            or any(
+                not racks.isdisjoint(facts.fabric.racks_of(circuit)) for circuit in path.circuits
+            )
         )
 
     pairs = {pair_of(path) for path in facts.state.topology.paths if concerned(path)}
     reservations = tuple(
-        one.id
-        for one in facts.reservations
-        if one.is_booked and one.booked is not None and concerned(one.booked)
+        reservation.id
+        for reservation in facts.reservations
+        if reservation.is_booked
+        and reservation.booked is not None
+        and concerned(reservation.booked)
     )
     return tuple(sorted(pairs)), reservations
 
@@ -526,6 +573,6 @@ def _port_name(fabric: Fabric, port: PortId) -> str:
     return f"{fabric.racks[fabric.ports[port].rack].name}:{fabric.ports[port].tor_port}"
 
 
-def _alarm(one: Alarm) -> str:
-    where = "" if one.port is None else f" at port {one.port}"
-    return f"{one.severity.value} {one.code}{where}, {one.text}"
+def _alarm(alarm: Alarm) -> str:
+    where = "" if alarm.port is None else f" at port {alarm.port}"
+    return f"{alarm.severity.value} {alarm.code}{where}, {alarm.text}"

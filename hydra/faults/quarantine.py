@@ -46,7 +46,7 @@ def in_words(fabric: Fabric, entry: Quarantined, now_unix_s: float) -> str:
     if not entry.blocks(now_unix_s):
         out = "on trial"
     elif entry.until_unix_s is None:
-        out = "left out of plans until it is cleared"
+        out = "left out of plans until cleared"
     else:
         out = f"left out of plans until {moment(entry.until_unix_s)}"
     name = f"{fabric.racks[port.rack].name}:{port.tor_port}"

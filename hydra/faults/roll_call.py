@@ -84,7 +84,7 @@ class Silence:
         if self.asked_s is None:
             self.asked_s = now_s
         since_s = self.asked_s
-        lacking = [[one for one in ends if roll.lacks(one, since_s)] for ends in self.ends]
+        lacking = [[end for end in ends if roll.lacks(end, since_s)] for ends in self.ends]
         if now_s >= self.sent_s + timeout_s and not all(lacking):
             return Fate.LOST
         if now_s >= self.asked_s + timeout_s:
@@ -97,4 +97,4 @@ class Silence:
         """Switches at the ends without an answer to the question about the probe."""
         since_s = self.sent_s if self.asked_s is None else self.asked_s
         ends = {switch for ends in self.ends for switch in ends}
-        return frozenset(one for one in ends if roll.lacks(one, since_s))
+        return frozenset(end for end in ends if roll.lacks(end, since_s))

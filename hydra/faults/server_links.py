@@ -31,8 +31,8 @@ each.
 class LinkDirection(Enum):
     """A direction of a server link, as seen from the server."""
 
-    SENDING = "what it sends"
-    RECEIVING = "what is sent to it"
+    SENDING = "outgoing traffic"
+    RECEIVING = "incoming traffic"
 
 
 Dead = Mapping[str, frozenset[LinkDirection]]
@@ -149,16 +149,16 @@ class ServerLinks:
         and a partner.
         """
         for servers in self._racks.values():
-            healthy = [one for one in servers if one.name not in self._dead]
+            healthy = [server for server in servers if server.name not in self._dead]
             ring = itertools.pairwise([*healthy, healthy[0]]) if len(healthy) > 1 else ()
             for src, dst in ring:
                 yield (src.name, dst.name, False), (src, dst, False)
-            for one in servers:
-                if one.name in self._dead:
-                    other = next((s for s in (*healthy, *servers) if s is not one), None)
+            for server in servers:
+                if server.name in self._dead:
+                    other = next((s for s in (*healthy, *servers) if s is not server), None)
                     if other is not None:
-                        yield (one.name, other.name, True), (one, other, True)
-                        yield (other.name, one.name, True), (other, one, True)
+                        yield (server.name, other.name, True), (server, other, True)
+                        yield (other.name, server.name, True), (other, server, True)
 
     def _plan(self, check: _Check, when_s: float) -> None:
         check.turn = next(self._numbers)
@@ -198,7 +198,7 @@ class ServerLinks:
             self._plan(check, check.under_way.first_look_s(self._timeout_s))
         if self._dead != before:
             self._arrange(now_s)
-        return [one for one in probes if one.check in self._by_number]
+        return [probe for probe in probes if probe.check in self._by_number]
 
     def _is_lost(self, check: _Check, probe: Silence, now_s: float) -> bool:
         """True if a silent probe is lost. Otherwise, the probe is checked again soon, or, for an
@@ -217,7 +217,7 @@ class ServerLinks:
     def _stand_in(self, check: _Check, silent: Collection[DatapathId]) -> None:
         """Replace a server with a silent vswitch by another server, until a probe arrives."""
         rack = self._racks.get(check.src.rack, ())
-        others = [one for one in rack if one not in (check.src, check.dst)]
+        others = [server for server in rack if server not in (check.src, check.dst)]
         if check.is_trial or not others:
             return
         other = others[self.unknown % len(others)]
@@ -236,9 +236,9 @@ class ServerLinks:
         near = [Witness(server, None) for server in own[:_WITNESSES]]
         witnesses = (*near, *self._witnesses.get(rack, ())[:_WITNESSES])
         copies = -(-copies // max(len(witnesses), 1))  # per direction, the same total
-        for one in witnesses:
-            yield LinkProbe(check.src, one.server, one.vlan, copies, number)
-            yield LinkProbe(one.server, check.dst, one.vlan, copies, number)
+        for witness in witnesses:
+            yield LinkProbe(check.src, witness.server, witness.vlan, copies, number)
+            yield LinkProbe(witness.server, check.dst, witness.vlan, copies, number)
 
     def _judge(self, check: _Check) -> None:
         """Blame the link without received frames since the first loss; both links, if neither has
@@ -256,16 +256,16 @@ class ServerLinks:
 
     # -- what happened ----------------------------------------------------------------------------
 
-    def sent(self, one: LinkProbe, nonces: Collection[int]) -> None:
+    def sent(self, link_probe: LinkProbe, nonces: Collection[int]) -> None:
         """Note the nonces of sent frames."""
-        check = self._by_number[one.check]
+        check = self._by_number[link_probe.check]
         check.nonces.extend(nonces)
-        self._by_nonce.update(dict.fromkeys(nonces, (check, one)))
+        self._by_nonce.update(dict.fromkeys(nonces, (check, link_probe)))
 
-    def passed_over(self, one: LinkProbe, now_s: float) -> None:
+    def passed_over(self, link_probe: LinkProbe, now_s: float) -> None:
         """Note that no switch could send the probe, which has no bearing on links."""
-        check = self._by_number[one.check]
-        if (one.src, one.dst) == (check.src, check.dst):
+        check = self._by_number[link_probe.check]
+        if (link_probe.src, link_probe.dst) == (check.src, check.dst):
             self._clear(check)
             self._plan(check, now_s + self._interval_s)
 
@@ -306,5 +306,7 @@ def _switch_of(server: Server) -> DatapathId:
 
 def named(server: str, directions: Collection[LinkDirection]) -> str:
     """Name of a server, with the lost directions of the link."""
-    lost = " and ".join(one.value for one in LinkDirection if one in directions)
-    return f"{server} ({lost} is lost, although there is carrier)"
+    lost = " and ".join(
+        link_direction.value for link_direction in LinkDirection if link_direction in directions
+    )
+    return f"{server} ({lost} is lost in spite of carrier)"

@@ -58,7 +58,7 @@ class Way:
     """Number of received probes since the last full-size probe."""
     _under_way: Silence | None = None
     """The probe under way."""
-    _heard_s: float = float("-inf")
+    _last_received_s: float = float("-inf")
     _trouble_s: float = float("inf")
     """Time of the first lost probe in a row."""
     _turn: int = 0
@@ -231,13 +231,13 @@ class Surveillance:
             traversal
             for traversal in way.circuits
             for other in self._users[traversal]
-            if other._heard_s >= way._trouble_s
+            if other._last_received_s >= way._trouble_s
         }
         blamed = frozenset(traversal[0] for traversal in way.circuits if traversal not in good)
         src, dst = (self._fabric.racks[rack].name for rack in (way.src, way.dst))
         reason = f"{LOSSES} probes in a row lost from {src} to {dst} on VLAN {way.vlan}"
         if way.full_size:
-            reason += ", of the full size that servers send: small ones came in before"
+            reason += ", at full frame size: smaller probes had arrived"
         return LostPath(way.path, way.vlan, blamed, reason)
 
     # -- what happened ---------------------------------------------------------------------------
@@ -259,7 +259,7 @@ class Surveillance:
         way = self._by_nonce.get(nonce)
         if way is None:
             return
-        way._heard_s = at_s
+        way._last_received_s = at_s
         way._passed = 0 if way.full_size else way._passed + 1
         under_way = way._under_way
         self._clear(way)

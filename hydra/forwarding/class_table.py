@@ -26,10 +26,10 @@ class TcpConnection:
 def class_rules(elephants: Iterable[TcpConnection]) -> Iterator[FlowRule]:
     """Rules of the class table of a vswitch that admit only ``elephants`` to circuits."""
     yield constant(RuleKind.CLASS_MICE)
-    for one in elephants:
-        ipv4 = isinstance(one.address, IPv4Address)
+    for elephant in elephants:
+        ipv4 = isinstance(elephant.address, IPv4Address)
         kind = RuleKind.CLASS_ELEPHANT_V4 if ipv4 else RuleKind.CLASS_ELEPHANT_V6
-        yield constant(kind, int(one.address), one.src_port, one.dst_port)
+        yield constant(kind, int(elephant.address), elephant.src_port, elephant.dst_port)
 
 
 def spill_rules(to: RackId, parts: int) -> Iterator[FlowRule]:

@@ -547,7 +547,7 @@ def _for_one_server(shape: Shape) -> Shape:
     if shape.table is not Table.INGRESS:
         return replace(shape, match=(Field(IN_PORT, port), *shape.match))
     match = tuple(field for field in shape.match if field != _FROM_OPTICAL)
-    actions = tuple(Output(port) if one in _TO_HOST else one for one in shape.actions)
+    actions = tuple(Output(port) if action in _TO_HOST else action for action in shape.actions)
     return replace(shape, match=match, actions=actions)
 
 

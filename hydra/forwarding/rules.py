@@ -117,11 +117,11 @@ BY_PORT: Final = CircuitKinds(RuleKind.TOR_CIRCUIT, RuleKind.TOR_SPREAD_PATH)
 
 def installed(installations: Iterable[Installation]) -> Iterator[FlowRule]:
     """The rules that ``installations`` add."""
-    for one in installations:
-        if isinstance(one, InstallAll):
-            yield from one.rules
+    for installation in installations:
+        if isinstance(installation, InstallAll):
+            yield from installation.rules
         else:
-            yield one.rule
+            yield installation.rule
 
 
 def are_alike(one: Sequence[RuleChange], other: Sequence[RuleChange]) -> bool:
@@ -133,8 +133,8 @@ def _effect(
     changes: Sequence[RuleChange],
 ) -> tuple[set[FlowRule], list[Removal | Modify]]:
     """The installed rules with epoch 0, and the removals and modifications."""
-    added = (one for one in changes if isinstance(one, Install | InstallAll))
-    removed = [one for one in changes if not isinstance(one, Install | InstallAll)]
+    added = (change for change in changes if isinstance(change, Install | InstallAll))
+    removed = [change for change in changes if not isinstance(change, Install | InstallAll)]
     return {
         FlowRule(rule.kind, rule.args, rule.cookie & ~COOKIE_EPOCH_MASK)
         for rule in installed(added)

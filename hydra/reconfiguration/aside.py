@@ -52,8 +52,8 @@ class Position:
 
     @classmethod
     def of(cls, paths: Mapping[Pair, tuple[Path, ...]], circuits: frozenset[Circuit]) -> Position:
-        taken = {one.a: one for one in circuits}
-        taken.update((one.b, one) for one in circuits)
+        taken = {circuit.a: circuit for circuit in circuits}
+        taken.update((circuit.b, circuit) for circuit in circuits)
         return cls(paths, circuits, taken)
 
 
@@ -87,7 +87,7 @@ class Board:
         """Circuits of the new paths, by able pair in order."""
         self._movable = frozenset(movable)
         self._still = still
-        self._needed = {end for one in wanted - still.circuits for end in one.ends}
+        self._needed = {end for circuit in wanted - still.circuits for end in circuit.ends}
         self._wanted = wanted
         self._usable = {
             rack.id: [
@@ -110,8 +110,8 @@ class Board:
         for pair, circuits in self._needs.items():
             if paths.get(pair, ()) == goal[pair]:
                 continue
-            for one in circuits:
-                if (one.a in taken or one.b in taken) and one not in standing:
+            for circuit in circuits:
+                if (circuit.a in taken or circuit.b in taken) and circuit not in standing:
                     break
             else:
                 going[pair] = goal[pair]
@@ -127,7 +127,9 @@ class Board:
         paths = {**position.paths, **moved}
         for pair in off:
             paths.pop(pair, None)
-        used = {one for its in paths.values() for path in its for one in path.circuits}
+        used = {
+            circuit for members in paths.values() for path in members for circuit in path.circuits
+        }
         return Position.of(paths, self._still.circuits | used)
 
     # -- in the way -------------------------------------------------------------------------------
@@ -142,9 +144,9 @@ class Board:
             if not self.arrived(position, pair):
                 before = frozenset(
                     taken[end]
-                    for one in circuits
-                    if one not in position.circuits
-                    for end in one.ends
+                    for circuit in circuits
+                    if circuit not in position.circuits
+                    for end in circuit.ends
                     if end in taken
                 )
                 if before:
@@ -177,17 +179,17 @@ class Board:
         spare: dict[Circuit, Circuit] = {}
         homeless = set[Pair]()
         for circuit in sorted(circuits):
-            its = users.get(circuit, frozenset())
-            if not its or not all(self._may_move(position, pair) for pair in its):
+            members = users.get(circuit, frozenset())
+            if not members or not all(self._may_move(position, pair) for pair in members):
                 continue
             if (other := self._spare_circuit(circuit, taken)) is None:
-                homeless |= its
+                homeless |= members
             else:
                 taken.update(other.ends)
                 spare[circuit] = other
         moved = {
             pair: tuple(sorted(_over(path, spare) for path in position.paths[pair]))
-            for pair in sorted(frozenset[Pair]().union(*(users[one] for one in spare)))
+            for pair in sorted(frozenset[Pair]().union(*(users[circuit] for circuit in spare)))
         }
         return {**moved, **self._detours(sorted(homeless), circuits, room)}
 
@@ -216,7 +218,7 @@ class Board:
         spare = self._spare
         if spare.sent_mbps is None:
             return None
-        paths = [path for its in position.paths.values() for path in its]
+        paths = [path for members in position.paths.values() for path in members]
         return Room(
             detours=spare.detours,
             topology=Topology(position.circuits, (*self._still.paths, *paths)),
@@ -235,16 +237,19 @@ class Board:
             for rack in fabric.racks_of(circuit)
         )
         found = [
-            fabric.circuit(one.id, other.id) for one in a for other in b if one.plane == other.plane
+            fabric.circuit(optical_port.id, other.id)
+            for optical_port in a
+            for other in b
+            if optical_port.plane == other.plane
         ]
         rate_mbps = fabric.rate_of(circuit)
         return min(
-            (one for one in found if fabric.rate_of(one) >= rate_mbps),
-            key=lambda one: (len(self._needed.intersection(one.ends)), one),
+            (circuit for circuit in found if fabric.rate_of(circuit) >= rate_mbps),
+            key=lambda circuit: (len(self._needed.intersection(circuit.ends)), circuit),
             default=None,
         )
 
 
 def _over(path: Path, spare: Mapping[Circuit, Circuit]) -> Path:
     """The path over spare circuits, for the circuits with a spare."""
-    return Path(path.src, path.dst, tuple(spare.get(one, one) for one in path.circuits))
+    return Path(path.src, path.dst, tuple(spare.get(circuit, circuit) for circuit in path.circuits))

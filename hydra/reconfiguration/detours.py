@@ -70,19 +70,19 @@ class Room:
                 continue
             self._ways.setdefault(here, []).append((lane, self._from[lane ^ 1]))
         load_mbps = [0.0] * len(self._from)
-        for pair, its in paths_by_pair(NetworkState(topology=topology)).items():
+        for pair, pair_paths in paths_by_pair(NetworkState(topology=topology)).items():
             there_mbps, back_mbps = self._mbps(pair)
-            for path in its:
+            for path in pair_paths:
                 for lane in self._lanes(path):
-                    load_mbps[lane] += there_mbps / len(its)
-                    load_mbps[lane ^ 1] += back_mbps / len(its)
+                    load_mbps[lane] += there_mbps / len(pair_paths)
+                    load_mbps[lane ^ 1] += back_mbps / len(pair_paths)
         self._left_mbps = [
             share * max(0.0, rate - load) for rate, load in zip(rates_mbps, load_mbps, strict=True)
         ]
 
     def numbers(self, circuits: Iterable[Circuit]) -> frozenset[int]:
         """Numbers of the given circuits, without circuits outside the topology."""
-        return frozenset(self._numbers[one] for one in circuits if one in self._numbers)
+        return frozenset(self._numbers[circuit] for circuit in circuits if circuit in self._numbers)
 
     def take(self, pair: Pair, shut: Collection[int] = ()) -> Path | None:
         """Reserve a path of the fewest hops with room for all traffic of the pair; None if none has

@@ -89,7 +89,7 @@ class DeviceCare:
         """Take over the unconfirmed steps of a reconfiguration."""
         for name in sorted(execution.closed):
             LOG.error(
-                "vswitch of %s is silent: its port is closed to circuits until the vswitch answers",
+                "vswitch of %s is silent: the port is closed to circuits until the vswitch answers",
                 name,
             )
         self._switches.closed |= execution.closed
@@ -139,8 +139,9 @@ class DeviceCare:
         actual = yield from self._read(
             sorted(asked), {rack: ports for rack, ports in racks.items() if rack not in passed}
         )
-        silent = [self._fabric.planes[one].name for one in sorted(planes - actual.mirrors.keys())]
-        silent += [self._fabric.racks[one].name for one in racks if one not in actual.vlans]
+        unread = sorted(planes - actual.mirrors.keys())
+        silent = [self._fabric.planes[plane].name for plane in unread]
+        silent += [self._fabric.racks[rack].name for rack in racks if rack not in actual.vlans]
         return actual, tuple(silent)
 
     def _read(
@@ -180,14 +181,14 @@ class DeviceCare:
         sure = sure and told and len(paths) == len(standing)
         beside = () if sure else (Pause(bound_s),)
         used = self._memory.state.topology.circuits
-        own = {one for path in paths for one in path.circuits} - used
+        own = {circuit for path in paths for circuit in path.circuits} - used
         hidden = [path for path in paths if own.isdisjoint(path.circuits)]
         draining = Draining(
             fabric=self._fabric,
             paths=paths,
             left=(own, hidden),
             policy=policy.drain,
-            cache_told=told,
+            cache_report=told,
         )
         senders, receivers = self._ends_of(draining.ends)
         yield from draining.run(senders, receivers, beside)
@@ -200,7 +201,7 @@ class DeviceCare:
             (outcome,) = yield Batch("drain", (PassMarkers(missing, bound_s),))
             missing = outcome.value if outcome.confirmed else missing
         if missing:
-            racks = sorted({self._fabric.racks[one.src.rack].name for one in missing})
+            racks = sorted({self._fabric.racks[marker.src.rack].name for marker in missing})
             LOG.warning("packets sent by %s over ending circuits may be lost", ", ".join(racks))
 
     def _await_rounds(self) -> Course[bool]:
@@ -210,7 +211,7 @@ class DeviceCare:
         """
         owned = self._switches.owned.keys()
         ready = tuple(sorted(self._switches.ready() & owned))
-        if not ready or not self._substrate.tells_rounds:
+        if not ready or not self._substrate.reports_rounds:
             return False
         timeout_s = self._policy.now.timeouts.vswitch_s
         (outcome,) = yield Batch("drain", (AwaitRounds(ready, timeout_s),))
@@ -251,7 +252,7 @@ class DeviceCare:
         circuits = set(self._memory.state.topology.circuits)
         if begun:
             circuits.update(
-                one for path, _ in self._memory.unsettled.begun for one in path.circuits
+                circuit for path, _ in self._memory.unsettled.begun for circuit in path.circuits
             )
         ends = {
             (port.rack, port.tor_port): end
@@ -298,7 +299,7 @@ class DeviceCare:
         yield from self.clear_away(state, actual)
         self.uncertain_racks |= self.held_racks
         circuits = state.topology.circuits
-        return frozenset(one for one in circuits if actual.passes(self._fabric, one) is False)
+        return frozenset(c for c in circuits if actual.passes(self._fabric, c) is False)
 
     def _release(self) -> Held:
         """The held paths no longer needed."""
@@ -341,7 +342,7 @@ class DeviceCare:
         return {
             plane
             for plane, move in strays.items()
-            if any((plane, n) in ends for one in move.disconnect for n in (one.ingress, one.egress))
+            if any((plane, n) in ends for c in move.disconnect for n in (c.ingress, c.egress))
         }
 
     def retag(self, ports: PortsToTag) -> Steps:
@@ -382,7 +383,7 @@ class DeviceCare:
         commands = tuple(
             SetVlans(
                 rack,
-                {one.tor_port: self._substrate.fixed_ports(rack)[one.tor_port] for one in some},
+                {s.tor_port: self._substrate.fixed_ports(rack)[s.tor_port] for s in some},
             )
             for rack, some in servers.items()
         )

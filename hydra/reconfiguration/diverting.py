@@ -67,7 +67,9 @@ def _close(run: Run, silent: Iterable[Steering]) -> Steps:
     for switch in silent:
         if not is_off_circuits(run, switch) and held.get(switch.rack):
             out.setdefault(switch.rack, []).extend(switch.servers)
-    ports = {rack: run.substrate.closed_ports(its) for rack, its in sorted(out.items())}
+    ports = {
+        rack: run.substrate.closed_ports(rack_ports) for rack, rack_ports in sorted(out.items())
+    }
     commands = [SetVlans(rack, closed) for rack, closed in ports.items() if closed]
     if not commands:
         return
@@ -92,19 +94,21 @@ def drain(run: Run) -> Steps:
     beside: tuple[Command, ...] = (StageRules(rules_to_push(run)),)
     seen: list[Outcome] = []
     leaving = _leaving(run)
-    if leaving and run.substrate.tells_rounds:
+    if leaving and run.substrate.reports_rounds:
         datapaths = tuple(switch.datapath for switch in leaving)
         told = AwaitRounds(datapaths, run.policy.timeouts.vswitch_s)
         seen += (yield Batch("drain", (told, *beside)))[:1]
         beside = ()
         late = seen[0].value or frozenset()
-        hold_for_silent(run, {one: unlooked(one) for one in leaving if one.datapath in late})
+        hold_for_silent(
+            run, {steering: unlooked(steering) for steering in leaving if steering.datapath in late}
+        )
     draining = run.draining = Draining.of(
         run.fabric,
         run.plan,
         run.conditions.diverted,
         run.policy.drain,
-        cache_told=run.substrate.tells_rounds,
+        cache_report=run.substrate.reports_rounds,
     )
     busy, unproven = yield from drained(run, draining, leaving, seen, beside)
     if busy:

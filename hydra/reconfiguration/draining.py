@@ -51,15 +51,15 @@ def markers(
             if receivers.get(there):
                 ways.setdefault(here, []).append((path, receivers[there][0]))
     found: list[Marker] = []
-    for rack, its in sorted(ways.items()):
+    for rack, rack_ways in sorted(ways.items()):
         mine = senders.get(rack, ())
-        turns = range(max(len(its), len(mine)) if mine else 0)
-        chosen = {(turn % len(its), turn % len(mine)) for turn in turns}
-        for way, (path, _) in enumerate(its):
+        turns = range(max(len(rack_ways), len(mine)) if mine else 0)
+        chosen = {(turn % len(rack_ways), turn % len(mine)) for turn in turns}
+        for way, (path, _) in enumerate(rack_ways):
             if path in hidden:
                 chosen |= {(way, sender) for sender in range(len(mine))}
         for way, sender in sorted(chosen):
-            path, dst = its[way]
+            path, dst = rack_ways[way]
             found.append(Marker(path=path, vlan=paths[path], src=mine[sender], dst=dst))
     return tuple(found)
 
@@ -71,10 +71,10 @@ def unshown(paths: Iterable[Path], sent: Iterable[Marker], missing: Iterable[Mar
     path its rack leaves, even a path without a marker.
     """
     sent, missing = tuple(sent), frozenset(missing)
-    heard = {one.src.name for one in sent if one not in missing}
-    stuck = {one.src.rack for one in missing if one.src.name not in heard}
-    lost = {one.path for one in missing}
-    return {one for one in paths if one in lost or stuck.intersection((one.src, one.dst))}
+    heard = {marker.src.name for marker in sent if marker not in missing}
+    stuck = {marker.src.rack for marker in missing if marker.src.name not in heard}
+    lost = {marker.path for marker in missing}
+    return {path for path in paths if path in lost or stuck.intersection((path.src, path.dst))}
 
 
 class Readings:
@@ -142,7 +142,11 @@ class Readings:
 
     def unseen(self, circuits: Iterable[Circuit]) -> list[Circuit]:
         """The ``circuits`` not proven empty by counters."""
-        return [one for one in circuits if self._unchanged.get(one, self._enough) < self._enough]
+        return [
+            circuit
+            for circuit in circuits
+            if self._unchanged.get(circuit, self._enough) < self._enough
+        ]
 
     def undecided(self) -> list[Circuit]:
         """Circuits that were read, but not often enough to know whether the circuits are empty.
@@ -205,14 +209,14 @@ class Draining:
         paths: Mapping[Path, VlanId],
         left: tuple[Collection[Circuit], Collection[Path]],
         policy: DrainPolicy,
-        cache_told: bool,
+        cache_report: bool,
     ) -> None:
         """``paths``: the paths to drain; ``left``: the result of :func:`circuits_left`.
-        ``cache_told``: switches have confirmed that no earlier cached flow forwards frames, so
+        ``cache_report``: switches have confirmed that no earlier cached flow forwards frames, so
         markers prove all.
         """
         self._policy = policy
-        self._cache_told = cache_told
+        self._cache_told = cache_report
         self._left, self._hidden = set(left[0]), set(left[1])
         self._readings = Readings(fabric, self._left, policy.reads)
         self._paths = paths
@@ -231,7 +235,7 @@ class Draining:
         dead: frozenset[Pair],
         policy: DrainPolicy,
         *,
-        cache_told: bool,
+        cache_report: bool,
     ) -> Draining:
         """Draining of the paths and circuits left by a plan's diverted pairs, without paths of
         ``dead`` pairs: their traffic is already electrical.
@@ -243,12 +247,12 @@ class Draining:
             paths={path: vlans[path] for path in moved if pair_of(path) not in dead},
             left=circuits_left(plan.current, moved, plan.disconnect),
             policy=policy,
-            cache_told=cache_told,
+            cache_report=cache_report,
         )
 
     def let_go(self, pairs: Collection[Pair], ports: Collection[PortId]) -> None:
         """Stop waiting for paths of ``pairs`` and circuits at ``ports``: another change waits."""
-        gone = {one for one in self._left if not frozenset(ports).isdisjoint(one.ends)}
+        gone = {circuit for circuit in self._left if not frozenset(ports).isdisjoint(circuit.ends)}
         self._readings.let_go(gone)
         self._left -= gone
         self._let_go.update(path for path in self._paths if pair_of(path) in pairs)
@@ -282,7 +286,7 @@ class Draining:
             outcomes = outcomes[: len(reads) + len(passing)]
             for command, outcome in zip(passing, outcomes[len(reads) :], strict=True):
                 self.missing = outcome.value if outcome.confirmed else command.markers
-                mine = [one for one in command.markers if one.path not in self._let_go]
+                mine = [marker for marker in command.markers if marker.path not in self._let_go]
                 left = self._paths.keys() - self._let_go
                 self._lost |= unshown(left, mine, set(self.missing).intersection(mine))
             waiting = (waiting | self._hidden & self._lost) - self._let_go
@@ -299,7 +303,7 @@ class Draining:
                 self.bound_reached = not settled
                 break
             yield Batch("drain", (Pause(self._policy.interval_ms / 1000),))
-            asked = [one for one in asked if one in self._left]
+            asked = [circuit for circuit in asked if circuit in self._left]
         if waiting - self._lost - self._let_go and not self._left:
             yield Batch("drain", (Pause(bound_s), *beside))
 

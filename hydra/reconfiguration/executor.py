@@ -30,7 +30,7 @@ from hydra.reconfiguration.commands import Batch, Pause, Record, Steps
 from hydra.reconfiguration.cycle import OWN_CYCLE, Cycle
 from hydra.reconfiguration.plan import Plan, diff, pair_named
 from hydra.reconfiguration.run import Run
-from hydra.reconfiguration.touched import Touched, left_to, moved_on
+from hydra.reconfiguration.touched import Touched, rebased, target_without
 
 STEPS: Final = frozenset(
     {
@@ -63,7 +63,7 @@ class Execution(Run):
     _touched: Touched | None = None
 
     @property
-    def lets_others_in(self) -> bool:
+    def admits_other_changes(self) -> bool:
         """True if a disjoint change may begin beside the execution.
 
         False on one-way fabrics: a ring moves as a whole, so changes of rings take turns.
@@ -83,12 +83,12 @@ class Execution(Run):
         old, plan = self.plan, self.plan
         self.plan = replace(
             plan,
-            current=moved_on(plan.current, before, after),
-            target=moved_on(plan.target, before, after),
+            current=rebased(plan.current, before, after),
+            target=rebased(plan.target, before, after),
         )
-        self.began = moved_on(self.began, before, after)
-        self.wanted = moved_on(self.wanted, before, after)
-        self.result = moved_on(self.result, before, after)
+        self.began = rebased(self.began, before, after)
+        self.wanted = rebased(self.wanted, before, after)
+        self.result = rebased(self.result, before, after)
         if self.pushed is not None and self.pushed.plan is old:  # the pushed rules stay the same
             self.pushed = replace(self.pushed, plan=self.plan)
 
@@ -98,31 +98,33 @@ class Execution(Run):
         diverted, circuits drain, and nothing else has been done yet.
         """
         return (
-            self.gives_way and self.lets_others_in and self.state is ReconfigurationState.DRAINING
+            self.gives_way
+            and self.admits_other_changes
+            and self.state is ReconfigurationState.DRAINING
         )
 
-    def leaving_to(self, theirs: Touched) -> Plan | None:
-        """The plan without the parts of ``theirs``, another change; None if impossible."""
+    def plan_without(self, excluded: Touched) -> Plan | None:
+        """The plan without the parts of ``excluded``, another change; None if impossible."""
         if not self.may_leave:
             return None
-        target = left_to(theirs, self.plan.current, self.plan.target)
+        target = target_without(excluded, self.plan.current, self.plan.target)
         plan = diff(self.fabric, self.plan.current, target, self.order_of)
-        return None if Touched.by(self.fabric, plan).meets(theirs) else plan
+        return None if Touched.by(self.fabric, plan).meets(excluded) else plan
 
-    def leave_to(self, theirs: Touched, plan: Plan) -> None:
-        """Go on with ``plan``, from :meth:`leaving_to`. The other change now activates the diverted
-        pairs of ``theirs``.
+    def leave_to(self, excluded: Touched, plan: Plan) -> None:
+        """Go on with ``plan``, from :meth:`plan_without`. The other change now activates the
+        diverted pairs of ``excluded``.
         """
-        named = ", ".join(pair_named(self.fabric, one) for one in sorted(theirs.pairs))
+        named = ", ".join(pair_named(self.fabric, pair) for pair in sorted(excluded.pairs))
         reason = f"gives way to another change, of {named}"
         self.obstacles.append(Failure("drain", named, FailureKind.HELD_UP, reason))
-        self._touched = Touched.by(self.fabric, plan) | self.touched.but_for(theirs)
-        self.left = theirs if self.left is None else self.left | theirs
-        self.moving -= theirs.pairs
+        self._touched = Touched.by(self.fabric, plan) | self.touched.but_for(excluded)
+        self.left = excluded if self.left is None else self.left | excluded
+        self.moving -= excluded.pairs
         self.plan = plan
         self.wanted = plan.target
         if self.draining is not None:
-            self.draining.let_go(theirs.pairs, theirs.ports)
+            self.draining.let_go(excluded.pairs, excluded.ports)
 
     def _intent(self, current: NetworkState, target: NetworkState) -> Record:
         """The intent, merged with the intents of the changes beside this execution: after a crash,
@@ -151,7 +153,7 @@ def intent(
 ) -> Record:
     """The intent to go from ``current`` to ``target``, merged with the targets of other changes."""
     for other in others:
-        target = moved_on(target, other.began, other.wanted)
+        target = rebased(target, other.began, other.wanted)
     details = {
         "current": state_record(fabric, current),
         "target": state_record(fabric, target),

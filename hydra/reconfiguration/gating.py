@@ -62,7 +62,7 @@ def probe(
     lost = [n for n, outcome in enumerate(outcomes) if outcome.confirmed and outcome.value]
     late = yield from _without_carrier(fabric, {n: probes[n].path for n in lost})
     if late:
-        circuits = {circuit for its in late.values() for circuit in its}
+        circuits = {circuit for pair_circuits in late.values() for circuit in pair_circuits}
         yield Batch("probe", _awaiting(fabric, circuits, port_up_s))
         repeated = yield Batch("probe", tuple(probes[n] for n in late))
         note("probe", repeated)

@@ -59,9 +59,11 @@ class InTheWay:
         at_half = {half: number for number, one in enumerate(going) for half in one.halves}
         blocked_by = np.full((2, ports), -1, dtype=np.intp)
         for circuit in target.topology.circuits - current.topology.circuits:
-            its = {at_half[half] for half in circuit.halves if half in at_half} & in_use
-            if its and circuit.a < ports:
-                blocked_by[: len(its), circuit.a] = list(its)  # at most one at each end
+            pair_circuits = {at_half[half] for half in circuit.halves if half in at_half} & in_use
+            if pair_circuits and circuit.a < ports:
+                blocked_by[: len(pair_circuits), circuit.a] = list(
+                    pair_circuits
+                )  # at most one at each end
         awaited = blocked_by[:, then_at]
         there = awaited >= 0
         self._waiting, self._awaited = _entries(np.tile(then, (2, 1))[there], awaited[there])
@@ -116,7 +118,7 @@ class InTheWay:
 
     def users_of(self, circuits: Iterable[Circuit]) -> set[Number]:
         """All pairs using ``circuits``, a part of :meth:`circuits`."""
-        return set().union(*(self._users_of[self._numbers[one]] for one in circuits))
+        return set().union(*(self._users_of[self._numbers[circuit]] for circuit in circuits))
 
     def waiting(self, circuit: int) -> Sequence[Number]:
         """Pairs waiting for the circuit."""
@@ -153,8 +155,8 @@ class InTheWay:
             using = self._using[pair]
             return all(left[circuit] == (circuit in using) for circuit in self._before[pair])
         before = {circuit for pair in pairs for circuit in self._before[pair]}
-        its = Counter(circuit for pair in pairs for circuit in self._using[pair])
-        return all(left[circuit] == its[circuit] for circuit in before)
+        pair_circuits = Counter(circuit for pair in pairs for circuit in self._using[pair])
+        return all(left[circuit] == pair_circuits[circuit] for circuit in before)
 
 
 class Circles:

@@ -86,7 +86,7 @@ def _shift(run: Run) -> Steps:
     run.note("shift", outcomes)
     failures = by_switch(outcomes[0])
     yield from _keep_both(
-        run, _unsure(run, {one: failures.get(one.datapath) for one in run.diverted})
+        run, _unsure(run, {steering: failures.get(steering.datapath) for steering in run.diverted})
     )
 
 
@@ -212,7 +212,7 @@ def _empty(run: Run, dead: Collection[Pair]) -> Steps:
         if not (is_off_circuits(run, switch) or pairs.isdisjoint(_pairs(switch, racks)))
     ]
     seen: list[Outcome] = []
-    if leaving and run.substrate.tells_rounds:
+    if leaving and run.substrate.reports_rounds:
         datapaths = tuple(switch.datapath for switch in leaving)
         timeout_s = run.policy.timeouts.vswitch_s
         seen += yield Batch("drain", (AwaitRounds(datapaths, timeout_s),))
@@ -222,7 +222,7 @@ def _empty(run: Run, dead: Collection[Pair]) -> Steps:
         paths=old,
         left=(left, hidden & old.keys()),
         policy=run.policy.drain,
-        cache_told=run.substrate.tells_rounds,
+        cache_report=run.substrate.reports_rounds,
     )
     busy, unproven = yield from drained(run, draining, leaving, seen)
     unsure = _unsure(run, {one: unlooked(one) for one in leaving if one.datapath in late})

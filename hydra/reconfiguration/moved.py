@@ -10,7 +10,7 @@ from hydra.failures import Failure
 from hydra.lifecycle import ReconfigurationState
 from hydra.model import Circuit, DatapathId, NetworkState
 from hydra.reconfiguration.executor import Execution
-from hydra.reconfiguration.touched import Touched, moved_on
+from hydra.reconfiguration.touched import Touched, rebased
 
 _ItemT = TypeVar("_ItemT")
 
@@ -33,8 +33,8 @@ class Moved:
         """The state before the change, with the results of other changes since."""
         first, *later = self.courses
         before = first.began
-        for one in later:
-            before = moved_on(before, one.planned.current, one.began)
+        for execution in later:
+            before = rebased(before, execution.planned.current, execution.began)
         return before
 
     @property
@@ -48,7 +48,7 @@ class Moved:
     @property
     def state(self) -> ReconfigurationState:
         """The final state of the change's life cycle."""
-        partial = any(one.state is ReconfigurationState.PARTIAL for one in self.courses)
+        partial = any(course.state is ReconfigurationState.PARTIAL for course in self.courses)
         if partial or self.cut_short:
             return ReconfigurationState.PARTIAL
         return self.courses[-1].state
@@ -56,27 +56,29 @@ class Moved:
     @property
     def connected(self) -> frozenset[Circuit]:
         """Circuits that have come up."""
-        return _union(one.plan.connect - one.failures.keys() for one in self.courses)
+        return _union(course.plan.connect - course.failures.keys() for course in self.courses)
 
     @property
     def disconnected(self) -> frozenset[Circuit]:
-        return _union(one.plan.disconnect for one in self.courses)
+        return _union(course.plan.disconnect for course in self.courses)
 
     @property
     def failures(self) -> dict[Circuit, Failure]:
-        return {circuit: why for one in self.courses for circuit, why in one.failures.items()}
+        return {circuit: why for course in self.courses for circuit, why in course.failures.items()}
 
     @property
     def troubles(self) -> tuple[Failure, ...]:
-        return tuple(dict.fromkeys(trouble for one in self.courses for trouble in one.troubles))
+        return tuple(
+            dict.fromkeys(trouble for course in self.courses for trouble in course.troubles)
+        )
 
     @property
     def unconfirmed(self) -> frozenset[str]:
-        return _union(one.unconfirmed for one in self.courses)
+        return _union(course.unconfirmed for course in self.courses)
 
     @property
     def late(self) -> frozenset[DatapathId]:
-        return _union(one.late for one in self.courses)
+        return _union(course.late for course in self.courses)
 
     @property
     def left(self) -> Touched | None:
@@ -84,15 +86,17 @@ class Moved:
 
     @property
     def reason(self) -> str:
-        return "; ".join(filter(None, (*(one.reason for one in self.courses), self.cut_short)))
+        return "; ".join(
+            filter(None, (*(course.reason for course in self.courses), self.cut_short))
+        )
 
     @property
     def rules_pushed(self) -> int:
-        return sum(one.rules_pushed for one in self.courses)
+        return sum(course.rules_pushed for course in self.courses)
 
     @property
     def ports_retagged(self) -> int:
-        return sum(one.ports_retagged for one in self.courses)
+        return sum(course.ports_retagged for course in self.courses)
 
     @property
     def outage_s(self) -> float | None:

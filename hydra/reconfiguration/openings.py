@@ -116,7 +116,7 @@ class Openings:
         by_plane: dict[PlaneId, set[Circuit]] = {}
         for circuit in users:
             by_plane.setdefault(circuit.plane, set()).add(circuit)
-        planes = [frozenset(its) for _, its in sorted(by_plane.items())]
+        planes = [frozenset(members) for _, members in sorted(by_plane.items())]
         room = cache(partial(self._board.room, position))
         tried: list[Mapping[Pair, tuple[Path, ...]]] = []
         for circuits in (*planes, everything, *ways):
@@ -124,10 +124,10 @@ class Openings:
             if aside and aside not in tried:
                 tried.append(aside)
                 yield Move(aside)
-        nobody = frozenset[Pair]()
-        sets = {nobody.union(*(users.get(one, nobody) for one in way)) for way in ways}
-        alone = {frozenset({pair}) for pair in nobody.union(*sets)}
-        for pairs in sorted((sets | alone) - {nobody}, key=self._order)[:_MOST_TRIED]:
+        no_pairs = frozenset[Pair]()
+        sets = {no_pairs.union(*(users.get(one, no_pairs) for one in way)) for way in ways}
+        alone = {frozenset({pair}) for pair in no_pairs.union(*sets)}
+        for pairs in sorted((sets | alone) - {no_pairs}, key=self._order)[:_MOST_TRIED]:
             yield Move({}, pairs)
 
     def _order(self, pairs: frozenset[Pair]) -> tuple[float, list[Pair]]:

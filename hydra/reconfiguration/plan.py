@@ -118,7 +118,7 @@ def resting_beside(state: NetworkState, tried: NetworkState) -> NetworkState:
 
 def directions(state: NetworkState) -> frozenset[tuple[RackId, RackId]]:
     """(from, to) of the traffic on a state's paths."""
-    return frozenset(one for path in state.topology.paths for one in path.directions)
+    return frozenset(direction for path in state.topology.paths for direction in path.directions)
 
 
 def port_trunks(fabric: Fabric, state: NetworkState) -> Trunks:
@@ -364,7 +364,11 @@ def hold(
     while True:
         kept_paths, fixed = _held(current, untouchable, fixed)
         taken = {port for circuit in fixed for port in circuit.ends}
-        coming = {one for one in target.topology.circuits - fixed if taken.isdisjoint(one.ends)}
+        coming = {
+            circuit
+            for circuit in target.topology.circuits - fixed
+            if taken.isdisjoint(circuit.ends)
+        }
         wanted = whole_rings(coming | fixed)
         if staying <= wanted:
             break

@@ -134,22 +134,26 @@ def reconcile(
     The ports of ``closed`` servers stay as they are. ``dark`` ports receive no light.
     """
     relays, retags = substrate_of(fabric).relays, substrate_of(fabric).retags
-    passes = {one: actual.passes(fabric, one) for one in remembered.topology.circuits}
+    passes = {circuit: actual.passes(fabric, circuit) for circuit in remembered.topology.circuits}
     dark_ports = frozenset(dark)
     unlit = {
         one: ends
         for one, passed in passes.items()
         if passed is not False and (ends := dark_ports.intersection(one.receivers))
     }
-    kept = whole_rings(one for one in passes if passes[one] is not False and one not in unlit)
+    kept = whole_rings(
+        circuit for circuit in passes if passes[circuit] is not False and circuit not in unlit
+    )
     silent = {rack.id for rack in fabric.racks if retags and rack.id not in actual.vlans}
     unread = {
-        one for one in kept if passes[one] is None or not silent.isdisjoint(fabric.racks_of(one))
+        circuit
+        for circuit in kept
+        if passes[circuit] is None or not silent.isdisjoint(fabric.racks_of(circuit))
     }
 
     def carried(path: Path, vlan: VlanId) -> bool:
         """False if a ToR denies the VLAN."""
-        ends = (end for one in path.circuits for end in one.ends)
+        ends = (end for circuit in path.circuits for end in circuit.ends)
         return not retags or all(actual.carries(fabric, end, vlan) is not False for end in ends)
 
     def stays(path: Path) -> bool:
@@ -164,23 +168,25 @@ def reconcile(
         )
 
     paths = tuple(filter(stays, remembered.topology.paths))
-    moving = {one for path in unsettled.ended for one in path.circuits}
+    moving = {circuit for path in unsettled.ended for circuit in path.circuits}
     used = rings_of({circuit for path in paths for circuit in path.circuits}, kept)
     kept_lanes = {(path, remembered.vlans[path]) for path in paths}
     passing = [
         (path, vlan)
         for path, vlan in sorted((remembered.vlans.items() | unsettled.begun) - kept_lanes)
-        if all(actual.passes(fabric, one) is not False for one in path.circuits)
+        if all(actual.passes(fabric, circuit) is not False for circuit in path.circuits)
         and carried(path, vlan)
     ]
     known = remembered.topology.circuits.union(
-        unsettled.circuits, (one for path, _ in unsettled.begun for one in path.circuits)
+        unsettled.circuits, (circuit for path, _ in unsettled.begun for circuit in path.circuits)
     )
     standing = [
         (path, vlan)
         for path, vlan in passing
-        if all(dark_ports.isdisjoint(one.receivers) for one in path.circuits)
-        and all(actual.carries(fabric, end, vlan) for one in path.circuits for end in one.ends)
+        if all(dark_ports.isdisjoint(circuit.receivers) for circuit in path.circuits)
+        and all(
+            actual.carries(fabric, end, vlan) for circuit in path.circuits for end in circuit.ends
+        )
     ]
     state = NetworkState(
         remembered.epoch,
@@ -202,7 +208,7 @@ def reconcile(
         unlit={one: ends for one, ends in unlit.items() if passes[one] or one not in moving},
         standing=standing,
         passing=passing,
-        lit=frozenset(one for one in known if actual.passes(fabric, one) is not False),
+        lit=frozenset(circuit for circuit in known if actual.passes(fabric, circuit) is not False),
     )
 
 

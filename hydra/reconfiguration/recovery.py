@@ -178,7 +178,7 @@ class Recovery:
         yield from self.bring(switches.late())
 
     def _named(self, circuits: Collection[Circuit]) -> str:
-        names = [self._fabric.circuit_name(one) for one in sorted(circuits)]
+        names = [self._fabric.circuit_name(circuit) for circuit in sorted(circuits)]
         more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
         return ", ".join(names[:_NAMED]) + more
 

@@ -272,7 +272,7 @@ class Run:
         names = self.between(path)
         several = self.use().paths[pair_of(path)] > 1
         fate = "does without one of its paths" if several else "stays electrical"
-        if self.in_light and any(pair_of(one) == pair_of(path) for one in self.began.vlans):
+        if self.in_light and any(pair_of(vlan) == pair_of(path) for vlan in self.began.vlans):
             fate = "stays where it was"
         self.obstacles.append(replace(cause, subject=names, reason=f"{names} {fate}: {cause}"))
 

@@ -131,7 +131,7 @@ class Scheduler:
         running = Running(steps, beside=beside)
         if beside:
             self._beside.add(running)
-        self._go_on(running, None)
+        self._resume(running, None)
         self._settle()
         return running
 
@@ -146,7 +146,7 @@ class Scheduler:
 
     def _settle(self) -> None:
         while self._ready and not self._writing:
-            self._go_on(*self._ready.popleft())
+            self._resume(*self._ready.popleft())
 
     def moved(self) -> Sequence[Running]:
         """Courses begun or resumed since the last call. Each course has a batch to carry out, waits
@@ -155,7 +155,7 @@ class Scheduler:
         moved, self._moved = self._moved, []
         return moved
 
-    def _go_on(self, running: Running, outcomes: _Outcomes | None) -> None:
+    def _resume(self, running: Running, outcomes: _Outcomes | None) -> None:
         running.go_on(outcomes)
         while running.batch is _OTHERS and not self._beside:
             running.go_on(_nothing)
@@ -168,7 +168,7 @@ class Scheduler:
         if running.over and running.beside:
             self._beside.remove(running)
             if not self._beside:
-                self._ready.extend((one, _nothing) for one in self._waiting)
+                self._ready.extend((running, _nothing) for running in self._waiting)
                 self._waiting.clear()
 
 

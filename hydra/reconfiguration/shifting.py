@@ -84,7 +84,9 @@ class Shifting:
         near = hold(current, target, self.moving - chosen, ())
         idle = near.topology.circuits - current.topology.circuits - in_use(near)
         if chosen == self.moving:
-            idle = frozenset(one for one in idle if not self._taken.isdisjoint(one.ends))
+            idle = frozenset(
+                circuit for circuit in idle if not self._taken.isdisjoint(circuit.ends)
+            )
         return without(near, idle)
 
 

@@ -2,7 +2,8 @@
 
 A new change may begin beside the changes under way if the new change touches none of their pairs,
 ports or VLAN-IDs, if the state of its devices is known, and if its VLAN-IDs have rested. A change
-whose circuits drain may leave some pairs and ports to a new change (:meth:`Execution.leaving_to`).
+whose circuits drain may leave some pairs and ports to a new change
+(:meth:`Execution.plan_without`).
 """
 
 from __future__ import annotations
@@ -28,22 +29,22 @@ class SideBySide:
     @property
     def let_others_in(self) -> bool:
         """True if a change may begin beside the changes under way; False without any under way."""
-        return bool(self.under_way) and all(one.lets_others_in for one in self.under_way)
+        return bool(self.under_way) and all(one.admits_other_changes for one in self.under_way)
 
     @property
     def touched(self) -> Touched:
         """The parts of the network touched by the changes."""
-        return reduce(or_, (one.touched for one in self.under_way), Touched())
+        return reduce(or_, (execution.touched for execution in self.under_way), Touched())
 
     def touched_beside(self, wanted: Touched) -> Touched | None:
         """The parts that the changes touch once ``wanted`` is left to a new change; None if a
         change under way has to go on first.
         """
         touched = Touched()
-        for one in self.under_way:
-            mine = one.touched
+        for execution in self.under_way:
+            mine = execution.touched
             if mine.meets(wanted):
-                plan = one.leaving_to(wanted)
+                plan = execution.plan_without(wanted)
                 if plan is None:
                     return None
                 mine = mine.but_for(wanted) | Touched.by(self.fabric, plan)
@@ -54,13 +55,15 @@ class SideBySide:
         """True if the changes can leave ``wanted`` to a new change without the loss of a
         ``reserved`` path.
         """
-        for one in self.under_way:
-            if not one.touched.meets(wanted):
+        for execution in self.under_way:
+            if not execution.touched.meets(wanted):
                 continue
-            plan = one.leaving_to(wanted)
-            if plan is None or one.touched.but_for(wanted).meets(wanted):
+            plan = execution.plan_without(wanted)
+            if plan is None or execution.touched.but_for(wanted).meets(wanted):
                 return False
-            dropped = set(one.plan.target.topology.paths).difference(plan.target.topology.paths)
+            dropped = set(execution.plan.target.topology.paths).difference(
+                plan.target.topology.paths
+            )
             if not dropped.isdisjoint(reserved):
                 return False
         return True
@@ -70,9 +73,9 @@ class SideBySide:
         devices with an unconfirmed step of a change under way.
         """
         fabric, uncertain = self.fabric, set(unconfirmed)
-        for one in self.under_way:
-            uncertain |= {fabric.planes[plane].name for plane in one.uncertain_planes}
-            uncertain |= one.unconfirmed
+        for execution in self.under_way:
+            uncertain |= {fabric.planes[plane].name for plane in execution.uncertain_planes}
+            uncertain |= execution.unconfirmed
         touched = Touched.by(fabric, plan)
         names = {fabric.planes[circuit.plane].name for circuit in plan.connect | plan.disconnect}
         names |= {fabric.racks[fabric.ports[end].rack].name for end in touched.ports}
@@ -84,7 +87,9 @@ class SideBySide:
         Returns the number of waiting pairs of each change that leaves parts. Returns None, with
         nothing left, if a change cannot leave ``wanted``.
         """
-        plans = {one: one.leaving_to(wanted) for one in self.under_way if one.touched.meets(wanted)}
+        plans = {
+            one: one.plan_without(wanted) for one in self.under_way if one.touched.meets(wanted)
+        }
         waiting = []
         for one, plan in plans.items():
             if plan is None:

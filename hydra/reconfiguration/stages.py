@@ -280,7 +280,7 @@ class _Cut:
             left = self._in_the_way.users_left()
             circles = list(self._circles.all())
             loads = list(map(self._load, circles))
-            most_mbps = [max(its.values(), default=0.0) for its in loads]
+            most_mbps = [max(pair_circuits.values(), default=0.0) for pair_circuits in loads]
             for index in sorted(range(len(circles)), key=most_mbps.__getitem__):
                 circle, more = circles[index], loads[index]
                 if self._in_the_way.of_none(circle, left) and self._fit(load, more, crowded=True):
@@ -376,7 +376,9 @@ class _Cut:
                 user in added or len(self._had[self._pairs[user]]) > 1 for user in users
             ):
                 return False
-            if not circuits.isdisjoint(one for path in added.values() for one in path.circuits):
+            if not circuits.isdisjoint(
+                circuit for path in added.values() for circuit in path.circuits
+            ):
                 return False
             found: dict[Number, Path] = {}
             shut = room.numbers(gone | circuits)
@@ -402,9 +404,12 @@ class _Cut:
         if not added:  # pairs on circuits about to go may ride on other circuits
             shut = room.numbers(leaving)
             for pair in sorted(self._arriving, key=self._load_mbps.__getitem__):
-                its = self._had.get(self._pairs[pair], ())
-                rides = any(path.hops > 1 and not leaving.isdisjoint(path.circuits) for path in its)
-                if not rides or len(its) > 1 or detours.expired():
+                pair_circuits = self._had.get(self._pairs[pair], ())
+                rides = any(
+                    path.hops > 1 and not leaving.isdisjoint(path.circuits)
+                    for path in pair_circuits
+                )
+                if not rides or len(pair_circuits) > 1 or detours.expired():
                     continue
                 more = self._fitting(load, (pair,))
                 if more is not None and (path := room.take(self._pairs[pair], shut)) is not None:

@@ -53,10 +53,10 @@ def hold_for_silent(run: Run, silent: Mapping[Steering, Failure]) -> None:
     for switch, cause in silent.items():
         words = f"{switch.name} did not confirm its divert ({cause})"
         failure = run.missed("divert", switch.name, cause, words)
-        its = of_rack.get(switch.rack, set())
-        if is_off_circuits(run, switch) or (is_cut_off(run, switch) and not its):
+        switch_pairs = of_rack.get(switch.rack, set())
+        if is_off_circuits(run, switch) or (is_cut_off(run, switch) and not switch_pairs):
             continue
-        held |= its
+        held |= switch_pairs
         run.obstacles.append(failure)
     if held:
         run.replan(held, ())

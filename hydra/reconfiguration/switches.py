@@ -159,12 +159,12 @@ class Switches(WholeTables):
             LOG.error("%s: leaving the switch alone", taken.failure)
             return []
         self._untaken.difference_update(taken.value)
-        others = [one for one in datapaths if one not in taken.value]
+        others = [datapath for datapath in datapaths if datapath not in taken.value]
         if others:
-            names = ", ".join(self.known[one] for one in others)
+            names = ", ".join(self.known[datapath] for datapath in others)
             LOG.error("not ours yet: %s: left alone, and asked again later", names)
             self.doubt(others)
-        return [one for one in datapaths if one in taken.value]
+        return [datapath for datapath in datapaths if datapath in taken.value]
 
     def _bring(self, datapaths: tuple[DatapathId, ...], *, hurries: bool) -> Steps:
         taken = yield from self._take(datapaths, beside=False, hurries=hurries)
@@ -211,7 +211,7 @@ class Switches(WholeTables):
             )
         for datapath, error in errors.items():
             if error is not None:
-                self._tell(datapath, error)
+                self._log_failure(datapath, error)
                 self._synchronised.discard(datapath)
         return errors
 
@@ -220,12 +220,14 @@ class Switches(WholeTables):
         if self._substrate.retags or self.spares_relays:
             return frozenset()
         known = held.exact | held.relays.keys()
-        return frozenset(one for one in datapaths if one in self.owned and one not in known)
+        return frozenset(
+            datapath for datapath in datapaths if datapath in self.owned and datapath not in known
+        )
 
     def _refuses(self, datapath: DatapathId, error: Failure) -> bool:
         return error.kind is FailureKind.REFUSED and datapath in self.steering
 
-    def _tell(self, datapath: DatapathId, error: Failure) -> None:
+    def _log_failure(self, datapath: DatapathId, error: Failure) -> None:
         if not self._refuses(datapath, error):
             LOG.error("switch %#x was not synchronised: %s", datapath, error)
         elif datapath in self._electrical:
@@ -312,7 +314,7 @@ class Switches(WholeTables):
                 if error is None:
                     held[datapath] = changes[datapath]
                     continue
-                self._tell(datapath, error)
+                self._log_failure(datapath, error)
                 if self._refuses(datapath, error) and datapath not in self._electrical:
                     # Some rules may have taken effect: the switch gets a smaller table.
                     self._note_refused({datapath: self._refusal(datapath, error)})

@@ -1,8 +1,8 @@
 """Parts of the network touched by a change. Changes under way touch nothing in common.
 
 When a change ends, the result is merged into the current and target states of the other changes
-(:func:`moved_on`). A change whose circuits drain may leave some pairs and ports to a new change
-(:func:`left_to`).
+(:func:`rebased`). A change whose circuits drain may leave some pairs and ports to a new change
+(:func:`target_without`).
 """
 
 from __future__ import annotations
@@ -78,20 +78,24 @@ def apart(state: NetworkState, touched: Touched) -> NetworkState:
     return replace(state, pool=state.pool.closed_to(touched.vlans))
 
 
-def left_to(theirs: Touched, current: NetworkState, target: NetworkState) -> NetworkState:
-    """The state nearest to ``target`` without ``theirs``, the parts of a newer change: its pairs
+def target_without(excluded: Touched, current: NetworkState, target: NetworkState) -> NetworkState:
+    """The state nearest to ``target`` without ``excluded``, the parts of a newer change: its pairs
     and the circuits at its ports stay as they are, and no new circuit uses its ports.
     """
 
     def theirs_among(state: NetworkState) -> set[Circuit]:
-        return {one for one in state.topology.circuits if not theirs.ports.isdisjoint(one.ends)}
+        return {
+            circuit
+            for circuit in state.topology.circuits
+            if not excluded.ports.isdisjoint(circuit.ends)
+        }
 
     at_ports = theirs_among(current)
-    near = hold(current, target, theirs.pairs, at_ports)
+    near = hold(current, target, excluded.pairs, at_ports)
     return without(near, theirs_among(near) - at_ports)
 
 
-def moved_on(state: NetworkState, before: NetworkState, after: NetworkState) -> NetworkState:
+def rebased(state: NetworkState, before: NetworkState, after: NetworkState) -> NetworkState:
     """``state`` rebased on a change from ``before`` to ``after``.
 
     The epoch of ``state`` stays: rules under way bear the epoch.

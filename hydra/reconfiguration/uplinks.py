@@ -104,9 +104,11 @@ class Uplinks(Readiness):
             servers = list(self._fabric.servers)
             self._unseen_uplinks = False
         else:
-            servers = [one for at in connected for one in self._uplinks_at.get(at, ())]
+            servers = [server for at in connected for server in self._uplinks_at.get(at, ())]
             if self.dead_uplinks:
-                servers += [one for one in self._fabric.servers if one.name in self.dead_uplinks]
+                servers += [
+                    server for server in self._fabric.servers if server.name in self.dead_uplinks
+                ]
         down = (server.name for server in servers if self._uplink_down(server))
         dead = self.closed.union(self.closed_meanwhile, down)
         if dead == self.dead_uplinks:

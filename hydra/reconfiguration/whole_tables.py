@@ -111,7 +111,7 @@ class WholeTables(Uplinks):
         diverts = diverting(substrate, steering_of(substrate, self.diverted), state.epoch)
         common = {} if common is None else common
         tor_rules = tuple(map(Install, substrate.tor_rules()))
-        rounds = (ROUND_RULES,) if substrate.tells_rounds else ()
+        rounds = (ROUND_RULES,) if substrate.reports_rounds else ()
         held: dict[DatapathId, list[FlowRule]] = {}
         for path, vlan in sorted(self._memory.held.lanes):
             for datapath, rules in substrate.relays(path, vlan, state.epoch).items():
@@ -167,6 +167,6 @@ class WholeTables(Uplinks):
         rounds = held.rounds.get(datapath)
         if rounds:
             table = [one for one in table if one is not ROUND_RULES]
-            table += [Install(one) for one in ROUND_RULES.rules if one.cookie not in rounds]
+            table += [Install(rule) for rule in ROUND_RULES.rules if rule.cookie not in rounds]
         relays = () if self.spares_relays else held.relays.get(datapath, ())
         return (WIPE, *stale_relays(relays, installed(table)), *table)

@@ -168,24 +168,24 @@ def _refusal(calendar: Calendar, ask: Ask, limits: AdmissionLimits) -> Admission
         end = "" if later.end_unix_s is None else f" and end at {moment(later.end_unix_s)}"
         ways.append(f"start at {moment(later.start_unix_s)}{end}")
     remedy = f"; {', or '.join(ways)}" if ways else ""
-    alternatives = [one for one in (lower, later) if one is not None]
+    alternatives = [alternative for alternative in (lower, later) if alternative is not None]
     beyond = beyond_any_circuit(calendar.fabric, *ask.pair, ask.mbps)
     if beyond is not None:
         if len(ask.servers) > 1:
-            beyond += ", and one server pair never has more than one circuit"
+            beyond += ", and a server pair never has more than one circuit"
         return AdmissionError(beyond + remedy, alternatives)
-    unused = " and ports that are out of use" if limits.blocked else ""
+    unused = " and ports out of use" if limits.blocked else ""
     return NoRoom(
         _in_the_way(calendar, window, ask, limits) + remedy,
         alternatives,
-        f"{_in_words(ask)} between {ask.src} and {ask.dst} does not fit beside what is promised "
-        f"already{unused}{remedy}",
+        f"{_in_words(ask)} between {ask.src} and {ask.dst} does not fit beside the "
+        f"promised reservations{unused}{remedy}",
     )
 
 
 def _in_words(ask: Ask) -> str:
-    what = "a path" if not ask.mbps else f"a path with {ask.mbps:g} Mb/s"
-    return f"{what} of its own" if ask.exclusive else what
+    path = "an exclusive path" if ask.exclusive else "a path"
+    return f"{path} with {ask.mbps:g} Mb/s" if ask.mbps else path
 
 
 def _lower_rate(window: Window, calendar: Calendar, ask: Ask) -> Alternative | None:
@@ -227,15 +227,15 @@ def _in_the_way(calendar: Calendar, window: Window, ask: Ask, limits: AdmissionL
         held_mbps = window.server_mbps(server)
         if held_mbps + ask.mbps > fabric.server_rate_mbps + ROUNDING_MBPS:
             return (
-                f"{ask.mbps:g} Mb/s is too much for server {server}: its uplink carries "
+                f"{ask.mbps:g} Mb/s is too much for server {server}: the uplink carries "
                 f"{fabric.server_rate_mbps:g} Mb/s{_and_reserved(held_mbps)}"
             )
     names = " and ".join(fabric.racks[rack].name for rack in ask.pair)
     bound = window.bound_paths(ask.pair, ask.need)
     if len(bound) > 1:
         return (
-            f"traffic between {ask.src} and {ask.dst} has several paths in that time (reservations "
-            f"{_ids(_of_pair(calendar, window, ask.pair))}), and one reservation has one path: "
+            f"traffic between {ask.src} and {ask.dst} has several paths at the time (reservations "
+            f"{_ids(_of_pair(calendar, window, ask.pair))}), and a reservation has a single path: "
             "reserve between single servers"
         )
     if bound:
@@ -244,37 +244,37 @@ def _in_the_way(calendar: Calendar, window: Window, ask: Ask, limits: AdmissionL
         holders = {b.id: b for circuit in path.circuits for b in window.bookings(circuit)}
         alone = [booking for booking in holders.values() if booking.exclusive]
         if alone:
-            return f"the circuits between {names} are {_ids(alone)}'s alone"
+            return f"the circuits between {names} are exclusive to {_ids(alone)}"
         if ask.exclusive and holders:
             return f"the circuits between {names} have other users ({_ids(holders.values())})"
         if window.spare_mbps(fullest) < ask.mbps - ROUNDING_MBPS:
             held_mbps = window.load_mbps(fullest)
             return (
-                f"{ask.mbps:g} Mb/s between {names} is too much: their path carries "
+                f"{ask.mbps:g} Mb/s between {names} is too much: the path carries "
                 f"{fabric.rate_of(fullest):g} Mb/s{_and_reserved(held_mbps)} (by "
                 f"{_ids(window.bookings(fullest))})"
                 f"{_further_circuit(fabric, window, ask, limits)}"
             )
-        ends = "it has to be the one that is promised already, and "
+        ends = "traffic has to take the path promised already, and "
         ends += _describe_obstacles(fabric, window, path, limits)
     elif window.booked_paths(ask.pair) and window.has_all_paths(ask.pair):
         most = limits.paths_per_pair
         ends = (
-            f"they have {_ids(_of_pair(calendar, window, ask.pair))} already, and may have {most} "
-            f"path{'s' if most > 1 else ''} at a time (policy.paths_per_pair)"
+            f"the racks have {_ids(_of_pair(calendar, window, ask.pair))} already, and may have "
+            f"{most} path{'s' if most > 1 else ''} at a time (policy.paths_per_pair)"
         )
     else:
         ends = "; ".join(_describe_rack(fabric, window, rack, limits) for rack in ask.pair)
     wanted = f" with {ask.mbps:g} Mb/s" if ask.mbps else ""
-    own = " of its own" if ask.exclusive else ""
-    return f"no path{own}{wanted} to spare between {names}: {ends}"
+    exclusive = "exclusive " if ask.exclusive else ""
+    return f"no {exclusive}path{wanted} to spare between {names}: {ends}"
 
 
 def _further_circuit(fabric: Fabric, window: Window, ask: Ask, limits: AdmissionLimits) -> str:
     """Name the planes on which both racks have a free port; empty if there are none."""
     if len(window.booked_paths(ask.pair)) >= limits.paths_per_pair:
         return ""
-    here, there = (
+    src_planes, dst_planes = (
         {
             port.plane
             for port in fabric.ports_of(rack)
@@ -282,13 +282,13 @@ def _further_circuit(fabric: Fabric, window: Window, ask: Ask, limits: Admission
         }
         for rack in ask.pair
     )
-    idle = [fabric.planes[plane].name for plane in sorted(here & there)]
+    idle = [fabric.planes[plane].name for plane in sorted(src_planes & dst_planes)]
     if not idle:
         return ""
     more = f" and {len(idle) - _NAMED} more planes" if len(idle) > _NAMED else ""
     return (
         f"; a further circuit could be on {', '.join(idle[:_NAMED])}{more}, for traffic between "
-        "other servers than theirs: one server pair never has more than one circuit"
+        "other servers: a server pair never has more than one circuit"
     )
 
 
@@ -305,7 +305,7 @@ def _describe_rack(fabric: Fabric, window: Window, rack: RackId, limits: Admissi
             for port in ports[_NAMED:]
             if port.id not in limits.blocked and not window.users(port.id)
         ]
-        texts.append(f"and {len(ports) - _NAMED} more ports, {len(free)} of them free")
+        texts.append(f"and {len(ports) - _NAMED} more ports ({len(free)} free)")
     return f"at {fabric.racks[rack].name} " + (", ".join(texts) or "there is no optical port")
 
 
@@ -352,7 +352,7 @@ def _ids(bookings: Iterable[Booking]) -> str:
 
 
 def _and_reserved(held_mbps: float) -> str:
-    return f", of which {held_mbps:g} Mb/s are reserved already" if held_mbps else ""
+    return f", and {held_mbps:g} Mb/s are reserved already" if held_mbps else ""
 
 
 def moment(unix_s: float) -> str:

@@ -172,27 +172,29 @@ class ReservationBook(Register):
         lower = lower_ranks(self._calendar, self._by_id, later, request.rank)
         return later, *make_room(self._calendar, later, lower, around)
 
-    def _give_way(self, one: Reservation, other: Reservation) -> None:
+    def _give_way(self, reservation: Reservation, other: Reservation) -> None:
         """Preempt ``one``: at the start of ``other`` if ``one`` has circuits; otherwise now."""
         reason = (
             f"gives way to a reservation of priority {other.priority}"
-            if one.rank >= 0
-            else f"best effort gives way to {other.service.value} reservations"
+            if reservation.rank >= 0
+            else f"gives way, as best effort, to a reservation of service {other.service.value}"
         )
-        changed = replace(one, preempted_by=other.id, reason=reason)
-        if one.holds_capacity and other.state is not ReservationState.ACTIVATING:
+        changed = replace(reservation, preempted_by=other.id, reason=reason)
+        if reservation.holds_capacity and other.state is not ReservationState.ACTIVATING:
             end = other.starts_unix_s
             changed = replace(changed, expires_unix_s=end, reason=f"{reason} at {moment(end)}")
             self._put(changed)
         else:
             self._put(changed)
             now = other.created_unix_s
-            self.transition(one.id, ReservationState.PREEMPTED, reason, now=now)
+            self.transition(reservation.id, ReservationState.PREEMPTED, reason, now=now)
 
     def giving_way_to(self, reservation_id: str) -> tuple[Reservation, ...]:
         """Reservations with circuits that are to give way to ``reservation_id``."""
         giving_way = (self._by_id[one] for one in self._giving_way)
-        return tuple(one for one in giving_way if one.preempted_by == reservation_id)
+        return tuple(
+            reservation for reservation in giving_way if reservation.preempted_by == reservation_id
+        )
 
     def let_stay(self, reservation_id: str, now: float) -> tuple[Reservation, ...]:
         """Cancel the pending preemptions by a finished reservation, and return the spared
@@ -204,20 +206,28 @@ class ReservationBook(Register):
         if self.get(reservation_id).is_booked:
             return ()
         staying = []
-        for one in self.giving_way_to(reservation_id):
-            end = None if one.duration_s is None else one.starts_unix_s + one.duration_s
-            longer = replace(one, expires_unix_s=end, preempted_by=None, reason="")
+        for reservation in self.giving_way_to(reservation_id):
+            end = (
+                None
+                if reservation.duration_s is None
+                else reservation.starts_unix_s + reservation.duration_s
+            )
+            longer = replace(reservation, expires_unix_s=end, preempted_by=None, reason="")
             ask = ask_of(self._fabric, longer, now)
-            self._calendar.remove(one.id)
-            fits = one.booked is not None and takes(self._calendar, ask, one.booked, _NO_LIMITS)
-            self._put(longer if fits else one)
+            self._calendar.remove(reservation.id)
+            fits = reservation.booked is not None and takes(
+                self._calendar, ask, reservation.booked, _NO_LIMITS
+            )
+            self._put(longer if fits else reservation)
             if fits:
                 staying.append(longer)
         return tuple(staying)
 
     def displaced(self, reservation_id: str) -> tuple[Reservation, ...]:
         """Present versions of the reservations that a new, unsettled reservation displaced."""
-        return tuple(self._by_id[one.id] for one in self._displaced.get(reservation_id, ()))
+        return tuple(
+            self._by_id[reservation.id] for reservation in self._displaced.get(reservation_id, ())
+        )
 
     def settle(self, reservation_id: str) -> None:
         """Note that a new reservation is final."""
@@ -256,8 +266,8 @@ class ReservationBook(Register):
     def remove(self, reservation_id: str) -> None:
         """Remove a reservation without trace; displaced reservations come back."""
         self._forget(self.get(reservation_id))
-        for one in self._displaced.pop(reservation_id, ()):
-            self._put(one)
+        for reservation in self._displaced.pop(reservation_id, ()):
+            self._put(reservation)
 
     # --- changes --------------------------------------------------------------------------------
 
@@ -353,7 +363,7 @@ class ReservationBook(Register):
             reservation
             for booking in self._calendar.of_pair(pair)
             if not (reservation := self._by_id[booking.id]).holds_capacity
-            or any(not limits.blocked.isdisjoint(one.ends) for one in booking.path.circuits)
+            or any(not limits.blocked.isdisjoint(circuit.ends) for circuit in booking.path.circuits)
         ]
         mine.sort(key=lambda r: (not r.holds_capacity, r.starts_unix_s))
         for reservation in mine:

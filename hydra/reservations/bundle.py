@@ -45,10 +45,10 @@ class Bundle(Reservation):
 def bundle_of(fabric: Fabric, parts: Sequence[Reservation]) -> Bundle:
     """Combine ``parts``: the sum of the bandwidths, and the worst state."""
     first = parts[0]
-    state = min((one.state for one in parts), key=_WORST_FIRST.index)
-    reasons = [f"{one.src}-{one.dst}: {one.reason}" for one in parts if one.state is state]
-    told = reasons if any(one.reason for one in parts if one.state is state) else ()
-    ends = [one.expires_unix_s for one in parts]
+    state = min((part.state for part in parts), key=_WORST_FIRST.index)
+    reasons = [f"{part.src}-{part.dst}: {part.reason}" for part in parts if part.state is state]
+    told = reasons if any(part.reason for part in parts if part.state is state) else ()
+    ends = [part.expires_unix_s for part in parts]
     as_first = {field.name: getattr(first, field.name) for field in fields(Reservation)}
     return Bundle(
         **as_first
@@ -56,18 +56,18 @@ def bundle_of(fabric: Fabric, parts: Sequence[Reservation]) -> Bundle:
             "id": first.bundle,
             "bundle": None,
             "state": state,
-            "src": _end(fabric, [one.src for one in parts], first.src_rack),
-            "dst": _end(fabric, [one.dst for one in parts], first.dst_rack),
-            "bandwidth_mbps": fsum(one.bandwidth_mbps for one in parts),
-            "wanted_mbps": _sum(one.wanted_mbps for one in parts),
-            "minimum_mbps": _sum(one.minimum_mbps for one in parts),
-            "starts_unix_s": min(one.starts_unix_s for one in parts),
+            "src": _end(fabric, [part.src for part in parts], first.src_rack),
+            "dst": _end(fabric, [part.dst for part in parts], first.dst_rack),
+            "bandwidth_mbps": fsum(part.bandwidth_mbps for part in parts),
+            "wanted_mbps": _sum(part.wanted_mbps for part in parts),
+            "minimum_mbps": _sum(part.minimum_mbps for part in parts),
+            "starts_unix_s": min(part.starts_unix_s for part in parts),
             "expires_unix_s": None if None in ends else max(end for end in ends if end is not None),
             "booked": None,
             "path": None,
             "vlan": None,
             "reason": "; ".join(told),
-            "since_unix_s": max((one.since_unix_s or 0.0 for one in parts), default=None),
+            "since_unix_s": max((part.since_unix_s or 0.0 for part in parts), default=None),
         },
         parts=tuple(parts),
     )
@@ -101,7 +101,7 @@ def divisions(
         for end, rack in zip(("src", "dst"), racks, strict=True):
             servers = fabric.racks[rack].servers
             whole = getattr(request, end) in fabric.rack_by_name
-            if whole and len(servers) >= circuits and not any(one.guests for one in servers):
+            if whole and len(servers) >= circuits and not any(server.guests for server in servers):
                 yield _divided(request, end, servers, circuits)
 
 

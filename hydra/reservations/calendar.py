@@ -203,7 +203,7 @@ class Calendar:
         tables += [self._by_server[server] for server in servers if server in self._by_server]
         ends: list[float] = []
         coming = [table.ending_after(unix_s) for table in tables]
-        for booking in merge(*coming, key=lambda one: one.start_unix_s):
+        for booking in merge(*coming, key=lambda booking: booking.start_unix_s):
             if len(ends) >= most and booking.start_unix_s >= ends[most - 1]:
                 break
             place = bisect_left(ends, booking.end_unix_s)
@@ -352,7 +352,14 @@ class Window:
             return False
         moments = {max(self.start_unix_s, booking.start_unix_s) for booking in others}
         return any(
-            len({one.path for one in others if one.start_unix_s <= moment < one.end_unix_s}) >= most
+            len(
+                {
+                    booking.path
+                    for booking in others
+                    if booking.start_unix_s <= moment < booking.end_unix_s
+                }
+            )
+            >= most
             for moment in moments
         )
 
@@ -461,8 +468,8 @@ class Window:
         return sorted(spare | {port.rate_mbps for port in self._fabric.ports})
 
 
-def _circuit(plane: PlaneId, one: PortId, other: PortId) -> Circuit:
-    return Circuit(plane, min(one, other), max(one, other))
+def _circuit(plane: PlaneId, port: PortId, other: PortId) -> Circuit:
+    return Circuit(plane, min(port, other), max(port, other))
 
 
 def _path(

@@ -47,18 +47,18 @@ def modified(fabric: Fabric, old: Reservation, change: Modification, now: float)
     """
     if not old.is_booked:
         raise LifecycleError(
-            f"reservation {old.id} is {old.state.value}: nothing can be changed; reserve anew"
+            f"reservation {old.id} is {old.state.value} and can't be changed: reserve anew"
         )
     if old.preempted_by is not None:
         raise LifecycleError(
-            f"reservation {old.id} {old.reason}: nothing can be changed; reserve anew"
+            f"reservation {old.id} {old.reason} and can't be changed: reserve anew"
         )
     src, dst = change.src or old.src, change.dst or old.dst
     if (rack_of(fabric, src), rack_of(fabric, dst)) != (old.src_rack, old.dst_rack):
         racks = " and ".join(fabric.racks[rack].name for rack in (old.src_rack, old.dst_rack))
         raise NotHitless(
-            f"{_IMPOSSIBLE}: its circuits join {racks}, so its ends can only move within them; "
-            "reserve anew, then release this one"
+            f"{_IMPOSSIBLE}: the circuits join {racks}, and the ends can only move within these "
+            f"racks; reserve anew, then release {old.id}"
         )
     mbps = old.bandwidth_mbps if change.bandwidth_mbps is None else change.bandwidth_mbps
     wish = ReservationRequest(src, dst, mbps, priority=old.priority, service=old.service)
@@ -69,8 +69,10 @@ def modified(fabric: Fabric, old: Reservation, change: Modification, now: float)
     end = old.expires_unix_s if change.end_unix_s is None else change.end_unix_s
     start = old.starts_unix_s
     if end is not None and end <= max(start, now):
-        when = "has passed" if end <= now else f"is not after its start ({moment(start)})"
-        raise AdmissionError(f"end_unix_s {end:.15g} {when}: give a later one, or release it")
+        when = "has passed" if end <= now else f"is not after the start ({moment(start)})"
+        raise AdmissionError(
+            f"end_unix_s {end:.15g} {when}: give a later end, or release the reservation"
+        )
     ranged = change.bandwidth_mbps is None
     return replace(
         old,
@@ -117,12 +119,12 @@ def _not_on_its_path(calendar: Calendar, new: Reservation, ask: Ask) -> NotHitle
         or not takes(calendar, less, new.booked, limits)
     ):
         return NotHitless(
-            f"{_IMPOSSIBLE}: others have its circuits{until}, or their ports; reserve anew beside "
-            "it, then release this one"
+            f"{_IMPOSSIBLE}: other reservations hold the circuits or ports{until}; make a further "
+            f"reservation, then release {new.id}"
         )
     most = at_most_mbps(spare_mbps)
     return NotHitless(
-        f"{_IMPOSSIBLE}: its circuits have {most} Mb/s for it{until}; ask for at most {most} Mb/s, "
-        "or reserve anew beside it, then release this one",
+        f"{_IMPOSSIBLE}: the circuits have room for {most} Mb/s{until}; ask for at most {most} "
+        f"Mb/s, or make a further reservation, then release {new.id}",
         [Alternative(spare_mbps, None)],
     )

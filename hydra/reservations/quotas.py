@@ -47,15 +47,15 @@ def within_quota_mbps(
     if quota.max_reservations is not None and len(mine) >= quota.max_reservations:
         raise QuotaExceeded(
             f"the quota is {quota.max_reservations} reservations at a time, and {len(mine)} are "
-            "not over yet: release one, or ask an operator for a larger quota"
+            "unfinished: release a reservation, or ask an operator for a larger quota"
         )
     if quota.max_mbps is None:
         return inf
     left_mbps = max(0.0, quota.max_mbps - peak_mbps(mine, start_unix_s, end_unix_s))
     if least_mbps > left_mbps + ROUNDING_MBPS:
         raise QuotaExceeded(
-            f"{least_mbps:g} Mb/s exceed the quota of {quota.max_mbps:g} Mb/s at a time, of which "
-            f"{at_most_mbps(left_mbps)} Mb/s are left then: ask for less, for another time, or an "
-            "operator for a larger quota"
+            f"{least_mbps:g} Mb/s exceed the quota of {quota.max_mbps:g} Mb/s at a time; "
+            f"{at_most_mbps(left_mbps)} Mb/s are left at the requested time: ask for less "
+            "bandwidth or a different time, or ask an operator for a larger quota"
         )
     return max(least_mbps, left_mbps)

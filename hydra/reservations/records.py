@@ -59,8 +59,8 @@ def read_reservation(
         if fabric.one_way and booked and state not in FINAL_STATES:
             raise HydraError(
                 f"reservation {fields['id']} ({fields['src']} to {fields['dst']}) was made for "
-                f"duplex circuits, and those of fabric {fabric.name} are one-way: release it "
-                "first, or use a new journal"
+                f"duplex circuits, and the circuits of fabric {fabric.name} are one-way: release "
+                "the reservation first, or use a new journal"
             )
         if state in BOOKED_STATES and (reason := _loss(fabric, fields)):
             state, fields["reason"] = ReservationState.FAILED, reason
@@ -100,7 +100,7 @@ def _loss(fabric: Fabric, fields: Mapping[str, Any]) -> str:
         except UnknownName:
             return f"fabric {fabric.name} has no server {name} any more"
         if present != rack:
-            return f"{name} is in rack {present} now, and was in {rack}"
+            return f"{name} is in rack {present} now, and was in rack {rack}"
     for hop in () if fields["booked"] is None else fields["booked"]["circuits"]:
         planes = set()
         for rack, tor_port in hop:

@@ -198,8 +198,8 @@ class Register:
         known = tuple(self._by_id[i] for i in self._by_key.get((owner, retry.key), ()))
         if any(reservation.retry != retry for reservation in known):
             raise KeyReused(
-                f"the idempotency key {retry.key!r} belongs to another request, which made "
-                f"reservation {known[0].id}: use a new key for a new request"
+                f"the idempotency key {retry.key!r} belongs to another request (reservation "
+                f"{known[0].id}): use a new key for a new request"
             )
         return known
 
@@ -224,7 +224,7 @@ class Register:
         for reservation in self.active():
             if reservation.id not in leaving_out:
                 sharing.setdefault((reservation.pair, reservation.booked), []).append(reservation)
-        pins = [pin_of(self._fabric, *key, its) for key, its in sharing.items()]
+        pins = [pin_of(self._fabric, *key, pair_rates) for key, pair_rates in sharing.items()]
         return tuple(
             sorted(pins, key=lambda pin: (pin.src, pin.dst, pin.path.circuits if pin.path else ()))
         )

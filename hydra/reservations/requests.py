@@ -29,12 +29,12 @@ def check(fabric: Fabric, request: ReservationRequest) -> tuple[RackId, RackId]:
         )
     for name, rack in ((request.src, src), (request.dst, dst)):
         if fabric.racks[rack].spine:
-            raise AdmissionError(f"{name} is a spine: it has no servers, no path ends there")
+            raise AdmissionError(f"{name} is a spine without servers: reserve between other racks")
     if fabric.one_way:
         raise AdmissionError(
-            "circuits of this network are one-way, and a reservation holds both directions: "
-            "nothing can be reserved here; circuits follow the demand that is measured, or that a "
-            "reconfiguration names"
+            "this network has one-way circuits and takes no reservations, since a reservation "
+            "holds both directions: circuits follow the measured demand, or the demand given to a "
+            "reconfiguration"
         )
     _check_families(fabric, request, src, dst)
     _check_numbers(request)
@@ -43,14 +43,14 @@ def check(fabric: Fabric, request: ReservationRequest) -> tuple[RackId, RackId]:
 
 def _check_families(fabric: Fabric, request: ReservationRequest, src: RackId, dst: RackId) -> None:
     """Raise AdmissionError if the two ends have no common address family."""
-    here, there = (
+    src_families, dst_families = (
         fabric.racks[rack].families(fabric.server_by_name.get(name))
         for name, rack in ((request.src, src), (request.dst, dst))
     )
-    if here and there and not here & there:
+    if src_families and dst_families and not src_families & dst_families:
         raise AdmissionError(
-            f"{request.src} has {_in_words(here)} alone, {request.dst} {_in_words(there)}: no "
-            "packet goes from one to the other, and circuits between them would carry nothing; "
+            f"{request.src} has {_in_words(src_families)} only, {request.dst} "
+            f"{_in_words(dst_families)} only: circuits between the two would carry no packets; "
             "give both ends addresses of one family in the configuration file"
         )
 
@@ -74,12 +74,12 @@ def _check_numbers(request: ReservationRequest) -> None:
     if request.quota is not None and request.priority > request.quota.max_priority:
         raise QuotaExceeded(
             f"priority {request.priority} exceeds the quota of {request.quota.max_priority}: ask "
-            "for less, or an operator for a larger quota"
+            "for a lower priority, or ask an operator for a larger quota"
         )
     if request.minimum_mbps is not None and request.service is not ServiceClass.SHARED:
         raise AdmissionError(
-            f"minimum_mbps goes with shared reservations, not with {request.service.value} ones: "
-            "leave it out"
+            "minimum_mbps goes with shared reservations, and this reservation is "
+            f"{request.service.value}: leave minimum_mbps out"
         )
     if request.least_mbps > request.bandwidth_mbps:
         raise AdmissionError(
@@ -95,18 +95,20 @@ def times(request: ReservationRequest, now: float) -> tuple[float, float | None]
     start = now if request.start_unix_s is None else request.start_unix_s
     if start < now:
         raise AdmissionError(
-            f"start_unix_s {start:.15g} ({_when(start)}) has passed: leave it out to start now"
+            f"start_unix_s {start:.15g} ({_when(start)}) has passed: leave start_unix_s out to "
+            "start now"
         )
     end = request.end_unix_s
     if end is None and request.duration_s is not None:
         end = start + request.duration_s
     if end is not None and end <= start:
         raise AdmissionError(
-            f"end_unix_s {end:.15g} ({_when(end)}) is not after the start ({_when(start)})"
+            f"end_unix_s {end:.15g} ({_when(end)}) is not after the start ({_when(start)}): give a "
+            "later end"
         )
     for name, time in (("start", start), ("end", end)):
         if time is not None and time > LATEST_UNIX_S:
-            raise AdmissionError(f"the {name} lies beyond the year 9999: give an earlier one")
+            raise AdmissionError(f"the {name} lies beyond the year 9999: give an earlier {name}")
     return start, end
 
 

@@ -211,5 +211,5 @@ class Pin:
     reservations: tuple[str, ...]
 
 
-def rack_pair(one: RackId, other: RackId) -> tuple[RackId, RackId]:
-    return (one, other) if one < other else (other, one)
+def rack_pair(rack: RackId, other: RackId) -> tuple[RackId, RackId]:
+    return (rack, other) if rack < other else (other, rack)

@@ -119,8 +119,8 @@ def holdings(fabric: Fabric, state: NetworkState, reservations: Iterable[Reserva
     ways: list[_Way] = []
     for path in state.topology.paths:
         if not shared.isdisjoint(path.circuits):
-            its = reserved.get((path.src, path.dst), ())
-            beside = [user for other in its if other != path for user in on_path[other]]
+            paths_of_pair = reserved.get((path.src, path.dst), ())
+            beside = [user for other in paths_of_pair if other != path for user in on_path[other]]
             ways += _both_ways(fabric, path, on_path.get(path, ()), beside)
     numbers = _numbers(state, reserved)
     lanes = {
@@ -130,7 +130,7 @@ def holdings(fabric: Fabric, state: NetworkState, reservations: Iterable[Reserva
         for flow in way.flows
         for aggregate in flow.aggregates
     }
-    return replace(_meeting(fabric, ways, _left_mbps(fabric, ways)), lanes=lanes)
+    return replace(_meeting(fabric, ways, _remaining_mbps(fabric, ways)), lanes=lanes)
 
 
 def _numbers(
@@ -148,7 +148,7 @@ def _numbers(
     }
 
 
-def _left_mbps(fabric: Fabric, ways: Collection[_Way]) -> dict[Link, float]:
+def _remaining_mbps(fabric: Fabric, ways: Collection[_Way]) -> dict[Link, float]:
     """Rate left on each link used by a reservation."""
     left: dict[Link, float] = {}
     for way in ways:
@@ -205,11 +205,11 @@ def _both_ways(
     ``users`` are the reservations on the path, ``beside`` the pair's reservations on other paths.
     """
     links = _links(fabric, path)
-    exclusive = any(one.service is ServiceClass.GUARANTEED for one in users)
+    exclusive = any(user.service is ServiceClass.GUARANTEED for user in users)
     back = tuple((circuit, not ahead) for circuit, ahead in links)
     for src, dst, along in ((path.src, path.dst, links), (path.dst, path.src, back)):
-        flows = tuple(_flow(fabric, one, src, dst) for one in users)
-        elsewhere = (_flow(fabric, one, src, dst) for one in beside)
+        flows = tuple(_flow(fabric, user, src, dst) for user in users)
+        elsewhere = (_flow(fabric, reservation, src, dst) for reservation in beside)
         covered = {
             c.sender for flow in (*flows, *elsewhere) for c in flow.aggregates if not c.receiver
         }
@@ -238,13 +238,13 @@ def _flow(fabric: Fabric, reservation: Reservation, src: RackId, dst: RackId) ->
     sender = names[src] if names[src] in fabric.server_by_name else ""
     receiver = names[dst] if names[dst] in fabric.server_by_name else ""
     promises = reservation.service is not ServiceClass.BEST_EFFORT
-    aggregates = tuple(Aggregate(one.name, dst, receiver, reserved=True) for one in senders)
+    aggregates = tuple(Aggregate(sender.name, dst, receiver, reserved=True) for sender in senders)
     return Flow(
         reservation.id,
         reservation.promised_mbps,
         src,
         aggregates if promises else (),
-        tuple(Tally(one.name, src, sender) for one in receivers),
+        tuple(Tally(receiver.name, src, sender) for receiver in receivers),
     )
 
 

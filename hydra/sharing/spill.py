@@ -129,7 +129,7 @@ class Spills:
     def _after(
         self,
         direction: _Direction,
-        one: _Spill,
+        spill: _Spill,
         room: Room,
         now_s: float,
         horizon_s: float,
@@ -143,17 +143,17 @@ class Spills:
         if now_s - self._fits_since_s[direction] >= horizon_s:
             self._failures[direction] = 0
             return None
-        if now_s - one.tried_s < settle_s:
-            return one
+        if now_s - spill.tried_s < settle_s:
+            return spill
         spilled_mbps = room.sent_mbps[direction] - room.carried_mbps[direction]
         lost = not room.full[direction] and spilled_mbps > _ROUNDING * free_mbps
         if room.slack[direction] or lost:
-            if now_s - one.tried_s >= horizon_s:  # the spill has worked for a while
+            if now_s - spill.tried_s >= horizon_s:  # the spill has worked for a while
                 self._failures[direction] = 0
             pause_s = horizon_s * 2.0 ** self._failures[direction]
             self._wait_until_s[direction] = now_s + min(pause_s, _LONGEST_PAUSE_S)
             self._failures[direction] += 1
             return None
-        if spilled_mbps < _HARDLY * free_mbps and one.parts > 2:
-            return replace(one, parts=math.ceil(one.parts / 2), tried_s=now_s)
-        return one
+        if spilled_mbps < _HARDLY * free_mbps and spill.parts > 2:
+            return replace(spill, parts=math.ceil(spill.parts / 2), tried_s=now_s)
+        return spill

@@ -103,8 +103,8 @@ class ConsoleNarrator:
         return (self._took_s + believed_s) / (self._done_s + believed_s)
 
     def _left(self) -> str:
-        left_s = max(0.0, self._total_s - self._position_s()) * self._pace
-        minutes, seconds = divmod(round(left_s), 60)
+        remaining_s = max(0.0, self._total_s - self._position_s()) * self._pace
+        minutes, seconds = divmod(round(remaining_s), 60)
         return f"{minutes} min {seconds:02d} s left"
 
     def _tick(self) -> None:

@@ -69,7 +69,7 @@ def sleep_until(moment_s: float) -> None:
     """Sleep until ``moment_s`` of ``CLOCK_MONOTONIC``. Raises ScenarioError if the moment is long
     past.
     """
-    left_s = moment_s - time.monotonic()
-    if left_s < -1.0:
-        raise ScenarioError(f"a change is {-left_s:.1f} s late: the one before took too long")
-    time.sleep(max(0.0, left_s))
+    remaining_s = moment_s - time.monotonic()
+    if remaining_s < -1.0:
+        raise ScenarioError(f"a change is {-remaining_s:.1f} s late: the one before took too long")
+    time.sleep(max(0.0, remaining_s))

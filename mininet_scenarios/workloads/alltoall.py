@@ -241,8 +241,8 @@ class Rank:
     def _compute(self) -> None:
         """Stand in for the arithmetic between two transposes, and keep up the record meanwhile."""
         until_s = time.monotonic() + self.work.compute_s
-        while (left_s := until_s - time.monotonic()) > 0 and not self.stop.is_set:
-            time.sleep(min(left_s, SAMPLE_S))
+        while (remaining_s := until_s - time.monotonic()) > 0 and not self.stop.is_set:
+            time.sleep(min(remaining_s, SAMPLE_S))
             self._sample(time.monotonic())
 
     def _sample(self, now_s: float) -> None:

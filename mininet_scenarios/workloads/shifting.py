@@ -86,9 +86,9 @@ class _Counting(socketserver.BaseRequestHandler):
 
 def flow(to: Endpoint, until_s: float, congestion: str | None) -> None:
     """Send at full speed until ``until_s``; a failed connection is tried again."""
-    while (left_s := until_s - time.monotonic()) > 0:
+    while (remaining_s := until_s - time.monotonic()) > 0:
         try:
-            with socket.create_connection((to.address, to.port), timeout=left_s) as sock:
+            with socket.create_connection((to.address, to.port), timeout=remaining_s) as sock:
                 _fill(sock, until_s, congestion)
         except OSError:
             time.sleep(min(_RETRY_S, max(0.0, until_s - time.monotonic())))
@@ -98,8 +98,8 @@ def _fill(sock: socket.socket, until_s: float, congestion: str | None) -> None:
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _CUT_OFF)
     if congestion is not None:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, congestion.encode())
-    while (left_s := until_s - time.monotonic()) > 0:
-        sock.settimeout(left_s)
+    while (remaining_s := until_s - time.monotonic()) > 0:
+        sock.settimeout(remaining_s)
         with contextlib.suppress(TimeoutError):
             sock.send(_CHUNK)
 

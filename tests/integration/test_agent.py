@@ -109,7 +109,10 @@ def test_circuits_go_where_most_waits(demo_testbed, tmp_path):
         told = wanted()
         assert min(told["r2"], told["r4"]) > 3 * told.get("r3", 0.0)
         explained = agents.ask("GET", "/v1/explanations/circuits/r1/r2").json()["lines"]
-        assert any(re.match("r1 to r2 wants .* to send what waits; gets", one) for one in explained)
+        assert any(
+            re.match("r1 to r2 wants .* to send the waiting traffic; gets", one)
+            for one in explained
+        )
 
 
 def test_on_demand_only_elephants_take_circuits(demo_testbed, tmp_path):

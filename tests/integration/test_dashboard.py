@@ -51,9 +51,9 @@ def dry_run(network, page):
     for _ in range(20):
         page.get_by_role("button", name="Plan…").click()
         expect(ask).to_be_visible()
-        if ask.get_by_role("button", name="Carry it out").is_visible():
+        if ask.get_by_role("button", name="Carry out plan").is_visible():
             return ask
-        ask.get_by_role("button", name="Leave it").click()
+        ask.get_by_role("button", name="Cancel").click()
         page.wait_for_timeout(250)  # timed: then it is asked again
     raise AssertionError("the page never offered a plan")
 
@@ -69,7 +69,7 @@ def test_an_operator_sees_a_reconfiguration_happen(network, page):
         ask = dry_run(network, page)
         expect(ask).to_contain_text(re.compile(r"up: r1 =p\d= r2"))
         assert network.client.reconfigurations() == [], "a dry run changes nothing"
-        ask.get_by_role("button", name="Carry it out").click()
+        ask.get_by_role("button", name="Carry out plan").click()
         expect(page.locator("#circuits tbody")).to_contain_text("r1 – r2")
         expect(page.locator("#reconfiguration-facts")).to_contain_text(": done")
         assert network.lost_but_in_queues(traffic.stop()) == 0
@@ -129,7 +129,7 @@ def test_what_fails_is_in_quarantine_until_it_is_cleared_on_the_page(network, pa
     expect(page.locator("#quarantine tbody tr")).to_have_count(2)
     page.get_by_role("button", name="Clear r1 hyt-r1-p1", exact=True).click()
     expect(page.locator("#ask")).to_contain_text("no carrier at r1")
-    page.get_by_role("button", name="Clear it").click()
+    page.get_by_role("button", name="Clear port").click()
     expect(page.locator("#quarantine tbody tr")).to_have_count(1)
     assert [port["rack"] for port in network.get("/v1/quarantine")["ports"]] == ["r2"]
 
@@ -143,7 +143,7 @@ def test_a_ring_of_one_way_circuits_is_seen_with_its_directions(network, page):
     ) as udp:
         ask = dry_run(network, page)
         expect(ask).to_contain_text(re.compile(r"up: r2 =p\d> r1"))
-        ask.get_by_role("button", name="Leave it").click()
+        ask.get_by_role("button", name="Cancel").click()
         assert network.lost_but_in_queues(udp.stop()) == 0
     ring = [("r1", "r2"), ("r2", "r3"), ("r3", "r1")]
     demand = [OneWayDemand(src, dst, 80) for src, dst in ring]
@@ -152,5 +152,5 @@ def test_a_ring_of_one_way_circuits_is_seen_with_its_directions(network, page):
         expect(page.locator("#circuits tbody")).to_contain_text(f"{src} → {dst}p1")
     page.get_by_role("button", name="Why is r3 =p1> r1 here?").click()
     why = page.locator("#why")
-    expect(why).to_contain_text("It lights r1 hyt-r1-p1, which sends on r1 =p1> r2.")
+    expect(why).to_contain_text("The circuit lights r1 hyt-r1-p1, which sends on r1 =p1> r2.")
     expect(why).to_contain_text(f"was set up by reconfiguration {record.id} of")

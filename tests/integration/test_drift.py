@@ -186,6 +186,6 @@ def test_by_policy_it_is_only_reported(demo_testbed, tmp_path):
     with live(demo_testbed, tmp_path, policy) as network:
         network.reserve("r1", "r2")
         set_trunks("hyt-r1-p1", 4000)
-        wait_until(lambda: "changed behind our back: r1, hyt-r1-p1" in network.process.log_tail())
+        wait_until(lambda: "changed by somebody else: r1, hyt-r1-p1" in network.process.log_tail())
         assert [item["subject"] for item in drift(network)] == ["hyt-r1-p1"]
         assert reconcile(network)["left"]["items"] == []

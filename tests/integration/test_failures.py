@@ -60,7 +60,7 @@ def test_a_switch_without_room_for_the_rules_of_a_circuit(network):
     tor = network.fabric.racks[server.rack].tor
     name, bridge = ("r1", tor.bridge) if server.vswitch is None else ("h11", server.vswitch.bridge)
     words = f"{name} refuses the rules of r1 - r2 ("
-    why = "no room for another rule, table 5 (circuits)"
+    why = "no room for a further rule, table 5 (circuits)"
     command = ("ovs-ofctl", "-O", "OpenFlow13", "dump-flows", bridge, "table=5")
     held = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     size = f"flow_limit={held.count('cookie=')}"

@@ -197,4 +197,4 @@ def test_nothing_can_be_reserved(network):
     body = {"src": "r1", "dst": "r2", "bandwidth_mbps": 40}
     answer = network.api("POST", "/v1/reservations", json=body)
     assert answer.status_code == 409
-    assert "circuits of this network are one-way" in answer.json()["detail"]
+    assert "this network has one-way circuits" in answer.json()["detail"]

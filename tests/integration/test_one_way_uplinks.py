@@ -43,7 +43,7 @@ def its_neighbour_stays_on_the_circuit(network):
 
 @pytest.mark.parametrize(
     ("loses", "lost"),
-    [("hyo-h11", "what it sends"), ("hys-h11", "what is sent to it")],
+    [("hyo-h11", "outgoing traffic"), ("hys-h11", "incoming traffic")],
 )
 def test_a_server_goes_electrical_in_both_directions_and_comes_back(network, loses, lost):
     """``loses``: interface that sends nothing any more."""
@@ -52,7 +52,7 @@ def test_a_server_goes_electrical_in_both_directions_and_comes_back(network, los
     every = ["protocol", "all", "u32", "match", "u32", "0", "0", *into_nothing]
     subprocess.run(["tc", "filter", "add", "dev", loses, "egress", *every], check=True)
     try:
-        told = f"server h11 ({lost} is lost, although there is carrier) is without"
+        told = f"server h11 ({lost} is lost in spite of carrier) is without"
         wait_until(lambda: any(told in one for one in uplinks(network)), 60)
         servers_reach_each_other(network)
         its_neighbour_stays_on_the_circuit(network)

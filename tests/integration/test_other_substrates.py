@@ -77,7 +77,7 @@ def test_a_tor_whose_rules_are_all_gone_is_mended_unasked(demo_testbed, tmp_path
     with live(demo_testbed, tmp_path, {"audit_interval_s": 1}) as network:
         tor = network.fabric.racks[0].tor.bridge
         flows(tor, "del-flows")
-        told = "changed behind our back: r1, table ingress"
+        told = "changed by somebody else: r1, table ingress"
         wait_until(lambda: told in network.process.log.read_text())
         wait_until(lambda: drift(network) == [])
         wait_until(lambda: network.reaches("h11", "h12"))

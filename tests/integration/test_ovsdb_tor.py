@@ -341,7 +341,7 @@ WANTED = {"p1": PortVlans(frozenset({100}))}
 
 def test_a_switch_that_does_not_apply_leaves_the_outcome_unknown(detached, database):
     started = time.monotonic()
-    with pytest.raises(OutcomeUnknown, match="ovs-vswitchd has not applied it"):
+    with pytest.raises(OutcomeUnknown, match="ovs-vswitchd has not applied the change"):
         detached.set_vlans(WANTED)
     assert time.monotonic() - started < HANGS_S
     assert database.vsctl("get", "Port", "p1", "trunks").strip() == "[100]"

@@ -75,7 +75,9 @@ def test_an_attenuator_beyond_the_budget_is_named_before_light_moves(
     with closing(bench.driver()) as driver:
         moves = bench.moves()
         attenuate(setting)
-        with pytest.raises(DeviceError, match="nothing was moved; clear its attenuator") as caught:
+        with pytest.raises(
+            DeviceError, match="nothing was moved; clear the port's attenuator"
+        ) as caught:
             driver.change([], wanted)
         assert f"port {EGRESS} " in str(caught.value)
         assert told in str(caught.value)
@@ -114,7 +116,9 @@ def test_thresholds_that_mislead_are_named_at_attach(bench, caplog, low, high, t
     about = [record.message for record in caplog.records if f"port {EGRESS} " in record.message]
     assert len(about) == (told is not None)
     assert all(told in line for line in about)
-    assert "has its alarm off" in caplog.text  # at the other ports, as a switch is delivered
+    assert (
+        "has the alarm switched off" in caplog.text
+    )  # at the other ports, as a switch is delivered
 
 
 @pytest.mark.parametrize(

@@ -298,7 +298,7 @@ def refuses_all_but_old_reads(http, url, promised):
 
 NO_STORE = "/problems/store-unavailable"
 NO_ANSWER = "the store that the controllers share does not answer"
-NOBODY_KNOWN = "this controller stands by, and does not know who leads"
+NOBODY_KNOWN = "this controller stands by, and does not know the leader"
 
 
 def dark_frames(testbed):

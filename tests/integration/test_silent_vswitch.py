@@ -15,7 +15,7 @@ from .live import live, silent, wait_until
 pytestmark = [pytest.mark.ovs, pytest.mark.takes(25)]
 
 POLICY = {"on_silent_vswitch": "close", "audit_interval_s": 0.5}
-CLOSED = "silent: its ToR port is closed to circuits"
+CLOSED = "silent: the ToR port is closed to circuits"
 
 
 def status_of(network, name):

@@ -62,6 +62,6 @@ def test_a_path_on_which_that_comes_about_is_left(network, narrow):
     assert network.reserve("r1", "r2")["path"]["hops"][0]["plane"] == "p1"
     narrow("hyt-r1-p1")
     wait_until(lambda: network.planes_between("r1", "r2") == ("p2",), 60)
-    assert any("of the full size that servers send" in reason for reason in told(network))
+    assert any("at full frame size" in reason for reason in told(network))
     assert full_size_passes(network, "h11", "10.0.2.1")
     network.give_everything_back()

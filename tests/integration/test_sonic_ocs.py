@@ -180,8 +180,8 @@ def test_a_port_that_the_switch_has_not_is_taken_and_named(stand, caplog):
     stand.driver.change([], [cross(2, 2)])
     assert stand.driver.mirrors() == Mirrors(frozenset({cross(2, 2)}), frozenset())
     (told,) = (line for line in caplog.messages if "left out" in line)
-    assert told.endswith("cross-connect 1A-99B uses 99B, which is no port")
-    with pytest.raises(DeviceError, match="port 1 is in use by cross-connect 1A-99B"):
+    assert told.endswith("cross-connect 1A-99B uses 99B, no port")
+    with pytest.raises(DeviceError, match="port 1 is in use by the invalid cross-connect 1A-99B"):
         stand.driver.change([], [cross(1, 1)])
     stand.driver.change([cross(2, 2)], [])
     stand.write(["1A-99B"], [])

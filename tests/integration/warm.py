@@ -315,11 +315,11 @@ elif __name__ == "__main__":
     for module in _LATE:
         import_module(module)
     from apps.planning import planner, planner_process
-    from apps.process.garbage import spare_what_stays
+    from apps.process.garbage import exempt_present_objects
     from topology.algorithms import ENTRIES
 
     list(ENTRIES)  # looks for algorithms in all installed packages
 
-    spare_what_stays()  # each controller would look at all that was imported, twice
+    exempt_present_objects()  # each controller would look at all that was imported, twice
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # it is for the session, which then ends this
     _Server(socket.socket(fileno=int(sys.argv[1])), _become_controller).serve()()

@@ -92,7 +92,7 @@ def _test_tor(
 ) -> str | None:
     trial = read_tor(probe, tor, loaded.fabric, rack, in_use_by_controller(loaded))
     nothing = (
-        "its ports have no VLANs"
+        "the ports have no VLANs"
         if tor.capabilities.labels
         else "no optical port without a circuit"
     )

@@ -6,6 +6,7 @@ import threading
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from apps.controller.promises.care import ReservationCare
@@ -78,7 +79,7 @@ class Admission:
         among them), UnknownName, DeviceUnavailable, PlanError.
         """
         admitted, _ = self._reserve((request,), None, all_or_nothing=True)
-        return self._as_one(admitted)
+        return self._single_or_bundle(admitted)
 
     def reserve_all(
         self, requests: Sequence[ReservationRequest], *, all_or_nothing: bool
@@ -96,12 +97,8 @@ class Admission:
         """Admit a shape as a group, whole or not at all. Raises the errors of :meth:`reserve`."""
         if known := self._bookings.admitted_before(shape.wish):
             return GroupOutcome(known[0].group or "", known, ())
-        return admit_shape(
-            self._fabric,
-            shape,
-            lambda requests: self.reserve_all(requests, all_or_nothing=True),
-            self._trial,
-        )
+        whole = partial(self.reserve_all, all_or_nothing=True)
+        return admit_shape(self._fabric, shape, whole, self._trial)
 
     def _trial(self, requests: Sequence[ReservationRequest], most: int) -> Refused:
         """Refusals of requests together, up to ``most``; nothing is reserved."""
@@ -125,14 +122,16 @@ class Admission:
         """
         with self._bookings.trial():
             drafted, _, basis = self._draft((request,), None, all_or_nothing=True)
-            reservation = self._as_one(drafted)
+            reservation = self._single_or_bundle(drafted)
             pins = [pin for pin in self._bookings.pins() if (pin.src, pin.dst) == reservation.pair]
         state, all_pins, blocked = basis
         if self._builds(state, drafted):
             self._planning.with_pins(state, all_pins, blocked)
         at_risk = self._reach.absences.at_risk([reservation.pair])
         if reservation.state is not ReservationState.ACTIVATING:
-            paths = [one.booked for one in drafted if one.booked is not None]
+            paths = [
+                reservation.booked for reservation in drafted if reservation.booked is not None
+            ]
             circuits = frozenset(circuit for path in paths for circuit in path.circuits)
             new = circuits - state.topology.circuits
             return ReservationPreview(reservation, new, frozenset(), at_risk)
@@ -141,7 +140,7 @@ class Admission:
             try:
                 target = self._planner.for_pins(state, pins, blocked, urgent=False)
             except PlanError as error:
-                why = f"what else would move is not known now: ask again ({error})"
+                why = f"other moving circuits are not known now: ask again ({error})"
                 raise DeviceUnavailable("planner", why) from error
         plan = self._planning.diff(state, target)
         return ReservationPreview(reservation, plan.connect, plan.disconnect, at_risk)
@@ -187,7 +186,7 @@ class Admission:
         limits = self._limits.now()
         admitted: list[Reservation] = []
         refused: list[Refusal] = []
-        for request in sorted(requests, key=lambda one: -one.bandwidth_mbps):
+        for request in sorted(requests, key=lambda request: -request.bandwidth_mbps):
             try:
                 admitted += self._add(request, limits, group)
             except AdmissionError as error:
@@ -195,19 +194,19 @@ class Admission:
                     raise _without_ids(error, admitted) from None
                 refused.append(Refusal(request, error))
         if not admitted:
-            missing = any(isinstance(one.error, DeviceMissing) for one in refused)
+            missing = any(isinstance(refusal.error, DeviceMissing) for refusal in refused)
             raise (DeviceMissing if missing else AdmissionError)(
-                _none_fits(str(one.error) for one in refused),
-                in_public=_none_fits(one.error.in_public for one in refused),
+                _none_fits(str(refusal.error) for refusal in refused),
+                in_public=_none_fits(refusal.error.in_public for refusal in refused),
             )
-        pins = (replace(one, bandwidth_mbps=0.0, reservations=()) for one in self._bookings.pins())
+        pins = (replace(pin, bandwidth_mbps=0.0, reservations=()) for pin in self._bookings.pins())
         return (
             tuple(admitted),
             tuple(refused),
             (self._network.state, tuple(pins), limits.blocked),
         )
 
-    def _as_one(self, reservations: Sequence[Reservation]) -> Reservation:
+    def _single_or_bundle(self, reservations: Sequence[Reservation]) -> Reservation:
         """A reservation, or the bundle of the given parts."""
         if reservations[0].bundle is None:
             return reservations[0]
@@ -232,8 +231,8 @@ class Admission:
             hint = f", or for {at_most_mbps(most.bandwidth_mbps)} Mb/s, which fit in parts"
             told, public, alternatives = told + hint, public + hint, (most, *alternatives)
         if why is not None:
-            told += f"; it does not fit in parts, each between servers of its own: {why}"
-            public += f"; it does not fit in parts: {why.in_public}"
+            told += f"; no division among separate servers fits either: {why}"
+            public += f"; no division among separate servers fits either: {why.in_public}"
         raise type(why or refused)(told, alternatives, public)
 
     def _add_parts(
@@ -286,8 +285,9 @@ class Admission:
     def _builds(self, state: NetworkState, reservations: Sequence[Reservation]) -> bool:
         """True if a reservation starts now, on a path that does not stand."""
         return any(
-            one.state is ReservationState.ACTIVATING and one.booked not in state.vlans
-            for one in reservations
+            reservation.state is ReservationState.ACTIVATING
+            and reservation.booked not in state.vlans
+            for reservation in reservations
         )
 
     def _would_fit(self, request: ReservationRequest, limits: AdmissionLimits) -> bool:
@@ -333,13 +333,13 @@ class Admission:
         """
         if parts := self._parts(reservation_id, seen):
             committed = [
-                self._reservations.commit(one.id, None)
-                for one in parts
-                if one.state is ReservationState.HELD
+                self._reservations.commit(part.id, None)
+                for part in parts
+                if part.state is ReservationState.HELD
             ]
             if not committed:
                 self._reservations.commit(parts[0].id, None)  # raises LifecycleError
-            self._placement.activate_in_turn([one.id for one in committed])
+            self._placement.activate_in_turn([reservation.id for reservation in committed])
             return self.reservation(reservation_id)
         reservation = self._reservations.commit(reservation_id, seen)
         self._placement.activate_in_turn([reservation_id])
@@ -354,8 +354,8 @@ class Admission:
         """
         if self._parts(reservation_id, seen):
             raise NotHitless(
-                "hitless modification not possible: it is a bundle, whose parts are promised each "
-                "by itself; reserve anew beside it, then release this one"
+                "hitless modification not possible: the parts of a bundle are promised separately; "
+                f"make a further reservation, then release {reservation_id}"
             )
         reservation = self._reservations.modify(reservation_id, change, self._limits.now(), seen)
         self._care.hold_in_turn()
@@ -364,9 +364,11 @@ class Admission:
     def release(self, reservation_id: str, seen: Reservation | None = None) -> Reservation:
         """Release. Raises UnknownName, LifecycleError, Changed if the state is not as ``seen``."""
         if parts := self._parts(reservation_id, seen):
-            left = [one for one in parts if one.is_booked or one.state is ReservationState.FAILED]
-            for one in left or parts[:1]:  # raises LifecycleError where nothing is left
-                self._let_go(one.id, None)
+            left = [
+                part for part in parts if part.is_booked or part.state is ReservationState.FAILED
+            ]
+            for reservation in left or parts[:1]:  # raises LifecycleError where nothing is left
+                self._let_go(reservation.id, None)
             return self.reservation(reservation_id)
         return self._let_go(reservation_id, seen)
 
@@ -379,7 +381,7 @@ class Admission:
     def reservation(self, reservation_id: str) -> Reservation:
         """A reservation or a bundle by id. Raises UnknownName."""
         parts = self._bookings.parts(reservation_id)
-        return self._as_one(parts) if parts else self._bookings.get(reservation_id)
+        return self._single_or_bundle(parts) if parts else self._bookings.get(reservation_id)
 
     def _parts(self, reservation_id: str, seen: Reservation | None) -> Sequence[Reservation]:
         """The parts of a bundle, if still as ``seen``; empty if the id is no bundle's.
@@ -387,7 +389,7 @@ class Admission:
         Raises Changed, and LifecycleError for a part, as only the bundle is promised.
         """
         parts = self._bookings.parts(reservation_id)
-        if parts and seen is not None and self._as_one(parts) != seen:
+        if parts and seen is not None and self._single_or_bundle(parts) != seen:
             raise Changed(f"reservation {reservation_id} has changed meanwhile: read it again")
         if not parts and (bundle := self._bookings.get(reservation_id).bundle):
             raise LifecycleError(
@@ -399,8 +401,8 @@ class Admission:
 def _without_ids(error: AdmissionError, admitted: Sequence[Reservation]) -> AdmissionError:
     """The refusal of a group, with ids of tried entries replaced by the entries' ends."""
     told = str(error)
-    for one in admitted:
-        told = told.replace(one.id, f"{one.src}-{one.dst} of this request")
+    for reservation in admitted:
+        told = told.replace(reservation.id, f"{reservation.src}-{reservation.dst} of this request")
     return type(error)(told, error.alternatives, error.in_public)
 
 

@@ -135,9 +135,9 @@ class ReservationCare:
     async def _take_down_again(self) -> None:
         """Retry failed removals, once the needed vswitches are ready."""
         left = {
-            one.pair: one
-            for one in self._bookings.leaving()
-            if one.state is not ReservationState.RELEASING
+            reservation.pair: reservation
+            for reservation in self._bookings.leaving()
+            if reservation.state is not ReservationState.RELEASING
         }
         if not left:
             return
@@ -156,9 +156,9 @@ class ReservationCare:
         if before.preempted_by is not None:
             state, reason = ReservationState.PREEMPTED, before.reason
         elif before.held_until_unix_s is not None:
-            state, reason = ReservationState.EXPIRED, "it was not committed in time"
+            state, reason = ReservationState.EXPIRED, "not committed in time"
         else:
-            state, reason = ReservationState.EXPIRED, "its time is up"
+            state, reason = ReservationState.EXPIRED, "the reserved time is over"
         try:
             reservation = self._reservations.change(reservation_id, state, reason, before)
         except Changed:

@@ -107,7 +107,9 @@ class Placement:
         if self.ends:
             return None
         for reservation_id in sorted(self._in_turn):
-            under_way = tuple((one, one.may_leave) for one in self._network.under_way)
+            under_way = tuple(
+                (execution, execution.may_leave) for execution in self._network.under_way
+            )
             if self._tried_beside.get(reservation_id) == under_way:
                 continue
             self._tried_beside[reservation_id] = under_way
@@ -166,11 +168,11 @@ class Placement:
         ends = {end for circuit in path.circuits for end in circuit.ends}
         pair = pair_of(path)
         users = {
-            pair_of(one)
-            for one in paths
-            if any(not ends.isdisjoint(circuit.ends) for circuit in one.circuits)
+            pair_of(path)
+            for path in paths
+            if any(not ends.isdisjoint(circuit.ends) for circuit in path.circuits)
         }
-        gone = [one for one in paths if pair_of(one) in users or pair_of(one) == pair]
+        gone = [path for path in paths if pair_of(path) in users or pair_of(path) == pair]
         ends.update(end for one in gone for circuit in one.circuits for end in circuit.ends)
         vlans = frozenset(paths[one] for one in gone)
         return Touched(pairs=frozenset({pair, *users}), ports=frozenset(ends), vlans=vlans)
@@ -193,7 +195,9 @@ class Placement:
         """
         if awaited := self._reach.awaited_racks():
             later = {
-                one.id for one in self._bookings.known(ids) if not awaited.isdisjoint(one.pair)
+                reservation.id
+                for reservation in self._bookings.known(ids)
+                if not awaited.isdisjoint(reservation.pair)
             }
             self._await_racks |= later
             ids = [one for one in ids if one not in later]
@@ -208,7 +212,9 @@ class Placement:
                 if self.ends:
                     return
                 await self._note_placed(reservation)
-            reasons += [await self._upkeep.refusal(one) for one in self._not_placed(ids)]
+            reasons += [
+                await self._upkeep.refusal(reservation) for reservation in self._not_placed(ids)
+            ]
         why = "; ".join(dict.fromkeys(reason for reason in reasons if reason))
         for reservation in self._not_placed(ids):
             self._reservations.change(

@@ -86,7 +86,7 @@ class ActivityLog:
             racks = self._fabric.racks
             return self._history.concerning(racks[a].name, racks[b].name, most)
 
-    def tell_alarm(self, alarm: DeviceAlarm) -> None:
+    def report_alarm(self, alarm: DeviceAlarm) -> None:
         """Publish news of a device's alarm."""
         self.events.publish(EventKind.ALARM, time.time(), alarm=alarm)
 
@@ -104,7 +104,7 @@ class ActivityLog:
         )
         with self._lock:
             self._reconfigurations.put(entry)
-            self._tell_progress(entry)
+            self._report_progress(entry)
         LOG.info(
             "asked for by %s%s",
             trigger,
@@ -139,7 +139,7 @@ class ActivityLog:
     def _replace(self, before: Reconfiguration, now: Reconfiguration) -> None:
         self._reconfigurations.put(now)
         if now.state is not before.state:
-            self._tell_progress(now)
+            self._report_progress(now)
         if now.is_over and not before.is_over:
             self._note_end(now)
 
@@ -158,7 +158,7 @@ class ActivityLog:
         told = f"{entry.id}, asked for by {entry.trigger}: {text}"
         LOG.info("%s", text, extra={"reconfiguration": entry.id})
         self.note(HappeningKind.RECONFIGURATION, told, self._pairs_of(circuits))
-        self._tell_progress(replace(entry, reason=text))
+        self._report_progress(replace(entry, reason=text))
 
     def note_loss(self, circuits: Collection[Circuit]) -> None:
         """Count lost circuits."""
@@ -177,9 +177,9 @@ class ActivityLog:
     def _note_end(self, ended: Reconfiguration) -> None:
         by = Builder(ended.id, ended.trigger, ended.created_unix_s)
         self._builders.add(by, ended.connected & self._network.state.topology.circuits)
-        failed = {one.circuit for one in ended.failures}
-        words = [str(one.failure) for one in ended.failures]
-        words = [one for one in dict.fromkeys(words) if one not in ended.reason]
+        failed = {failure.circuit for failure in ended.failures}
+        words = [str(failure.failure) for failure in ended.failures]
+        words = [word for word in dict.fromkeys(words) if word not in ended.reason]
         self.note(
             HappeningKind.RECONFIGURATION,
             f"{ended.id}, asked for by {ended.trigger}, is {ended.state.value}: "
@@ -193,7 +193,7 @@ class ActivityLog:
         racks = (self._fabric.racks_of(circuit) for circuit in circuits)
         return sorted({(self._fabric.racks[a].name, self._fabric.racks[b].name) for a, b in racks})
 
-    def _tell_progress(self, entry: Reconfiguration) -> None:
+    def _report_progress(self, entry: Reconfiguration) -> None:
         self.events.publish(
             EventKind.RECONFIGURATION,
             time.time(),
@@ -208,11 +208,14 @@ class ActivityLog:
         Raises JournalError.
         """
         self._reconfigurations.load(self._journal.records(Kind.RECONFIGURATION))
-        goes_on = {one.id for one in self.unfinished()}
-        for one in self._reconfigurations.newest_first()[::-1]:
-            if not one.is_over and one.id not in goes_on:
+        goes_on = {unfinished.id for unfinished in self.unfinished()}
+        for reconfiguration in self._reconfigurations.newest_first()[::-1]:
+            if not reconfiguration.is_over and reconfiguration.id not in goes_on:
                 reason = "the controller that carried it out has ended"
-                self._replace(one, replace(one, state=ReconfigurationState.FAILED, reason=reason))
+                self._replace(
+                    reconfiguration,
+                    replace(reconfiguration, state=ReconfigurationState.FAILED, reason=reason),
+                )
 
     # -- changes in stages ------------------------------------------------------------------------
 
@@ -241,10 +244,10 @@ class ActivityLog:
             before = self._decisions[0].action if self._decisions else None
             self._decisions.appendleft(decision)
             if decision.action is Action.CHANGE or decision.action is not before:
-                said = f"{decision.action.value}: {decision.reason}"
+                summary = f"{decision.action.value}: {decision.reason}"
                 proposal = decision.proposal
                 touched = proposal.connect | proposal.disconnect if proposal else frozenset()
-                self.note(HappeningKind.DECISION, said, self._pairs_of(touched))
+                self.note(HappeningKind.DECISION, summary, self._pairs_of(touched))
         try:
             record = decision_record(self._fabric, decision)
             self._journal.write([Change(Kind.DECISION, None, record)])

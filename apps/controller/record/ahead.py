@@ -127,7 +127,7 @@ class Ahead:
     def end(self) -> None:
         """Forget everything: the records are in use from now on. For a caller with :attr:`lock`."""
         self._is_over = True
-        for one in (self.events, self.history):
-            one.see(())
+        for read_once in (self.events, self.history):
+            read_once.see(())
         self.book = ReadBook(self._fabric)
         self._seen.clear()

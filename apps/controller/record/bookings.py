@@ -65,8 +65,8 @@ class Bookings:
     def take_back(self, reservations: Sequence[Reservation]) -> None:
         """Undo :meth:`add` of ``reservations``, given in the order of entry."""
         with self._lock:
-            for one in reversed(reservations):
-                self._book.remove(one.id)
+            for reservation in reversed(reservations):
+                self._book.remove(reservation.id)
 
     def would_fit(
         self, request: ReservationRequest, limits: AdmissionLimits, notice_s: float

@@ -133,7 +133,9 @@ class JournalWriter:
 
     def _event_changes(self, events: Iterable[Event]) -> list[Change]:
         run = self._events.run
-        return [Change(Kind.EVENT, None, event_record(self._fabric, run, one)) for one in events]
+        return [
+            Change(Kind.EVENT, None, event_record(self._fabric, run, event)) for event in events
+        ]
 
     @property
     def behind(self) -> bool:
@@ -157,7 +159,9 @@ class JournalWriter:
                 self.write(())
                 if failed:
                     self._failure = None
-                    self._history.add(time.time(), HappeningKind.JOURNAL, "it can be written again")
+                    self._history.add(
+                        time.time(), HappeningKind.JOURNAL, "the journal can be written again"
+                    )
                     LOG.info("the journal can be written again, and is up to date")
 
     def close(self) -> None:

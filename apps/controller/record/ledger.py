@@ -104,7 +104,7 @@ class Ledger:
         with self._lock, self._ahead.lock:
             if remembered is not None:
                 entries = self._journal.records(Kind.ENTRY, newest=1)
-                last = next(((one["what"], one["details"]) for one in entries), None)
+                last = next(((entry["what"], entry["details"]) for entry in entries), None)
                 state = rested(self._fabric, remembered, last)
                 self.network.load(state, interrupted(self._fabric, state, last))
             if self.events.stored:
@@ -146,7 +146,9 @@ class Ledger:
         records = self._journal.records(Kind.RESERVATION)
         by_id = {record["id"]: record for record in records}
         self._book.take_over(self._ahead.book.of(records))
-        self.reservations.resume(lambda one: out_of_date(by_id[one.id], one))
+        self.reservations.resume(
+            lambda reservation: out_of_date(by_id[reservation.id], reservation)
+        )
         self.reservations.keep_unreserved()
 
     def _load_builders(self) -> None:

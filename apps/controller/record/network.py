@@ -74,7 +74,7 @@ class NetworkRecord:
         Does not take the lock: a reader goes on while the journal is written.
         """
         state, under_way = self._present
-        return state, frozenset().union(*(one.unsteady for one in under_way))
+        return state, frozenset().union(*(execution.unsteady for execution in under_way))
 
     def settle(self, state: NetworkState) -> None:
         """Note that the network is in ``state`` from now on, without changes under way."""
@@ -87,8 +87,8 @@ class NetworkRecord:
         from now on, and are handed out after all other VLAN-IDs.
         """
         now_s = time.monotonic()
-        for one in used:
-            if gone := taken_between(state.vlans, one.vlans):
+        for network_state in used:
+            if gone := taken_between(state.vlans, network_state.vlans):
                 self._rests.lose(gone, now_s)
                 state = replace(state, pool=state.pool.left(gone))
         before = self._state.topology.circuits
@@ -97,8 +97,8 @@ class NetworkRecord:
         self._state = state
         self._present = state, self._under_way
         circuits = state.topology.circuits
-        self._tell(EventKind.CIRCUIT_DOWN, before - circuits)
-        self._tell(EventKind.CIRCUIT_UP, circuits - before)
+        self._record(EventKind.CIRCUIT_DOWN, before - circuits)
+        self._record(EventKind.CIRCUIT_UP, circuits - before)
         self._builders.keep(circuits)
         self._born_s = {circuit: self._born_s.get(circuit, now_s) for circuit in circuits}
         self._kept &= set(paths_by_pair(state))
@@ -190,9 +190,9 @@ class NetworkRecord:
 
     def foretell(self, circuits: Collection[Circuit], reason: str) -> None:
         """Publish that ``circuits`` are about to be taken down."""
-        self._tell(EventKind.CIRCUIT_MOVING, circuits, reason)
+        self._record(EventKind.CIRCUIT_MOVING, circuits, reason)
 
-    def _tell(self, kind: EventKind, circuits: Collection[Circuit], reason: str = "") -> None:
+    def _record(self, kind: EventKind, circuits: Collection[Circuit], reason: str = "") -> None:
         with self._lock:
             for circuit in sorted(circuits):
                 served = self._book.on(circuit)

@@ -34,15 +34,17 @@ class KeptReconfigurations:
             else:
                 self._by_id[one.id] = one
 
-    def put(self, one: Reconfiguration) -> None:
+    def put(self, reconfiguration: Reconfiguration) -> None:
         """Enter a reconfiguration, or replace the entry with the same id. If there are too many,
         forget the oldest finished reconfigurations.
         """
         with self._lock:
-            known = self._by_id.get(one.id)
-            self._by_id[one.id] = one
-            if known is None or one.is_over:
-                self._unwritten[one.id] = Change(Kind.RECONFIGURATION, one.id, _record(one))
+            known = self._by_id.get(reconfiguration.id)
+            self._by_id[reconfiguration.id] = reconfiguration
+            if known is None or reconfiguration.is_over:
+                self._unwritten[reconfiguration.id] = Change(
+                    Kind.RECONFIGURATION, reconfiguration.id, _record(reconfiguration)
+                )
             if known is None:
                 over = [each.id for each in self._by_id.values() if each.is_over]
                 for oldest in over[: max(0, len(self._by_id) - _KEPT)]:
@@ -73,17 +75,17 @@ class KeptReconfigurations:
                     del self._unwritten[change.key]
 
 
-def _record(one: Reconfiguration) -> dict[str, Any]:
+def _record(reconfiguration: Reconfiguration) -> dict[str, Any]:
     return {
-        "id": one.id,
-        "state": one.state.value,
-        "trigger": one.trigger,
-        "epoch": one.epoch,
-        "created_unix_s": one.created_unix_s,
-        "started_unix_s": one.started_unix_s,
-        "reason": one.reason,
-        "rules_pushed": one.rules_pushed,
-        "ports_retagged": one.ports_retagged,
+        "id": reconfiguration.id,
+        "state": reconfiguration.state.value,
+        "trigger": reconfiguration.trigger,
+        "epoch": reconfiguration.epoch,
+        "created_unix_s": reconfiguration.created_unix_s,
+        "started_unix_s": reconfiguration.started_unix_s,
+        "reason": reconfiguration.reason,
+        "rules_pushed": reconfiguration.rules_pushed,
+        "ports_retagged": reconfiguration.ports_retagged,
     }
 
 

@@ -69,13 +69,17 @@ class Reservations:
         After the write, they survive a restart. Raises JournalError if nothing could be written.
         """
         with self._lock:
-            displaced = [one for r in reservations for one in self._book.displaced(r.id)]
-            everybody = (*displaced, *reservations)
-            self._writer.write(self._records(everybody), _news(everybody))
+            displaced = [
+                reservation for r in reservations for reservation in self._book.displaced(r.id)
+            ]
+            all_changed = (*displaced, *reservations)
+            self._writer.write(self._records(all_changed), _news(all_changed))
             for reservation in reservations:
                 self._book.settle(reservation.id)
-            self._note(everybody)
-            self._let_stay([one.id for one in displaced if not one.is_booked])
+            self._note(all_changed)
+            self._let_stay(
+                [reservation.id for reservation in displaced if not reservation.is_booked]
+            )
 
     def let_go(self, reservation_id: str, seen: Reservation | None = None) -> Reservation:
         """Cancel a reservation for its owner: after its begin, it is releasing; after a failure,
@@ -90,7 +94,10 @@ class Reservations:
             if old.state in _NOT_BEGUN:
                 state = ReservationState.CANCELLED
             elif old.state is ReservationState.FAILED:
-                state, why = ReservationState.RELEASED, f"asked for; it had failed: {old.reason}"
+                state, why = (
+                    ReservationState.RELEASED,
+                    f"released on request, after the failure: {old.reason}",
+                )
             now_s = time.time()
             reservation = self._book.transition(reservation_id, state, why, now=now_s)
             staying = self._book.let_stay(reservation_id, now_s)
@@ -147,8 +154,8 @@ class Reservations:
         try:
             yield
         except JournalError:
-            for one in before:
-                self._book.put_back(one)
+            for reservation in before:
+                self._book.put_back(reservation)
             raise
 
     # -- events -----------------------------------------------------------------------------------
@@ -209,7 +216,9 @@ class Reservations:
         """Reservations due to give way to ``over`` stay, as ``over`` need nothing any more."""
         now_s = time.time()
         staying = [
-            one for reservation_id in over for one in self._book.let_stay(reservation_id, now_s)
+            reservation
+            for reservation_id in over
+            for reservation in self._book.let_stay(reservation_id, now_s)
         ]
         if staying:
             self._note(staying, _STAYS)
@@ -222,14 +231,16 @@ class Reservations:
         """
         for reservation in self._book:
             if reservation.is_booked and reservation.booked is None:
-                reason = "it had no path yet when the controller ended"
+                reason = "no path yet when the controller ended"
                 self._book.transition(
                     reservation.id, ReservationState.FAILED, reason, now=time.time()
                 )
             elif reservation.state is ReservationState.COMMITTED:
                 self._book.begin(reservation.id, time.time())
-        changed = [one for one in self._book if stale(one)]
-        failed = [one for one in changed if one.state is ReservationState.FAILED]
+        changed = [reservation for reservation in self._book if stale(reservation)]
+        failed = [
+            reservation for reservation in changed if reservation.state is ReservationState.FAILED
+        ]
         if changed:
             self._writer.write(self._records(changed), _news(failed))
         for reservation in failed:
@@ -281,7 +292,9 @@ class Reservations:
     def keep_unreserved(self) -> None:
         """Count paths of pairs without a known reservation as requested in their own right."""
         with self._lock:
-            reserved = {one.pair for one in (*self._book.active(), *self._book.leaving())}
+            reserved = {
+                reservation.pair for reservation in (*self._book.active(), *self._book.leaving())
+            }
             self._network.keep_pairs(set(paths_by_pair(self._network.state)) - reserved)
 
     def leave_nothing(self, pair: Pair) -> None:
@@ -317,10 +330,10 @@ class Reservations:
         before = {reservation.id: reservation for reservation in self._book.active()}
         vlans = self._network.state.vlans
         return [
-            one
+            reservation
             for path in paths
-            for one in self._book.place(path, vlans[path])
-            if one != before[one.id]
+            for reservation in self._book.place(path, vlans[path])
+            if reservation != before[reservation.id]
         ]
 
     def _leave_nothing(self, concerned: Callable[[Pair], bool]) -> None:
@@ -333,9 +346,9 @@ class Reservations:
         Reservations still being released are skipped: their final state clears the flag.
         """
         over = [
-            one.id
-            for one in self._book.leaving()
-            if one.state is not ReservationState.RELEASING and concerned(one.pair)
+            reservation.id
+            for reservation in self._book.leaving()
+            if reservation.state is not ReservationState.RELEASING and concerned(reservation.pair)
         ]
         return self._book.leave_nothing(over)
 
@@ -363,8 +376,8 @@ class Reservations:
 
     def _records(self, reservations: Iterable[Reservation]) -> list[Change]:
         return [
-            Change(Kind.RESERVATION, one.id, reservation_record(self._fabric, one))
-            for one in reservations
+            Change(Kind.RESERVATION, reservation.id, reservation_record(self._fabric, reservation))
+            for reservation in reservations
         ]
 
     def _records_and_forgotten(self, reservations: Iterable[Reservation]) -> list[Change]:
@@ -378,6 +391,6 @@ def _news(reservations: Iterable[Reservation]) -> list[Event]:
     """Events with the present state of reservations."""
     now_s = time.time()
     return [
-        Event(0, EventKind.RESERVATION, now_s, reservation=one, reason=one.reason)
-        for one in reservations
+        Event(0, EventKind.RESERVATION, now_s, reservation=reservation, reason=reservation.reason)
+        for reservation in reservations
     ]

@@ -59,7 +59,7 @@ class Teller:
         while True:
             self._due.clear()
             self._ended.wait(_TOGETHER_S)
-            left_s = until_s - time.monotonic()
-            if left_s <= 0 or self._ended.is_set() or not self._can_wait():
+            remaining_s = until_s - time.monotonic()
+            if remaining_s <= 0 or self._ended.is_set() or not self._can_wait():
                 return
-            self._due.wait(left_s)
+            self._due.wait(remaining_s)

@@ -24,26 +24,26 @@ from hydra.policy import CurrentPolicy
 from hydra.reconfiguration.plan import Pair, Plan, directions, moving_pairs, pair_of, without
 from hydra.reconfiguration.scheduler import Work
 from hydra.reconfiguration.stages import Traffic, next_stage
-from hydra.reconfiguration.touched import Touched, apart, left_to
+from hydra.reconfiguration.touched import Touched, apart, target_without
 from hydra.service import Reconfiguration
 from hydra.staged_changes import Asker, StagedChange
 
 LOG = logging.getLogger("hydra.staging")
 
 
-def _nearest(theirs: Touched, start: NetworkState, goal: NetworkState) -> NetworkState:
-    """The state nearest to ``goal`` that leaves ``theirs`` unchanged.
+def _nearest(excluded: Touched, start: NetworkState, goal: NetworkState) -> NetworkState:
+    """The state nearest to ``goal`` that leaves ``excluded`` unchanged.
 
     A pair with a path now and in ``goal`` keeps its path until the new path comes. New circuits
     without moving pairs are left out.
     """
     before, wanted = _pairs(start), _pairs(goal)
     while True:
-        target = left_to(theirs, start, goal)
+        target = target_without(excluded, start, goal)
         bereft = (before & wanted) - _pairs(target)
         if not bereft:
             break
-        theirs |= Touched(pairs=bereft)
+        excluded |= Touched(pairs=bereft)
     idle = _in_use(goal.topology) - _in_use(target.topology) - start.topology.circuits
     return without(target, idle)
 
@@ -90,36 +90,38 @@ class Parts:
         self._headroom = headroom
 
     def of(
-        self, goal: Topology, left: Touched, held: Touched, sent_mbps: DemandMatrix, who: str
+        self, goal: Topology, left: Touched, held: Touched, sent_mbps: DemandMatrix, requester: str
     ) -> Part | None:
         """The part of a change to ``goal`` that can be carried out now, in one step, beside the
-        changes under way. None if there is no such part, or if the change named ``who`` has to
-        wait.
+        changes under way. None if there is no such part, or if the change named ``requester``
+        has to wait.
 
         The part changes nothing ``left`` to or ``held`` by other changes, nothing touched by
         changes under way, and nothing at racks awaited by changes under way. Raises HydraError.
         """
         state, touched = self._network.state, self._mover.beside.touched
         start = apart(state, touched)
-        toward = left_to(left, start, self._planning.toward(start, goal))
-        theirs = held | touched | self._at_slow_racks(moving_pairs(start, toward))
+        toward = target_without(left, start, self._planning.toward(start, goal))
+        excluded = held | touched | self._at_slow_racks(moving_pairs(start, toward))
         shared = (path for path, vlan in start.vlans.items() if vlan in touched.taken)
-        theirs |= Touched(
+        excluded |= Touched(
             pairs=frozenset(pair_of(one) for one in shared if one not in toward.vlans)
         )
-        near = _nearest(theirs, start, toward)
+        near = _nearest(excluded, start, toward)
         ways = self._ways.now(self._ways.until_s())
         stage = next_stage(start, near, self._traffic(sent_mbps), ways=ways)
         target = stage.target
         if stage.beyond or not _pairs(start) & _pairs(near) <= _pairs(target):
             return None  # in its turn, pairs that lose paths may have detours
-        plan = self._mover.beside.plan(target, who)
+        plan = self._mover.beside.plan(target, requester)
         whole = stage.last and target.topology == toward.topology
         return None if plan is None else Part(plan, toward, whole)
 
     def _at_slow_racks(self, pairs: Collection[Pair]) -> Touched:
         """The given pairs with a rack whose switch is awaited by a change under way."""
-        slow = frozenset[DatapathId]().union(*(one.slow for one in self._network.under_way))
+        slow = frozenset[DatapathId]().union(
+            *(execution.slow for execution in self._network.under_way)
+        )
         substrate = substrate_of(self._fabric)
         racks = {
             rack
@@ -200,24 +202,30 @@ class EarlyStages:
         if not under_way[-1].slow:
             return None
         waiting = [
-            one
-            for one in self._agenda
-            if one.only_waits_for_turn and not one.makes_up and one not in self._under_way
+            staged_change
+            for staged_change in self._agenda
+            if staged_change.only_waits_for_turn
+            and not staged_change.makes_up
+            and staged_change not in self._under_way
         ]
-        looked_at = (under_way, self._network.state, [one.entry.id for one in waiting])
+        looked_at = (
+            under_way,
+            self._network.state,
+            [staged_change.entry.id for staged_change in waiting],
+        )
         if looked_at == self._tried:
             return None
         self._tried = looked_at
-        return next(filter(None, map(self._go_on, waiting)), None)
+        return next(filter(None, map(self._continue, waiting)), None)
 
-    def _go_on(self, change: StagedChange) -> Work[None] | None:
+    def _continue(self, change: StagedChange) -> Work[None] | None:
         begun = change.phase is StagePhase.BEGUN_BESIDE
         try:
-            why = "others change the network meanwhile" if begun else ""
-            anew = self._replanning.planned_anew(change, why)
-            if anew is not None and anew.plan is None:
+            why = "other changes of the network meanwhile" if begun else ""
+            replanned = self._replanning.planned_anew(change, why)
+            if replanned is not None and replanned.plan is None:
                 return None
-            plan = None if anew is None else anew.plan
+            plan = None if replanned is None else replanned.plan
             goal = change.goal if plan is None else plan.target.topology
             part = self._part_of(change, goal)
         except HydraError as error:
@@ -225,9 +233,9 @@ class EarlyStages:
             return None
         if part is None:
             return None
-        if anew is not None and plan is not None:
+        if replanned is not None and plan is not None:
             with self._progress.ending_with(change):
-                self._replanning.adopt(change, anew, plan)
+                self._replanning.adopt(change, replanned, plan)
         return self._move(change, part)
 
     def _part_of(self, change: StagedChange, goal: Topology) -> Part | None:
@@ -236,8 +244,8 @@ class EarlyStages:
         """
         state = self._network.state
         held = Touched(pairs=change.put_off) | self._agenda.held_by_others(change, state)
-        who, sent_mbps = f"reconfiguration {change.entry.id}", change.sent_now(state)
-        return self._parts.of(goal, self._agenda.theirs(change, state), held, sent_mbps, who)
+        requester, sent_mbps = f"reconfiguration {change.entry.id}", change.sent_now(state)
+        return self._parts.of(goal, self._agenda.theirs(change, state), held, sent_mbps, requester)
 
     async def _whole(self, change: StagedChange, part: Part) -> None:
         """Carry out a whole change, beside changes under way."""

@@ -55,14 +55,14 @@ class Headroom:
 
     def is_too_early(self, ahead: Iterable[Stage]) -> bool:
         """True if a stage diverts more than there is room for, and is to wait for hours."""
-        return not self.has_hours and any(one.beyond for one in ahead)
+        return not self.has_hours and any(stage.beyond for stage in ahead)
 
     def refuse_beyond(self, ahead: tuple[Stage, ...]) -> None:
         """Raise PlanError if a stage diverts more than there is room for, and may not now."""
-        if not any(one.beyond for one in ahead):
+        if not any(stage.beyond for stage in ahead):
             return
         policy = self._policy.now
-        told = f"the electrical network has no room for what is diverted: {self.told(ahead)}"
+        told = f"the electrical network has no room for what is diverted: {self.shortage(ahead)}"
         if policy.beyond_room is Beyond.REFUSE:
             raise PlanError(f"{told}; wait for less traffic, or set policy.beyond_room to announce")
         if self.is_too_early(ahead):
@@ -70,13 +70,13 @@ class Headroom:
 
     def warn_of(self, ahead: Iterable[Stage]) -> None:
         """Log the traffic of ``ahead`` diverted beyond the room."""
-        beyond = [one for one in ahead if one.beyond]
+        beyond = [stage for stage in ahead if stage.beyond]
         if beyond:
             LOG.warning(
-                "diverts more than the electrical network has room for: %s", self.told(beyond)
+                "diverts more than the electrical network has room for: %s", self.shortage(beyond)
             )
 
-    def told(self, ahead: Iterable[Stage]) -> str:
+    def shortage(self, ahead: Iterable[Stage]) -> str:
         """Racks without room, and by how much."""
         most: dict[RackId, float] = {}
         for stage in ahead:

@@ -170,7 +170,7 @@ class Progress:
         change.enter(StagePhase.OVER)
         self._log.note_finished(entry.id)
         self._log.update(entry.id, connected=change.connected, disconnected=change.disconnected)
-        self._see_to_the_rest(change, done)
+        self._queue_remainder(change, done)
 
     def note_whole(self, change: StagedChange, done: Moved) -> None:
         """Note the end of a change without stages."""
@@ -178,9 +178,9 @@ class Progress:
         change.asker.moved(done, True)
         self._leave_as_it_is(done, change)
         change.enter(StagePhase.OVER)
-        self._see_to_the_rest(change, done)
+        self._queue_remainder(change, done)
 
-    def _see_to_the_rest(self, change: StagedChange, done: Moved) -> None:
+    def _queue_remainder(self, change: StagedChange, done: Moved) -> None:
         """Continue, as another change, with the part left to other changes or at late switches.
 
         The next decision plans a recurring change anew.
@@ -189,8 +189,8 @@ class Progress:
         if change.asker.recurs or (done.left is None and (there or not late)):
             return
         before = change.entry
-        why = "it gave way to others" if done.left else "switches were late"
-        entry = self._log.enter(before.trigger, f"what {before.id} could not do, since {why}")
+        why = "the stage gave way to other changes" if done.left else "switches were late"
+        entry = self._log.enter(before.trigger, f"the rest of {before.id}, since {why}")
         rest = change.rest(entry, time.monotonic() + self._policy.now.timeouts.vswitch_s)
         self._agenda.put(rest)
         with suppress(JournalError), self.ending_with(rest):  # finished stages stay

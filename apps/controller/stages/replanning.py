@@ -16,7 +16,7 @@ from hydra.staged_changes import StagedChange
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Anew:
+class Replanned:
     """A change planned anew."""
 
     why: str
@@ -37,11 +37,11 @@ class Replanning:
         self._log = ledger.log
         self._reach = reach
 
-    def planned_anew(self, change: StagedChange, others_came: str) -> Anew | None:
+    def planned_anew(self, change: StagedChange, others_reason: str) -> Replanned | None:
         """The change planned anew; None if there is no reason to.
 
-        ``others_came``: the reason to plan anew nevertheless, since other changes may have touched
-        the network. Raises HydraError.
+        ``others_reason``: the reason to plan anew nevertheless, since other changes may have
+        touched the network. Raises HydraError.
         """
         pins, blocked = self._bookings.pins(), self._reach.blocked_ports()
         policy = self._policy.now
@@ -52,22 +52,26 @@ class Replanning:
             why = "there are other reservations, or ports to plan with"
         elif moved is not None:
             why = f"demand has moved by {moved:.0%} since it was planned"
-        elif others_came and change.asker.plan is not None:
-            why = others_came
+        elif others_reason and change.asker.plan is not None:
+            why = others_reason
         else:
             return None
         if change.asker.plan is None:
-            raise PlanError(f"{why}, and what it was planned for is not known after a restart")
-        return Anew(
+            raise PlanError(f"{why}, and the planned demand is not known after a restart")
+        return Replanned(
             why=why, plan=change.asker.plan(), pins=pins, blocked=blocked, wanted_mbps=wanted_mbps
         )
 
-    def adopt(self, change: StagedChange, anew: Anew, plan: Plan) -> None:
+    def adopt(self, change: StagedChange, replanned: Replanned, plan: Plan) -> None:
         """Let a change continue by the new plan."""
-        change.pins, change.blocked, change.wanted_mbps = anew.pins, anew.blocked, anew.wanted_mbps
+        change.pins, change.blocked, change.wanted_mbps = (
+            replanned.pins,
+            replanned.blocked,
+            replanned.wanted_mbps,
+        )
         before, change.goal = change.goal, plan.target.topology
         what = "goes on as planned" if change.goal == before else "is amended"
-        told = f"{anew.why}: {what}"
+        told = f"{replanned.why}: {what}"
         self._log.note_course(change.entry.id, told, plan.connect | plan.disconnect)
 
     def contradiction(self, unfinished: Unfinished) -> str | None:

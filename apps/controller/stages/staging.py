@@ -74,7 +74,7 @@ class Staging:
             mover=mover,
             agenda=self.agenda,
             put=put,
-            take_turn=self._go_on,
+            take_turn=self._next_stage,
         )
 
     # -- from any thread --------------------------------------------------------------------------
@@ -126,14 +126,15 @@ class Staging:
             goal = {path for path in change.goal.paths if pair_of(path) == pair}
             if pair in self.agenda.theirs(change, state).pairs:
                 goal = standing
-            stays = "leaves their paths as they are"
+            stays = "leave the paths of the two racks alone"
             of = f" of about {entry.stages_expected}" if entry.stages_expected else ""
             waits = change.phase is StagePhase.AWAITS_HOURS
             lines.append(
                 f"reconfiguration {entry.id}, asked for by {entry.trigger}, has made "
-                f"{entry.stages_done}{of} stages{', and is paused' if entry.paused else ''}; what "
-                f"is left {stays if goal == standing else 'gives them other paths'}"
-                + (f"; it {entry.reason}" if waits else "")
+                f"{entry.stages_done}{of} stages{', and is paused' if entry.paused else ''}; "
+                "further stages "
+                f"{stays if goal == standing else 'change the paths of the two racks'}"
+                + (f"; the change {entry.reason}" if waits else "")
             )
         return lines
 
@@ -199,7 +200,7 @@ class Staging:
         """In its turn, continue a change begun beside another change, if stages are left."""
         change = self.agenda.get(entry.id)
         if change is not None:
-            await self._go_on(change)
+            await self._next_stage(change)
 
     async def keep_time(self) -> None:
         """Continue changes whose hours have come, or whose wait is over: a duty."""
@@ -209,7 +210,7 @@ class Staging:
             else:
                 waits = not (change.late and change.turn_has_come)
             if not waits and self.agenda.get(change.entry.id) is change:
-                await self._go_on(change)
+                await self._next_stage(change)
 
     def resume(
         self, unfinished: Unfinished, asker: Asker, sent_mbps: DemandMatrix | None
@@ -228,10 +229,10 @@ class Staging:
         change.done, change.paused = done, unfinished.paused
         self._log.update(entry.id, stages_done=done, stages_expected=None, paused=change.paused)
         circuits = touched(self._network.state, change.goal)
-        why = "nobody measures traffic"
+        why = "no traffic is measured"
         contradicted = None if sent_mbps is None else self.replanning.contradiction(unfinished)
         if sent_mbps is None or contradicted is not None:
-            then = "it is planned anew by the next decision" if asker.recurs else "ask for it anew"
+            then = "the next decision plans anew" if asker.recurs else "ask for it anew"
             why = f"does not go on after a restart: {contradicted or why}; {then}"
             self._log.note_course(entry.id, why, circuits)
             self.progress.end(change, why)
@@ -245,9 +246,9 @@ class Staging:
 
     async def _go_on_if_its_turn_has_come(self, change: StagedChange) -> None:
         if change.turn_has_come and self.agenda.get(change.entry.id) is change:
-            await self._go_on(change)
+            await self._next_stage(change)
 
-    async def _go_on(self, change: StagedChange) -> None:
+    async def _next_stage(self, change: StagedChange) -> None:
         """Make a change's next stage, unless the change was stopped or paused, or has to wait."""
         if change.stopped_by is not None:
             self.progress.end(change, f"stopped by {change.stopped_by}")
@@ -268,8 +269,8 @@ class Staging:
     async def _make_next_stage(self, change: StagedChange, before: StagePhase) -> None:
         """``before``: the phase of the change before its turn."""
         why = {
-            StagePhase.AWAITS_HOURS: "its hours have come",
-            StagePhase.BEGUN_BESIDE: "its turn has come",
+            StagePhase.AWAITS_HOURS: "the hours of the stage have come",
+            StagePhase.BEGUN_BESIDE: "the turn of the stage has come",
         }.get(before, "")
         if not self._look_again(change, why):
             return
@@ -291,19 +292,19 @@ class Staging:
         self.headroom.warn_of((stage,))
         await self.progress.carry_out(change, stage, goal)
 
-    def _look_again(self, change: StagedChange, others_came: str) -> bool:
+    def _look_again(self, change: StagedChange, others_reason: str) -> bool:
         """Plan anew if reservations, ports or demand have changed; False if the change ends here.
 
-        ``others_came``: the reason to plan anew nevertheless, since other changes may have touched
-        the network.
+        ``others_reason``: the reason to plan anew nevertheless, since other changes may have
+        touched the network.
         """
-        anew = self.replanning.planned_anew(change, others_came)
-        if anew is None:
+        replanned = self.replanning.planned_anew(change, others_reason)
+        if replanned is None:
             return True
-        if anew.plan is None:
-            self.progress.end(change, f"{anew.why}: what is left does not pay any more")
+        if replanned.plan is None:
+            self.progress.end(change, f"{replanned.why}: the remaining stages do not pay any more")
             return False
-        self.replanning.adopt(change, anew, anew.plan)
+        self.replanning.adopt(change, replanned, replanned.plan)
         return True
 
     def _wait_for_hours(self, change: StagedChange, ahead: tuple[Stage, ...]) -> None:
@@ -312,7 +313,7 @@ class Staging:
         self.agenda.put(change)
         self.progress.journal(change)
         hours = self._policy.now.beyond_hours
-        reason = f"waits for {hours}: no room now at {self.headroom.told(ahead)}"
+        reason = f"waits for {hours}: no room now at {self.headroom.shortage(ahead)}"
         LOG.warning("%s", reason, extra={"reconfiguration": change.entry.id})
         self._log.update(change.entry.id, reason=reason)
         circuits = touched(self._network.state, change.goal)

@@ -204,8 +204,10 @@ def get_setup(server_name: str, service: Service) -> AgentSetup:
 def put_backlog(server_name: str, body: BacklogBody, service: Service) -> AgentAnswer:
     """Report a server's backlog. A backlog of traffic unseen by the counters has no effect."""
     elephants = frozenset(
-        class_table.TcpConnection(ip_address(one.address), one.src_port, one.dst_port)
-        for one in body.elephants
+        class_table.TcpConnection(
+            ip_address(elephant.address), elephant.src_port, elephant.dst_port
+        )
+        for elephant in body.elephants
     )
     revision = service.agents.hear(server_name, body.backlog_mb, elephants, body.connections)
     return AgentAnswer(revision=revision)

@@ -65,4 +65,6 @@ class Decisions(Document):
 def list_decisions(service: Service) -> Decisions:
     """Whether to change, as decided lately from measured demand, and why; newest first."""
     many = service.decisions()
-    return Decisions.of(service.fabric, decisions=[one.words for one in many], records=many)
+    return Decisions.of(
+        service.fabric, decisions=[decision.words for decision in many], records=many
+    )

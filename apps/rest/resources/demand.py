@@ -82,10 +82,10 @@ def get_demand(service: Service) -> Demand:
 
 
 def _demand(fabric: Fabric, report: DemandReport, policy: Policy) -> Demand:
-    nobody = np.zeros_like(report.rate_mbps)
-    backlog_mbps = nobody if report.backlog_mbps is None else report.backlog_mbps
-    held_back = nobody if report.constrained is None else report.constrained
-    spilled = nobody if report.spilled is None else report.spilled
+    zero_mbps = np.zeros_like(report.rate_mbps)
+    backlog_mbps = zero_mbps if report.backlog_mbps is None else report.backlog_mbps
+    held_back = zero_mbps if report.constrained is None else report.constrained
+    spilled = zero_mbps if report.spilled is None else report.spilled
     error_mbps, planned_mbps = report.error_mbps, report.planned_mbps
     expected_mbps = report.estimated_mbps if report.expected_mbps is None else report.expected_mbps
     wanted = (report.estimated_mbps > 0) | (planned_mbps > 0)

@@ -105,12 +105,12 @@ class Task(Document):
         def pairs(cross_connects: Iterable[CrossConnect]) -> list[dict[str, object]]:
             return [
                 {
-                    "ingress": one.ingress,
-                    "egress": one.egress,
-                    "ingress_wired_to": wired_name(fabric, wired.get(one.ingress)),
-                    "egress_wired_to": wired_name(fabric, wired.get(one.egress)),
+                    "ingress": cross_connect.ingress,
+                    "egress": cross_connect.egress,
+                    "ingress_wired_to": wired_name(fabric, wired.get(cross_connect.ingress)),
+                    "egress_wired_to": wired_name(fabric, wired.get(cross_connect.egress)),
                 }
-                for one in cross_connects
+                for cross_connect in cross_connects
             ]
 
         return cls.of(fabric, task, disconnect=pairs(task.disconnect), connect=pairs(task.connect))

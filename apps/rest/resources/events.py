@@ -199,7 +199,7 @@ def _is_about(event: core.Event, shown: Event, reservations: Sequence[str]) -> b
     if shown.reservation is not None:
         ids.add(shown.reservation.id)
     told = event.served if event.reservation is None else (event.reservation, *event.served)
-    bundles = {one.bundle for one in told if one.id in ids}
+    bundles = {reservation.bundle for reservation in told if reservation.id in ids}
     return not (ids | bundles).isdisjoint(reservations)
 
 

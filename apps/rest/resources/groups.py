@@ -151,9 +151,12 @@ async def create_group(
         reservations=outcome.admitted,
         refused=[
             RefusedEntry.of(
-                None, one.request, detail=str(one.error), alternatives=one.error.alternatives
+                None,
+                refusal.request,
+                detail=str(refusal.error),
+                alternatives=refusal.error.alternatives,
             )
-            for one in outcome.refused
+            for refusal in outcome.refused
         ],
     )
 
@@ -186,6 +189,8 @@ async def release_group(group_id: str, service: Reserving, answer: LateAnswer) -
 
 def release_all(service: ReservationService, group_id: str) -> Sequence[core.Reservation]:
     """Release all reservations of a group; no error if they are over."""
-    for reservation_id in dict.fromkeys(one.bundle or one.id for one in service.group(group_id)):
+    for reservation_id in dict.fromkeys(
+        reservation.bundle or reservation.id for reservation in service.group(group_id)
+    ):
         release(service, reservation_id)
     return service.group(group_id)

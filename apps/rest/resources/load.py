@@ -98,15 +98,21 @@ def get_load(service: Service, query: Asked[LoadFilter]) -> Load:
         interval_s=found.interval_s,
         unix_s=[round(at, 3) for at in found.unix_s.tolist()],
         circuits=[
-            named(fabric, one.circuit)
+            named(fabric, circuit.circuit)
             | {
-                "a_to_b_mbps": _series(one.a_to_b_mbps),
-                "b_to_a_mbps": None if one.b_to_a_mbps is None else _series(one.b_to_a_mbps),
+                "a_to_b_mbps": _series(circuit.a_to_b_mbps),
+                "b_to_a_mbps": None
+                if circuit.b_to_a_mbps is None
+                else _series(circuit.b_to_a_mbps),
             }
-            for one in found.circuits
+            for circuit in found.circuits
         ],
-        pairs=[{"src": one.src, "dst": one.dst, "mbps": _series(one.mbps)} for one in found.pairs],
-        totals={one.name: _series(getattr(found.totals, one.name)) for one in fields(found.totals)},
+        pairs=[
+            {"src": pair.src, "dst": pair.dst, "mbps": _series(pair.mbps)} for pair in found.pairs
+        ],
+        totals={
+            field.name: _series(getattr(found.totals, field.name)) for field in fields(found.totals)
+        },
     )
 
 

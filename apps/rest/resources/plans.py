@@ -139,7 +139,7 @@ class RequestReader:
         if not count:
             return
         told = (self._invalid + self._unknown)[:MOST_ERRORS]
-        words = [f"{one.pointer}: {one.detail}" for one in told]
+        words = [f"{error_detail.pointer}: {error_detail.detail}" for error_detail in told]
         if count > len(told):
             words.append(f"and {count - len(told)} more")
         problem = INVALID_REQUEST if self._wrong_count else UNKNOWN_NAME

@@ -111,7 +111,7 @@ async def start_reconfiguration(
     current = await answer.outcome(
         lambda: service.reconfigure(body.request(service.fabric), _TRIGGER),
         lambda queued: service.reconfiguration(queued.id),
-        lambda one: one.is_over,
+        lambda reconfiguration: reconfiguration.is_over,
         ended=True,
     )
     answer.at(f"{routes.prefix}/{current.id}")

@@ -60,7 +60,7 @@ class Handover(Document):
 @routes.on("POST", "/handover", LIFECYCLE_CONFLICT, STANDING_BY, status_code=202)
 def hand_over(term: Leading) -> Handover:
     """End the leading controller, as for an upgrade; then a standby controller leads."""
-    return Handover(standing_by=[one.url for one in term.hand_over()])
+    return Handover(standing_by=[replica.url for replica in term.hand_over()])
 
 
 @routes.on("GET", "/replicas")

@@ -277,12 +277,12 @@ async def create_reservation(
     wait=N`` the answer waits until the reservation is active or has failed, at most N seconds.
     """
     request = body.request(key)
-    made = await answer.outcome(lambda: service.reserve(request), _again(service), is_up)
+    made = await answer.outcome(lambda: service.reserve(request), _reader(service), is_up)
     answer.at(f"{routes.prefix}/{made.id}")
     return answer.tagged(Reservation.of(service.fabric, made))
 
 
-def _again(service: ReservationService) -> Callable[[core.Reservation], core.Reservation]:
+def _reader(service: ReservationService) -> Callable[[core.Reservation], core.Reservation]:
     """Reads a reservation again."""
     return lambda seen: service.reservation(seen.id)
 
@@ -314,7 +314,7 @@ async def commit_reservation(
     """Make a ``held`` reservation permanent. Repeating the request is harmless."""
     committed = await answer.outcome(
         lambda: _unless(service.commit, _is_under_way, service, reservation_id, if_match),
-        _again(service),
+        _reader(service),
         is_up,
     )
     return answer.tagged(Reservation.of(service.fabric, committed))
@@ -361,14 +361,14 @@ def list_reservations(service: Reserving, query: Asked[ReservationFilter]) -> Re
     reservations = iter(service.reservations())
     if query.after is not None:
         service.reservation(query.after)  # raises UnknownName
-        for _ in takewhile(lambda one: one.id != query.after, reservations):
+        for _ in takewhile(lambda reservation: reservation.id != query.after, reservations):
             pass
     matching = (
-        one
-        for one in reservations
-        if one.state in wanted
-        and (rack is None or rack in one.pair)
-        and query.group in (None, one.group)
+        reservation
+        for reservation in reservations
+        if reservation.state in wanted
+        and (rack is None or rack in reservation.pair)
+        and query.group in (None, reservation.group)
     )
     page = list(islice(matching, query.limit))
     more = page and next(matching, None) is not None
@@ -462,7 +462,7 @@ async def release_reservation(
     reservation stays readable as a record.
     """
     released = await answer.outcome(
-        lambda: release(service, reservation_id, if_match), _again(service), is_over, ended=True
+        lambda: release(service, reservation_id, if_match), _reader(service), is_over, ended=True
     )
     return answer.tagged(Reservation.of(service.fabric, released))
 

@@ -65,7 +65,7 @@ class ScheduleBody(Body):
             length_s = policy.slots.slot_s if self.slot_s is None else self.slot_s
             topologies = rotation_topologies(self.name, fabric)
             return GivenSchedule(
-                self.name.value, tuple(GivenSlot(one, length_s) for one in topologies)
+                self.name.value, tuple(GivenSlot(topology, length_s) for topology in topologies)
             )
         slots = tuple(
             GivenSlot(

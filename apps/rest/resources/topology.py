@@ -162,7 +162,9 @@ def get_topology(service: Service) -> Topology:
         planes=fabric.planes,
         ports=len(fabric.ports),
         electrical_rate_mbps=fabric.electrical_rate_mbps,
-        circuits=[_live(fabric, one, rates_mbps) for one in sorted(state.topology.circuits)],
+        circuits=[
+            _live(fabric, circuit, rates_mbps) for circuit in sorted(state.topology.circuits)
+        ],
         paths=in_own_order(state.topology.paths, state.vlans),
         resting_vlans=sorted(state.pool.resting),
     )

@@ -111,7 +111,7 @@ def list_webhooks(hooks: Hooks, caller: Asking) -> Webhooks:
     """All webhooks. Viewers see only the scheme and host of an address: the rest may be a
     secret.
     """
-    return Webhooks(webhooks=[_shown(one, caller) for one in hooks.all()])
+    return Webhooks(webhooks=[_shown(delivery, caller) for delivery in hooks.all()])
 
 
 @routes.on("GET", "/{webhook_id}", UNKNOWN_NAME)
@@ -132,8 +132,8 @@ def delete_webhook(webhook_id: str, hooks: Hooks) -> Webhook:
     return Webhook.of(None, hooks.remove(webhook_id))
 
 
-def _shown(one: Delivery, caller: Caller) -> Webhook:
-    whole = Webhook.of(None, one)
+def _shown(delivery: Delivery, caller: Caller) -> Webhook:
+    whole = Webhook.of(None, delivery)
     if caller.role is Role.OPERATOR:
         return whole
     address = urlsplit(whole.url)

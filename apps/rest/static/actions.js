@@ -67,7 +67,7 @@ export async function done(title, request) {
     return true;
   } catch (error) {
     const isLost = isUnknown(error);
-    await ask(isLost ? "Not known" : title, [el("p", {}, isLost ? `${UNANSWERED} It may have done it, or not: see what is shown before you try again.` : told(error.message))], "");
+    await ask(isLost ? "Not known" : title, [el("p", {}, isLost ? `${UNANSWERED} The outcome is unknown: check the present state before you try again.` : told(error.message))], "");
     return isLost;
   }
 }
@@ -106,7 +106,7 @@ export async function plan() {
       ...risks(dry),
       list(lines),
     ];
-    if (!(await ask("Dry run", text, lines.length ? "Carry it out" : ""))) return false;
+    if (!(await ask("Dry run", text, lines.length ? "Carry out plan" : ""))) return false;
     if ((await get("/v1/topology")).epoch === dry.current_epoch) break; // else: ask again
   }
   return done("Not carried out", () => send("POST", "/v1/reconfigurations", body));
@@ -115,8 +115,8 @@ export async function plan() {
 const place = (rack, port) => `/v1/quarantine/${encodeURIComponent(rack)}/${encodeURIComponent(port)}`;
 
 export async function clearQuarantine({ rack, port, since_unix_s: since, reason }) {
-  const text = `In quarantine since ${clock(since)}: ${reason}. Planning may use it again at once; no circuit changes now.`;
-  if (!(await ask(`Clear ${rack} ${port}?`, [el("p", {}, text)], "Clear it"))) return false;
+  const text = `In quarantine since ${clock(since)}: ${reason}. Planning may use the port again at once; no circuit changes now.`;
+  if (!(await ask(`Clear ${rack} ${port}?`, [el("p", {}, text)], "Clear port"))) return false;
   return done("Not cleared", () => send("DELETE", place(rack, port)));
 }
 
@@ -126,14 +126,14 @@ export async function setAside(rack, port) {
   const { circuits, paths } = await get("/v1/topology");
   const standing = circuits.filter((one) => touches(one, rack, port)); // two where they are one-way
   const text = standing.flatMap((circuit) => [
-    `${describe(circuit)} stands on it and stays until the next change, which leads around it.`,
+    `${describe(circuit)} stands on the port and stays until the next change, which avoids the port.`,
     ...paths.filter((path) => uses(path, circuit)).map((path) => `It carries ${along(path)}.`),
   ]);
-  if (text.length === 0) text.push("No circuit stands on it.");
+  if (text.length === 0) text.push("No circuit stands on the port.");
   const reason = el("input", { required: true, maxLength: 200 });
   const form = el("label", {}, "Why? ", reason);
-  const parts = [el("p", {}, "No plan uses it until it is cleared; no circuit changes now."), list(text), form];
-  if (!(await ask(`Set ${rack} ${port} aside?`, parts, "Set it aside"))) return false;
+  const parts = [el("p", {}, "No plan uses the port until the port is cleared; no circuit changes now."), list(text), form];
+  if (!(await ask(`Set ${rack} ${port} aside?`, parts, "Set port aside"))) return false;
   const body = { reason: reason.value.trim() || "set aside on the dashboard" };
   return done("Not set aside", () => send("PUT", place(rack, port), body));
 }

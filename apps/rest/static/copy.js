@@ -35,7 +35,7 @@ function button(text, properties, shown) {
   made.dataset.key = `copy ${text}`;
   made.addEventListener("click", async () => {
     const copied = await copy(text, made).catch(() => false);
-    toast(copied ? `Copied ${text}` : `The browser lets nobody copy here: ${text}`);
+    toast(copied ? `Copied ${text}` : `The browser does not permit copying: ${text}`);
   });
   return made;
 }

@@ -18,7 +18,7 @@ function quarantineRow(port, act) {
   button.dataset.key = `${port.rack} ${port.port}`;
   button.setAttribute("aria-label", `Clear ${port.rack} ${port.port}`);
   button.addEventListener("click", () => act(() => actions.clearQuarantine(port)));
-  const until = port.on_trial ? ["on trial"] : port.until_unix_s === null ? ["until it is cleared"] : ["until ", at(port.until_unix_s)];
+  const until = port.on_trial ? ["on trial"] : port.until_unix_s === null ? ["until cleared"] : ["until ", at(port.until_unix_s)];
   return row(`${port.rack} ${port.port}`, port.plane, el("span", {}, `${told(port.reason)} (`, ...until, ")"), button);
 }
 

@@ -206,7 +206,7 @@ export function renderLegend(place) {
 function wish(entry) {
   if (!entry?.estimated_mbps) return "";
   const estimated = entry.constrained ? "constrained, wants perhaps" : "measured, wants";
-  const how = { estimate: estimated, rate: "as sent, wants", backlog: "for what waits, wants" }[shown.basis];
+  const how = { estimate: estimated, rate: "as sent, wants", backlog: "for waiting traffic, wants" }[shown.basis];
   const foretold = shown.prediction === "last" ? "" : `, ${shown.prediction} foretells ${mbps(entry.planned_mbps)} Mb/s`;
   const [wants, expected] = [mbps(entry.estimated_mbps), mbps(entry.expected_mbps)];
   const counted = expected === wants ? "" : `, plans count on ${expected} Mb/s`;

@@ -53,11 +53,11 @@ export const ofCircuit = (circuit) => show([circuit.a.rack, circuit.b.rack], (do
     { name: `${found.a.rack} to ${found.b.rack}`, samples: found.a_to_b_mbps },
     ...(found.one_way ? [] : [{ name: `${found.b.rack} to ${found.a.rack}`, samples: found.b_to_a_mbps }]),
   ];
-  return plot(document, directions, circuit.rate_mbps, "the rate between the last two readings of its ports");
+  return plot(document, directions, circuit.rate_mbps, "the rate between the last two readings of the ports");
 });
 
 // `window`: seconds over which rates of pairs are averages.
 export const ofPair = (src, dst, window) => show([src, dst], (document) => [
   ...plot(document, document.pairs.map((one) => ({ name: `${one.src} to ${one.dst}`, samples: one.mbps })), 0, `the average over ${window} s`),
-  el("p", { className: "quiet" }, "The pairs that carry most are kept, by circuits and electrically."),
+  el("p", { className: "quiet" }, "The busiest pairs are kept, by circuits and electrically."),
 ]);

@@ -209,7 +209,7 @@ async function begin() {
   for (const one of document.querySelectorAll(".operators")) one.hidden = !operates();
   by("policy").hidden = !["viewer", "operator"].includes(session.who.role);
   if (session.who.role === "agent") {
-    by("summary").textContent = "Agents report by their token; there is nothing here for them to see.";
+    by("summary").textContent = "Agents report with a token; this page has no content for agents.";
     return;
   }
   if (session.who.role === "tenant") tenant.begin(act);

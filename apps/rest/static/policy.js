@@ -46,7 +46,7 @@ const changesBy = (value) => (value.by_request ? "here" : value.at_once ? "in th
 
 // The file is where the policy is written; what a new reading of it would change is the dry run.
 function fileParts(file) {
-  if (file === null) return [el("p", {}, "Operators can change the policy, and take over what the configuration file has anew.")];
+  if (file === null) return [el("p", {}, "Operators can change the policy, and reload the configuration file.")];
   if (file instanceof Error) return [el("p", { className: "bad" }, `The file can't be taken over: ${told(file.message)}`)];
   if (!file.applied.length && !file.waiting.length) return [el("p", { className: "quiet" }, "The configuration file says the same: there is nothing to take over.")];
   const list = (changes) => el("ul", {}, ...changes.map((change) => el("li", {}, el("code", {}, change.key), `: ${change.before} → ${change.after}`)));

@@ -30,9 +30,9 @@ export function render({ reservations, ended, deliveries }, more = () => []) {
     const bad = ["failed", "preempted"].includes(one.state);
     const state = el("div", {}, el("span", { className: bad ? "state bad" : "state" }, bad ? `✗ ${one.state}` : one.state), ...[one.reason].filter(Boolean).map((why) => el("div", {}, told(why))));
     const pair = el("div", {}, `${one.src} to ${one.dst}`, el("div", {}, idButton(one.id)), ...(one.booked ? [el("div", { className: "quiet" }, along(one.booked))] : []));
-    const end = one.expires_unix_s === null ? ["until it is released"] : ["to ", at(one.expires_unix_s)];
+    const end = one.expires_unix_s === null ? ["until released"] : ["to ", at(one.expires_unix_s)];
     const time = el("div", {}, bad ? "" : calendar(one, limits, now), el("div", { className: "quiet" }, "from ", at(one.start_unix_s), " ", ...end), ...more(one));
     return row(pair, mbps(one.bandwidth_mbps), state, delivered(deliveries.get(one.id)), time);
   }), "No reservations.");
-  by("calendar-span").textContent = current.length ? `${clock(limits[0])} to ${clock(limits[1])}; the mark is now. What they get, in Mb/s, is of the last seconds.${reservations.length < MOST ? "" : ` Of those that are not over, the first ${MOST} are shown: hydra list shows all.`}` : "";
+  by("calendar-span").textContent = current.length ? `${clock(limits[0])} to ${clock(limits[1])}; the mark is now. What they get, in Mb/s, is of the last seconds.${reservations.length < MOST ? "" : ` The first ${MOST} current reservations are shown: hydra list shows all.`}` : "";
 }

@@ -26,7 +26,7 @@ export function begin(act) {
   by("main").replaceChildren(by("tenant").content, by("reservations-section"));
   by("main").className = "own";
   by("skip").href = "#book-section";
-  by("skip").textContent = "Skip to what fits";
+  by("skip").textContent = "Skip to the text";
   by("book").addEventListener("submit", (event) => {
     event.preventDefault();
     act(book);
@@ -60,7 +60,7 @@ function buttons(one, act) {
 }
 
 const place = ({ id, bundle }) => `/v1/reservations/${encodeURIComponent(bundle ?? id)}`;
-const times = (one) => `from ${clock(one.start_unix_s)} ${one.expires_unix_s === null ? "until it is released" : `to ${clock(one.expires_unix_s)}`}`;
+const times = (one) => `from ${clock(one.start_unix_s)} ${one.expires_unix_s === null ? "until released" : `to ${clock(one.expires_unix_s)}`}`;
 
 // What was entered; empty fields are left out.
 function wanted() {
@@ -90,13 +90,13 @@ async function book() {
     try {
       seen = await send("POST", "/v1/reservations/preview", body);
     } catch (error) {
-      const chosen = await alternative(error, error.status === 409 ? "It does not fit" : "It can't be booked", error.document?.alternatives ?? []);
+      const chosen = await alternative(error, error.status === 409 ? "The reservation does not fit" : "The reservation can't be booked", error.document?.alternatives ?? []);
       if (chosen === null) return false;
       body = { ...body, bandwidth_mbps: chosen.bandwidth_mbps, ...(chosen.start_unix_s && { start_unix_s: chosen.start_unix_s }) };
       continue;
     }
     const text = el("p", {}, `${body.src} to ${body.dst}, ${mbps(seen.bandwidth_mbps)} Mb/s in both directions, ${times(seen)}, by ${seen.booked ? along(seen.booked) : seen.parts.map((part) => `${along(part.booked)} (${part.src} to ${part.dst}, ${mbps(part.bandwidth_mbps)} Mb/s)`).join(", ")}.`);
-    if (!(await ask("It fits", [text, ...risks(seen)], "Book it"))) return false;
+    if (!(await ask("The reservation fits", [text, ...risks(seen)], "Book path"))) return false;
     return done("Not booked", () => send("POST", "/v1/reservations", body));
   }
 }
@@ -105,10 +105,10 @@ async function change(one) {
   const rate = el("input", { type: "number", min: 0, step: "any", value: one.bandwidth_mbps, required: true });
   const hours = el("input", { type: "number", min: 0, step: "any" });
   const text = [
-    el("p", {}, `${one.src} to ${one.dst}, ${mbps(one.bandwidth_mbps)} Mb/s, ${times(one)}. Its traffic is not interrupted.`),
-    el("p", { className: "controls" }, el("label", {}, "Mb/s ", rate), el("label", {}, "End in hours from now (empty: as it is) ", hours)),
+    el("p", {}, `${one.src} to ${one.dst}, ${mbps(one.bandwidth_mbps)} Mb/s, ${times(one)}. The traffic is not interrupted.`),
+    el("p", { className: "controls" }, el("label", {}, "Mb/s ", rate), el("label", {}, "End in hours from now (empty: unchanged) ", hours)),
   ];
-  if (!(await ask(`Change ${one.id}?`, text, "Change it"))) return false;
+  if (!(await ask(`Change ${one.id}?`, text, "Change reservation"))) return false;
   const body = { bandwidth_mbps: Number(rate.value) };
   if (hours.value) body.end_unix_s = Date.now() / 1000 + Number(hours.value) * HOUR_S;
   for (;;) {
@@ -118,7 +118,7 @@ async function change(one) {
     } catch (error) {
       const now = (error.document?.alternatives ?? []).filter((other) => !other.start_unix_s);
       if (!now.length) return done("Not changed", () => Promise.reject(error));
-      const chosen = await alternative(error, "It does not fit", now);
+      const chosen = await alternative(error, "The reservation does not fit", now);
       if (chosen === null) return false;
       body.bandwidth_mbps = chosen.bandwidth_mbps;
     }
@@ -126,13 +126,13 @@ async function change(one) {
 }
 
 async function keep(one) {
-  const text = `${one.src} to ${one.dst}, ${mbps(one.bandwidth_mbps)} Mb/s, ${times(one)}. It is only held, and goes unless it is kept.`;
-  if (!(await ask(`Keep ${one.id}?`, [el("p", {}, text)], "Keep it"))) return false;
+  const text = `${one.src} to ${one.dst}, ${mbps(one.bandwidth_mbps)} Mb/s, ${times(one)}. The reservation is held, and ends unless kept.`;
+  if (!(await ask(`Keep ${one.id}?`, [el("p", {}, text)], "Keep reservation"))) return false;
   return done("Not kept", () => send("POST", `${place(one)}/commit`));
 }
 
 async function release(one) {
-  const text = `${one.src} to ${one.dst}, ${mbps(one.bandwidth_mbps)} Mb/s, ${times(one)}. ${one.state === "failed" ? "It has failed, and is not listed any more then." : "From then on its traffic has nothing promised."}${one.bundle ? ` All of reservation ${one.bundle} goes with it.` : ""}`;
-  if (!(await ask(`Release ${one.id}?`, [el("p", {}, text)], "Release it", { isFinal: true }))) return false;
+  const text = `${one.src} to ${one.dst}, ${mbps(one.bandwidth_mbps)} Mb/s, ${times(one)}. ${one.state === "failed" ? "It has failed, and is not listed any more then." : "From then on the traffic has no promised bandwidth."}${one.bundle ? ` The whole bundle ${one.bundle} is released.` : ""}`;
+  if (!(await ask(`Release ${one.id}?`, [el("p", {}, text)], "Release reservation", { isFinal: true }))) return false;
   return done("Not released", () => send("DELETE", place(one)));
 }

@@ -64,7 +64,7 @@ function reservationsKept({ reservations, ended }) {
   const due = [...reservations, ...ended].filter((one) => DUE.has(one.state) && one.start_unix_s <= now);
   const kept = due.filter((one) => one.state === "active").length;
   const lost = due.filter((one) => one.state === "failed" || one.state === "preempted").length;
-  return tile("Reservations kept", due.length ? `${kept} of ${due.length}` : "–", lost ? `✗ ${lost} not kept` : due.length ? "all that are due" : "none is due", drawn((totals) => totals.reservations, 1));
+  return tile("Reservations kept", due.length ? `${kept} of ${due.length}` : "–", lost ? `✗ ${lost} not kept` : due.length ? "all stages due" : "none is due", drawn((totals) => totals.reservations, 1));
 }
 
 export function render(seen) {

@@ -20,7 +20,7 @@ export const along = (path) => [path.src, ...path.hops.map((hop) => `=${hop.plan
 // A port sends only while it is lit: one-way circuits stand in rings, and some only to close one.
 function lights({ one_way, b }, circuits) {
   const onward = one_way ? circuits.find((other) => is(other.a, b.rack, b.port)) : undefined;
-  return onward ? [el("p", {}, `It lights ${b.rack} ${b.port}, which sends on ${describe(onward)}.`)] : [];
+  return onward ? [el("p", {}, `The circuit lights ${b.rack} ${b.port}, which sends on ${describe(onward)}.`)] : [];
 }
 
 const list = (many) => el("ul", {}, ...many.map((parts) => el("li", {}, ...[parts].flat())));
@@ -28,7 +28,7 @@ const list = (many) => el("ul", {}, ...many.map((parts) => el("li", {}, ...[part
 // What the controller says of two racks, from before its last start, too: who set up what, what
 // they want, what was decided and what happened.
 export function said(a, b) {
-  const place = el("div", {}, el("p", { className: "quiet" }, "Reading what the controller says…"));
+  const place = el("div", {}, el("p", { className: "quiet" }, "Reading the controller's answer…"));
   get(`/v1/explanations/circuits/${encodeURIComponent(a)}/${encodeURIComponent(b)}`).then(
     ({ lines }) => place.replaceChildren(list(lines.map(told))),
     (error) => place.replaceChildren(el("p", { className: "bad" }, told(error.message))));
@@ -41,8 +41,8 @@ const names = (many) => `${many.slice(0, MOST_NAMED).map(({ src, dst }) => `${sr
 function answer(circuit, paths, promised, lit) {
   if (promised.length) return `It was promised to ${promised.length === 1 ? "the reservation" : `${promised.length} reservations`} of ${names(promised)}.`;
   if (paths.length) return `It carries the traffic of ${names(paths)}.`;
-  if (lit.length) return `It closes a ring of one-way circuits, and carries nothing itself.`;
-  return "Nothing uses it: it is idle, and free for the next plan.";
+  if (lit.length) return `The circuit closes a ring of one-way circuits, and carries no traffic.`;
+  return "No traffic uses the circuit: the circuit is idle, and free for the next plan.";
 }
 
 export function explain(circuit, { topology, demand, reservations }) {
@@ -61,12 +61,12 @@ export function explain(circuit, { topology, demand, reservations }) {
     ...lit,
     el("h3", {}, "The last hour"),
     ofCircuit(circuit),
-    el("h3", {}, "Paths that it carries"),
+    el("h3", {}, "Paths over the circuit"),
     paths.length
       ? list(paths.map((path) => `${along(path)}, VLAN ${path.vlan}: ${carried(path)}`))
       : el("p", {}, "None."),
     ...(paths.length ? [el("p", { className: "quiet" }, `Rates of paths are what servers send, on average over ${demand.window_s} s.`)] : []),
-    el("h3", {}, "Reservations that were promised it"),
+    el("h3", {}, "Reservations with the circuit"),
     promised.length ? list(promised.map((one) => [idButton(one.id), ` ${one.state}: ${one.src} to ${one.dst}, ${mbps(one.bandwidth_mbps)} Mb/s`])) : el("p", {}, "None."),
     ...said(circuit.a.rack, circuit.b.rack),
   ];

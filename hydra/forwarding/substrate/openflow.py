@@ -65,10 +65,10 @@ class SingleHomedOpenFlow(Substrate):
         )
 
     def steering(self, rack: RackId) -> tuple[Steering, ...]:
-        this = self.fabric.racks[rack]
-        if this.spine or this.tor.datapath_id is None:
+        rack_model = self.fabric.racks[rack]
+        if rack_model.spine or rack_model.tor.datapath_id is None:
             return ()
-        return (Steering(this.tor.datapath_id, this.name, rack, this.servers),)
+        return (Steering(rack_model.tor.datapath_id, rack_model.name, rack, rack_model.servers),)
 
     # -- rules ------------------------------------------------------------------------------------
 
@@ -146,10 +146,10 @@ class SingleHomedOpenFlow(Substrate):
             found[datapath] = [FlowRule(kind, way, cookie(kind, epoch, subject)) for way in ways]
         return found
 
-    def _meeting(self, one: Circuit, other: Circuit) -> tuple[RackId, tuple[PortId, PortId]]:
+    def _meeting(self, circuit: Circuit, other: Circuit) -> tuple[RackId, tuple[PortId, PortId]]:
         """The rack where two circuits of a path meet, and their ports there."""
-        rack = (set(self.fabric.racks_of(one)) & set(self.fabric.racks_of(other))).pop()
-        return rack, (self._end(one, rack), self._end(other, rack))
+        rack = (set(self.fabric.racks_of(circuit)) & set(self.fabric.racks_of(other))).pop()
+        return rack, (self._end(circuit, rack), self._end(other, rack))
 
     def _end(self, circuit: Circuit, rack: RackId) -> PortId:
         return circuit.a if self.fabric.ports[circuit.a].rack == rack else circuit.b

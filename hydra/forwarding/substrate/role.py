@@ -83,7 +83,7 @@ class Substrate(ABC):
     """
     detours: ClassVar[bool] = False
     """True if rules of other servers can lead around a dead uplink."""
-    tells_rounds: ClassVar[bool] = False
+    reports_rounds: ClassVar[bool] = False
     """True if steering switches are Open vSwitch with round rules, which signal that all cached
     flows have been revalidated. For other switches, a barrier reply suffices.
     """
@@ -118,7 +118,7 @@ class Substrate(ABC):
         """
         yield from self.own_rules(datapath, dead, source_check)
         yield from self.common_rules(datapath, state)
-        if self.tells_rounds:
+        if self.reports_rounds:
             yield from ROUND_RULES.rules
 
     @abstractmethod

@@ -44,7 +44,7 @@ class _TaggingServers(Substrate):
     """Common part of the substrates whose servers have a vswitch."""
 
     retags = True
-    tells_rounds = True
+    reports_rounds = True
 
     _steering: dict[RackId, tuple[Steering, ...]] = field(
         default_factory=dict, init=False, repr=False, compare=False
@@ -95,9 +95,9 @@ class _TaggingServers(Substrate):
         Constant, so that a reconfiguration only retags optical ports.
         """
         circuits = _from_to(self.fabric.circuit_vlans.first, self.fabric.circuit_vlans.last)
-        this = self.fabric.racks[rack]
-        vlans = PortVlans(circuits, native=this.tor.native_vlan)
-        return {server.tor_port: vlans for server in this.servers}
+        rack_model = self.fabric.racks[rack]
+        vlans = PortVlans(circuits, native=rack_model.tor.native_vlan)
+        return {server.tor_port: vlans for server in rack_model.servers}
 
     def closed_ports(self, servers: Collection[Server]) -> dict[str, PortVlans]:
         parked = frozenset({self.fabric.parking_vlan})  # some ToRs take an empty list for all VLANs

@@ -185,7 +185,7 @@ def test_links_and_counters(tor, server):
     )
     assert tor.link_up(PORTS[7:9]) == {PORTS[7]: True, PORTS[8]: False}
     assert tor.counters([PORTS[8]]) == {PORTS[8]: PortCounters(100, 2, 6400, 128, 1, 0)}
-    with pytest.raises(DeviceError, match=f"counts nothing at port {PORTS[7]}"):
+    with pytest.raises(DeviceError, match=f"has no counters of port {PORTS[7]}"):
         tor.counters([PORTS[7]])
 
 

@@ -77,7 +77,7 @@ def test_attenuators_and_thresholds_are_held_against_what_is_expected(server, ca
     switch = PolatisNetconf("p1", server.address, server.login, options, timeout_s=PATIENCE_S)
     with caplog.at_level(logging.WARNING, "drivers"):
         switch.open()
-    assert "port 18 holds its light at -12.50 dBm (VOA_MODE_ABSOLUTE)" in caplog.text
+    assert "port 18 limits the light to -12.50 dBm (VOA_MODE_ABSOLUTE)" in caplog.text
     assert "port 17 has an alarm below -6.00 dBm, where -7.00 dBm are to be expected" in caplog.text
     with pytest.raises(DeviceError, match=r"port 18 .*8\.50 dB below .* nothing was moved"):
         switch.change([], CIRCUIT)
@@ -223,7 +223,7 @@ def test_a_model_without_a_size_is_named(switch, server):
     model = "<product-information xmlns='{}'><model-name>{}</model-name></product-information>"
     server.write(model.format(SWITCH, "N-VST-192xCC-HU1"))
     switch.close()  # the size is asked once per session
-    with pytest.raises(DeviceError, match="N-VST-192xCC-HU1' tells no size such as 16x16"):
+    with pytest.raises(DeviceError, match="N-VST-192xCC-HU1' has no size such as 16x16"):
         switch.size()
     server.write(model.format(SWITCH, "I-OST-16x16-LU1-DMHNS"))
     assert switch.size() == (16, 16)

@@ -478,7 +478,7 @@ def test_a_log_that_is_no_file_is_refused(call, config, tmp_path):
     target = tmp_path / "bundle.tar.gz"
     result = call("support", "--config", str(config), "--log", str(log), str(target))
     assert result.exit_code == 1
-    assert f"the log {log} can't be read: it is not a file" in result.output
+    assert f"the log {log} can't be read: not a regular file" in result.output
     assert not target.exists()
 
 

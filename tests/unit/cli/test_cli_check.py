@@ -128,7 +128,7 @@ def test_files_of_devices_that_are_not_there_are_problems(run, with_device, tmp_
     empty.touch()
     result = run("check", with_device({"password_file": str(empty)}, {"ca_file": str(empty)}))
     assert "the first line of the password file" in result.stderr
-    assert "its contents are no certificate" in result.stderr
+    assert "the contents are no certificate" in result.stderr
 
 
 def test_files_of_devices_that_are_there_pass(run, with_device, tmp_path):
@@ -201,7 +201,7 @@ def test_run_refuses_a_bad_file_before_it_listens(bad):
         ("journal", "/proc/hydra/journal.db", "check the directory"),
         ("journal", "x" * 248, "File name too long"),
         ("journal", "damaged.db", "is damaged"),
-        ("journal", "cut.db", "its write-ahead log is there, and the file is not"),
+        ("journal", "cut.db", "the write-ahead log exists without the file"),
         ("audit_log", "/proc/audit.log", "can't write /proc/audit.log (No such file"),
         ("authority", "none.pem", "no authority can be read from"),
         ("audit_log", "folder", "not a regular file"),

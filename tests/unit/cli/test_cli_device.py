@@ -231,7 +231,7 @@ def test_a_lost_reply(device, switch, admin):
     admin.fault(FaultKind.LOSE_REPLY, times=1)
     result = device("connect", "p1", "9:25")
     assert result.exit_code == 4
-    assert "a change was sent and its reply lost" in result.stderr
+    assert "a change was sent and the reply lost" in result.stderr
     assert switch.cross_connects() == pairs((9, 25))
 
 

@@ -187,7 +187,7 @@ def test_a_path_of_several_hops_and_full_circuits_are_explained(run, tmp_path):
     result = run(*arguments)
     assert "joined over 2 hops on VLAN 100; 40.0 Mb/s" in result.stdout, result.output
     assert "shared with 1 other pair, 10.0 Mb/s left" in result.stdout
-    assert "no circuit of their own: they have no plane in common" in result.stdout
+    assert "no direct circuit: the racks have no plane in common" in result.stdout
     short = run(*arguments, "--max-hops", "1")
     assert "the plan's circuits join them over 2 hops, more than 1" in short.stdout
     full = run(*arguments, "--demand", "r2:r3=40")
@@ -378,7 +378,7 @@ def test_what_can_not_stand_beside_one_way_circuits_is_not_compared(run):
     arguments = ("plan", "--fabric", str(ONE_WAY), "--demand", "r1:r2=80")
     refused = run(*arguments, "--algorithm", "hydra-bfs")
     assert refused.exit_code == 1
-    assert "it does not plan one-way light paths" in refused.stderr
+    assert "the algorithm plans no one-way light paths" in refused.stderr
     assert "choose b-matching or helios" in refused.stderr
     compared = run(*arguments, "--compare", "--check", "--json", "--explain", "r1", "r2")
     assert compared.exit_code == 0, compared.output
@@ -469,7 +469,7 @@ def test_a_spine_has_no_servers_and_a_rack_has_some(run, tmp_path):
     result = run("check", str(config))
     assert result.exit_code == 1
     assert "racks[0].servers: needs at least one entry" in result.stderr
-    assert "racks[1].prefixes: a spine has none" in result.stderr
+    assert "racks[1].prefixes: a spine has no servers" in result.stderr
 
 
 # --- what is refused ------------------------------------------------------------------------

@@ -299,7 +299,7 @@ def test_a_class_of_service_and_what_it_gets(call, service):
     shown = call("reservations", "v0").stdout
     assert "guaranteed" in shown
     assert "38.5 Mb/s there, not known back; no rate limit at h12" in shown
-    assert "are v0's alone" in call("reserve", "r1", "r2", "--mbps", "1").stderr
+    assert "are exclusive to v0" in call("reserve", "r1", "r2", "--mbps", "1").stderr
 
 
 def test_a_reservation_is_modified(call, service):

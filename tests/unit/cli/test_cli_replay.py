@@ -89,5 +89,5 @@ def test_a_recording_ends_before_its_file_is_too_large(call, tmp_path, monkeypat
     path = tmp_path / "full.trace"
     result = call("record", str(path), "--interval", "0.1", "--max-mib", "1")
     assert result.exit_code == 0
-    assert "is full: its last reading is whole" in result.stderr
+    assert "is full: the last reading is whole" in result.stderr
     assert path.stat().st_size <= 300

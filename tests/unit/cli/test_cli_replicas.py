@@ -48,7 +48,7 @@ def test_where_nobody_leads_it_says_why(call, term):
 
 def test_a_controller_without_a_store_is_alone(call):
     result = call("replicas")
-    assert (result.exit_code, "its journal is a file" in result.stdout) == (0, True)
+    assert (result.exit_code, "the journal is a file" in result.stdout) == (0, True)
     assert "is alone" in call("handover").stderr
     assert "is alone" in call("handover", "--wait", "60").stderr, "nobody is waited for"
 
@@ -60,7 +60,7 @@ def test_a_handover_names_who_stands_by(call, term):
     assert term.handed_over
     term.found = Replicas(A, (), STORE)
     refused = call("handover")
-    assert (refused.exit_code, "nobody stands by to lead" in refused.stderr) == (1, True)
+    assert (refused.exit_code, "no controller stands by to lead" in refused.stderr) == (1, True)
 
 
 def test_a_handover_waits_until_switches_have_found_who_stands_by(call, term, monkeypatch):
@@ -82,7 +82,7 @@ def test_a_handover_waits_until_switches_have_found_who_stands_by(call, term, mo
 def test_a_handover_waits_no_longer_than_it_is_told_to(call, term):
     term.found = Replicas(A, (), STORE)
     refused = call("handover", "--wait", "0.1")
-    assert (refused.exit_code, "nobody stands by to lead" in refused.stderr) == (1, True)
+    assert (refused.exit_code, "no controller stands by to lead" in refused.stderr) == (1, True)
 
 
 def waits(_seconds):

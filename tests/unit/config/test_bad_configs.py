@@ -58,10 +58,10 @@ CASES = [
     ((*R, "servers"), [], "racks[0].servers", "needs at least one entry"),
     ((*R, "prefixes"), [], "racks[0].prefixes", "needs at least one entry"),
     ((*S, "addresses"), [], "racks[0].servers[0].addresses", "needs at least one entry"),
-    (("racks",), {"names": "r1"}, "racks", "got {'names': 'r1'}: put a dash before its first key"),
+    (("racks",), {"names": "r1"}, "racks", "got {'names': 'r1'}: put a dash before the first key"),
     (("subnets",), "10.0.0.0/8", "subnets", "a list, got '10.0.0.0/8': write ['10.0.0.0/8']"),
     (("electrical",), 10, "electrical", "must be a section"),
-    (("fabric",), 7, "fabric", "must be text, got 7: put it in quotes"),
+    (("fabric",), 7, "fabric", "must be text, got 7: put the value in quotes"),
     (
         ("fabric",),
         ["demo"],
@@ -75,7 +75,7 @@ CASES = [
     ((*R, "names"), "r[1 - 4]", "racks[0].names", "[1 - 4] is no range: write [1-4]"),
     ((*R, "names"), "r[1\u20134]", "racks[0].names", "is no range: write [1-4]"),
     ((*R, "names"), "r[1-]", "racks[0].names", "[1-] is no range: write two numbers with a hyphen"),
-    ((*R, "names"), "r[a-d]", "racks[0].names", "letters have no ranges, list them"),
+    ((*R, "names"), "r[a-d]", "racks[0].names", "letters have no ranges, list the letters"),
     (("fabric",), "", "fabric", "must not be empty"),
     (("fabric",), None, "fabric", "has no value"),
     (("server_rate_mbps",), None, "server_rate_mbps", "has no value"),
@@ -132,7 +132,7 @@ CASES = [
         (*S, "addresses", 0),
         "10.0.{rack + 1}.{server}/16",
         "racks[0].servers[0].addresses[0]",
-        "10.0.2.1 is outside its rack's prefixes (10.0.1.0/24, fd00:10:0:1::/64)",
+        "10.0.2.1 is outside the rack's prefixes (10.0.1.0/24, fd00:10:0:1::/64)",
     ),
     (("subnets", 0), "10.0.4.0/22", "racks[0].servers[0].addresses[0]", "outside all `subnets`"),
     (
@@ -145,7 +145,7 @@ CASES = [
         (*S, "addresses", 0),
         "10.0.{rack}.{server}/24",
         "racks[0].servers[0].addresses[0]",
-        "racks with subnets of their own are not supported",
+        "racks with separate subnets are not supported",
     ),
     (
         (*S, "addresses", 1),
@@ -215,19 +215,19 @@ CASES = [
         (*V, "datapath_id"),
         "0000aabbccddeeff",
         "racks[0].servers[0].vswitch.datapath_id",
-        "in hexadecimal: write 0x0000aabbccddeeff",
+        "hexadecimal form of switches: write 0x0000aabbccddeeff",
     ),
     (
         (*V, "datapath_id"),
         "00:00:aa:bb:cc:dd:ee:01",
         "racks[0].servers[0].vswitch.datapath_id",
-        "in hexadecimal: write 0x0000aabbccddee01",
+        "hexadecimal form of switches: write 0x0000aabbccddee01",
     ),
     (
         (*T, "datapath_id"),
         "00000000000010{rack:02x}",
         "racks[0].tor.datapath_id",
-        "'0000000000001001' is a datapath id as switches print it, in hexadecimal: write 0x0000",
+        "'0000000000001001' is a datapath id in the hexadecimal form of switches: write 0x0000",
     ),
     ((*V, "datapath_id"), 0, "racks[0].servers[0].vswitch.datapath_id", "between 1 and 2^64"),
     ((*V, "datapath_id"), 1 << 64, "racks[0].servers[0].vswitch.datapath_id", "between 1 and"),
@@ -259,7 +259,7 @@ CASES = [
     ((*T, "bridge"), DELETE, "racks[0].tor.bridge", "needs the name of the bridge"),
     ((*P, "address"), "ocs{plane}", "planes[0].address", "'ocs1' is not host:port"),
     ((*P, "address"), "ocs{plane}:99999", "planes[0].address", "is not host:port"),
-    ((*P, "address"), "10.0.0..{plane}:5025", "planes[0].address", "two dots of the host have not"),
+    ((*P, "address"), "10.0.0..{plane}:5025", "planes[0].address", "the host has two do"),
     ((*P, "address"), "a" * 64 + ":5025", "planes[0].address", "host, between dots, has more than"),
     ((*P, "address"), "unix:/run/{plane}", "planes[0].address", "is not host:port"),
     ((*T, "address"), "unix:relative", "racks[0].tor.address", "is not a device address"),
@@ -278,7 +278,7 @@ CASES = [
     (STORE, TLS_WITHOUT_KEY, f"{ETCD}.tls", "certificate and key go together"),
     (("controller", "workers"), {}, "controller.workers.listen", "is missing"),
     (WORKERS, {"listen": "6654"}, "controller.workers.listen", "'6654' is not host:port"),
-    (WORKERS, {"listen": "0.0.0.0:6654"}, "controller.workers.listen", "without keys whoever"),
+    (WORKERS, {"listen": "0.0.0.0:6654"}, "controller.workers.listen", "without keys any of"),
     (WORKERS, {**LINK, "key": "a.key_secret"}, "controller.workers", "key and known go together"),
     (WORKERS, {**LINK, "shards": 0}, "controller.workers.shards", "must be at least 1, got 0"),
     (WORKERS, {**LINK, "lease_s": 0.5}, "controller.workers.lease_s", "at least 1, got 0.5"),
@@ -314,7 +314,12 @@ CASES = [
     (("policy", "sharing"), "slotted", "policy.sharing", "set mode to periodic"),
     (("controller", "requests_per_s"), 1e-300, "controller.requests_per_s", "at least 0.001"),
     (("fabric",), "x" * 256, "fabric", "more than 255 characters"),
-    ((*R, "prefixes", 0), "::ffff:10.0.1.0/120", "racks[0].prefixes[0]", "write it as IPv4"),
+    (
+        (*R, "prefixes", 0),
+        "::ffff:10.0.1.0/120",
+        "racks[0].prefixes[0]",
+        "write the address as IPv4",
+    ),
     ((*S, "addresses", 0), "::ffff:10.0.1.1/112", "racks[0].servers[0].addresses[0]", "as IPv4"),
     (("policy", "poll_interval_s"), -1, "policy.poll_interval_s", "at least 0"),
     (("policy", "elephant_mbps"), NAN, "policy.elephant_mbps", "finite"),
@@ -393,7 +398,7 @@ def test_an_unreadable_subnet_is_the_only_thing_wrong(demo, problems_of):
 def test_the_instance_is_named_and_the_rest_counted(demo, problems_of):
     demo["wiring"][0]["ingress"] = 99
     (problem,) = problems_of(demo)
-    assert "(for rack r1, plane p1 and 7 more like it)" in problem.message
+    assert "(for rack r1, plane p1 and 7 more of the same kind)" in problem.message
 
 
 def test_the_same_prefix_in_two_entries_names_both_racks(demo, problems_of):
@@ -412,7 +417,7 @@ def test_every_overlap_inside_a_wide_prefix_is_found(demo, problems_of):
     demo["racks"].append(other)
     problems = [p for p in problems_of(demo) if p.path == "racks[0].prefixes[0]"]
     assert "10.0.1.0/24 overlaps 10.0.0.0/21 of rack r5" in problems[0].message
-    assert "and 3 more like it" in problems[0].message
+    assert "and 3 more of the same kind" in problems[0].message
 
 
 def test_a_network_address_is_no_server_address(demo, problems_of):

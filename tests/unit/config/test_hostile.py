@@ -65,7 +65,7 @@ TEXTS = {
         ),
         "more than 64 levels deep",
     ),
-    "a list within itself": ("racks: &a [*a]", "stands inside of what it repeats"),
+    "a list within itself": ("racks: &a [*a]", "stands inside of its own anchor"),
     "many digits": (
         swap("rate_mbps: 10\n", f"rate_mbps: {'1' * 5000}\n"),
         "a number of 5000 digits",
@@ -103,7 +103,7 @@ TEXTS = {
     "many values": ("racks: [" + "1," * 7_000_000 + "1]", "more than 250000 keys and values"),
     "wrong values": ("racks: [" + "1," * 200_000 + "1]", "more problems"),
     "unknown keys": ("\n".join(f"k{n}: 1" for n in range(100_000)), "more problems"),
-    "one key": ("k: 1\n" * 100_000, "and 99,998 more like it"),
+    "one key": ("k: 1\n" * 100_000, "and 99,998 more of the same kind"),
     "unknown racks": (swap("  - racks: r[1-4]", "  - racks: x[1-32000]"), "there is no rack 'x1'"),
     "a long text": (swap("fabric: demo", f"fabric: {'x' * 10_000_000}"), "65536 characters"),
     "a long template": (
@@ -151,7 +151,10 @@ def test_a_hostile_file_is_one_error(outcomes, name):
 @pytest.mark.takes(10)
 @pytest.mark.parametrize("name", ["a FIFO", "/dev/zero"])
 def test_only_regular_files_are_read(outcomes, name):
-    assert outcomes[name] == (["is not a regular file: write the configuration into one"], 0)
+    assert outcomes[name] == (
+        ["is not a regular file: write the configuration into a regular file"],
+        0,
+    )
 
 
 @pytest.mark.takes(10)

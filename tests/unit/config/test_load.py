@@ -227,8 +227,8 @@ def test_unwired_racks_and_planes_are_mentioned(demo, load_data):
     demo["wiring"][0] |= {"racks": "r[1-3]", "planes": "p1"}
     warnings = load_data(demo).warnings
     assert [(w.path, w.message) for w in warnings] == [
-        ("racks[0]", "not wired to any plane: its traffic stays electrical (for rack r4)"),
-        ("planes[0]", "not wired to any rack: it carries nothing (for plane p2)"),
+        ("racks[0]", "not wired to any plane: the rack's traffic stays electrical (for rack r4)"),
+        ("planes[0]", "not wired to any rack: the plane carries no traffic (for plane p2)"),
     ]
 
 
@@ -253,12 +253,13 @@ def test_racks_without_a_family_in_common_are_mentioned(demo, load_data):
     (warning,) = load_data(demo).warnings
     assert warning.path == "racks[1]"
     assert warning.message == (
-        "its servers have IPv6 addresses alone, and those of rack r1 and 2 more IPv4 alone: "
-        "nothing goes between them, and a reservation between them is refused (for rack r4)"
+        "the servers have IPv6 addresses only, and the servers of rack r1 and 2 more IPv4 only: "
+        "no traffic passes between the two, and reservations between the two are refused (for "
+        "rack r4)"
     )
     six["servers"][0]["addresses"] = racks["servers"][0]["addresses"]
     six["prefixes"] = racks["prefixes"]
-    assert not any("alone" in one.message for one in load_data(demo).warnings)
+    assert not any("only" in one.message for one in load_data(demo).warnings)
 
 
 def test_periodic_mode_without_polling_is_mentioned(demo, load_data):
@@ -275,8 +276,8 @@ def test_a_disturbance_cost_that_the_algorithm_does_not_heed_is_mentioned(demo, 
         path.write_text(yaml.safe_dump(demo))
         said[algorithm] = [warning.message for warning in load_configuration(path).warnings]
     assert said.pop("hydra-bfs") == [
-        "has no effect: hydra-bfs gives up circuits that carry demand freely; "
-        "choose one of anytime, edmonds, edmonds-perfect, hydra-bfs+, static"
+        "has no effect: hydra-bfs gives up circuits without regard to the demand on them; choose "
+        "anytime, edmonds, edmonds-perfect, hydra-bfs+, static"
     ]
     assert not any(said.values())
 
@@ -346,7 +347,7 @@ def test_guests_that_are_not_named_send_at_most_where_sources_are_not_checked(
     guests, tags = loaded.warnings
     assert guests.path == "racks[0].servers[0].guests"
     assert tags.path == "policy.source_check"
-    assert "no unicast reaches guests that are not listed" in guests.message
+    assert "no unicast reaches unlisted guests" in guests.message
 
 
 @pytest.mark.parametrize(

@@ -42,11 +42,11 @@ def test_planned_by_what_plans_light_paths(changed):
     with pytest.raises(ConfigError) as caught:
         changed({"algorithm": "hydra-bfs+"})
     assert problems(caught)["policy.algorithm"].endswith(
-        "circuits of this fabric are: choose b-matching or helios"
+        "and this fabric has one-way circuits: choose b-matching or helios"
     )
     with pytest.raises(ConfigError) as caught:
         changed(circuits="bidirectional")
-    assert "it plans one-way light paths" in problems(caught)["policy.algorithm"]
+    assert "the algorithm plans one-way light paths" in problems(caught)["policy.algorithm"]
 
 
 def test_slots_are_for_duplex_circuits(changed):

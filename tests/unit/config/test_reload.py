@@ -145,7 +145,7 @@ def test_a_policy_that_the_fabric_of_the_file_alone_can_have_is_refused(
 ):
     running = changed(tmp_path, lambda document: rebuilt(document, planes, {}))
     file = changed(tmp_path, lambda document: rebuilt(document, {}, policy))
-    with pytest.raises(ConfigError, match=rf"{words}.* \(in the fabric that runs"):
+    with pytest.raises(ConfigError, match=rf"{words}.* \(in the running fabric"):
         reload(running, running.policy, file)
 
 

@@ -85,7 +85,7 @@ def test_a_mapping_that_holds_itself_is_refused(load_text):
     text = DEMO.replace("electrical:\n  rate_mbps: 10\n", "electrical: &loop\n  rate_mbps: *loop\n")
     (problem,) = refusal(load_text, text).problems
     assert problem.line == line_of("electrical:") + 1
-    assert problem.message == "*loop stands inside of what it repeats"
+    assert problem.message == "*loop stands inside of its own anchor: move the alias out"
 
 
 def test_files_that_can_not_be_read(tmp_path):

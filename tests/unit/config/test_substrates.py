@@ -88,8 +88,8 @@ def test_the_shipped_openflow_fabric_is_wired_like_the_demo():
 def test_an_openflow_fabric_with_the_keys_of_others(demo, problems_of):
     demo["substrate"] = "single-homed-openflow"
     why = (
-        "does not belong on substrate single-homed-openflow: its ToRs do without VLANs on ports, "
-        "and its servers without vswitches"
+        "does not belong on substrate single-homed-openflow, where ToRs have no VLANs on ports, "
+        "and servers have no vswitches"
     )
     where = "racks[0].servers[0].vswitch"
     assert found(problems_of(demo)) == {
@@ -99,12 +99,12 @@ def test_an_openflow_fabric_with_the_keys_of_others(demo, problems_of):
         (
             "racks[0].tor.electrical_port",
             "is missing: on substrate single-homed-openflow servers reach the electrical network "
-            "through their ToR",
+            "through the ToR",
         ),
         (
             "racks[0].tor.driver",
-            "'ovs-ovsdb' can't drive the ToRs of substrate single-homed-openflow: there, that is "
-            "`openflow`",
+            "'ovs-ovsdb' can't drive the ToRs of substrate single-homed-openflow: the driver there "
+            "is `openflow`",
         ),
     }
 
@@ -112,13 +112,13 @@ def test_an_openflow_fabric_with_the_keys_of_others(demo, problems_of):
 def test_a_dual_homed_fabric_with_the_keys_of_openflow(openflow, problems_of):
     openflow["substrate"] = "dual-homed-vlan"
     assert found(problems_of(openflow)) >= {
-        ("racks[0].servers[0].vswitch", "is missing: substrate dual-homed-vlan needs it"),
-        ("racks[0].tor.native_vlan", "is missing: substrate dual-homed-vlan needs it"),
-        ("vlans.parking", "is missing: substrate dual-homed-vlan needs it"),
+        ("racks[0].servers[0].vswitch", "is missing: substrate dual-homed-vlan needs the key"),
+        ("racks[0].tor.native_vlan", "is missing: substrate dual-homed-vlan needs the key"),
+        ("vlans.parking", "is missing: substrate dual-homed-vlan needs the key"),
         (
             "racks[0].tor.driver",
-            "'openflow' can't drive the ToRs of substrate dual-homed-vlan: there, ports have "
-            "VLANs, which OpenFlow does not set",
+            "'openflow' can't drive the ToRs of substrate dual-homed-vlan: ports there have VLANs, "
+            "and OpenFlow does not set VLANs of ports",
         ),
     }
 
@@ -126,9 +126,19 @@ def test_a_dual_homed_fabric_with_the_keys_of_openflow(openflow, problems_of):
 @pytest.mark.parametrize(
     ("key", "value", "path", "words"),
     [
-        ("datapath_id", None, "datapath_id", "is missing: by it the controller knows the ToR"),
+        (
+            "datapath_id",
+            None,
+            "datapath_id",
+            "is missing: the controller identifies the ToR by the datapath id",
+        ),
         ("address", "somewhere", "address", "'somewhere' is not host:port"),
-        ("login", {"username": "x"}, "login", "this driver's protocol has no users: remove it"),
+        (
+            "login",
+            {"username": "x"},
+            "login",
+            "this driver's protocol has no users: remove `login`",
+        ),
         ("options", {"x": 1}, "options.x", "is not an option of this driver; none is known"),
     ],
 )
@@ -153,7 +163,7 @@ def test_a_dual_homed_fabric_with_the_keys_of_the_other(demo, problems_of):
     del vswitch["electrical_port"]
     where = "racks[0].servers[0].vswitch"
     assert found(problems_of(demo)) >= {
-        (f"{where}.electrical_port", "is missing: substrate dual-homed-vlan needs it"),
+        (f"{where}.electrical_port", "is missing: substrate dual-homed-vlan needs the key"),
         (
             f"{where}.uplink_port",
             "does not belong on substrate dual-homed-vlan, where a vswitch has `optical_port` and "
@@ -161,8 +171,7 @@ def test_a_dual_homed_fabric_with_the_keys_of_the_other(demo, problems_of):
         ),
         (
             "racks[0].tor.electrical_port",
-            "does not belong here: on substrate dual-homed-vlan each server has an uplink of its "
-            "own",
+            "does not belong here: on substrate dual-homed-vlan each server has a separate uplink",
         ),
     }
 
@@ -173,7 +182,7 @@ def test_a_single_homed_fabric_with_the_keys_of_the_other(single, problems_of):
     vswitch["optical_port"] = vswitch.pop("uplink_port")
     where = "racks[0].servers[0].vswitch"
     assert found(problems_of(single)) == {
-        (f"{where}.uplink_port", "is missing: substrate single-homed-vlan needs it"),
+        (f"{where}.uplink_port", "is missing: substrate single-homed-vlan needs the key"),
         (
             f"{where}.optical_port",
             "does not belong on substrate single-homed-vlan, where a vswitch has `uplink_port`",
@@ -181,7 +190,7 @@ def test_a_single_homed_fabric_with_the_keys_of_the_other(single, problems_of):
         (
             "racks[0].tor.electrical_port",
             "is missing: on substrate single-homed-vlan servers reach the electrical network "
-            "through their ToR",
+            "through the ToR",
         ),
     }
 
@@ -197,7 +206,7 @@ def test_single_homed_racks_meet_in_one_vlan(single, problems_of):
     (problem,) = problems_of(single)
     assert problem.path == "racks[0].tor.native_vlan"
     assert "VLAN 12 is not the 11 of r1" in problem.message
-    assert "give all the same" in problem.message
+    assert "give all racks the same VLAN" in problem.message
 
 
 def test_the_electrical_vlan_is_no_circuit(single, problems_of):

@@ -122,7 +122,7 @@ class Stage:
             limits=limits,
             enqueue=self.jobs.put,
         )
-        conductor.beside(lambda: mover.lets_others_in, [placement.beside])
+        conductor.beside(lambda: mover.admits_other_changes, [placement.beside])
         self.placement = placement
         care = self.care = ReservationCare(
             fabric=fabric,

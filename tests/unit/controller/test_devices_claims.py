@@ -8,7 +8,7 @@ import pytest
 from apps.controller.devices import Devices
 from apps.process.configuration import load_configuration
 from drivers.tor.ovs_ovsdb import OvsTor
-from drivers.transports.permit import OVER, PermitOverError, left_s
+from drivers.transports.permit import OVER, PermitOverError, remaining_s
 from hydra.errors import DeviceError, DeviceUnavailable, HeldElsewhere, HydraError
 
 DEMO = Path(__file__).parents[3] / "configs" / "demo.yaml"
@@ -67,7 +67,7 @@ class Term:
     def over(self):
         return self.left <= 0
 
-    def left_s(self):
+    def remaining_s(self):
         return self.left
 
 
@@ -101,10 +101,10 @@ class Tor:
         pass
 
     def set_vlans(self, wanted):
-        left_s()
+        remaining_s()
         self.at_read()
         try:
-            left_s()
+            remaining_s()
         except PermitOverError as error:
             raise DeviceUnavailable(self.name, str(error)) from error
         self.written.append(wanted)

@@ -28,7 +28,7 @@ def watched(request, monkeypatch):
         fabric = replace(loaded.fabric, planes=(bench.plane, other))
         told = []
         policy = replace(loaded.policy, timeouts=replace(loaded.policy.timeouts, ocs_s=SHORT_S))
-        devices = Devices(fabric=fabric, policy=policy, tell_alarm=told.append)
+        devices = Devices(fabric=fabric, policy=policy, report_alarm=told.append)
         devices.told = told
         devices.mirrors(bench.plane.id)
         devices._watchman.start()

@@ -213,7 +213,7 @@ def test_it_leaves_out_late_switches_of_its_own_racks():
     staged.late = {FABRIC.racks[4].servers[0].vswitch.datapath_id}
     assert staged.make_up().state is ReconfigurationState.PARTIAL
     rest = staged.ledger.log.reconfigurations()[0]
-    assert rest.reason == f"what {staged.number} could not do, since switches were late"
+    assert rest.reason == f"the rest of {staged.number}, since switches were late"
     staged.finish()
     assert set(staged.paths) == MADE_UP | set(BOTH[1])
 

@@ -143,7 +143,7 @@ def test_what_comes_and_goes_is_told_once_in_words_for_people(health, away, audi
         "switch hyv-h21 is connected, and not answering",
         "server h11 is without an uplink for circuits",
         "optical switch p2 complains: major LOS at port 3, no light",
-        "changed behind our back: p2, 1 to 18: nothing instead of connected",
+        "changed by somebody else: p2, 1 to 18: nothing instead of connected",
     ]
     told.clear()
     away.__init__()
@@ -156,7 +156,7 @@ def test_what_comes_and_goes_is_told_once_in_words_for_people(health, away, audi
         "2 switches are connected now: hyv-h11, hyv-h12",
         "switch hyv-h21 answers again",
         "server h11 has an uplink for circuits again",
-        "optical switch p2 complains no more",
+        "optical switch p2 has no alarm any more",
         "p2 is as intended again",
     ]
 
@@ -183,7 +183,7 @@ def test_workers_that_are_refused_are_told_of(health, refused, told):
     health.look()
     assert [text for text, *_ in told] == [
         "w1 and this controller differ",
-        "worker w1 is not refused any more",
+        "worker w1 is accepted again",
     ]
 
 
@@ -213,5 +213,5 @@ def test_what_a_takeover_would_suffer_from_is_told_of(health, risks, told):
     health.look()
     assert [text for text, *_ in told] == [
         "etcd2 does not answer: start it again",
-        "a takeover would not suffer from etcd2 any more",
+        "etcd2 no longer puts a takeover at risk",
     ]

@@ -89,7 +89,7 @@ def test_a_failure_is_acknowledged_by_letting_it_go(ledger, disk):
     ledger.reservations.change(one.id, State.FAILED, "no path came up")
     gone = ledger.reservations.let_go(one.id)
     assert gone.state is State.RELEASED
-    assert gone.reason == "asked for; it had failed: no path came up"
+    assert gone.reason == "released on request, after the failure: no path came up"
     assert restarted(disk).bookings.get(one.id) == gone
     with pytest.raises(LifecycleError):
         ledger.reservations.let_go(one.id)
@@ -368,7 +368,7 @@ def test_an_outage_of_the_journal_is_in_the_history_once_it_is_over(ledger, disk
     ledger.writer.catch_up()
     assert ledger.writer.failure is None
     ledger.writer.catch_up()
-    assert told(restarted(disk))[-3:-1] == [str(error), "it can be written again"]
+    assert told(restarted(disk))[-3:-1] == [str(error), "the journal can be written again"]
 
 
 def test_the_next_promise_takes_along_what_is_late(ledger, disk):
@@ -520,7 +520,7 @@ def events_of(ledger, after=0):
 
 
 def complain(ledger):
-    ledger.log.tell_alarm(DeviceAlarm("p1", Alarm(Severity.MAJOR, 3, "LOS", "no light")))
+    ledger.log.report_alarm(DeviceAlarm("p1", Alarm(Severity.MAJOR, 3, "LOS", "no light")))
 
 
 def test_events_are_told_once_they_are_in_the_store(shared, disk):

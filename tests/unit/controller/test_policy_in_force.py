@@ -163,7 +163,7 @@ class Stage:
         forecast = self.controller.rooms.monitor._forecast
         for number, mbps in enumerate(demands_mbps or (30.0, 20.0)):
             forecast.see(np.full((RACKS, RACKS), mbps), number * every_s)
-        predicted = forecast.told().predicted_mbps
+        predicted = forecast.latest_report().predicted_mbps
         return None if predicted is None else float(predicted[0, 1])
 
     def seasonal(self):

@@ -115,4 +115,4 @@ def test_an_explanation_tells_what_is_left_out_and_that_nothing_is_measured(cont
     for device in ("optical switch p1", "rack r1", "rack r2"):
         assert any(line.startswith(f"{device} is left out") for line in lines), lines
     assert not any("rack r3" in line or "sends" in line for line in lines), lines
-    assert "no traffic has been measured yet: what the two want is not known" in lines
+    assert "no traffic has been measured yet: the demand of the two racks is not known" in lines

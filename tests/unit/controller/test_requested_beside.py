@@ -61,8 +61,8 @@ class Asked(Staged):
         self.states = {}
         self.late = {SLOW}
         """Switches that are late for whoever hurries."""
-        self._tell = self.ledger.log._tell_progress
-        self.ledger.log._tell_progress = self._hear
+        self._tell = self.ledger.log._report_progress
+        self.ledger.log._report_progress = self._hear
         perform = self.stage.network.perform
 
         def performing(batch, watch):
@@ -343,7 +343,7 @@ def test_it_leaves_out_late_switches_of_its_own_racks():
     asked.make_up()
     assert asked.entry(numbers[0]).state is ReconfigurationState.PARTIAL
     rest = asked.ledger.log.reconfigurations()[0]
-    assert rest.reason == f"what {numbers[0]} could not do, since switches were late"
+    assert rest.reason == f"the rest of {numbers[0]}, since switches were late"
     asked.finish()
     assert path(4, 5, 1) in asked.paths
 

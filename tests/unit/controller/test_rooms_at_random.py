@@ -263,7 +263,7 @@ class _World:
         while idle < _QUIET:
             if time.monotonic() > until_s:
                 raise Violation(f"never quiet: {[one.entry.id for one in staging.agenda]}")
-            rooms.ledger.writer._next_try_s = rooms.withdrawals._again_s = 0.0
+            rooms.ledger.writer._next_try_s = rooms.withdrawals._retry_s = 0.0
             rooms.ledger.writer.catch_up()
             for change in staging.agenda:
                 change.late_until_s = 0.0
@@ -292,7 +292,7 @@ class _World:
         failed = {
             one.pair
             for one in ledger.bookings.all()
-            if one.state is State.FAILED or "had failed" in one.reason
+            if one.state is State.FAILED or "after the failure" in one.reason
         }
         wanted = self.asked_for | failed | {one.pair for one in ledger.bookings.active()}
         for path in state.topology.paths:

@@ -253,7 +253,9 @@ def test_what_is_over_is_not_gone_on_with(ended):
     assert staged.ledger.log.unfinished() == []
 
 
-@pytest.mark.parametrize(("recurs", "then"), [(True, "by the next decision"), (False, "ask for")])
+@pytest.mark.parametrize(
+    ("recurs", "then"), [(True, "the next decision plans anew"), (False, "ask for")]
+)
 def test_what_a_failure_contradicts_does_not_go_on(recurs, then):
     staged = Staged()
     staged.begin()
@@ -277,7 +279,7 @@ def test_without_a_measurement_it_does_not_go_on():
     staged = Staged()
     staged.begin()
     new, entry = staged.started_anew(lambda new: setattr(new, "sent_mbps", None))
-    assert "nobody measures traffic" in new.entry(entry).reason
+    assert "no traffic is measured" in new.entry(entry).reason
     assert new.queue == []
 
 
@@ -361,7 +363,7 @@ def test_demand_that_has_moved_stops_what_does_not_pay_any_more():
     assert ended.state is ReconfigurationState.PARTIAL
     assert ended.reason == (
         "after stage 1: demand has moved by 100% since it was planned: "
-        "what is left does not pay any more"
+        "the remaining stages do not pay any more"
     )
     assert not staged.staging.under_way
 
@@ -454,10 +456,18 @@ def test_what_is_left_for_two_racks_is_told_between_stages():
     entry = staged.begin()
     made = f"reconfiguration {entry}, asked for by test, has made 1 of about 2 stages"
     assert staged.staging.changes_of(0, 1) == [
-        f"{made}; what is left leaves their paths as they are"
+        f"{made}; further stages leave the paths of the two racks alone"
     ]
-    assert staged.staging.changes_of(2, 0) == [f"{made}; what is left gives them other paths"]
-    assert f"{made}; what is left gives them other paths" in Desk(staged.rooms).explain(0, 2).lines
+    assert staged.staging.changes_of(2, 0) == [
+        f"{made}; further stages change the paths of the two racks"
+    ]
+    assert staged.staging.changes_of(2, 0) == [
+        f"{made}; further stages change the paths of the two racks"
+    ]
+    assert (
+        f"{made}; further stages change the paths of the two racks"
+        in Desk(staged.rooms).explain(0, 2).lines
+    )
     staged.next()
     assert staged.staging.changes_of(2, 0) == []
 
@@ -574,7 +584,7 @@ def test_what_one_change_leaves_to_others_another_sees_to(monkeypatch):
     first = staged.begin()
     assert staged.entry(first).state is ReconfigurationState.DONE
     newest = staged.ledger.log.reconfigurations()[0]
-    assert newest.reason == f"what {first} could not do, since it gave way to others"
+    assert newest.reason == f"the rest of {first}, since the stage gave way to other changes"
     assert [one.id for one in staged.ledger.log.unfinished()] == [newest.id], "also after a restart"
     while staged.queue:
         staged.next()
@@ -621,7 +631,7 @@ def test_what_waited_for_no_late_switch_another_does_once_that_is_there():
     circuits = staged.ledger.network.state.topology.circuits
     assert {one for one in before - goal if RackId(0) in FABRIC.racks_of(one)} <= circuits
     rest = staged.ledger.log.reconfigurations()[0]
-    assert rest.reason == f"what {first} could not do, since switches were late"
+    assert rest.reason == f"the rest of {first}, since switches were late"
     staged.next()
     staged.staging.keep_time()
     assert staged.ledger.network.state.topology.circuits == circuits, "it is not there yet"
@@ -704,7 +714,7 @@ def test_who_owes_an_answer_at_the_begin_is_made_up_for_as_well():
     first = staged.begin()
     assert staged.entry(first).state is ReconfigurationState.PARTIAL
     rest = staged.ledger.log.reconfigurations()[0]
-    assert rest.reason == f"what {first} could not do, since switches were late"
+    assert rest.reason == f"the rest of {first}, since switches were late"
     rooms.upkeep.synchronise()
     staged.next()
     assert staged.entry(rest.id).state is ReconfigurationState.DONE

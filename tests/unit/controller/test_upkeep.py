@@ -262,7 +262,7 @@ def test_a_circuit_without_carrier_is_not_adopted_at_a_start():
     cut(stage.network)
     stage.upkeep.look_after()
     assert stage.core.memory.state.topology.circuits == frozenset()
-    assert stage.upkeep.dead.given_up(STANDING) == ({CIRCUIT}, TOLD)
+    assert stage.upkeep.dead.abandoned_circuits(STANDING) == ({CIRCUIT}, TOLD)
     assert stage.quarantined == dict.fromkeys(CIRCUIT.ends, TOLD)
 
 

@@ -79,7 +79,7 @@ def test_a_decision_names_what_it_could_not_rest_on(racks, named):
         unsure[rack, (rack + 1) % 8] = True
     nothing = np.zeros((8, 8))
     seen = DemandReport(DemandSource.MEASURED, nothing, nothing, 0.5, (), unsure=unsure)
-    decision = keep("nobody wants a circuit", frozenset(), (), "periodic", 0.0)
+    decision = keep("no pair wants a circuit", frozenset(), (), "periodic", 0.0)
     told = doubting(decision, small_fabric(racks=8), seen).reason
-    more = "their paths stay, and they get no others" if named else ""
-    assert told == "nobody wants a circuit" + named + more
+    more = "the pairs keep their paths, without further paths" if named else ""
+    assert told == "no pair wants a circuit" + named + more

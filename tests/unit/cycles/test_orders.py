@@ -100,9 +100,9 @@ def test_vswitches_that_are_away_are_told_of_and_left_alone(name):
 def test_other_changes_have_their_turn(name):
     _, execution = course(name)
     execution.enter(ReconfigurationState.DIVERTING)
-    assert not execution.lets_others_in
+    assert not execution.admits_other_changes
     execution.cycle = OWN_CYCLE
-    assert execution.lets_others_in
+    assert execution.admits_other_changes
 
 
 # -- pushes that are filled up --------------------------------------------------------------------
@@ -117,7 +117,7 @@ def test_a_push_is_filled_up_and_was_sent_ahead_as_it_is():
     # The fleet knows what it was given before by its identity.
     assert all(staged.changes[dp] is mine for dp, mine in pushed.changes.items())
     assert sum(map(len, pushed.changes.values())) == execution.rules_pushed == 100
-    assert not execution.lets_others_in
+    assert not execution.admits_other_changes
 
 
 @pytest.mark.parametrize("name", list(CycleName))

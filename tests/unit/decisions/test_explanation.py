@@ -50,15 +50,15 @@ def test_why_a_circuit_stands():
     assert set(found.paths) == set(found.users)
     assert list(found.lines) == [
         "r1 =p1= r2 stands, and carries: r1 - r2",
-        "what set up r1 =p1= r2 is not remembered",
+        "the reconfiguration that set up r1 =p1= r2 is not recorded",
         "rates of traffic are averages over 3 s (policy.demand_window_s)",
-        "r1 to r2 wants 200.0 Mb/s, measured; gets 40.0 of it by circuits",
-        "r2 to r1 sends 0.0 Mb/s: mice, which are not planned for (elephants begin at 1 Mb/s)",
+        "r1 to r2 wants 200.0 Mb/s, measured; gets 40.0 Mb/s by circuits",
+        "r2 to r1 sends 0.0 Mb/s: mice, left out of plans (elephants begin at 1 Mb/s)",
         "1970-01-01T00:00:00Z change: gains 800.0 Mbit for a cost of 0.0 Mbit "
         "(asked by: rehearsal)",
-        "  it set up r1 =p1= r2",
-        "  it saw r1 to r2: 40.0 Mb/s sent, 200.0 Mb/s planned for (plans count on 89.4)",
-        "  as things stood 20.0 of 200.0 Mb/s were served; with the plan of anytime, 100.0",
+        "  the decision set up r1 =p1= r2",
+        "  demand seen: r1 to r2: 40.0 Mb/s sent, 200.0 Mb/s planned for (plans count on 89.4)",
+        "  before the decision, 20.0 of 200.0 Mb/s were served; with the plan of anytime, 100.0",
     ]
 
 
@@ -68,20 +68,20 @@ def test_why_a_circuit_stands():
         (
             DemandBasis.ESTIMATE,
             80.0,
-            "r3 to r4 wants 80.0 Mb/s, perhaps: it is constrained, something on its way is full; "
-            "gets 7.4 of it electrically",
+            "r3 to r4 wants 80.0 Mb/s, by estimate: the pair is constrained, a link of the path is "
+            "full; gets 7.4 Mb/s electrically",
         ),
         (
             DemandBasis.RATE,
             7.4,
-            "r3 to r4 wants 7.4 Mb/s, since that is what it sends; gets 7.4 of it electrically",
+            "r3 to r4 wants 7.4 Mb/s, by the present rate; gets 7.4 Mb/s electrically",
         ),
         (
             DemandBasis.BACKLOG,
             12.0,
-            "r3 to r4 wants 12.0 Mb/s, to send what waits; gets 7.4 of it electrically",
+            "r3 to r4 wants 12.0 Mb/s, to send the waiting traffic; gets 7.4 Mb/s electrically",
         ),
-        (DemandBasis.BACKLOG, 0.0, "r3 to r4 sends 7.4 Mb/s, and nothing waits that is told of"),
+        (DemandBasis.BACKLOG, 0.0, "r3 to r4 sends 7.4 Mb/s, and no waiting traffic is reported"),
     ],
 )
 def test_how_a_demand_is_known(basis, wanted_mbps, line):
@@ -106,10 +106,10 @@ def test_what_plans_count_on_is_told_where_it_is_less_than_may_be_wanted():
     found = explain(known, R3, R4)
     assert [one.expected_mbps for one in found.demand] == [12.5, 7.35]
     assert (
-        "r3 to r4 wants 20.0 Mb/s, perhaps: it is constrained, something on its way is full "
-        "(plans count on 12.5); gets 7.4 of it electrically"
+        "r3 to r4 wants 20.0 Mb/s, by estimate: the pair is constrained, a link of the path is "
+        "full (plans count on 12.5); gets 7.4 Mb/s electrically"
     ) in found.lines
-    assert "r4 to r3 wants 7.3 Mb/s, measured; gets 7.0 of it electrically" in found.lines
+    assert "r4 to r3 wants 7.3 Mb/s, measured; gets 7.0 Mb/s electrically" in found.lines
 
 
 def test_what_is_foretold_is_told_apart():
@@ -121,7 +121,7 @@ def test_what_is_foretold_is_told_apart():
         predicted_mbps=rates(r3_r4=9.0),
     )
     assert (
-        "r3 to r4 wants 7.4 Mb/s, measured; gets 7.1 of it electrically; "
+        "r3 to r4 wants 7.4 Mb/s, measured; gets 7.1 Mb/s electrically; "
         "holt foretells 9.0 for the next 10 s"
     ) in explain(known, R3, R4).lines
     slotted = Policy(
@@ -145,9 +145,7 @@ def test_a_demand_that_is_foretold_alone_is_planned_for():
     )
     lines = explain(known, R3, R4).lines
     assert "r3 to r4 sends 0.4 Mb/s; peak foretells 90.0 for the next 10 s" in lines
-    assert (
-        "r4 to r3 sends 0.0 Mb/s: mice, which are not planned for (elephants begin at 1 Mb/s)"
-    ) in lines
+    assert ("r4 to r3 sends 0.0 Mb/s: mice, left out of plans (elephants begin at 1 Mb/s)") in lines
 
 
 def test_what_plans_count_on_is_a_part_of_what_is_foretold():
@@ -160,7 +158,7 @@ def test_what_plans_count_on_is_a_part_of_what_is_foretold():
         predicted_mbps=rates(r3_r4=30.0),
     )
     assert (
-        "r3 to r4 wants 20.0 Mb/s, measured; gets 7.4 of it electrically; "
+        "r3 to r4 wants 20.0 Mb/s, measured; gets 7.4 Mb/s electrically; "
         "holt foretells 30.0 for the next 10 s (plans count on 18.8)"
     ) in explain(known, R3, R4).lines
 
@@ -175,7 +173,7 @@ def test_flows_that_spill_are_named_with_the_reason():
     )
     lines = explain(known, R1, R2).lines
     assert [line for line in lines if "flows" in line] == [
-        "one in 6 flows from r1 to r2 is electrical: the circuits are full (policy.spill)"
+        "1 in 6 flows from r1 to r2 is electrical: the circuits are full (policy.spill)"
     ]
 
 
@@ -198,8 +196,8 @@ def test_why_there_is_none():
     )
     assert found.lines[-2:] == (
         "1970-01-01T00:00:00Z change: gains 800.0 Mbit for a cost of 0.0 Mbit; "
-        "no proposal that is remembered changes a circuit between the two",
-        "their demand was not among the largest then",
+        "no recorded proposal changes a circuit between the two racks",
+        "the demand of the two racks was not among the largest recorded demands",
     )
 
 
@@ -216,7 +214,7 @@ def test_a_port_that_is_left_out_is_named_with_the_reason():
         found = explain(replace(evidence(), quarantine=out, now_unix_s=now_s), R2, R1)
         return [line for line in found.lines if " is left " in line or " on trial" in line]
 
-    aside = "left out of plans until it is cleared, since 1970-01-01T00:00:00Z: set aside: cleaned"
+    aside = "left out of plans until cleared, since 1970-01-01T00:00:00Z: set aside: cleaned"
     names = [f"{FABRIC.racks[r].name}:{FABRIC.ports[by_rack[r]].tor_port}" for r in (R3, R1)]
     lost = "since 1970-01-01T00:00:30Z: carrier lost at r3"
     assert lines(60.0) == [
@@ -233,17 +231,20 @@ def test_devices_that_plans_leave_out_come_before_what_the_two_want():
 
 def test_before_anything_is_measured_nothing_is_said_of_rates():
     lines = explain(replace(evidence(), measured=False), R1, R2).lines
-    assert "no traffic has been measured yet: what the two want is not known" in lines
+    assert "no traffic has been measured yet: the demand of the two racks is not known" in lines
     assert not any("mice" in line or "averages" in line for line in lines)
 
 
 @pytest.mark.parametrize(
     ("state", "words"),
     [
-        ("active", ": its path stays where it is"),
-        ("activating", ", and its path is being set up"),
-        ("scheduled", ", scheduled: it begins 1970-01-01T01:00:00Z, and has no path yet"),
-        ("held", ", held: it begins 1970-01-01T01:00:00Z, and has no path yet"),
+        ("active", ": the reserved path stays in place"),
+        ("activating", ", and the reserved path is being set up"),
+        (
+            "scheduled",
+            ", scheduled: the reservation begins 1970-01-01T01:00:00Z, and has no path yet",
+        ),
+        ("held", ", held: the reservation begins 1970-01-01T01:00:00Z, and has no path yet"),
         ("failed", None),
     ],
 )
@@ -253,7 +254,7 @@ def test_a_reservation_is_told_by_what_it_has_now(state, words):
     )
     lines = explain(replace(evidence(), reservations=(one,)), R2, R1).lines
     told = [line for line in lines if "7f3a" in line]
-    assert told == ([] if words is None else [f"reservation 7f3a is between the two{words}"])
+    assert told == ([] if words is None else [f"reservation 7f3a is between the two racks{words}"])
 
 
 def test_of_many_ports_that_are_left_out_some_are_named():
@@ -261,14 +262,14 @@ def test_of_many_ports_that_are_left_out_some_are_named():
     out = [Quarantined(one.id, "no light", 0.0, None, ((R1, R2),)) for one in fabric.ports]
     told = explain(replace(evidence(fabric=fabric), quarantine=out), R1, R2).lines
     assert sum("is left out of plans" in line for line in told) == 6
-    assert f"and {len(out) - 6} more of their ports: `hydra quarantine` lists them" in told
+    assert f"and {len(out) - 6} more ports of the two racks: see `hydra quarantine`" in told
 
 
 def test_what_could_not_be_planned_is_told_without_guesses():
     nothing = replace(evidence(), decisions=[no_plan("no demand yet", frozenset(), (), "me", 0.0)])
     assert explain(nothing, R1, R2).lines[-1] == (
         "1970-01-01T00:00:00Z no plan: no demand yet; "
-        "no proposal that is remembered changes a circuit between the two"
+        "no recorded proposal changes a circuit between the two racks"
     )
 
 
@@ -278,7 +279,7 @@ def test_a_change_that_did_not_pay_is_named():
     assert found.circuits == ()
     assert [one.action for one in found.decisions] == [Action.KEEP]
     assert any("keep: gains 80.0 Mb/s, less than 1000 Mb/s" in line for line in found.lines)
-    assert "  it would set up r1 =p1= r2" in found.lines
+    assert "  the decision would set up r1 =p1= r2" in found.lines
 
 
 def test_a_circuit_that_was_taken_down():
@@ -286,11 +287,11 @@ def test_a_circuit_that_was_taken_down():
     assert found.circuits == ()
     newest, oldest = found.decisions
     assert (newest.unix_s, oldest.unix_s) == (60.0, 0.0)
-    assert "  it took down r1 =p1= r2" in found.lines
+    assert "  the decision took down r1 =p1= r2" in found.lines
 
 
 def test_slots_are_pointed_to():
-    told = "circuits are shared by a schedule: `hydra schedule` says who has one when"
+    told = "circuits are shared by a schedule: `hydra schedule` lists the pairs by time"
     slotted = replace(POLICY, sharing=Sharing.SLOTTED)
     assert told in explain(evidence(rates(r1_r2=40), policy=slotted), R1, R3).lines
     assert told not in explain(evidence(rates(r1_r2=40)), R1, R3).lines
@@ -340,10 +341,10 @@ def test_one_way_circuits_are_told_by_direction():
         "no circuit leads from r2 to r1",
         "traffic from r2 to r1 takes the electrical network",
         "r1 =p1> r2 stands, and carries: traffic from r1 to r2",
-        "what set up r1 =p1> r2 is not remembered",
+        "the reconfiguration that set up r1 =p1> r2 is not recorded",
     )
-    assert "  it set up r1 =p1> r2" in found.lines
-    assert not any("close its ring" in line for line in found.lines)
+    assert "  the decision set up r1 =p1> r2" in found.lines
+    assert not any("close a ring" in line for line in found.lines)
 
 
 def test_what_only_lights_a_port_is_told():
@@ -351,7 +352,7 @@ def test_what_only_lights_a_port_is_told():
     (closing,) = [one for one in seen.state.topology.circuits if ONE_WAY.racks_of(one) == (R3, R1)]
     port = ONE_WAY.ports[closing.b].tor_port
     assert (
-        "no demand is planned on r3 =p1> r1: it may only close its ring, and lights "
+        "no demand is planned on r3 =p1> r1: the circuit may only close a ring, and lights "
         f"r1:{port}, which sends on r1 =p1> r2"
     ) in explain(seen, R1, R3).lines
 
@@ -368,7 +369,7 @@ def test_two_racks_may_be_joined_by_a_circuit_each_way():
 )
 def test_when_nothing_was_decided(mode, why):
     found = explain(evidence(policy=replace(POLICY, mode=mode)), R1, R2)
-    assert found.lines[-1] == f"nothing has been decided from measured demand{why}"
+    assert found.lines[-1] == f"no decision has been made from measured demand{why}"
 
 
 def test_only_the_largest_demands_are_remembered_and_they_come_first():

@@ -147,7 +147,7 @@ def test_a_silent_switch_is_stale_not_zero_and_delays_nobody(fleet, start, caplo
     assert len(hung.asked_s) < len(other.asked_s)
     warnings = [record for record in caplog.records if record.levelno == logging.WARNING]
     assert [record.getMessage() for record in warnings] == [
-        "statistics of h11: no answer (its last rates stand in); further cases are only counted"
+        "statistics of h11: no answer (plans use the last rates); further cases are only counted"
     ]
 
 

@@ -26,8 +26,8 @@ def run(one, mbps_at, seconds):
         demand = np.zeros((3, 3))
         demand[R1, R2] = mbps_at(second)
         one.see(demand, 1000.0 + second)
-    told = one.told()
-    planned = demand if told.predicted_mbps is None else told.predicted_mbps
+    latest_report = one.latest_report()
+    planned = demand if latest_report.predicted_mbps is None else latest_report.predicted_mbps
     return float(planned[R1, R2])
 
 
@@ -38,9 +38,9 @@ def on_and_off(second):
 
 def test_without_a_prediction_the_demand_of_now_is_planned_for():
     one = forecast(Prediction.LAST)
-    assert one.told() == (None, None, None)
+    assert one.latest_report() == (None, None, None)
     assert run(one, float, 30) == 29.0
-    assert one.told().predicted_mbps is None
+    assert one.latest_report().predicted_mbps is None
 
 
 def test_an_average_hardly_moves_with_what_flickers():
@@ -77,7 +77,7 @@ def test_a_season_is_foretold_for_the_horizon_and_not_for_later():
             demand = np.zeros((3, 3))
             demand[R1, R2] = 900.0 * (2 <= now_s % day_s / hour_s < 4)
             one.see(demand, now_s)
-        assert one.told().predicted_mbps[R1, R2] == pytest.approx(foretold, abs=300), hours
+        assert one.latest_report().predicted_mbps[R1, R2] == pytest.approx(foretold, abs=300), hours
         one = forecast(Prediction.SEASONAL, season_s=day_s)
 
 
@@ -86,7 +86,7 @@ def test_seasons_are_told_with_a_smaller_error_than_what_does_not_know_them():
     for prediction in Prediction:
         one = forecast(prediction, season_s=30.0)
         run(one, on_and_off, 600)
-        shares[prediction] = one.told().error_share
+        shares[prediction] = one.latest_report().error_share
     assert shares[Prediction.SEASONAL] == min(shares.values()) < 0.2
     assert shares[Prediction.LAST] > 2 * shares[Prediction.SEASONAL]
 
@@ -97,10 +97,10 @@ def test_errors_are_those_of_each_pair():
         demand = np.zeros((3, 3))
         demand[R1, R2], demand[R1, R3] = 30.0, 50.0 if second == 0 else 10.0
         one.see(demand, float(second))
-    told = one.told()
+    latest_report = one.latest_report()
     # 30 as foretold; 50 foretold, and 50 for one second, 10 for nine.
-    assert told.error_mbps[R1].tolist() == [0.0, 0.0, pytest.approx(36.0)]
-    assert told.error_share == pytest.approx(36 / 44)
+    assert latest_report.error_mbps[R1].tolist() == [0.0, 0.0, pytest.approx(36.0)]
+    assert latest_report.error_share == pytest.approx(36 / 44)
 
 
 def test_mice_are_not_foretold():
@@ -111,11 +111,11 @@ def test_another_choice_begins_anew():
     policy = CurrentPolicy(Policy(prediction=Prediction.PEAK))
     one = Forecast(policy)
     assert run(one, lambda second: 80.0 - second, 20) == 70.0, "that of the last ten seconds"
-    assert one.told().error_share is not None
+    assert one.latest_report().error_share is not None
     policy.now = Policy(prediction=Prediction.EWMA)
     one.see(np.full((3, 3), 20.0), 1020.0)
-    assert one.told().predicted_mbps[R1, R2] == 20.0
-    assert one.told().error_share is None
+    assert one.latest_report().predicted_mbps[R1, R2] == 20.0
+    assert one.latest_report().error_share is None
 
 
 def test_slots_are_planned_for_their_week():
@@ -123,7 +123,7 @@ def test_slots_are_planned_for_their_week():
     one = forecast(Prediction.LAST, **slotted, slots=SlotPolicy(week_s=4.0))
     for second in range(6):
         one.see(np.full((3, 3), 20.0 + 4 * second), 1000.0 + second)
-    assert one.told().error_share is not None, "a week is over"
+    assert one.latest_report().error_share is not None, "a week is over"
 
 
 @given(
@@ -136,11 +136,17 @@ def test_no_prediction_is_negative_or_not_a_number(prediction, demands, gaps_s):
     for mbps, gap_s in zip(demands, gaps_s, strict=False):
         now_s += gap_s
         one.see(np.full((2, 2), mbps), now_s)
-    told = one.told()
-    predicted = np.full((2, 2), mbps) if told.predicted_mbps is None else told.predicted_mbps
+    latest_report = one.latest_report()
+    predicted = (
+        np.full((2, 2), mbps)
+        if latest_report.predicted_mbps is None
+        else latest_report.predicted_mbps
+    )
     assert np.isfinite(predicted).all()
     assert (predicted >= 0).all()
-    assert told.error_share is None or (math.isfinite(told.error_share) and told.error_share >= 0)
+    assert latest_report.error_share is None or (
+        math.isfinite(latest_report.error_share) and latest_report.error_share >= 0
+    )
 
 
 def test_steady_demand_is_foretold_by_all_of_them():

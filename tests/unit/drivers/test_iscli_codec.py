@@ -177,7 +177,7 @@ def test_arbitrary_lines_give_a_table_or_an_error_and_nothing_else(lines):
     ],
 )
 def test_a_list_that_something_stands_in_the_middle_of_is_not_read_in_part(lines):
-    with pytest.raises(IscliError, match=r"a list of numbers that breaks off: '1-[45],"):
+    with pytest.raises(IscliError, match=r"an incomplete list of numbers: '1-[45],"):
         iscli.parse_memberships([*lines, "200,300", "!"])
 
 

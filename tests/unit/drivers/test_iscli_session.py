@@ -182,7 +182,7 @@ def test_a_refusal_in_the_middle_leaves_the_outcome_unknown_and_says_what_stands
         says(b"switchport trunk native vlan 1", PORT, b"Error: VLAN 1 is reserved\r\n"),
         says(b"end", b"RS G8264#"),
     )
-    with pytest.raises(OutcomeUnknown, match=r"VLAN 1 is reserved; the 2 commands before it"):
+    with pytest.raises(OutcomeUnknown, match=r"VLAN 1 is reserved; the 2 commands before"):
         tor(stream).set_vlans({"1": PortVlans(frozenset({VlanId(27)}))})
     stream.finish()
 

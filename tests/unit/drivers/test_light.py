@@ -38,10 +38,10 @@ def checked(limits, attenuator, reading=None):
         (Attenuator(RELATIVE, 4.0, "REL"), None),
         (Attenuator(RELATIVE, 4.1, "REL"), r"takes off 4\.1 dB \(REL\)"),
         (Attenuator(POWER, -9.0, "ABS"), None),
-        (Attenuator(POWER, -9.5, "ABS"), r"at -9\.50 dBm \(ABS\), 4\.50 dB below what comes in"),
+        (Attenuator(POWER, -9.5, "ABS"), r"to -9\.50 dBm \(ABS\), 4\.50 dB below the input"),
         (Attenuator(POWER, 4.0, "ABS"), None),
-        (Attenuator(POWER, 4.1, "ABS"), r"is set to 4\.1 \(ABS\), and takes off 4\.1 dB if"),
-        (Attenuator(AttenuatorMode.MAXIMUM, None, "MAX"), r"as much light as it can \(MAX\)"),
+        (Attenuator(POWER, 4.1, "ABS"), r"is set to 4\.1 \(ABS\), an attenuation of 4\.1 dB if"),
+        (Attenuator(AttenuatorMode.MAXIMUM, None, "MAX"), r"the highest attenuation \(MAX\)"),
     ],
 )
 def test_an_attenuator_beyond_the_budget_is_named_before_light_moves(attenuator, told):
@@ -69,7 +69,7 @@ def test_the_power_that_comes_in_is_read_where_nobody_has_said_what_to_expect():
         (17, AlarmThresholds(True, -8.0, 5.0), "below -8.00 dBm, where -9.00 dBm are"),
         (17, AlarmThresholds(True, -9.0, None), None),
         (17, AlarmThresholds(True, -20.0, 2.0), "above +2.00 dBm, where +3.00 dBm are"),
-        (17, AlarmThresholds(False, -9.0, None), "has its alarm off"),
+        (17, AlarmThresholds(False, -9.0, None), "has the alarm switched off"),
         (17, AlarmThresholds(True, None, 5.0), "no alarm for too little light"),
         (17, AlarmThresholds(True, -60.0, 25.0), "receivers lose the signal at -30 dBm"),
     ],
@@ -92,8 +92,8 @@ def test_many_ports_alike_are_one_line(caplog):
     )  # fmt: skip
     lines = [record.message for record in caplog.records]
     assert len(lines) == 2
-    assert all(line.endswith("; and 13 more ports like these") for line in lines)
-    assert "does not tell how much" in lines[0]
+    assert all(line.endswith("; and 13 more ports with such problems") for line in lines)
+    assert "by an unreported amount" in lines[0]
 
 
 def test_a_switch_that_can_not_tell_is_attached_all_the_same(caplog):

@@ -179,7 +179,7 @@ def test_alarm_thresholds_of_both_models(switch, caplog, revision):
 
     switch(answer, revision, min_input_dbm=-5.0).open()
     older = revision.startswith("2015")
-    told = "its alarm off" if older else "an alarm below -60.00 dBm, though receivers lose"
+    told = "the alarm switched off" if older else "an alarm below -60.00 dBm, though receivers lose"
     assert f"p1: port 32 has {told}" in caplog.text
 
 

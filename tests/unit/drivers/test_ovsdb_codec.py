@@ -99,8 +99,8 @@ def test_sets_are_forgotten_before_they_are_too_many():
     ("data", "message"),
     [
         (b'{"id":["set",[1,1' + b",2" * 80 + b"]]}", "twice"),
-        (b'{"id":["set",[1,x' + b",2" * 80 + b"]]}", "something else"),
-        (b'{"id":["set",[1,,' + b",2" * 80 + b"]]}", "something else"),
+        (b'{"id":["set",[1,x' + b",2" * 80 + b"]]}", "an element of a different type"),
+        (b'{"id":["set",[1,,' + b",2" * 80 + b"]]}", "an element of a different type"),
         (b'{"id":{"hydra:set":0}}', "no JSON"),
         (b'{"id":{"hydra:set":"x"}}', "no JSON"),
         (b"[]", "no JSON object"),

@@ -12,7 +12,7 @@ import pytest
 from drivers.codecs import scpi
 from drivers.transports.gnmi_session import GnmiSession
 from drivers.transports.lines import LineTransport
-from drivers.transports.permit import OVER, PermitOverError, left_s, permitted
+from drivers.transports.permit import OVER, PermitOverError, permitted, remaining_s
 from drivers.transports.restconf import RestconfSession
 from drivers.transports.serial_line import SerialOptions, SerialStream
 from drivers.transports.stream import ConnectionLostError, Deadline
@@ -29,11 +29,11 @@ PATIENCE_S = 60.0
 class Lease:
     """Time that is left, as somebody says."""
 
-    def __init__(self, left_s):
-        self.left_s = left_s
+    def __init__(self, remaining_s):
+        self.remaining_s = remaining_s
 
     def __call__(self):
-        return self.left_s
+        return self.remaining_s
 
 
 @pytest.fixture(autouse=True)
@@ -53,14 +53,14 @@ def where(listener):
 
 
 def test_without_a_lease_there_is_no_limit():
-    assert left_s(5.0) == 5.0
+    assert remaining_s(5.0) == 5.0
     with permitted(lambda: float("inf")):
-        assert left_s(5.0) == 5.0
+        assert remaining_s(5.0) == 5.0
     with permitted(lambda: 2.0):
-        assert left_s(5.0) == 2.0
+        assert remaining_s(5.0) == 2.0
     with permitted(lambda: 0.0), pytest.raises(PermitOverError, match=OVER):
-        left_s(5.0)
-    assert left_s(5.0) == 5.0
+        remaining_s(5.0)
+    assert remaining_s(5.0) == 5.0
 
 
 def test_the_kernel_drops_what_the_device_has_not_acknowledged_when_the_lease_ends(listener):
@@ -90,7 +90,7 @@ def test_the_rest_of_a_change_is_not_sent_once_the_lease_has_ended(listener):
             device.settimeout(PATIENCE_S)
             device.sendall(b"1\r")
             assert lines.write(b"first\r\n", follows=True) == "1"
-            lease.left_s = 0.0
+            lease.remaining_s = 0.0
             with pytest.raises(OutcomeUnknown, match=OVER):
                 lines.write(b"second\r\n", follows=True)
             assert heard(device) == b"first\r\n"

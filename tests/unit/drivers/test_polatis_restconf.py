@@ -292,7 +292,7 @@ def test_others_that_never_rest(device, monkeypatch):
     monkeypatch.setenv("HYDRA_TEST_SECRET", "secret")
     driver = optical_switch(plane_at(device), SHORT_S)
     device.meanwhile = [lambda: device.aim(5, 21)] * 10_000
-    with pytest.raises(DeviceError, match="this change finds no gap"):
+    with pytest.raises(DeviceError, match="stop the other clients"):
         driver.change([], [CrossConnect(2, 18)])
     assert device.pairs == {1: 17, 5: 21}
     driver.close()
@@ -302,7 +302,7 @@ def test_somebody_who_makes_anew_what_is_removed_is_not_fought_for_ever(device, 
     monkeypatch.setenv("HYDRA_TEST_SECRET", "secret")
     driver = optical_switch(plane_at(device), SHORT_S)
     device.restored = 200
-    with pytest.raises(OutcomeUnknown, match="this change finds no gap"):
+    with pytest.raises(OutcomeUnknown, match="stop the other clients"):
         driver.change([CrossConnect(1, 17)], [CrossConnect(2, 18)])
     assert device.pairs == {1: 17}
     assert device.restored > 0

@@ -60,10 +60,10 @@ def test_a_contributed_driver_stands_beside_ours(contributing):
     ("value", "problem"),
     [
         ("a_missing_module:Driver", "ModuleNotFoundError: No module named 'a_missing_module'"),
-        ("json", "it has no CAPABILITIES and no build and no check"),
+        ("json", "the driver has no CAPABILITIES and no build and no check"),
         (
             "drivers.tor.ibm_g8264",
-            "its CAPABILITIES are TorCapabilities, not OpticalCapabilities",
+            "the driver's CAPABILITIES are TorCapabilities, not OpticalCapabilities",
         ),
     ],
 )

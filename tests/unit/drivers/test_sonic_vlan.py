@@ -76,7 +76,7 @@ def test_rows_of_another_database_are_read_alike(caplog):
     databases.tables["VLAN_MEMBER_TABLE"] = {"Vlan100|Ethernet0": {"state": "ok"}, "x": {}}
     tor._wait_for_state(["Ethernet0"], [sonic_vlans.Member(100, "Ethernet0")])
     assert caplog.messages == [
-        "r1: left out of its members of VLANs by their state: "
+        "r1: left out of the device's members of VLANs by state: "
         "not a port in a VLAN such as Vlan100|Ethernet0: 'x'"
     ]
 

@@ -81,7 +81,7 @@ def test_an_acknowledgement():
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        (HEADER + ";", "ends before it says what it is"),
+        (HEADER + ";", "a message without a type"),
         (REPLY + HEADER + "X 1 COMPLD\r\n;", "neither a reply nor an autonomous message"),
         (HEADER + 'M  1 COMPLD\r\n"a\x00"\r\n;', "byte 0x00 in a message"),
         ("x" * (tl1.MAX_LINE_BYTES + 1), "without a line end"),

@@ -98,7 +98,7 @@ def test_a_command_that_cant_be_sent_leaves_none_under_way(caplog):
     device = Scripted([(b"RTRV-B:::3;\n", completed(3))])
     ours = session(device.address)
     bad = tl1.Command("DLT-CRS", "", ("", "rack\u00e9;1"))
-    words = r"p1: DLT-CRS: 'rack\u00e9;1' can't be sent: .*; rename it on the device"
+    words = r"p1: DLT-CRS: 'rack\u00e9;1' can't be sent: .*; rename the object on the device"
     with pytest.raises(DeviceError, match=words) as caught:
         ours.write_all([FIRST, bad], window=2)
     assert type(caught.value) is DeviceError

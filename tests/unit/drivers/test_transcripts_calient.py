@@ -351,7 +351,7 @@ def test_calient_sends_no_bulk_command_while_another_is_under_way(bulk):
         (b"RTRV-CRS:::3::ALL;", completed(3)),
         (b"RTRV-SAVERECALL:::4;", completed(4, "In progress")),
     )
-    with pytest.raises(DeviceError, match="another bulk command is under way") as caught:
+    with pytest.raises(DeviceError, match="a different bulk command is under way") as caught:
         switch.change([], [CrossConnect(1, 5)])
     assert not isinstance(caught.value, OutcomeUnknown)
 
@@ -400,7 +400,7 @@ def test_calient_deletes_by_no_name_that_two_connections_go_by(play):
     switch = play(
         "calient-tl1", [*PLAIN, (b"RTRV-CRS:::3::ALL;", completed(3, *rows))], user="admin"
     )
-    with pytest.raises(DeviceError, match="2 of the switch's connections go by the name 1>2"):
+    with pytest.raises(DeviceError, match="2 connections of the switch have the name 1>2"):
         switch.change([CrossConnect(1, 5), CrossConnect(3, 4)], [])
 
 
@@ -419,6 +419,6 @@ def test_calient_connections_of_other_kinds_take_ports_and_no_reading_down(play,
         switch.change([CrossConnect(3, 4)], [CrossConnect(3, 5)])
     (line,) = [record for record in caplog.messages if "left out" in record]
     assert line == (
-        "p1: left out of its cross-connects: connection 1>99 uses port 99, which is not listed; "
-        "connection 2>2 is neither one-way nor two-way"
+        "p1: left out of the device's cross-connects: connection 1>99 uses port 99, missing in the "
+        "list of ports; connection 2>2 is neither one-way nor two-way"
     )

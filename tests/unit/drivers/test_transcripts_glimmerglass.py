@@ -168,6 +168,6 @@ def test_glimmerglass_leaves_alone_what_another_user_has_locked(play, state):
         ],
         user="ours",
     )
-    with pytest.raises(DeviceError, match="user admin has locked it"):
+    with pytest.raises(DeviceError, match="locked by user admin"):
         switch.change([CrossConnect(1, 49)], [CrossConnect(1, 51)])
     switch.change([CrossConnect(2, 50)], [])

@@ -43,7 +43,7 @@ def test_one_leads_and_the_next_as_soon_as_it_ends(etcd):
     with candidate(settings, "a") as a:
         a.leads.get(timeout=LONG_S)
         assert not a.leadership.over()
-        assert "reads its journal: ask again" in a.leadership.standby().words
+        assert "reads the journal: ask again" in a.leadership.standby().words
         a.leadership.note_begun()
         assert a.leadership.standby() is None
         with candidate(settings, "b") as b:
@@ -63,8 +63,8 @@ def test_one_leads_and_the_next_as_soon_as_it_ends(etcd):
             a.leadership.take_no_more()
             assert "this controller ends, and another controller leads soon" in a.words
             assert not a.leadership.over(), "what is under way is finished"
-            assert 0 < a.leadership.left_s() < 120
-            assert b.leadership.left_s() == 0
+            assert 0 < a.leadership.remaining_s() < 120
+            assert b.leadership.remaining_s() == 0
             a.leadership.resign()
             assert a.leadership.over()
             assert (b.leadership.over(), who_leads(settings)) == (True, "a"), "not yet"
@@ -169,12 +169,12 @@ def test_switches_take_the_leader_of_an_etcd_that_was_set_up_anew(tmp_path):
 def test_a_leader_is_asked_to_hand_over_only_where_somebody_stands_by(settings):
     with candidate(settings, "a") as a:
         a.leads.get(timeout=LONG_S)
-        with pytest.raises(LifecycleError, match="nobody stands by to lead"):
+        with pytest.raises(LifecycleError, match="no controller stands by to lead"):
             a.leadership.hand_over()
         with candidate(settings, "b"):
             await_standby(a)
             assert [one.name for one in a.leadership.hand_over()] == ["b"]
-        assert "handed over, as requested, to one of b" in str(a.ended.get_nowait())
+        assert "handed over, as requested, to a controller of b" in str(a.ended.get_nowait())
 
 
 def test_a_leader_hands_over_to_nobody_whom_switches_have_yet_to_find(settings):
@@ -183,7 +183,7 @@ def test_a_leader_hands_over_to_nobody_whom_switches_have_yet_to_find(settings):
         leader, other = (a, b) if a.leadership.leads else (b, a)
         leader.switches = 14
         await_standby(leader)
-        with pytest.raises(LifecycleError, match="has 0 of the 14 switches that are connected"):
+        with pytest.raises(LifecycleError, match="has 0 of the 14 switches connected"):
             leader.leadership.hand_over()
         other.switches = 14
         wait_until(lambda: leader.leadership.replicas().standing_by[0].switches == 14)

@@ -36,7 +36,7 @@ def survey(settings, name, *, clock, leads=True, file="f"):
     with closing(Etcd(settings)) as etcd:
         lease = int(etcd.ask("/lease/grant", {"TTL": str(LEASE_S), "ID": "0"})["ID"])
         one = Survey(settings, name, name, lambda: lease, lambda: leads, lambda: file, clock)
-        one.tell()
+        one.publish()
         try:
             yield one
         finally:
@@ -54,12 +54,12 @@ def test_a_clock_that_is_apart_is_told_until_it_is_right(settings, ahead_s):
     ours, theirs = Clock(), Clock(ahead_s)
     with survey(settings, "a", clock=ours) as a, survey(settings, "b", clock=theirs) as b:
         told(a)  # of one that is behind, the first look can't tell since when it was told
-        b.tell()
+        b.publish()
         ((name, why),) = told(a)
         how = "ahead of" if ahead_s > 0 else "behind"
         assert (name, f"the clock of b is 30 s or more {how} this" in why) == ("b", True)
         theirs.ahead_s = 0.0
-        b.tell()
+        b.publish()
         assert told(a) == []
 
 
@@ -70,7 +70,7 @@ def test_clocks_that_agree_are_not_told_however_rarely_they_are_looked_at(settin
         for _ in range(3):
             assert told(a) == []
             time.ahead_s += between_s
-            b.tell()
+            b.publish()
             time.ahead_s += between_s
             assert told(a) == []
 
@@ -79,7 +79,7 @@ def test_a_difference_that_little_hangs_on_is_not_told(settings):
     ours, theirs = Clock(), Clock(APART_S / 2)
     with survey(settings, "a", clock=ours) as a, survey(settings, "b", clock=theirs) as b:
         told(a)
-        b.tell()
+        b.publish()
         assert told(a) == []
 
 
@@ -88,7 +88,7 @@ def test_files_that_differ_are_told(settings):
     with survey(settings, "a", clock=clock) as a:
         with survey(settings, "b", clock=clock, file="another"):
             ((name, why),) = told(a)
-            assert (name, "b has read another configuration file" in why) == ("b", True)
+            assert (name, "b has a different configuration file" in why) == ("b", True)
         assert told(a) == [], "it has ended"
 
 

@@ -57,9 +57,9 @@ def test_a_reservation_that_failed_is_listed_with_what_to_do(watch):
     assert one.what == "reservation v1 (r1 to r2, 40 Mb/s) has failed: no other path"
     assert (one.since_unix_s, one.pairs, one.reservations) == (NOW_S - 60, (PAIR,), ("v1",))
     assert one.command == "hydra reserve r1 r2 --mbps 40 --dry-run"
-    assert one.done == "its traffic goes electrically, with nothing promised"
+    assert one.done == "the traffic goes electrically, without a promise"
     joined = only(watch, facts(reservations=[failed()]))
-    assert joined.done == "its traffic has a path of circuits, with nothing promised"
+    assert joined.done == "the traffic has a path of circuits, without a promise"
 
 
 @pytest.mark.parametrize(
@@ -92,15 +92,15 @@ def test_what_to_do_asks_for_what_fits_now(watch, request_, fitting_mbps, comman
 
     one = only(watch, facts(reservations=[failed(**request_)], fitting=fitting))
     assert one.command == command
-    assert "`hydra release v1` if nobody needs it" in one.to_do
-    assert ("nothing of it fits" in one.to_do) == (fitting_mbps is None)
-    assert ("25 of its 40 Mb/s" in one.to_do) == (fitting_mbps == 25.0)
+    assert "`hydra release v1` if the reservation is not needed" in one.to_do
+    assert ("no part of the reservation fits" in one.to_do) == (fitting_mbps is None)
+    assert ("25 of 40 Mb/s" in one.to_do) == (fitting_mbps == 25.0)
 
 
 def test_whoever_failed_has_to_be_told(watch):
     one = replace(failed(), owner="spark")
     found = only(watch, facts(reservations=[one], fitting=lambda _: {"v1": 40.0}))
-    assert found.to_do.startswith("as spark, whose it is, reserve it anew")
+    assert found.to_do.startswith("as the owner spark, reserve anew")
 
 
 @pytest.mark.parametrize("gone", [{"src_rack": GONE}, {"src": "h99"}, {"src": "r3"}])
@@ -165,7 +165,7 @@ def test_circuits_on_an_optical_switch_that_is_down_belong_to_its_condition(watc
     active = replace(failed(), state=ReservationState.ACTIVE, booked=PATH)
     one = only(watch, facts(planes_down={plane: f"{name}: refused"}, reservations=[active]))
     assert one.what == f"optical switch {name} can't be commanded: refused"
-    assert "circuits that stand on it (1) stay" in one.done
+    assert "present circuits on the device (1) go on" in one.done
     assert (one.pairs, one.reservations) == ((PAIR,), ("v1",))
     other = PlaneId(1 - plane)
     assert only(watch, facts(planes_down={other: "refused"}, reservations=[active])).pairs == ()
@@ -190,7 +190,7 @@ def test_switches_that_are_connected_and_do_not_answer_are_a_condition_of_their_
     one = only(watch, facts(switches_mute=mute, stale=["h1"]))
     assert one.kind is ConditionKind.SWITCH_NOT_ANSWERING
     assert one.what == "switch v1 is connected, and not answering"
-    assert one.done.startswith("left alone until they answer")
+    assert one.done.startswith("no commands until the switches answer")
 
 
 def test_switches_that_a_setting_keeps_out_are_named_with_the_remedy(watch):
@@ -204,7 +204,7 @@ def test_switches_that_a_setting_keeps_out_are_named_with_the_remedy(watch):
     assert one.kind is other.kind is ConditionKind.SWITCH_REFUSED
     assert (one.subjects, one.what) == (("v1", "v2"), f"v1, v2: {why}")
     assert (other.subjects, other.what) == (("10.0.0.3",), "10.0.0.3: TLS")
-    assert over(one.kind, ["v1"]) == "v1 is kept out no more"
+    assert over(one.kind, ["v1"]) == "v1 is accepted again"
 
 
 def test_switches_that_refuse_rules_or_meters_are_told_with_their_words(watch):
@@ -216,9 +216,9 @@ def test_switches_that_refuse_rules_or_meters_are_told_with_their_words(watch):
     assert (one.kind, one.subjects, one.what) == (ConditionKind.RULES_REFUSED, ("v1",), sentence)
     assert one.pairs == (PAIR,)
     assert one.done.startswith("traffic of h1 is electrical")
-    one = only(watch, facts(meters_refused={switch: "no room for another meter, meter 5"}))
+    one = only(watch, facts(meters_refused={switch: "no room for a further meter, meter 5"}))
     assert one.kind is ConditionKind.RULES_REFUSED
-    assert one.what == "v1 refuses its meters (no room for another meter, meter 5)"
+    assert one.what == "v1 refuses meters (no room for a further meter, meter 5)"
     assert "no limit holds h1 back" in one.done
 
 
@@ -253,7 +253,7 @@ def test_of_many_alike_the_oldest_are_told_apart_and_the_others_counted(watch):
     found = watch.conditions(facts(reservations=many))
     assert len(found) == 21
     assert found[0].subjects == ("v299",)
-    assert found[-1].what.startswith("280 more like these: v279, ")
+    assert found[-1].what.startswith("280 more of the same kind: v279, ")
     assert len(found[-1].reservations) == 280
 
 
@@ -291,7 +291,7 @@ def test_the_others_have_their_words_too(watch):
         (ConditionKind.ALARM, "optical switch p1 complains: major LOS at port 3, no light"),
         (
             ConditionKind.DRIFT,
-            "changed behind our back: p1, 1 to 18: nothing instead of connected",
+            "changed by somebody else: p1, 1 to 18: nothing instead of connected",
         ),
     ]
     assert found[0].since_unix_s == NOW_S - 7
@@ -317,7 +317,7 @@ def test_an_uplink_that_is_dead_in_one_direction_is_told_with_that(watch):
     assert found.subjects == ("h11", "h21")
     assert found.what == (
         "2 servers are without an uplink for circuits: "
-        "h11 (what is sent to it is lost, although there is carrier), h21"
+        "h11 (incoming traffic is lost in spite of carrier), h21"
     )
 
 

@@ -201,4 +201,4 @@ def test_a_server_alone_in_its_rack_is_seen_by_its_paths():
 
 def test_words():
     told = named("h11", frozenset(LinkDirection))
-    assert told == ("h11 (what it sends and what is sent to it is lost, although there is carrier)")
+    assert told == ("h11 (outgoing traffic and incoming traffic is lost in spite of carrier)")

@@ -104,7 +104,7 @@ def test_a_path_that_passes_small_frames_alone_is_found_and_told_as_that():
     assert {one.path for _, one in air.lost} == {FIRST}
     (_, lost), *_ = air.lost
     assert lost.circuits == frozenset(FIRST.circuits)
-    assert lost.reason.endswith("of the full size that servers send: small ones came in before")
+    assert lost.reason.endswith("at full frame size: smaller probes had arrived")
 
 
 def test_for_very_many_paths_the_interval_grows():

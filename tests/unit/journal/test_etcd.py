@@ -209,7 +209,7 @@ def test_the_next_owner_carries_over_what_was_made(way, settings, after):
 def test_nothing_is_written_under_another_leader(settings):
     etcd = Etcd(settings)
     with closing(etcd), closing(EtcdJournal(settings, later=True)) as journal:
-        with pytest.raises(JournalError, match="it is not open"):
+        with pytest.raises(JournalError, match="the journal is not open"):
             journal.records(Kind.STATE)
         key = f"{settings.prefix}leader"
         made = etcd.transaction([], [put(key, "me")]).revision
@@ -240,7 +240,7 @@ def test_a_format_of_another_release_is_refused_and_left_as_it_is(settings, othe
         with closing(EtcdJournal(settings, later=True)) as late:
             with pytest.raises(JournalOfAnotherFormat, match=words):
                 late.open()
-            with pytest.raises(JournalError, match="it is not open"):
+            with pytest.raises(JournalError, match="the journal is not open"):
                 late.write([webhook("b")])
         assert etcd.transaction([], [everything]).found == before
 

@@ -142,7 +142,7 @@ def test_a_journal_with_a_page_of_nonsense_is_refused(full, page):
 def test_a_write_ahead_log_without_its_journal_is_no_new_journal(full):
     SqliteJournal(full).write([WEBHOOK])
     full.unlink()
-    with pytest.raises(JournalError, match="its write-ahead log is there"):
+    with pytest.raises(JournalError, match="the write-ahead log exists without the file"):
         SqliteJournal(full)
 
 

@@ -119,7 +119,7 @@ BAD = {
     "true.json": ('[{"src": "r1", "dst": "r2", "mbps": true}]', "True is not a number"),
     "list.json": ('{"racks": "r1", "mbps": [[0]]}', '"racks" is not a list'),
     "uneven.json": ('{"racks": ["r1"], "mbps": [[0, 1], [1, 0]]}', "1 racks are named"),
-    "list.yaml": ("- 1\n", "can't be told from its name"),
+    "list.yaml": ("- 1\n", "the file name does not show the format"),
     "junk.npz": ("junk", "is no NPZ file"),
     "junk.npy": ("junk", "is no NPY file"),
 }

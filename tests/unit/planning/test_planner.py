@@ -411,7 +411,9 @@ def test_an_algorithm_that_does_not_suit_is_refused_with_its_reason(monkeypatch)
     schedule = Entry(keep_current, "", "", Product.SCHEDULE)
     with_algorithm(monkeypatch, "slots", schedule)
     planning = Planning(FABRIC, POLICY)
-    with pytest.raises(PlanError, match="slots can't plan for this fabric: it plans a schedule"):
+    with pytest.raises(
+        PlanError, match="slots can't plan for this fabric: the algorithm plans a schedule"
+    ):
         planning.for_demand(NetworkState(), PlanRequest(algorithm="slots"), DEMAND, (), ())
     fussy = Entry(keep_current, "", "", objection=lambda _fabric: "its planes differ")
     with_algorithm(monkeypatch, "fussy", fussy)

@@ -17,7 +17,7 @@ class Node:
 
 @pytest.fixture
 def spared():
-    garbage.spare_what_stays()
+    garbage.exempt_present_objects()
     yield gc.get_freeze_count()
     gc.callbacks.remove(garbage._spare_survivors)
     gc.unfreeze()
@@ -46,7 +46,7 @@ def test_without_a_collection_what_is_there_is_spared_garbage_included(spared):
     gc.disable()
     try:
         node = weakref.ref(Node())
-        garbage.spare_what_stays(collect=False)
+        garbage.exempt_present_objects(collect=False)
     finally:
         gc.enable()
     gc.collect()

@@ -18,7 +18,7 @@ def drained(let_go):
     """
     standing = state_of(FABRIC, NetworkState(), HERE, THERE)
     plan = diff(FABRIC, standing, NetworkState(1), order_of(FABRIC))
-    draining = Draining.of(FABRIC, plan, frozenset(), POLICY, cache_told=True)
+    draining = Draining.of(FABRIC, plan, frozenset(), POLICY, cache_report=True)
     servers = {rack.id: list(rack.servers) for rack in FABRIC.racks}
     course, now_s, steps = draining.run(servers, servers, ()), 0.0, 0
     busy = {FABRIC.racks[rack].id for rack in pair_of(HERE)}

@@ -4,7 +4,7 @@ from functools import partial
 
 from hydra.model import NetworkState, RackId
 from hydra.reconfiguration.plan import diff, pair_of
-from hydra.reconfiguration.touched import Touched, apart, left_to, moved_on
+from hydra.reconfiguration.touched import Touched, apart, rebased, target_without
 from tests.unit.core.fabrics import order_of, path_of, small_fabric, state_of
 
 FABRIC = small_fabric(racks=6, planes=1)
@@ -47,14 +47,14 @@ def test_one_that_goes_on_has_what_the_other_made():
     standing = state_of(FABRIC, EMPTY, HERE, FAR)
     slow = state_of(FABRIC, standing, FAR, THERE)
     quick = state_of(FABRIC, apart(standing, touched(standing, slow)), HERE)
-    found = moved_on(slow, standing, quick)
+    found = rebased(slow, standing, quick)
     assert found.topology == state_of(FABRIC, EMPTY, THERE).topology
     assert found.vlans == {THERE: slow.vlans[THERE]}
     assert found.epoch == slow.epoch
     assert found.pool.resting.isdisjoint(found.vlans.values())
     both = {standing.vlans[HERE], standing.vlans[FAR]} - set(found.vlans.values())
     assert both <= found.pool.resting, "what either has freed rests"
-    assert moved_on(quick, standing, slow).topology == found.topology, "whichever ends first"
+    assert rebased(quick, standing, slow).topology == found.topology, "whichever ends first"
 
 
 def test_an_id_that_both_leave_is_no_matter_and_one_that_either_takes_is():
@@ -73,9 +73,9 @@ def test_what_is_left_to_another_stays_and_nothing_comes_there():
     crossed = path_of(FABRIC, 0, 2), path_of(FABRIC, 1, 3)
     goal = state_of(FABRIC, standing, *crossed, FAR)
     theirs = Touched(ports=frozenset(HERE.circuits[0].ends), pairs=frozenset({pair_of(HERE)}))
-    found = left_to(theirs, standing, goal)
+    found = target_without(theirs, standing, goal)
     assert set(found.topology.paths) == {HERE, FAR}, "crossed needs a port of each"
     beside = Touched.by(FABRIC, PLAN(standing, found))
     assert not beside.meets(theirs)
     free = Touched(ports=frozenset(FAR.circuits[0].ends))
-    assert set(left_to(free, standing, goal).topology.paths) == set(crossed)
+    assert set(target_without(free, standing, goal).topology.paths) == set(crossed)

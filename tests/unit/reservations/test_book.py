@@ -99,10 +99,10 @@ def of_one_family(fabric, version_of):
 )
 def test_ends_without_a_family_in_common_are_refused(fabric, version_of, src, dst):
     book = ReservationBook(of_one_family(fabric, version_of))
-    words = f"{src} has IPv4 addresses alone, {dst} IPv6 addresses: no packet goes"
+    words = f"{src} has IPv4 addresses only, {dst} IPv6 addresses only: .* would carry no packets"
     with pytest.raises(AdmissionError, match=words):
         book.check(request(src, dst))
-    with pytest.raises(AdmissionError, match="would carry nothing"):
+    with pytest.raises(AdmissionError, match="would carry no packets"):
         book.check(request(dst, src))
     assert book.check(request("r3", dst)) == (2, 1), "it has both"
 
@@ -113,7 +113,7 @@ def test_guests_may_have_any_address_of_the_rack(fabric):
     rack = replace(strangers.racks[1], servers=(host, *strangers.racks[1].servers[1:]))
     book = ReservationBook(replace(strangers, racks=(strangers.racks[0], rack, *fabric.racks[2:])))
     assert book.check(request("r1", "h21")) == (0, 1)
-    with pytest.raises(AdmissionError, match="would carry nothing"):
+    with pytest.raises(AdmissionError, match="would carry no packets"):
         book.check(request("r1", "h22"))
 
 
@@ -129,7 +129,7 @@ def test_the_whole_circuit_can_be_reserved_and_no_more(fabric):
     book = ReservationBook(fabric)
     for number in range(10):
         book.add(f"a{number}", request(bandwidth_mbps=10.0), now=0.0)
-    with pytest.raises(AdmissionError, match=r"of which 100 Mb/s are reserved already \(by a0, "):
+    with pytest.raises(AdmissionError, match=r"and 100 Mb/s are reserved already \(by a0, "):
         book.add("b", request("r2", "r1", 1.0), now=0.0)
     book.transition("a3", State.FAILED)
     assert book.add("b", request("r2", "r1", 10.0), now=0.0).booked == book.get("a0").booked
@@ -139,7 +139,7 @@ def test_a_server_can_not_promise_more_than_its_uplink(fabric):
     slow = replace(fabric, server_rate_mbps=50.0)
     book = ReservationBook(slow)
     book.add("a", request("h11", "r2", 30.0), now=0.0)
-    with pytest.raises(AdmissionError, match=r"server h11: its uplink carries 50 .* at most 20 "):
+    with pytest.raises(AdmissionError, match=r"server h11: the uplink carries 50 .* at most 20 "):
         book.add("b", request("r3", "h11", 30.0), now=0.0)
     assert book.add("b", request("r3", "h12", 50.0), now=0.0).pair == (0, 2)
 
@@ -168,7 +168,7 @@ def test_a_forbidden_step_changes_nothing(fabric):
     book.add("a", request(), now=0.0)
     with pytest.raises(
         LifecycleError,
-        match=r"reservation a is activating and can't become released: it can become ",
+        match=r"reservation a is activating and can't become released: possible next states: ",
     ):
         book.transition("a", State.RELEASED)
     assert book.get("a").state is State.ACTIVATING
@@ -220,7 +220,7 @@ def test_server_pairs_get_circuits_of_their_own_where_one_has_no_room_for_both(f
     assert [r.id for r in book.on(second.circuits[0])] == ["b"]
     assert book.add("c", request("h11", "h22", 5.0), now=0.0).booked == first, "a path there is"
     assert book.add("d", request("h22", "h12", 5.0), now=0.0).booked == second, "with b's frames"
-    with pytest.raises(AdmissionError, match="r1 and r2 has several paths in that time"):
+    with pytest.raises(AdmissionError, match="r1 and r2 has several paths at the time"):
         book.add("f", request("r1", "r2", 1.0), now=0.0)
 
 
@@ -386,13 +386,13 @@ def test_of_many_ports_four_are_described_and_the_rest_counted():
     with pytest.raises(AdmissionError) as caught:
         ReservationBook(fabric).add("a", own, 0.0, AdmissionLimits(blocked=blocked | far | left))
     said = str(caught.value)
-    assert said.startswith("no path of its own with 70 Mb/s to spare between r1 and r2: at r1 o1.1")
+    assert said.startswith("no exclusive path with 70 Mb/s to spare between r1 and r2: at r1 o1.1")
     free = ", ".join(f"o{n}.1 (plane p{n}) is free" for n in range(1, 5))
-    assert f"at r1 {free}, and 2 more ports, 1 of them free; at r2" in said
-    assert said.endswith("and 2 more ports, 1 of them free")
+    assert f"at r1 {free}, and 2 more ports (1 free); at r2" in said
+    assert said.endswith("and 2 more ports (1 free)")
 
 
-@pytest.mark.parametrize(("blocked", "words"), [((), ""), ((7,), " and ports that are out of use")])
+@pytest.mark.parametrize(("blocked", "words"), [((), ""), ((7,), " and ports out of use")])
 def test_what_others_may_read_of_a_refusal_tells_of_ports_out_of_use_where_there_are_any(
     blocked, words
 ):
@@ -402,7 +402,8 @@ def test_what_others_may_read_of_a_refusal_tells_of_ports_out_of_use_where_there
     with pytest.raises(AdmissionError) as caught:
         book.add("b", request("r1", "r2", 60.0), 0.0, limits)
     assert (
-        f"beside what is promised already{words}; ask for at most 40 Mb/s" in caught.value.in_public
+        f"beside the promised reservations{words}; ask for at most 40 Mb/s"
+        in caught.value.in_public
     )
 
 
@@ -415,7 +416,7 @@ def test_one_after_the_other_share_what_at_once_they_could_not(fabric):
         window = {"start_unix_s": 100.0 * number + 10, "duration_s": 100.0}
         book.add(f"a{number}", replace(request(bandwidth_mbps=100.0), **window), now=0.0)
     across = replace(request(bandwidth_mbps=1.0), start_unix_s=100.0, end_unix_s=120.0)
-    with pytest.raises(AdmissionError, match="of which 100 Mb/s are reserved") as caught:
+    with pytest.raises(AdmissionError, match="and 100 Mb/s are reserved") as caught:
         book.add("b", across, now=0.0)
     assert caught.value.alternatives == (Alternative(1.0, 310.0, 330.0),)
     assert str(caught.value).endswith(
@@ -433,7 +434,7 @@ def test_a_pairs_path_that_is_anothers_later_is_not_said_to_be_full():
     with pytest.raises(AdmissionError) as caught:
         book.add("new", request("r1", "r2", 10.0, 900.0), now=1.0)
     assert str(caught.value) == (
-        "no path with 10 Mb/s to spare between r1 and r2: it has to be the one that is promised "
+        "no path with 10 Mb/s to spare between r1 and r2: traffic has to take the path promised "
         "already, and at r1 o1.1 (plane p1) is held by mine (r1-r2, 40 of 100 Mb/s, until "
         "1970-01-01T00:10:00Z) and later (r1-r3, 100 of 100 Mb/s, until 1970-01-01T00:20:00Z); "
         "start at 1970-01-01T00:20:00Z"
@@ -456,7 +457,7 @@ def test_as_much_as_a_refusal_names_is_admitted(held_mbps):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"start_unix_s": 49.0}, "has passed: leave it out"),
+        ({"start_unix_s": 49.0}, "has passed: leave start_unix_s out"),
         ({"end_unix_s": 49.0}, "is not after the start"),
         ({"start_unix_s": 60.0, "end_unix_s": 60.0}, "is not after the start"),
         ({"start_unix_s": 1e300}, "beyond the year 9999"),

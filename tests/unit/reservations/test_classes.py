@@ -29,9 +29,9 @@ def circuits(book, one):
 
 def test_a_guaranteed_one_shares_its_circuits_with_nobody(book):
     book.add("a", request(GUARANTEED), 0.0)
-    with pytest.raises(AdmissionError, match="are a's alone"):
+    with pytest.raises(AdmissionError, match="are exclusive to a"):
         book.add("b", request(SHARED, 10.0), 0.0)
-    with pytest.raises(AdmissionError, match="are a's alone"):
+    with pytest.raises(AdmissionError, match="are exclusive to a"):
         book.add("c", request(BEST_EFFORT), 0.0)
     later = book.add("d", request(SHARED, 10.0, dst="r3"), 0.0)
     assert not set(later.booked.circuits) & circuits(book, "a")
@@ -74,7 +74,7 @@ def test_best_effort_gives_way_at_once_and_no_more_of_it_than_it_takes(book, ser
     assert (new.state, new.starts_unix_s) == (State.ACTIVATING, 5.0)
     (gone,) = book.displaced("c")
     assert (gone.state, gone.preempted_by) == (State.PREEMPTED, "c")
-    assert "best effort gives way" in gone.reason
+    assert "gives way, as best effort" in gone.reason
     assert [one.state for one in book].count(State.ACTIVE) == 1
     book.remove("c")
     assert [one.state for one in book] == [State.ACTIVE] * 2, "as if it had not been asked for"

@@ -52,16 +52,16 @@ def test_what_needs_other_circuits_is_refused_and_says_what_there_is(book):
     with pytest.raises(NotHitless, match=r"hitless modification not possible.*70 Mb/s") as refusal:
         book.modify("a", Modification(bandwidth_mbps=80.0), NOW)
     assert [one.bandwidth_mbps for one in refusal.value.alternatives] == [70.0]
-    with pytest.raises(NotHitless, match="ends can only move within them"):
+    with pytest.raises(NotHitless, match="ends can only move within these racks"):
         book.modify("a", Modification(dst="h31"), NOW)
     assert list(book) == before
     assert len(book.pinned()) == 1
 
 
 def test_a_refusal_names_the_end_of_what_has_one(book):
-    with pytest.raises(NotHitless, match="have 70 Mb/s for it until 1970-01-01T00:01:40Z; ask"):
+    with pytest.raises(NotHitless, match="have room for 70 Mb/s until 1970-01-01T00:01:40Z; ask"):
         book.modify("a", Modification(bandwidth_mbps=80.0), NOW)
-    with pytest.raises(NotHitless, match="have 60 Mb/s for it; ask"):
+    with pytest.raises(NotHitless, match="have room for 60 Mb/s; ask"):
         book.modify("b", Modification(bandwidth_mbps=80.0), NOW)
 
 
@@ -85,14 +85,14 @@ def test_its_time_ends_later_or_earlier(book):
     later = book.modify("a", Modification(end_unix_s=500.0), NOW)
     assert (later.expires_unix_s, book.expired(100.0)) == (500.0, ())
     for end in (NOW, 5.0):
-        with pytest.raises(AdmissionError, match="has passed: give a later one"):
+        with pytest.raises(AdmissionError, match="has passed: give a later end"):
             book.modify("a", Modification(end_unix_s=end), NOW)
 
 
 def test_it_does_not_last_into_what_is_promised_to_others(book):
     book.add("later", request(70.0, "r1", "r2", start_unix_s=200.0, duration_s=50.0), NOW)
     assert book.modify("a", Modification(end_unix_s=200.0), NOW).expires_unix_s == 200.0
-    with pytest.raises(NotHitless, match="others have its circuits"):
+    with pytest.raises(NotHitless, match="other reservations hold the circuits"):
         book.modify("a", Modification(end_unix_s=201.0), NOW)
 
 
@@ -138,7 +138,7 @@ def test_what_is_over_or_gives_way_stays_as_it_is(book):
     with pytest.raises(LifecycleError, match="gives way"):
         book.modify("a", Modification(end_unix_s=500.0), NOW)
     book.transition("b", State.RELEASING)
-    with pytest.raises(LifecycleError, match="is releasing: nothing can be changed"):
+    with pytest.raises(LifecycleError, match="is releasing and can't be changed"):
         book.modify("b", Modification(bandwidth_mbps=1.0), NOW)
 
 

@@ -61,7 +61,7 @@ def test_less_than_one_mbps_of_a_quota_is_no_more_than_that(fabric):
     book = ReservationBook(fabric)
     mine = {"owner": "tina", "quota": Quota(max_mbps=50.5)}
     book.add("a", request(50.0, None, **mine), 0.0)
-    with pytest.raises(QuotaExceeded, match=r"0\.75 Mb/s exceed .* of which 0\.5 Mb/s are left"):
+    with pytest.raises(QuotaExceeded, match=r"0\.75 Mb/s exceed .* 0\.5 Mb/s are left"):
         book.add("b", request(0.75, None, **mine), 0.0)
     assert book.add("c", request(0.75, 0.25, **mine), 0.0).bandwidth_mbps == 0.5
 
@@ -71,7 +71,7 @@ def test_a_quota_counts_no_later_time_than_is_asked_for(fabric):
     mine = {"owner": "tina", "quota": Quota(max_mbps=50.0)}
     book.add("later", request(40.0, None, start_unix_s=60.0, **mine), 0.0)
     assert book.add("a", request(50.0, None, duration_s=60.0, **mine), 0.0).bandwidth_mbps == 50.0
-    with pytest.raises(QuotaExceeded, match="of which 0 Mb/s are left"):
+    with pytest.raises(QuotaExceeded, match=" 0 Mb/s are left"):
         book.add("b", request(1.0, None, duration_s=60.0, **mine), 0.0)
     assert book.add("c", request(50.0, 5.0, start_unix_s=60.0, **mine), 0.0).bandwidth_mbps == 10.0
 

@@ -147,7 +147,7 @@ LOSSES = {
                 )
             ),
         ),
-        "h11 is in rack r4 now, and was in r1",
+        "h11 is in rack r4 now, and was in rack r1",
     ),
     "a port": (
         with_port(FABRIC, RELAYED.circuits[0].a, tor_port="new"),
@@ -189,7 +189,9 @@ def test_a_port_that_is_not_on_the_path_may_go():
 
 def test_what_holds_duplex_circuits_is_refused_where_they_are_one_way():
     one_way = replace(FABRIC, one_way=True)
-    with pytest.raises(HydraError, match=r"made for duplex circuits.*release it first"):
+    with pytest.raises(
+        HydraError, match=r"made for duplex circuits.*release the reservation first"
+    ):
         read_reservation(one_way, written(reservation()))
     over = reservation(State.RELEASED)
     assert read_reservation(one_way, written(over)) == replace(over, path=None, booked=None)

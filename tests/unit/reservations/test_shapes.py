@@ -174,7 +174,7 @@ def test_a_refusal_names_the_time_at_which_it_fits(shaped):
 def test_what_no_rate_fits_is_refused_also_as_the_most(shaped):
     shaped.add(ReservationRequest("r1", "r2", 100.0, service=ServiceClass.GUARANTEED))
     error = shaped.refusal(pattern_request("pairs", FOUR, None, WISH))
-    assert "alone; leave out r1, r2" in str(error)
+    assert "exclusive to v1; leave out r1, r2" in str(error)
     assert [(one.bandwidth_mbps, one.racks) for one in error.alternatives] == [
         (100.0, ("r3", "r4"))
     ]

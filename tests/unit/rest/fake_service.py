@@ -264,9 +264,9 @@ class FakeService:
                 rules_pushed=8,
                 ports_retagged=4,
             )
-        self._tell_progress(self._reconfigurations[index])
+        self._report_progress(self._reconfigurations[index])
 
-    def _tell_progress(self, one) -> None:
+    def _report_progress(self, one) -> None:
         progress = Progress(one.id, one.state)
         self.events.publish(EventKind.RECONFIGURATION, CREATED_UNIX_S, progress=progress)
 
@@ -362,7 +362,7 @@ class FakeService:
                 CREATED_UNIX_S,
             )
             self._reconfigurations.append(queued)
-        self._tell_progress(queued)
+        self._report_progress(queued)
         return queued
 
     def reconfigurations(self):

@@ -43,7 +43,7 @@ def test_everything_is_shown(server, network, page):
     expect(page.locator("#day")).to_have_text("Nothing in the last day.")  # of years ago
     expect(page.locator("#reconfiguration-facts")).to_contain_text("no light at r3")
     expect(page.locator("#reservations tbody")).to_contain_text(
-        re.compile(r"r1 to r2v0r1 =p.=.* r240active38.5 / –from .* until it is released")
+        re.compile(r"r1 to r2v0r1 =p.=.* r240active38.5 / –from .* until released")
     )
     expect(page.locator("#devices tbody tr").first).to_contain_text("never connected")
     expect(page.locator("#quarantine tbody tr")).to_have_count(2)
@@ -92,7 +92,7 @@ def test_the_last_hour_of_circuits_and_pairs_is_drawn_and_told(server, network, 
     page.get_by_role("button", name="Why is r1 =p1= r3 here?").click()
     why = page.locator("#why")
     there = "r1 to r3: 60 Mb/s at the last sample, 60 at most, 30 on average; not known for 10 s."
-    ports = "A sample every 10 s: the rate between the last two readings of its ports."
+    ports = "A sample every 10 s: the rate between the last two readings of the ports."
     expect(why).to_contain_text(ports)
     expect(why).to_contain_text("what servers send, on average over 3 s.")
     expect(why.locator(".load-there")).to_have_text(there)
@@ -132,8 +132,8 @@ def test_one_way_circuits_are_shown_by_their_direction(server, service, page):
     page.get_by_role("button", name="Why is r3 =p1> r1 here?").click()
     why = page.locator("#why")
     expect(why).to_contain_text("from port hyt-r3-p1 to hyt-r1-p1, 100 Mb/s.")
-    expect(why).to_contain_text("It lights r1 hyt-r1-p1, which sends on r1 =p1> r2.")
-    carried = why.locator("h3:has-text('Paths that it carries') + ul > li")
+    expect(why).to_contain_text("The circuit lights r1 hyt-r1-p1, which sends on r1 =p1> r2.")
+    carried = why.locator("h3:has-text('Paths over the circuit') + ul > li")
     expect(carried).to_have_text("r3 =p1> r1, VLAN 7: 0 Mb/s")
     shoot(page, "one-way")
     page.keyboard.press("Escape")
@@ -195,7 +195,7 @@ def test_a_reconfiguration_is_seen_to_happen(server, network, page):
     ("amendments", "words"),
     [
         ({"demand": DemandBasis.RATE}, "as sent, wants 25 Mb/s"),
-        ({"demand": DemandBasis.BACKLOG}, "for what waits, wants 25 Mb/s"),
+        ({"demand": DemandBasis.BACKLOG}, "for waiting traffic, wants 25 Mb/s"),
         (
             {"prediction": Prediction.HOLT},
             "constrained, wants perhaps 25 Mb/s, plans count on 20 Mb/s, holt foretells 25 Mb/s",

@@ -54,7 +54,7 @@ def test_a_viewer_gives_a_token_and_sees_no_buttons_of_operators(guarded, networ
     dialog = page.locator("#policy-dialog")
     expect(dialog).to_contain_text("Operators can change the policy")
     expect(dialog).to_contain_text("epoch_s")
-    for name in ("Change it", "Take the file over"):
+    for name in ("Change policy", "Take the file over"):
         expect(dialog.get_by_role("button", name=name)).to_have_count(0)
     expect(dialog.locator("td input, td select")).to_have_count(0)
 
@@ -150,22 +150,22 @@ def test_a_tenant_books_changes_and_releases_and_sees_nobody_else(guarded, netwo
     page.get_by_label("From").fill("r3")
     page.get_by_label("To", exact=True).fill("r4")
     page.get_by_label("Mb/s").fill("110")
-    page.get_by_role("button", name="See whether it fits…").click()
-    expect(ask).to_contain_text("It does not fit")
+    page.get_by_role("button", name="Check for room…").click()
+    expect(ask).to_contain_text("The reservation does not fit")
     shoot(page, "tenant-does-not-fit")
     ask.get_by_role("button", name="Take 60 Mb/s").click()
     expect(ask).to_contain_text("r3 to r4, 60 Mb/s in both directions")
     shoot(page, "tenant-fits")
     assert complaints(page) == []
-    ask.get_by_role("button", name="Book it").click()
+    ask.get_by_role("button", name="Book path").click()
     booked = page.locator("#reservations tbody tr")
     expect(booked).to_contain_text("r3 to r4v1")
     page.get_by_role("button", name="Change v1, r3 to r4").click()
     ask.get_by_label("Mb/s").fill("")
-    ask.get_by_role("button", name="Change it").click()
+    ask.get_by_role("button", name="Change reservation").click()
     expect(ask).to_be_visible()  # a rate is needed
     ask.get_by_label("Mb/s").fill("50")
-    ask.get_by_role("button", name="Change it").click()
+    ask.get_by_role("button", name="Change reservation").click()
     expect(booked.locator("td").nth(1)).to_have_text("50")
     assert network.reservation("v1").owner == "tina"
     for width in (390, 1400):
@@ -173,7 +173,7 @@ def test_a_tenant_books_changes_and_releases_and_sees_nobody_else(guarded, netwo
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         shoot(page, f"tenant-{width}")
     page.get_by_role("button", name="Release v1, r3 to r4").click()
-    release = ask.get_by_role("button", name="Release it")
+    release = ask.get_by_role("button", name="Release reservation")
     expect(release).to_have_class("danger")
     release.click()
     expect(page.locator("#reservations")).not_to_contain_text("v1active")
@@ -187,8 +187,8 @@ def test_a_tenant_that_presses_twice_books_once(guarded, network, page):
     page.get_by_label("From").fill("r3")
     page.get_by_label("To", exact=True).fill("r4")
     page.get_by_label("Mb/s").fill("10")
-    page.get_by_role("button", name="See whether it fits…").dblclick()
-    page.locator("#ask").get_by_role("button", name="Book it").click()
+    page.get_by_role("button", name="Check for room…").dblclick()
+    page.locator("#ask").get_by_role("button", name="Book path").click()
     expect(page.locator("#reservations tbody tr")).to_contain_text("r3 to r4v1")
     expect(page.locator("#asking")).to_be_empty()
     assert [one.id for one in network.reservations() if one.owner == "tina"] == ["v1"]
@@ -216,12 +216,12 @@ def test_a_tenant_whose_booking_is_not_answered_is_not_told_that_it_failed(
     page.get_by_label("From").fill("r3")
     page.get_by_label("To", exact=True).fill("r4")
     page.get_by_label("Mb/s").fill("10")
-    page.get_by_role("button", name="See whether it fits…").click()
+    page.get_by_role("button", name="Check for room…").click()
     ask = page.locator("#ask")
-    ask.get_by_role("button", name="Book it").click()
+    ask.get_by_role("button", name="Book path").click()
     expect(ask).to_contain_text("It may have done it, or not")
     expect(page.locator("#ask-title")).to_have_text("Not known")
-    ask.get_by_role("button", name="Leave it").click()
+    ask.get_by_role("button", name="Cancel").click()
     expect(page.locator("#reservations tbody tr")).to_contain_text("r3 to r4v1")
     page.excused.append("504")
 
@@ -244,5 +244,5 @@ def test_a_tenant_sees_that_the_controller_is_gone_and_lets_go_of_what_failed(
     expect(page.locator("#error")).to_be_hidden()
     page.get_by_role("button", name=f"Release {failed.id}, r3 to r4").click()
     expect(page.locator("#ask")).to_contain_text("is not listed any more then")
-    page.locator("#ask").get_by_role("button", name="Release it").click()
+    page.locator("#ask").get_by_role("button", name="Release reservation").click()
     expect(page.locator("#reservations tbody")).to_have_text("No reservations.")

@@ -35,15 +35,15 @@ def test_a_plan_is_shown_before_it_is_carried_out(server, network, page):
     expect(ask).to_contain_text("up: r1 =p1= r3")
     expect(ask).not_to_contain_text("At risk")
     shoot(page, "plan")
-    page.get_by_role("button", name="Leave it").click()
+    page.get_by_role("button", name="Cancel").click()
     network.away = ["vswitch h42 is not connected"]
     page.get_by_role("button", name="Plan…").click()
     expect(ask).to_contain_text("At risk, as devices are missing:vswitch h42 is not connected")
     network.away = []
-    page.get_by_role("button", name="Leave it").click()
+    page.get_by_role("button", name="Cancel").click()
     assert len(network.reconfigurations()) == 1
     page.get_by_role("button", name="Plan…").click()
-    page.get_by_role("button", name="Carry it out").click()
+    page.get_by_role("button", name="Carry out plan").click()
     expect(page.locator("#reconfiguration option").nth(1)).to_have_text(re.compile("operator"))
     assert len(network.reconfigurations()) == 2
 
@@ -65,7 +65,7 @@ def test_a_plan_prefers_guesses_as_the_loop_does(server, network, page):
     page.get_by_role("button", name="Plan…").click()
     ask = page.locator("#ask")
     expect(ask).to_contain_text("would be served")
-    ask.get_by_role("button", name="Carry it out").click()
+    ask.get_by_role("button", name="Carry out plan").click()
     expect(page.locator("#reconfiguration option").nth(1)).to_have_text(re.compile("operator"))
     _, shown, made = network.plan_requests
     assert network.demand().counted_on_mbps.sum() < network.demand().planned_mbps.sum()
@@ -84,7 +84,7 @@ def test_a_second_press_before_the_answer_asks_nothing_more(server, network, pag
     ask = page.locator("#ask")
     expect(ask).not_to_be_visible()
     network.blocked.set()
-    ask.get_by_role("button", name="Carry it out").click()
+    ask.get_by_role("button", name="Carry out plan").click()
     expect(page.locator("#reconfiguration option").nth(1)).to_have_text(re.compile("operator"))
     expect(page.locator("#asking")).to_be_empty()
     assert len(network.plan_requests) == 3, "the fixture's, a dry run, and what it showed"
@@ -98,7 +98,7 @@ def test_a_quarantine_is_cleared_after_a_question(server, network, page):
     page.goto(server.url)
     page.get_by_role("button", name="Clear r1 hyt-r1-p1", exact=True).click()
     expect(page.locator("#ask")).to_contain_text("no carrier at r1")
-    page.get_by_role("button", name="Clear it").click()
+    page.get_by_role("button", name="Clear port").click()
     expect(page.locator("#quarantine tbody tr")).to_have_count(1)
 
 
@@ -113,7 +113,7 @@ def test_a_port_is_set_aside_after_a_question(server, network, page):
     expect(ask).to_contain_text("It carries r1 =p1= r3 =p2= r2.")
     ask.get_by_label("Why?").fill("fibre is cleaned")
     shoot(page, "aside")
-    ask.get_by_role("button", name="Set it aside").click()
+    ask.get_by_role("button", name="Set port aside").click()
     expect(page.locator("#quarantine")).to_contain_text("fibre is cleaned")
     assert network.quarantined[-1].entry.until_unix_s is None
 
@@ -125,7 +125,7 @@ def test_the_file_is_taken_over_from_the_policy(server, network, page):
     expect(dialog).to_contain_text("policy.epoch_s: 10.0 → 5.0")
     expect(dialog).to_contain_text("Waits for the next start")
     shoot(page, "policy")
-    dialog.get_by_role("button", name="Leave it").click()
+    dialog.get_by_role("button", name="Cancel").click()
     assert network.reloads == 0
     page.get_by_role("button", name="Policy…").click()
     page.get_by_role("button", name="Take the file over").click()
@@ -155,7 +155,7 @@ def test_the_policy_is_changed_where_it_is_shown(server, network, page):
     page.goto(server.url)
     page.get_by_role("button", name="Policy…").click()
     dialog = page.locator("#policy-dialog")
-    change = dialog.get_by_role("button", name="Change it")
+    change = dialog.get_by_role("button", name="Change policy")
     expect(change).to_be_disabled()
     dialog.get_by_label("policy.epoch_s").fill("soon")
     change.click()

@@ -156,7 +156,7 @@ def test_tabs_share_one_stream(server, network, page):
     assert streams == [page.main_frame]
     last = tabs[-1]
     last.get_by_role("button", name="Plan…").click()
-    last.get_by_role("button", name="Carry it out").click()
+    last.get_by_role("button", name="Carry out plan").click()
     with tabs[1].expect_request("**/v1/reconfigurations/c0"):  # that is read when it is told of
         network.finish("c0")
     with context.expect_event("request", lambda one: "/events" in one.url):

@@ -29,7 +29,7 @@ def test_tiles_tell_of_now_and_of_the_last_hour(server, network, page):
     values = tiles.locator(".value")
     expect(values).to_have_text(["15.5 Mb/s", "81 %", "2", "1 of 1", "4.5 ms"])
     expect(tiles.locator(".note")).to_contain_text(
-        ["by both networks", "of pairs with circuits", "4 of 8 ports", "all that are due", MOMENT]
+        ["by both networks", "of pairs with circuits", "4 of 8 ports", "all stages due", MOMENT]
     )
     carried = tiles.first.locator(".line")
     expect(carried).to_have_attribute("d", re.compile(r"^M116\.0 0\.0h0L.*L120\.0 0\.0$"))
@@ -191,7 +191,9 @@ def test_why_is_answered_in_the_first_sentence(server, network, page):
     network.network = NetworkState(4, Topology(frozenset(relay_path().circuits), ()))
     expect(page.locator("#summary")).to_contain_text("0 paths")
     page.get_by_role("button", name="Why is r1 =p1= r3 here?").click()
-    expect(answer).to_have_text("Nothing uses it: it is idle, and free for the next plan.")
+    expect(answer).to_have_text(
+        "No traffic uses the circuit: the circuit is idle, and free for the next plan."
+    )
 
 
 def test_each_dialog_has_at_most_one_primary_button(server, network, page):

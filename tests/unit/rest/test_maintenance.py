@@ -141,9 +141,9 @@ def test_the_policy_in_force_says_what_a_reload_changes(client):
 @pytest.mark.parametrize(
     ("body", "pointer", "words"),
     [
-        ({"max_hops": 2}, "/max_hops", "change it there, then start again"),
-        ({"timeouts": {"tor_s": 2}}, "/timeouts", "change it there, then start again"),
-        ({"source_check": "off"}, "/source_check", "change it there, then reload"),
+        ({"max_hops": 2}, "/max_hops", "change the key there, then start again"),
+        ({"timeouts": {"tor_s": 2}}, "/timeouts", "change the key there, then start again"),
+        ({"source_check": "off"}, "/source_check", "change the key there, then reload"),
         ({"epohc_s": 2}, "/epohc_s", "is an unknown key; did you mean 'epoch_s'?"),
         ({"drain": {"raeds": 2}}, "/drain/raeds", "is an unknown key; did you mean 'reads'?"),
         ({"epoch_s": 0}, "/epoch_s", "must be greater than or equal to 0.001, not 0"),

@@ -56,7 +56,7 @@ def test_more_than_the_quota_is_refused_and_changes_nothing(ask):
     refused = ask("tina", "POST", "/v1/reservations", json=body(20))
     assert refused.status_code == 409
     assert refused.json()["type"] == "/problems/quota-exceeded"
-    assert "quota of 50 Mb/s at a time, of which 10 Mb/s are left" in refused.json()["detail"]
+    assert "quota of 50 Mb/s at a time; 10 Mb/s are left" in refused.json()["detail"]
     dry = ask("tina", "POST", "/v1/reservations/preview", json=body(20))
     assert dry.json()["type"] == "/problems/quota-exceeded"
     assert ask("tina", "POST", "/v1/reservations", json=body(10)).status_code == 201

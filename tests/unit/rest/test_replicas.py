@@ -44,7 +44,7 @@ class Term:
 
     def hand_over(self):
         if not self.found.standing_by:
-            raise LifecycleError("nobody stands by to lead")
+            raise LifecycleError("no controller stands by to lead")
         self.handed_over = True
         return self.found.standing_by
 
@@ -111,7 +111,7 @@ def test_as_soon_as_it_leads_it_answers_everything(client, term):
 def test_it_is_not_handed_over_to_nobody(client, term):
     term.leads, term.found = True, Replicas(A, (), STORE)
     answer = client.post("/v1/handover", json={})
-    assert (answer.status_code, answer.json()["detail"]) == (409, "nobody stands by to lead")
+    assert (answer.status_code, answer.json()["detail"]) == (409, "no controller stands by to lead")
 
 
 def test_what_etcd_does_not_say_is_told(client, term):
@@ -138,7 +138,7 @@ def test_who_may_not_know_of_others_is_not_told_who_leads(fabric, term, tmp_path
     server.start()
     with plain_http.client(base_url=server.url, timeout=PATIENCE_S) as client:
         answer = client.get("/readyz")
-        assert answer.json()["detail"] == "another controller leads, or none at the moment"
+        assert answer.json()["detail"] == "this controller stands by: ask the leading controller"
         assert client.get("/v1/replicas").status_code == 401
         known = {"Authorization": f"Bearer {token}"}
         assert client.get("/v1/topology", headers=known).json()["detail"] == WORDS

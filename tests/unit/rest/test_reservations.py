@@ -290,7 +290,7 @@ def test_nothing_is_reserved_where_circuits_are_one_way(fabric, shared_app, clie
     assert refused.status_code == 409
     problem = refused.json()
     assert problem["type"] == "/problems/admission-refused"
-    assert "circuits of this network are one-way" in problem["detail"]
+    assert "this network has one-way circuits" in problem["detail"]
     assert "alternatives" not in problem, "there are none"
     assert client.get("/v1/reservations").json()["reservations"] == []
 

@@ -245,7 +245,7 @@ def test_what_was_carried_once_is_not_carried_again(standby, term):
 def test_one_that_has_led_and_was_started_again_knows_less_than_who_lost_the_store(
     fabric, standby, term
 ):
-    lost = "this controller stands by, and does not know who leads: etcd did not answer"
+    lost = "this controller stands by, and does not know the leader: etcd did not answer"
     with serving(create_app(FakeService(fabric), term=Term())) as started:
         there = replace(A, url=str(started.base_url).rstrip("/"))
         term.known = Standby(lost, there, (1000.0, "etcd did not answer"))

@@ -1,4 +1,4 @@
-"""Find pronouns in the texts of a Python file: docstrings, comments, log messages and help."""
+"""Find pronouns in a Python file: docstrings, comments, log messages, help, and other texts."""
 
 import ast
 import io
@@ -32,6 +32,13 @@ _NO_SUBJECT: Final = re.compile(
     re.IGNORECASE,
 )
 """The beginning of a sentence without a named subject; *this switch* is a named subject."""
+_UNNAMED: Final = PRONOUNS - {"another", "one", "that", "these", "this", "which"}
+_UNNAMED_CLAUSE: Final = re.compile(
+    rf"(?:^|[.:;] |, (?:and|but|or) )(?:{'|'.join(sorted(_UNNAMED))})\b(?!: )", re.IGNORECASE
+)
+"""A clause without a named subject, first in a text or behind punctuation."""
+_FEWEST_WORDS: Final = 3
+"""Strings of fewer words are names or keys."""
 _SHOWN: Final = 5
 
 
@@ -59,6 +66,19 @@ def count(source: str) -> Count:
     """Count the words in the docstrings and comments of a module's source."""
     words = [word for text in _texts(source) for word in _WORD.findall(text.lower())]
     return Count(len(words), Counter(filter(PRONOUNS.__contains__, words)))
+
+
+def count_strings(source: str) -> Count:
+    """Count the words of a module's texts for users: strings that are not docstrings."""
+    words = [w for _, text in _strings(source) for w in _WORD.findall(text.lower())]
+    return Count(len(words), Counter(filter(PRONOUNS.__contains__, words)))
+
+
+def unnamed_clauses(source: str) -> Iterator[tuple[int, str]]:
+    """Yield (line, text) of each string in which a clause begins with a pronoun."""
+    for line, text in _strings(source):
+        if _UNNAMED_CLAUSE.search(text):
+            yield line, text
 
 
 def too_many(files: Iterable[tuple[str, str]]) -> Iterator[str]:
@@ -112,6 +132,27 @@ def _beginning(node: ast.expr) -> str | None:
             return text
         case _:
             return None
+
+
+def _strings(source: str) -> Iterator[tuple[int, str]]:
+    """(line, text) of strings with at least three words; ``{}`` stands for inserted values."""
+
+    def found(node: ast.AST) -> Iterator[tuple[int, str]]:
+        match node:
+            case ast.Expr(value=ast.Constant()):
+                return  # a docstring
+            case ast.Constant(value=str(text)):
+                yield node.lineno, text
+            case ast.JoinedStr(values=parts):
+                pieces = (part.value if isinstance(part, ast.Constant) else "{}" for part in parts)
+                yield node.lineno, "".join(map(str, pieces))
+            case _:
+                for child in ast.iter_child_nodes(node):
+                    yield from found(child)
+
+    for line, text in found(ast.parse(source)):
+        if len(text.split()) >= _FEWEST_WORDS:
+            yield line, text
 
 
 def _texts(source: str) -> Iterator[str]:

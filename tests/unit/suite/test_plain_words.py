@@ -4,7 +4,16 @@ from pathlib import Path
 
 import pytest
 
-from .plain_words import count, sources, too_many, unnamed_subjects
+from .plain_words import (
+    MOST_OF_PACKAGE,
+    Count,
+    count,
+    count_strings,
+    sources,
+    too_many,
+    unnamed_clauses,
+    unnamed_subjects,
+)
 
 ROOT = Path(__file__).parents[3]
 REWRITTEN = [
@@ -40,6 +49,20 @@ REWRITTEN = [
 NAMED = ["apps", "drivers", "hydra", "topology"]
 """Packages whose log messages and help texts name their subjects. The list may only get longer."""
 
+CLAUSES = ["apps/controller", "apps/journal", "hydra"]
+"""Further packages without clauses that begin with a pronoun. The list may only get longer."""
+TEXTS = [
+    "apps/etcd",
+    "apps/openflow",
+    "drivers",
+    "hydra/config",
+    "hydra/decisions",
+    "hydra/faults",
+    "hydra/reservations",
+    "topology",
+]
+"""Packages whose errors, conditions and other strings name things. The list may only get longer."""
+
 
 @pytest.mark.parametrize("package", REWRITTEN)
 def test_docstrings_and_comments_are_in_plain_words(package):
@@ -58,6 +81,47 @@ def test_log_messages_and_help_name_their_subjects(package):
         for line, words in unnamed_subjects(source)
     ]
     assert found == [], "begin the text with a noun or a verb"
+
+
+@pytest.mark.parametrize("package", TEXTS + CLAUSES)
+def test_texts_for_users_name_their_subjects(package):
+    files = list(sources(ROOT / package, ROOT))
+    assert files, f"{package} has no Python files"
+    found = [
+        f"{name}:{line}: {words}"
+        for name, source in files
+        for line, words in unnamed_clauses(source)
+    ]
+    assert found == [], "begin each clause with a noun or a verb"
+
+
+@pytest.mark.parametrize("package", TEXTS)
+def test_texts_for_users_have_few_pronouns(package):
+    counted = sum((count_strings(source) for _, source in sources(ROOT / package, ROOT)), Count())
+    assert counted.share <= MOST_OF_PACKAGE, f"{package}: {counted}"
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ('raise Error("it has ended")', ["it has ended"]),
+        ('raise Error(f"rack {name}: it has no ports")', ["rack {}: it has no ports"]),
+        ('x = "too much: their path is full"', ["too much: their path is full"]),
+        ('x = "a rack is down, and nobody knows"', ["a rack is down, and nobody knows"]),
+        ('x = f"{a} {what}; what is left"', ["{} {}; what is left"]),
+        ('x = "rack r1 and its ports"', []),
+        ('x = "this device, and item b"', []),
+        ('"""It is a docstring."""', []),
+        ('x = "its"', []),
+    ],
+)
+def test_a_clause_that_begins_with_a_pronoun_is_found(source, found):
+    assert [words for _, words in unnamed_clauses(source)] == found
+
+
+def test_words_of_strings_are_counted_without_docstrings():
+    found = count_strings('"""It is a docstring."""\nx = f"rack {r1} and its ports"\ny = "its"')
+    assert (found.words, found.pronouns) == (4, {"its": 1})
 
 
 @pytest.mark.parametrize(

@@ -60,8 +60,11 @@ def test_a_place_is_a_name(monkeypatch):
     ("place", "problem"),
     [
         ("nowhere:MINE", "ModuleNotFoundError: No module named 'nowhere'"),
-        ("no where:MINE", "it is not written as module:object"),
-        ("os:getcwd", "it is a builtin_function_or_method, not a topology.algorithms.Entry"),
+        ("no where:MINE", "the name is not written as module:object"),
+        (
+            "os:getcwd",
+            "the object is a builtin_function_or_method, not a topology.algorithms.Entry",
+        ),
     ],
 )
 def test_a_bad_place_says_what_is_wrong(place, problem):
@@ -77,7 +80,10 @@ def test_a_bad_place_says_what_is_wrong(place, problem):
         ("nowhere:MINE", "ModuleNotFoundError: No module named 'nowhere'"),
         ("tests.unit.topology.contributed:LOST", "AttributeError"),
         ("tests.unit.topology.contributed_broken", "RuntimeError: at import"),
-        ("topology.multihop:keep_current", "it is a function, not a topology.algorithms.Entry"),
+        (
+            "topology.multihop:keep_current",
+            "the object is a function, not a topology.algorithms.Entry",
+        ),
     ],
 )
 def test_a_bad_one_says_what_is_wrong_and_stops_nothing_else(monkeypatch, value, problem):

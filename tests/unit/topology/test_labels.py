@@ -133,5 +133,5 @@ def test_a_label_taken_over_in_the_same_change_is_found():
     before = assigned(DIRECT)
     after = NetworkState(2, topology_of(ALONG), {ALONG: VlanId(100)})
     assert marks.transit_problems(before, after, (), ()) == [
-        "label 100 of path 1-2 is being given up by another one"
+        "label 100 of path 1-2 is being released by a different path"
     ]

@@ -139,8 +139,8 @@ def _slot(duration_s, plane, sender, receiver, lane):
     ("slots", "problem"),
     [
         ([_slot(0.5, 0, 0, 2, 0), _slot(0.5, 0, 2, 0, 0)], "2 slots of lane 0 take 1.02 s"),
-        ([_slot(0.5, 0, 0, 2, 0), _slot(0.4, 0, 0, 2, 1)], "port 0 is also of another lane"),
-        ([_slot(0.5, 0, 0, 2, None), _slot(0.4, 1, 1, 3, 1)], "and others of all planes"),
+        ([_slot(0.5, 0, 0, 2, 0), _slot(0.4, 0, 0, 2, 1)], "port 0 is part of two lanes"),
+        ([_slot(0.5, 0, 0, 2, None), _slot(0.4, 1, 1, 3, 1)], "and some of all planes"),
     ],
 )
 def test_the_checks_find_what_lanes_can_not_do(slots, problem):

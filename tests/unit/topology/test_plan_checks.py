@@ -66,7 +66,7 @@ PINNED = Reserved(((path(0, 1, DIRECT), 40.0),))
         ({"budget": Budget(1)}, "path 0-2 has 2 hops, more than 1"),
         ({"budget": Budget(2, planes=frozenset({PlaneId(0)}))}, "outside the budget and is new"),
         ({"budget": Budget(2, racks=frozenset({RackId(0)}))}, "outside the budget and is new"),
-        ({"budget": Budget(2, blocked_ports=frozenset({PortId(3)}))}, "port 3, which is blocked"),
+        ({"budget": Budget(2, blocked_ports=frozenset({PortId(3)}))}, "port 3, a blocked port"),
         ({"budget": Budget(2, boolean=False)}, "carries 100 Mbps, and 140 are booked"),
         (
             {
@@ -85,7 +85,7 @@ PINNED = Reserved(((path(0, 1, DIRECT), 40.0),))
         ),
         (
             {"result": replace(GOOD, topology=replace(TOPOLOGY, circuits=frozenset({DIRECT})))},
-            "which does not exist",
+            "missing",
         ),
     ],
 )
@@ -151,8 +151,8 @@ def test_sound_slots_pass_and_add_up():
     [
         (RING | one(0, 0, 4), "port 0 sends to"),
         (RING - one(0, 0, 2) | one(0, 0, 4), "port 4 hears"),
-        (one(0, 0, 3), "wired to another plane"),
-        (one(0, 0, 99), "does not exist"),
+        (one(0, 0, 3), "of a different plane"),
+        (one(0, 0, 99), "missing"),
     ],
 )
 def test_what_is_no_matching_is_found(lightpaths, message):

@@ -132,7 +132,9 @@ def test_a_circuit_that_is_pinned_keeps_its_ring():
 
 def test_other_algorithms_are_refused():
     fabric, planner = planning(algorithm="hydra-bfs+", racks=3, planes=1)
-    with pytest.raises(PlanError, match="of this fabric are: choose b-matching or helios"):
+    with pytest.raises(
+        PlanError, match="this fabric has one-way circuits: choose b-matching or helios"
+    ):
         planner.for_demand(NetworkState(), PlanRequest(), demand(fabric, {(0, 1): 9}), (), ())
 
 

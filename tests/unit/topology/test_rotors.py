@@ -84,8 +84,13 @@ def test_a_rack_uses_one_port_of_several_on_a_plane():
 @pytest.mark.parametrize(
     ("rotation", "racks", "planes", "told"),
     [
-        (Rotation.OPERA, 8, 2, "opera needs 3 planes, .* there are 2: choose rotornet"),
-        (Rotation.ROTORNET, 1, 2, "rotornet joins racks in turn, and fabric small has one"),
+        (Rotation.OPERA, 8, 2, "opera needs 3 planes, .* the fabric has 2: choose rotornet"),
+        (
+            Rotation.ROTORNET,
+            1,
+            2,
+            "rotornet joins racks in turn, and fabric small has a single rack",
+        ),
     ],
 )
 def test_what_a_fabric_can_not_have_is_said(rotation, racks, planes, told):

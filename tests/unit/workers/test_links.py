@@ -513,12 +513,12 @@ def test_what_is_lost_on_the_way_is_found_out_and_told_anew(stack):
     a.connected()
     link = w.links._links[0]
     link.taken()
-    link.said += 1  # as if a message had been sent that never came
+    link.sent += 1  # as if a message had been sent that never came
     wait_until(lambda: len([one for one in a.told if one[0] == "connected"]) == 2)
-    a.await_ended({SessionEnd.TOLD_LOST: 1})
+    a.await_ended({SessionEnd.LOSSES_REPORTED: 1})
     link.heard += 1  # as if one had come that the controller never sent
     wait_until(lambda: len([one for one in a.told if one[0] == "connected"]) == 3)
-    a.await_ended({SessionEnd.TOLD_LOST: 1, SessionEnd.ORDERS_LOST: 1})
+    a.await_ended({SessionEnd.LOSSES_REPORTED: 1, SessionEnd.ORDERS_LOST: 1})
 
 
 def test_what_is_lost_twice_in_a_lease_is_told_anew_twice(stack):
@@ -540,7 +540,7 @@ def test_what_is_lost_twice_in_a_lease_is_told_anew_twice(stack):
     refused.clear()
     w.hub.do(w.holder.port_changed, SWITCH, switch, PORTS[1], deleted=False)
     wait_until(lambda: [one[0] for one in a.told].count("connected") == 3)
-    a.await_ended({SessionEnd.TOLD_LOST: 2})
+    a.await_ended({SessionEnd.LOSSES_REPORTED: 2})
 
 
 def test_catching_up_waits_for_what_workers_have_heard(stack):

@@ -99,7 +99,7 @@ def test_nobody_sees_what_may_be_refused_yet(stage, door, pool):
     wait([seen], 0.5)  # timed: nobody sees anything meanwhile
     door.open()
     assert seen.result(SOON_S) == before
-    with pytest.raises(AdmissionError, match="of which 70 Mb/s are reserved already"):
+    with pytest.raises(AdmissionError, match="and 70 Mb/s are reserved already"):
         admission.result(SOON_S)
     assert stage.told() == before
 

@@ -49,8 +49,8 @@ def test_a_refusal_beside_a_switch_that_is_down_is_as_discreet_and_helpful_as_an
     assert isinstance(told, DeviceMissing)
     assert told.alternatives == refused.value.alternatives
     assert str(told) == (
-        "optical switches are down: a path with 50 Mb/s between r1 and r3 does not fit beside what "
-        "is promised already and ports that are out of use; ask for at most 40 Mb/s"
+        "optical switches are down: a path with 50 Mb/s between r1 and r3 does not fit beside the "
+        "promised reservations and ports out of use; ask for at most 40 Mb/s"
     )
 
 

@@ -110,7 +110,7 @@ def test_what_no_circuit_carries_is_one_reservation_of_parts(wide):
     ]
     with pytest.raises(LifecycleError, match=f"is a part of reservation {up.id}: name that one"):
         wide.reservations.release(up.parts[0].id)
-    with pytest.raises(NotHitless, match="it is a bundle"):
+    with pytest.raises(NotHitless, match="parts of a bundle are promised separately"):
         wide.reservations.modify(up.id, Modification(10.0))
     with pytest.raises(Changed):
         wide.reservations.release(up.id, admitted)
@@ -154,11 +154,11 @@ def test_a_preview_of_a_bundle_has_all_of_its_circuits_and_leaves_nothing(wide):
 @pytest.mark.parametrize(
     ("request_of", "words", "fitting"),
     [
-        (("h11", "h21", 150.0), "one server pair never has more than one circuit", [100.0]),
+        (("h11", "h21", 150.0), "a server pair never has more than one circuit", [100.0]),
         (("r1", "r2", 250.0), "for 200 Mb/s, which fit in parts", [200.0, 100.0]),
         (
             ("h11", "r2", 150.0),
-            "it does not fit in parts.*h11: its uplink carries 100 Mb/s",
+            "no division among separate servers fits.*h11: the uplink carries 100 Mb/s",
             [100.0],
         ),
     ],
@@ -179,7 +179,7 @@ def test_a_refused_bundle_names_the_port_that_a_part_lacks(wide):
     with pytest.raises(AdmissionError) as refused:
         wide.reservations.reserve(RACKS)
     words = f"is held by {theirs.id} (r1-r3, 60 of 100 Mb/s)"
-    assert "it does not fit in parts, each between servers of its own" in str(refused.value)
+    assert "no division among separate servers fits either" in str(refused.value)
     assert words in str(refused.value)
     assert theirs.id not in refused.value.in_public
     assert wide.told() == before

@@ -14,7 +14,7 @@ from hydra.service import PlanRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class PlanningAnswer:
     """An answer of :meth:`apps.planning.engine.Planning.propose`, and the arguments."""
 
     current: NetworkState
@@ -48,7 +48,7 @@ def _but_numbers(request: PlanRequest) -> PlanRequest:
     return replace(request, demand=None, weights=None)
 
 
-def _same(one: DemandMatrix | None, other: DemandMatrix | None) -> bool:
-    if one is None or other is None:
-        return one is other
-    return np.array_equal(one, other)
+def _same(demand_matrix: DemandMatrix | None, other: DemandMatrix | None) -> bool:
+    if demand_matrix is None or other is None:
+        return demand_matrix is other
+    return np.array_equal(demand_matrix, other)
