@@ -66,6 +66,8 @@ class Alternative:
     """None: the requested start."""
     end_unix_s: float | None = None
     """None: the requested end, or the requested duration from a later start."""
+    racks: tuple[str, ...] | None = None
+    """Racks of a smaller shape; None: the requested ends."""
 
 
 class AdmissionError(HydraError):

@@ -43,6 +43,7 @@ from hydra.reconfiguration.ways import Way
 from hydra.reservations.modification import Modification
 from hydra.reservations.quotas import Usage
 from hydra.reservations.reservation import Reservation, ReservationRequest
+from hydra.reservations.shapes import ShapeRequest
 from hydra.roles import Alarm, Task, TaskState
 from hydra.sharing.given import GivenSchedule
 from hydra.sharing.slots import Schedule, Week
@@ -335,6 +336,9 @@ class ReservationService(Protocol):
         self, requests: Sequence[ReservationRequest], *, all_or_nothing: bool
     ) -> GroupOutcome:
         """Admit a group of reservations. Raises the errors of :meth:`reserve`."""
+
+    def reserve_shape(self, shape: ShapeRequest) -> GroupOutcome:
+        """Admit a shape as a group, whole or not at all. Raises the errors of :meth:`reserve`."""
 
     def preview(self, request: ReservationRequest) -> ReservationPreview:
         """Dry run of :meth:`reserve`; raises the same errors."""

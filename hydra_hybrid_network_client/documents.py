@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any
+from typing import Any, Literal
 
 from hydra_hybrid_network_client.base import Document
 
@@ -17,6 +17,9 @@ class Alternative(Document):
 
     end_unix_s: float | None = None
     """Left out: the requested end or duration. Given with a later start if an end was requested."""
+
+    racks: list[str] | None = None
+    """Racks of a smaller shape. Left out: the requested ends."""
 
 
 class CircuitEnd(Document):
@@ -333,6 +336,58 @@ class Severity(StrEnum):
     MINOR = "minor"
     WARNING = "warning"
     CLEARED = "cleared"
+
+
+class ShapePair(Document):
+    """A pair of racks with its bandwidth."""
+
+    src: str
+    dst: str
+    bandwidth_mbps: float
+    """Held in both directions."""
+
+
+class ShapeState(StrEnum):
+    """State of a shape, derived from its reservations."""
+
+    HELD = "held"
+    SCHEDULED = "scheduled"
+    ACTIVATING = "activating"
+    READY = "ready"
+    DEGRADED = "degraded"
+    FAILED = "failed"
+    OVER = "over"
+
+
+class ShapeStatus(Document):
+    """A shape without its reservations."""
+
+    id: str
+    """Also the group of the shape's reservations."""
+
+    pattern: str
+    racks: list[str]
+    state: ShapeState
+    bandwidth_mbps: float
+    """Least bandwidth held between two racks."""
+
+    reason: str
+    """Pairs that are not as promised, and why."""
+
+    to_do: str
+    """Remedy; empty: nothing is to be done."""
+
+    instead: list[str]
+    """Racks to ask for instead, after lost pairs; empty: no such set is known."""
+
+    purpose: str
+    created_unix_s: float
+    start_unix_s: float
+    expires_unix_s: float | None
+
+
+class Shapes(Document):
+    shapes: list[ShapeStatus]
 
 
 class Stage(Document):
@@ -806,6 +861,70 @@ class Reservations(Document):
     reservations: list[Reservation]
     next: str | None
     """Send as `after` to get the next page; null: no more pages."""
+
+
+class Shape(Document):
+    id: str
+    """Also the group of the shape's reservations."""
+
+    pattern: str
+    racks: list[str]
+    state: ShapeState
+    bandwidth_mbps: float
+    """Least bandwidth held between two racks."""
+
+    reason: str
+    """Pairs that are not as promised, and why."""
+
+    to_do: str
+    """Remedy; empty: nothing is to be done."""
+
+    instead: list[str]
+    """Racks to ask for instead, after lost pairs; empty: no such set is known."""
+
+    purpose: str
+    created_unix_s: float
+    start_unix_s: float
+    expires_unix_s: float | None
+    reservations: list[Reservation]
+    """In the order of the pattern."""
+
+
+class ShapeBody(Document):
+    """Bandwidth between racks in a pattern, or between listed pairs, for the same time."""
+
+    start_unix_s: float | None = None
+    """Null: now."""
+
+    end_unix_s: float | None = None
+    """Instead of duration_s."""
+
+    duration_s: float | None = None
+    """Counted from the start; without either, until deleted."""
+
+    hold_s: float | None = None
+    """Only hold, for this time; without a commit by then, the reservation expires."""
+
+    priority: int = 0
+    """Reservations of lower priority give way, with notice."""
+
+    service: ServiceClass = ServiceClass.SHARED
+    """guaranteed: circuits of its own; shared: its bandwidth, on circuits shared with other reservations; best-effort: a path while a path is free."""
+
+    purpose: str = ""
+    """Purpose, in a line of your own words: a job's number, a name."""
+
+    pattern: str | None = None
+    """ring, torus:AxBxC, all-to-all, tree or pairs, among the racks in the given order. Null: matrix."""
+
+    racks: list[str] | None = None
+    """Names of racks, or of a server in each rack."""
+
+    matrix: list[ShapePair] | None = None
+    """Instead of pattern and racks: pairs, each with its own bandwidth."""
+
+    bandwidth_mbps: float | Literal["most"] | None = None
+    """Bandwidth of each pair, held in both directions; most: the highest that fits at all pairs. With a matrix: null, or most for the highest rates in the same proportion."""
 
 
 class CreatedGroup(Document):

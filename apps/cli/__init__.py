@@ -55,6 +55,7 @@ _COMMANDS: Final = {
     "modify": ("reservations", "Change a reservation without an interruption."),
     "reservations": ("reservations", "List reservations."),
     "release": ("reservations", "Give the bandwidth of a reservation back."),
+    "shape": ("shapes", "Reserve bandwidth between racks in a pattern, under one id."),
     "quotas": ("quotas", "Show each tenant's quota and current use."),
     "reconcile": (
         "maintenance",

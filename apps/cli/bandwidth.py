@@ -13,7 +13,8 @@ from apps.cli.job import connected, duration_option, run_with
 from hydra_hybrid_network_client.documents import MatrixEntry
 
 
-def _entry(text: str) -> MatrixEntry:
+def read_entry(text: str) -> MatrixEntry:
+    """Parse SRC:DST=MBPS. Raises BadParameter."""
     pair, _, rate = text.partition("=")
     src, _, dst = pair.partition(":")
     try:
@@ -26,13 +27,13 @@ def _entry(text: str) -> MatrixEntry:
 
 
 def _read_entry(_ctx: click.Context, _param: click.Parameter, value: str) -> MatrixEntry:
-    return _entry(value)
+    return read_entry(value)
 
 
 def _read_entries(
     _ctx: click.Context, _param: click.Parameter, values: Sequence[str]
 ) -> list[MatrixEntry]:
-    return [_entry(value) for value in values]
+    return [read_entry(value) for value in values]
 
 
 @click.command(

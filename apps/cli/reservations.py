@@ -11,7 +11,7 @@ from apps.cli.client import ControllerClient, url_option
 from apps.cli.command import Command
 from apps.cli.network import print_circuits
 from apps.cli.output import CommandError, json_option, mbps, print_columns, print_facts, print_json
-from apps.cli.parameters import Duration, read_coming_moment, read_positive
+from apps.cli.parameters import Duration, read_coming_moment, read_positive, with_options
 from apps.cli.planning import warn_of_risks
 from apps.cli.wording import describe_path, local, moment
 from hydra.lifecycle import ReservationState
@@ -23,6 +23,52 @@ _OVER: Final = {final_state.value for final_state in FINAL_STATES - {Reservation
 """Final states without need for attention; a failed reservation needs attention."""
 _RESERVATIONS: Final = "/v1/reservations"
 _PREVIEW: Final = f"{_RESERVATIONS}/preview"
+wish_options: Final = (
+    click.option(
+        "--duration",
+        type=Duration(min=0, min_open=True),
+        help="Duration: seconds, or 90m, 1h30m, 2d. Without --duration and --end: until released.",
+    ),
+    click.option(
+        "--start",
+        metavar="TIME",
+        callback=read_coming_moment,
+        help="Start: 2026-12-01T08:00, or 08:00 for the next 08:00. Without: now.",
+    ),
+    click.option(
+        "--end",
+        metavar="TIME",
+        callback=read_coming_moment,
+        help="End, instead of --duration.",
+    ),
+    click.option(
+        "--priority",
+        type=click.IntRange(0, 9),
+        default=0,
+        show_default=True,
+        help=(
+            "Reservations of lower priority give way, after a notice, if there is no room "
+            "otherwise."
+        ),
+    ),
+    click.option(
+        "--service",
+        type=click.Choice([service.value for service in ServiceClass]),
+        default=ServiceClass.SHARED.value,
+        show_default=True,
+        help=(
+            "guaranteed: circuits of its own; shared: its part of circuits shared with other "
+            "reservations; best-effort: capacity left over."
+        ),
+    ),
+    click.option(
+        "--purpose",
+        metavar="TEXT",
+        default="",
+        help="Purpose, in a line of your own words: a job's number, a name.",
+    ),
+)
+"""Times, priority, class and purpose of reservations."""
 
 
 @click.command(
@@ -53,23 +99,7 @@ _PREVIEW: Final = f"{_RESERVATIONS}/preview"
     callback=read_positive,
     help="Least acceptable bandwidth, if --mbps does not fit.",
 )
-@click.option(
-    "--duration",
-    type=Duration(min=0, min_open=True),
-    help="Duration: seconds, or 90m, 1h30m, 2d. Without --duration and --end: until released.",
-)
-@click.option(
-    "--start",
-    metavar="TIME",
-    callback=read_coming_moment,
-    help="Start: 2026-12-01T08:00, or 08:00 for the next 08:00. Without: now.",
-)
-@click.option(
-    "--end",
-    metavar="TIME",
-    callback=read_coming_moment,
-    help="End, instead of --duration.",
-)
+@with_options(wish_options)
 @click.option(
     "--hold",
     metavar="SECONDS",
@@ -78,29 +108,6 @@ _PREVIEW: Final = f"{_RESERVATIONS}/preview"
         "Only hold: the reservation is released after this time, unless `hydra commit` keeps the "
         "reservation."
     ),
-)
-@click.option(
-    "--priority",
-    type=click.IntRange(0, 9),
-    default=0,
-    show_default=True,
-    help="Reservations of lower priority give way, after a notice, if there is no room otherwise.",
-)
-@click.option(
-    "--service",
-    type=click.Choice([service.value for service in ServiceClass]),
-    default=ServiceClass.SHARED.value,
-    show_default=True,
-    help=(
-        "guaranteed: circuits of its own; shared: its part of circuits shared with other "
-        "reservations; best-effort: capacity left over."
-    ),
-)
-@click.option(
-    "--purpose",
-    metavar="TEXT",
-    default="",
-    help="Purpose, in a line of your own words: a job's number, a name.",
 )
 @click.option(
     "--every",
@@ -212,7 +219,7 @@ def _print_preview(document: JsonObject, as_json: bool) -> None:
             ("would be", document["state"]),
             ("bandwidth", f"{mbps(document['bandwidth_mbps'])} Mb/s in each direction"),
             ("start", moment(document["start_unix_s"])),
-            ("end", _end(document)),
+            ("end", end_of(document)),
             ("path", _describe_booked(document)),
         ]
     )
@@ -311,7 +318,7 @@ def reservations(identifier: str | None, ended: bool, url: str, as_json: bool) -
             "back>": lambda r: _delivered(gets.get(r["id"]), "back_mbps"),
             "state": "state",
             "start": lambda r: moment(r["start_unix_s"]),
-            "end": _end,
+            "end": end_of,
             "path": lambda r: "" if r["path"] is None else describe_path(r["path"]),
             "reason": lambda r: local(r["reason"]),
         },
@@ -355,14 +362,14 @@ def _print_reservation(document: JsonObject, as_json: bool) -> None:
             ("service", document["service"]),
             *([("purpose", document["purpose"])] if document["purpose"] else ()),
             ("start", moment(document["start_unix_s"])),
-            ("end", _end(document)),
+            ("end", end_of(document)),
             ("path", _describe_own_path(document)),
             ("reason", local(document["reason"]) or "-"),
         ]
     )
 
 
-def _end(document: JsonObject) -> str:
+def end_of(document: JsonObject) -> str:
     expires = document["expires_unix_s"]
     return "when released" if expires is None else moment(expires)
 

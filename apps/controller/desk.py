@@ -31,6 +31,7 @@ from hydra.reservations.bundle import Bundle
 from hydra.reservations.modification import Modification
 from hydra.reservations.quotas import Usage
 from hydra.reservations.reservation import Reservation, ReservationRequest, rack_pair
+from hydra.reservations.shapes import ShapeRequest
 from hydra.roles import Task, TaskState
 from hydra.service import (
     Delivery,
@@ -73,6 +74,9 @@ class ReservationDesk(_OfRooms):
         self, requests: Sequence[ReservationRequest], *, all_or_nothing: bool
     ) -> GroupOutcome:
         return self._rooms.promises.admission.reserve_all(requests, all_or_nothing=all_or_nothing)
+
+    def reserve_shape(self, shape: ShapeRequest) -> GroupOutcome:
+        return self._rooms.promises.admission.reserve_shape(shape)
 
     def preview(self, request: ReservationRequest) -> ReservationPreview:
         return self._rooms.promises.admission.preview(request)

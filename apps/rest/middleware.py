@@ -29,14 +29,14 @@ _JSON: Final = "application/json"
 def body_limit(method: str, path: str, fabric: Fabric) -> int:
     """Largest size of a body in bytes.
 
-    For a plan: a demand between all pairs of racks. For a group: the largest number of entries. For
-    a report: all racks.
+    For a plan: a demand between all pairs of racks. For a group or a shape: the largest number of
+    entries. For a report: all racks.
     """
     if method == "PUT" and path.startswith("/v1/agents/"):
         names, entries = list(fabric.rack_by_name), len(fabric.racks)
     elif method == "POST" and path in {"/v1/plan", "/v1/reconfigurations"}:
         names, entries = list(fabric.rack_by_name), len(fabric.racks) ** 2
-    elif (method, path) == ("POST", "/v1/groups"):
+    elif method == "POST" and path in {"/v1/groups", "/v1/shapes"}:
         names, entries = [*fabric.rack_by_name, *fabric.server_by_name], MOST_ENTRIES
     else:
         return BODY_LIMIT_BYTES

@@ -33,7 +33,8 @@ _OWN: Final = re.compile(
 )
 """Paths that need neither leader nor store."""
 _STORED: Final = re.compile(
-    r"/v1/(reservations|topology|decisions|history|quarantine)|/v1/(reservations|groups)/[^/]+"
+    r"/v1/(reservations|shapes|topology|decisions|history|quarantine)"
+    r"|/v1/(reservations|groups|shapes)/[^/]+"
 )
 """Paths whose answers are in the store."""
 _READY: Final = "/readyz"

@@ -14,6 +14,7 @@ from hydra.model import Fabric
 from hydra.reservations.modification import Modification
 from hydra.reservations.quotas import Usage
 from hydra.reservations.reservation import Reservation, ReservationRequest
+from hydra.reservations.shapes import ShapeRequest
 from hydra.service import Delivery, GroupOutcome, Refusal, ReservationPreview, ReservationService
 
 _UNNAMED: Final = ("a device needed for the reservation does not answer now",)
@@ -73,6 +74,10 @@ class TenantView:
             Refusal(refusal.request, refusal.error.discreet()) for refusal in outcome.refused
         )
         return replace(outcome, refused=refused)
+
+    def reserve_shape(self, shape: ShapeRequest) -> GroupOutcome:
+        with self._discreet():
+            return self._service.reserve_shape(replace(shape, wish=self._own(shape.wish)))
 
     def preview(self, request: ReservationRequest) -> ReservationPreview:
         with self._discreet():

@@ -21,6 +21,7 @@ from hydra.reservations.reservation import (
     Reservation,
     RetryKey,
     ServiceClass,
+    ShapeEdge,
 )
 
 _ENDS = ("src", "dst")
@@ -30,6 +31,8 @@ _PATHS = ("path", "booked")
 def reservation_record(fabric: Fabric, reservation: Reservation) -> dict[str, Any]:
     """Return ``reservation`` as nested dicts and lists of names and numbers."""
     record = asdict(reservation)
+    if reservation.shape is None:
+        del record["shape"]  # earlier releases read the record, too
     record["state"] = reservation.state.value
     record["service"] = reservation.service.value
     for end, rack in zip(_ENDS, (reservation.src_rack, reservation.dst_rack), strict=True):
@@ -72,6 +75,8 @@ def read_reservation(
         fields["service"] = ServiceClass(fields["service"])
         retry = fields["retry"]
         fields["retry"] = None if retry is None else RetryKey(**retry)
+        if (edge := fields.get("shape")) is not None:
+            fields["shape"] = ShapeEdge(**edge)
         return Reservation(**fields)
     except (KeyError, TypeError, ValueError) as error:
         raise HydraError(f"not a reservation record ({error}): {dict(record)!r}") from error

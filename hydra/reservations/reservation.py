@@ -64,6 +64,18 @@ class RetryKey:
     """Digest of the whole request: the same key with a different digest is an error."""
 
 
+@dataclass(frozen=True, slots=True)
+class ShapeEdge:
+    """Place of a reservation in its shape (:mod:`hydra.reservations.shapes`)."""
+
+    pattern: str
+    src: int
+    """Position of the source among the racks of the shape."""
+    dst: int
+    racks: int
+    """Number of racks of the shape."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
     """Fields of a request that the reservation keeps."""
@@ -79,6 +91,8 @@ class Wish:
     service: ServiceClass = ServiceClass.SHARED
     purpose: str = ""
     """Free text from the client, without effect."""
+    shape: ShapeEdge | None = None
+    """None: the reservation belongs to no shape."""
 
     @property
     def rank(self) -> int:

@@ -7,7 +7,7 @@ import uuid
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from itertools import combinations
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, Literal, Self, TypeVar
 
 from pydantic import ValidationError
 
@@ -213,6 +213,43 @@ class AsyncHydraClient:
     async def release_group(self, group_id: str, wait_s: int = 0) -> documents.Group:
         path = resource("/v1/groups", group_id)
         return await self._read("DELETE", path, documents.Group, wait_s=wait_s)
+
+    async def reserve_shape(
+        self,
+        pattern: str,
+        racks: Sequence[str],
+        bandwidth_mbps: float | Literal["most"],
+        *,
+        start_unix_s: float | None = None,
+        duration_s: float | None = None,
+        purpose: str = "",
+        wait_s: int = 0,
+        key: str | None = None,
+    ) -> documents.Shape:
+        """Ask for bandwidth between racks in a pattern, all of it or nothing.
+
+        A second request with the same idempotency ``key`` returns the shape of the first.
+        """
+        body = documents.ShapeBody(
+            pattern=pattern,
+            racks=list(racks),
+            bandwidth_mbps=bandwidth_mbps,
+            start_unix_s=start_unix_s,
+            duration_s=duration_s,
+            purpose=purpose,
+        )
+        return await self._make("/v1/shapes", body, documents.Shape, wait_s, key)
+
+    async def shapes(self) -> list[documents.ShapeStatus]:
+        """All shapes, without their reservations."""
+        return (await self._read("GET", "/v1/shapes", documents.Shapes)).shapes
+
+    async def shape(self, shape_id: str) -> documents.Shape:
+        return await self._read("GET", resource("/v1/shapes", shape_id), documents.Shape)
+
+    async def release_shape(self, shape_id: str, wait_s: int = 0) -> documents.Shape:
+        path = resource("/v1/shapes", shape_id)
+        return await self._read("DELETE", path, documents.Shape, wait_s=wait_s)
 
     @asynccontextmanager
     async def bandwidth(

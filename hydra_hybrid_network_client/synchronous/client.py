@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import combinations
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, Literal, Self, TypeVar
 
 from pydantic import ValidationError
 
@@ -209,6 +209,43 @@ class HydraClient:
     def release_group(self, group_id: str, wait_s: int = 0) -> documents.Group:
         path = resource("/v1/groups", group_id)
         return self._read("DELETE", path, documents.Group, wait_s=wait_s)
+
+    def reserve_shape(
+        self,
+        pattern: str,
+        racks: Sequence[str],
+        bandwidth_mbps: float | Literal["most"],
+        *,
+        start_unix_s: float | None = None,
+        duration_s: float | None = None,
+        purpose: str = "",
+        wait_s: int = 0,
+        key: str | None = None,
+    ) -> documents.Shape:
+        """Ask for bandwidth between racks in a pattern, all of it or nothing.
+
+        A second request with the same idempotency ``key`` returns the shape of the first.
+        """
+        body = documents.ShapeBody(
+            pattern=pattern,
+            racks=list(racks),
+            bandwidth_mbps=bandwidth_mbps,
+            start_unix_s=start_unix_s,
+            duration_s=duration_s,
+            purpose=purpose,
+        )
+        return self._make("/v1/shapes", body, documents.Shape, wait_s, key)
+
+    def shapes(self) -> list[documents.ShapeStatus]:
+        """All shapes, without their reservations."""
+        return (self._read("GET", "/v1/shapes", documents.Shapes)).shapes
+
+    def shape(self, shape_id: str) -> documents.Shape:
+        return self._read("GET", resource("/v1/shapes", shape_id), documents.Shape)
+
+    def release_shape(self, shape_id: str, wait_s: int = 0) -> documents.Shape:
+        path = resource("/v1/shapes", shape_id)
+        return self._read("DELETE", path, documents.Shape, wait_s=wait_s)
 
     @contextmanager
     def bandwidth(

@@ -6,6 +6,7 @@ import threading
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from apps.controller.promises.care import ReservationCare
@@ -35,6 +36,8 @@ from hydra.reservations.bundle import bundle_of, divisions, smaller_bundles
 from hydra.reservations.calendar import AdmissionLimits, at_most_mbps
 from hydra.reservations.modification import Modification
 from hydra.reservations.reservation import Pin, Reservation, ReservationRequest
+from hydra.reservations.shape_search import Refused, admit_shape
+from hydra.reservations.shapes import ShapeRequest
 from hydra.service import GroupOutcome, Refusal, ReservationPreview
 
 _CHECKS: Final = 3
@@ -89,6 +92,28 @@ class Admission:
         group = uuid.uuid4().hex[:12]
         admitted, refused = self._reserve(requests, group, all_or_nothing=all_or_nothing)
         return GroupOutcome(admitted[0].group or group, admitted, refused)
+
+    def reserve_shape(self, shape: ShapeRequest) -> GroupOutcome:
+        """Admit a shape as a group, whole or not at all. Raises the errors of :meth:`reserve`."""
+        if known := self._bookings.admitted_before(shape.wish):
+            return GroupOutcome(known[0].group or "", known, ())
+        whole = partial(self.reserve_all, all_or_nothing=True)
+        return admit_shape(self._fabric, shape, whole, self._trial)
+
+    def _trial(self, requests: Sequence[ReservationRequest], most: int) -> Refused:
+        """Refusals of requests together, up to ``most``; nothing is reserved."""
+        refused: dict[int, AdmissionError] = {}
+        entered: list[Reservation] = []
+        with self._bookings.trial():
+            limits = self._limits.now()
+            for place, request in enumerate(requests):
+                try:
+                    entered += self._add(request, limits, None)
+                except AdmissionError as error:
+                    refused[place] = _without_ids(error, entered)
+                    if len(refused) == most:
+                        break
+        return refused
 
     def preview(self, request: ReservationRequest) -> ReservationPreview:
         """The outcome of :meth:`reserve`, without its effect; raises the same errors.

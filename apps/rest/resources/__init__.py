@@ -8,7 +8,7 @@ from apps.rest.routing import Routes
 
 _FILES: Final = (
     *("reservations", "groups", "problem_types", "servers", "topology", "deliveries", "events"),
-    *("load", "demand", "devices", "webhooks", "plans", "reconfigurations", "drift"),
+    *("shapes", "load", "demand", "devices", "webhooks", "plans", "reconfigurations", "drift"),
     *("quotas", "quarantine", "policy", "decisions", "health", "replicas", "workers", "whoami"),
     *("conditions", "history", "explanations", "agents", "sharing", "schedule", "metrics"),
     *("docs", "dashboard"),

@@ -179,7 +179,7 @@ def get_group(group_id: str, service: Reserving) -> Group:
 async def release_group(group_id: str, service: Reserving, answer: LateAnswer) -> Group:
     """Release the capacity of a whole group. Repeating the request is harmless."""
     members = await answer.outcome(
-        lambda: _release_all(service, group_id),
+        lambda: release_all(service, group_id),
         lambda _: service.group(group_id),
         lambda members: all(map(is_over, members)),
         ended=True,
@@ -187,7 +187,8 @@ async def release_group(group_id: str, service: Reserving, answer: LateAnswer) -
     return Group.of(service.fabric, id=group_id, reservations=members)
 
 
-def _release_all(service: ReservationService, group_id: str) -> Sequence[core.Reservation]:
+def release_all(service: ReservationService, group_id: str) -> Sequence[core.Reservation]:
+    """Release all reservations of a group; no error if they are over."""
     for reservation_id in dict.fromkeys(
         reservation.bundle or reservation.id for reservation in service.group(group_id)
     ):

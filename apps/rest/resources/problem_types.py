@@ -27,6 +27,9 @@ class Alternative(Document):
             "requested."
         ),
     )
+    racks: list[str] | None = Field(
+        default=None, description="Racks of a smaller shape. Left out: the requested ends."
+    )
 
 
 class ErrorDetail(Document):

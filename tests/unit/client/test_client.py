@@ -125,6 +125,16 @@ def test_all_pages(client, service):
     assert len(client.release_group(group.id).reservations) == 1003
 
 
+def test_a_shape(client):
+    made = client.reserve_shape("ring", ["r1", "r2", "r3", "r4"], "most", purpose="job 7")
+    assert (made.bandwidth_mbps, len(made.reservations)) == (100, 4)
+    assert client.shapes()[0].id == client.shape(made.id).id == made.id
+    with pytest.raises(Refused) as caught:
+        client.reserve_shape("pairs", ["r1", "r3"], 50, key="k")
+    assert caught.value.problem.status == 409
+    assert client.release_shape(made.id).state == "over"
+
+
 def test_between_servers_of_different_racks(client):
     group = client.reserve_between(["h21", "h11", "h12", "laptop", "h11"], 5, duration_s=60)
     assert {(one.src, one.dst) for one in group.reservations} == {("h11", "h21"), ("h12", "h21")}

@@ -83,7 +83,7 @@ def test_pins_hold_what_is_active_and_never_exceed_a_circuit(fabric, steps):
         assert sorted(i for pin in pins for i in pin.reservations) == sorted(
             r.id for r in book.active()
         )
-        assert len({(pin.src, pin.dst) for pin in pins}) == len(pins)
+        assert len({(pin.src, pin.dst, pin.path) for pin in pins}) == len(pins)
         for pin in pins:
             members = [book.get(i) for i in pin.reservations]
             assert math.isclose(pin.bandwidth_mbps, sum(r.bandwidth_mbps for r in members))

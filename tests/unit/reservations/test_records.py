@@ -14,7 +14,13 @@ from hydra.lifecycle import ReservationState as State
 from hydra.model import PlaneId, VlanId
 from hydra.reservations.book import ReservationBook
 from hydra.reservations.records import out_of_date, read_reservation, reservation_record
-from hydra.reservations.reservation import BOOKED_STATES, GONE, ReservationRequest, RetryKey
+from hydra.reservations.reservation import (
+    BOOKED_STATES,
+    GONE,
+    ReservationRequest,
+    RetryKey,
+    ShapeEdge,
+)
 from tests.unit.core.fabrics import (
     circuit_between,
     path_of,
@@ -76,6 +82,13 @@ def test_another_field_is_another_schema():
         "since_unix_s leaves_path"
     )
     assert (SCHEMA_VERSION, list(written(reservation()))) == (1, fields.split())
+
+
+def test_a_shape_s_reservation_keeps_its_place():
+    edge = ShapeEdge("ring", 2, 0, 3)
+    record = written(replace(reservation(), shape=edge))
+    assert record["shape"] == {"pattern": "ring", "src": 2, "dst": 0, "racks": 3}
+    assert read_reservation(FABRIC, record).shape == edge
 
 
 @pytest.mark.parametrize("state", State)

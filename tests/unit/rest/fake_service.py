@@ -43,6 +43,7 @@ from hydra.reconfiguration.stages import Stage
 from hydra.reconfiguration.ways import Course, Way
 from hydra.reservations.book import ReservationBook
 from hydra.reservations.bundle import bundle_of, divisions
+from hydra.reservations.shape_search import admit_shape
 from hydra.roles import Alarm, Severity
 from hydra.service import (
     CircuitFailure,
@@ -476,6 +477,28 @@ class FakeService:
         if not admitted:
             raise refused[0].error
         return GroupOutcome(admitted[0].group, tuple(admitted), tuple(refused))
+
+    def reserve_shape(self, shape):
+        self._may_fail()
+
+        def trial(requests, most):
+            refused, entered = {}, []
+            for place, request in enumerate(requests):
+                try:
+                    entered.append(self._book.add(f"t{place}", request, CREATED_UNIX_S))
+                except AdmissionError as error:
+                    refused[place] = error
+            for one in reversed(entered):
+                self._book.remove(one.id)
+            return dict(list(refused.items())[:most])
+
+        def reserve(requests):
+            return self.reserve_all(requests, all_or_nothing=True)
+
+        retry = shape.wish.retry
+        if retry and (known := self._book.admitted_before(shape.wish.owner, retry)):
+            return GroupOutcome(known[0].group, known, ())
+        return admit_shape(self._fabric, shape, reserve, trial)
 
     def preview(self, request):
         self._may_fail()

@@ -49,10 +49,11 @@ OWN_READ = {"GET /v1/reservations", "GET /v1/reservations/{reservation_id}"}
 OWN_READ |= {"GET /v1/groups/{group_id}", "GET /v1/events", "GET /v1/quotas"}
 OWN_READ |= {"GET /v1/servers", "GET /v1/reservations/{reservation_id}/delivery"}
 OWN_READ |= {"GET /v1/deliveries"}
+OWN_READ |= {"GET /v1/shapes", "GET /v1/shapes/{shape_id}"}
 OWN_WRITE = {"POST /v1/reservations", "POST /v1/reservations/{reservation_id}/commit"}
 OWN_WRITE |= {"DELETE /v1/reservations/{reservation_id}", "POST /v1/groups"}
 OWN_WRITE |= {"PATCH /v1/reservations/{reservation_id}", "POST /v1/reservations/preview"}
-OWN_WRITE |= {"DELETE /v1/groups/{group_id}"}
+OWN_WRITE |= {"DELETE /v1/groups/{group_id}", "POST /v1/shapes", "DELETE /v1/shapes/{shape_id}"}
 READ |= {"GET /v1/webhooks", "GET /v1/webhooks/{webhook_id}"}
 READ |= {"GET /v1/agents", "GET /v1/agents/{server_name}", "GET /v1/sharing"}
 READ |= {"GET /v1/schedule", "GET /v1/replicas", "GET /v1/workers"}
@@ -212,6 +213,8 @@ def test_tenants_see_only_their_own(ask):
         ("POST", f"/v1/reservations/{mine}/commit"),
         ("GET", f"/v1/groups/{group}"),
         ("DELETE", f"/v1/groups/{group}"),
+        ("GET", f"/v1/shapes/{group}"),
+        ("DELETE", f"/v1/shapes/{group}"),
     ):
         hidden = ask("tom", method, path)
         nothing = ask("tom", method, path.replace(mine, "v99").replace(group, "v99"))
@@ -230,6 +233,7 @@ def test_a_refusal_does_not_name_others(ask):
         ("/v1/reservations", wanted),
         ("/v1/reservations/preview", wanted),
         ("/v1/groups", {"entries": [entries]}),
+        ("/v1/shapes", {"matrix": [entries]}),
     ):
         answer = ask("tom", "POST", path, json=body)
         assert answer.status_code == 409

@@ -175,6 +175,8 @@ def test_reads_come_from_the_store_and_say_how_old_they_are(
     ]
     assert standby.get("/v1/groups/g").json()["reservations"][0]["id"] == kept.id
     assert standby.get("/v1/groups/h").status_code == 404
+    assert standby.get("/v1/shapes").json() == {"shapes": []}
+    assert "no shape" in standby.get("/v1/shapes/g").json()["detail"]
     assert standby.get("/v1/reservations/nothing").status_code == 404
     assert standby.get("/v1/history").json()["happenings"][0]["text"] == "it was so"
     assert standby.get("/v1/topology").json()["fabric"] == fabric.name

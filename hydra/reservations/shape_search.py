@@ -1,0 +1,239 @@
+"""Admission of shapes: the highest rate, an order of the edges that fits, or a refusal with what
+would fit.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from math import fsum
+from typing import Final, TypeVar
+
+from hydra.errors import AdmissionError, Alternative, DeviceMissing
+from hydra.model import Fabric
+from hydra.names import rack_of
+from hydra.reservations.admission import fastest_circuit_mbps, moment
+from hydra.reservations.calendar import ROUNDING_MBPS, at_most_mbps
+from hydra.reservations.reservation import ReservationRequest
+from hydra.reservations.shapes import MATRIX, ShapeRequest
+
+_TRIED: Final = 4_000
+"""Number of edges tried in search of a fit."""
+_REFUSED: Final = 8
+"""Number of refusals that end a trial."""
+_REFUSAL: Final = 16
+"""A refusal, with its explanation, counts as so many edges tried."""
+_ORDERS: Final = 3
+"""Number of orders in which the edges are tried."""
+_SHARING: Final = (*range(1, 17), 20, 24, 28, 32, 40, 48, 56, 64, 80, 96, 112, 128)
+"""Numbers of edges that share a circuit evenly, tried in the search for the highest rate."""
+_HINTS: Final = 4
+"""Number of rates from refusals that refine the highest rate."""
+_LEFT_OUT: Final = 3
+"""Largest number of racks that an alternative leaves out."""
+
+_REMEDIES: Final = ("; ask for at most ", "; start at ")
+"""Begin of the remedies in the refusal of an edge."""
+
+_T = TypeVar("_T")
+_Requests = Sequence[ReservationRequest]
+Refused = Mapping[int, AdmissionError]
+"""Refusals, by the place of the request among all requests."""
+Trial = Callable[[_Requests, int], Refused]
+"""Tries requests together, in the given order, without effect; ends after so many refusals."""
+
+
+def admit_shape(
+    fabric: Fabric, shape: ShapeRequest, reserve: Callable[[_Requests], _T], trial: Trial
+) -> _T:
+    """Reserve all edges by ``reserve``, which admits all requests or none, in the given order.
+
+    If the order of the pattern does not fit, refused edges go first (squeaky wheel optimization,
+    Joslin and Clements 1999). Raises UnknownName, and AdmissionError with the highest rate and the
+    largest set of racks that were found to fit; nothing is held then.
+    """
+    search = _Search(fabric, trial)
+    mbps = shape.mbps or search.steps_mbps(shape)[0]
+    requests = shape.requests(mbps)
+    try:
+        return reserve(requests)
+    except DeviceMissing:
+        raise
+    except AdmissionError as refused:
+        error = refused
+    if shape.mbps is not None:
+        if (order := search.fitting_order(requests)) is None:
+            raise search.refusal(shape, mbps, error)
+        return reserve(order)
+    if (found := search.highest(shape)) is None:
+        raise search.refusal(shape, search.steps_mbps(shape)[-1])
+    return reserve(found[1])
+
+
+class _Search:
+    """Trials, up to a bound; beyond the bound, nothing more is found."""
+
+    def __init__(self, fabric: Fabric, trial: Trial) -> None:
+        self._fabric, self._trial = fabric, trial
+        self._left = _TRIED
+
+    def _refused(self, requests: _Requests) -> Refused | None:
+        """Refusals of requests, up to :data:`_REFUSED`; None beyond the bound."""
+        if self._left <= 0:
+            return None
+        refused = self._trial(requests, _REFUSED)
+        self._left -= len(requests) + _REFUSAL * len(refused)
+        return refused
+
+    def fitting_order(self, requests: _Requests) -> _Requests | None:
+        """An order in which all requests fit; None if no order was found."""
+        for _ in range(_ORDERS):
+            refused = self._refused(requests)
+            if refused is None:
+                return None
+            if not refused:
+                return requests
+            order = sorted(
+                range(len(requests)),
+                key=lambda at: (-requests[at].bandwidth_mbps, at not in refused),
+            )
+            requests = [requests[place] for place in order]
+        return None
+
+    # --- rates ----------------------------------------------------------------------------------
+
+    def steps_mbps(self, shape: ShapeRequest) -> list[float]:
+        """Rates to try, highest first: whole circuits, then even parts of a circuit.
+
+        No rate is above the sum of a rack's ports, divided by the shares of the rack's edges.
+        """
+        ends = [rack_of(self._fabric, name) for name in shape.racks]
+        shares = [0.0] * len(ends)
+        for src, dst, share in shape.edges:
+            shares[src] += share
+            shares[dst] += share
+        most = min(
+            fsum(port.rate_mbps for port in self._fabric.ports_of(rack)) / share
+            for rack, share in zip(ends, shares, strict=True)
+        )
+        circuit = min(
+            fastest_circuit_mbps(self._fabric, ends[src], ends[dst]) / share
+            for src, dst, share in shape.edges
+        )
+        if not circuit:
+            return [1.0]  # the refusal names the rack without optical ports
+        whole = int(most / circuit + ROUNDING_MBPS)
+        steps = [circuit * number for number in range(whole, 1, -1)]
+        steps += [circuit / number for number in _SHARING]
+        return [step for step in steps if step <= most + ROUNDING_MBPS] or steps[-1:]
+
+    def highest(
+        self, shape: ShapeRequest, below_mbps: float | None = None
+    ) -> tuple[float, _Requests] | None:
+        """The highest rate found to fit, and requests in an order that fits; None: no rate."""
+        steps = self.steps_mbps(shape)
+        if below_mbps is not None:
+            steps = [step for step in steps if step < below_mbps]
+        found: tuple[float, _Requests] | None = None
+        low, high = 0, len(steps)  # steps[:low] do not fit, steps[high:] fit
+        while low < high:
+            # The highest rate first, then the lowest, then the middle of the rest.
+            place = 0 if not low else high - 1 if found is None else (low + high) // 2
+            order = self.fitting_order(shape.requests(steps[place]))
+            if order is not None:
+                found, high = (steps[place], order), place
+            elif found is None and low:
+                break
+            else:
+                low = place + 1
+        above = steps[low - 1] if low else below_mbps
+        for _ in range(_HINTS):
+            hint = None if above is None else self._hint_mbps(shape, above)
+            if hint is None or hint <= (found[0] if found else 0.0) + ROUNDING_MBPS:
+                break
+            order = self.fitting_order(shape.requests(hint))
+            if order is not None:
+                return hint, order
+            above = hint
+        return found
+
+    def _hint_mbps(self, shape: ShapeRequest, mbps: float) -> float | None:
+        """The rate at which each edge refused at ``mbps`` would fit by itself."""
+        requests = shape.requests(mbps)
+        hints = []
+        for place, error in (self._refused(requests) or {}).items():
+            lower = [one.bandwidth_mbps for one in error.alternatives if one.start_unix_s is None]
+            if not lower:
+                return None
+            hints.append(mbps * max(lower) / requests[place].bandwidth_mbps)
+        return min(hints, default=None)
+
+    # --- refusals -------------------------------------------------------------------------------
+
+    def refusal(
+        self, shape: ShapeRequest, mbps: float, error: AdmissionError | None = None
+    ) -> AdmissionError:
+        """The refusal of a shape at a rate, with what would fit instead.
+
+        ``error`` is the refusal of an edge, if known.
+        """
+        refused = self._trial(shape.requests(mbps), _REFUSED)
+        first = error or next(iter(refused.values()), None)
+        if first is None:
+            return AdmissionError("the network changed while the shape was planned: ask again")
+        ways, alternatives = [], []
+        lower = None if shape.mbps is None else self.highest(shape, mbps)
+        if lower is not None:
+            edges = "the largest edge" if shape.pattern == MATRIX else "each edge"
+            ways.append(f"ask for at most {at_most_mbps(lower[0])} Mb/s at {edges}")
+            alternatives.append(Alternative(round(lower[0], 6), None))
+        if (smaller := self._smaller(shape, mbps, refused)) is not None:
+            missing = [name for name in shape.racks if name not in smaller.racks]
+            ways.append(f"leave out {', '.join(missing)}")
+            found = self.highest(smaller) if shape.mbps is None else None
+            alternatives.append(Alternative(found[0] if found else mbps, None, racks=smaller.racks))
+        if (later := self._later(shape, mbps, refused)) is not None:
+            ways.append(f"start at {moment(later.start_unix_s or 0.0)}")
+            alternatives.append(later)
+        begun = f"the shape {shape.pattern} of {len(shape.racks)} racks does not fit: "
+        told = f"; {', or '.join(ways)}" if ways else ""
+        public = f"{begun}{_cause(first.in_public)}{told}"
+        return type(first)(f"{begun}{_cause(str(first))}{told}", alternatives, public)
+
+    def _later(self, shape: ShapeRequest, mbps: float, refused: Refused) -> Alternative | None:
+        """The latest of the times at which refused edges would fit, if the shape fits then."""
+        offers = [one for error in refused.values() for one in error.alternatives]
+        starts = [one for one in offers if one.start_unix_s is not None]
+        later = max(starts, key=lambda one: one.start_unix_s or 0.0, default=None)
+        if later is None:
+            return None
+        start, end = later.start_unix_s, later.end_unix_s
+        wish = replace(shape.wish, start_unix_s=start, end_unix_s=end)
+        fits = self.fitting_order(replace(shape, wish=wish).requests(mbps)) is not None
+        return Alternative(mbps, start, end) if fits else None
+
+    def _smaller(self, shape: ShapeRequest, mbps: float, refused: Refused) -> ShapeRequest | None:
+        """The shape without up to three racks of refused edges, if that fits."""
+        for _ in range(_LEFT_OUT):
+            ends = Counter(end for place in refused for end in shape.edges[place][:2])
+            tried = []
+            for place, _ in ends.most_common(2):
+                smaller = shape.without(shape.racks[place])
+                left = None if smaller is None else self._refused(smaller.requests(mbps))
+                if smaller is None or left is None:
+                    continue
+                if not left:
+                    return smaller
+                tried.append((len(left), smaller, left))
+            if not tried:
+                return None
+            _, shape, refused = min(tried, key=lambda one: one[0])
+        return None
+
+
+def _cause(told: str) -> str:
+    """The refusal of an edge without remedies, which concern the edge alone."""
+    for remedy in _REMEDIES:
+        told = told.partition(remedy)[0]
+    return told

@@ -1,0 +1,252 @@
+"""Shapes: reservations between racks in a pattern, admitted whole under a common id.
+
+The id is the group of the reservations. The book, the calendar and the journal hold reservations
+only: each has its place in the shape (:class:`hydra.reservations.reservation.ShapeEdge`), and the
+state of the shape is derived from the states of its reservations.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Final
+
+from hydra.errors import AdmissionError, UnknownName
+from hydra.lifecycle import ReservationState
+from hydra.model import Fabric
+from hydra.reservations.bundle import Bundle, bundle_of
+from hydra.reservations.patterns import edges_of
+from hydra.reservations.reservation import Reservation, ReservationRequest, ShapeEdge
+
+MATRIX: Final = "matrix"
+"""Pattern of a shape whose edges are listed one by one."""
+_NAMED: Final = 4
+"""Number of edges that a reason names."""
+
+_LOST: Final = frozenset({ReservationState.FAILED, ReservationState.PREEMPTED})
+
+
+class ShapeState(StrEnum):
+    """State of a shape, derived from its reservations."""
+
+    HELD = "held"
+    SCHEDULED = "scheduled"
+    ACTIVATING = "activating"
+    READY = "ready"
+    """Every edge has its circuits."""
+    DEGRADED = "degraded"
+    """An edge is lost, or gets another path; other edges keep their bandwidth."""
+    FAILED = "failed"
+    """All edges are lost."""
+    OVER = "over"
+    """Released, cancelled or expired."""
+
+
+_NOT_READY: Final = {
+    ReservationState.HELD: ShapeState.HELD,
+    ReservationState.COMMITTED: ShapeState.SCHEDULED,
+    ReservationState.SCHEDULED: ShapeState.SCHEDULED,
+    ReservationState.ACTIVATING: ShapeState.ACTIVATING,
+}
+"""States of edges that keep a whole shape from being ready; the first that occurs counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShapeRequest:
+    """Request for a shape; the values are checked by the admission of its reservations."""
+
+    pattern: str
+    racks: tuple[str, ...]
+    """Names of racks or servers."""
+    edges: tuple[tuple[int, int, float], ...]
+    """Positions of both racks, and the edge's share of :attr:`mbps`; the largest shares first."""
+    mbps: float | None
+    """None: the highest rate that fits."""
+    wish: ReservationRequest
+    """Times, class, owner and quota of each reservation; the ends are replaced."""
+
+    def requests(self, mbps: float) -> list[ReservationRequest]:
+        """A request for each edge."""
+        return [
+            replace(
+                self.wish,
+                src=self.racks[src],
+                dst=self.racks[dst],
+                bandwidth_mbps=mbps * share,
+                shape=ShapeEdge(self.pattern, src, dst, len(self.racks)),
+            )
+            for src, dst, share in self.edges
+        ]
+
+    def without(self, name: str) -> ShapeRequest | None:
+        """The same pattern without a rack; in ``pairs``, without its partner. None: no shape is
+        left.
+        """
+        place = self.racks.index(name)
+        gone = {place, place ^ 1} if self.pattern == "pairs" else {place}
+        if self.pattern == MATRIX:
+            kept = [edge for edge in self.edges if gone.isdisjoint(edge[:2])]
+            used = sorted({end for edge in kept for end in edge[:2]})
+            at = {old: new for new, old in enumerate(used)}
+            edges = tuple((at[src], at[dst], share) for src, dst, share in kept)
+            racks = tuple(self.racks[old] for old in used)
+        else:
+            racks = tuple(rack for at, rack in enumerate(self.racks) if at not in gone)
+            edges = _whole_edges(self.pattern, len(racks))
+        return replace(self, racks=racks, edges=edges) if edges else None
+
+
+def _whole_edges(pattern: str, racks: int) -> tuple[tuple[int, int, float], ...]:
+    try:
+        return tuple((src, dst, 1.0) for src, dst in edges_of(pattern, racks))
+    except AdmissionError:
+        return ()
+
+
+def pattern_request(
+    pattern: str, racks: Sequence[str], mbps: float | None, wish: ReservationRequest
+) -> ShapeRequest:
+    """A shape with the same rate at each edge. Raises AdmissionError if the racks do not suit."""
+    for name, count in Counter(racks).items():
+        if count > 1:
+            raise AdmissionError(f"rack {name} is named twice: name each rack once")
+    edges = tuple((src, dst, 1.0) for src, dst in edges_of(pattern, len(racks)))
+    return ShapeRequest(pattern, tuple(racks), edges, mbps, wish)
+
+
+def matrix_request(
+    rates: Sequence[tuple[str, str, float]], wish: ReservationRequest, *, most: bool = False
+) -> ShapeRequest:
+    """A shape of pairs, each with its own rate in Mb/s; with ``most``, the highest rates in the
+    same proportion.
+
+    Raises AdmissionError for a pair that occurs twice.
+    """
+    racks = tuple(dict.fromkeys(name for src, dst, _ in rates for name in (src, dst)))
+    for pair, count in Counter(frozenset(ends) for *ends, _ in rates).items():
+        if count > 1:
+            raise AdmissionError(
+                f"the pair {' and '.join(sorted(pair))} is named twice: a reservation holds both "
+                "directions, so name the pair once, with the larger rate"
+            )
+    largest = max(mbps for _, _, mbps in rates)
+    at = {name: place for place, name in enumerate(racks)}
+    falling = sorted(rates, key=lambda rate: -rate[2])
+    edges = tuple((at[src], at[dst], mbps / largest) for src, dst, mbps in falling)
+    return ShapeRequest(MATRIX, racks, edges, None if most else largest, wish)
+
+
+# --- state --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A shape as derived from its reservations."""
+
+    id: str
+    pattern: str
+    racks: tuple[str, ...]
+    """As named in the request; without racks whose reservations are forgotten."""
+    state: ShapeState
+    reason: str
+    """Edges that are not as promised, and why."""
+    to_do: str
+    """Remedy; empty if nothing is to be done."""
+    instead: tuple[str, ...]
+    """Racks of the same pattern without the rack of the lost edges; empty: no such shape."""
+    edges: tuple[Reservation, ...]
+    """In the order of the pattern; a bundle is one edge."""
+
+
+def shapes_among(fabric: Fabric, reservations: Iterable[Reservation]) -> list[Shape]:
+    """All shapes of the reservations, in the order of their first reservation."""
+    members: dict[str, list[Reservation]] = {}
+    for one in reservations:
+        if one.shape is not None and one.group is not None:
+            members.setdefault(one.group, []).append(one)
+    return [shape_of(fabric, its) for its in members.values()]
+
+
+def shape_of(fabric: Fabric, members: Sequence[Reservation]) -> Shape:
+    """The shape of a group. Raises UnknownName if the group is no shape."""
+    places: dict[tuple[int, int], list[Reservation]] = {}
+    for one in members:
+        if one.shape is None:
+            raise UnknownName(f"group {one.group} is no shape: see /v1/groups/{one.group}")
+        places.setdefault((one.shape.src, one.shape.dst), []).append(one)
+    edges = {
+        place: bundle_of(fabric, parts) if parts[0].bundle is not None else parts[0]
+        for place, parts in sorted(places.items())
+    }
+    pattern = members[0].shape.pattern if members[0].shape is not None else ""
+    names: dict[int, str] = {}
+    for (src, dst), edge in edges.items():
+        names |= {src: edge.src, dst: edge.dst}
+    racks = tuple(names[place] for place in sorted(names))
+    state = _state(list(edges.values()))
+    reason, to_do = "", ""
+    instead: tuple[str, ...] = ()
+    if state is ShapeState.HELD:
+        to_do = "commit its reservations before held_until_unix_s"
+    elif state in {ShapeState.DEGRADED, ShapeState.FAILED}:
+        bad = {place: edge for place, edge in edges.items() if not _is_ready(edge)}
+        reason = _in_words(list(bad.values()))
+        lost = [place for place, edge in bad.items() if not edge.is_booked]
+        to_do, instead = _remedy(pattern, racks, [[names[end] for end in one] for one in lost])
+    return Shape(
+        id=members[0].group or "",
+        pattern=pattern,
+        racks=racks,
+        state=state,
+        reason=reason,
+        to_do=to_do,
+        instead=instead,
+        edges=tuple(edges.values()),
+    )
+
+
+def _state(edges: Sequence[Reservation]) -> ShapeState:
+    states = {edge.state for edge in edges}
+    if not any(edge.is_booked for edge in edges):
+        return ShapeState.FAILED if states <= _LOST else ShapeState.OVER
+    if not all(edge.is_booked for edge in edges):
+        return ShapeState.DEGRADED
+    for waiting, state in _NOT_READY.items():
+        if waiting in states:
+            return state
+    return ShapeState.READY if all(map(_is_ready, edges)) else ShapeState.DEGRADED
+
+
+def _is_ready(edge: Reservation) -> bool:
+    """True if all circuits of an edge stand on the booked path."""
+    parts = edge.parts if isinstance(edge, Bundle) else (edge,)
+    return all(one.state is ReservationState.ACTIVE and one.path == one.booked for one in parts)
+
+
+def _in_words(edges: Sequence[Reservation]) -> str:
+    words = []
+    for edge in edges[:_NAMED]:
+        why = f" ({edge.reason})" if edge.reason else ""
+        state = "gets another path" if edge.is_booked else f"is {edge.state.value}"
+        words.append(f"{edge.src} to {edge.dst} {state}{why}")
+    more = len(edges) - _NAMED
+    return "; ".join(words) + (f"; and {more} more edges" if more > 0 else "")
+
+
+def _remedy(
+    pattern: str, racks: tuple[str, ...], lost: Sequence[Sequence[str]]
+) -> tuple[str, tuple[str, ...]]:
+    """What to do about lost edges, and the racks of the shape to ask for instead."""
+    if not lost:
+        return "wait: the controller brings up other paths", ()
+    worst, _ = Counter(name for ends in lost for name in ends).most_common(1)[0]
+    again = "release the shape and ask for it again"
+    left: tuple[str, ...] = ()
+    if pattern != MATRIX:
+        whole = ShapeRequest(pattern, racks, (), None, ReservationRequest("", "", 0.0))
+        smaller = whole.without(worst)
+        left = () if smaller is None else smaller.racks
+    without = f", without {', '.join(name for name in racks if name not in left)}" if left else ""
+    return f"{again}{without}; until then, the other edges keep their bandwidth", left

@@ -1,0 +1,59 @@
+"""The controller's admission of shapes: with bundles, and without a trace of what was tried."""
+
+import re
+import time
+from pathlib import Path
+
+import pytest
+
+from apps.controller.controller import Controller
+from apps.process.configuration import load_configuration
+from hydra.errors import AdmissionError
+from hydra.reservations.reservation import ReservationRequest, RetryKey
+from hydra.reservations.shapes import pattern_request, shape_of
+from tests.journals import SqliteJournal
+from tests.waiting import PATIENCE_S
+
+LOADED = load_configuration(Path(__file__).parents[4] / "configs" / "demo.yaml")
+FOUR = ("r1", "r2", "r3", "r4")
+
+
+@pytest.fixture
+def rooms():
+    return Controller(
+        loaded=LOADED,
+        journal=SqliteJournal(":memory:"),
+        post=lambda job: job(),
+        read_file=lambda: LOADED,
+    ).rooms
+
+
+def admit(rooms, pattern, mbps, **more):
+    """Ask for a shape that begins later: no switch is connected now."""
+    wish = ReservationRequest("", "", 0.0, start_unix_s=time.time() + PATIENCE_S, **more)
+    made = rooms.promises.admission.reserve_shape(pattern_request(pattern, FOUR, mbps, wish))
+    return shape_of(LOADED.fabric, made.admitted)
+
+
+def test_the_most_of_pairs_are_all_circuits_of_their_racks(rooms):
+    shape = admit(rooms, "pairs", None)
+    assert [(one.src, one.dst, one.bandwidth_mbps) for one in shape.edges] == [
+        ("r1", "r2", 200.0),
+        ("r3", "r4", 200.0),
+    ]
+    assert [len(one.parts) for one in shape.edges] == [2, 2]
+
+
+def test_a_refusal_leaves_nothing_and_names_nothing_that_was_only_tried(rooms):
+    with pytest.raises(AdmissionError, match="of this request") as refused:
+        admit(rooms, "all-to-all", 60.0)
+    assert rooms.ledger.bookings.all() == ()
+    assert not re.search(r"\b[0-9a-f]{12}\b", str(refused.value))
+    assert refused.value.alternatives
+
+
+def test_a_repeated_request_is_not_planned_again(rooms):
+    retry = RetryKey("k", "digest")
+    first, again = (admit(rooms, "ring", None, retry=retry) for _ in range(2))
+    assert first == again
+    assert len(rooms.ledger.bookings.all()) == 4
