@@ -130,7 +130,7 @@ def test_a_token_that_no_header_can_carry_is_asked_for_anew(guarded, network, pa
 def test_an_agent_is_told_that_there_is_nothing_to_see(guarded, network, page):
     server, tokens = guarded
     sign_in(page, server.url, tokens["h11"])
-    expect(page.locator("#summary")).to_contain_text("nothing here for them")
+    expect(page.locator("#summary")).to_contain_text("no content for agents")
     expect(page.locator("main")).to_be_hidden()
     for name in ("Plan…", "Policy…"):
         expect(page.get_by_role("button", name=name)).to_have_count(0)
@@ -219,7 +219,7 @@ def test_a_tenant_whose_booking_is_not_answered_is_not_told_that_it_failed(
     page.get_by_role("button", name="Check for room…").click()
     ask = page.locator("#ask")
     ask.get_by_role("button", name="Book path").click()
-    expect(ask).to_contain_text("It may have done it, or not")
+    expect(ask).to_contain_text("The outcome is unknown")
     expect(page.locator("#ask-title")).to_have_text("Not known")
     ask.get_by_role("button", name="Cancel").click()
     expect(page.locator("#reservations tbody tr")).to_contain_text("r3 to r4v1")
