@@ -194,7 +194,8 @@ def _listen_queue(loaded: Loaded) -> Finding:
     return Finding(
         "listen queue",
         State.WARNING,
-        f"{has} connections may wait, and {wanted} switches may connect at once: the other switches try again",
+        f"{has} connections may wait, and {wanted} switches may connect at once: the other "
+        "switches try again",
         f"sysctl -w net.core.somaxconn={wanted}",
     )
 

@@ -130,8 +130,8 @@ class _Why:
         for rack, verb, others in ((src, "sends to", hearing), (dst, "is lit by", sending)):
             used = sum(rack == (a if rack == src else b) for a, b in ends)
             yield (
-                f"  {self._rack(rack)}: {used} of {len(self._open_ports(rack))} ports in use; the rack "
-                f"{verb} {self._listed(others)} (Mb/s wanted)"
+                f"  {self._rack(rack)}: {used} of {len(self._open_ports(rack))} ports in use; "
+                f"the rack {verb} {self._listed(others)} (Mb/s wanted)"
             )
 
     # -- demand ----------------------------------------------------------------------------------

@@ -41,7 +41,9 @@ def as_wanted(
         for circuit in standing.circuits
         if _fixed(fabric, request, circuit)
     }
-    stays |= {circuit: "a reservation has the circuit" for path in pinned for circuit in path.circuits}
+    stays |= {
+        circuit: "a reservation has the circuit" for path in pinned for circuit in path.circuits
+    }
     _check_new(fabric, request, sorted(wanted.circuits - standing.circuits), blocked)
     _check_ports(fabric, wanted, stays)
     _check_paths(fabric, wanted, current, limits)

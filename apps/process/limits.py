@@ -36,7 +36,11 @@ def short_of_memory(error: BaseException) -> HydraError | None:
             for limit, name in _NAMES.items()
             if (most := resource.getrlimit(limit)[0]) != resource.RLIM_INFINITY
         ]
-        allowed = f"the process may have {' and '.join(limits)}" if limits else "no limit of ulimit is set"
+        allowed = (
+            f"the process may have {' and '.join(limits)}"
+            if limits
+            else "no limit of ulimit is set"
+        )
         return HydraError(
             f"the process gets no more memory or threads ({words or type(error).__name__}; "
             f"{allowed}): {_REMEDY}, or TasksMax= for threads"

@@ -84,7 +84,7 @@ class Metrics:
         )
         self._served = gauge(
             "hydra_demand_planned_bytes_per_second",
-            "Demand of the last plan, and the parts that the present and the planned topology serve.",
+            "Demand of the last plan, and what the present and the planned topology serve.",
             ["what"],
         )
         self._probes = counter("hydra_probes_total", "Probe frames on running circuits.", ["event"])
@@ -284,7 +284,9 @@ class ServiceCollector(Collector):
     def collect(self) -> Iterable[Metric]:
         leads = self._term.standby() is None
         yield GaugeMetricFamily(
-            "hydra_leads", "1 if this controller leads, 0 if this controller stands by.", value=leads
+            "hydra_leads",
+            "1 if this controller leads, 0 if this controller stands by.",
+            value=leads,
         )
         release = GaugeMetricFamily(
             "hydra_build_info", "1, for the release that runs.", labels=["version"]
@@ -326,10 +328,14 @@ class WorkersCollector(Collector):
     def collect(self) -> Iterable[Metric]:
         of_one = ["worker"]
         connected = GaugeMetricFamily(
-            "hydra_worker_connected", "1 while the worker's lease runs, 0 afterwards.", labels=of_one
+            "hydra_worker_connected",
+            "1 while the worker's lease runs, 0 afterwards.",
+            labels=of_one,
         )
         ages = GaugeMetricFamily(
-            "hydra_worker_renewal_age_seconds", "Time since the worker renewed the lease.", labels=of_one
+            "hydra_worker_renewal_age_seconds",
+            "Time since the worker renewed the lease.",
+            labels=of_one,
         )
         ended = CounterMetricFamily(
             "hydra_worker_sessions_ended",
@@ -500,7 +506,9 @@ def _reservations(service: ControllerService) -> Metric:
 def _schedule(schedule: Schedule) -> Iterable[Metric]:
     """The length of a night; the week's metrics only if there is a week."""
     yield GaugeMetricFamily(
-        "hydra_night_seconds", "Duration of a night: a change of circuits between two slots.", value=schedule.night.total_s
+        "hydra_night_seconds",
+        "Duration of a night: a change of circuits between two slots.",
+        value=schedule.night.total_s,
     )
     if schedule.week is None:
         return

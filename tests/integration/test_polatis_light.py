@@ -66,7 +66,8 @@ def attenuate(bench) -> Callable[[tuple[str, dict[str, object]]], None]:
 
 
 @pytest.mark.parametrize(
-    ("setting", "told"), [(WEAK, "8.50 dB below"), (WEAKER, "takes off 5 dB"), (SHUT, "the highest attenuation (")]
+    ("setting", "told"),
+    [(WEAK, "8.50 dB below"), (WEAKER, "takes off 5 dB"), (SHUT, "the highest attenuation (")],
 )
 def test_an_attenuator_beyond_the_budget_is_named_before_light_moves(
     bench, attenuate, caplog, setting, told

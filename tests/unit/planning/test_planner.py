@@ -270,7 +270,9 @@ def test_one_that_can_not_be_started_for_a_while_is_started_later(
         with monkeypatch.context() as short:
             short.setattr(owner, name, refuse(error))
             os.kill(planner.pid, signal.SIGKILL)
-            wait_until(lambda: "the planner does not start: the process can't be run" in caplog.text)
+            wait_until(
+                lambda: "the planner does not start: the process can't be run" in caplog.text
+            )
             with pytest.raises(PlanError, match=r"does not start \(it can't be run: .*see the log"):
                 propose(planner)
         assert propose(planner).target.topology.paths
