@@ -278,7 +278,7 @@ class Crowded(Drawn):
         )
         self.made = []
         """Stages made beside the other change, each with what was left of the whole."""
-        go_on_beside = self.rooms.early_stages._room._go_on
+        go_on_beside = self.rooms.early_stages._room._continue
 
         def going_on_beside(change):
             work = go_on_beside(change)
@@ -288,7 +288,7 @@ class Crowded(Drawn):
             await work
             self.made.append(self.staging.agenda.get(change.entry.id) is not None)
 
-        self.rooms.early_stages._go_on = going_on_beside
+        self.rooms.early_stages._continue = going_on_beside
 
     def draw(self):
         slow = getattr(self, "slow", None)

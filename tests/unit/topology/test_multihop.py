@@ -205,7 +205,11 @@ def test_pinned_paths_that_can_not_be_are_refused():
         (((path(0, 1, direct), float("nan")),), {}, "must not be negative"),
         (((path(0, 2, direct), 1.0),), {}, "ends at rack 1, not at rack 2"),
         (((path(0, 1), 1.0),), {}, "ends at rack 0, not at rack 1"),
-        (((path(0, 1, direct), 1.0),), {"blocked_ports": frozenset({PortId(2)})}, "port 2, which"),
+        (
+            ((path(0, 1, direct), 1.0),),
+            {"blocked_ports": frozenset({PortId(2)})},
+            "port 2, a blocked port",
+        ),
         (((path(0, 1, replace(direct, plane=PlaneId(1))), 1.0),), {}, "of plane 0"),
         (((path(0, 1, replace(direct, b=PortId(9))), 1.0),), {}, "port 9: no such port"),
         (
