@@ -44,6 +44,10 @@ SLOWLY = {
 }
 """Policy by which draining takes a second and a half: time for a picture."""
 
+_HAS_LOAD = """() => fetch("/v1/load?rack=r1&rack=r2").then((answer) => answer.json())
+  .then((load) => load.unix_s.length > 0)"""
+"""True once the controller has recorded a sample of the load."""
+
 
 class TroubledService(BusyService):
     """A busy service with three things that are wrong, of which every part tells the same: a fibre
@@ -111,7 +115,9 @@ class TroubledService(BusyService):
 @contextmanager
 def opened(browser: Browser, url: str, size: tuple[int, int], scheme: str) -> Iterator[Page]:
     width, height = size
-    page = browser.new_page(viewport={"width": width, "height": height}, color_scheme=scheme)
+    page = browser.new_page(
+        viewport={"width": width, "height": height}, color_scheme=scheme, reduced_motion="reduce"
+    )
     page.set_default_timeout(PATIENCE_MS)
     page.goto(url)
     expect(page.locator("#connection")).to_have_text("● live")
@@ -145,6 +151,8 @@ def demo(browser: Browser, stage: Stage, folder: Path) -> None:
             page.wait_for_timeout(500)
             shoot(page, folder / "demo-mid-reconfiguration.png")
             change.join()
+            while not page.evaluate(_HAS_LOAD):
+                page.wait_for_timeout(500)
             page.get_by_role("button", name="Why is r1 ").first.click()
             expect(page.locator("#why svg.load")).to_be_visible()
             expect(page.locator("#why li").last).to_be_visible()
