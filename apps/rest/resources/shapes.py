@@ -39,7 +39,7 @@ def _read_rate(value: object) -> object:
     """A single error for the whole field, instead of an error for each type."""
     if value is None or value == "most":
         return value
-    if type(value) in {int, float} and 0 < value < _TOO_MUCH:  # type: ignore[operator]
+    if not isinstance(value, bool) and isinstance(value, int | float) and 0 < value < _TOO_MUCH:
         return value
     raise PydanticCustomError("rate", 'must be a rate above 0 in Mb/s, or "most"')
 
