@@ -197,10 +197,11 @@ class Loop:
         )
 
     def _wanted_pairs(self, request: PlanRequest) -> set[Pair]:
-        """Pairs in the demand or topology of the request. Raises PlanError without a demand."""
+        """Pairs in the topology or demand of the request, or else in the measured demand."""
         if request.topology is not None:
             return {pair_of(path) for path in request.topology.paths}
-        return {rack_pair(RackId(a), RackId(b)) for a, b in np.argwhere(self._wanted(request) > 0)}
+        demand = self._monitor.demand().planned_mbps if request.demand is None else request.demand
+        return {rack_pair(RackId(a), RackId(b)) for a, b in np.argwhere(demand > 0)}
 
     def begin_week(self, night_s: float, given: GivenSchedule | None = None) -> WeekUnderWay:
         """Plan a schedule for the present demand, in a separate process; no change waits.

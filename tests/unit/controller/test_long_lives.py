@@ -128,7 +128,7 @@ def test_a_periodic_change_for_which_there_is_no_room_is_told_as_refused(beyond)
     loop = staged.rooms.loop
     staged.rooms.monitor.sent_mbps = staged.sent_mbps.copy
     loop._wanted = lambda _request: staged.sent_mbps.copy()
-    staged.rooms.monitor.demand = lambda: None
+    staged.rooms.monitor.demand = lambda: SimpleNamespace(planned_mbps=staged.sent_mbps)
     kept = no_plan("", frozenset(), (), "periodic", time.time())
     done = SimpleNamespace(
         request=PlanRequest(),
