@@ -135,12 +135,11 @@ class Loop:
         rules = sum(len(steering(a)) + len(steering(b)) for a, b in pairs)
         racks = {RackId(int(rack)) for rack in np.flatnonzero(demand.any(0) | demand.any(1))}
         at_risk = self._reach.absences.at_risk(pairs, request.planes, racks)
+        report = replace(report, rules=rules, at_risk=at_risk)
         if urgent:
-            return replace(report, rules=rules, at_risk=at_risk)
+            return report
         return replace(
             report,
-            rules=rules,
-            at_risk=at_risk,
             stages=self._staging.foresee(report.plan, self._monitor.sent_mbps()),
             on_circuits=self._shares(report.plan.target, request, demand) if shares else None,
         )
