@@ -84,6 +84,7 @@ class Stage:
         submit = submitted(self.perform)
         controller.rooms.runner.submit = submit
         controller.rooms.conductor.carry_out_by(submit)
+        controller.rooms.conductor.ask = lambda question: self.do(question())
         self.controller = at_once(controller, self.doer.carry_out)
         rooms = self.controller.rooms
         rooms.fleet.connected = lambda: frozenset(self.network.names)
@@ -324,10 +325,7 @@ EFFECTS = {
 
 @pytest.fixture
 def stage():
-    stage = Stage()
-    stage.controller.rooms.conductor.start()
-    yield stage
-    stage.controller.rooms.conductor.stop()
+    return Stage()
 
 
 def test_no_key_is_left_out():
