@@ -50,6 +50,7 @@ class Tables(Asking):
         timeout_s: float,
         *,
         hurries: bool = False,
+        at_once: bool = True,
     ) -> dict[DatapathId, Failure | None]:
         """Change tables on many switches at once, with an atomic bundle each.
 
@@ -58,13 +59,15 @@ class Tables(Asking):
         rule by rule. Returns, by switch, None once an error-free barrier confirmed the change, else
         the failure. ``timeout_s`` is for changes of up to 5000 rules, and grows in proportion for
         larger changes. With ``hurries``, a few switches far later than the rest get less time.
+        Unless ``at_once``, no switch uses a bundle: Open vSwitch's userspace datapath forwards
+        nothing while a bundle is committed.
         """
         timeout_s *= max(1.0, max(map(len, changes.values()), default=0) / _RULES_IN_TIME)
 
         bundled, one_by_one = (EncodedOnce(partial(_confirmed, how)) for how in (_BUNDLE, None))
 
         def encode(datapath: DatapathId, ports: SwitchPorts, xid: int) -> bytes:
-            encoded = bundled if self._takes_bundles(datapath) else one_by_one
+            encoded = bundled if at_once and self._takes_bundles(datapath) else one_by_one
             return encoded(changes[datapath], ports, xid)
 
         committed = self._commit_staged(changes)

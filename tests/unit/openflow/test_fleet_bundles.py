@@ -137,6 +137,14 @@ def test_a_switch_without_bundles_changes_rule_by_rule(fleet, caplog):
     assert kinds(again.sent) == WHOLE
 
 
+def test_rules_that_need_not_change_at_once_are_in_no_bundle(fleet):
+    switch = Switch(fleet, V1, commits_only)
+    assert fleet.apply({V1: CHANGES}, 1.0, at_once=False) == {V1: None}
+    assert kinds(switch.sent) == [(TYPE_FLOW_MOD, None), BARRIER]
+    Switch(fleet, V2, refuses)
+    assert fleet.apply({V2: CHANGES}, 1.0, at_once=False) == {V2: refusal("v-h21")}
+
+
 def test_a_commit_without_an_answer_is_not_tried_again(fleet):
     switch = Switch(fleet, V1)
     fleet.stage({V1: CHANGES})
