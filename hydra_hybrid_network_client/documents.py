@@ -610,7 +610,7 @@ class GroupBody(Document):
     """Reservations of lower priority give way, with notice."""
 
     service: ServiceClass = ServiceClass.SHARED
-    """guaranteed: circuits of its own; shared: its bandwidth, on circuits shared with other reservations; best-effort: a path while a path is free."""
+    """guaranteed: circuits of its own; shared: the bandwidth, on circuits shared with other reservations; best-effort: a path while a path is free."""
 
     purpose: str = ""
     """Purpose, in a line of your own words: a job's number, a name."""
@@ -816,7 +816,7 @@ class ReservationBody(Document):
     """Reservations of lower priority give way, with notice."""
 
     service: ServiceClass = ServiceClass.SHARED
-    """guaranteed: circuits of its own; shared: its bandwidth, on circuits shared with other reservations; best-effort: a path while a path is free."""
+    """guaranteed: circuits of its own; shared: the bandwidth, on circuits shared with other reservations; best-effort: a path while a path is free."""
 
     purpose: str = ""
     """Purpose, in a line of your own words: a job's number, a name."""
@@ -909,7 +909,7 @@ class ShapeBody(Document):
     """Reservations of lower priority give way, with notice."""
 
     service: ServiceClass = ServiceClass.SHARED
-    """guaranteed: circuits of its own; shared: its bandwidth, on circuits shared with other reservations; best-effort: a path while a path is free."""
+    """guaranteed: circuits of its own; shared: the bandwidth, on circuits shared with other reservations; best-effort: a path while a path is free."""
 
     purpose: str = ""
     """Purpose, in a line of your own words: a job's number, a name."""

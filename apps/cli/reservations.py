@@ -57,7 +57,7 @@ wish_options: Final = (
         default=ServiceClass.SHARED.value,
         show_default=True,
         help=(
-            "guaranteed: circuits of its own; shared: its part of circuits shared with other "
+            "guaranteed: circuits of its own; shared: a part of circuits shared with other "
             "reservations; best-effort: capacity left over."
         ),
     ),

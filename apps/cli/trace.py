@@ -48,7 +48,7 @@ _window_option = click.option(
     type=FiniteRange(0, min_open=True),
     default=10.0,
     show_default=True,
-    help="Length of a window; its demand is the traffic of the flows that start in the window.",
+    help="Length of a window. The demand is the traffic of the flows that start in the window.",
 )
 _scale_option = click.option(
     "--scale",

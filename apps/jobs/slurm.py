@@ -68,11 +68,11 @@ def job_number(variables: Mapping[str, str]) -> str:
     """The job's number. Raises HydraError if Slurm's variables do not contain a job's number."""
     number = variables.get("SLURM_JOB_ID", "")
     if not number:
-        raise HydraError("SLURM_JOB_ID is not set: Slurm runs this, see PrologSlurmctld")
+        raise HydraError("SLURM_JOB_ID is not set: run the command from Slurm, see PrologSlurmctld")
     if not _JOB_ID.fullmatch(number):
         raise HydraError(
-            f"SLURM_JOB_ID is {number!r}, which is no job's: Slurm sets it where it runs this, see "
-            "PrologSlurmctld; by hand, set it to the job's number, as squeue lists it"
+            f"SLURM_JOB_ID is {number!r}, not a job's number: Slurm sets the variable, see "
+            "PrologSlurmctld; by hand, set the job's number from squeue"
         )
     return number
 
@@ -154,7 +154,7 @@ def _counts(text: str) -> Iterator[int]:
         found = _COUNT.fullmatch(item)
         if found is None or int(found[2] or 1) > _MOST_HOSTS:
             raise HydraError(
-                f"SLURM_JOB_CPUS_PER_NODE is {text!r}, which Slurm does not write: {item!r} is no "
+                f"SLURM_JOB_CPUS_PER_NODE is {text!r}, unknown in Slurm: {item!r} is no "
                 "number of processors, such as 4 or 2(x3)"
             )
         for _ in range(int(found[2] or 1)):

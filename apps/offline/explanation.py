@@ -188,9 +188,9 @@ class _Why:
         ends = (self._src, self._dst)
         outside = [rack for rack in ends if limits.racks is not None and rack not in limits.racks]
         if outside:
-            return f"{self._rack(outside[0])} is not among the racks that may change"
+            return f"{self._rack(outside[0])} may not change: see --rack"
         bare = [rack for rack in ends if not self._open_ports(rack)]
-        return f"{self._rack(bare[0])} has no port on a plane that may be used" if bare else ""
+        return f"{self._rack(bare[0])} has no port on a usable plane" if bare else ""
 
     def _why_not_direct(self) -> Iterator[str]:
         """Lines on the ports needed for a direct circuit."""
@@ -294,7 +294,7 @@ class _Why:
         users.sort(key=lambda user: user[1:3] != (self._src, self._dst))
         if not users:
             yield (
-                f"{ports} ports are free, and nothing can use them: no two racks that want more "
+                f"{ports} ports are free, and useless: no two racks with unmet demand "
                 "have free ports on one plane"
             )
         for mbps, a, b, planes in users[:_LISTED]:

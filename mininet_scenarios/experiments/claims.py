@@ -366,7 +366,7 @@ def _cthrough() -> Iterator[tuple[str, Claim]]:
         yield claim(
             f"{name} gap",
             "6.1 to 6.3",
-            f"what circuits are worth at 40:1, 10:1, 4:1, {name}: least ratio of one to the next",
+            f"worth of circuits at 40:1, 10:1, 4:1, {name}: least ratio of one to the next",
             "shrinks",
             RISES,
         )

@@ -105,7 +105,9 @@ def forwarded_mbps(work_dir: Path, narrator: Narrator) -> float:
     """
     with (
         building.stage_of(building.DEFAULT_CONFIG, _UNLIMITED, work_dir, narrator) as stage,
-        narrator.phase("calibrating: what this machine forwards", CALIBRATION_S - building.BUILD_S),
+        narrator.phase(
+            "calibrating: rates that this machine forwards", CALIBRATION_S - building.BUILD_S
+        ),
     ):
         mbps = sum(_through_circuits(stage))
     narrator.say(f"this machine forwards {mbps:.0f} Mb/s in all")

@@ -106,7 +106,7 @@ class Wish(Span):
     service: Annotated[ServiceClass, Field(strict=False)] = Field(
         default=ServiceClass.SHARED,
         description=(
-            "guaranteed: circuits of its own; shared: its bandwidth, on circuits shared with "
+            "guaranteed: circuits of its own; shared: the bandwidth, on circuits shared with "
             "other reservations; best-effort: a path while a path is free."
         ),
     )

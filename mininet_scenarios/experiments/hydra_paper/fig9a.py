@@ -34,8 +34,8 @@ _RECOVERS: Final = (
 )
 _FASTER: Final = (
     "the paper's prototype took seconds to retag its ports and to push its rules one by one, "
-    "and its TCP stood still meanwhile; here both take milliseconds, and what is left of the "
-    "outage is the mirrors' own time and TCP's recovery from it"
+    "while TCP stood still; here both take milliseconds, and the outage is the "
+    "mirrors' own time and TCP's recovery"
 )
 
 
@@ -103,7 +103,7 @@ def _published_rows(published_ways: Sequence[Fig9aResult], rate_mbps: float) -> 
         yield judged(f"hydra/cost-{rules}", fmean(costs), figure, ranged(costs, ".1%"), _FASTER)
     few, many = min(shares), max(shares)
     costs = [a - b for a, b in zip(shares[few], shares[many], strict=True)]
-    figure = f"as published: what {many} rules cost beyond {few}, share of static"
+    figure = f"as published: cost of {many} rules beyond {few}, share of static"
     yield judged("hydra/cost-of-rules", fmean(costs), figure, ranged(costs, ".1%"), _FASTER)
     yield from _part_rows(published_ways)
     yield from _delay_rows(published_ways)

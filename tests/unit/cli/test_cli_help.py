@@ -77,7 +77,7 @@ def test_help_names_the_exit_codes(run):
     text = run("--help").stdout
     assert "2  wrong usage" in text
     assert "3  no controller answers, or no device" in text
-    assert "4  a change was sent to a device, and its outcome is not known" in text
+    assert "4  a change was sent to a device, with unknown outcome" in text
 
 
 def loaded(code, modules):
