@@ -188,9 +188,9 @@ class _Why:
         ends = (self._src, self._dst)
         outside = [rack for rack in ends if limits.racks is not None and rack not in limits.racks]
         if outside:
-            return f"{self._rack(outside[0])} may not change: see --rack"
+            return f"{self._rack(outside[0])} is not among the racks that may change"
         bare = [rack for rack in ends if not self._open_ports(rack)]
-        return f"{self._rack(bare[0])} has no port on a usable plane" if bare else ""
+        return f"{self._rack(bare[0])} has no port on a plane that may be used" if bare else ""
 
     def _why_not_direct(self) -> Iterator[str]:
         """Lines on the ports needed for a direct circuit."""

@@ -419,5 +419,5 @@ def test_a_malformed_job_id_is_named(run, monkeypatch, tmp_path, command, number
     result = run("slurm", command, "--state", str(tmp_path))
     assert result.exit_code == 1
     assert result.stderr.startswith(f"Error: SLURM_JOB_ID is {number!r}, not a job's number: ")
-    assert "set it to the job's number" in result.stderr
+    assert "set the job's number" in result.stderr
     assert len(result.stderr.splitlines()) == 1
