@@ -7,13 +7,13 @@ same circuits and the same VLAN keeps rules and counters.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from itertools import chain, pairwise, repeat
 from operator import attrgetter
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hydra.forwarding.rules import Lane
 from hydra.forwarding.substrate import substrate_of
@@ -29,7 +29,7 @@ from hydra.model import (
     Topology,
     VlanId,
 )
-from hydra.path_arrays import Lanes, codes_of, column, no_cycles, pairs_of
+from hydra.path_arrays import Lanes, Pairs, column, no_cycles
 from hydra.rings import rings_of, whole_rings
 from hydra.roles import PortVlans
 
@@ -54,7 +54,7 @@ class Plan:
 
     current: NetworkState
     target: NetworkState
-    affected: frozenset[Pair]
+    affected: AbstractSet[Pair]
     """Pairs whose path or VLAN changes: no other pairs are diverted."""
     connect: frozenset[Circuit]
     disconnect: frozenset[Circuit]
@@ -128,16 +128,15 @@ def port_trunks(fabric: Fabric, state: NetworkState) -> Trunks:
 
 def changed_pairs(current: NetworkState, target: NetworkState) -> frozenset[Pair]:
     """The pairs whose paths, or the paths' VLANs, differ."""
-    return pairs_of(_changed_codes(current, target))
+    return frozenset(_changed(current, target))
 
 
-def _changed_codes(current: NetworkState, target: NetworkState) -> NDArray[np.int64]:
-    """:func:`changed_pairs` by code, ascending."""
+def _changed(current: NetworkState, target: NetworkState) -> Pairs:
     old, new = Lanes.of(current.vlans), Lanes.of(target.vlans)
     codes = old.paths.table.pair_codes(), new.paths.table.pair_codes()
     ended, begun = old.unlike(new)
     both = np.sort(np.concatenate([codes[0][ended], codes[1][begun]]), kind="stable")
-    return both[np.diff(both, prepend=-1) > 0]  # two ascending runs: np.unique is slower
+    return Pairs(both[np.diff(both, prepend=-1) > 0])  # two ascending runs: np.unique is slower
 
 
 def _darkened_pairs(
@@ -161,14 +160,13 @@ def _darkened_pairs(
 
 def moving_pairs(current: NetworkState, target: NetworkState) -> frozenset[Pair]:
     """The pairs to divert on the way from ``current`` to ``target``."""
-    return pairs_of(_moving_codes(current, target))
+    return frozenset(_moving(current, target))
 
 
-def _moving_codes(current: NetworkState, target: NetworkState) -> NDArray[np.int64]:
-    """:func:`moving_pairs` by code, ascending."""
+def _moving(current: NetworkState, target: NetworkState) -> Pairs:
     moved = current.topology.circuits ^ target.topology.circuits
-    changed, darkened = _changed_codes(current, target), _darkened_pairs(current, target, moved)
-    return np.union1d(changed, codes_of(darkened)) if darkened else changed
+    changed, darkened = _changed(current, target), _darkened_pairs(current, target, moved)
+    return Pairs.of(changed | darkened) if darkened else changed
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,13 +299,13 @@ def _diff(fabric: Fabric, current: NetworkState, target: NetworkState, order_of:
     first, last = order_of(current, target)
     disconnect = current.topology.circuits - target.topology.circuits
     connect = target.topology.circuits - current.topology.circuits
-    moving = _moving_codes(current, target)
+    moving = _moving(current, target)
     in_use = Lanes.of(current.vlans).ids_beside(moving)
     untag_first, retag, tag_last = _staged_retagging(fabric, current, target, in_use)
     return Plan(
         current=current,
         target=target,
-        affected=pairs_of(moving),
+        affected=moving,
         connect=connect,
         disconnect=disconnect,
         mirrors=mirror_moves(fabric, disconnect - first, connect - last),
@@ -332,7 +330,7 @@ def under_traffic(fabric: Fabric, current: NetworkState, target: NetworkState) -
     return Plan(
         current=current,
         target=target,
-        affected=changed_pairs(current, target),
+        affected=_changed(current, target),
         connect=connect,
         disconnect=disconnect,
         mirrors=mirror_moves(fabric, disconnect, connect),
