@@ -6,7 +6,7 @@ same circuits and the same VLAN keeps rules and counters.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from itertools import chain, pairwise, repeat
@@ -14,10 +14,11 @@ from operator import attrgetter
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hydra.forwarding.rules import Lane
 from hydra.forwarding.substrate import substrate_of
-from hydra.forwarding.trunks import Trunks
+from hydra.forwarding.trunks import PackedTrunks, Trunks
 from hydra.model import (
     Circuit,
     CrossConnect,
@@ -143,7 +144,7 @@ def _darkened_pairs(
     current: NetworkState, target: NetworkState, moved: Collection[Circuit]
 ) -> frozenset[Pair]:
     """The pairs with a staying path in a ring with ``moved`` circuits."""
-    if not any(circuit.one_way for circuit in moved):
+    if not any(map(attrgetter("one_way"), moved)):
         return frozenset()
     dark = {
         circuit
@@ -257,11 +258,43 @@ def retagging(fabric: Fabric, current: NetworkState, target: NetworkState) -> Po
 def _differing(fabric: Fabric, old: Trunks, new: Trunks) -> PortsToTag:
     """Ports whose membership differs, with the membership in ``new``."""
     ends = old.unlike(new)
-    found: dict[RackId, dict[str, PortVlans]] = {}
-    for end, vlans in zip(ends.tolist(), new.memberships(ends), strict=True):
-        port = fabric.ports[end]
-        found.setdefault(port.rack, {})[port.tor_port] = vlans
-    return found
+    return _Retags(fabric, ends, new.packed(ends))
+
+
+class _Retags(Mapping[RackId, Mapping[str, PortVlans]]):
+    """Membership of ports by rack and port name; equal to a dict of the same.
+
+    Creates :class:`~hydra.roles.PortVlans` objects only on access.
+    """
+
+    __slots__ = ("_ends", "_fabric", "_made", "_trunks")
+
+    def __init__(self, fabric: Fabric, ends: NDArray[np.intp], trunks: PackedTrunks) -> None:
+        self._fabric, self._ends, self._trunks = fabric, ends, trunks
+        self._made: dict[RackId, dict[str, PortVlans]] | None = None
+
+    def __len__(self) -> int:
+        return len(self._objects())
+
+    def __iter__(self) -> Iterator[RackId]:
+        return iter(self._objects())
+
+    def __getitem__(self, rack: RackId) -> Mapping[str, PortVlans]:
+        return self._objects()[rack]
+
+    def __repr__(self) -> str:
+        return repr(self._objects())
+
+    def __reduce__(self) -> tuple[type[dict[object, object]], tuple[object]]:
+        return dict, (self._objects(),)  # without the fabric
+
+    def _objects(self) -> dict[RackId, dict[str, PortVlans]]:
+        if self._made is None:
+            self._made = {}
+            ports = map(self._fabric.ports.__getitem__, self._ends.tolist())
+            for port, vlans in zip(ports, self._trunks.memberships(), strict=True):
+                self._made.setdefault(port.rack, {})[port.tor_port] = vlans
+        return self._made
 
 
 def _staged_retagging(
