@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import json
-import re
 import socket
 import subprocess
 import sys
@@ -13,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from mininet_scenarios.emulators import g8264, sonic
+from mininet_scenarios.emulators.catalogue import EMULATORS
 from mininet_scenarios.emulators.faults import FaultKind
 from mininet_scenarios.testbed import __main__ as command
 from mininet_scenarios.testbed import sysctl
+from tests.conformance.devices import CANDIDATES
 from tests.waiting import PATIENCE_S, accepts, wait_until
 
 REPOSITORY = Path(__file__).parents[3]
-PAGE = REPOSITORY / "docs" / "devices.md"
 
 
 @pytest.fixture
@@ -96,24 +95,28 @@ def test_without_a_testbed_the_command_says_so(
     assert told(capsys, "p1", "dead") == "no plane 'p1' here: no testbed is up"
 
 
-def played(module: str) -> frozenset[FaultKind]:
-    product = importlib.import_module(f"mininet_scenarios.emulators.{module}").PRODUCT
-    return frozenset(product.faults)
+def played(driver: str) -> frozenset[FaultKind]:
+    module = importlib.import_module(EMULATORS[driver].path)
+    faults: frozenset[FaultKind] = module.FAULTS if driver == "sonic-ocs" else module.PRODUCT.faults
+    return faults
 
 
-def test_the_documents_list_the_faults_that_emulators_play() -> None:
-    """All rows with a tick are the faults of SCPI and TL1 emulators, each fault in one row."""
-    table = PAGE.read_text().split("| fault | what the device does")[1].split("\n\n")[0]
-    scpi, tl1 = set(), set()
-    for row in table.splitlines()[2:]:
-        _, names, _, by_scpi, by_tl1, _ = (cell.strip() for cell in row.split("|"))
-        kinds = {FaultKind(name) for name in re.findall("`(.*?)`", names)}
-        scpi |= kinds if by_scpi else set()
-        tl1 |= kinds if by_tl1 else set()
-    assert scpi == played("polatis") == played("craft_terminal")
-    assert tl1 - {FaultKind.RESERVED} == played("polatis_tl1") == played("glimmerglass")
-    assert tl1 == played("calient")
-    bad_line = {FaultKind.GARBLED, FaultKind.HALF_A_LINE}
-    assert played("polatis_restconf") == scpi | {FaultKind.IDLE_LOGOUT}
-    assert scpi - bad_line | {FaultKind.IDLE_LOGOUT, FaultKind.RESERVED} == sonic.FAULTS
-    assert {FaultKind.PAGER, FaultKind.WRAP, FaultKind.MERGE} <= g8264.FAULTS
+@pytest.mark.parametrize("driver", sorted(EMULATORS))
+def test_an_emulator_plays_the_faults_that_its_driver_is_tried_with(driver: str) -> None:
+    tried = [candidate.faults for candidate in CANDIDATES if candidate.driver == driver]
+    assert any(tried)
+    assert frozenset().union(*tried) <= played(driver)
+
+
+def test_faults_of_one_language_are_played_by_its_emulators_alone() -> None:
+    of_tl1 = {FaultKind.AUTONOMOUS, FaultKind.BLOCKS, FaultKind.WRONG_CTAG, FaultKind.ECHO}
+    assert {driver for driver in EMULATORS if of_tl1 & played(driver)} == {
+        "calient-tl1",
+        "glimmerglass-tl1",
+        "polatis-tl1",
+    }
+    assert {driver for driver in EMULATORS if FaultKind.RESERVED in played(driver)} == {
+        "calient-tl1",
+        "sonic-ocs",
+    }
+    assert not {FaultKind.MERGE, FaultKind.PAGER, FaultKind.WRAP} & played("polatis-scpi")

@@ -56,7 +56,7 @@ def test_a_stranger_waits_and_says_for_whom(path: Path) -> None:
 def test_a_clean_up_does_not_wait_and_says_how_to_end_the_holder(path: Path) -> None:
     with holder(path) as first:
         assert first.stdout.readline() == "held\n"
-        told = rf"a testbed is in use: .*process {first.pid} \(.*\); `kill {first.pid}` ends it"
+        told = rf"(?s)a testbed is in use: .*process {first.pid} \(.*\); `kill {first.pid}` ends it"
         with pytest.raises(TestbedError, match=told), lock(path, wait=False):
             pytest.fail("two hold the lock")
         first.stdin.close()
