@@ -8,6 +8,7 @@ from contextlib import chdir
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final, NamedTuple
 
 import click
@@ -32,10 +33,11 @@ from hydra.policy import ControllerSettings, EtcdSettings
 file_argument = click.argument("file", type=click.Path(path_type=Path))
 directory_option = click.option(
     "--directory",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    type=click.Path(file_okay=False, path_type=Path),
     help=(
         "Working directory of the controller (as a service: /var/lib/hydra), for relative paths "
-        "in FILE; default: the current directory."
+        "in FILE; default: the current directory. A directory that does not exist yet counts as "
+        "empty."
     ),
 )
 _NAMED: Final = 5
@@ -82,9 +84,23 @@ def checked(file: Path, directory: Path | None) -> Loaded:
     """
     if directory is not None:
         file = file.absolute()
+        if not directory.is_dir():
+            return _checked_without(directory, file)
         with chdir(directory):
             return _checked(file)
     return _checked(file)
+
+
+def _checked_without(directory: Path, file: Path) -> Loaded:
+    """The file, loaded as at a start in ``directory``, which systemd makes at the first start."""
+    with TemporaryDirectory() as empty, chdir(empty):
+        loaded = _checked(file)
+    missing = Problem(
+        "",
+        f"{directory} does not exist, and was taken as empty: systemd makes /var/lib/hydra at the "
+        "service's first start",
+    )
+    return replace(loaded, warnings=(*loaded.warnings, missing))
 
 
 def _checked(file: Path) -> Loaded:

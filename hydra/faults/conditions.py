@@ -509,8 +509,10 @@ def _ports(facts: Facts, missed: Collection[Reservation]) -> Iterator[Condition]
             and any(not ports.isdisjoint(circuit.ends) for circuit in path.circuits)
         )
         until_s = some[0].until_unix_s
+        remedy = "repair the devices, and clear the ports"
         if not blocks:
             out = "on trial: the next circuit that passes the probes there ends the trial"
+            remedy = "nothing, once the devices are repaired; clearing the ports ends the trial now"
         elif until_s is None:
             out = "left out of plans until cleared"
         else:
@@ -522,7 +524,7 @@ def _ports(facts: Facts, missed: Collection[Reservation]) -> Iterator[Condition]
             f"{reason} ({names_of(names)})",
             since_s,
             out + (gone if left else "; the pairs' traffic has other paths" if pairs else ""),
-            "repair the devices, and clear the ports",
+            remedy,
             _clear(facts.fabric, [quarantined.port for quarantined in some]),
             left,
             failed,

@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -24,6 +24,8 @@ from mininet_scenarios.emulators.mirrors import PortCounters
 from mininet_scenarios.patience import PATIENCE_S
 
 _MAX_LINE_BYTES: Final = 1 << 20
+_SHOWN_BYTES: Final = 40
+"""Most bytes of an unreadable request in the answer."""
 
 Handler = Callable[[Mapping[str, Any]], Awaitable[Mapping[str, object]]]
 
@@ -98,11 +100,13 @@ class AdminClient:
         self._order({"op": "alarm", **told})
 
     def input_power(self, port: int, dbm: float | None) -> None:
-        """Set the power at an ingress port; None: no light."""
+        """Set the power at an ingress port; None: no light, also where the port leads to."""
         self._order({"op": "input-power", "port": port, "dbm": dbm})
 
     def shutter(self, port: int, *, closed: bool) -> None:
-        """Close or open the shutter of a port, as somebody else may do."""
+        """Close or open the shutter of a port, as somebody else may do: light that comes in or goes
+        out there is cut.
+        """
         self._order({"op": "shutter", "port": port, "closed": closed})
 
     def _order(self, order: Mapping[str, object]) -> dict[str, Any]:
@@ -149,9 +153,7 @@ class AdminServer:
 
     async def _answer(self, line: bytes) -> Mapping[str, object]:
         try:
-            request = json.loads(line)
-            if not isinstance(request, dict):
-                raise AdminError("a request is a JSON object")
+            request = _request(line)
             handler = self._handlers.get(str(request.get("op")))
             if handler is None:
                 raise AdminError(
@@ -162,13 +164,27 @@ class AdminServer:
             return {"ok": False, "error": f"{error}"}
 
 
-def arm(faults: Faults, request: Mapping[str, Any]) -> FaultKind:
-    """Arm the fault named in a request; raises AdminError for an invalid request."""
+def _request(line: bytes) -> dict[str, Any]:
     try:
-        kind = FaultKind(request.get("fault"))
+        request = json.loads(line)
     except ValueError:
-        known = ", ".join(kind.value for kind in FaultKind)
-        raise AdminError(f"no fault {request.get('fault')!r}; there are {known}") from None
+        request = None
+    if not isinstance(request, dict):
+        shown = line[:_SHOWN_BYTES].decode(errors="replace").strip()
+        raise AdminError(f'a request is a JSON object such as {{"op": "clear"}}, not {shown!r}')
+    return request
+
+
+def arm(faults: Faults, request: Mapping[str, Any], played: Collection[FaultKind]) -> FaultKind:
+    """Arm the fault named in a request.
+
+    Raises AdminError for an invalid request, and for a fault outside ``played``, the emulator's.
+    """
+    name = request.get("fault")
+    kind = next((kind for kind in played if kind.value == name), None)
+    if kind is None:
+        known = ", ".join(kind.value for kind in FaultKind if kind in played)
+        raise AdminError(f"this emulator has no fault {name!r}; there are {known}")
     times, delay_s = request.get("times"), request.get("delay_s", 0.0)
     if not (times is None or (type(times) is int and times > 0)):
         raise AdminError(f"times must be a positive number or null, not {times!r}")

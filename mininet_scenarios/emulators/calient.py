@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from mininet_scenarios.emulators import tl1_language as language
-from mininet_scenarios.emulators.faults import FaultKind
+from mininet_scenarios.emulators.faults import OF_BAD_LINES, OF_SWITCHES, OF_TL1, FaultKind
 from mininet_scenarios.emulators.ocs import CommandError, EmulatedOcs, StandingAlarm
 from mininet_scenarios.emulators.process import Product, run
 from mininet_scenarios.emulators.tl1_language import Denied, Tl1Command
@@ -382,6 +382,7 @@ PRODUCT: Final = Product(
     "tl1",
     3083,
     CalientServer,
+    OF_SWITCHES | OF_BAD_LINES | OF_TL1 | {FaultKind.RESERVED},
     {"plain": PlainServer, "shared": SharedServer},
 )
 

@@ -26,7 +26,7 @@ from functools import partial
 from typing import Final
 
 from mininet_scenarios.emulators.catalogue import EMULATORS
-from mininet_scenarios.emulators.faults import FaultKind
+from mininet_scenarios.emulators.faults import OF_BAD_LINES, OF_SWITCHES, FaultKind
 from mininet_scenarios.emulators.ocs import CommandError, EmulatedOcs
 from mininet_scenarios.emulators.process import Product, run
 from mininet_scenarios.emulators.sessions import SessionServer, answered
@@ -186,7 +186,9 @@ def _up_to(count: int) -> range:
     return range(1, count + 1)
 
 
-PRODUCT: Final = Product("craft_terminal", __doc__, "terminal", 2323, CraftTerminal)
+PRODUCT: Final = Product(
+    "craft_terminal", __doc__, "terminal", 2323, CraftTerminal, OF_SWITCHES | OF_BAD_LINES
+)
 
 if __name__ == "__main__":
     sys.exit(run(PRODUCT))

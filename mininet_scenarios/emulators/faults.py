@@ -15,7 +15,9 @@ class FaultKind(Enum):
     PARTIAL = "partial"
     """Only the first half of a command's cross-connects is made; no error is reported."""
     NO_LIGHT = "no-light"
-    """Cross-connects exist, but their egress ports stay dark: a fibre or mirror is broken."""
+    """New cross-connects exist, but their egress ports stay dark: a fibre or mirror is broken.
+    Standing cross-connects keep their light.
+    """
     LOOP = "loop"
     """The light of each port connected by a command is led back to the same port; cross-connects
     are listed as commanded.
@@ -76,6 +78,38 @@ LIES: Final = (
     FaultKind.LATE,
 )
 """Faults by which light differs from the switch's report."""
+
+OF_SESSIONS: Final = frozenset(
+    {
+        FaultKind.KILL,
+        FaultKind.LOSE_REPLY,
+        FaultKind.SLOW,
+        FaultKind.MUTE,
+        FaultKind.DEAD,
+    }
+)
+"""Faults of replies and connections, played by every emulator."""
+OF_SWITCHES: Final = OF_SESSIONS | {
+    FaultKind.REFUSE,
+    FaultKind.SILENT,
+    FaultKind.PARTIAL,
+    FaultKind.NO_LIGHT,
+    FaultKind.STEAL,
+    *LIES,
+}
+"""Faults played by every emulated optical switch."""
+OF_BAD_LINES: Final = frozenset({FaultKind.GARBLED, FaultKind.HALF_A_LINE})
+OF_TL1: Final = frozenset(
+    {
+        FaultKind.AUTONOMOUS,
+        FaultKind.BLOCKS,
+        FaultKind.WRONG_CTAG,
+        FaultKind.ECHO,
+        FaultKind.IDLE_LOGOUT,
+    }
+)
+OF_TORS: Final = OF_SESSIONS | {FaultKind.REFUSE, FaultKind.SILENT, FaultKind.MERGE}
+"""Faults played by every emulated ToR switch."""
 
 
 @dataclass(slots=True)

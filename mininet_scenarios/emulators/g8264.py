@@ -22,7 +22,7 @@ from typing import Any, Final
 import asyncssh
 
 from mininet_scenarios.emulators.admin import AdminError, AdminServer, arm
-from mininet_scenarios.emulators.faults import FaultKind
+from mininet_scenarios.emulators.faults import OF_TORS, FaultKind
 from mininet_scenarios.emulators.g8264_cli import CommandLine, HungUpError
 from mininet_scenarios.emulators.g8264_switch import G8264, OldG8264
 from mininet_scenarios.emulators.netconf_text import Locks, TextNetconf
@@ -31,6 +31,7 @@ from mininet_scenarios.emulators.sessions import ReplyLostError, SessionServer
 
 _log: Final = logging.getLogger(__name__)
 _READ_BYTES: Final = 65536
+FAULTS: Final = OF_TORS | {FaultKind.PAGER, FaultKind.WRAP}
 
 
 class Console(SessionServer):
@@ -146,7 +147,7 @@ class G8264Emulator:
         return {"commands": self._switch.changes}
 
     async def _fault(self, request: Mapping[str, Any]) -> Mapping[str, object]:
-        kind = arm(self._switch.faults, request)
+        kind = arm(self._switch.faults, request, FAULTS)
         if kind is FaultKind.DEAD:
             await self._die()
         return {}

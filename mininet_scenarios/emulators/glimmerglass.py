@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from mininet_scenarios.emulators import tl1_language as language
+from mininet_scenarios.emulators.faults import OF_BAD_LINES, OF_SWITCHES, OF_TL1
 from mininet_scenarios.emulators.ocs import StandingAlarm
 from mininet_scenarios.emulators.process import Product, run
 from mininet_scenarios.emulators.tl1_language import Denied, Tl1Command
@@ -202,7 +203,13 @@ class System100Server(GlimmerglassServer):
 
 
 PRODUCT: Final = Product(
-    "glimmerglass", __doc__, "tl1", 10033, GlimmerglassServer, {"6.0": System100Server}
+    "glimmerglass",
+    __doc__,
+    "tl1",
+    10033,
+    GlimmerglassServer,
+    OF_SWITCHES | OF_BAD_LINES | OF_TL1,
+    {"6.0": System100Server},
 )
 
 if __name__ == "__main__":

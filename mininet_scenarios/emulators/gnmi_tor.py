@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from mininet_scenarios.emulators.admin import AdminError, AdminServer, arm
 from mininet_scenarios.emulators.certificate import new_directory
-from mininet_scenarios.emulators.faults import FaultKind, Faults
+from mininet_scenarios.emulators.faults import OF_TORS, FaultKind, Faults
 from mininet_scenarios.emulators.process import endpoint
 
 
@@ -34,11 +34,20 @@ class Server(Protocol):
 
 
 class GnmiTorEmulator:
-    """The device and the control socket; ``up``: link states by port name."""
+    """The device and the control socket; ``up``: link states by port name; ``more``: faults that
+    the device plays beside those of all ToR switches.
+    """
 
-    def __init__(self, server: Server, faults: Faults, up: dict[str, bool]) -> None:
+    def __init__(
+        self,
+        server: Server,
+        faults: Faults,
+        up: dict[str, bool],
+        more: frozenset[FaultKind] = frozenset(),
+    ) -> None:
         self._server = server
         self._faults = faults
+        self._played = OF_TORS | more | {FaultKind.IDLE_LOGOUT}
         self._up = up
         self._admin = AdminServer(
             {
@@ -70,7 +79,7 @@ class GnmiTorEmulator:
         return {"commands": self._server.changes}
 
     async def _fault(self, request: Mapping[str, Any]) -> Mapping[str, object]:
-        kind = arm(self._faults, request)
+        kind = arm(self._faults, request, self._played)
         if kind is FaultKind.DEAD:
             await self._server.die()
         return {}

@@ -135,13 +135,15 @@ class EmulatedOcs:
         return frozenset(self._disabled)
 
     def set_enabled(self, ports: Collection[int], *, enabled: bool) -> None:
-        """Open or close shutters; the port state shows the setting, but no light is cut."""
+        """Open or close shutters: no light comes in or goes out at a closed port."""
         for port in ports:
             self.check_port(port)
+        before = self._dark
         if enabled:
             self._disabled -= set(ports)
         else:
             self._disabled |= set(ports)
+        self._follow_dark(before)
 
     def check_port(self, port: int) -> None:
         if not 1 <= port <= 2 * self.size:
@@ -216,7 +218,9 @@ class EmulatedOcs:
     def set_input_power(self, ingress: int, dbm: float | None) -> None:
         """Set the power at an ingress port; None: no light."""
         self._check_side([ingress], 1, "ingress")
+        before = self._dark
         self._input_dbm[ingress] = dbm
+        self._follow_dark(before)
 
     def power_dbm(self, port: int) -> float | None:
         """Optical power into an ingress port, or out of an egress port; None: no light."""
@@ -225,11 +229,36 @@ class EmulatedOcs:
             return self._input_dbm.get(port, _LASER_DBM)
         for ingress, egress in self._cross_connects.items():
             if egress == port:
-                dark = ingress in self._broken or ingress not in self._aimed
-                dark = dark or not self._disabled.isdisjoint((ingress, egress))
-                power = self._input_dbm.get(ingress, _LASER_DBM)
-                return None if dark or power is None else self._attenuated(egress, power)
+                return self._passed_on(ingress, egress) if ingress in self._aimed else None
         return None
+
+    def _passed_on(self, ingress: int, egress: int) -> float | None:
+        """Power out of ``egress`` once the mirrors lead there from ``ingress``; None: no light."""
+        power = self._input_dbm.get(ingress, _LASER_DBM)
+        closed = not self._disabled.isdisjoint((ingress, egress))
+        if closed or power is None or ingress in self._broken:
+            return None
+        return self._attenuated(egress, power)
+
+    @property
+    def _dark(self) -> frozenset[int]:
+        """Egress ports of cross-connects that pass no light on."""
+        pairs = self._cross_connects.items()
+        return frozenset(b for a, b in pairs if self._passed_on(a, b) is None)
+
+    def _follow_dark(self, before: frozenset[int]) -> None:
+        """Have the mirrors follow a change of :attr:`_dark`, which was ``before``."""
+        self._track(self._unsettled, asyncio.create_task(self._darken_and_light(before)))
+
+    async def _darken_and_light(self, before: frozenset[int]) -> None:
+        aimed = {self._cross_connects[ingress] for ingress in self._aimed}
+        darkened, lit = self._dark - before, (before - self._dark) & aimed
+
+        def follow() -> None:
+            self._mirrors.darken((), darkened)
+            self._mirrors.light(lit)
+
+        await self._in_worker(follow)
 
     def attenuation(self, egress: int) -> Attenuation:
         self._check_side([egress], self.size + 1, "egress")
@@ -241,7 +270,9 @@ class EmulatedOcs:
         has_level = attenuation.mode in ("ABS", "CONV", "REL")
         if attenuation.mode not in ATTENUATOR_MODES or has_level != (attenuation.level is not None):
             raise CommandError(f"no attenuation {attenuation.mode} with level {attenuation.level}")
+        before = self._dark
         self._attenuations[egress] = attenuation
+        self._follow_dark(before)
 
     def _attenuated(self, egress: int, dbm: float) -> float | None:
         attenuation, behind = self.attenuation(egress), dbm - _INSERTION_LOSS_DB
@@ -347,14 +378,13 @@ class EmulatedOcs:
         self._broken -= moved
         self._aimed -= moved
         self._generation.update(dict.fromkeys(chain(*removed, *added), self.moves))
-        broken = self.faults.strikes(FaultKind.NO_LIGHT) if added else False
-        if broken:
+        if added and self.faults.strikes(FaultKind.NO_LIGHT):
             self._broken |= {ingress for ingress, _ in added}
         lie = next((kind for kind in LIES if added and self.faults.active(kind)), None)
         late_s = 0.0 if lie is None else self.faults.delay_of(lie)
         if lie is not None:
             self.faults.strikes(lie)
-        move = self._move(removed, added, self.moves, broken=broken, lie=lie, late_s=late_s)
+        move = self._move(removed, added, self.moves, lie=lie, late_s=late_s)
         self._track(self._unsettled, asyncio.create_task(move))
 
     async def _move(
@@ -363,7 +393,6 @@ class EmulatedOcs:
         added: list[tuple[int, int]],
         generation: int,
         *,
-        broken: bool,
         lie: FaultKind | None = None,
         late_s: float = 0.0,
     ) -> None:
@@ -385,10 +414,10 @@ class EmulatedOcs:
         copies = self._copied(aimed) if lie is FaultKind.BROADCAST else NO_COPIES
         self._spread |= copies.keys()
         await self._in_worker(lambda: self._mirrors.aim(truly, copies))
-        if not broken and self._timing.debounce_s == 0:
+        if self._timing.debounce_s == 0:
             await self._light(aimed, generation)
         self._aimed |= self._not_moved_again(aimed.items(), generation).keys()
-        if not broken and self._timing.debounce_s > 0:
+        if self._timing.debounce_s > 0:
             self._track(self._unlit, asyncio.create_task(self._debounce(aimed, generation)))
 
     def _lied_about(self, aimed: Mapping[int, int], lie: FaultKind | None) -> Mapping[int, int]:
@@ -435,7 +464,7 @@ class EmulatedOcs:
         await self._light(aimed, generation)
 
     async def _light(self, aimed: Mapping[int, int], generation: int) -> None:
-        lit = set(self._not_moved_again(aimed.items(), generation).values())
+        lit = set(self._not_moved_again(aimed.items(), generation).values()) - self._dark
         await self._in_worker(lambda: self._mirrors.light(lit))
 
     def _not_moved_again(self, pairs: Pairs, generation: int) -> dict[int, int]:

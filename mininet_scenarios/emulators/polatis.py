@@ -11,11 +11,18 @@ from __future__ import annotations
 import sys
 from typing import Final
 
+from mininet_scenarios.emulators.faults import OF_BAD_LINES, OF_SWITCHES
 from mininet_scenarios.emulators.polatis_server import LinewiseServer, PolatisServer
 from mininet_scenarios.emulators.process import Product, run
 
 PRODUCT: Final = Product(
-    "polatis", __doc__, "scpi", 5025, PolatisServer, {"linewise": LinewiseServer}
+    "polatis",
+    __doc__,
+    "scpi",
+    5025,
+    PolatisServer,
+    OF_SWITCHES | OF_BAD_LINES,
+    {"linewise": LinewiseServer},
 )
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from mininet_scenarios.emulators.catalogue import EMULATORS
-from mininet_scenarios.emulators.faults import FaultKind
+from mininet_scenarios.emulators.faults import OF_BAD_LINES, OF_SWITCHES, FaultKind
 from mininet_scenarios.emulators.ocs import (
     Attenuation,
     BusyPortError,
@@ -310,7 +310,13 @@ def _errors(error: _RefusalError) -> object:
 
 
 PRODUCT: Final = Product(
-    "polatis_restconf", __doc__, "restconf", 8008, PolatisRestconf, {"old": OldPolatisRestconf}
+    "polatis_restconf",
+    __doc__,
+    "restconf",
+    8008,
+    PolatisRestconf,
+    OF_SWITCHES | OF_BAD_LINES | {FaultKind.IDLE_LOGOUT},
+    {"old": OldPolatisRestconf},
 )
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from typing import ClassVar, Final
 
 from mininet_scenarios.emulators import tl1_language as language
+from mininet_scenarios.emulators.faults import OF_BAD_LINES, OF_SWITCHES, OF_TL1
 from mininet_scenarios.emulators.ocs import (
     Attenuation,
     CommandError,
@@ -276,7 +277,13 @@ def _number(text: str) -> float:
 
 
 PRODUCT: Final = Product(
-    "polatis-tl1", __doc__, "tl1", 3082, PolatisTl1Server, {"any": AnyToAnyServer}
+    "polatis-tl1",
+    __doc__,
+    "tl1",
+    3082,
+    PolatisTl1Server,
+    OF_SWITCHES | OF_BAD_LINES | OF_TL1,
+    {"any": AnyToAnyServer},
 )
 
 if __name__ == "__main__":

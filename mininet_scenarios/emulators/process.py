@@ -53,6 +53,8 @@ class Product:
     """Default port to listen on."""
     serve: Callable[[EmulatedOcs, str], DeviceServer]
     """Makes the server from the switch and the serial number or name."""
+    faults: frozenset[FaultKind]
+    """Faults that the emulator plays; others are refused."""
     firmwares: Mapping[str, Callable[[EmulatedOcs, str], DeviceServer]] = dataclasses.field(
         default_factory=dict
     )
@@ -67,6 +69,7 @@ class OcsEmulator:
     ) -> None:
         self._ocs = ocs
         self._protocol = product.protocol
+        self._played = product.faults
         serve = product.serve if firmware is None else product.firmwares[firmware]
         self._server = serve(ocs, name)
         self._admin = AdminServer(
@@ -112,7 +115,7 @@ class OcsEmulator:
         }
 
     async def _fault(self, request: Mapping[str, Any]) -> Mapping[str, object]:
-        kind = arm(self._ocs.faults, request)
+        kind = arm(self._ocs.faults, request, self._played)
         if kind is FaultKind.DEAD:
             await self._server.die()
         return {}
@@ -147,6 +150,7 @@ class OcsEmulator:
         if dbm is not None and type(dbm) not in (int, float):
             raise AdminError(f"dbm must be a number or null, not {dbm!r}")
         self._ocs.set_input_power(_port(request), dbm)
+        await self._ocs.settled()
         return {}
 
     async def _shutter(self, request: Mapping[str, Any]) -> Mapping[str, object]:
@@ -154,6 +158,7 @@ class OcsEmulator:
         if type(closed) is not bool:
             raise AdminError(f"closed must be true or false, not {closed!r}")
         self._ocs.set_enabled([_port(request)], enabled=not closed)
+        await self._ocs.settled()
         return {}
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from mininet_scenarios.emulators.certificate import new_directory
+from mininet_scenarios.emulators.faults import OF_SWITCHES, FaultKind
 from mininet_scenarios.emulators.ocs import EmulatedOcs
 from mininet_scenarios.emulators.process import Product, run
 from mininet_scenarios.emulators.sonic_databases import DatabaseError, Databases
@@ -29,6 +30,7 @@ from mininet_scenarios.emulators.sonic_switch import SonicServer
 _log: Final = logging.getLogger(__name__)
 _SERVERS: Final = {"gnmi": (GnmiServer, 8080), "restconf": (RestconfServer, 443)}
 """Servers and ports by protocol, with the ports of real devices."""
+FAULTS: Final = OF_SWITCHES | {FaultKind.RESERVED, FaultKind.IDLE_LOGOUT}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -52,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return server(directory, databases, orchagent, ocs.faults)
 
         description = f"{__doc__}\n{parser.format_usage()}"
-        return run(Product("sonic", description, own.protocol, port, serve), others)
+        return run(Product("sonic", description, own.protocol, port, serve, FAULTS), others)
 
 
 if __name__ == "__main__":

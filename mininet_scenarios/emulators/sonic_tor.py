@@ -61,7 +61,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 faults = Faults()
                 manager = VlanManager(databases, faults, options.ports)
                 server = GnmiServer(directory, databases, manager, faults)
-                GnmiTorEmulator(server, faults, manager.up).serve(options)
+                more = frozenset({FaultKind.RESERVED, FaultKind.PARTIAL})
+                GnmiTorEmulator(server, faults, manager.up, more).serve(options)
         except (DatabaseError, OSError) as error:
             _log.error("%s", error)
             return 1

@@ -1,9 +1,10 @@
-"""``python -m mininet_scenarios.testbed up [FABRIC]`` and ``… clean``."""
+"""``python -m mininet_scenarios.testbed up [FABRIC]``, ``… fault PLANE FAULT``, ``… clean``."""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -13,6 +14,7 @@ from typing import Final
 from apps.process.configuration import load_configuration
 from hydra.errors import HydraError
 from mininet_scenarios.testbed import Testbed, clean_up, testbed_lock
+from mininet_scenarios.testbed.fault import ORDERS, order_fault
 from mininet_scenarios.testbed.shell import require_root
 
 _DEMO: Final = Path("configs/demo.yaml")
@@ -23,13 +25,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         if options.verb == "up":
             _up(options.fabric)
+        elif options.verb == "fault":
+            times, delay_s = options.times, options.delay_s
+            order_fault(options.plane, options.fault, options.port, times=times, delay_s=delay_s)
         else:
             require_root()
-            with testbed_lock():
+            with testbed_lock(wait=False):
                 clean_up()
     except HydraError as error:
         print(error, file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
     return 0
 
 
@@ -43,7 +50,7 @@ def _up(path: Path) -> None:
             print(f"  {server.name}: {addresses}")
         first = loaded.fabric.servers[0].name
         print(f"A shell in a server: mnexec -a $(pgrep -f 'mininet:{first}$') bash")
-        print("End with Ctrl-C.", flush=True)
+        print(f"End with Ctrl-C, or from elsewhere: kill {os.getpid()}", flush=True)
         with contextlib.suppress(KeyboardInterrupt):
             signal.pause()
 
@@ -53,6 +60,16 @@ def _parser() -> argparse.ArgumentParser:
     verbs = parser.add_subparsers(dest="verb", required=True)
     up = verbs.add_parser("up", help="build a fabric and keep it until Ctrl-C")
     up.add_argument("fabric", type=Path, nargs="?", default=_DEMO)
+    fault = verbs.add_parser(
+        "fault", help="have the emulator of a plane fail, while a fabric is up"
+    )
+    fault.add_argument("plane", help="a plane of the fabric, or an emulator's --admin HOST:PORT")
+    fault.add_argument(
+        "fault", choices=ORDERS, help="docs/devices.md, Emulated devices", metavar="FAULT"
+    )
+    fault.add_argument("port", type=int, nargs="?", help="for close and open: whose shutter")
+    fault.add_argument("--times", type=int, help="for this many commands; default: until clear")
+    fault.add_argument("--delay-s", type=float, default=0.0, help="for slow and late")
     verbs.add_parser("clean", help="remove whatever a killed run left behind")
     return parser
 

@@ -27,6 +27,7 @@ from mininet_scenarios.testbed.lock import testbed_lock
 from mininet_scenarios.testbed.ocs import OcsProcess
 from mininet_scenarios.testbed.servers import configure, server_host_class
 from mininet_scenarios.testbed.shell import TestbedError, ip_batch, require_root, run
+from mininet_scenarios.testbed.suitable import check_suitable
 
 if TYPE_CHECKING:
     from mininet_scenarios.testbed.mininet_host import ServerHost
@@ -43,9 +44,9 @@ _TERMINATION: Final = (signal.SIGINT, signal.SIGTERM)
 class Testbed:
     """The whole emulated data plane of a fabric, for the length of a ``with`` block.
 
-    Needs root; raises TestbedError otherwise. Holds the machine-wide lock, and first removes
-    remains of an earlier, killed run. Leaving the block removes everything made, also after an
-    exception, SIGINT or SIGTERM.
+    Needs root, and a fabric that :func:`check_suitable` passes; raises TestbedError otherwise.
+    Holds the machine-wide lock, and first removes remains of an earlier, killed run. Leaving the
+    block removes everything made, also after an exception, SIGINT or SIGTERM.
     """
 
     __test__ = False  # not a test class, despite its name
@@ -82,6 +83,7 @@ class Testbed:
     def __enter__(self) -> Self:
         require_root()
         server_host = server_host_class()
+        check_suitable(self.fabric, layout(self.fabric, self._controller, self._fdb_age_s))
         with contextlib.ExitStack() as stack:
             stack.enter_context(testbed_lock())
             stack.enter_context(_termination_raises())

@@ -9,10 +9,8 @@ from typing import Final
 from hydra.forwarding.substrate import substrate_of
 from hydra.model import Fabric, NetworkState, OpticalPort, Plane, Rack, Server, VSwitch
 from hydra.reconfiguration.reconcile import wanted_vlans
-from mininet_scenarios.testbed.links import MAX_NAME_CHARS, Cable
+from mininet_scenarios.testbed.links import Cable
 from mininet_scenarios.testbed.ovs import BridgeSpec, PortSpec
-from mininet_scenarios.testbed.shell import TestbedError
-from mininet_scenarios.testbed.sweep import PREFIX
 
 ELECTRICAL_BRIDGE: Final = "hyel"
 
@@ -66,7 +64,7 @@ class Layout:
 
 def layout(fabric: Fabric, controller: str, fdb_age_s: float) -> Layout:
     """Layout of the whole fabric; ``controller`` in OVS's notation, e.g. ``tcp:127.0.0.1:6653``."""
-    planned = Layout(
+    return Layout(
         bridges=(
             *(
                 _vswitch(server.vswitch, controller)
@@ -82,8 +80,6 @@ def layout(fabric: Fabric, controller: str, fdb_age_s: float) -> Layout:
         ),
         fabric_cables=tuple(_fabric_cables(fabric)),
     )
-    _check_names(fabric, planned)
-    return planned
 
 
 def _vswitch(vswitch: VSwitch, controller: str) -> BridgeSpec:
@@ -127,21 +123,3 @@ def _fabric_cables(fabric: Fabric) -> Iterator[Cable]:
     for port in fabric.ports:
         # Light is not queued in a mirror: the ToR's transmitter sets the rate, the OCS sets none.
         yield Cable(port.tor_port, ocs_interface(fabric.planes[port.plane], port), port.rate_mbps)
-
-
-def _check_names(fabric: Fabric, planned: Layout) -> None:
-    ours = [bridge.name for bridge in planned.bridges]
-    ours += [name for cable in planned.fabric_cables for name in (cable.a, cable.b)]
-    ours += [access_interface(server) for server in fabric.servers]
-    long = [n for n in (*ours, *map(server_interface, fabric.servers)) if len(n) > MAX_NAME_CHARS]
-    if long:
-        raise TestbedError(
-            f"interface names longer than Linux's {MAX_NAME_CHARS} characters: {', '.join(long)}; "
-            "shorten the names in the fabric file"
-        )
-    foreign = [name for name in ours if not name.startswith(PREFIX)]
-    if foreign:
-        raise TestbedError(
-            f"names that do not begin with '{PREFIX}': {', '.join(foreign)}; clean-up finds what "
-            "it may remove by this prefix, so change the names in the fabric file"
-        )

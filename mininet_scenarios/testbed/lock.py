@@ -10,12 +10,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from mininet_scenarios.testbed.shell import TestbedError
+
 LOCK_PATH: Final = Path("/run/lock/hydra-testbed.lock")
 
 
 @contextlib.contextmanager
-def testbed_lock(path: Path = LOCK_PATH) -> Iterator[None]:
+def testbed_lock(path: Path = LOCK_PATH, *, wait: bool = True) -> Iterator[None]:
     """Hold the machine-wide lock; wait for other holders, and print their names.
+
+    Without ``wait``, raise TestbedError while there is another holder.
 
     A process whose ancestor holds the lock (a test session's child, or a process under ``flock``)
     shares the lock and goes straight on; so does a second call in one process.
@@ -27,6 +31,8 @@ def testbed_lock(path: Path = LOCK_PATH) -> Iterator[None]:
             if holders & _own_line():
                 yield
                 return
+            if not wait:
+                raise TestbedError(f"a testbed is in use: {_describe(holders)}")
             print(f"waiting for the testbed: {_describe(holders)}", file=sys.stderr, flush=True)
             fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
@@ -77,5 +83,8 @@ def _describe(holders: set[int]) -> str:
     for pid in sorted(holders):
         with contextlib.suppress(FileNotFoundError):
             command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
-            names.append(f"{LOCK_PATH} is held by process {pid} ({command.strip()})")
+            names.append(
+                f"{LOCK_PATH} is held by process {pid} ({command.strip()}); `kill {pid}` ends it, "
+                "and a testbed then cleans up"
+            )
     return "; ".join(names) or f"{LOCK_PATH} is held by another process"

@@ -18,7 +18,8 @@ from mininet_scenarios.patience import PATIENCE_S
 from mininet_scenarios.testbed.layout import ocs_interface
 from mininet_scenarios.testbed.shell import TestbedError, member_environment
 
-_ADMIN_OFFSET: Final = 10_000
+ADMIN_OFFSET: Final = 10_000
+"""From the port of an emulator to the port of its control socket."""
 
 
 class _Spawned(Protocol):
@@ -55,10 +56,10 @@ class OcsProcess:
         self.plane = plane
         host, _, port = plane.address.rpartition(":")
         self.address = (host, int(port))
-        self.admin_address = (host, int(port) + _ADMIN_OFFSET)
+        self.admin_address = (host, int(port) + ADMIN_OFFSET)
         self.admin = AdminClient(*self.admin_address)
         self.log = log
-        self._module = _emulator_of(plane)
+        self._module = EMULATORS[plane.driver].path
         self._command = ["--name", plane.name]
         self._command += ["--listen", f"{host}:{port}"]
         self._command += ["--admin", f"{host}:{self.admin_address[1]}"]
@@ -108,16 +109,6 @@ class OcsProcess:
     def _log_tail(self) -> str:
         lines = self.log.read_text(errors="replace").splitlines()[-15:] if self.log.exists() else []
         return " | ".join(lines) or "the emulator wrote nothing"
-
-
-def _emulator_of(plane: Plane) -> str:
-    known = {driver: each for driver, each in EMULATORS.items() if not each.has_directory}
-    if plane.driver not in known:
-        raise TestbedError(
-            f"plane {plane.name}: no emulator here speaks {plane.driver!r}; "
-            f"known: {', '.join(sorted(known))}"
-        )
-    return known[plane.driver].path
 
 
 def _accepts(address: tuple[str, int]) -> bool:

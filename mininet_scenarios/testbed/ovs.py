@@ -27,6 +27,7 @@ _LOG: Final = logging.getLogger(__name__)
 _CTL: Final = "/usr/share/openvswitch/scripts/ovs-ctl"
 _RUN: Final = Path("/var/run/openvswitch")
 PID_FILE: Final = _RUN / "ovs-vswitchd.pid"
+DATABASE: Final = _RUN / "db.sock"
 _SCHEDULED: Final = 2
 """CPUCLOCK_SCHED, combined with a process's complemented number as in clock_getcpuclockid(3)."""
 _STARTED_BY_US: Final = STATE_DIR / "ovs-started"

@@ -306,6 +306,15 @@ def test_a_connection_without_light(plane):
     assert not carrier(1) and not carrier(2)
 
 
+def test_a_closed_shutter_cuts_the_light_of_a_standing_circuit(plane):
+    plane.switch.change([], circuit(1, 2) | circuit(3, 4))
+    plane.admin.shutter(1, closed=True)
+    assert not carrier(2) and carrier(1)  # the other direction has light
+    assert carrier(3) and carrier(4)
+    plane.admin.shutter(1, closed=False)
+    assert carrier(1) and carrier(2)
+
+
 def test_the_mirrors_outlive_the_process(plane):
     plane.switch.change([], circuit(1, 2))
     changes = carrier_changes(1)

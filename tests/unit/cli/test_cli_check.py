@@ -258,6 +258,22 @@ def test_relative_paths_start_where_the_controller_runs(run, tmp_path, monkeypat
     assert run("check", str(here / "fabric.yaml")).exit_code == 0
 
 
+def test_the_directory_that_systemd_has_not_made_yet_counts_as_empty(run, tmp_path):
+    missing, file = tmp_path / "hydra", tmp_path / "fabric.yaml"
+    document = yaml.safe_load(DEMO.read_text())
+    document["controller"] = {"journal": "journal.db"}
+    file.write_text(yaml.safe_dump(document))
+    done = run("check", "--directory", str(missing), str(file))
+    assert done.exit_code == 0, done.stderr
+    assert f"{missing} does not exist, and was taken as empty: systemd makes" in done.stderr
+    document["controller"] = {"tokens": "tokens.json"}
+    file.write_text(yaml.safe_dump(document))
+    done = run("check", "--directory", str(missing), str(file))
+    assert done.exit_code == 1
+    assert "controller.tokens: " in done.stderr
+    assert not missing.exists()
+
+
 def test_an_audit_log_may_be_a_stream(run, tmp_path):
     document = yaml.safe_load(DEMO.read_text())
     journal = str(tmp_path / "journal.db")

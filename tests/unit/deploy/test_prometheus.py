@@ -89,6 +89,19 @@ def test_the_rules_and_the_configuration_are_sound():
     assert "21 rules found" in done.stdout
 
 
+def test_the_label_for_links_of_alerts_is_there_to_uncomment(tmp_path):
+    shipped = (DEPLOY / "prometheus" / "prometheus.yml").read_text()
+    with_label = tmp_path / "prometheus.yml"
+    with_label.write_text(shipped.replace("# external_labels", "external_labels"))
+    (tmp_path / "hydra.rules.yml").write_bytes(
+        (DEPLOY / "prometheus" / "hydra.rules.yml").read_bytes()
+    )
+    done = promtool("check", "config", str(with_label))
+    assert done.returncode == 0, done.stdout + done.stderr
+    labels = yaml.safe_load(with_label.read_text())["global"]["external_labels"]
+    assert labels.keys() == {"hydra_docs"}
+
+
 def test_the_rules_fire_when_they_should():
     done = promtool("test", "rules", "hydra.rules.test.yml")
     assert done.returncode == 0, done.stdout + done.stderr

@@ -4,6 +4,8 @@ import asyncio
 import time
 from dataclasses import dataclass
 
+import pytest
+
 from mininet_scenarios.emulators.faults import FaultKind
 from mininet_scenarios.emulators.mirrors import MemoryMirrors
 from mininet_scenarios.emulators.ocs import EmulatedOcs, Timing
@@ -87,3 +89,40 @@ def test_light_that_is_spread_comes_out_at_another_port_in_use_until_the_fault_e
     assert seen == [{1: 12}, {2: 12}]
     assert left == {}
     assert aimed == {1: 10, 2: 9, 3: 12, 4: 11}
+
+
+@pytest.mark.parametrize("closed", [1, 10])
+def test_a_closed_shutter_at_either_end_cuts_a_standing_light_until_it_opens(closed):
+    async def close_and_open():
+        mirrors = MemoryMirrors()
+        ocs = EmulatedOcs(8, mirrors, Timing(0.0))
+        await ocs.start()
+        ocs.connect([(1, 10), (2, 9)])
+        await ocs.settled()
+        seen = []
+        for enabled in (False, True):
+            ocs.set_enabled([closed], enabled=enabled)
+            await ocs.settled()
+            seen.append((mirrors.lit(), ocs.power_dbm(10) is None))
+        await ocs.close()
+        return seen
+
+    assert asyncio.run(close_and_open()) == [({9}, True), ({9, 10}, False)]
+
+
+def test_what_is_connected_behind_a_dark_input_or_a_closed_shutter_stays_dark():
+    async def connect():
+        mirrors = MemoryMirrors()
+        ocs = EmulatedOcs(8, mirrors, Timing(0.0))
+        await ocs.start()
+        ocs.set_input_power(1, None)
+        ocs.set_enabled([9], enabled=False)
+        ocs.connect([(1, 10), (2, 9), (3, 11)])
+        await ocs.settled()
+        dark = mirrors.lit()
+        ocs.set_input_power(1, -3.0)
+        await ocs.settled()
+        await ocs.close()
+        return dark, mirrors.lit()
+
+    assert asyncio.run(connect()) == ({11}, {10, 11})

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 
 import pytest
 
 from apps.process.configuration import load_configuration
 from hydra.model import Fabric
-from mininet_scenarios.testbed import TestbedError
 from mininet_scenarios.testbed.layout import Layout, access_interface, layout
 
 CONFIGS = Path(__file__).parents[3] / "configs"
@@ -25,14 +23,6 @@ def fabric() -> Fabric:
 @pytest.fixture(scope="module")
 def demo(fabric: Fabric) -> Layout:
     return layout(fabric, CONTROLLER, fdb_age_s=12.4)
-
-
-def renamed(fabric: Fabric, **names: str) -> Fabric:
-    """The fabric with changes to its first server."""
-    rack = fabric.racks[0]
-    first = dataclasses.replace(rack.servers[0], **names)
-    rack = dataclasses.replace(rack, servers=(first, *rack.servers[1:]))
-    return dataclasses.replace(fabric, racks=(rack, *fabric.racks[1:]))
 
 
 def at_mirrors(fabric: Fabric) -> set[str]:
@@ -115,13 +105,3 @@ def test_plain_servers_are_plugged_into_their_tor() -> None:
 
 def test_learning_tors_forward_without_a_controller(demo: Layout) -> None:
     assert demo.learning == ("hytor-r1", "hytor-r2", "hytor-r3", "hytor-r4")
-
-
-def test_a_name_too_long_for_linux_is_refused(fabric: Fabric) -> None:
-    with pytest.raises(TestbedError, match="longer than Linux's 15 characters: hys-much-too-long"):
-        layout(renamed(fabric, tor_port="hys-much-too-long"), CONTROLLER, 300)
-
-
-def test_a_name_that_clean_up_would_not_find_is_refused(fabric: Fabric) -> None:
-    with pytest.raises(TestbedError, match="do not begin with 'hy': eth1"):
-        layout(renamed(fabric, tor_port="eth1"), CONTROLLER, 300)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
+from mininet_scenarios.testbed import TestbedError
+from mininet_scenarios.testbed import __main__ as command
 from mininet_scenarios.testbed.lock import testbed_lock as lock
 from tests.waiting import PATIENCE_S
 
@@ -47,6 +51,35 @@ def test_a_stranger_waits_and_says_for_whom(path: Path) -> None:
             first.stdin.close()  # ends the first
             assert second.stdout.readline() == "held\n"
             second.stdin.close()
+
+
+def test_a_clean_up_does_not_wait_and_says_how_to_end_the_holder(path: Path) -> None:
+    with holder(path) as first:
+        assert first.stdout.readline() == "held\n"
+        told = rf"(?s)a testbed is in use: .*process {first.pid} \(.*\); `kill {first.pid}` ends it"
+        with pytest.raises(TestbedError, match=told), lock(path, wait=False):
+            pytest.fail("two hold the lock")
+        first.stdin.close()
+    with lock(path, wait=False):
+        pass
+
+
+def test_ctrl_c_while_waiting_ends_the_command_without_a_traceback(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def wait(_fabric: Path) -> None:
+        with lock(path):
+            pytest.fail("two hold the lock")
+
+    monkeypatch.setattr(command, "_up", wait)
+    with holder(path) as first:
+        assert first.stdout.readline() == "held\n"
+        main_thread = threading.main_thread().ident
+        assert main_thread is not None
+        press = threading.Timer(0.2, signal.pthread_kill, (main_thread, signal.SIGINT))
+        press.start()
+        assert command.main(["up"]) == 130
+        first.stdin.close()
 
 
 def test_a_killed_holder_holds_nothing(path: Path) -> None:
