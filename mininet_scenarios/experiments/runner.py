@@ -232,7 +232,7 @@ def _part(order: Order, console: Console) -> Iterator[Path]:
     ScenarioError while another run of the experiment writes into the directory.
     """
     final = order.results / order.name
-    part = order.results / f"{order.name}.part"
+    part = (order.results / f"{order.name}.part").resolve()  # for programs with another directory
     with held(part):
         left = repetitions.count(part)
         if left and not order.goes_on:
@@ -249,6 +249,7 @@ def _part(order: Order, console: Console) -> Iterator[Path]:
             except HydraError:
                 leaving.pop_all()  # the logs show the reason
                 _tell_repetitions(part, console)
+                _tell_logs(part, order, console)
                 raise
             leaving.pop_all()
         shutil.rmtree(part / "work", ignore_errors=True)
@@ -272,6 +273,16 @@ def _leave_repetitions(part: Path, console: Console) -> None:
 def _tell_repetitions(part: Path, console: Console) -> None:
     if left := repetitions.count(part):
         console.print(f"{_repetitions(left)} kept in {part}: --continue goes on with them")
+
+
+def _tell_logs(part: Path, order: Order, console: Console) -> None:
+    """Name the logs of a run that can't be counted; a run without logs leaves nothing."""
+    if any(path.is_file() for path in (part / "work").rglob("*")):
+        console.print(
+            f"logs are in {part / 'work'}, until the next run of {order.name}", soft_wrap=True
+        )
+    elif not repetitions.count(part):
+        shutil.rmtree(part, ignore_errors=True)
 
 
 def _repetitions(number: int) -> str:
