@@ -167,15 +167,29 @@ def _concluded(
 ) -> dict[str, Any]:
     """The result, written into a directory together with the result's plots."""
     findings = experiment.conclude(runs)
+    rows = [_explained(row, experiment) for row in findings.rows]
     result = {
         **_description(experiment),
         **circumstances,
-        "rows": [asdict(row) for row in findings.rows],
+        "rows": [asdict(row) for row in rows],
         "tables": [asdict(one) for one in findings.tables],
         "plots": [path.name for path in experiment.draw(runs, directory)],
     }
     repetitions.write_json(directory / RESULT, result)
     return result
+
+
+def _explained(row: Row, experiment: Experiment[Any]) -> Row:
+    """A row that misses its target has a reason, or a remedy if the experiment knows no reason."""
+    if row.met is not False or row.why:
+        return row
+    remedy = (
+        "A busy machine measures other figures: repeat with nothing else running, with --repeat 3, "
+        "or at a smaller scale (--scale 1:N)."
+        if experiment.needs_data_plane
+        else "Other seeds show whether the workload is the reason: --repeat 3."
+    )
+    return replace(row, why=f'No reason is known for "{row.figure}". {remedy}')
 
 
 def _check_trace(trace: Path, experiment: Experiment[Any]) -> None:

@@ -43,7 +43,7 @@ def _up(path: Path) -> None:
             print(f"  {server.name}: {addresses}")
         first = loaded.fabric.servers[0].name
         print(f"A shell in a server: mnexec -a $(pgrep -f 'mininet:{first}$') bash")
-        print("End with Ctrl-C.", flush=True)
+        print("End with Ctrl-C, or from a script by `kill` (SIGTERM).", flush=True)
         with contextlib.suppress(KeyboardInterrupt):
             signal.pause()
 

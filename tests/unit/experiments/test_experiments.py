@@ -563,6 +563,30 @@ def test_a_run_that_can_t_be_counted_and_has_no_log_leaves_nothing(play, tmp_pat
     assert "logs" not in play.said.getvalue()
 
 
+@pytest.mark.parametrize(
+    ("needs_data_plane", "remedy"),
+    [
+        (True, "nothing else running, with --repeat 3"),
+        (False, "workload is the reason: --repeat 3"),
+    ],
+)
+def test_a_missed_target_without_a_reason_gets_a_remedy(tmp_path, needs_data_plane, remedy):
+    def row(figure, met, why=""):
+        return Row(figure, "", "", met=met, why=why)
+
+    found = (row("met", True), row("told", False, "slow mirrors"), row("untold", False))
+    experiment = replace(
+        experiment_of(lambda *_: Measured(1)),
+        needs_data_plane=needs_data_plane,
+        conclude=lambda _runs: Findings(found),
+    )
+    rows = runner._concluded(experiment, [], {}, tmp_path)["rows"]
+    met, told, untold = (one["why"] for one in rows)
+    assert (met, told) == ("", "slow mirrors")
+    assert untold.startswith('No reason is known for "untold". ')
+    assert remedy in untold
+
+
 def test_a_relative_directory_of_results_is_made_absolute(play, tmp_path, monkeypatch):
     """Programs in hosts have another working directory."""
     monkeypatch.chdir(tmp_path)
