@@ -26,10 +26,10 @@ class Attempt:
     connect: int
     disconnect: int
     """Circuits set up and taken down since the window before."""
-    mean_hops: float | None
-    """Mean number of hops of a path; None for a plan without paths, such as a schedule."""
     problems: tuple[str, ...]
     """Problems found by the independent checks."""
+    mean_hops: float | None = None
+    """Mean number of hops of a path; None for a plan without paths, such as a schedule."""
 
 
 @dataclass(frozen=True, slots=True)

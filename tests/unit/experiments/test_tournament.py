@@ -25,7 +25,7 @@ from topology.synthetic import KINDS
 
 
 def contestant(algorithm: str, share: float) -> Contestant:
-    return Contestant(algorithm, (Attempt(0, 0.0, 100.0, share, 1.0, 2, 0, None, ()),))
+    return Contestant(algorithm, (Attempt(0, 0.0, 100.0, share, 1.0, 2, 0, ()),))
 
 
 def test_a_refusal_is_a_dash_and_nothing_served_is_a_zero():
