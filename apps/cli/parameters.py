@@ -17,6 +17,8 @@ Option = Callable[[Any], Any]
 Options = Sequence[Option]
 _CommandT = TypeVar("_CommandT", bound=Callable[..., Any])
 
+FABRIC_HELP: Final = "FILE is a configuration; RxP: R racks on P planes, each circuit of MBPS."
+"""Help text of a fabric from a file or made up."""
 GRAPH_ENDINGS: Final = {".graphml": "graphml", ".json": "node-link"}
 """Formats of topologies as graphs, by file ending."""
 _UNITS_S: Final = {"d": 86_400.0, "h": 3600.0, "m": 60.0, "min": 60.0, "s": 1.0}

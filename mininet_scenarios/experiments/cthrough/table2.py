@@ -118,9 +118,9 @@ def _rate_rows(found: Sequence[Table2]) -> Iterator[Row]:
         for way, mbps in rates.items():
             kind = "demultiplexed" if way else "plain"
             ours = f"{mbps:.1f} of {link_mbps:.1f} Mb/s"
-            yield judged(
-                f"c-through/{kind} {name}", mbps / link_mbps, f"{network}, {protocol}: {kind}", ours
-            )
+            key, figure = f"c-through/{kind} {name}", f"{network}, {protocol}: {kind}"
+            why = found[0].scale.too_slow(mbps, _LINK_MBPS[network])
+            yield judged(key, mbps / link_mbps, figure, ours, why)
         yield judged(
             f"c-through/cost {name}",
             1 - rates[True] / rates[False],

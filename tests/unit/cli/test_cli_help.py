@@ -35,6 +35,19 @@ def commands() -> dict[str, click.Command]:
     return {name: one for name, one in found.items() if name not in groups} | inner
 
 
+def test_every_fabric_is_explained():
+    """Not by the text of another option or of a field of the REST API."""
+    found = {
+        name: parameter.help
+        for name, command in commands().items()
+        for parameter in command.params
+        if "--fabric" in parameter.opts and "RxP" in (parameter.metavar or "")
+    }
+    assert {"plan", "trace plan", "trace convert"} <= found.keys()
+    for name, words in found.items():
+        assert "R racks on P planes" in words, name
+
+
 RUN_BY_PROGRAMS = {"slurm prolog", "slurm epilog"}
 WRITE_FILES_OF_OTHERS = {"slurm topology"}
 RUN_OTHERS = {"run", "agent", "worker", "with-bandwidth", "mpirun", "completion"}

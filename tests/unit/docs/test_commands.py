@@ -42,6 +42,7 @@ ELSEWHERE = {
     "curl": "tests/unit/rest/test_docs.py",
     "ryu-manager": "tests/integration/test_launch.py",
     "python -m mininet_scenarios.testbed up": "tests/integration/test_tutorial.py",
+    "python examples/ring_of_five.py": "tests/integration/test_tutorial.py",
     ". .venv/bin/activate": "tests/integration/test_tutorial.py",
     "curl -s localhost:8080/v1/demand": "tests/integration/test_tutorial.py",
     "mnexec": "tests/integration/test_tutorial.py",
