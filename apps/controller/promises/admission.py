@@ -26,6 +26,7 @@ from hydra.errors import (
     NoRoom,
     NotHitless,
     PlanError,
+    WrongRequest,
 )
 from hydra.forwarding.substrate import substrate_of
 from hydra.lifecycle import ReservationState
@@ -76,7 +77,7 @@ class Admission:
         """Admit and queue.
 
         A request too large for any circuit becomes a bundle. Raises AdmissionError (DeviceMissing
-        among them), UnknownName, DeviceUnavailable, PlanError.
+        among them), UnknownName, WrongRequest, DeviceUnavailable, PlanError.
         """
         admitted, _ = self._reserve((request,), None, all_or_nothing=True)
         return self._single_or_bundle(admitted)
@@ -193,6 +194,9 @@ class Admission:
                 if all_or_nothing:
                     raise _without_ids(error, admitted) from None
                 refused.append(Refusal(request, error))
+            except WrongRequest as error:
+                error.entry = requests.index(request)
+                raise
         if not admitted:
             missing = any(isinstance(refusal.error, DeviceMissing) for refusal in refused)
             raise (DeviceMissing if missing else AdmissionError)(
@@ -350,7 +354,8 @@ class Admission:
     ) -> Reservation:
         """Change a reservation without an interruption, if it is still as it was ``seen``.
 
-        Raises UnknownName, LifecycleError, Changed, AdmissionError (NotHitless among them).
+        Raises UnknownName, WrongRequest, LifecycleError, Changed, AdmissionError (NotHitless
+        among them).
         """
         if self._parts(reservation_id, seen):
             raise NotHitless(

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from hydra.errors import AdmissionError, Alternative, QuotaExceeded
+from hydra.errors import AdmissionError, Alternative, QuotaExceeded, WrongRequest
 from hydra.model import RackId
 from hydra.reservations.admission import Ask, admit_most
 from hydra.reservations.book import ReservationBook
@@ -78,7 +78,7 @@ def test_a_quota_counts_no_later_time_than_is_asked_for(fabric):
 
 @pytest.mark.parametrize("least", [81.0, 0.0, -1.0, float("nan")])
 def test_minima_that_are_none(fabric, least):
-    with pytest.raises(AdmissionError, match="minimum_mbps"):
+    with pytest.raises(WrongRequest, match="minimum_mbps"):
         ReservationBook(fabric).check(request(80.0, least))
 
 
