@@ -66,7 +66,7 @@ def modified(fabric: Fabric, old: Reservation, change: Modification, now: float)
     check(fabric, wish)
     beyond = beyond_any_circuit(fabric, old.src_rack, old.dst_rack, wish.least_mbps)
     if beyond is not None:
-        raise AdmissionError(beyond)
+        raise AdmissionError(f"{beyond}; ask for no more, or make a further reservation")
     end = old.expires_unix_s if change.end_unix_s is None else change.end_unix_s
     start = old.starts_unix_s
     if end is not None and end <= max(start, now):

@@ -206,7 +206,7 @@ class HydraClient:
         return self._read("POST", path, documents.Reservation, wait_s=wait_s)
 
     def release(self, reservation_id: str, wait_s: int = 0) -> documents.Reservation:
-        """Release a reservation; no error if the reservation is over."""
+        """Release a reservation; no error if the reservation is over and still remembered."""
         path = resource("/v1/reservations", reservation_id)
         return self._read("DELETE", path, documents.Reservation, wait_s=wait_s)
 
@@ -301,9 +301,11 @@ class HydraClient:
     ) -> Iterator[tuple[str, documents.Event | documents.Gap]]:
         """Yield (id, event) pairs as they happen, after ``last_id``, until the connection ends.
 
-        With ``reservations``, only events about the given ids, their parts and their circuits.
+        With ``reservations``, only events about the given ids, their parts and their circuits;
+        Refused if one does not exist. The end of a reservation does not end the stream.
 
-        A silence, however long, ends nothing: the controller keeps the connection open.
+        A time without events ends nothing. NoAnswer if the connection is lost: call again with the
+        last id.
         """
         place = Place(last_id)
         with refusals():

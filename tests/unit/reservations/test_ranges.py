@@ -33,6 +33,14 @@ def test_all_of_it_where_that_fits_and_else_the_most(fabric):
     assert reread(book, fabric).get("b") == second
 
 
+def test_a_rate_beyond_any_circuit_is_told_what_others_leave(fabric):
+    book = ReservationBook(fabric)
+    book.add("a", request(40.0, None), 0.0)
+    why = "carries 100 Mb/s, of which other reservations and servers' uplinks leave 60 Mb/s; ask "
+    with pytest.raises(AdmissionError, match=why):
+        book.add("b", request(4000.0, None), 0.0)
+
+
 def test_more_than_any_circuit_is_cut_to_a_circuit(fabric):
     book = ReservationBook(fabric)
     assert book.add("a", request(500.0, 60.0), 0.0).bandwidth_mbps == 100.0

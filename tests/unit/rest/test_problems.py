@@ -128,6 +128,23 @@ CASES = [
     Case(404, "unknown-name", "/problems/boredom", method="GET"),
     # admission
     reservation(409, "admission-refused", bandwidth_mbps=101, detail="at most 100 Mb/s"),
+    reservation(
+        422,
+        "invalid-request",
+        "/bandwidth",
+        "/bandwidth_mbps",
+        bandwidth_mbps=...,
+        bandwidth=10,
+        detail="/bandwidth: is unknown: did you mean 'bandwidth_mbps'? (and 1 more)",
+    ),
+    Case(
+        422,
+        "invalid-request",
+        GROUPS,
+        {"entries": [{**RESERVATION, "minimum": 1}]},
+        pointers=("/entries/0/minimum",),
+        detail="did you mean 'minimum_mbps'?",
+    ),
     # names and numbers that don't go together
     reservation(422, "invalid-request", "/dst", src="h11", dst="h12", detail="rack r1"),
     reservation(422, "invalid-request", "/start_unix_s", start_unix_s=5, detail="has passed"),
