@@ -25,7 +25,7 @@ class ApplyRules:
 
     Value: {datapath: Failure or None}. With ``hurries``, skip few switches far slower than all the
     rest. Rules that no frame matches yet need not change ``at_once``: the switch forwards between
-    two rules.
+    two parts of the change.
     """
 
     changes: Mapping[DatapathId, tuple[RuleChange, ...]]

@@ -165,7 +165,7 @@ def other():
     signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
     time.sleep(600)
 threading.Thread(target=other, daemon=True).start()
-sys.exit(run_with(None, [], [sys.executable, "-c", *sys.argv[1:]], None))
+sys.exit(run_with(None, None, [sys.executable, "-c", *sys.argv[1:]]))
 """
 
 
