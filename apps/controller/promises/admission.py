@@ -283,7 +283,7 @@ class Admission:
             return self._bookings.add(request, limits, group, self._notice_s, bundle)
         except NoRoom as error:
             if starts_now and self._would_fit(request, limits):
-                raise self._with_devices(error) from None
+                raise _with_devices(self._reach, error) from None
             raise
 
     def _builds(self, state: NetworkState, reservations: Sequence[Reservation]) -> bool:
@@ -299,14 +299,6 @@ class Admission:
         blocked = self._reach.blocked_with_all_planes()
         return blocked < limits.blocked and self._bookings.would_fit(
             request, replace(limits, blocked=blocked), self._notice_s
-        )
-
-    def _with_devices(self, error: NoRoom) -> DeviceMissing:
-        down = "; ".join(self._reach.down_planes()) or "an optical switch was down until now"
-        return DeviceMissing(
-            f"{down}: {error}",
-            error.alternatives,
-            f"optical switches are down: {error.in_public}",
         )
 
     def _check_switches(self, request: ReservationRequest) -> None:
@@ -409,6 +401,15 @@ def _without_ids(error: AdmissionError, admitted: Sequence[Reservation]) -> Admi
     for reservation in admitted:
         told = told.replace(reservation.id, f"{reservation.src}-{reservation.dst} of this request")
     return type(error)(told, error.alternatives, error.in_public)
+
+
+def _with_devices(reach: Reach, error: NoRoom) -> DeviceMissing:
+    down = "; ".join(reach.down_planes()) or "an optical switch was down until now"
+    return DeviceMissing(
+        f"{down}: {error}",
+        error.alternatives,
+        f"optical switches are down: {error.in_public}",
+    )
 
 
 def _none_fits(reasons: Iterable[str]) -> str:
