@@ -18,13 +18,14 @@ PAGE = ROOT / "docs" / "client.md"
 
 
 def test_each_method_is_there_with_its_parameters():
-    described = dict(re.findall(r"`(\w+)\(([^)]*)\)`", PAGE.read_text()))
+    (listed,) = (text for language, text in blocks(PAGE) if language == "text")
+    described = dict(re.findall(r"^(\w+)\(([^)]*)\)", listed, re.MULTILINE))
     methods = {
         name: inspect.signature(method)
         for name, method in inspect.getmembers(HydraClient, inspect.isfunction)
         if not name.startswith("_") and name != "close"
     }
-    assert methods.keys() <= described.keys()
+    assert methods.keys() == described.keys()
     for name, signature in methods.items():
         names = [one for one in signature.parameters if one != "self"]
         assert re.findall(r"\w+", described[name]) == names, name
