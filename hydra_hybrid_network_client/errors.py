@@ -152,7 +152,7 @@ def errors_of_httpx(url: str) -> Iterator[None]:
 def _not_reached(url: str, error: httpx.TransportError) -> NotReached:
     return NotReached(
         f"no controller answers at {url} ({error}): start a controller with `hydra run --config "
-        "FILE`, or give its URL, as an argument or in HYDRA_URL"
+        "FILE`, or give its URL in HYDRA_URL, --url or HydraClient(url)"
     )
 
 
