@@ -47,6 +47,7 @@ ELSEWHERE = {
     "mnexec": "tests/integration/test_tutorial.py",
     "ovs-vsctl set-ssl": "tests/integration/test_openflow_tls.py",
     "ovs-vsctl set-controller": "tests/integration/test_openflow_tls.py",
+    "hydra with-bandwidth": "tests/unit/cli/test_with_bandwidth.py",
     "hydra worker": "tests/integration/test_workers.py",
     "hydra store migrate": "tests/unit/cli/test_cli_store.py",
     "hydra handover": "tests/unit/cli/test_cli_replicas.py",
@@ -123,8 +124,6 @@ def desk(tmp_path, monkeypatch, rest, service, network):
     (tmp_path / "flows.csv").write_text("src,dst,bytes,start\nr1,r2,1000000,0\n")
     (tmp_path / "slots.yaml").write_text("slots: [{length_s: 2, circuits: {p1: [[r1, r2]]}}]\n")
     (tmp_path / "hydra.log").write_text("2026-01-01 INFO    hydra: started\n")
-    (tmp_path / "train.sh").write_text("#!/bin/sh\nexit 0\n")
-    (tmp_path / "train.sh").chmod(0o755)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HYDRA_URL", rest.url)
     return tmp_path
