@@ -329,7 +329,8 @@ class ReservationService(Protocol):
     def reserve(self, request: ReservationRequest) -> Reservation:
         """Admit and queue; a repeated retry key returns the same reservation again.
 
-        Raises AdmissionError (including DeviceMissing), UnknownName, DeviceUnavailable, KeyReused.
+        Raises AdmissionError (including DeviceMissing), UnknownName, WrongRequest,
+        DeviceUnavailable, KeyReused.
         """
 
     def reserve_all(
@@ -354,8 +355,8 @@ class ReservationService(Protocol):
     ) -> Reservation:
         """Change a reservation without an interruption, if the reservation equals ``seen``.
 
-        Raises UnknownName, LifecycleError, Changed and AdmissionError, including NotHitless if the
-        circuits would have to change.
+        Raises UnknownName, WrongRequest, LifecycleError, Changed and AdmissionError, including
+        NotHitless if the circuits would have to change.
         """
 
     def group(self, group: str) -> Sequence[Reservation]:

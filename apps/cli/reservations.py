@@ -11,7 +11,7 @@ from apps.cli.client import ControllerClient, url_option
 from apps.cli.command import Command
 from apps.cli.network import print_circuits
 from apps.cli.output import CommandError, json_option, mbps, print_columns, print_facts, print_json
-from apps.cli.parameters import Duration, read_coming_moment, read_positive, with_options
+from apps.cli.parameters import Duration, read_coming_moment, read_end, read_positive, with_options
 from apps.cli.planning import warn_of_risks
 from apps.cli.wording import describe_path, local, moment
 from hydra.lifecycle import ReservationState
@@ -33,13 +33,15 @@ wish_options: Final = (
         "--start",
         metavar="TIME",
         callback=read_coming_moment,
+        is_eager=True,  # --end is read with regard to the start
         help="Start: 2026-12-01T08:00, or 08:00 for the next 08:00. Without: now.",
     ),
     click.option(
         "--end",
         metavar="TIME",
-        callback=read_coming_moment,
-        help="End, instead of --duration.",
+        callback=read_end,
+        help="End, instead of --duration: 2026-12-01T09:30, or 09:30 for the first 09:30 after "
+        "the start.",
     ),
     click.option(
         "--priority",
@@ -254,7 +256,10 @@ def commit(identifier: str, wait: bool, url: str, as_json: bool) -> None:
     "--mbps", "rate", metavar="RATE", callback=read_positive, help="New rate, in each direction."
 )
 @click.option(
-    "--end", metavar="TIME", callback=read_coming_moment, help="New end, earlier or later."
+    "--end",
+    metavar="TIME",
+    callback=read_coming_moment,
+    help="New end, earlier or later: 2026-12-01T10:00, or 10:00 for the next 10:00.",
 )
 @click.option("--from", "src", metavar="NAME", help="Another server of the same rack, or the rack.")
 @click.option("--to", "dst", metavar="NAME", help="The same at the other end.")

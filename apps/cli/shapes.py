@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Final
 
 import click
 
-from apps.cli.bandwidth import read_entry
+from apps.cli.bandwidth import read_entry, read_shape_rate
 from apps.cli.client import ControllerClient, url_option
 from apps.cli.command import Command, Group
 from apps.cli.output import CommandError, json_option, mbps, print_columns, print_facts, print_json
@@ -21,20 +20,6 @@ from hydra_hybrid_network_client.requests import WAIT_S, resource
 
 _SHAPES: Final = "/v1/shapes"
 _GOOD: Final = {"ready", "scheduled", "held"}
-
-
-def _read_rate(
-    _ctx: click.Context, _param: click.Parameter, value: str | None
-) -> float | str | None:
-    if value is None or value == "most":
-        return value
-    try:
-        rate = float(value)
-    except ValueError:
-        rate = 0.0
-    if not 0 < rate < math.inf:
-        raise click.BadParameter(f"{value!r} is neither a rate in Mb/s, such as 40, nor most")
-    return rate
 
 
 @click.group(
@@ -59,7 +44,7 @@ def shape() -> None:
     "--mbps",
     "rate",
     metavar="RATE",
-    callback=_read_rate,
+    callback=read_shape_rate,
     help="Bandwidth of each pair, in each direction; `most`: the highest that fits at all pairs.",
 )
 @with_options(wish_options)

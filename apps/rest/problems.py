@@ -68,7 +68,7 @@ ADMISSION_REFUSED: Final = ProblemType(
     409,
     "The fabric has no room for the reservation",
     "The bandwidth does not exist, or other reservations hold the bandwidth; the detail names "
-    "them, and alternatives lists reservations that would be admitted.",
+    "them, and alternatives, where there are any, lists reservations that would be admitted.",
 )
 QUOTA_EXCEEDED: Final = ProblemType(
     "quota-exceeded",

@@ -11,6 +11,7 @@ from hydra.access import Caller
 from hydra.errors import AdmissionError, UnknownName
 from hydra.events import EventLog
 from hydra.model import Fabric
+from hydra.names import no_group, no_reservation
 from hydra.reservations.modification import Modification
 from hydra.reservations.quotas import Usage
 from hydra.reservations.reservation import Reservation, ReservationRequest
@@ -100,7 +101,7 @@ class TenantView:
     def reservation(self, reservation_id: str) -> Reservation:
         found = self._service.reservation(reservation_id)
         if not self._tenant.sees(found):
-            raise UnknownName(f"no reservation {reservation_id!r}")
+            raise no_reservation(reservation_id)
         return found
 
     def reservations(self) -> Sequence[Reservation]:
@@ -109,7 +110,7 @@ class TenantView:
     def group(self, group: str) -> Sequence[Reservation]:
         members = self._service.group(group)
         if not all(map(self._tenant.sees, members)):
-            raise UnknownName(f"no group {group!r}")
+            raise no_group(group)
         return members
 
     def delivery(self, reservation_id: str) -> Delivery:

@@ -171,6 +171,10 @@ def _refusal(calendar: Calendar, ask: Ask, limits: AdmissionLimits) -> Admission
     alternatives = [alternative for alternative in (lower, later) if alternative is not None]
     beyond = beyond_any_circuit(calendar.fabric, *ask.pair, ask.mbps)
     if beyond is not None:
+        fastest_mbps = fastest_circuit_mbps(calendar.fabric, *ask.pair)
+        if lower is not None and lower.bandwidth_mbps < fastest_mbps - ROUNDING_MBPS:
+            left = at_most_mbps(lower.bandwidth_mbps)
+            beyond += f", of which other reservations and servers' uplinks leave {left} Mb/s"
         if len(ask.servers) > 1:
             beyond += ", and a server pair never has more than one circuit"
         return AdmissionError(beyond + remedy, alternatives)

@@ -86,7 +86,8 @@ class ReservationBook(Register):
         reservation with circuits keeps the circuits for ``notice_s``, and the new reservation
         begins afterwards (see :meth:`displaced`). A hold never preempts.
 
-        Raises UnknownName, and AdmissionError with alternatives; the book is unchanged then.
+        Raises UnknownName, WrongRequest, and AdmissionError with alternatives; the book is
+        unchanged then.
         """
         src, dst = check(self._fabric, request)
         self._stretch_overdue(now)
@@ -314,8 +315,8 @@ class ReservationBook(Register):
     ) -> Reservation:
         """Modify a reservation on the present path, or, without circuits, on any path that fits.
 
-        Raises UnknownName, LifecycleError, and AdmissionError (NotHitless if only the path is in
-        the way); the book is unchanged then.
+        Raises UnknownName, WrongRequest, LifecycleError, and AdmissionError (NotHitless if only the
+        path is in the way); the book is unchanged then.
         """
         old = self.get(reservation_id)
         self._stretch_overdue(now)

@@ -11,9 +11,10 @@ from dataclasses import replace
 from itertools import islice
 from operator import itemgetter
 
-from hydra.errors import KeyReused, LifecycleError, UnknownName
+from hydra.errors import KeyReused, LifecycleError
 from hydra.lifecycle import ReservationState
 from hydra.model import Circuit, Fabric, Path, RackId
+from hydra.names import no_group, no_reservation
 from hydra.reservations.calendar import Booking, Calendar, peak_mbps
 from hydra.reservations.calendar_entries import booking_of, pin_of
 from hydra.reservations.quotas import Usage
@@ -70,7 +71,7 @@ class Register:
         try:
             return self._by_id[reservation_id]
         except KeyError:
-            raise UnknownName(f"no reservation {reservation_id!r}") from None
+            raise no_reservation(reservation_id) from None
 
     def enter(self, reservation: Reservation) -> None:
         """Enter a reservation that was admitted elsewhere. Raises LifecycleError for a known id."""
@@ -177,7 +178,7 @@ class Register:
         """Reservations of ``group``. Raises UnknownName for an empty group."""
         members = tuple(r for r in self._by_id.values() if r.group == group)
         if not members:
-            raise UnknownName(f"no group {group!r}")
+            raise no_group(group)
         return members
 
     def _bookings_of(self, owner: str) -> list[Booking]:

@@ -16,7 +16,7 @@ from hydra_hybrid_network_client.asynchronous.connection import AsyncConnection
 from hydra_hybrid_network_client.base import Document
 from hydra_hybrid_network_client.documents import EventKind, ReservationState, ServiceClass
 from hydra_hybrid_network_client.errors import ClientError, NotActive, refusals
-from hydra_hybrid_network_client.requests import WAIT_S, Place, Query, resource
+from hydra_hybrid_network_client.requests import WAIT_S, Place, Query, body_of, resource
 
 _ATTEMPTS: Final = 4
 
@@ -76,7 +76,8 @@ class AsyncHydraClient:
         With ``minimum_mbps``, the answer's ``bandwidth_mbps`` is the most that fits, at least the
         minimum.
         """
-        body = documents.ReservationBody(
+        body = body_of(
+            documents.ReservationBody,
             src=src,
             dst=dst,
             bandwidth_mbps=bandwidth_mbps,
@@ -95,8 +96,9 @@ class AsyncHydraClient:
         self, src: str, dst: str, bandwidth_mbps: float, **times: float
     ) -> documents.ReservationPreview:
         """The outcome of :meth:`reserve`, without its effect."""
-        entry = {"src": src, "dst": dst, "bandwidth_mbps": bandwidth_mbps}
-        body = documents.ReservationBody.model_validate({**entry, **times})
+        body = body_of(
+            documents.ReservationBody, src=src, dst=dst, bandwidth_mbps=bandwidth_mbps, **times
+        )
         return await self._make("/v1/reservations/preview", body, documents.ReservationPreview, 0)
 
     async def reserve_matrix(
@@ -114,7 +116,8 @@ class AsyncHydraClient:
 
         A second request with the same idempotency ``key`` returns the group of the first.
         """
-        body = documents.GroupBody(
+        body = body_of(
+            documents.GroupBody,
             entries=list(entries),
             all_or_nothing=all_or_nothing,
             start_unix_s=start_unix_s,
@@ -168,8 +171,12 @@ class AsyncHydraClient:
         """Change a reservation without an interruption; Refused, type ``not-hitless``, if
         impossible.
         """
-        body = documents.ModificationBody(
-            bandwidth_mbps=bandwidth_mbps, end_unix_s=end_unix_s, src=src, dst=dst
+        body = body_of(
+            documents.ModificationBody,
+            bandwidth_mbps=bandwidth_mbps,
+            end_unix_s=end_unix_s,
+            src=src,
+            dst=dst,
         )
         content = body.model_dump(mode="json", exclude_defaults=True)
         path = resource("/v1/reservations", reservation_id)
@@ -203,7 +210,7 @@ class AsyncHydraClient:
         return await self._read("POST", path, documents.Reservation, wait_s=wait_s)
 
     async def release(self, reservation_id: str, wait_s: int = 0) -> documents.Reservation:
-        """Release a reservation; no error if the reservation is over."""
+        """Release a reservation; no error if the reservation is over and still remembered."""
         path = resource("/v1/reservations", reservation_id)
         return await self._read("DELETE", path, documents.Reservation, wait_s=wait_s)
 
@@ -230,7 +237,8 @@ class AsyncHydraClient:
 
         A second request with the same idempotency ``key`` returns the shape of the first.
         """
-        body = documents.ShapeBody(
+        body = body_of(
+            documents.ShapeBody,
             pattern=pattern,
             racks=list(racks),
             bandwidth_mbps=bandwidth_mbps,
@@ -299,9 +307,11 @@ class AsyncHydraClient:
     ) -> AsyncIterator[tuple[str, documents.Event | documents.Gap]]:
         """Yield (id, event) pairs as they happen, after ``last_id``, until the connection ends.
 
-        With ``reservations``, only events about the given ids, their parts and their circuits.
+        With ``reservations``, only events about the given ids, their parts and their circuits;
+        Refused if one does not exist. The end of a reservation does not end the stream.
 
-        A silence, however long, ends nothing: the controller keeps the connection open.
+        A time without events ends nothing. NoAnswer if the connection is lost: call again with the
+        last id.
         """
         place = Place(last_id)
         with refusals():

@@ -26,6 +26,7 @@ from hydra.errors import (
     NoRoom,
     NotHitless,
     PlanError,
+    WrongRequest,
 )
 from hydra.forwarding.substrate import substrate_of
 from hydra.lifecycle import ReservationState
@@ -76,7 +77,7 @@ class Admission:
         """Admit and queue.
 
         A request too large for any circuit becomes a bundle. Raises AdmissionError (DeviceMissing
-        among them), UnknownName, DeviceUnavailable, PlanError.
+        among them), UnknownName, WrongRequest, DeviceUnavailable, PlanError.
         """
         admitted, _ = self._reserve((request,), None, all_or_nothing=True)
         return self._single_or_bundle(admitted)
@@ -193,6 +194,9 @@ class Admission:
                 if all_or_nothing:
                     raise _without_ids(error, admitted) from None
                 refused.append(Refusal(request, error))
+            except WrongRequest as error:
+                error.entry = requests.index(request)
+                raise
         if not admitted:
             missing = any(isinstance(refusal.error, DeviceMissing) for refusal in refused)
             raise (DeviceMissing if missing else AdmissionError)(
@@ -279,7 +283,7 @@ class Admission:
             return self._bookings.add(request, limits, group, self._notice_s, bundle)
         except NoRoom as error:
             if starts_now and self._would_fit(request, limits):
-                raise self._with_devices(error) from None
+                raise _with_devices(self._reach, error) from None
             raise
 
     def _builds(self, state: NetworkState, reservations: Sequence[Reservation]) -> bool:
@@ -295,14 +299,6 @@ class Admission:
         blocked = self._reach.blocked_with_all_planes()
         return blocked < limits.blocked and self._bookings.would_fit(
             request, replace(limits, blocked=blocked), self._notice_s
-        )
-
-    def _with_devices(self, error: NoRoom) -> DeviceMissing:
-        down = "; ".join(self._reach.down_planes()) or "an optical switch was down until now"
-        return DeviceMissing(
-            f"{down}: {error}",
-            error.alternatives,
-            f"optical switches are down: {error.in_public}",
         )
 
     def _check_switches(self, request: ReservationRequest) -> None:
@@ -350,7 +346,8 @@ class Admission:
     ) -> Reservation:
         """Change a reservation without an interruption, if it is still as it was ``seen``.
 
-        Raises UnknownName, LifecycleError, Changed, AdmissionError (NotHitless among them).
+        Raises UnknownName, WrongRequest, LifecycleError, Changed, AdmissionError (NotHitless
+        among them).
         """
         if self._parts(reservation_id, seen):
             raise NotHitless(
@@ -404,6 +401,15 @@ def _without_ids(error: AdmissionError, admitted: Sequence[Reservation]) -> Admi
     for reservation in admitted:
         told = told.replace(reservation.id, f"{reservation.src}-{reservation.dst} of this request")
     return type(error)(told, error.alternatives, error.in_public)
+
+
+def _with_devices(reach: Reach, error: NoRoom) -> DeviceMissing:
+    down = "; ".join(reach.down_planes()) or "an optical switch was down until now"
+    return DeviceMissing(
+        f"{down}: {error}",
+        error.alternatives,
+        f"optical switches are down: {error.in_public}",
+    )
 
 
 def _none_fits(reasons: Iterable[str]) -> str:

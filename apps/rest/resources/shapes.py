@@ -12,7 +12,7 @@ from apps.rest.access import TENANTS
 from apps.rest.conditional import retry_key
 from apps.rest.document import MOST_ENTRIES, Body, Document, Name
 from apps.rest.problems import JOURNAL_FAILED, LIFECYCLE_CONFLICT, UNKNOWN_NAME
-from apps.rest.resources.groups import release_all
+from apps.rest.resources.groups import pointing_into, release_all
 from apps.rest.resources.reservations import (
     ADMISSION_PROBLEMS,
     Reservation,
@@ -170,11 +170,12 @@ async def create_shape(
     answer waits until none is ``activating``.
     """
     request = body.request(key)
-    members = await answer.outcome(
-        lambda: service.reserve_shape(request).admitted,
-        lambda made: tuple(service.group(made[0].group or "")),
-        lambda made: all(map(is_up, made)),
-    )
+    with pointing_into("matrix" if body.matrix else "racks"):
+        members = await answer.outcome(
+            lambda: service.reserve_shape(request).admitted,
+            lambda made: tuple(service.group(made[0].group or "")),
+            lambda made: all(map(is_up, made)),
+        )
     answer.at(f"{routes.prefix}/{members[0].group}")
     return Shape.of(service.fabric, core.shape_of(service.fabric, members))
 

@@ -48,6 +48,7 @@ ELSEWHERE = {
     "mnexec": "tests/integration/test_tutorial.py",
     "ovs-vsctl set-ssl": "tests/integration/test_openflow_tls.py",
     "ovs-vsctl set-controller": "tests/integration/test_openflow_tls.py",
+    "hydra with-bandwidth": "tests/unit/cli/test_with_bandwidth.py",
     "hydra worker": "tests/integration/test_workers.py",
     "hydra store migrate": "tests/unit/cli/test_cli_store.py",
     "hydra handover": "tests/unit/cli/test_cli_replicas.py",

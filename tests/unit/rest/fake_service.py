@@ -16,7 +16,14 @@ from hydra.decisions.decision import Action, Decision, SeenDemand, Verdict
 from hydra.decisions.decision import Proposal as ProposedChange
 from hydra.decisions.explanation import Evidence, explain
 from hydra.demand.load import NOT_RECORDED, LoadLog
-from hydra.errors import AdmissionError, Changed, HydraError, LifecycleError, UnknownName
+from hydra.errors import (
+    AdmissionError,
+    Changed,
+    HydraError,
+    LifecycleError,
+    UnknownName,
+    WrongRequest,
+)
 from hydra.events import EventKind, EventLog, Progress
 from hydra.failures import Failure, FailureKind
 from hydra.faults.conditions import Watch
@@ -468,6 +475,11 @@ class FakeService:
                             number, request, CREATED_UNIX_S, group=admitted[0].group
                         )
                     )
+                except WrongRequest as error:
+                    for one in admitted:
+                        self._book.remove(one.id)
+                    error.entry = requests.index(request)
+                    raise
                 except AdmissionError as error:
                     if all_or_nothing:
                         for one in admitted:
