@@ -9,4 +9,5 @@ class Document(BaseModel):
     Unknown fields, from a later release of the controller, are ignored.
     """
 
-    model_config = ConfigDict(frozen=True, defer_build=True)  # few models are used
+    # few models are used
+    model_config = ConfigDict(frozen=True, defer_build=True, populate_by_name=True)

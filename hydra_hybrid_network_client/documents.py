@@ -5,6 +5,8 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Any, Literal
 
+from pydantic import Field
+
 from hydra_hybrid_network_client.base import Document
 
 
@@ -20,6 +22,16 @@ class Alternative(Document):
 
     racks: list[str] | None = None
     """Racks of a smaller shape. Left out: the requested ends."""
+
+
+class AnyRacks(Document):
+    """A number of racks, chosen by the controller for the best shape."""
+
+    any: int
+    """Number of racks."""
+
+    from_: list[str] | None = Field(None, alias="from")
+    """Racks to choose from, or a server in each; null: all racks."""
 
 
 class CircuitEnd(Document):
@@ -377,8 +389,8 @@ class ShapeStatus(Document):
     to_do: str
     """Remedy; empty: nothing is to be done."""
 
-    instead: list[str]
-    """Racks to ask for instead, after lost pairs; empty: no such set is known."""
+    choice: str
+    """How the controller chose the racks; empty: the request named the racks."""
 
     purpose: str
     created_unix_s: float
@@ -879,13 +891,16 @@ class Shape(Document):
     to_do: str
     """Remedy; empty: nothing is to be done."""
 
-    instead: list[str]
-    """Racks to ask for instead, after lost pairs; empty: no such set is known."""
+    choice: str
+    """How the controller chose the racks; empty: the request named the racks."""
 
     purpose: str
     created_unix_s: float
     start_unix_s: float
     expires_unix_s: float | None
+    instead: list[str]
+    """After lost pairs: racks with room for the same pattern at the same rate, were this shape released; empty: none were found."""
+
     reservations: list[Reservation]
     """In the order of the pattern."""
 
@@ -917,8 +932,8 @@ class ShapeBody(Document):
     pattern: str | None = None
     """ring, torus:AxBxC, all-to-all, tree or pairs, among the racks in the given order. Null: matrix."""
 
-    racks: list[str] | None = None
-    """Names of racks, or of a server in each rack."""
+    racks: list[str] | AnyRacks | None = None
+    """Names of racks, or of a server in each rack; or a number of racks that the controller chooses."""
 
     matrix: list[ShapePair] | None = None
     """Instead of pattern and racks: pairs, each with its own bandwidth."""

@@ -23,7 +23,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import ROUND_FLOOR, Context
 from heapq import merge
-from math import inf
+from math import fsum, inf
 from typing import Final, TypeVar
 
 from hydra.model import Circuit, Fabric, Path, PlaneId, PortId, RackId
@@ -457,6 +457,13 @@ class Window:
             and self._fabric.ports[port].rate_mbps >= need.mbps - ROUNDING_MBPS
             and not self.users(port)
         )
+
+    def room_mbps(self, rack: RackId) -> tuple[float, float]:
+        """Free Mbps of a rack: at ports without circuits, and on booked circuits."""
+        ports = self._free_ports(rack, Need(0.0))
+        free = fsum(self._fabric.ports[port].rate_mbps for port in ports)
+        spare = (self.spare_mbps(circuit) for circuit, _ in self._booked_from(rack))
+        return free, fsum(max(0.0, mbps) for mbps in spare)
 
     def levels_mbps(self) -> list[float]:
         """Bandwidths at which the answer of :meth:`find` may change, sorted."""

@@ -33,6 +33,8 @@ def reservation_record(fabric: Fabric, reservation: Reservation) -> dict[str, An
     record = asdict(reservation)
     if reservation.shape is None:
         del record["shape"]  # earlier releases read the record, too
+    elif not reservation.shape.choice:
+        del record["shape"]["choice"]
     record["state"] = reservation.state.value
     record["service"] = reservation.service.value
     for end, rack in zip(_ENDS, (reservation.src_rack, reservation.dst_rack), strict=True):

@@ -74,6 +74,8 @@ class ShapeEdge:
     dst: int
     racks: int
     """Number of racks of the shape."""
+    choice: str = ""
+    """How the racks were chosen, at the first edge of a shape; empty: the request named them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

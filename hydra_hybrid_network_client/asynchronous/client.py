@@ -171,7 +171,7 @@ class AsyncHydraClient:
         body = documents.ModificationBody(
             bandwidth_mbps=bandwidth_mbps, end_unix_s=end_unix_s, src=src, dst=dst
         )
-        content = body.model_dump(mode="json", exclude_defaults=True)
+        content = body.model_dump(mode="json", exclude_defaults=True, by_alias=True)
         path = resource("/v1/reservations", reservation_id)
         return await self._read("PATCH", path, documents.Reservation, body=content)
 
@@ -217,7 +217,7 @@ class AsyncHydraClient:
     async def reserve_shape(
         self,
         pattern: str,
-        racks: Sequence[str],
+        racks: Sequence[str] | documents.AnyRacks,
         bandwidth_mbps: float | Literal["most"],
         *,
         start_unix_s: float | None = None,
@@ -228,11 +228,12 @@ class AsyncHydraClient:
     ) -> documents.Shape:
         """Ask for bandwidth between racks in a pattern, all of it or nothing.
 
+        With ``AnyRacks(any=8)`` the controller chooses the racks, ``from_`` a list or of all.
         A second request with the same idempotency ``key`` returns the shape of the first.
         """
         body = documents.ShapeBody(
             pattern=pattern,
-            racks=list(racks),
+            racks=racks if isinstance(racks, documents.AnyRacks) else list(racks),
             bandwidth_mbps=bandwidth_mbps,
             start_unix_s=start_unix_s,
             duration_s=duration_s,
@@ -327,7 +328,7 @@ class AsyncHydraClient:
         wait_s: int,
         key: str | None = None,
     ) -> _DocumentT:
-        content = body.model_dump(mode="json", exclude_defaults=True)
+        content = body.model_dump(mode="json", exclude_defaults=True, by_alias=True)
         headers = {"Idempotency-Key": key or uuid.uuid4().hex}
         return await self._read(
             "POST", path, document, body=content, headers=headers, wait_s=wait_s

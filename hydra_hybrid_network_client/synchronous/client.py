@@ -169,7 +169,7 @@ class HydraClient:
         body = documents.ModificationBody(
             bandwidth_mbps=bandwidth_mbps, end_unix_s=end_unix_s, src=src, dst=dst
         )
-        content = body.model_dump(mode="json", exclude_defaults=True)
+        content = body.model_dump(mode="json", exclude_defaults=True, by_alias=True)
         path = resource("/v1/reservations", reservation_id)
         return self._read("PATCH", path, documents.Reservation, body=content)
 
@@ -213,7 +213,7 @@ class HydraClient:
     def reserve_shape(
         self,
         pattern: str,
-        racks: Sequence[str],
+        racks: Sequence[str] | documents.AnyRacks,
         bandwidth_mbps: float | Literal["most"],
         *,
         start_unix_s: float | None = None,
@@ -224,11 +224,12 @@ class HydraClient:
     ) -> documents.Shape:
         """Ask for bandwidth between racks in a pattern, all of it or nothing.
 
+        With ``AnyRacks(any=8)`` the controller chooses the racks, ``from_`` a list or of all.
         A second request with the same idempotency ``key`` returns the shape of the first.
         """
         body = documents.ShapeBody(
             pattern=pattern,
-            racks=list(racks),
+            racks=racks if isinstance(racks, documents.AnyRacks) else list(racks),
             bandwidth_mbps=bandwidth_mbps,
             start_unix_s=start_unix_s,
             duration_s=duration_s,
@@ -319,7 +320,7 @@ class HydraClient:
         wait_s: int,
         key: str | None = None,
     ) -> _DocumentT:
-        content = body.model_dump(mode="json", exclude_defaults=True)
+        content = body.model_dump(mode="json", exclude_defaults=True, by_alias=True)
         headers = {"Idempotency-Key": key or uuid.uuid4().hex}
         return self._read("POST", path, document, body=content, headers=headers, wait_s=wait_s)
 

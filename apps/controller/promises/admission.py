@@ -6,7 +6,6 @@ import threading
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Final
 
 from apps.controller.promises.care import ReservationCare
@@ -36,8 +35,7 @@ from hydra.reservations.bundle import bundle_of, divisions, smaller_bundles
 from hydra.reservations.calendar import AdmissionLimits, at_most_mbps
 from hydra.reservations.modification import Modification
 from hydra.reservations.reservation import Pin, Reservation, ReservationRequest
-from hydra.reservations.shape_search import Refused, admit_shape
-from hydra.reservations.shapes import ShapeRequest
+from hydra.reservations.shape_search import Refused
 from hydra.service import GroupOutcome, Refusal, ReservationPreview
 
 _CHECKS: Final = 3
@@ -93,18 +91,19 @@ class Admission:
         admitted, refused = self._reserve(requests, group, all_or_nothing=all_or_nothing)
         return GroupOutcome(admitted[0].group or group, admitted, refused)
 
-    def reserve_shape(self, shape: ShapeRequest) -> GroupOutcome:
-        """Admit a shape as a group, whole or not at all. Raises the errors of :meth:`reserve`."""
-        if known := self._bookings.admitted_before(shape.wish):
-            return GroupOutcome(known[0].group or "", known, ())
-        whole = partial(self.reserve_all, all_or_nothing=True)
-        return admit_shape(self._fabric, shape, whole, self._trial)
+    def trial(
+        self,
+        requests: Sequence[ReservationRequest],
+        most: int,
+        apart: Sequence[Reservation] = (),
+    ) -> Refused:
+        """Refusals of requests together, up to ``most``; nothing is reserved.
 
-    def _trial(self, requests: Sequence[ReservationRequest], most: int) -> Refused:
-        """Refusals of requests together, up to ``most``; nothing is reserved."""
+        ``apart``: reservations that are left out of the calendar.
+        """
         refused: dict[int, AdmissionError] = {}
         entered: list[Reservation] = []
-        with self._bookings.trial():
+        with self._bookings.apart(apart):
             limits = self._limits.now()
             for place, request in enumerate(requests):
                 try:

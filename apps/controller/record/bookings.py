@@ -62,6 +62,19 @@ class Bookings:
                 uuid.uuid4().hex[:12], request, time.time(), limits, group, notice_s, bundle
             )
 
+    def rooms_mbps(
+        self, request: ReservationRequest, limits: AdmissionLimits
+    ) -> Sequence[tuple[float, float]]:
+        """Free Mbps of each rack during the time of ``request``, as the book tells."""
+        with self._lock:
+            return self._book.rooms_mbps(request, time.time(), limits)
+
+    @contextmanager
+    def apart(self, reservations: Iterable[Reservation]) -> Iterator[None]:
+        """A :meth:`trial` without the bookings of ``reservations``."""
+        with self._lock, self._book.apart(reservations), self.trial():
+            yield
+
     def take_back(self, reservations: Sequence[Reservation]) -> None:
         """Undo :meth:`add` of ``reservations``, given in the order of entry."""
         with self._lock:

@@ -22,7 +22,7 @@ from hydra_hybrid_network_client import (
     ServiceClass,
 )
 from hydra_hybrid_network_client import ReservationState as State
-from hydra_hybrid_network_client.documents import Gap
+from hydra_hybrid_network_client.documents import AnyRacks, Gap
 from tests import silent_streams
 from tests.unit.cli import DEMO
 from tests.unit.rest.fake_service import FakeService, recorded
@@ -133,6 +133,8 @@ def test_a_shape(client):
         client.reserve_shape("pairs", ["r1", "r3"], 50, key="k")
     assert caught.value.problem.status == 409
     assert client.release_shape(made.id).state == "over"
+    chosen = client.reserve_shape("pairs", AnyRacks(any=2, from_=["r3", "r4"]), 50)
+    assert (chosen.racks, chosen.choice[:12]) == (["r3", "r4"], "2 of 2 racks")
 
 
 def test_between_servers_of_different_racks(client):

@@ -31,7 +31,7 @@ def rooms():
 def admit(rooms, pattern, mbps, **more):
     """Ask for a shape that begins later: no switch is connected now."""
     wish = ReservationRequest("", "", 0.0, start_unix_s=time.time() + PATIENCE_S, **more)
-    made = rooms.promises.admission.reserve_shape(pattern_request(pattern, FOUR, mbps, wish))
+    made = rooms.promises.shapes.reserve(pattern_request(pattern, FOUR, mbps, wish))
     return shape_of(LOADED.fabric, made.admitted)
 
 
