@@ -59,7 +59,7 @@ class ChangesBeside:
             return None
         why_not = self._why_not(plan, takes_over=takes_over)
         if why_not is not None:
-            LOG.info("%s keeps its turn: %s", requester, why_not)
+            LOG.debug("%s waits for its turn: %s", requester, why_not)
             return None
         return plan
 

@@ -290,7 +290,7 @@ class Loop:
             asker = self._asker(entry, request)
             work = self._early_stages.carry_out(entry, report.plan, asker)
         except HydraError as error:
-            LOG.debug("reconfiguration %s keeps its turn: %s", entry.id, error)
+            LOG.debug("reconfiguration %s waits for its turn: %s", entry.id, error)
             return None
         if work is not None:
             del self._asked_for[entry.id]

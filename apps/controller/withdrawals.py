@@ -28,7 +28,7 @@ from hydra.reconfiguration.touched import apart
 from hydra.roles import TaskState
 
 LOG = logging.getLogger("hydra.controller")
-_LOST: Final = "the lost paths"
+_LOST: Final = "the withdrawal of lost paths"
 _FIRST_PAUSE_S: Final = 4.0
 _LONGEST_PAUSE_S: Final = 60.0
 """Longest pause between attempts to withdraw lost circuits; their pairs are diverted meanwhile."""
@@ -151,7 +151,7 @@ class Withdrawals:
                 if plan is not None:
                     return self._rejoining_beside(plan)
         except PlanError as error:
-            LOG.debug("%s keeps its turn: %s", _LOST, error)
+            LOG.debug("%s waits for its turn: %s", _LOST, error)
         return None
 
     async def _rejoining_beside(self, plan: Plan) -> None:

@@ -54,9 +54,12 @@ _MULTIPART_HEAD = struct.Struct("!HH")
 _MULTIPART_AT = 16
 _ERROR = struct.Struct("!HH")
 _ROLE_REPLY = struct.Struct("!8xQ")
-_ROLE_STATUS = struct.Struct("!IIIBxxxQ")
-"""Experimenter, type, role, reason, generation, behind the header (ONF extension 191)."""
-_ROLE_TAKEN = (ONF_EXPERIMENTER, 1911, ROLE_SLAVE, 0)
+_EXPERIMENT = struct.Struct("!II")
+"""Experimenter and type, behind the header."""
+_ROLE_STATUS_OF = (ONF_EXPERIMENTER, 1911)
+_ROLE_STATUS = struct.Struct("!8xIBxxxQ")
+"""Role, reason, generation, behind the header (ONF extension 191)."""
+_ROLE_TAKEN = (ROLE_SLAVE, 0)
 """Another controller has become the switch's master, and this controller a slave."""
 _FLOW_REMOVED = struct.Struct("!8xQ2xB")
 """Cookie and reason, behind the header."""
@@ -75,7 +78,7 @@ class Reader:
         self._raw: Final[dict[int, tuple[int, Read]]] = {
             ofproto_v1_3.OFPT_BARRIER_REPLY: (_HEADER.size, self._barrier),
             ofproto_v1_3.OFPT_ERROR: (_HEADER.size + _ERROR.size, self._error),
-            ofproto_v1_3.OFPT_EXPERIMENTER: (_HEADER.size + _ROLE_STATUS.size, self._role_status),
+            ofproto_v1_3.OFPT_EXPERIMENTER: (_HEADER.size + _EXPERIMENT.size, self._experimenter),
             ofproto_v1_3.OFPT_FLOW_REMOVED: (_HEADER.size + _FLOW_REMOVED.size, self._removed),
             ofproto_v1_3.OFPT_MULTIPART_REPLY: (_MULTIPART_AT, self._statistics),
             ofproto_v1_3.OFPT_PACKET_IN: (
@@ -126,9 +129,11 @@ class Reader:
         (generation,) = _ROLE_REPLY.unpack_from(whole, _HEADER.size)
         self._events.role_replied(datapath.connection, xid, generation)
 
-    def _role_status(self, datapath: Any, _xid: int, whole: bytes) -> None:
-        *told, generation = _ROLE_STATUS.unpack_from(whole, _HEADER.size)
-        if tuple(told) == _ROLE_TAKEN:
+    def _experimenter(self, datapath: Any, _xid: int, whole: bytes) -> None:
+        if _EXPERIMENT.unpack_from(whole, _HEADER.size) != _ROLE_STATUS_OF:
+            return  # such as the reply about a bundle
+        role, reason, generation = _ROLE_STATUS.unpack_from(whole, _HEADER.size)
+        if (role, reason) == _ROLE_TAKEN:
             self._events.role_taken(datapath.id, datapath.connection, generation)
 
     def _error(self, datapath: Any, xid: int, whole: bytes) -> None:

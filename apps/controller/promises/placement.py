@@ -117,7 +117,7 @@ class Placement:
                 reservation = self._bookings.get(reservation_id)
                 plan = self._plan_beside(reservation)
             except HydraError as error:
-                LOG.debug("reservation %s keeps its turn: %s", reservation_id, error)
+                LOG.debug("reservation %s waits for its turn: %s", reservation_id, error)
                 continue
             if plan is not None:
                 self._in_turn.discard(reservation_id)  # in any case, the reservation keeps its turn

@@ -229,7 +229,7 @@ class EarlyStages:
             goal = change.goal if plan is None else plan.target.topology
             part = self._part_of(change, goal)
         except HydraError as error:
-            LOG.debug("reconfiguration %s keeps its turn: %s", change.entry.id, error)
+            LOG.debug("reconfiguration %s waits for its turn: %s", change.entry.id, error)
             return None
         if part is None:
             return None

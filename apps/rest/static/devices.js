@@ -1,7 +1,7 @@
 // Devices with their alarms, and the ports in quarantine.
 
 import * as actions from "./actions.js";
-import { by, count, el, keepFocus, row, rows } from "./dom.js";
+import { by, count, el, keepFocus, row, rows, whole } from "./dom.js";
 import { operates, seen } from "./state.js";
 import { at, told } from "./times.js";
 
@@ -27,14 +27,14 @@ export function render(act) {
   const away = devices.filter((device) => !device.connected);
   const mute = devices.filter((device) => device.connected && !device.answers);
   const complaints = devices.reduce((sum, device) => sum + device.alarms.length, 0);
-  const answering = away.length ? `${away.length} of ${devices.length} are not connected` : `All ${devices.length} are connected`;
+  const answering = away.length ? `${whole(away.length)} of ${whole(devices.length)} are not connected` : `All ${whole(devices.length)} are connected`;
   const silent = mute.length ? `, and ${mute.length} do not answer` : "";
   by("device-summary").textContent = `${answering}${silent}; ${complaints ? count(complaints, "alarm") : "no alarms"}.`;
   const others = devices.filter((device) => device.connected && device.answers && device.kind !== "vswitch");
   const listed = [...away, ...mute, ...others.sort((a, b) => b.alarms.length - a.alarms.length)];
   const shown = listed.slice(0, MOST_DEVICES);
   rows(by("devices"), shown.map(deviceRow), "No devices.");
-  by("devices-more").textContent = listed.length > shown.length ? `and ${listed.length - shown.length} more: hydra devices` : "";
+  by("devices-more").textContent = listed.length > shown.length ? `and ${whole(listed.length - shown.length)} more: hydra devices` : "";
   keepFocus(by("quarantine"), () => rows(by("quarantine"), quarantine.map((port) => quarantineRow(port, act)), "No port is in quarantine."));
 }
 

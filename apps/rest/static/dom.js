@@ -78,4 +78,5 @@ export function surface(canvas) {
 
 export const LEAST_MBPS = 0.05; // less is written as 0: what averages keep of traffic that has ended
 export const mbps = (rate) => rate.toLocaleString("en", { maximumFractionDigits: 1 });
-export const count = (many, what) => `${many} ${what}${many === 1 ? "" : "s"}`;
+export const whole = (many) => many.toLocaleString("en");
+export const count = (many, what) => `${whole(many)} ${what}${many === 1 ? "" : "s"}`;

@@ -1,7 +1,7 @@
 // Racks, planes and circuits: the ring with its legend, and the table of circuits.
 
 import * as changes from "./changes.js";
-import { by, count, el, keepFocus, mbps, options, row, rows, say, svg } from "./dom.js";
+import { by, count, el, keepFocus, mbps, options, row, rows, say, svg, whole } from "./dom.js";
 import { tell } from "./drawer.js";
 import * as ring from "./ring.js";
 import { isMoving, seen } from "./state.js";
@@ -82,7 +82,7 @@ function renderTable(shown, failing) {
   const busy = [...shown].sort((a, b) => failing.has(b.plane) - failing.has(a.plane) || ring.load(b) - ring.load(a));
   keepFocus(by("circuits"), () => rows(by("circuits"), busy.slice(0, MOST_CIRCUITS).map((circuit) => circuitRow(circuit, dead.has(circuit.plane))), "No circuits."));
   const more = busy.length - MOST_CIRCUITS;
-  by("circuits-more").textContent = more > 0 ? `and ${more} with less load: choose a plane or a rack` : "";
+  by("circuits-more").textContent = more > 0 ? `and ${whole(more)} with less load: choose a plane or a rack` : "";
   const idle = shown.filter((circuit) => ring.load(circuit) < IDLE).map(describe);
   by("idle").textContent = idle.length ? `${count(idle.length, "circuit")} with less than 1% load: ${listed(idle)}` : "";
 }

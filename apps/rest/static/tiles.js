@@ -1,7 +1,7 @@
 // The first row: what the network carries and keeps now, and how that went in the last hour.
 
 import { get } from "./api.js";
-import { by, count, el, mbps, say } from "./dom.js";
+import { by, count, el, mbps, say, whole } from "./dom.js";
 import { HOUR_S, bars, sparkline } from "./spark.js";
 import { OVER } from "./state.js";
 import { ago } from "./times.js";
@@ -79,7 +79,7 @@ function draw(seen) {
   say(by("tiles"),
     tile("Carried", measured ? inUnit(mbps(all), "Mb/s") : "–", measured ? "by both networks" : "not measured yet", drawn((totals) => totals.carried_mbps)),
     tile("On circuits", measured && all > 0 ? inUnit(Math.round((100 * withCircuits) / all), "%") : "–", "of pairs with circuits", drawn((totals) => totals.with_circuits_mbps.map((rate, k) => share(rate, totals.carried_mbps[k])), 1)),
-    tile("Circuits in use", String(topology.circuits.length), `${portsLit(topology.circuits)} of ${count(topology.ports, "port")}`, drawn((totals) => totals.circuits, 1)),
+    tile("Circuits in use", whole(topology.circuits.length), `${whole(portsLit(topology.circuits))} of ${count(topology.ports, "port")}`, drawn((totals) => totals.circuits, 1)),
     reservationsKept(seen),
     lastChange(seen.reconfigurations));
 }

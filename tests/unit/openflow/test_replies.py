@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import struct
 import subprocess
@@ -94,7 +95,9 @@ class Application:
             .replace("NOBODYS", str(NOBODYS))
         )
         command = [Path(sys.executable).with_name("ryu-manager"), app]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        self.log = folder / "log"
+        with self.log.open("wb") as log:
+            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
         self._process = stack.enter_context(process)
         self._stack = stack
         stack.callback(self._end)
@@ -153,6 +156,8 @@ def test_each_is_told_as_it_came(application):
         f"role 9 {2**40}",
         "barrier 10",
     )
+    warnings = re.findall(r"WARNING|a message of type \d+ .*", application.log.read_text())
+    assert warnings == ["a message of type 4 is not handled"], "the last role status is cut off"
 
 
 def test_of_a_stranger_nothing_is_told_but_that_it_came(application):

@@ -196,6 +196,16 @@ def test_why_is_answered_in_the_first_sentence(server, network, page):
     )
 
 
+def test_large_numbers_are_divided_by_commas(server, network, page):
+    page.goto(server.url)
+    counted = "({ count }) => [1, 320, 5119].map(many => count(many, 'port'))"
+    assert page.evaluate(f"import('/dashboard/dom.js').then({counted})") == [
+        "1 port",
+        "320 ports",
+        "5,119 ports",
+    ]
+
+
 def test_each_dialog_has_at_most_one_primary_button(server, network, page):
     page.goto(server.url)
     expect(page.locator("#circuits tbody tr")).to_have_count(2)
