@@ -44,7 +44,9 @@ def check(fabric: Fabric, request: ReservationRequest) -> tuple[RackId, RackId]:
 def _check_families(fabric: Fabric, request: ReservationRequest, src: RackId, dst: RackId) -> None:
     """Raise AdmissionError if the two ends have no common address family."""
     src_families, dst_families = (
-        fabric.racks[rack].families(fabric.server_by_name.get(name))
+        fabric.racks[rack].families(server)
+        if (server := fabric.server_by_name.get(name))
+        else fabric.families_of[rack]
         for name, rack in ((request.src, src), (request.dst, dst))
     )
     if src_families and dst_families and not src_families & dst_families:

@@ -19,11 +19,11 @@ from hydra.reservations.reservation import ReservationRequest
 from hydra.reservations.shapes import AGAIN, KEPT, MATRIX, Shape, ShapeRequest
 
 _TRIED: Final = 4_000
-"""Number of edges tried in search of a fit."""
+"""Number of edges tried in search of a fit, beside two trials of the whole shape."""
 _REFUSED: Final = 8
 """Number of refusals that end a trial."""
-_REFUSAL: Final = 16
-"""A refusal, with its explanation, counts as so many edges tried."""
+_REFUSAL: Final = 4
+"""A refusal counts as so many edges tried."""
 _ORDERS: Final = 3
 """Number of orders in which the edges are tried."""
 _SHARING: Final = (*range(1, 17), 20, 24, 28, 32, 40, 48, 56, 64, 80, 96, 112, 128)
@@ -48,8 +48,10 @@ Rooms = Callable[[ReservationRequest], Sequence[Room]]
 """Room of each rack during the time of a request."""
 Refused = Mapping[int, AdmissionError]
 """Refusals, by the place of the request among all requests."""
-Trial = Callable[[_Requests, int], Refused]
-"""Tries requests together, in the given order, without effect; ends after so many refusals."""
+Trial = Callable[[_Requests, int, bool], Refused]
+"""Tries requests together, in the given order, without effect; ends after so many refusals. True:
+the refusals need no words and no alternatives.
+"""
 
 
 def admit_shape(
@@ -65,7 +67,7 @@ def admit_shape(
     Joslin and Clements 1999). Raises UnknownName, and AdmissionError with the highest rate and the
     largest set of racks that were found to fit; nothing is held then.
     """
-    search = _Search(fabric, trial)
+    search = _Search(fabric, trial, len(shape.edges))
     if shape.choose:
         shape = search.choose_from(shape, rooms(shape.wish))
     mbps = shape.mbps or search.steps_mbps(shape)[0]
@@ -92,7 +94,7 @@ def with_remedy(fabric: Fabric, shape: Shape, trial: Trial) -> Shape:
 
     ``trial`` tries requests as if the shape were released.
     """
-    search, whole = _Search(fabric, trial), shape.request
+    search, whole = _Search(fabric, trial, len(shape.edges)), shape.request
     racks = whole.racks
     lost = [at for at, e in enumerate(whole.edges) if (racks[e[0]], racks[e[1]]) in shape.lost]
     if not lost:
@@ -115,9 +117,9 @@ def with_remedy(fabric: Fabric, shape: Shape, trial: Trial) -> Shape:
 class _Search:
     """Trials, up to a bound; beyond the bound, nothing more is found."""
 
-    def __init__(self, fabric: Fabric, trial: Trial) -> None:
+    def __init__(self, fabric: Fabric, trial: Trial, edges: int) -> None:
         self._fabric, self._trial = fabric, trial
-        self._left = _TRIED
+        self._left = _TRIED + 2 * edges
         self._rooms: Sequence[Room] = ()
         self._sets = 0
         """Number of sets of racks that were tried."""
@@ -192,11 +194,11 @@ class _Search:
         first = replace(requests[0], shape=replace(requests[0].shape, choice=words))
         return [first, *requests[1:]]
 
-    def _refused(self, requests: _Requests) -> Refused | None:
+    def _refused(self, requests: _Requests, *, brief: bool = True) -> Refused | None:
         """Refusals of requests, up to :data:`_REFUSED`; None beyond the bound."""
         if self._left <= 0:
             return None
-        refused = self._trial(requests, _REFUSED)
+        refused = self._trial(requests, _REFUSED, brief)
         self._left -= len(requests) + _REFUSAL * len(refused)
         return refused
 
@@ -279,7 +281,7 @@ class _Search:
         """The rate at which each edge refused at ``mbps`` would fit by itself."""
         requests = shape.requests(mbps)
         hints = []
-        for place, error in (self._refused(requests) or {}).items():
+        for place, error in (self._refused(requests, brief=False) or {}).items():
             lower = [one.bandwidth_mbps for one in error.alternatives if one.start_unix_s is None]
             if not lower:
                 return None
@@ -295,7 +297,7 @@ class _Search:
 
         ``error`` is the refusal of an edge, if known.
         """
-        refused = self._trial(shape.requests(mbps), _REFUSED)
+        refused = self._trial(shape.requests(mbps), _REFUSED, False)
         first = error or next(iter(refused.values()), None)
         if first is None:
             return AdmissionError("the network changed while the shape was planned: ask again")

@@ -22,7 +22,7 @@ from hydra.reconfiguration.scheduler import Job
 
 
 class Promises:
-    """:attr:`admission`, :attr:`shapes`, :attr:`placement` and :attr:`care` document their threads."""
+    """Its parts document their threads."""
 
     def __init__(
         self,

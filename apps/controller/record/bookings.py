@@ -25,16 +25,23 @@ class Bookings:
     def __init__(self, book: ReservationBook, lock: threading.RLock) -> None:
         self._book = book
         self._lock = lock
+        self._moment_unix_s = 0.0
+        """Time of the present trial; 0: no trial."""
 
     # -- trials -----------------------------------------------------------------------------------
 
     @contextmanager
     def trial(self) -> Iterator[None]:
-        """Hold the lock; at the end, remove reservations added meanwhile and not kept, unseen."""
+        """Hold the lock; at the end, remove reservations added meanwhile and not kept, unseen.
+
+        All reservations of a trial are added at the same moment.
+        """
         with self._lock:
+            before, self._moment_unix_s = self._moment_unix_s, time.time()
             try:
                 yield
             finally:
+                self._moment_unix_s = before
                 # A removal brings displaced reservations back.
                 for reservation_id in reversed(self._book.unsettled()):
                     self._book.remove(reservation_id)
@@ -58,8 +65,9 @@ class Bookings:
         ``notice_s``: seconds for which displaced reservations keep their circuits.
         """
         with self._lock:
+            now = self._moment_unix_s or time.time()
             return self._book.add(
-                uuid.uuid4().hex[:12], request, time.time(), limits, group, notice_s, bundle
+                uuid.uuid4().hex[:12], request, now, limits, group, notice_s, bundle
             )
 
     def rooms_mbps(

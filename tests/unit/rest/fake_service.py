@@ -480,7 +480,7 @@ class FakeService:
             raise refused[0].error
         return GroupOutcome(admitted[0].group, tuple(admitted), tuple(refused))
 
-    def _trial(self, requests, most, apart=()):
+    def _trial(self, requests, most, _brief, apart=()):
         refused, entered = {}, []
         with self._book.apart(apart):
             for place, request in enumerate(requests):
