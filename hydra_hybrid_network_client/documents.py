@@ -266,6 +266,14 @@ class Problem(Document):
     missing: list[str] | None = None
 
 
+class Profile(StrEnum):
+    """Choice among the rates and times that carry a transfer by its deadline."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+    CHEAPEST = "cheapest"
+
+
 class RackLoad(Document):
     rack: str
     mbps: float
@@ -459,6 +467,16 @@ class Totals(Document):
 
     reservations: list[float | None]
     """Number of reservations with circuits, or with circuits on the way."""
+
+
+class TransferStatus(Document):
+    """Bytes by a deadline."""
+
+    megabytes: float
+    deadline_unix_s: float
+    profile: Profile
+    missing_megabytes: float
+    """Bytes that will not arrive by the end of the reservation."""
 
 
 class Verdict(Document):
@@ -804,6 +822,9 @@ class Reservation(Document):
     parts: list[Part]
     """Parts between different servers, if no circuit carries the whole bandwidth; else empty."""
 
+    transfer: TransferStatus | None
+    """Bytes that the reservation carries by a deadline; null: a rate was asked for."""
+
     reason: str
     since_unix_s: float | None
     """Time of the last change of state; null: unknown."""
@@ -839,11 +860,17 @@ class ReservationBody(Document):
     dst: str
     """Name of a rack or of a server, in another rack."""
 
-    bandwidth_mbps: float
-    """Held in both directions."""
+    bandwidth_mbps: float | None = None
+    """Held in both directions. Null: see megabytes."""
 
     minimum_mbps: float | None = None
     """Least acceptable bandwidth: the reservation holds as much as fits, up to bandwidth_mbps."""
+
+    megabytes: float | None = None
+    """Instead of bandwidth_mbps: bytes of frames that arrive by end_unix_s; the controller chooses the rate and the times."""
+
+    profile: Profile = Profile.EARLIEST
+    """With megabytes: the earliest end, the latest start, or the cheapest, which is the lowest rate until the deadline."""
 
 
 class ReservationPreview(Document):

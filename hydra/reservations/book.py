@@ -36,6 +36,12 @@ from hydra.reservations.reservation import (
     ServiceClass,
     rack_pair,
 )
+from hydra.reservations.transfers import (
+    needed_mbps,
+    plan_again,
+    planned_request,
+    transfer_times,
+)
 
 NOTICE_S: Final = 60.0
 """Default notice of preemption, in s, for which a preempted reservation keeps the circuits."""
@@ -90,6 +96,8 @@ class ReservationBook(Register):
         """
         src, dst = check(self._fabric, request)
         self._stretch_overdue(now)
+        if request.transfer is not None:
+            request = self._planned(request, now, limits)
         start, end = times(request, now)
         if start > now:
             limits = limits.later
@@ -133,6 +141,15 @@ class ReservationBook(Register):
         self._displaced[reservation_id] = displaced
         self.enter(reservation)
         return reservation
+
+    def _planned(
+        self, request: ReservationRequest, now: float, limits: AdmissionLimits
+    ) -> ReservationRequest:
+        """A transfer with rate and times. Raises AdmissionError."""
+        steady = replace(request, bandwidth_mbps=needed_mbps(request, now))
+        start, end = transfer_times(request, now)
+        most_mbps = self._allowed_mbps(steady, start, end)
+        return planned_request(self._calendar, request, most_mbps, limits, now)
 
     def _find_place(
         self,
@@ -371,19 +388,31 @@ class ReservationBook(Register):
         changed: list[Reservation] = []
         refused: dict[str, AdmissionError] = {}
         for reservation in mine:
-            ask = ask_of(self._fabric, reservation, now)
             around = limits if reservation.holds_capacity else limits.later
-            least_mbps = min(ask.mbps, reservation.minimum_mbps or ask.mbps)
             try:
-                mbps, path = admit_most(self._calendar, ask, least_mbps, around)
+                moved = self._put(self._moved(reservation, now, around))
             except AdmissionError as error:
                 refused[reservation.id] = error
                 continue
-            held_mbps = reservation.bandwidth_mbps if reservation.rank < 0 else mbps
-            moved = self._put(replace(reservation, booked=path, bandwidth_mbps=held_mbps))
             if moved != reservation:
                 changed.append(moved)
         return tuple(changed), refused
+
+    def _moved(self, reservation: Reservation, now: float, limits: AdmissionLimits) -> Reservation:
+        """A reservation on a path that fits; a transfer may get another rate. Raises
+        AdmissionError.
+        """
+        ask = ask_of(self._fabric, reservation, now)
+        least_mbps = min(ask.mbps, reservation.minimum_mbps or ask.mbps)
+        try:
+            mbps, path = admit_most(self._calendar, ask, least_mbps, limits)
+        except AdmissionError:
+            if reservation.transfer is None:
+                raise
+            fastest = replace(ask, mbps=fastest_circuit_mbps(self._fabric, *reservation.pair))
+            return plan_again(self._calendar, reservation, fastest, limits, now)
+        held_mbps = reservation.bandwidth_mbps if reservation.rank < 0 else mbps
+        return replace(reservation, booked=path, bandwidth_mbps=held_mbps)
 
     def fitting_mbps(
         self, reservation_id: str, now: float, limits: AdmissionLimits

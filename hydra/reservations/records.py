@@ -18,10 +18,12 @@ from hydra.reservations.reservation import (
     BOOKED_STATES,
     FINAL_STATES,
     GONE,
+    Profile,
     Reservation,
     RetryKey,
     ServiceClass,
     ShapeEdge,
+    Transfer,
 )
 
 _ENDS = ("src", "dst")
@@ -33,7 +35,9 @@ def reservation_record(fabric: Fabric, reservation: Reservation) -> dict[str, An
     """Return ``reservation`` as nested dicts and lists of names and numbers."""
     record = {name: getattr(reservation, name) for name in _FIELDS}
     record["retry"] = None if reservation.retry is None else asdict(reservation.retry)
-    del record["shape"]  # earlier releases read the record, too
+    del record["shape"], record["transfer"]  # earlier releases read the record, too
+    if reservation.transfer is not None:
+        record["transfer"] = asdict(reservation.transfer)
     if reservation.shape is not None:
         edge = reservation.shape
         record["shape"] = {
@@ -88,6 +92,9 @@ def read_reservation(
         values["retry"] = None if retry is None else RetryKey(**retry)
         if (edge := values.get("shape")) is not None:
             values["shape"] = ShapeEdge(**edge)
+        if (transfer := values.get("transfer")) is not None:
+            profile = Profile(transfer["profile"])
+            values["transfer"] = Transfer(**{**transfer, "profile": profile})
         return Reservation(**values)
     except (KeyError, TypeError, ValueError) as error:
         raise HydraError(f"not a reservation record ({error}): {dict(record)!r}") from error

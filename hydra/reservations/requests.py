@@ -62,8 +62,10 @@ def _in_words(families: frozenset[int]) -> str:
 
 
 def _check_numbers(request: ReservationRequest) -> None:
+    transfer = request.transfer
     for name, value in (
-        ("bandwidth_mbps", request.bandwidth_mbps),
+        ("bandwidth_mbps", request.bandwidth_mbps if transfer is None else None),
+        ("megabytes", None if transfer is None else transfer.megabytes),
         ("minimum_mbps", request.minimum_mbps),
         ("duration_s", request.duration_s),
         ("hold_s", request.hold_s),
@@ -82,6 +84,11 @@ def _check_numbers(request: ReservationRequest) -> None:
         raise AdmissionError(
             "minimum_mbps goes with shared reservations, and this reservation is "
             f"{request.service.value}: leave minimum_mbps out"
+        )
+    if transfer is not None and request.service is ServiceClass.BEST_EFFORT:
+        raise AdmissionError(
+            "best-effort reservations hold no bandwidth, and megabytes by a deadline need "
+            "bandwidth: ask for service shared or guaranteed"
         )
     if request.least_mbps > request.bandwidth_mbps:
         raise AdmissionError(

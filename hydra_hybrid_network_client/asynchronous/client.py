@@ -58,8 +58,10 @@ class AsyncHydraClient:
         self,
         src: str,
         dst: str,
-        bandwidth_mbps: float,
+        bandwidth_mbps: float | None = None,
         *,
+        megabytes: float | None = None,
+        profile: documents.Profile = documents.Profile.EARLIEST,
         minimum_mbps: float | None = None,
         duration_s: float | None = None,
         start_unix_s: float | None = None,
@@ -74,12 +76,15 @@ class AsyncHydraClient:
         available.
 
         With ``minimum_mbps``, the answer's ``bandwidth_mbps`` is the most that fits, at least the
-        minimum.
+        minimum. With ``megabytes`` and ``end_unix_s`` instead of a rate, the controller chooses
+        rate and times such that the bytes arrive by the end.
         """
         body = documents.ReservationBody(
             src=src,
             dst=dst,
             bandwidth_mbps=bandwidth_mbps,
+            megabytes=megabytes,
+            profile=profile,
             minimum_mbps=minimum_mbps,
             duration_s=duration_s,
             start_unix_s=start_unix_s,

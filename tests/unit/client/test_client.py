@@ -22,10 +22,10 @@ from hydra_hybrid_network_client import (
     ServiceClass,
 )
 from hydra_hybrid_network_client import ReservationState as State
-from hydra_hybrid_network_client.documents import AnyRacks, Gap
+from hydra_hybrid_network_client.documents import AnyRacks, Gap, Profile
 from tests import silent_streams
 from tests.unit.cli import DEMO
-from tests.unit.rest.fake_service import FakeService, recorded
+from tests.unit.rest.fake_service import CREATED_UNIX_S, FakeService, recorded
 from tests.waiting import PATIENCE_S, once
 
 
@@ -123,6 +123,13 @@ def test_all_pages(client, service):
     assert len(group.reservations) == len(list(client.reservations())) == 1003
     assert list(client.reservations(State.FAILED)) == []
     assert len(client.release_group(group.id).reservations) == 1003
+
+
+def test_bytes_by_a_deadline(client):
+    end = CREATED_UNIX_S + 100
+    made = client.reserve("r1", "r2", megabytes=125, end_unix_s=end, profile=Profile.LATEST)
+    assert (made.bandwidth_mbps, made.expires_unix_s) == (100, end)
+    assert made.transfer.megabytes == 125
 
 
 def test_a_shape(client):
