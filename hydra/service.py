@@ -40,6 +40,7 @@ from hydra.reconfiguration.drift import Drift
 from hydra.reconfiguration.plan import Plan
 from hydra.reconfiguration.stages import Stage
 from hydra.reconfiguration.ways import Way
+from hydra.reservations.availability import Available
 from hydra.reservations.modification import Modification
 from hydra.reservations.quotas import Usage
 from hydra.reservations.reservation import Reservation, ReservationRequest
@@ -339,6 +340,12 @@ class ReservationService(Protocol):
 
     def reserve_shape(self, shape: ShapeRequest) -> GroupOutcome:
         """Admit a shape as a group, whole or not at all. Raises the errors of :meth:`reserve`."""
+
+    def availability(self, request: ReservationRequest) -> Sequence[Available]:
+        """The bandwidth, up to the request's, that fits in each span of the request's time.
+
+        Raises UnknownName, and AdmissionError for ends that can't be joined.
+        """
 
     def shape(self, shape_id: str) -> Shape:
         """The shape of a group, with the racks that fit now if edges are lost. Raises

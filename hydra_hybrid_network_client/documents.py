@@ -34,6 +34,15 @@ class AnyRacks(Document):
     """Racks to choose from, or a server in each; null: all racks."""
 
 
+class AvailableSpan(Document):
+    """A bandwidth that could be reserved throughout a span of time."""
+
+    start_unix_s: float
+    end_unix_s: float
+    mbps: float
+    """On one path, in both directions; 0: nothing fits."""
+
+
 class CircuitEnd(Document):
     rack: str
     port: str
@@ -519,6 +528,13 @@ class Alarm(Document):
 
     code: str
     text: str
+
+
+class Availability(Document):
+    src: str
+    dst: str
+    spans: list[AvailableSpan]
+    """Without gaps, in order of time."""
 
 
 class Circuit(Document):

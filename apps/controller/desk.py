@@ -27,6 +27,7 @@ from hydra.faults.quarantine import Quarantined
 from hydra.history import Happening, HappeningKind
 from hydra.model import Fabric, NetworkState, PortId, RackId
 from hydra.policy import Policy, Sharing, SharingChoice
+from hydra.reservations.availability import Available
 from hydra.reservations.bundle import Bundle
 from hydra.reservations.modification import Modification
 from hydra.reservations.quotas import Usage
@@ -77,6 +78,9 @@ class ReservationDesk(_OfRooms):
 
     def reserve_shape(self, shape: ShapeRequest) -> GroupOutcome:
         return self._rooms.promises.shapes.reserve(shape)
+
+    def availability(self, request: ReservationRequest) -> Sequence[Available]:
+        return self._rooms.promises.admission.availability(request)
 
     def shape(self, shape_id: str) -> Shape:
         return self._rooms.promises.shapes.shape(shape_id)

@@ -11,6 +11,7 @@ from hydra.access import Caller
 from hydra.errors import AdmissionError, UnknownName
 from hydra.events import EventLog
 from hydra.model import Fabric
+from hydra.reservations.availability import Available
 from hydra.reservations.modification import Modification
 from hydra.reservations.quotas import Usage
 from hydra.reservations.reservation import Reservation, ReservationRequest
@@ -78,6 +79,10 @@ class TenantView:
     def reserve_shape(self, shape: ShapeRequest) -> GroupOutcome:
         with self._discreet():
             return self._service.reserve_shape(replace(shape, wish=self._own(shape.wish)))
+
+    def availability(self, request: ReservationRequest) -> Sequence[Available]:
+        with self._discreet():
+            return self._service.availability(request)
 
     def shape(self, shape_id: str) -> Shape:
         self.group(shape_id)  # raises UnknownName

@@ -15,16 +15,19 @@ from operator import itemgetter
 from hydra.errors import KeyReused, LifecycleError, UnknownName
 from hydra.lifecycle import ReservationState
 from hydra.model import Circuit, Fabric, Path, RackId
+from hydra.reservations.admission import Ask
+from hydra.reservations.availability import Available, availability
 from hydra.reservations.calendar import AdmissionLimits, Booking, Calendar, peak_mbps
-from hydra.reservations.calendar_entries import booking_of, pin_of
+from hydra.reservations.calendar_entries import booking_of, pin_of, servers_among
 from hydra.reservations.quotas import Usage
-from hydra.reservations.requests import times
+from hydra.reservations.requests import check, times
 from hydra.reservations.reservation import (
     FINAL_STATES,
     Pin,
     Reservation,
     ReservationRequest,
     RetryKey,
+    rack_pair,
 )
 from hydra.reservations.timer_queue import TimerQueue
 
@@ -117,6 +120,30 @@ class Register:
         """Restore the earlier version of a reservation after a change that could not be stored."""
         self._unbook(reservation)
         self._put(reservation)
+
+    def availability(
+        self,
+        request: ReservationRequest,
+        now: float,
+        limits: AdmissionLimits = _NO_LIMITS,
+    ) -> list[Available]:
+        """The bandwidth that fits between two ends in each span from the request's start to its
+        end. Raises UnknownName, and AdmissionError for ends that can't be joined.
+        """
+        fabric = self._fabric
+        src, dst = check(fabric, request)
+        start, end = times(request, now)
+        ask = Ask(
+            src=request.src,
+            dst=request.dst,
+            pair=rack_pair(src, dst),
+            mbps=request.bandwidth_mbps,
+            start_unix_s=start,
+            end_unix_s=start if end is None else end,
+            servers=servers_among(fabric, request.src, request.dst),
+            may_wait=False,
+        )
+        return availability(self._calendar, ask, limits, now)
 
     @contextmanager
     def apart(self, reservations: Iterable[Reservation]) -> Iterator[None]:

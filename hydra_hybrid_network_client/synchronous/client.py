@@ -242,6 +242,14 @@ class HydraClient:
         )
         return self._make("/v1/shapes", body, documents.Shape, wait_s, key)
 
+    def availability(self, src: str, dst: str, **times: float) -> documents.Availability:
+        """The bandwidth that two racks or servers could reserve, and when.
+
+        ``times``: ``start_unix_s`` and ``end_unix_s``; by default, the next day.
+        """
+        query = [("src", src), ("dst", dst), *((name, str(at)) for name, at in times.items())]
+        return self._read("GET", "/v1/availability", documents.Availability, query)
+
     def shapes(self) -> list[documents.ShapeStatus]:
         """All shapes, without their reservations."""
         return (self._read("GET", "/v1/shapes", documents.Shapes)).shapes

@@ -31,6 +31,7 @@ from hydra.lifecycle import ReservationState
 from hydra.model import Fabric, NetworkState, PortId
 from hydra.names import rack_of
 from hydra.reservations.admission import beyond_any_circuit
+from hydra.reservations.availability import Available
 from hydra.reservations.bundle import bundle_of, divisions, smaller_bundles
 from hydra.reservations.calendar import AdmissionLimits, at_most_mbps
 from hydra.reservations.modification import Modification
@@ -300,6 +301,12 @@ class Admission:
                     f"{name}: {problems}",
                     in_public=f"{name}: the switch that steers its traffic is not ready: ask again",
                 )
+
+    def availability(self, request: ReservationRequest) -> Sequence[Available]:
+        """The bandwidth that fits in each span of the request's time. Raises UnknownName,
+        AdmissionError.
+        """
+        return self._bookings.availability(request, self._limits.now())
 
     def fitting_mbps(self, failed: Sequence[Reservation]) -> Mapping[str, float]:
         """Mbps by which failed reservations would fit now, by id; absent: no rate would fit."""

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 
 from hydra.errors import AdmissionError, UnknownName
+from hydra.reservations.availability import Available
 from hydra.reservations.book import NOTICE_S, ReservationBook
 from hydra.reservations.calendar import AdmissionLimits
 from hydra.reservations.quotas import Usage
@@ -165,6 +166,13 @@ class Bookings:
         """An owner's present bandwidth and reservations."""
         with self._lock:
             return self._book.usage(owner, time.time())
+
+    def availability(
+        self, request: ReservationRequest, limits: AdmissionLimits
+    ) -> Sequence[Available]:
+        """The bandwidth that fits in each span of the request's time, as the book tells."""
+        with self._lock:
+            return self._book.availability(request, time.time(), limits)
 
     def fitting_mbps(
         self, reservations: Iterable[Reservation], limits: AdmissionLimits

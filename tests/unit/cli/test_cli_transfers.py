@@ -20,6 +20,14 @@ def test_bytes_by_a_deadline(call):
     assert cheapest["transfer"]["profile"] == "cheapest"
 
 
+def test_availability(call):
+    shown = call("availability", "r1", "r2")
+    assert shown.exit_code == 0, shown.stderr
+    assert "Available between r1 and r2" in shown.stdout
+    (span,) = json.loads(call("availability", "r1", "r2", *END, "--json").stdout)["spans"]
+    assert span["mbps"] == 100
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [

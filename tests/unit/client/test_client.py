@@ -132,6 +132,11 @@ def test_bytes_by_a_deadline(client):
     assert made.transfer.megabytes == 125
 
 
+def test_availability(client):
+    (span,) = client.availability("r1", "r2", end_unix_s=CREATED_UNIX_S + 5).spans
+    assert (span.mbps, span.end_unix_s) == (100, CREATED_UNIX_S + 5)
+
+
 def test_a_shape(client):
     made = client.reserve_shape("ring", ["r1", "r2", "r3", "r4"], "most", purpose="job 7")
     assert (made.bandwidth_mbps, len(made.reservations)) == (100, 4)

@@ -492,6 +492,9 @@ class FakeService:
                 self._book.remove(one.id)
         return dict(list(refused.items())[:most])
 
+    def availability(self, request):
+        return self._book.availability(request, CREATED_UNIX_S)
+
     def shape(self, shape_id):
         members = self.group(shape_id)
         return with_remedy(

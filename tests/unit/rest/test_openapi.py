@@ -17,6 +17,7 @@ ROUTES = {
     ("POST", "/v1/reservations/{reservation_id}/commit"),
     ("GET", "/v1/reservations/{reservation_id}/delivery"),
     ("GET", "/v1/deliveries"),
+    ("GET", "/v1/availability"),
     ("PATCH", "/v1/reservations/{reservation_id}"),
     ("POST", "/v1/groups"),
     ("GET", "/v1/groups/{group_id}"),
