@@ -102,7 +102,9 @@ _COMMANDS: Final = {
 _ALSO: Final = {"list": "reservations"}
 """Aliases of commands."""
 _CONTRIBUTED: Final = "hydra.commands"
-"""Entry point group for contributed commands: see docs/decisions/0010-contributed-commands.md."""
+"""Entry point group for contributed commands, such as ``hydra experiment``: its package is a layer
+above this one, which must not import the package.
+"""
 _EXIT_STATUS: Final = (
     "0  done",
     "1  refused, or something is wrong",

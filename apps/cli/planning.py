@@ -284,11 +284,7 @@ def print_plan(document: JsonObject) -> None:
         [
             ("from epoch", document["current_epoch"]),
             ("served", f"{mbps(served)} of {mbps(wanted)} Mb/s"),
-            *(
-                [("on circuits", _on_circuits(shares))]
-                if (shares := document["on_circuits"])
-                else []
-            ),
+            ("on circuits", _on_circuits(document["on_circuits"])),
             ("affected pairs", pairs or "none"),
             *([("diverted", _diverted(document))] if pairs else []),
             ("retagged ports", document["retagged_ports"]),
@@ -315,7 +311,9 @@ def _diverted(document: JsonObject) -> str:
     return ", ".join(f"{p['src']}-{p['dst']}" for p in pairs) + f", and no other traffic, {courses}"
 
 
-def _on_circuits(shares: JsonObject) -> str:
+def _on_circuits(shares: JsonObject | None) -> str:
+    if shares is None:
+        return "not known: the planner had no time left; ask again"
     served, bound = f"{100 * shares['served_share']:.1f} %", shares["served_share_bound"]
     return served if bound is None else f"{served}, of at most {100 * bound:.1f} % in any plan"
 

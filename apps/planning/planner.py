@@ -392,7 +392,8 @@ class Planner:
                 raise PlanError(f"the planner {death} while planning: try again") from None
         raise PlanError(
             f"no plan came within {self._patience_s:g} s: the planner was stopped; nothing has "
-            "changed. Ask for fewer racks or planes, or raise policy.planning_budget_ms"
+            "changed. Ask again; if that does not help, ask for fewer racks or planes, or raise "
+            "policy.planning_budget_ms"
         )
 
     def _wind_up(self) -> None:

@@ -4,6 +4,10 @@ Nodes are those of ``openconfig-interfaces``, ``openconfig-if-ethernet``,
 ``openconfig-if-aggregate`` and ``openconfig-vlan``. Servers differ in their answers to a Get: the
 value is the node, or an object with the node as its only member (SONiC); whole, or leaf by leaf;
 with or without (NX-OS) module names as prefix. All forms are read alike.
+
+Sources: NX-OS payloads, EOS and IOS-XE behaviour that owners reported; sapcc/networking-ccloud
+(EOS); sonic-net/SONiC, sonic-mgmt-common and sonic-telemetry; openconfig/public, commit 94f5896;
+NetBox and NSO exporters; YangModels/yang issue 301; google/gnxi issue 20.
 """
 
 from __future__ import annotations

@@ -1,18 +1,20 @@
 """Polatis' modules ``optical-switch`` and ``polatis-switch`` as JSON, over RESTCONF.
 
 Sources are public clients of these switches: a laboratory's instrument driver (pqnstack), the
-single-page application of a Polatis engineer, with recorded answers of a switch (``6.7.3.9``,
-2018), and scripts of two more laboratories. By these sources, resources are below ``/api/data``, an
-empty list is answered by 204 without a body, a port in use by 409, and a member of the list is
-``pair=INGRESS``. A list with a single entry may stand without its brackets. Older models have
-``ports`` and ``port-state`` in place of ``port-config`` and ``status``.
+single-page application of a Polatis engineer, with recorded answers of a switch (``6.7.3.9``, 2018;
+quintons/polatis2), and scripts of two more laboratories (KalebLindev/Polatis). By these sources,
+resources are below ``/api/data``, an empty list is answered by 204 without a body, a port in use by
+409, and a member of the list is ``pair=INGRESS``. A list with a single entry may stand without its
+brackets. Older models have ``ports`` and ``port-state`` in place of ``port-config`` and ``status``.
 
 Attenuators are ``voa`` (a laboratory's monitor in ONOS, and its scripts, which set them by
 ``PATCH``); alarm thresholds are ``opm-alarm-config`` (the single-page application, and a client
 over NETCONF, which shows the leaves).
 
 Inferred are the spelling of the start-up modes, known from the maker's test suite as *preserve* and
-*volatile*, and that numbers may come as text, like decimals in RFC 7951.
+*volatile*, that numbers may come as text, like decimals in RFC 7951, that one request may aim
+connected ports anew and frees their former egress ports, that ``If-Match`` is heeded, and the path
+of older models' port states. A switch lost cross-connects made by ``POST`` within 30 s.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ A Molex status is empty until it is read from the hardware for the first time
 
 Inferred are: a Molex cross-connect may still be ``disabled`` while its mirrors move; ``blocked``
 may follow a new cross-connect for a moment; alarms name a port by its name alone, or at the end of
-a path.
+a path; gNMI paths and keys are as of other tables; an empty table is ``{}`` over RESTCONF.
 """
 
 from __future__ import annotations

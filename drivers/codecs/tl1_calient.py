@@ -1,13 +1,13 @@
 """Calient's TL1 (S160 and S320, port 3083): commands, and the contents of their replies.
 
-Source: public drivers, laboratory scripts and captures for the S160 and S320. A port has a name
-like ``1.2.3``, on some switches only a number, an input and an output; a one-way connection ``a>b``
-leads from the input of ``a`` to the output of ``b``, a two-way connection ``a-b`` both ways. A
-connection is entered (``AS=UMA,OS=RDY``: reserved) and then activated (``AS=IS,OS=IS,OC=OK``:
-light); it is cancelled and then deleted. The bulk commands do both at once, for any number of
-connections, and go on after COMPLD: ``RTRV-SAVERECALL`` tells the progress, but not the command.
-Inferred: ``&`` joins connections in bulk commands, as in GR-831-CORE; a connection without a name
-goes by its ends.
+Source: a laboratory's test scripts, COSMOS' testbed, QualiSystems' shell and the quick start guide
+of the S Series. A port has a name like ``1.2.3``, on some switches only a number, an input and an
+output; a one-way connection ``a>b`` leads from the input of ``a`` to the output of ``b``, a two-way
+connection ``a-b`` both ways. A connection is entered (``AS=UMA,OS=RDY``: reserved) and then
+activated (``AS=IS,OS=IS,OC=OK``: light); it is cancelled and then deleted. The bulk commands do
+both at once, for any number of connections, and go on after COMPLD: ``RTRV-SAVERECALL`` tells the
+progress, but not the command. Inferred: ``&`` joins connections in bulk commands, as in
+GR-831-CORE; a connection without a name goes by its ends.
 """
 
 from __future__ import annotations

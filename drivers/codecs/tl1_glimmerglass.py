@@ -1,9 +1,10 @@
 """Glimmerglass' TL1 (System 100/300/500, port 10033): commands, and the contents of their replies.
 
-Source: public drivers, monitoring agents and captures. Inputs are numbered 10000 + n, outputs
-20000 + n; numbers beyond the matrix are multicast ports, inside the switch. A record is
-``GGN:KEY=VALUE,…``; port names may hold spaces and ``#``, and ``NA`` stands for no value. The
-device echoes, prompts with ``<``, and sends terminal control sequences when a client connects.
+Source: captures of a System100 with software 6.0 (2016), pynt of UvA, clients of two laboratories,
+QualiSystems and MonALISA. Inputs are numbered 10000 + n, outputs 20000 + n; numbers beyond the
+matrix are multicast ports, inside the switch. A record is ``GGN:KEY=VALUE,…``; port names may hold
+spaces and ``#``, and ``NA`` stands for no value. The device echoes, prompts with ``<``, and sends
+terminal control sequences when a client connects.
 """
 
 from __future__ import annotations

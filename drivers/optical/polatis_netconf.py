@@ -1,13 +1,15 @@
 """Polatis optical circuit switches over NETCONF (port 830).
 
 Modules ``optical-switch`` and ``polatis-switch``, as public clients of these switches use them (the
-ONOS drivers, the maker's published examples): ``cross-connects/pair[ingress]``, named ``pairs``
-before revision 2017-08-04; ``port-config/port[port-id]/status``, in older models
-``ports/port[port-id]/port-state``, ``PC_ENABLED`` or ``PC_DISABLED``; ``opm-power``; attenuators
-``voa/port``; alarm thresholds ``opm-alarm-config/port``, in older models ``ports/port/opm``;
-``system-alarms``; notifications such as ``port-power-alarm``. The size is part of the model name.
-Inferred are spellings of ``status`` other than ENABLED and DISABLED, and the severities of alarms,
-which the modules do not tell.
+ONOS drivers of 2018, tcdona3, valarmathip/Terafast, the maker's test suite):
+``cross-connects/pair[ingress]``, named ``pairs`` before revision 2017-08-04;
+``port-config/port[port-id]/status``, in older models ``ports/port[port-id]/port-state``,
+``PC_ENABLED`` or ``PC_DISABLED``; ``opm-power``; attenuators ``voa/port``; alarm thresholds
+``opm-alarm-config/port``, in older models ``ports/port/opm``; ``system-alarms``; notifications such
+as ``port-power-alarm``. The size is part of the model name. Inferred are spellings of ``status``
+other than ENABLED and DISABLED, and the severities of alarms, which the modules do not tell, that
+the text of a standing alarm names its port, and that released firmware writes to the running
+datastore.
 """
 
 from __future__ import annotations

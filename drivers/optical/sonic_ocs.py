@@ -7,6 +7,11 @@ counts asked for. So a change is one request that deletes and adds, and the stat
 A cross-connect that does not work is deleted, and made anew only when gone. A cross-connect that
 was never made is deleted in a request of its own, since other deletions in the same request would
 fail (``orchagent`` of sonic-molex/sonic-swss, ``bulkRemoveObjects``).
+
+Over gNMI the switch refuses to add a row to an empty table, and to delete a table's last row by its
+key: SONiC's config updater refuses a patch that leaves a table empty. So the driver reads such a
+table, then writes or deletes the whole table. NOT_FOUND is the answer about an empty table, and
+about anything missing in Redis: the metadata, which are never empty, tell the two apart.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """A session with an OVSDB server: calls, pushed updates of rows, and a lock (RFC 7047).
 
-The server pushes updates of the watched columns only; other columns are read when asked for.
+The server pushes updates of the watched columns only; other columns are read when asked for. The
+package ``ovs`` makes an object for each value: with 64 ports and up to 3,900 VLANs a ToR,
+connecting took 32 ms of a processor instead of 0.7, and idle sessions of 320 ToRs 2 % of a core.
 """
 
 from __future__ import annotations

@@ -200,6 +200,7 @@ class Shape:
     def request(self) -> ShapeRequest:
         """The request for the same shape: the same rates, from now or from its start on."""
         first = self.edges[0]
+        ahead = any(edge.state is ReservationState.SCHEDULED for edge in self.edges)
         mbps = max(edge.bandwidth_mbps for edge in self.edges)
         at = {name: place for place, name in enumerate(self.racks)}
         wish = ReservationRequest(
@@ -207,7 +208,7 @@ class Shape:
             dst="",
             bandwidth_mbps=0.0,
             end_unix_s=first.expires_unix_s,
-            start_unix_s=first.starts_unix_s if self.state is ShapeState.SCHEDULED else None,
+            start_unix_s=first.starts_unix_s if ahead else None,
             owner=first.owner,
             priority=first.priority,
             service=first.service,

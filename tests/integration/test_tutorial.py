@@ -20,7 +20,7 @@ from tests.unit.docs.blocks import commands
 
 from .live import CONFIGS, wait_until
 
-pytestmark = [pytest.mark.takes(35), pytest.mark.ovs, pytest.mark.usefixtures("machine")]
+pytestmark = [pytest.mark.takes(45), pytest.mark.ovs, pytest.mark.usefixtures("machine")]
 
 TUTORIAL = CONFIGS.parent / "docs" / "tutorial.md"
 EXAMPLES = CONFIGS.parent / "examples"
@@ -76,6 +76,7 @@ class Reader:
 def test_every_command_does_what_the_tutorial_says(tmp_path):
     reader = Reader(tmp_path)
     said: dict[str, str] = {}
+    rates = []
     with ExitStack() as terminals:
         for number, command in enumerate(commands(TUTORIAL)):
             if command.startswith(IN_A_TERMINAL_OF_ITS_OWN):
@@ -84,6 +85,10 @@ def test_every_command_does_what_the_tutorial_says(tmp_path):
                 identifier = re.search(r"\b[0-9a-f]{12}\b", said.get("hydra reservations", ""))
                 wanted = re.sub(r"\bID\b", identifier[0] if identifier else "ID", command)
                 said[command] = reader.read(wanted)
+                rates += re.findall(r"([\d.]+) Mbits/sec +receiver", said[command])
+        electrical, optical = map(float, rates)
+        assert electrical < 12
+        assert optical > 4 * electrical, "not by circuit"
         assert "p1" in said["hydra topology"]
         assert "r1 =p1= r2" in said["hydra topology"]
         assert "done" in said["hydra reconfigurations"]

@@ -3,6 +3,7 @@
 import json
 import re
 import time
+from dataclasses import replace
 from datetime import datetime
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 
 from hydra.errors import DeviceUnavailable, PlanError
 from hydra.lifecycle import ReservationState as State
+from hydra.service import CircuitShares
 from tests.waiting import once
 
 
@@ -328,3 +330,18 @@ def test_its_stages_are_listed_before_and_nothing_changes(call, service):
     assert one["diverted_mbps"] == 90.0
     assert not service.reconfigurations()
     assert call("reconfigure", "--stages", "--wait").exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("shares", "words"),
+    [
+        (CircuitShares(0.75, 0.875), "75.0 %, of at most 87.5 % in any plan"),
+        (CircuitShares(0.75, None), "75.0 %"),
+        (None, "not known: the planner had no time left; ask again"),
+    ],
+)
+def test_a_dry_run_shows_the_share_on_circuits(call, service, monkeypatch, shares, words):
+    plan = service.plan
+    monkeypatch.setattr(service, "plan", lambda asked: replace(plan(asked), on_circuits=shares))
+    shown = call("plan").stdout
+    assert re.search(rf"^on circuits +{re.escape(words)}$", shown, re.MULTILINE)

@@ -44,6 +44,7 @@ ELSEWHERE = {
     "python -m mininet_scenarios.testbed up": "tests/integration/test_tutorial.py",
     ". .venv/bin/activate": "tests/integration/test_tutorial.py",
     "curl -s localhost:8080/v1/demand": "tests/integration/test_tutorial.py",
+    "mnexec": "tests/integration/test_tutorial.py",
     "ovs-vsctl set-ssl": "tests/integration/test_openflow_tls.py",
     "ovs-vsctl set-controller": "tests/integration/test_openflow_tls.py",
     "hydra worker": "tests/integration/test_workers.py",
