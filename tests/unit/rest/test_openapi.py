@@ -169,7 +169,7 @@ def test_numbers_carry_their_unit(description):
         for field, kind in schema.get("properties", {}).items():
             kinds = {kind.get("type"), *(one.get("type") for one in kind.get("anyOf", ()))}
             if kinds & {"number", "integer"} and field not in plain:
-                assert re.search(r"_(mbps|mbit|mb|ms|s)$|^mbps$", field), (name, field)
+                assert re.search(r"_(mbps|mbit|mb|ms|s)$|^mbps$|megabytes$", field), (name, field)
 
 
 def schemas_in(node):
