@@ -30,7 +30,7 @@ from hydra.names import rack_of
 from hydra.reconfiguration.plan import Pair, pair_of
 from hydra.reservations.admission import moment
 from hydra.reservations.reservation import GONE, Reservation, ServiceClass
-from hydra.reservations.transfers import missing_megabytes
+from hydra.reservations.transfers import left_megabytes, missing_megabytes
 from hydra.roles import Alarm
 
 _MISSED_S: Final = 86_400.0
@@ -480,13 +480,18 @@ def _renewal(
     command = (
         f"hydra reserve {reservation.src} {reservation.dst} --mbps {reservation.bandwidth_mbps:g}"
     )
+    end, transfer = reservation.expires_unix_s, reservation.transfer
+    if transfer is not None:
+        left = left_megabytes(reservation, reservation.since_unix_s or now_unix_s)
+        command = f"hydra reserve {reservation.src} {reservation.dst} --megabytes {left:g}"
+        fitting_mbps, end = reservation.promised_mbps, transfer.deadline_unix_s
     least = fitting_mbps is not None and fitting_mbps < reservation.promised_mbps
     if least:
         command += f" --at-least {fitting_mbps:g}"
     if reservation.starts_unix_s > now_unix_s:
         command += f" --start {moment(reservation.starts_unix_s)}"
-    if reservation.expires_unix_s is not None:
-        command += f" --end {moment(reservation.expires_unix_s)}"
+    if end is not None:
+        command += f" --end {moment(end)}"
     if reservation.priority:
         command += f" --priority {reservation.priority}"
     if reservation.service is not ServiceClass.SHARED:

@@ -401,16 +401,19 @@ class ReservationBook(Register):
     def _moved(self, reservation: Reservation, now: float, limits: AdmissionLimits) -> Reservation:
         """A reservation on a path that fits; a transfer may get another rate. Raises
         AdmissionError.
+
+        The rate of a tenant's transfer does not rise, as the quota is not known here.
         """
         ask = ask_of(self._fabric, reservation, now)
         least_mbps = min(ask.mbps, reservation.minimum_mbps or ask.mbps)
         try:
             mbps, path = admit_most(self._calendar, ask, least_mbps, limits)
         except AdmissionError:
-            if reservation.transfer is None:
+            if reservation.transfer is None or reservation.preempted_by is not None:
                 raise
-            fastest = replace(ask, mbps=fastest_circuit_mbps(self._fabric, *reservation.pair))
-            return plan_again(self._calendar, reservation, fastest, limits, now)
+            if reservation.owner is None:
+                ask = replace(ask, mbps=fastest_circuit_mbps(self._fabric, *reservation.pair))
+            return plan_again(self._calendar, reservation, ask, limits, now)
         held_mbps = reservation.bandwidth_mbps if reservation.rank < 0 else mbps
         return replace(reservation, booked=path, bandwidth_mbps=held_mbps)
 

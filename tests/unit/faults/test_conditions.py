@@ -112,6 +112,15 @@ def test_a_transfer_whose_bytes_do_not_arrive_in_time_is_at_risk(watch):
     assert watch.conditions(facts(reservations=[ended])) == ()
 
 
+def test_a_failed_transfer_is_asked_for_again_by_its_bytes(watch):
+    book = ReservationBook(FABRIC)
+    wish = ReservationRequest("r1", "r2", 0.0, transfer=Transfer(125.0, NOW_S + 100))
+    book.add("v1", wish, NOW_S - 4)
+    lost = book.transition("v1", ReservationState.FAILED, "no other path", now=NOW_S)
+    one = only(watch, facts(reservations=[lost]))
+    assert one.command == "hydra reserve r1 r2 --megabytes 75 --end 1970-01-01T02:48:20Z"
+
+
 def test_whoever_failed_has_to_be_told(watch):
     one = replace(failed(), owner="spark")
     found = only(watch, facts(reservations=[one], fitting=lambda _: {"v1": 40.0}))

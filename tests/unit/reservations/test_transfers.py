@@ -179,6 +179,24 @@ def test_what_does_not_arrive_in_time_is_at_risk():
     assert missing_megabytes(moved) == pytest.approx(375.0 - 40 * 40 / 8)
 
 
+@pytest.mark.parametrize("owner", [None, "tina"])
+def test_the_rate_of_a_tenant_does_not_rise(owner):
+    """The other path is free until 70, which is enough for a higher rate only."""
+    book = ReservationBook(small_fabric(racks=3, planes=2))
+    wish = replace(ask(250.0, 100.0, Profile.CHEAPEST, owner=owner), src="h11", dst="h21")
+    made = book.add("t", wish, 0.0)
+    assert span(made) == (0.0, 100.0, 20.0)
+    book.place(made.booked, 100)
+    book.transition("t", State.ACTIVE)
+    other = ReservationRequest("r2", "r3", 90.0, start_unix_s=70.0, end_unix_s=100.0)
+    assert book.add("other", other, 0.0).booked.circuits[0].plane != made.booked.circuits[0].plane
+    changed, refused = lose_path(book, 10.0)
+    if owner is None:
+        assert span(changed[0]) == pytest.approx((0.0, 28.0, 100.0))
+    else:
+        assert list(refused) == ["t"]
+
+
 def test_a_transfer_without_any_path_is_lost(book):
     running(book, 500.0, 50.0)
     _, refused = lose_path(book, 10.0)
