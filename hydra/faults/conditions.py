@@ -22,6 +22,7 @@ from hydra.faults.condition import (
     names_of,
 )
 from hydra.faults.facts import Facts
+from hydra.faults.late_transfers import transfers_at_risk
 from hydra.faults.quarantine import Quarantined
 from hydra.faults.server_links import named
 from hydra.lifecycle import ReservationState
@@ -30,7 +31,7 @@ from hydra.names import rack_of
 from hydra.reconfiguration.plan import Pair, pair_of
 from hydra.reservations.admission import moment
 from hydra.reservations.reservation import GONE, Reservation, ServiceClass
-from hydra.reservations.transfers import left_megabytes, missing_megabytes
+from hydra.reservations.transfers import left_megabytes
 from hydra.roles import Alarm
 
 _MISSED_S: Final = 86_400.0
@@ -67,35 +68,12 @@ class Watch:
         missed = self._missed(facts)
         yield from _journal(facts)
         yield from _reservations(facts, missed)
-        yield from self._transfers(facts)
+        yield from transfers_at_risk(facts, self._first_seen)
         yield from self._planes(facts)
         yield from self._tors(facts)
         yield from self._switches(facts)
         yield from _ports(facts, [one for one, _ in missed])
         yield from self._other_conditions(facts)
-
-    def _transfers(self, facts: Facts) -> Iterator[Condition]:
-        """Transfers whose rate does not carry all bytes by the end."""
-        short = [
-            (reservation, missing)
-            for reservation in facts.reservations
-            if reservation.is_booked and (missing := missing_megabytes(reservation))
-        ]
-        names = (reservation.id for reservation, _ in short)
-        seen = self._first_seen(ConditionKind.TRANSFER_AT_RISK, names, facts)
-        for one, missing in short:
-            yield Condition(
-                ConditionKind.TRANSFER_AT_RISK,
-                (one.id,),
-                f"{missing:g} MB of reservation {one.id} ({one.src} to {one.dst}) will not arrive "
-                "by the deadline",
-                seen[one.id],
-                f"the transfer keeps {one.bandwidth_mbps:g} Mb/s until its end",
-                "reserve for the missing megabytes with a later deadline",
-                f"hydra reserve {one.src} {one.dst} --megabytes {missing:g} --end TIME",
-                (one.pair,),
-                (one.id,),
-            )
 
     def _missed(self, facts: Facts) -> list[tuple[Reservation, float]]:
         """Failed reservations with the time of failure, oldest first.

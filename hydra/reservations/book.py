@@ -29,6 +29,7 @@ from hydra.reservations.preemption import lower_ranks, make_room
 from hydra.reservations.quotas import within_quota_mbps
 from hydra.reservations.register import Register
 from hydra.reservations.requests import check, times
+from hydra.reservations.rerouting import moved_to_another_path
 from hydra.reservations.reservation import (
     LATEST_UNIX_S,
     Reservation,
@@ -38,7 +39,6 @@ from hydra.reservations.reservation import (
 )
 from hydra.reservations.transfers import (
     needed_mbps,
-    plan_again,
     planned_request,
     transfer_times,
 )
@@ -390,32 +390,13 @@ class ReservationBook(Register):
         for reservation in mine:
             around = limits if reservation.holds_capacity else limits.later
             try:
-                moved = self._put(self._moved(reservation, now, around))
+                moved = self._put(moved_to_another_path(self._calendar, reservation, now, around))
             except AdmissionError as error:
                 refused[reservation.id] = error
                 continue
             if moved != reservation:
                 changed.append(moved)
         return tuple(changed), refused
-
-    def _moved(self, reservation: Reservation, now: float, limits: AdmissionLimits) -> Reservation:
-        """A reservation on a path that fits; a transfer may get another rate. Raises
-        AdmissionError.
-
-        The rate of a tenant's transfer does not rise, as the quota is not known here.
-        """
-        ask = ask_of(self._fabric, reservation, now)
-        least_mbps = min(ask.mbps, reservation.minimum_mbps or ask.mbps)
-        try:
-            mbps, path = admit_most(self._calendar, ask, least_mbps, limits)
-        except AdmissionError:
-            if reservation.transfer is None or reservation.preempted_by is not None:
-                raise
-            if reservation.owner is None:
-                ask = replace(ask, mbps=fastest_circuit_mbps(self._fabric, *reservation.pair))
-            return plan_again(self._calendar, reservation, ask, limits, now)
-        held_mbps = reservation.bandwidth_mbps if reservation.rank < 0 else mbps
-        return replace(reservation, booked=path, bandwidth_mbps=held_mbps)
 
     def fitting_mbps(
         self, reservation_id: str, now: float, limits: AdmissionLimits
