@@ -13,4 +13,5 @@ class Document(BaseModel):
         frozen=True,
         allow_inf_nan=False,
         defer_build=True,  # few models are used
+        populate_by_name=True,
     )

@@ -56,6 +56,7 @@ _COMMANDS: Final = {
     "reservations": ("reservations", "List reservations."),
     "release": ("reservations", "Give the bandwidth of a reservation back."),
     "shape": ("shapes", "Reserve bandwidth between racks in a pattern, under one id."),
+    "availability": ("availability", "Show the bandwidth that could be reserved, and when."),
     "quotas": ("quotas", "Show each tenant's quota and current use."),
     "reconcile": (
         "maintenance",

@@ -26,6 +26,7 @@ from hydra.names import no_group, no_reservation
 from hydra.reservations.bundle import bundle_of
 from hydra.reservations.records import read_reservation
 from hydra.reservations.reservation import Reservation
+from hydra.reservations.shapes import Shape, shape_of
 from hydra.service import QuarantinedPort
 
 LOG = logging.getLogger("hydra.stored")
@@ -226,6 +227,10 @@ class Stored:
         if found is None:
             raise no_reservation(reservation_id)
         return found
+
+    def shape(self, shape_id: str) -> Shape:
+        """The shape of a group; the leader alone knows racks that fit in its place."""
+        return shape_of(self.fabric, self.group(shape_id))
 
     def group(self, group: str) -> Sequence[Reservation]:
         """Reservations of a group. Raises UnknownName."""

@@ -12,10 +12,11 @@ from hydra.errors import AdmissionError, UnknownName
 from hydra.events import EventLog
 from hydra.model import Fabric
 from hydra.names import no_group, no_reservation
+from hydra.reservations.availability import Available
 from hydra.reservations.modification import Modification
 from hydra.reservations.quotas import Usage
 from hydra.reservations.reservation import Reservation, ReservationRequest
-from hydra.reservations.shapes import ShapeRequest
+from hydra.reservations.shapes import Shape, ShapeRequest
 from hydra.service import Delivery, GroupOutcome, Refusal, ReservationPreview, ReservationService
 
 _UNNAMED: Final = ("a device needed for the reservation does not answer now",)
@@ -79,6 +80,14 @@ class TenantView:
     def reserve_shape(self, shape: ShapeRequest) -> GroupOutcome:
         with self._discreet():
             return self._service.reserve_shape(replace(shape, wish=self._own(shape.wish)))
+
+    def availability(self, request: ReservationRequest) -> Sequence[Available]:
+        with self._discreet():
+            return self._service.availability(request)
+
+    def shape(self, shape_id: str) -> Shape:
+        self.group(shape_id)  # raises UnknownName
+        return self._service.shape(shape_id)
 
     def preview(self, request: ReservationRequest) -> ReservationPreview:
         with self._discreet():

@@ -158,6 +158,8 @@ def beyond_any_circuit(fabric: Fabric, src: RackId, dst: RackId, mbps: float) ->
 
 
 def _refusal(calendar: Calendar, ask: Ask, limits: AdmissionLimits) -> AdmissionError:
+    if limits.brief:
+        return NoRoom("no room")
     window = calendar.window(ask.start_unix_s, ask.end_unix_s, limits)
     lower = _lower_rate(window, calendar, ask)
     later = _later_start(calendar, ask, replace(limits, blocked=frozenset()))

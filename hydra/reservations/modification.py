@@ -54,6 +54,11 @@ def modified(fabric: Fabric, old: Reservation, change: Modification, now: float)
         raise LifecycleError(
             f"reservation {old.id} {old.reason} and can't be changed: reserve anew"
         )
+    if old.transfer is not None and (change.bandwidth_mbps or change.end_unix_s):
+        raise AdmissionError(
+            f"rate and end of reservation {old.id} follow from its {old.transfer.megabytes:g} MB "
+            "and their deadline: release the reservation and ask for other bytes"
+        )
     src, dst = change.src or old.src, change.dst or old.dst
     if (rack_of(fabric, src), rack_of(fabric, dst)) != (old.src_rack, old.dst_rack):
         racks = " and ".join(fabric.racks[rack].name for rack in (old.src_rack, old.dst_rack))

@@ -48,7 +48,9 @@ def check(fabric: Fabric, request: ReservationRequest) -> tuple[RackId, RackId]:
 def _check_families(fabric: Fabric, request: ReservationRequest, src: RackId, dst: RackId) -> None:
     """Raise WrongRequest if the two ends have no common address family."""
     src_families, dst_families = (
-        fabric.racks[rack].families(fabric.server_by_name.get(name))
+        fabric.racks[rack].families(server)
+        if (server := fabric.server_by_name.get(name))
+        else fabric.families_of[rack]
         for name, rack in ((request.src, src), (request.dst, dst))
     )
     if src_families and dst_families and not src_families & dst_families:
@@ -65,8 +67,10 @@ def _in_words(families: frozenset[int]) -> str:
 
 
 def _check_numbers(request: ReservationRequest) -> None:
+    transfer = request.transfer
     for name, value in (
-        ("bandwidth_mbps", request.bandwidth_mbps),
+        ("bandwidth_mbps", request.bandwidth_mbps if transfer is None else None),
+        ("megabytes", None if transfer is None else transfer.megabytes),
         ("minimum_mbps", request.minimum_mbps),
         ("duration_s", request.duration_s),
         ("hold_s", request.hold_s),
@@ -86,6 +90,11 @@ def _check_numbers(request: ReservationRequest) -> None:
             "minimum_mbps goes with shared reservations, and this reservation is "
             f"{request.service.value}: leave minimum_mbps out",
             "minimum_mbps",
+        )
+    if transfer is not None and request.service is ServiceClass.BEST_EFFORT:
+        raise AdmissionError(
+            "best-effort reservations hold no bandwidth, and megabytes by a deadline need "
+            "bandwidth: ask for service shared or guaranteed"
         )
     if request.least_mbps > request.bandwidth_mbps:
         raise WrongRequest(

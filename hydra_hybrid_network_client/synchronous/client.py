@@ -58,8 +58,10 @@ class HydraClient:
         self,
         src: str,
         dst: str,
-        bandwidth_mbps: float,
+        bandwidth_mbps: float | None = None,
         *,
+        megabytes: float | None = None,
+        profile: documents.Profile = documents.Profile.EARLIEST,
         minimum_mbps: float | None = None,
         duration_s: float | None = None,
         start_unix_s: float | None = None,
@@ -74,13 +76,16 @@ class HydraClient:
         available.
 
         With ``minimum_mbps``, the answer's ``bandwidth_mbps`` is the most that fits, at least the
-        minimum.
+        minimum. With ``megabytes`` and ``end_unix_s`` instead of a rate, the controller chooses
+        rate and times such that the bytes arrive by the end.
         """
         body = body_of(
             documents.ReservationBody,
             src=src,
             dst=dst,
             bandwidth_mbps=bandwidth_mbps,
+            megabytes=megabytes,
+            profile=profile,
             minimum_mbps=minimum_mbps,
             duration_s=duration_s,
             start_unix_s=start_unix_s,
@@ -176,7 +181,7 @@ class HydraClient:
             src=src,
             dst=dst,
         )
-        content = body.model_dump(mode="json", exclude_defaults=True)
+        content = body.model_dump(mode="json", exclude_defaults=True, by_alias=True)
         path = resource("/v1/reservations", reservation_id)
         return self._read("PATCH", path, documents.Reservation, body=content)
 
@@ -220,7 +225,7 @@ class HydraClient:
     def reserve_shape(
         self,
         pattern: str,
-        racks: Sequence[str],
+        racks: Sequence[str] | documents.AnyRacks,
         bandwidth_mbps: float | Literal["most"],
         *,
         start_unix_s: float | None = None,
@@ -231,18 +236,27 @@ class HydraClient:
     ) -> documents.Shape:
         """Ask for bandwidth between racks in a pattern, all of it or nothing.
 
+        With ``AnyRacks(any=8)`` the controller chooses the racks, ``from_`` a list or of all.
         A second request with the same idempotency ``key`` returns the shape of the first.
         """
         body = body_of(
             documents.ShapeBody,
             pattern=pattern,
-            racks=list(racks),
+            racks=racks if isinstance(racks, documents.AnyRacks) else list(racks),
             bandwidth_mbps=bandwidth_mbps,
             start_unix_s=start_unix_s,
             duration_s=duration_s,
             purpose=purpose,
         )
         return self._make("/v1/shapes", body, documents.Shape, wait_s, key)
+
+    def availability(self, src: str, dst: str, **times: float) -> documents.Availability:
+        """The bandwidth that two racks or servers could reserve, and when.
+
+        ``times``: ``start_unix_s`` and ``end_unix_s``; by default, the next day.
+        """
+        query = [("src", src), ("dst", dst), *((name, str(at)) for name, at in times.items())]
+        return self._read("GET", "/v1/availability", documents.Availability, query)
 
     def shapes(self) -> list[documents.ShapeStatus]:
         """All shapes, without their reservations."""
@@ -329,7 +343,7 @@ class HydraClient:
         wait_s: int,
         key: str | None = None,
     ) -> _DocumentT:
-        content = body.model_dump(mode="json", exclude_defaults=True)
+        content = body.model_dump(mode="json", exclude_defaults=True, by_alias=True)
         headers = {"Idempotency-Key": key or uuid.uuid4().hex}
         return self._read("POST", path, document, body=content, headers=headers, wait_s=wait_s)
 

@@ -25,10 +25,10 @@ from hydra_hybrid_network_client import (
     ServiceClass,
 )
 from hydra_hybrid_network_client import ReservationState as State
-from hydra_hybrid_network_client.documents import Gap
+from hydra_hybrid_network_client.documents import AnyRacks, Gap, Profile
 from tests import silent_streams
 from tests.unit.cli import DEMO
-from tests.unit.rest.fake_service import FakeService, recorded
+from tests.unit.rest.fake_service import CREATED_UNIX_S, FakeService, recorded
 from tests.waiting import PATIENCE_S, once
 
 
@@ -172,6 +172,18 @@ def test_all_pages(client, service):
     assert len(client.release_group(group.id).reservations) == 1003
 
 
+def test_bytes_by_a_deadline(client):
+    end = CREATED_UNIX_S + 100
+    made = client.reserve("r1", "r2", megabytes=125, end_unix_s=end, profile=Profile.LATEST)
+    assert (made.bandwidth_mbps, made.expires_unix_s) == (100, end)
+    assert made.transfer.megabytes == 125
+
+
+def test_availability(client):
+    (span,) = client.availability("r1", "r2", end_unix_s=CREATED_UNIX_S + 5).spans
+    assert (span.mbps, span.end_unix_s) == (100, CREATED_UNIX_S + 5)
+
+
 def test_a_shape(client):
     made = client.reserve_shape("ring", ["r1", "r2", "r3", "r4"], "most", purpose="job 7")
     assert (made.bandwidth_mbps, len(made.reservations)) == (100, 4)
@@ -180,6 +192,8 @@ def test_a_shape(client):
         client.reserve_shape("pairs", ["r1", "r3"], 50, key="k")
     assert caught.value.problem.status == 409
     assert client.release_shape(made.id).state == "over"
+    chosen = client.reserve_shape("pairs", AnyRacks(any=2, from_=["r3", "r4"]), 50)
+    assert (chosen.racks, chosen.choice[:12]) == (["r3", "r4"], "2 of 2 racks")
 
 
 def test_between_servers_of_different_racks(client):
