@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -13,7 +14,7 @@ import pytest
 from mininet_scenarios.testbed import TestbedError
 from mininet_scenarios.testbed import __main__ as command
 from mininet_scenarios.testbed.lock import testbed_lock as lock
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, once
 
 PROGRAM = """
 import pathlib, sys
@@ -71,14 +72,18 @@ def test_ctrl_c_while_waiting_ends_the_command_without_a_traceback(
         with lock(path):
             pytest.fail("two hold the lock")
 
+    def waiting() -> bool:
+        lines = Path("/proc/locks").read_text().splitlines()
+        return any("->" in line and f" {os.getpid()} " in line for line in lines)
+
+    def press() -> None:
+        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+
     monkeypatch.setattr(command, "_up", wait)
     with holder(path) as first:
         assert first.stdout.readline() == "held\n"
-        main_thread = threading.main_thread().ident
-        assert main_thread is not None
-        press = threading.Timer(0.2, signal.pthread_kill, (main_thread, signal.SIGINT))
-        press.start()
-        assert command.main(["up"]) == 130
+        with once(waiting, press):
+            assert command.main(["up"]) == 130
         first.stdin.close()
 
 
