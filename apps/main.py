@@ -291,7 +291,7 @@ def _end_at_once(why: str) -> NoReturn:
     What is under way is left as it is, as by a kill; whoever leads next resumes it.
     """
     LOG.critical(
-        "this controller leads no more, and ends at once: %s. It is to be started again", why
+        "this controller leads no more, and ends at once: %s; start the controller again", why
     )
     logs.flush(_LAST_WORDS_S)
     os._exit(LOST_LEASE)

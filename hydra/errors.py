@@ -57,6 +57,19 @@ class UnknownName(HydraError):
     """A request names a rack, server, plane, algorithm or resource that does not exist."""
 
 
+class WrongRequest(HydraError):
+    """A request that is wrong whatever else is reserved: names or numbers that don't go
+    together.
+    """
+
+    def __init__(self, message: str, field: str) -> None:
+        self.place: tuple[str | int, ...] = (field,)
+        """Steps to the wrong field, from the root of the request."""
+        self.entry: int | None = None
+        """Number of the wrong request among several, from 0; None: there is one request."""
+        super().__init__(message)
+
+
 @dataclass(frozen=True, slots=True)
 class Alternative:
     """An alternative to a refused reservation."""

@@ -363,6 +363,11 @@ class Fabric:
         return {s.vswitch.datapath_id: s for s in self.servers if s.vswitch is not None}
 
     @cached_property
+    def families_of(self) -> tuple[frozenset[int], ...]:
+        """IP versions of any server of each rack."""
+        return tuple(rack.families() for rack in self.racks)
+
+    @cached_property
     def rack_by_name(self) -> Mapping[str, Rack]:
         return {rack.name: rack for rack in self.racks}
 

@@ -28,6 +28,22 @@ def rack_named(fabric: Fabric, name: str) -> RackId:
     raise UnknownName(f"no rack {name!r}{did_you_mean(name, fabric.rack_by_name)}")
 
 
+def no_reservation(reservation_id: str) -> UnknownName:
+    """The error for an unknown reservation, with the remedy."""
+    return UnknownName(
+        f"no reservation {reservation_id!r}: GET /v1/reservations (`hydra reservations --all`) has "
+        "the ids"
+    )
+
+
+def no_group(group: str) -> UnknownName:
+    """The error for an unknown group, with the remedy."""
+    return UnknownName(
+        f"no group {group!r}: the reservations of GET /v1/reservations name their groups, and GET "
+        "/v1/shapes (`hydra shape list --all`) has the shapes"
+    )
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Suffix for "no such name" messages: ``: did you mean 'r1'?``, or empty."""
     close = get_close_matches(name, list(known), n=3, cutoff=0.5) if len(name) <= 64 else []

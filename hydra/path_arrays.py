@@ -1,7 +1,7 @@
 """Paths and their VLAN-IDs as arrays, for topologies of a hundred thousand paths.
 
-:class:`Paths` replaces a tuple of paths, :class:`Lanes` a dict of VLAN-IDs. Both create
-:class:`~hydra.model.Path` objects only on access.
+:class:`Paths` replaces a tuple of paths, :class:`Lanes` a dict of VLAN-IDs, :class:`Pairs` a
+frozenset of rack pairs. They create objects only on access.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from collections.abc import (
     Sequence,
     ValuesView,
 )
+from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain, repeat
@@ -29,6 +30,7 @@ from numpy.typing import NDArray
 
 from hydra.model import Circuit, NetworkState, Path, RackId, VlanId
 
+Pair = tuple[RackId, RackId]
 IntArray = NDArray[np.int32]
 T = TypeVar("T")
 
@@ -288,14 +290,14 @@ class Lanes(Mapping[Path, VlanId]):
         unlike[0][mine[same]] = unlike[1][theirs[same]] = False
         return unlike
 
-    def ids_beside(self, codes: NDArray[np.int64]) -> frozenset[VlanId]:
-        """VLAN-IDs of paths of all pairs except ``codes``, which must ascend."""
-        beside = ~among(self.paths.table.pair_codes(), codes)
+    def ids_beside(self, pairs: Pairs) -> frozenset[VlanId]:
+        """VLAN-IDs of the paths of all other pairs."""
+        beside = ~among(self.paths.table.pair_codes(), pairs.codes)
         return cast(frozenset[VlanId], frozenset(np.unique(self.vlan[beside]).tolist()))
 
-    def between(self, pairs: Collection[tuple[RackId, RackId]]) -> list[Path]:
+    def between(self, pairs: Collection[Pair]) -> list[Path]:
         """The paths of the given pairs, lower rack first; creates no other paths."""
-        mine = among(self.paths.table.pair_codes(), np.sort(codes_of(pairs)))
+        mine = among(self.paths.table.pair_codes(), Pairs.of(pairs).codes)
         return self.paths.chosen(np.flatnonzero(mine))
 
     def __len__(self) -> int:
@@ -327,6 +329,56 @@ class Lanes(Mapping[Path, VlanId]):
             with no_cycles():
                 vlans = cast(list[VlanId], self.vlan.tolist())
                 self._made = dict(zip(self.paths, vlans, strict=True))
+        return self._made
+
+
+class Pairs(AbstractSet[Pair]):
+    """Rack pairs, lower rack first, in an array; equal to a set of the same pairs.
+
+    Pairs ascend in iteration.
+    """
+
+    __slots__ = ("_made", "codes")
+
+    codes: NDArray[np.int64]
+    """As in :meth:`PathTable.pair_codes`, ascending, each once."""
+
+    def __init__(self, codes: NDArray[np.int64]) -> None:
+        self.codes = codes
+        self._made: frozenset[Pair] | None = None
+
+    @classmethod
+    def of(cls, pairs: Collection[Pair]) -> Pairs:
+        """Convert pairs to an array."""
+        if isinstance(pairs, Pairs):
+            return pairs
+        ends = column(chain.from_iterable(pairs), 2 * len(pairs)).astype(np.int64).reshape(-1, 2)
+        return cls(np.unique(ends[:, 0] << 32 | ends[:, 1]))
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def __iter__(self) -> Iterator[Pair]:
+        low, high = (self.codes >> 32).tolist(), (self.codes & 0xFFFFFFFF).tolist()
+        return cast(Iterator[Pair], zip(low, high, strict=True))
+
+    def __contains__(self, pair: object) -> bool:
+        return pair in self._objects()
+
+    def __repr__(self) -> str:
+        return repr(self._objects())
+
+    def __reduce__(self) -> tuple[type[Pairs], tuple[NDArray[np.int64]]]:
+        return Pairs, (self.codes,)
+
+    @classmethod
+    def _from_iterable(cls, pairs: Iterable[T]) -> frozenset[T]:
+        """The result of a set operation."""
+        return frozenset(pairs)
+
+    def _objects(self) -> frozenset[Pair]:
+        if self._made is None:
+            self._made = frozenset(self)
         return self._made
 
 
@@ -363,18 +415,6 @@ def order_by(first: NDArray[Any], then: NDArray[Any]) -> NDArray[np.intp]:
     which = np.sort(order[tied])
     order[tied] = which[np.lexsort((then[which], first[which]))]
     return order
-
-
-def codes_of(pairs: Collection[tuple[RackId, RackId]]) -> NDArray[np.int64]:
-    """Codes of pairs, lower rack first, as in :meth:`PathTable.pair_codes`."""
-    ends = column(chain.from_iterable(pairs), 2 * len(pairs)).astype(np.int64).reshape(-1, 2)
-    return ends[:, 0] << 32 | ends[:, 1]
-
-
-def pairs_of(codes: NDArray[np.int64]) -> frozenset[tuple[RackId, RackId]]:
-    """Inverse of :func:`codes_of`."""
-    low, high = (codes >> 32).tolist(), (codes & 0xFFFFFFFF).tolist()
-    return cast(frozenset[tuple[RackId, RackId]], frozenset(zip(low, high, strict=True)))
 
 
 def starts(lengths: IntArray) -> IntArray:

@@ -40,10 +40,11 @@ from hydra.reconfiguration.drift import Drift
 from hydra.reconfiguration.plan import Plan
 from hydra.reconfiguration.stages import Stage
 from hydra.reconfiguration.ways import Way
+from hydra.reservations.availability import Available
 from hydra.reservations.modification import Modification
 from hydra.reservations.quotas import Usage
 from hydra.reservations.reservation import Reservation, ReservationRequest
-from hydra.reservations.shapes import ShapeRequest
+from hydra.reservations.shapes import Shape, ShapeRequest
 from hydra.roles import Alarm, Task, TaskState
 from hydra.sharing.given import GivenSchedule
 from hydra.sharing.slots import Schedule, Week
@@ -329,7 +330,8 @@ class ReservationService(Protocol):
     def reserve(self, request: ReservationRequest) -> Reservation:
         """Admit and queue; a repeated retry key returns the same reservation again.
 
-        Raises AdmissionError (including DeviceMissing), UnknownName, DeviceUnavailable, KeyReused.
+        Raises AdmissionError (including DeviceMissing), UnknownName, WrongRequest,
+        DeviceUnavailable, KeyReused.
         """
 
     def reserve_all(
@@ -339,6 +341,17 @@ class ReservationService(Protocol):
 
     def reserve_shape(self, shape: ShapeRequest) -> GroupOutcome:
         """Admit a shape as a group, whole or not at all. Raises the errors of :meth:`reserve`."""
+
+    def availability(self, request: ReservationRequest) -> Sequence[Available]:
+        """The bandwidth, up to the request's, that fits in each span of the request's time.
+
+        Raises UnknownName, and AdmissionError for ends that can't be joined.
+        """
+
+    def shape(self, shape_id: str) -> Shape:
+        """The shape of a group, with the racks that fit now if edges are lost. Raises
+        UnknownName.
+        """
 
     def preview(self, request: ReservationRequest) -> ReservationPreview:
         """Dry run of :meth:`reserve`; raises the same errors."""
@@ -354,8 +367,8 @@ class ReservationService(Protocol):
     ) -> Reservation:
         """Change a reservation without an interruption, if the reservation equals ``seen``.
 
-        Raises UnknownName, LifecycleError, Changed and AdmissionError, including NotHitless if the
-        circuits would have to change.
+        Raises UnknownName, WrongRequest, LifecycleError, Changed and AdmissionError, including
+        NotHitless if the circuits would have to change.
         """
 
     def group(self, group: str) -> Sequence[Reservation]:

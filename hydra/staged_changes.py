@@ -10,6 +10,7 @@ The phases of a change are in :mod:`hydra.lifecycle`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
@@ -141,7 +142,7 @@ class StagedChange:
 
     def put_off_unmoved(
         self,
-        pairs: frozenset[Pair],
+        pairs: AbstractSet[Pair],
         state: NetworkState,
         reached: NetworkState,
         goal: NetworkState,

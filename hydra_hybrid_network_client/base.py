@@ -9,4 +9,9 @@ class Document(BaseModel):
     Unknown fields, from a later release of the controller, are ignored.
     """
 
-    model_config = ConfigDict(frozen=True, defer_build=True)  # few models are used
+    model_config = ConfigDict(
+        frozen=True,
+        allow_inf_nan=False,
+        defer_build=True,  # few models are used
+        populate_by_name=True,
+    )

@@ -5,6 +5,8 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Any, Literal
 
+from pydantic import Field
+
 from hydra_hybrid_network_client.base import Document
 
 
@@ -20,6 +22,25 @@ class Alternative(Document):
 
     racks: list[str] | None = None
     """Racks of a smaller shape. Left out: the requested ends."""
+
+
+class AnyRacks(Document):
+    """A number of racks, chosen by the controller for the best shape."""
+
+    any: int
+    """Number of racks."""
+
+    from_: list[str] | None = Field(None, alias="from")
+    """Racks to choose from, or a server in each; null: all racks."""
+
+
+class AvailableSpan(Document):
+    """A bandwidth that could be reserved throughout a span of time."""
+
+    start_unix_s: float
+    end_unix_s: float
+    mbps: float
+    """On one path, in both directions; 0: nothing fits."""
 
 
 class CircuitEnd(Document):
@@ -254,6 +275,14 @@ class Problem(Document):
     missing: list[str] | None = None
 
 
+class Profile(StrEnum):
+    """Choice among the rates and times that carry a transfer by its deadline."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+    CHEAPEST = "cheapest"
+
+
 class RackLoad(Document):
     rack: str
     mbps: float
@@ -377,8 +406,8 @@ class ShapeStatus(Document):
     to_do: str
     """Remedy; empty: nothing is to be done."""
 
-    instead: list[str]
-    """Racks to ask for instead, after lost pairs; empty: no such set is known."""
+    choice: str
+    """How the controller chose the racks; empty: the request named the racks."""
 
     purpose: str
     created_unix_s: float
@@ -449,6 +478,16 @@ class Totals(Document):
     """Number of reservations with circuits, or with circuits on the way."""
 
 
+class TransferStatus(Document):
+    """Bytes by a deadline."""
+
+    megabytes: float
+    deadline_unix_s: float
+    profile: Profile
+    missing_megabytes: float
+    """Bytes that will not arrive by the end of the reservation."""
+
+
 class Verdict(Document):
     pays: bool
     reason: str
@@ -489,6 +528,13 @@ class Alarm(Document):
 
     code: str
     text: str
+
+
+class Availability(Document):
+    src: str
+    dst: str
+    spans: list[AvailableSpan]
+    """Without gaps, in order of time."""
 
 
 class Circuit(Document):
@@ -610,7 +656,7 @@ class GroupBody(Document):
     """Reservations of lower priority give way, with notice."""
 
     service: ServiceClass = ServiceClass.SHARED
-    """guaranteed: circuits of its own; shared: its bandwidth, on circuits shared with other reservations; best-effort: a path while a path is free."""
+    """guaranteed: circuits of its own; shared: the bandwidth, on circuits shared with other reservations; best-effort: a path while a path is free."""
 
     purpose: str = ""
     """Purpose, in a line of your own words: a job's number, a name."""
@@ -792,6 +838,9 @@ class Reservation(Document):
     parts: list[Part]
     """Parts between different servers, if no circuit carries the whole bandwidth; else empty."""
 
+    transfer: TransferStatus | None
+    """Bytes that the reservation carries by a deadline; null: a rate was asked for."""
+
     reason: str
     since_unix_s: float | None
     """Time of the last change of state; null: unknown."""
@@ -816,7 +865,7 @@ class ReservationBody(Document):
     """Reservations of lower priority give way, with notice."""
 
     service: ServiceClass = ServiceClass.SHARED
-    """guaranteed: circuits of its own; shared: its bandwidth, on circuits shared with other reservations; best-effort: a path while a path is free."""
+    """guaranteed: circuits of its own; shared: the bandwidth, on circuits shared with other reservations; best-effort: a path while a path is free."""
 
     purpose: str = ""
     """Purpose, in a line of your own words: a job's number, a name."""
@@ -827,11 +876,17 @@ class ReservationBody(Document):
     dst: str
     """Name of a rack or of a server, in another rack."""
 
-    bandwidth_mbps: float
-    """Held in both directions."""
+    bandwidth_mbps: float | None = None
+    """Held in both directions. Null: see megabytes."""
 
     minimum_mbps: float | None = None
     """Least acceptable bandwidth: the reservation holds as much as fits, up to bandwidth_mbps."""
+
+    megabytes: float | None = None
+    """Instead of bandwidth_mbps: bytes of frames that arrive by end_unix_s; the controller chooses the rate and the times."""
+
+    profile: Profile = Profile.EARLIEST
+    """With megabytes: the earliest end, the latest start, or the cheapest, which is the lowest rate until the deadline."""
 
 
 class ReservationPreview(Document):
@@ -879,13 +934,16 @@ class Shape(Document):
     to_do: str
     """Remedy; empty: nothing is to be done."""
 
-    instead: list[str]
-    """Racks to ask for instead, after lost pairs; empty: no such set is known."""
+    choice: str
+    """How the controller chose the racks; empty: the request named the racks."""
 
     purpose: str
     created_unix_s: float
     start_unix_s: float
     expires_unix_s: float | None
+    instead: list[str]
+    """After lost pairs: racks with room for the same pattern at the same rate, were this shape released; empty: none were found."""
+
     reservations: list[Reservation]
     """In the order of the pattern."""
 
@@ -909,7 +967,7 @@ class ShapeBody(Document):
     """Reservations of lower priority give way, with notice."""
 
     service: ServiceClass = ServiceClass.SHARED
-    """guaranteed: circuits of its own; shared: its bandwidth, on circuits shared with other reservations; best-effort: a path while a path is free."""
+    """guaranteed: circuits of its own; shared: the bandwidth, on circuits shared with other reservations; best-effort: a path while a path is free."""
 
     purpose: str = ""
     """Purpose, in a line of your own words: a job's number, a name."""
@@ -917,8 +975,8 @@ class ShapeBody(Document):
     pattern: str | None = None
     """ring, torus:AxBxC, all-to-all, tree or pairs, among the racks in the given order. Null: matrix."""
 
-    racks: list[str] | None = None
-    """Names of racks, or of a server in each rack."""
+    racks: list[str] | AnyRacks | None = None
+    """Names of racks, or of a server in each rack; or a number of racks that the controller chooses."""
 
     matrix: list[ShapePair] | None = None
     """Instead of pattern and racks: pairs, each with its own bandwidth."""

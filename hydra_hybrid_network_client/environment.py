@@ -37,7 +37,7 @@ def bearer_token() -> str | None:
         return bare(token) or None
     except BadToken as error:
         raise BadSetting(
-            "the token in HYDRA_TOKEN or HYDRA_TOKEN_FILE has other characters than those of a "
+            "the token in HYDRA_TOKEN or HYDRA_TOKEN_FILE has other characters than a "
             "line of ASCII: give it as `hydra token create` printed it"
         ) from error
 

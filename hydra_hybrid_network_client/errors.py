@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -38,6 +39,10 @@ class BadUrl(ClientError):
 
 class BadToken(ClientError):
     """A token that can't be sent. The error does not show the token: errors are logged."""
+
+
+class BadValue(ClientError):
+    """An argument of a method that the controller can't be asked for."""
 
 
 class NoAnswer(ClientError):
@@ -123,16 +128,43 @@ def errors_of_httpx(url: str) -> Iterator[None]:
     except httpx.ConnectError as error:
         tls_error = _tls_error(error)
         if isinstance(tls_error, ssl.SSLCertVerificationError):
-            raise Untrusted(f"{url}: {error}") from error
+            raise Untrusted(f"{url} has an untrusted certificate ({error}): {_trust()}") from error
         if tls_error is not None:
-            raise NoTls(f"{url}: {error}") from error
-        raise NotReached(f"{url}: {error}") from error
+            raise NoTls(
+                f"the server at {url} does not speak TLS ({error}): without TLS, the URL begins "
+                "with http://"
+            ) from error
+        raise _not_reached(url, error) from error
     except httpx.ConnectTimeout as error:
-        raise NotReached(f"{url}: {error}") from error
+        raise _not_reached(url, error) from error
     except httpx.TimeoutException as error:
-        raise TooLate(f"{url}: {error}") from error
+        raise TooLate(
+            f"the controller at {url} did not answer in time ({type(error).__name__}); see the "
+            "controller's log for the cause"
+        ) from error
     except httpx.TransportError as error:
-        raise NoAnswer(f"{url}: {error}") from error
+        raise NoAnswer(
+            f"the answer from {url} is incomplete ({error}): with TLS, the URL begins with "
+            "https://; else see the controller's log"
+        ) from error
+
+
+def _not_reached(url: str, error: httpx.TransportError) -> NotReached:
+    return NotReached(
+        f"no controller answers at {url} ({error}): start a controller with `hydra run --config "
+        "FILE`, or give its URL in HYDRA_URL, --url or HydraClient(url)"
+    )
+
+
+def _trust() -> str:
+    """The remedy for an untrusted certificate."""
+    ca = os.environ.get("HYDRA_CA")
+    if not ca:
+        return "set HYDRA_CA to the file of the controller's authority (ca.pem of `hydra ca`)"
+    return (
+        f"HYDRA_CA, {ca}, lacks the certificate's authority, or the certificate is for another "
+        "name than the URL's"
+    )
 
 
 def _tls_error(error: BaseException | None) -> ssl.SSLError | None:

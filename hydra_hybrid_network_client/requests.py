@@ -5,11 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 from urllib.parse import quote
 
+from pydantic import ValidationError
+
+from hydra_hybrid_network_client.base import Document
 from hydra_hybrid_network_client.errors import (
     LEADER_UNANSWERED,
+    BadValue,
     ClientError,
     NoAnswer,
     NotReached,
@@ -28,6 +32,7 @@ _LONGEST_PAUSE_S: Final = 1.6
 _IDEMPOTENT: Final = frozenset({"GET", "HEAD", "PUT"})
 _STEPS: Final = frozenset({".", ".."})
 
+_DocumentT = TypeVar("_DocumentT", bound=Document)
 Query = Sequence[tuple[str, str]]
 
 
@@ -38,6 +43,20 @@ def resource(collection: str, identifier: str) -> str:
     quoted = quote(identifier, safe="")
     # Unquoted, these would be steps of the path.
     return f"{collection}/{quoted.replace('.', '%2E') if quoted in _STEPS else quoted}"
+
+
+def body_of(model: type[_DocumentT], **fields: object) -> _DocumentT:
+    """A request's body. Raises BadValue, also for a number in a string."""
+    try:
+        body = model.model_validate(fields)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        wanted = first["msg"].replace("Input should be", "must be").partition(", unable")[0]
+        raise BadValue(f"{first['loc'][0]} {wanted}, not {first['input']!r}") from error
+    for name, value in fields.items():
+        if isinstance(value, str) and not isinstance(getattr(body, name, value), str):
+            raise BadValue(f"{name} must be a number, not {value!r}")
+    return body
 
 
 def prefer(wait_s: int) -> dict[str, str]:

@@ -125,7 +125,7 @@ def _needs(one: Mapping[str, Any]) -> str:
     "--trace",
     "trace_file",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="For `trace`: coflows, or lines `src dst bytes start`, as `hydra trace` reads them.",
+    help="For `trace`: coflows, lines `src dst bytes start`, or CSV, as `hydra trace` reads them.",
 )
 @_results_option
 @_json_option

@@ -202,7 +202,7 @@ def save(results: Results, options: Options, seconds: float) -> list[Path]:
 def _options(arguments: Sequence[str] | None) -> tuple[Options, bool]:
     parser = argparse.ArgumentParser(prog="demo", description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="shorter runs, about 90 s in all")
-    parser.add_argument("--only", choices=("a", "b"), help="one of the two experiments")
+    parser.add_argument("--only", choices=("a", "b"), help="a single experiment")
     parser.add_argument("--out", type=Path, default=Path("results/demo"), help="output directory")
     parser.add_argument("--config", type=Path, default=DEFAULT_CONFIG, help="fabric to build")
     parser.add_argument("--json", action="store_true", help="print the JSON result, not the table")

@@ -323,7 +323,7 @@ class Kills:
         standing = {_circuits(path) for path in paths}
         for name in before.keys() & _active(http).keys():
             if _circuits(before[name]["booked"]) not in standing:
-                yield f"{name} is active, and its path does not stand"
+                yield f"{name} is active without a standing path"
         if not self._mirrors_agree(http):
             yield "mirrors join what is in no topology"
 

@@ -53,7 +53,7 @@ class ReplicaSet:
                 raise ScenarioError(f"{' and '.join(sorted(found))} lead")
             if found:
                 return found.pop()
-        raise ScenarioError(f"nobody leads after {PATIENCE_S:g} s")
+        raise ScenarioError(f"no controller leads after {PATIENCE_S:g} s")
 
     def standing_by(self, number: int) -> None:
         """Wait until so many stand by whom all switches have found. Raises ScenarioError."""

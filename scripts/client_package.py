@@ -39,7 +39,7 @@ _ROOTS: Final = (
     *("CreatedGroup", "Deliveries", "Demand", "Devices", "Event", "Gap", "Group", "GroupBody"),
     *("Load", "MatrixEntry", "ModificationBody", "Plan", "PlanBody", "Problem", "Reconfiguration"),
     *("Repeat", "Reservation", "ReservationBody", "ReservationPreview", "Reservations", "Servers"),
-    *("Shape", "ShapeBody", "ShapePair", "Shapes", "Topology"),
+    *("Availability", "Shape", "ShapeBody", "ShapePair", "Shapes", "Topology"),
 )
 """Documents that the client reads and writes; their parts come with them."""
 _ORIGIN: Final = "generated from ``asynchronous`` by scripts/client_package.py"

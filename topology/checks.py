@@ -37,8 +37,9 @@ def check_topology(
     ``standing``.
     """
     racks, planes = _racks(fabric), _planes(fabric)
-    problems = _port_problems(topology.circuits, blocked)
-    for circuit in sorted(_misplaced(topology.circuits, racks, planes)):
+    circuits = _Columns.of(list(topology.circuits))
+    problems = _port_problems(circuits, blocked)
+    for circuit in sorted(_misplaced(circuits, racks, planes)):
         problems.extend(_circuit_problems(circuit, racks, planes))
     paths = Paths.of(topology.paths)
     problems.extend(_number_problems(paths, paths_per_pair))
@@ -124,8 +125,7 @@ def check_transit(
     after = new.topology.circuits - set(connect_last)
     # A loop is found at its last circuit. New circuits come last: they conflict only with others.
     staying, going, coming = before & after, before - after, after - before
-    ordered = [*_in_order(staying), *_in_order(going), *_in_order(coming)]
-    domains = _Domains.of(ordered, [old, new], len(racks))
+    domains = _Domains.of(_in_order(staying, going, coming), [old, new], len(racks))
     return [
         f"VLAN {vlan}: {circuit} may close a loop during the change"
         for vlan, circuit in domains.loops(racks)
@@ -144,16 +144,41 @@ def _planes(fabric: Fabric | FabricArrays) -> NDArray[np.int32]:
     return fabric.port_plane
 
 
-def _in_order(circuits: Collection[Circuit]) -> list[Circuit]:
-    listed = list(circuits)
-    plane, a, b = _columns(listed)
-    return [listed[place] for place in np.lexsort((b, a, plane)).tolist()]
+@dataclass(frozen=True, slots=True, eq=False)
+class _Columns:
+    """Circuits as arrays."""
+
+    circuits: Sequence[Circuit]
+    plane: NDArray[np.int32]
+    a: NDArray[np.int32]
+    b: NDArray[np.int32]
+
+    @classmethod
+    def of(cls, circuits: Sequence[Circuit]) -> _Columns:
+        return cls(
+            circuits,
+            *(
+                np.fromiter(map(attrgetter(name), circuits), np.int32, len(circuits))
+                for name in ("plane", "a", "b")
+            ),
+        )
+
+    def chosen(self, places: NDArray[np.intp]) -> _Columns:
+        circuits = [self.circuits[place] for place in places.tolist()]
+        return _Columns(circuits, self.plane[places], self.a[places], self.b[places])
 
 
-def _port_problems(circuits: Collection[Circuit], blocked: Collection[PortId]) -> list[str]:
-    _, a, b = _columns(list(circuits))
+def _in_order(*groups: Collection[Circuit]) -> _Columns:
+    """The circuits of all ``groups``, sorted within each group."""
+    columns = _Columns.of([*chain.from_iterable(groups)])
+    group = np.repeat(np.arange(len(groups)), [len(circuits) for circuits in groups])
+    return columns.chosen(np.lexsort((columns.b, columns.a, columns.plane, group)))
+
+
+def _port_problems(columns: _Columns, blocked: Collection[PortId]) -> list[str]:
+    circuits = columns.circuits
     if not blocked and not any(map(attrgetter("one_way"), circuits)):
-        ends = np.sort(np.concatenate([a, b]))
+        ends = np.sort(np.concatenate([columns.a, columns.b]))
         if (np.diff(ends) > 0).all():
             return []
     problems = []
@@ -170,25 +195,17 @@ def _port_problems(circuits: Collection[Circuit], blocked: Collection[PortId]) -
 
 
 def _misplaced(
-    circuits: Collection[Circuit], racks: NDArray[np.int32], planes: NDArray[np.int32]
-) -> list[Circuit]:
+    columns: _Columns, racks: NDArray[np.int32], planes: NDArray[np.int32]
+) -> Sequence[Circuit]:
     """Circuits with an end at a missing port, at a port of another plane, or with both ends at a
     rack.
     """
-    listed = list(circuits)
-    plane, a, b = _columns(listed)
+    plane, a, b = columns.plane, columns.a, columns.b
     wrong = (a < 0) | (b < 0) | (a >= len(racks)) | (b >= len(racks))
     one, other = np.where(wrong, 0, a), np.where(wrong, 0, b)
     if len(racks):
         wrong |= (planes[one] != plane) | (planes[other] != plane) | (racks[one] == racks[other])
-    return [listed[place] for place in np.flatnonzero(wrong).tolist()]
-
-
-def _columns(circuits: Sequence[Circuit]) -> tuple[NDArray[np.int32], ...]:
-    return tuple(
-        np.fromiter(map(attrgetter(name), circuits), np.int32, len(circuits))
-        for name in ("plane", "a", "b")
-    )
+    return columns.chosen(np.flatnonzero(wrong)).circuits
 
 
 def _number_problems(paths: Paths, paths_per_pair: int) -> Iterator[str]:
@@ -208,7 +225,10 @@ def _ascending(paths: Paths) -> bool:
     if (step < 0).any():
         return False
     equal = np.flatnonzero(step == 0)
-    plane, a, b = (values[paths.link] for values in _columns(paths.circuits))
+    if not equal.size:
+        return True
+    columns = _Columns.of(paths.circuits)
+    plane, a, b = (values[paths.link] for values in (columns.plane, columns.a, columns.b))
     hops = table.hops
     for hop in range(int(hops.max(initial=0)) + 1):
         if (hops[equal + 1] <= hop).any():
@@ -319,7 +339,7 @@ def _path_problems(
 class _Domains:
     """Circuits of each VLAN: both end ports carry the VLAN."""
 
-    circuits: Sequence[Circuit]
+    circuits: _Columns
     vlans: NDArray[np.int32]
     """The VLANs that ports carry, ascending."""
     vlan: NDArray[np.intp]
@@ -328,9 +348,7 @@ class _Domains:
     """Place in ``circuits`` of the circuit in the VLAN."""
 
     @classmethod
-    def of(
-        cls, circuits: Sequence[Circuit], states: Iterable[NetworkState], n_ports: int
-    ) -> _Domains:
+    def of(cls, circuits: _Columns, states: Iterable[NetworkState], n_ports: int) -> _Domains:
         marked = [Lanes.of(state.vlans) for state in states]
         known = np.unique(np.concatenate([lanes.vlan for lanes in marked]))
         carries = np.zeros((n_ports + 1, len(known)), dtype=np.bool_)  # the last: no such port
@@ -339,12 +357,12 @@ class _Domains:
             place = np.repeat(np.searchsorted(known, lanes.vlan), table.hops)
             for port in (table.hop_a, table.hop_b):
                 carries[np.where((port >= 0) & (port < n_ports), port, n_ports), place] = True
-        _, a, b = _columns(circuits)
-        real = (np.minimum(a, b) >= 0) & (np.maximum(a, b) < n_ports)
+        lowest, highest = (each(circuits.a, circuits.b) for each in (np.minimum, np.maximum))
+        real = (lowest >= 0) & (highest < n_ports)
         if not real.all():
-            circuits = [circuits[place] for place in np.flatnonzero(real).tolist()]
-            a, b = a[real], b[real]
-        circuit, vlan = np.divmod(np.flatnonzero(carries[a] & carries[b]), max(1, len(known)))
+            circuits = circuits.chosen(np.flatnonzero(real))
+        both = carries[circuits.a] & carries[circuits.b]
+        circuit, vlan = np.divmod(np.flatnonzero(both), max(1, len(known)))
         by_vlan = np.argsort(vlan.astype(np.int16), kind="stable")  # IDs are of 12 bits
         return cls(circuits, known, vlan[by_vlan], circuit[by_vlan])
 
@@ -352,24 +370,23 @@ class _Domains:
         """VLANs, each with a circuit that closes a loop with earlier circuits, no two sharing a
         port.
         """
-        _, a, b = _columns(self.circuits)
+        a, b = self.circuits.a, self.circuits.b
         start = np.searchsorted(self.vlan, np.arange(len(self.vlans) + 1)).astype(np.int32)
         closes = np.zeros(len(self.circuit), dtype=np.int32)
         ports = a[self.circuit], b[self.circuit]
         _native.find_loops(int(racks.max(initial=-1)) + 1, racks, start, *ports, closes)
         for place in np.flatnonzero(closes).tolist():
-            yield int(self.vlans[self.vlan[place]]), self.circuits[self.circuit[place]]
+            yield int(self.vlans[self.vlan[place]]), self.circuits.circuits[self.circuit[place]]
 
-    def with_cycles(self, racks: NDArray[np.int32]) -> Iterator[tuple[int, list[Circuit]]]:
+    def with_cycles(self, racks: NDArray[np.int32]) -> Iterator[tuple[int, Sequence[Circuit]]]:
         """VLANs whose circuits contain a cycle, each with its circuits in order.
 
         A circuit with an end where no other circuit ends is in no cycle. Such circuits are removed
         until none is left to remove: of a forest nothing is left.
         """
-        _, a, b = _columns(self.circuits)
         n_racks = int(racks.max(initial=0)) + 1
-        one = self.vlan * n_racks + racks[a[self.circuit]]
-        other = self.vlan * n_racks + racks[b[self.circuit]]
+        one = self.vlan * n_racks + racks[self.circuits.a[self.circuit]]
+        other = self.vlan * n_racks + racks[self.circuits.b[self.circuit]]
         left = np.arange(len(one))
         while True:
             ends = np.bincount(
@@ -380,8 +397,8 @@ class _Domains:
                 break
             left = left[stays]
         for place in np.unique(self.vlan[left]).tolist():
-            within = self.circuit[self.vlan == place].tolist()
-            yield int(self.vlans[place]), [self.circuits[circuit] for circuit in within]
+            within = self.circuits.chosen(self.circuit[self.vlan == place])
+            yield int(self.vlans[place]), within.circuits
 
 
 def _extra(circuits: Iterable[Circuit], racks: NDArray[np.int32]) -> Iterator[Circuit]:

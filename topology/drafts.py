@@ -77,8 +77,7 @@ class Draft:
 
         The rates are taken from ``residual_mbps``, shape (L,).
         """
-        table = self.table(pairs, slice(None))
-        links = self.hop_links(slice(None))
+        table, links = self.table(pairs, slice(None))
         return serve(table, links, residual_mbps, self.pair, share_mbps)
 
     def ordered(self, pairs: PairDemands, fabric: FabricArrays) -> Draft:
@@ -101,21 +100,18 @@ class Draft:
         src, dst = pairs.src[self.pair].astype(small), pairs.dst[self.pair].astype(small)
         return np.lexsort([*hops[::-1], dst, src]).astype(np.int32)
 
-    def table(self, pairs: PairDemands, order: slice | IntArray) -> PathTable:
-        """The table of the new paths in ``order``."""
-        links = self.hop_links(order)
-        return PathTable(
+    def table(self, pairs: PairDemands, order: slice | IntArray) -> tuple[PathTable, IntArray]:
+        """The table of the new paths in ``order``, and the circuit of each hop, by position."""
+        along = self.links[order].ravel()
+        links: IntArray = along[along >= 0]
+        table = PathTable(
             pairs.src[self.pair[order]],
             pairs.dst[self.pair[order]],
             starts(self.hops[order]),
             self.link_a[links],
             self.link_b[links],
         )
-
-    def hop_links(self, order: slice | IntArray) -> IntArray:
-        """Shape (all hops,): the circuits of new paths in ``order``, path after path."""
-        links: IntArray = self.links[order].ravel()
-        return links[links >= 0]
+        return table, links
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -334,8 +330,8 @@ class Ground:
         order = ranked(ends, n_racks * n_racks)
         if (np.diff(ends[order]) == 0).any():
             order = draft.in_order(self.pairs, self.fabric)
-        table = draft.table(self.pairs, order)
-        paths = Paths(circuits, draft.hop_links(order), table)
+        table, links = draft.table(self.pairs, order)
+        paths = Paths(circuits, links, table)
         topology = Topology(
             self.standing.circuits.union(chosen), _merged(self.standing.paths, paths)
         )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from operator import attrgetter
 from types import MappingProxyType
 from typing import Final
@@ -113,6 +114,8 @@ def _most_of_a_pair(table: PathTable, which: NDArray[np.bool_]) -> int:
 def _beside(paths: Paths) -> NDArray[np.intp]:
     """Shape (F,): number of paths of each path's pair; directions count separately."""
     ends = paths.table.src.astype(np.int64) << 32 | paths.table.dst
+    if (np.diff(ends) > 0).all():
+        return np.ones(len(ends), dtype=np.intp)
     _, pair, count = np.unique(ends, return_inverse=True, return_counts=True)
     many: NDArray[np.intp] = count[pair.reshape(-1)]
     return many
@@ -181,12 +184,14 @@ def _unserved_problems(wanted: NDArray[np.float64], result: PlanResult) -> Itera
     table = Paths.of(result.topology.paths).table
     without = _both_ways(wanted) > 0
     without[table.src, table.dst] = False
-    told = np.array(result.unserved, dtype=np.int64).reshape(-1, 2)
-    codes = told[:, 0] << 32 | told[:, 1]
+    told = np.fromiter(chain.from_iterable(result.unserved), np.int64, 2 * len(result.unserved))
+    codes = told[::2] << 32 | told[1::2]
+    src, dst = np.nonzero(without)
+    truly = src << 32 | dst
+    if np.array_equal(truly, codes):
+        return
     if (np.diff(codes) < 0).any():
         yield "the unserved pairs are not sorted"
-    unserved = np.argwhere(without)
-    truly = unserved[:, 0] << 32 | unserved[:, 1]
     for code in np.setxor1d(truly, codes)[:_SHOWN].tolist():
         served = "told unserved, and is not" if code in codes else "not served, and not told"
         yield f"pair {code >> 32}-{code & 0xFFFFFFFF} is {served}"
@@ -259,7 +264,8 @@ def _counted(
     left = np.append(np.minimum(fabric.port_rate_mbps[a], fabric.port_rate_mbps[b]), np.inf)
     own = np.zeros_like(both)
     pinned = {circuit for path, _ in reserved.pinned for circuit in path.circuits}
-    place_of = {circuit: place for place, circuit in enumerate(circuits) if circuit in pinned}
+    numbered = enumerate(circuits) if pinned else ()
+    place_of = {circuit: place for place, circuit in numbered if circuit in pinned}
     for path, mbps in reserved.pinned:
         if all(circuit in place_of for circuit in path.circuits):
             along = [place_of[circuit] for circuit in path.circuits]

@@ -30,7 +30,7 @@ _COMMANDS: Final = {
         "Show whether the controller is ready and healthy, faults, and devices.",
     ),
     "whoami": ("whoami", "Show your name and role at the controller."),
-    "devices": ("network", "List switches, their connections, and their alarms."),
+    "devices": ("network", "List switches with connections and alarms."),
     "policy": ("network", "Show the policy in force, or change it."),
     "topology": ("network", "Show the present circuits and paths."),
     "demand": ("network", "Show the controller's rack-to-rack demand."),
@@ -56,6 +56,7 @@ _COMMANDS: Final = {
     "reservations": ("reservations", "List reservations."),
     "release": ("reservations", "Give the bandwidth of a reservation back."),
     "shape": ("shapes", "Reserve bandwidth between racks in a pattern, under one id."),
+    "availability": ("availability", "Show the bandwidth that could be reserved, and when."),
     "quotas": ("quotas", "Show each tenant's quota and current use."),
     "reconcile": (
         "maintenance",
@@ -81,7 +82,7 @@ _COMMANDS: Final = {
     "replicas": ("replicas", "List the controllers that share a store, and the leader."),
     "handover": ("replicas", "Hand leadership to another controller."),
     "worker": ("worker", "Hold switches' connections for a controller, in the foreground."),
-    "workers": ("worker", "List the workers that hold switches, and their racks."),
+    "workers": ("worker", "List the workers that hold switches, with racks."),
     "worker-keys": ("worker", "Make the keys of a controller and its workers."),
     "store": ("store", "Copy the controller's journal to another store."),
     "reload": ("care", "Reload the controller's configuration file."),
@@ -109,7 +110,7 @@ _EXIT_STATUS: Final = (
     "1  refused, or something is wrong",
     "2  wrong usage",
     "3  no controller answers, or no device",
-    "4  a change was sent to a device, and its outcome is not known",
+    "4  a change was sent to a device, with unknown outcome",
 )
 _NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 _EXAMPLE: Final = ("hydra check fabric.yaml && hydra run --config fabric.yaml",)

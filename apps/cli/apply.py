@@ -128,6 +128,10 @@ def _follow_schedule(url: str, as_json: bool, yes: bool, schedule: JsonObject) -
         week = client.put(SCHEDULE, {**schedule, "dry_run": True})
         if not as_json:
             print_slots("Slots", week)
+            click.echo(
+                f"duty cycle {week['duty_cycle']:.2f}: of each slot, a night of "
+                f"{week['night_s'] * 1000:.0f} ms moves circuits and carries nothing"
+            )
         if not yes:
             click.confirm("Follow this schedule?", abort=True, err=True)
         week = client.put(SCHEDULE, schedule)

@@ -139,7 +139,7 @@ def restore(source: Path, config: Path, yes: bool, as_json: bool) -> None:
 @click.option(
     "--log",
     type=click.Path(path_type=Path),
-    help="Log of the controller: its last part goes into the bundle.",
+    help="Log of the controller: the last part goes into the bundle.",
 )
 @url_option
 @json_option

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any, Final, Self
@@ -18,12 +17,9 @@ from hydra_hybrid_network_client.errors import (
     ClientError,
     JsonObject,
     NoAnswer,
-    NoTls,
-    NotReached,
     Refusal,
     Refused,
     TooLate,
-    Untrusted,
     document_of,
 )
 from hydra_hybrid_network_client.requests import SILENCE_S, TIMEOUT_S, WAIT_S, Place
@@ -159,36 +155,11 @@ def in_words(url: str, timeout_s: float = TIMEOUT_S) -> Iterator[None]:
             f"the controller at {url} did not answer within {timeout_s:g} s; see the "
             "controller's log for the cause"
         ) from error
-    except Untrusted as error:
-        ca = os.environ.get("HYDRA_CA")
-        raise UnreachableError(
-            f"{url} has an untrusted certificate ({error.__cause__}): "
-            + (
-                "set HYDRA_CA to the file of the controller's authority (ca.pem of `hydra ca`)"
-                if not ca
-                else f"HYDRA_CA, {ca}, lacks the certificate's authority, or the certificate "
-                "is for another name than the URL's"
-            )
-        ) from error
-    except NoTls as error:
-        raise UnreachableError(
-            f"the server at {url} does not speak TLS ({error.__cause__}): without TLS, "
-            "the URL begins with http://"
-        ) from error
-    except NotReached as error:
-        raise UnreachableError(
-            f"no controller answers at {url} ({error.__cause__}): start a controller "
-            "with `hydra run --config FILE`, or give its address with --url or HYDRA_URL"
-        ) from error
     except NoAnswer as error:
-        raise UnreachableError(
-            f"the answer from {url} is incomplete ({error.__cause__}): with TLS, the "
-            "URL begins with https://; else see the controller's log"
-        ) from error
+        raise UnreachableError(str(error)) from error
     except Refusal as refusal:
-        if refusal.nobody_leads:
-            raise UnreachableError(str(refusal)) from refusal
-        raise CommandError(str(refusal)) from refusal
+        end = UnreachableError if refusal.nobody_leads else CommandError
+        raise end(str(refusal), refusal.document) from refusal
     except Refused as refused:
         end = UnreachableError if refused.passes else CommandError
         raise end(str(refused)) from refused

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -20,10 +21,16 @@ class Command(click.Command):
         self.examples = tuple(examples)
 
     def invoke(self, ctx: click.Context) -> object:
-        """An error of ours ends the command in words."""
+        """An error of ours ends the command in words; with ``--json``, a refusal by the controller
+        is printed as well.
+        """
         _take_from_group(ctx)
         try:
             return super().invoke(ctx)
+        except click.ClickException as error:
+            if ctx.params.get("as_json") and getattr(error, "document", None):
+                click.echo(json.dumps(vars(error).pop("document"), indent=2))
+            raise
         except _errors_in_words() as error:
             raise click.ClickException(str(error)) from error
 

@@ -17,11 +17,18 @@ from apps.cli.output import CommandError, ExitCode, warn
 from apps.cli.parameters import Duration, Option
 from apps.jobs.mpi import HostPair, between_racks
 from apps.rest.document import MOST_ENTRIES
-from hydra_hybrid_network_client.documents import CreatedGroup, Group, MatrixEntry, ReservationState
+from hydra_hybrid_network_client.documents import (
+    CreatedGroup,
+    Group,
+    MatrixEntry,
+    ReservationState,
+    Shape,
+)
 from hydra_hybrid_network_client.errors import ClientError, NoAnswer, Refused
 from hydra_hybrid_network_client.synchronous.client import HydraClient
 
 _T = TypeVar("_T")
+_Made = Group | CreatedGroup | Shape
 
 PATIENCE_S: Final = 300.0
 """Longest tolerated absence of a controller: long enough for a restart with a reboot of the host.
@@ -84,21 +91,19 @@ def entries_of(client: HydraClient, traffic: Mapping[HostPair, float]) -> list[M
 
 
 def run_with(
-    client: HydraClient,
-    entries: Sequence[MatrixEntry],
-    command: Sequence[str],
-    duration_s: float | None,
+    client: HydraClient, reserve: Callable[[], _Made] | None, command: Sequence[str]
 ) -> int:
-    """Run ``command`` while all of ``entries`` are active; return the exit status as a shell would.
+    """Run ``command`` while all that ``reserve`` makes is active; return the exit status as a shell
+    would.
 
-    Without entries, just run ``command``. Fatal signals are passed on to the command. Raises
+    Without ``reserve``, just run ``command``. Fatal signals are passed on to the command. Raises
     ClientError and CommandError if the bandwidth is not available.
     """
     signals = _Signals()
     with signals.caught():
-        if not entries:
+        if reserve is None:
             return _run(command, signals)
-        with _reserved(client, entries, duration_s, signals):
+        with _reserved(client, reserve, signals):
             return _run(command, signals)
 
 
@@ -175,16 +180,13 @@ class _Signals:
 
 @contextmanager
 def _reserved(
-    client: HydraClient,
-    entries: Sequence[MatrixEntry],
-    duration_s: float | None,
-    signals: _Signals,
+    client: HydraClient, reserve: Callable[[], _Made], signals: _Signals
 ) -> Iterator[None]:
     """Reservations, active inside the block and released in any case.
 
     If a signal arrives before, nothing stays reserved.
     """
-    group = client.reserve_matrix(entries, duration_s=duration_s)
+    group = reserve()
     try:
         with suppress(_Interrupted):
             await_active(client, group, signals=signals)
@@ -228,7 +230,7 @@ def patiently(
 
 def await_active(
     client: HydraClient,
-    group: Group | CreatedGroup,
+    group: _Made,
     patience_s: float = PATIENCE_S,
     signals: _Signals | None = None,
 ) -> None:
@@ -237,7 +239,7 @@ def await_active(
     def look() -> Group:
         return client.group(group.id)
 
-    now: Group | CreatedGroup = group
+    now: _Made = group
     while signals is None or signals.received is None:
         if all(
             reservation.state is not ReservationState.ACTIVATING for reservation in now.reservations
@@ -248,7 +250,7 @@ def await_active(
         now = patiently(look, "wait for circuits", patience_s, signals)
 
 
-def _check_active(group: Group | CreatedGroup) -> None:
+def _check_active(group: _Made) -> None:
     """Raise CommandError unless all of a group is active."""
     bad = [
         reservation

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import click
@@ -91,7 +92,9 @@ def mpirun(
         )
         traffic = _traffic(pattern, places, rate)
         with connected(url) as client:
-            status = run_with(client, entries_of(client, traffic), command, duration_s)
+            entries = entries_of(client, traffic)
+            reserve = partial(client.reserve_matrix, entries, duration_s=duration_s)
+            status = run_with(client, reserve if entries else None, command)
     except (OSError, UnicodeDecodeError) as error:
         raise CommandError(f"--hosts {host_file} can't be read: {error}") from error
     click.get_current_context().exit(status)

@@ -76,7 +76,7 @@ def run(job: Job) -> None:
         quick = np.count_nonzero(study.demand) <= _QUICK_BOUND
         bounds = _bounds(study, outcomes) if job.check or quick else {}
     if job.plot is not None:
-        _plot(study, outcomes, job.plot, compare=job.compare)
+        _plot(study, outcomes, bounds, job.plot, compare=job.compare)
     if job.graph is not None:
         _write_graph(study.fabric, outcomes[0], job.graph)
     reasons = _explain(study, outcomes, job)
@@ -185,10 +185,12 @@ def _bounds(study: Study, outcomes: Sequence[Outcome]) -> Bounds:
     }
 
 
-def _plot(study: Study, outcomes: Sequence[Outcome], path: Path, *, compare: bool) -> None:
+def _plot(
+    study: Study, outcomes: Sequence[Outcome], bounds: Bounds, path: Path, *, compare: bool
+) -> None:
     plots = drawn_by("plots")
     if compare:
-        plots.plot_comparison(study, outcomes, path)
+        plots.plot_comparison(study, outcomes, path, bounds)
     else:
         plots.plot_outcome(study, outcomes[0], path)
 

@@ -20,6 +20,9 @@ from topology.problem import PlanResult, Slot
 _LISTED: Final = 40
 """Most rows of a table; JSON has all."""
 
+_NOT_COUNTED: Final = "–"
+"""Circuits and hops of a plan of slots, whose light paths come and go."""
+
 Bounds = Mapping[Product, float | None]
 """By kind of plan, the largest share of the demand that any plan can serve."""
 
@@ -108,7 +111,16 @@ def _slot(fabric: Fabric, slot: Slot) -> JsonObject:
 
 
 def print_comparison(study: Study, outcomes: Sequence[Outcome], bounds: Bounds) -> None:
-    columns = ["algorithm", "ms>", "served>", "of any>", "pairs>", "hops>", "circuits>", "slots>"]
+    columns = [
+        "algorithm",
+        "ms>",
+        "served>",
+        "best possible>",
+        "pairs>",
+        "hops>",
+        "circuits>",
+        "slots>",
+    ]
     columns += [
         "all in>",
         "VLANs>",
@@ -129,8 +141,10 @@ def print_comparison(study: Study, outcomes: Sequence[Outcome], bounds: Bounds) 
                 _percent(result.served_share),
                 _percent(bounds.get(outcome.entry.product)),
                 _joined_pairs(study, result),
-                f"{result.mean_hops:.2f}" if result.topology.paths else "",
-                f"{len(result.topology.circuits)}{_changes(study, result)}",
+                f"{result.mean_hops:.2f}" if result.topology.paths else _NOT_COUNTED,
+                _NOT_COUNTED
+                if result.slots
+                else f"{len(result.topology.circuits)}{_changes(study, result)}",
                 len(result.slots) or "",
                 _makespan(outcome),
                 vlans,

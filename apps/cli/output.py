@@ -39,6 +39,11 @@ class CommandError(click.ClickException):
 
     exit_code = ExitCode.PROBLEM
 
+    def __init__(self, message: str, document: Mapping[str, object] | None = None) -> None:
+        """``document``: the controller's refusal, printed to stdout by commands with ``--json``."""
+        self.document = document
+        super().__init__(message)
+
 
 class UnreachableError(CommandError):
     """Nothing answers at the address of the controller or device."""

@@ -17,6 +17,8 @@ Option = Callable[[Any], Any]
 Options = Sequence[Option]
 _CommandT = TypeVar("_CommandT", bound=Callable[..., Any])
 
+FABRIC_HELP: Final = "FILE is a configuration; RxP: R racks on P planes, each circuit of MBPS."
+"""Help text of a fabric from a file or made up."""
 GRAPH_ENDINGS: Final = {".graphml": "graphml", ".json": "node-link"}
 """Formats of topologies as graphs, by file ending."""
 _UNITS_S: Final = {"d": 86_400.0, "h": 3600.0, "m": 60.0, "min": 60.0, "s": 1.0}
@@ -121,14 +123,35 @@ def read_coming_moment(
     return read_moment(ctx, param, _with_day(value, coming=True))
 
 
+def read_end(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
+    """As :func:`read_moment`; a time of day alone is the first after ``--start``, or after now.
+
+    Warns if this is on another day than the start.
+    """
+    start_unix_s: float | None = ctx.params.get("start")
+    dated = _with_day(value, coming=True, since_unix_s=start_unix_s)
+    end_unix_s = read_moment(ctx, param, dated)
+    if end_unix_s is not None and dated != value:
+        start = datetime.now() if start_unix_s is None else datetime.fromtimestamp(start_unix_s)
+        end = datetime.fromtimestamp(end_unix_s)
+        if end.date() != start.date():
+            warn(f"--end {value} is on {end:%Y-%m-%d}, {_in_hours(end - start)} after the start")
+    return end_unix_s
+
+
+def _in_hours(length: timedelta) -> str:
+    minutes = round(length / timedelta(minutes=1))
+    return f"{minutes // 60} h {minutes % 60} min"
+
+
 def read_past_moment(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
     """As :func:`read_moment`; a time of day alone is the last occurrence, today or yesterday."""
     return read_moment(ctx, param, _with_day(value, coming=False))
 
 
-def _with_day(value: str | None, *, coming: bool) -> str | None:
-    """A time of day with the day of the next or the last occurrence; other text is returned
-    unchanged.
+def _with_day(value: str | None, *, coming: bool, since_unix_s: float | None = None) -> str | None:
+    """A time of day with the day of the next or the last occurrence, seen from ``since_unix_s`` or
+    from now; other text is returned unchanged.
     """
     if value is None or ":" not in value:
         return value
@@ -136,7 +159,8 @@ def _with_day(value: str | None, *, coming: bool) -> str | None:
         of_day = time.fromisoformat(value)
     except ValueError:
         return value
-    now = datetime.now(of_day.tzinfo)
+    since_unix_s = datetime.now().timestamp() if since_unix_s is None else since_unix_s
+    now = datetime.fromtimestamp(since_unix_s, of_day.tzinfo)
     moment = datetime.combine(now.date(), of_day)
     if coming and moment <= now:
         moment = datetime.combine(now.date() + timedelta(days=1), of_day)

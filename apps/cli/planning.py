@@ -25,6 +25,7 @@ from apps.cli.output import (
     warn,
 )
 from apps.cli.parameters import (
+    FABRIC_HELP,
     Options,
     rate_of,
     read_graph_file,
@@ -126,7 +127,7 @@ _offline_options: Options = (
     click.option(
         "--fabric",
         metavar="FILE|RxP[@MBPS]",
-        help="Ask no controller: plan for this configuration file, or for R racks on P planes.",
+        help=f"Ask no controller: plan for this fabric. {FABRIC_HELP}",
     ),
     click.option(
         "--current",

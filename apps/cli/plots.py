@@ -5,8 +5,9 @@ Imports matplotlib, so only import this module if a plot is wanted.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 from apps.cli.output import save_figure
 from apps.offline.replay import Run
 from apps.offline.study import Outcome, Study
+from topology.algorithms import Product
 
 _SIZE_INCHES: Final = (10.0, 4.5)
 _DPI: Final = 150
@@ -39,8 +41,15 @@ def plot_outcome(study: Study, outcome: Outcome, path: Path) -> None:
     save_figure(figure, path)
 
 
-def plot_comparison(study: Study, outcomes: Sequence[Outcome], path: Path) -> None:
+def plot_comparison(
+    study: Study,
+    outcomes: Sequence[Outcome],
+    path: Path,
+    bounds: Mapping[Product, float | None] = MappingProxyType({}),
+) -> None:
     """Plot the share of the demand served, and planning time, by algorithm.
+
+    ``bounds``: by kind of plan, the largest share that any plan can serve, drawn as a mark.
 
     Raises PlanError if the file can't be written.
     """
@@ -50,7 +59,11 @@ def plot_comparison(study: Study, outcomes: Sequence[Outcome], path: Path) -> No
     figure = Figure(figsize=(_SIZE_INCHES[0], height), dpi=_DPI, layout="constrained")
     left, right = figure.subplots(1, 2, sharey=True)
     left.barh(names, [100 * o.result.served_share for o in made if o.result], color=_BLUE)
-    left.set_xlabel("demand served [%]")
+    best = [(bounds.get(o.entry.product), o.algorithm) for o in made]
+    marks = [(100 * share, name) for share, name in best if share is not None]
+    if marks:
+        left.plot(*zip(*marks, strict=True), "|", color="black", markersize=12)
+    left.set_xlabel("demand served [%]" + (" (mark: the best possible)" if marks else ""))
     left.set_xlim(0, 100)
     right.barh(names, [outcome.planning_ms for outcome in made], color=_GREY)
     right.set_xlabel("planning time [ms]")

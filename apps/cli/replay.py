@@ -182,6 +182,15 @@ def replay(
         _print(runs, trace.readings[-1].at_s - trace.readings[0].at_s)
 
 
+def _short(run: Run, lasts_s: float) -> str:
+    """Remark on a trace with a single decision because it ends within an epoch; else empty."""
+    decisions = sum(moment.decision is not None for moment in run.moments)
+    if run.variant.policy is None or decisions > 1 or len(run.moments) == 1:
+        return ""
+    epoch_s = run.variant.policy.epoch_s
+    return f"one decision: {lasts_s:g} s are within epoch_s={epoch_s:g}; shorten by --what-if"
+
+
 def _print(runs: Sequence[Run], lasts_s: float) -> None:
     click.echo(f"{len(runs[0].moments)} readings over {lasts_s:.0f} s")
     print_columns(
@@ -198,6 +207,6 @@ def _print(runs: Sequence[Run], lasts_s: float) -> None:
             "prediction error>": lambda run: (
                 "" if run.prediction_error is None else f"{100 * run.prediction_error:.0f} %"
             ),
-            "remark": lambda run: run.refused,
+            "remark": lambda run: run.refused or _short(run, lasts_s),
         },
     )

@@ -11,11 +11,11 @@ from apps.cli.client import ControllerClient, url_option
 from apps.cli.command import Command
 from apps.cli.network import print_circuits
 from apps.cli.output import CommandError, json_option, mbps, print_columns, print_facts, print_json
-from apps.cli.parameters import Duration, read_coming_moment, read_positive, with_options
+from apps.cli.parameters import Duration, read_coming_moment, read_end, read_positive, with_options
 from apps.cli.planning import warn_of_risks
 from apps.cli.wording import describe_path, local, moment
 from hydra.lifecycle import ReservationState
-from hydra.reservations.reservation import FINAL_STATES, ServiceClass
+from hydra.reservations.reservation import FINAL_STATES, Profile, ServiceClass
 from hydra_hybrid_network_client.errors import JsonObject
 from hydra_hybrid_network_client.requests import WAIT_S, resource
 
@@ -33,13 +33,15 @@ wish_options: Final = (
         "--start",
         metavar="TIME",
         callback=read_coming_moment,
+        is_eager=True,  # --end is read with regard to the start
         help="Start: 2026-12-01T08:00, or 08:00 for the next 08:00. Without: now.",
     ),
     click.option(
         "--end",
         metavar="TIME",
-        callback=read_coming_moment,
-        help="End, instead of --duration.",
+        callback=read_end,
+        help="End, instead of --duration: 2026-12-01T09:30, or 09:30 for the first 09:30 after "
+        "the start.",
     ),
     click.option(
         "--priority",
@@ -57,7 +59,7 @@ wish_options: Final = (
         default=ServiceClass.SHARED.value,
         show_default=True,
         help=(
-            "guaranteed: circuits of its own; shared: its part of circuits shared with other "
+            "guaranteed: circuits of its own; shared: a part of circuits shared with other "
             "reservations; best-effort: capacity left over."
         ),
     ),
@@ -80,6 +82,7 @@ wish_options: Final = (
         "hydra reserve r1 r3 --mbps 80 --start 2026-12-01T02:00 --duration 3600 --every 86400 "
         "--times 30",
         "hydra reserve r1 r3 --mbps 80 --dry-run",
+        "hydra reserve r1 r3 --megabytes 500000 --end 2026-12-01T06:00 --profile latest",
     ],
 )
 @click.argument("src")
@@ -89,8 +92,19 @@ wish_options: Final = (
     "rate",
     metavar="RATE",
     callback=read_positive,
-    required=True,
     help="Bandwidth to reserve, in each direction.",
+)
+@click.option(
+    "--megabytes",
+    metavar="MB",
+    callback=read_positive,
+    help="Instead of --mbps: bytes that arrive by --end; the controller chooses rate and times.",
+)
+@click.option(
+    "--profile",
+    type=click.Choice([profile.value for profile in Profile]),
+    default=Profile.EARLIEST.value,
+    help="With --megabytes: the earliest end, the latest start, or the lowest rate (cheapest).",
 )
 @click.option(
     "--at-least",
@@ -127,7 +141,9 @@ wish_options: Final = (
 def reserve(
     src: str,
     dst: str,
-    rate: float,
+    rate: float | None,
+    megabytes: float | None,
+    profile: str,
     minimum: float | None,
     duration: float | None,
     start: float | None,
@@ -165,7 +181,8 @@ def reserve(
         span["service"] = service
     if purpose:
         span["purpose"] = purpose
-    entry: JsonObject = {"src": src, "dst": dst, "bandwidth_mbps": rate}
+    entry: JsonObject = {"src": src, "dst": dst}
+    entry |= _rate_or_bytes(rate, megabytes, profile, lasts=end is None or every is not None)
     if minimum is not None:
         entry["minimum_mbps"] = minimum
     body = {**entry, **span}
@@ -186,6 +203,19 @@ def reserve(
     _print_reservation(document, as_json)
     if wait and document["state"] not in {"active", "scheduled", "held"}:
         raise CommandError(_not_reached("active", document))
+
+
+def _rate_or_bytes(
+    rate: float | None, megabytes: float | None, profile: str, *, lasts: bool
+) -> JsonObject:
+    """A rate, or bytes by a deadline; ``lasts``: no single end is given."""
+    if (rate is None) == (megabytes is None):
+        raise click.UsageError("give --mbps, or --megabytes with --end")
+    if megabytes is None:
+        return {"bandwidth_mbps": rate}
+    if lasts:
+        raise click.UsageError("--megabytes needs --end, the deadline, and goes without --every")
+    return {"megabytes": megabytes, "profile": profile}
 
 
 def _warn_of_risks_of(client: ControllerClient, body: JsonObject) -> None:
@@ -254,7 +284,10 @@ def commit(identifier: str, wait: bool, url: str, as_json: bool) -> None:
     "--mbps", "rate", metavar="RATE", callback=read_positive, help="New rate, in each direction."
 )
 @click.option(
-    "--end", metavar="TIME", callback=read_coming_moment, help="New end, earlier or later."
+    "--end",
+    metavar="TIME",
+    callback=read_coming_moment,
+    help="New end, earlier or later: 2026-12-01T10:00, or 10:00 for the next 10:00.",
 )
 @click.option("--from", "src", metavar="NAME", help="Another server of the same rack, or the rack.")
 @click.option("--to", "dst", metavar="NAME", help="The same at the other end.")
@@ -360,6 +393,7 @@ def _print_reservation(document: JsonObject, as_json: bool) -> None:
             ("between", f"{document['src']} and {document['dst']}"),
             ("bandwidth", _describe_bandwidth(document)),
             ("service", document["service"]),
+            *([("transfer", _describe_transfer(document))] if document["transfer"] else ()),
             *([("purpose", document["purpose"])] if document["purpose"] else ()),
             ("start", moment(document["start_unix_s"])),
             ("end", end_of(document)),
@@ -380,6 +414,13 @@ def _describe_bandwidth(reservation: JsonObject) -> str:
         return text
     least, wanted = mbps(reservation["minimum_mbps"]), mbps(reservation["wanted_mbps"])
     return f"{text} (asked for: {least} to {wanted})"
+
+
+def _describe_transfer(reservation: JsonObject) -> str:
+    transfer = reservation["transfer"]
+    text = f"{transfer['megabytes']:,g} MB by {moment(transfer['deadline_unix_s'])}"
+    missing = transfer["missing_megabytes"]
+    return f"{text}, {transfer['profile']}" + (f"; {missing:,g} MB at risk" if missing else "")
 
 
 def _delivered(delivery: JsonObject | None, way: str) -> str:

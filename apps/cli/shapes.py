@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Final
 
 import click
 
-from apps.cli.bandwidth import read_entry
+from apps.cli.bandwidth import read_entry, read_shape_rate
 from apps.cli.client import ControllerClient, url_option
 from apps.cli.command import Command, Group
 from apps.cli.output import CommandError, json_option, mbps, print_columns, print_facts, print_json
@@ -21,20 +20,6 @@ from hydra_hybrid_network_client.requests import WAIT_S, resource
 
 _SHAPES: Final = "/v1/shapes"
 _GOOD: Final = {"ready", "scheduled", "held"}
-
-
-def _read_rate(
-    _ctx: click.Context, _param: click.Parameter, value: str | None
-) -> float | str | None:
-    if value is None or value == "most":
-        return value
-    try:
-        rate = float(value)
-    except ValueError:
-        rate = 0.0
-    if not 0 < rate < math.inf:
-        raise click.BadParameter(f"{value!r} is neither a rate in Mb/s, such as 40, nor most")
-    return rate
 
 
 @click.group(
@@ -50,16 +35,24 @@ def shape() -> None:
     examples=[
         "hydra shape reserve ring r1 r2 r3 r4 --mbps 80 --duration 2h --wait",
         "hydra shape reserve torus:2x2 r1 r2 r3 r4 --mbps most",
+        "hydra shape reserve ring --any 8 --mbps most",
         "hydra shape reserve matrix r1:r2=40 r2:r3=20",
     ],
 )
 @click.argument("pattern")
-@click.argument("racks", nargs=-1, required=True, metavar="RACK…")
+@click.argument("racks", nargs=-1, metavar="[RACK…]")
+@click.option(
+    "--any",
+    "number",
+    type=click.IntRange(2),
+    metavar="N",
+    help="Have the controller choose N racks, of RACK… if given, else of all.",
+)
 @click.option(
     "--mbps",
     "rate",
     metavar="RATE",
-    callback=_read_rate,
+    callback=read_shape_rate,
     help="Bandwidth of each pair, in each direction; `most`: the highest that fits at all pairs.",
 )
 @with_options(wish_options)
@@ -69,6 +62,7 @@ def shape() -> None:
 def reserve(
     pattern: str,
     racks: Sequence[str],
+    number: int | None,
     rate: float | str | None,
     wait: bool,
     url: str,
@@ -80,20 +74,25 @@ def reserve(
 ) -> None:
     """Reserve between racks in a PATTERN: ring, torus:AxBxC, all-to-all, tree, pairs, or matrix.
 
-    RACK… are the racks, in the order of the pattern. For a matrix, RACK… are pairs with their
-    rates, SRC:DST=MBPS. All pairs are reserved, or none. With --wait, exit status 1 if the shape
-    did not become ready.
+    RACK… are the racks, in the order of the pattern; with --any, the racks to choose from. For a
+    matrix, RACK… are pairs with their rates, SRC:DST=MBPS. All pairs are reserved, or none. With
+    --wait, exit status 1 if the shape did not become ready.
     """
     if duration is not None and end is not None:
         raise click.UsageError("--duration and --end are both given: give either")
     span = {"duration_s": duration, "start_unix_s": start, "end_unix_s": end}
     body: JsonObject = {"bandwidth_mbps": rate, **span, **wish}
+    if number is not None and pattern == MATRIX:
+        raise click.UsageError("--any does not go with a matrix, which names its racks")
+    if number is None and not racks:
+        raise click.UsageError("no rack is named: name the racks, or give --any N")
     if pattern == MATRIX:
         body["matrix"] = [read_entry(text).model_dump(exclude_none=True) for text in racks]
     else:
         if rate is None:
             raise click.UsageError("--mbps is missing: give a rate in Mb/s, or most")
-        body |= {"pattern": pattern, "racks": list(racks)}
+        chosen = {"any": number, "from": list(racks) or None}
+        body |= {"pattern": pattern, "racks": list(racks) if number is None else chosen}
     with ControllerClient(url) as client:
         document = client.post(_SHAPES, body, wait=wait)
     _print_shape(document, as_json)
@@ -171,6 +170,7 @@ def _print_shape(document: JsonObject, as_json: bool) -> None:
             ("state", document["state"]),
             ("pattern", document["pattern"]),
             ("racks", " ".join(document["racks"])),
+            *([("choice", document["choice"])] if document["choice"] else ()),
             ("bandwidth", f"{mbps(document['bandwidth_mbps'])} Mb/s or more between each pair"),
             *([("purpose", document["purpose"])] if document["purpose"] else ()),
             ("start", moment(document["start_unix_s"])),

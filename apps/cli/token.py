@@ -82,7 +82,7 @@ def token() -> None:
     type=click.Choice([role.value for role in Role]),
     required=True,
     help=(
-        "viewer: reads everything; tenant: its own reservations; agent: reports for the server "
+        "viewer: reads everything; tenant: own reservations; agent: reports for the server "
         "with the token's name; operator: everything."
     ),
 )

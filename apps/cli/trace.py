@@ -24,7 +24,7 @@ from apps.cli.output import (
     print_outcome,
     warn,
 )
-from apps.cli.parameters import FiniteRange
+from apps.cli.parameters import FABRIC_HELP, FiniteRange
 from apps.cli.patience import Progress, ended_by_ctrl_c
 from apps.offline.recording import MOST_BYTES, TraceWriter
 from apps.offline.study import Limits, read_fabric
@@ -48,7 +48,7 @@ _window_option = click.option(
     type=FiniteRange(0, min_open=True),
     default=10.0,
     show_default=True,
-    help="Length of a window; its demand is the traffic of the flows that start in the window.",
+    help="Length of a window. The demand is the traffic of the flows that start in the window.",
 )
 _scale_option = click.option(
     "--scale",
@@ -72,7 +72,8 @@ _fold_option = click.option(
 def trace() -> None:
     """Read traces of flows between racks, and plan for their windows.
 
-    A TRACE is a file of coflows in coflow-benchmark form, or of lines `src dst bytes start`.
+    A TRACE is a file of coflows in coflow-benchmark form, of lines `src dst bytes start`, or CSV
+    with a heading of these four names.
     Without TRACE, the package's synthetic sample is taken.
     """
 
@@ -138,7 +139,11 @@ def show(trace_file: Path, window_s: float, as_json: bool) -> None:
     show_default=True,
     help="Lines of flows; or a recording for `hydra replay`, a reading for each window.",
 )
-@click.option("--fabric", metavar="FILE|RxP[@MBPS]", help="With --to replay: whose racks to name.")
+@click.option(
+    "--fabric",
+    metavar="FILE|RxP[@MBPS]",
+    help=f"With --to replay: whose racks to name. {FABRIC_HELP}",
+)
 @_window_option
 @_scale_option
 @_fold_option
@@ -182,7 +187,7 @@ def convert(
     ),
 )
 @_trace_argument
-@click.option("--fabric", metavar="FILE|RxP[@MBPS]", required=True, help="Demand used for plans.")
+@click.option("--fabric", metavar="FILE|RxP[@MBPS]", required=True, help=FABRIC_HELP)
 @click.option(
     "--algorithm",
     "algorithms",
@@ -190,6 +195,9 @@ def convert(
     help="Only this algorithm (a name, or MODULE:OBJECT); repeatable.",
 )
 @click.option("--windows", "n_windows", type=click.IntRange(1), help="Only so many, the first.")
+@click.option(
+    "--max-hops", type=click.IntRange(1, 16), help="Most hops of a path; 1: as `edmonds` plans."
+)
 @click.option(
     "--budget-ms",
     type=FiniteRange(0, min_open=True),
@@ -212,6 +220,7 @@ def plan(
     fabric: str,
     algorithms: tuple[str, ...],
     n_windows: int | None,
+    max_hops: int | None,
     budget_ms: float | None,
     weighted: bool,
     plot: Path | None,
@@ -229,7 +238,12 @@ def plan(
     with _errors(), Progress(f"reading {trace_file}") as progress, ended_by_ctrl_c():
         network, policy = read_fabric(fabric)
         seconds_each = float("inf") if budget_ms is None else budget_ms / 1000
-        limits = Limits(policy.max_hops, weighted=weighted, window_s=window_s, seconds=seconds_each)
+        limits = Limits(
+            max_hops or policy.max_hops,
+            weighted=weighted,
+            window_s=window_s,
+            seconds=seconds_each,
+        )
         summary = _summarise(trace_file)
         cut = list(
             islice(
@@ -409,6 +423,7 @@ def _print_contest(
                         "served_share": contestant.served_share if contestant.attempts else None,
                         "worst_share": contestant.worst_share if contestant.attempts else None,
                         "planning_ms": contestant.planning_ms if contestant.attempts else None,
+                        "mean_hops": contestant.mean_hops,
                         **asdict(contestant),
                     }
                     for contestant in found
@@ -424,6 +439,7 @@ def _print_contest(
             "algorithm": lambda one: one.algorithm,
             "served>": lambda one: f"{100 * one.served_share:.1f} %" if one.attempts else "",
             "least>": lambda one: f"{100 * one.worst_share:.1f} %" if one.attempts else "",
+            "hops>": lambda one: "" if one.mean_hops is None else f"{one.mean_hops:.2f}",
             "ms>": lambda one: f"{one.planning_ms:,.1f}" if one.attempts else "",
             "circuits changed>": lambda one: (
                 f"{one.changes:.1f}" if one.attempts and _stands(one) else ""

@@ -27,11 +27,12 @@ from hydra.faults.quarantine import Quarantined
 from hydra.history import Happening, HappeningKind
 from hydra.model import Fabric, NetworkState, PortId, RackId
 from hydra.policy import Policy, Sharing, SharingChoice
+from hydra.reservations.availability import Available
 from hydra.reservations.bundle import Bundle
 from hydra.reservations.modification import Modification
 from hydra.reservations.quotas import Usage
 from hydra.reservations.reservation import Reservation, ReservationRequest, rack_pair
-from hydra.reservations.shapes import ShapeRequest
+from hydra.reservations.shapes import Shape, ShapeRequest
 from hydra.roles import Task, TaskState
 from hydra.service import (
     Delivery,
@@ -76,7 +77,13 @@ class ReservationDesk(_OfRooms):
         return self._rooms.promises.admission.reserve_all(requests, all_or_nothing=all_or_nothing)
 
     def reserve_shape(self, shape: ShapeRequest) -> GroupOutcome:
-        return self._rooms.promises.admission.reserve_shape(shape)
+        return self._rooms.promises.shapes.reserve(shape)
+
+    def availability(self, request: ReservationRequest) -> Sequence[Available]:
+        return self._rooms.promises.admission.availability(request)
+
+    def shape(self, shape_id: str) -> Shape:
+        return self._rooms.promises.shapes.shape(shape_id)
 
     def preview(self, request: ReservationRequest) -> ReservationPreview:
         return self._rooms.promises.admission.preview(request)

@@ -31,6 +31,7 @@ _NOTED: Final = (
     ConditionKind.SWITCH_REFUSED,
     ConditionKind.PORT_RENUMBERED,
     ConditionKind.WORKER_REFUSED,
+    ConditionKind.TRANSFER_AT_RISK,
     ConditionKind.TAKEOVER_AT_RISK,
     ConditionKind.UPLINK_DEAD,
     ConditionKind.ALARM,

@@ -14,7 +14,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 
 from hydra.decisions.decision import Decision
 from hydra.decisions.records import read_decision
-from hydra.errors import HydraError, UnknownName
+from hydra.errors import HydraError
 from hydra.faults.condition import Condition
 from hydra.faults.conditions import store_unavailable
 from hydra.faults.quarantine import read_quarantine
@@ -22,9 +22,11 @@ from hydra.history import Happening, HappeningKind, History
 from hydra.journal import JournalCopy, JournalError, JournalOfAnotherFormat, Kind, Record
 from hydra.journal_format import read_state
 from hydra.model import Fabric, NetworkState, PortId
+from hydra.names import no_group, no_reservation
 from hydra.reservations.bundle import bundle_of
 from hydra.reservations.records import read_reservation
 from hydra.reservations.reservation import Reservation
+from hydra.reservations.shapes import Shape, shape_of
 from hydra.service import QuarantinedPort
 
 LOG = logging.getLogger("hydra.stored")
@@ -223,8 +225,12 @@ class Stored:
             None,
         )
         if found is None:
-            raise UnknownName(f"no reservation {reservation_id!r}")
+            raise no_reservation(reservation_id)
         return found
+
+    def shape(self, shape_id: str) -> Shape:
+        """The shape of a group; the leader alone knows racks that fit in its place."""
+        return shape_of(self.fabric, self.group(shape_id))
 
     def group(self, group: str) -> Sequence[Reservation]:
         """Reservations of a group. Raises UnknownName."""
@@ -232,7 +238,7 @@ class Stored:
             reservation for reservation in self._reservations if reservation.group == group
         )
         if not found:
-            raise UnknownName(f"no group {group!r}")
+            raise no_group(group)
         return found
 
     def decisions(self) -> Sequence[Decision]:

@@ -176,7 +176,7 @@ class AgentDesk:
         if rack is None or rack.spine:
             self.note(AgentTrouble.UNKNOWN_RACK, own.name, repr(name))
             raise WrongReport(
-                f"{own.name} names {name!r}, which is no rack of servers here: fetch the setup anew"
+                f"{own.name} names {name!r}, no rack of servers here: fetch the setup anew"
             )
         if rack.id == own.rack:
             self.note(AgentTrouble.OWN_RACK, own.name, name)

@@ -75,8 +75,8 @@ def read_hosts(text: str, source: str) -> list[Host]:
                 kinds.setdefault(told.kind, number)
             if len(kinds) > 1:
                 raise ValueError(
-                    "NAME:N is MPICH's notation and NAME slots=N Open MPI's: no mpirun reads both, "
-                    "so write all hosts in one of them"
+                    "NAME:N is MPICH's notation and NAME slots=N Open MPI's: write all hosts "
+                    "in the same notation, since no mpirun reads both"
                 )
             _count(hosts, told)
         except ValueError as error:
@@ -109,7 +109,7 @@ def _read_line(words: str) -> _Line:
     slots = [_positive(key, value) for key, value in settings if key in _SLOTS]
     most = [_positive(key, value) for key, value in settings if key in _MOST_SLOTS]
     if len(slots) > 1:
-        raise ValueError("the slots are given twice: mpirun refuses that; give them once")
+        raise ValueError("the slots are given twice: give the number once, as mpirun requires")
     return _Line(
         name,
         _positive("the number of ranks", ranks) if colon else None,
@@ -156,7 +156,7 @@ def placement(hosts: Sequence[Host], ranks: int | None) -> list[str]:
         if host.slots is None:
             raise HydraError(
                 f"the host file gives no number of slots for {host.name}: Open MPI starts a rank "
-                f"on each of its cores, MPICH one; write `{host.name} slots=N` (Open MPI) or "
+                f"on each core, MPICH a single rank; write `{host.name} slots=N` (Open MPI) or "
                 f"`{host.name}:N` (MPICH)"
             )
         places += [host.name] * host.slots
@@ -229,6 +229,6 @@ def check_known(hosts: Iterable[str], rack_of: Mapping[str, str]) -> None:
     strangers = sorted(set(hosts) - rack_of.keys())
     if strangers:
         raise HydraError(
-            f"the controller knows no server {', '.join(strangers[:5])}: hosts go by the names of "
-            "the servers in its configuration"
+            f"the controller knows no server {', '.join(strangers[:5])}: hosts go by names of "
+            "servers in the configuration"
         )

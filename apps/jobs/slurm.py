@@ -27,6 +27,8 @@ _WISH: Final = re.compile(
 _LISTED: Final = re.compile(r"(?:[^,\[\]]|\[[^\[\]]*\])+")
 _BRACKET: Final = re.compile(r"\[([^\]]*)\]")
 _RANGE: Final = re.compile(r"([0-9]+)(?:-([0-9]+))?")
+_NODES: Final = "SLURM_JOB_NODELIST"
+_PROCESSORS: Final = "SLURM_JOB_CPUS_PER_NODE"
 _MOST_HOSTS: Final = 65_536
 """Slurm's own bound of a range (MAX_RANGE)."""
 _COUNT: Final = re.compile(r"([0-9]{1,9})(?:\(x([0-9]{1,9})\))?")
@@ -56,10 +58,20 @@ class Job:
         Raises HydraError if the variables, or the wish in the comment, make no sense.
         """
         number = job_number(variables)
-        names = list(hostnames(variables.get("SLURM_JOB_NODELIST", "")))
-        slots = list(_counts(variables.get("SLURM_JOB_CPUS_PER_NODE", "")))
-        if not names or len(names) != len(slots):
-            raise HydraError(f"job {number}: {len(names)} nodes and the processors of {len(slots)}")
+        missing = [name for name in (_NODES, _PROCESSORS) if not variables.get(name)]
+        if missing:
+            raise HydraError(
+                f"job {number}: {' and '.join(missing)} not set: Slurm sets them where it runs "
+                f"this, see PrologSlurmctld; by hand, set {_NODES} as h[11-12] and {_PROCESSORS} "
+                "as 4(x2)"
+            )
+        names = list(hostnames(variables[_NODES]))
+        slots = list(_counts(variables[_PROCESSORS]))
+        if len(names) != len(slots):
+            raise HydraError(
+                f"job {number}: {_NODES} names {len(names)} nodes, and {_PROCESSORS} the "
+                f"processors of {len(slots)}: give as many of both"
+            )
         hosts = tuple(Host(name, count) for name, count in zip(names, slots, strict=True))
         return cls(number, read_wish(variables.get("SLURM_JOB_COMMENT", "")), hosts)
 
@@ -68,11 +80,11 @@ def job_number(variables: Mapping[str, str]) -> str:
     """The job's number. Raises HydraError if Slurm's variables do not contain a job's number."""
     number = variables.get("SLURM_JOB_ID", "")
     if not number:
-        raise HydraError("SLURM_JOB_ID is not set: Slurm runs this, see PrologSlurmctld")
+        raise HydraError("SLURM_JOB_ID is not set: run the command from Slurm, see PrologSlurmctld")
     if not _JOB_ID.fullmatch(number):
         raise HydraError(
-            f"SLURM_JOB_ID is {number!r}, which is no job's: Slurm sets it where it runs this, see "
-            "PrologSlurmctld; by hand, set it to the job's number, as squeue lists it"
+            f"SLURM_JOB_ID is {number!r}, not a job's number: Slurm sets the variable, see "
+            "PrologSlurmctld; by hand, set the job's number from squeue"
         )
     return number
 
@@ -154,7 +166,7 @@ def _counts(text: str) -> Iterator[int]:
         found = _COUNT.fullmatch(item)
         if found is None or int(found[2] or 1) > _MOST_HOSTS:
             raise HydraError(
-                f"SLURM_JOB_CPUS_PER_NODE is {text!r}, which Slurm does not write: {item!r} is no "
+                f"SLURM_JOB_CPUS_PER_NODE is {text!r}, unknown in Slurm: {item!r} is no "
                 "number of processors, such as 4 or 2(x3)"
             )
         for _ in range(int(found[2] or 1)):

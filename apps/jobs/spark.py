@@ -156,5 +156,5 @@ def _check_plain(line: str | bytes) -> None:
             raise HydraError(
                 f"the event log is compressed with {codec}: start the application with "
                 "spark.eventLog.compress=false and spark.eventLog.rolling.enabled=false (both are "
-                "true by default since Spark 4), so that its log is one file of plain lines"
+                "true by default since Spark 4), for a log in a single file of plain lines"
             )

@@ -153,7 +153,7 @@ def _read_text(path: Path, racks: _Racks) -> ArrayLike:
     names = [cells[0] for _, cells in rows[1:]]
     if rows[0][1][1:] != names:
         raise PlanError("the racks of the first row and those of the first column differ")
-    return racks.arrange(names, _matrix_of([(line, cells[1:]) for line, cells in rows[1:]]))
+    return racks.arrange(names, _matrix_of(_blank_diagonal_is_zero(rows[1:]), names))
 
 
 def _rows(text: str) -> list[tuple[int, list[str]]]:
@@ -193,7 +193,21 @@ def _flow_rows(
         yield f"line {line}", cells[src], cells[dst], cells[mbps]
 
 
-def _matrix_of(rows: Sequence[tuple[int, Sequence[str]]]) -> DemandMatrix:
+def _blank_diagonal_is_zero(
+    rows: Iterable[tuple[int, Sequence[str]]],
+) -> list[tuple[int, list[str]]]:
+    """Rows of a matrix with names, without the names."""
+    found = [(line, list(cells[1:])) for line, cells in rows]
+    for position, (_, cells) in enumerate(found):
+        if cells[position : position + 1] == [""]:
+            cells[position] = "0"
+    return found
+
+
+def _matrix_of(
+    rows: Sequence[tuple[int, Sequence[str]]], names: Sequence[str] = ()
+) -> DemandMatrix:
+    """Numbers of a table; ``names`` of columns are for messages."""
     width = len(rows[0][1])
     for line, cells in rows:
         if len(cells) != width:
@@ -201,10 +215,15 @@ def _matrix_of(rows: Sequence[tuple[int, Sequence[str]]]) -> DemandMatrix:
     try:
         return np.array([cells for _, cells in rows], dtype=np.float64)
     except ValueError:
-        line, cell = next(
-            (line, cell) for line, cells in rows for cell in cells if not _is_number(cell)
+        line, column, cell = next(
+            (line, column, cell)
+            for line, cells in rows
+            for column, cell in enumerate(cells)
+            if not _is_number(cell)
         )
-        raise PlanError(f"line {line}: {cell!r} is not a number of Mbps") from None
+        where = f"line {line}, column {names[column] if names else column + 1}"
+        found = f"{cell!r} is not a number of Mbps" if cell else "empty: write 0 for no demand"
+        raise PlanError(f"{where}: {found}") from None
 
 
 # --- JSON -----------------------------------------------------------------------------------

@@ -294,7 +294,7 @@ class _Why:
         users.sort(key=lambda user: user[1:3] != (self._src, self._dst))
         if not users:
             yield (
-                f"{ports} ports are free, and nothing can use them: no two racks that want more "
+                f"{ports} ports are free, and useless: no two racks with unmet demand "
                 "have free ports on one plane"
             )
         for mbps, a, b, planes in users[:_LISTED]:

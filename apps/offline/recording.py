@@ -140,7 +140,7 @@ def read_trace(path: Path, fabric: Fabric) -> Trace:
     """
     try:
         if path.stat().st_size > MOST_BYTES:
-            raise PlanError(f"{path} is larger than {MOST_BYTES >> 20} MiB: cut it")
+            raise PlanError(f"{path} is larger than {MOST_BYTES >> 20} MiB: cut the file")
         content = path.read_bytes()
     except OSError as error:
         raise PlanError(f"{path} can't be read: {error}") from error

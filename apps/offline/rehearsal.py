@@ -44,7 +44,7 @@ from topology.estimator import surety
 
 TRIGGER: Final = "rehearsal"
 _NO_BACKLOG: Final = (
-    "policy.demand is backlog, and no trace tells what waits in sockets: rehearse estimate or rate"
+    "policy.demand is backlog, and no trace has sockets' queues: rehearse estimate or rate"
 )
 
 

@@ -143,7 +143,7 @@ def replay(
     """
     if not fabric.servers:
         raise PlanError(
-            f"{fabric.name} has no servers, whose links tell what traffic may want: name the "
+            f"{fabric.name} has no servers to bound traffic by their links: name the "
             "configuration of a fabric"
         )
     judge = Rates(fabric)

@@ -152,7 +152,7 @@ def parse_prices(text: str, source: str) -> PriceFile:
     for key in document.key_problems:
         log.add(key.path, key.message)
     if not isinstance(document.data, dict) and not log:
-        log.add((), "must be a mapping that begins with model: racks, or model: pods")
+        log.add((), "must be a mapping with the first key model: racks, or model: pods")
     if log:
         raise ConfigError(source, log.problems(document))
     try:
@@ -174,7 +174,7 @@ def _check_together(prices: PriceFile, log: ProblemLog) -> None:
     if isinstance(prices, RackPrices):
         for network in ("hydra", "fat_tree"):
             if not any(getattr(item, network) for item in prices.items.values()):
-                log.add(("items",), f"no item says how many of it {network} needs")
+                log.add(("items",), f"no item says how many pieces {network} needs")
         return
     for position, count in enumerate(prices.destinations):
         if count >= prices.pods:

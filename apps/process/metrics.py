@@ -70,26 +70,26 @@ class Metrics:
         counter, gauge = partial(Counter, registry=registry), partial(Gauge, registry=registry)
         self._stages = histogram(
             "hydra_loop_stage_duration_seconds",
-            "Time of one run of a stage of the control loop.",
+            "Time of a run of a stage of the control loop.",
             ["stage"],
             buckets=_STAGE_S,
         )
         self._failed_jobs = counter(
             "hydra_failed_jobs_total",
-            "Jobs of the conductor that ended in an error; the log has it.",
+            "Jobs of the conductor with errors, which the log has.",
         )
         self._journal_failures = counter(
             "hydra_journal_failures_total",
-            "Attempts to write the journal that failed; nothing is promised meanwhile.",
+            "Failed attempts to write the journal; nothing is promised meanwhile.",
         )
         self._served = gauge(
             "hydra_demand_planned_bytes_per_second",
-            "Demand of the last plan, and what the present and the planned topology serve.",
+            "Demand of the last plan; parts that the present and the planned topology serve.",
             ["what"],
         )
         self._probes = counter("hydra_probes_total", "Probe frames on running circuits.", ["event"])
-        self._lost_paths = counter("hydra_lost_paths_total", "Paths that probes found dead.")
-        self._connections = gauge("hydra_openflow_connections", "OpenFlow connections that stand.")
+        self._lost_paths = counter("hydra_lost_paths_total", "Paths found dead by probes.")
+        self._connections = gauge("hydra_openflow_connections", "Present OpenFlow connections.")
         for event in ("sent", "heard", "unknown"):
             self._probes.labels(event)
 
@@ -98,13 +98,13 @@ class Metrics:
         histogram = partial(Histogram, registry=self.registry)
         self._substeps = histogram(
             "hydra_reconfiguration_substep_duration_seconds",
-            "Time of one substep of a reconfiguration, over all devices.",
+            "Time of a substep of a reconfiguration, over all devices.",
             ["substep"],
             buckets=_SUBSTEP_S,
         )
         self._reconfigurations = counter(
             "hydra_reconfigurations_total",
-            "Reconfigurations that ended, by what asked for them and how they ended.",
+            "Ended reconfigurations, by trigger and outcome.",
             ["trigger", "state"],
         )
         self._rules = counter("hydra_rules_pushed_total", "Rules pushed by reconfigurations.")
@@ -113,7 +113,7 @@ class Metrics:
         )
         self._circuit_failures = counter(
             "hydra_circuit_failures_total",
-            "Circuits that a reconfiguration could not make.",
+            "Circuits not made by a reconfiguration.",
         )
         self._circuits_lost = counter(
             "hydra_circuits_lost_total",
@@ -144,7 +144,7 @@ class Metrics:
         histogram = partial(Histogram, registry=self.registry)
         self._commands = histogram(
             "hydra_command_duration_seconds",
-            "Time of one of the executor's commands; of rules, until the last barrier.",
+            "Time of a command of the executor; of rules, until the last barrier.",
             ["command"],
             buckets=_DEVICE_S,
         )
@@ -155,13 +155,13 @@ class Metrics:
         )
         self._devices = histogram(
             "hydra_device_duration_seconds",
-            "Time of one exchange with an optical switch or a ToR.",
+            "Time of an exchange with an optical switch or a ToR.",
             ["device"],
             buckets=_DEVICE_S,
         )
         self._device_errors = counter(
             "hydra_device_errors_total",
-            "Exchanges with an optical switch or a ToR that failed.",
+            "Failed exchanges with an optical switch or a ToR.",
             ["device"],
         )
         for kind in FailureKind:
@@ -248,7 +248,7 @@ class ThreadsCollector(Collector):
     """Python's threads, by name; the numbered threads of a pool share a name."""
 
     def collect(self) -> Iterable[Metric]:
-        family = GaugeMetricFamily("hydra_threads", "Threads, by what they are for.", labels=["of"])
+        family = GaugeMetricFamily("hydra_threads", "Threads, by purpose.", labels=["of"])
         names = (thread.name for thread in threading.enumerate())
         for name, many in sorted(Tally(_NUMBER.sub("", name) for name in names).items()):
             family.add_metric([name], many)
@@ -261,7 +261,7 @@ class SinksCollector(Collector):
     def collect(self) -> Iterable[Metric]:
         family = CounterMetricFamily(
             "hydra_dropped_lines",
-            "Lines that were dropped since what takes them stood still, by what takes them.",
+            "Lines dropped while a reader stood still, by reader.",
             labels=["sink"],
         )
         for name, lines in dropped_lines().items():
@@ -339,22 +339,22 @@ class WorkersCollector(Collector):
         )
         ended = CounterMetricFamily(
             "hydra_worker_sessions_ended",
-            "Sessions of a worker that ended, by cause.",
+            "Ended sessions of a worker, by cause.",
             labels=["worker", "cause"],
         )
         releases = GaugeMetricFamily(
             "hydra_worker_build_info", "1, for a worker's release.", labels=["worker", "version"]
         )
         switches = GaugeMetricFamily(
-            "hydra_worker_switches", "Switches that are connected to the worker.", labels=of_one
+            "hydra_worker_switches", "Switches connected to the worker.", labels=of_one
         )
         served = GaugeMetricFamily(
             "hydra_worker_switches_served",
-            "Switches that the controller speaks to by way of the worker.",
+            "Switches reached by the controller through the worker.",
             labels=of_one,
         )
         shards = GaugeMetricFamily(
-            "hydra_worker_shards", "Shards of the racks that the worker owns.", labels=of_one
+            "hydra_worker_shards", "Shards of the racks owned by the worker.", labels=of_one
         )
         cpu = CounterMetricFamily(
             "hydra_worker_cpu_seconds", "Processor time of the worker's process.", labels=of_one
@@ -386,7 +386,7 @@ def _conditions(service: ControllerService) -> Metric:
     for condition in service.conditions():
         count[condition.kind] += len(condition.subjects)
     family = GaugeMetricFamily(
-        "hydra_conditions", "Things that something is wrong with, by kind.", labels=["kind"]
+        "hydra_conditions", "Things with something wrong, by kind.", labels=["kind"]
     )
     for kind in ConditionKind:
         family.add_metric([kind.value], count[kind])
@@ -401,7 +401,7 @@ def _circuits(service: ControllerService, state: NetworkState) -> Metric:
     )
     family = GaugeMetricFamily(
         "hydra_circuits",
-        "Circuits that stand: carrying a path, or idle.",
+        "Standing circuits: carrying a path, or idle.",
         labels=["plane", "state"],
     )
     for plane in service.fabric.planes:
@@ -434,7 +434,7 @@ def _optical_load(service: ControllerService) -> Metric:
         load[service.fabric.ports[port].plane] += mbps
     family = GaugeMetricFamily(
         "hydra_optical_bytes_per_second",
-        "Rate that ToR ports send over each plane, as last polled.",
+        "Rate of ToR ports over each plane, as last polled.",
         labels=["plane"],
     )
     for plane in service.fabric.planes:
@@ -463,7 +463,7 @@ def _demand(report: DemandReport, state: NetworkState) -> Iterable[Metric]:
     if report.error_share is not None:
         yield GaugeMetricFamily(
             "hydra_demand_prediction_error_ratio",
-            "Absolute errors of the demand that was foretold, as a part of what came.",
+            "Absolute errors of the predicted demand, as a part of the real demand.",
             value=report.error_share,
         )
     if report.age_s is not None:
@@ -514,7 +514,7 @@ def _schedule(schedule: Schedule) -> Iterable[Metric]:
         return
     duty = GaugeMetricFamily(
         "hydra_duty_cycle",
-        "Part of the slots of a week that is day: by the formula, and as measured.",
+        "Part of day in the slots of a week: by the formula, and as measured.",
         labels=["what"],
     )
     duty.add_metric(["formula"], schedule.week.duty_cycle)
@@ -522,4 +522,4 @@ def _schedule(schedule: Schedule) -> Iterable[Metric]:
         duty.add_metric(["measured"], schedule.measured_duty_cycle)
     yield duty
     yield GaugeMetricFamily("hydra_slots", "Slots of a week.", value=len(schedule.week.slots))
-    yield GaugeMetricFamily("hydra_slot", "The slot that is on, from 1.", value=schedule.slot + 1)
+    yield GaugeMetricFamily("hydra_slot", "The present slot, from 1.", value=schedule.slot + 1)

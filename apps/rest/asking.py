@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from threading import Event
 from typing import Annotated, Final, TypeVar
@@ -110,6 +110,23 @@ async def _reservation_service(request: Request) -> ReservationService:
     return TenantView(service, caller)
 
 
+def _followed(
+    service: Annotated[ReservationService, Depends(_reservation_service)],
+    reservation: Annotated[
+        Sequence[str],
+        Query(
+            description=(
+                "Only events of these reservations, of their parts, and of their circuits; may be "
+                "repeated."
+            )
+        ),
+    ] = (),
+) -> Sequence[str]:
+    for reservation_id in reservation:
+        service.reservation(reservation_id)  # raises UnknownName
+    return reservation
+
+
 def _state_of_app(name: str) -> object:
     """Dependency on the part of the application's state named ``name``."""
 
@@ -163,6 +180,8 @@ LateAnswer = Annotated[WaitingReply, Depends(_waiting_reply)]
 """As :data:`Answer`, for an answer that waits for an outcome if the client prefers."""
 Asked = Annotated[_T, Query()]
 """The query of a list, as a model."""
+Followed = Annotated[Sequence[str], Depends(_followed)]
+"""Ids of existing reservations; UnknownName for others, whose events would never come."""
 IfMatch = Annotated[
     str | None,
     WithJsonSchema({"type": "string"}),

@@ -60,6 +60,7 @@ from hydra.errors import (
     PlanError,
     QuotaExceeded,
     UnknownName,
+    WrongRequest,
 )
 from hydra.journal import JournalError
 
@@ -146,7 +147,10 @@ def install(app: FastAPI, routes: Sequence[BaseRoute]) -> None:
 def _from_http(request: Request, error: HTTPException, routes: Sequence[BaseRoute]) -> Response:
     path = request.url.path
     if error.status_code == 404:
-        return problem_response(NOT_FOUND, f"the API has no path {path}: see /openapi.json", path)
+        remedy = "see /openapi.json"
+        if path.startswith("/v1/v1/"):
+            remedy = "a client adds /v1 itself, so leave /v1 out of its URL (HYDRA_URL)"
+        return problem_response(NOT_FOUND, f"the API has no path {path}: {remedy}", path)
     if error.status_code == 405:
         allowed = ", ".join(_allowed_methods(request, routes))
         return problem_response(
@@ -210,6 +214,9 @@ async def _on_hydra(request: Request, error: Exception) -> Response:
         return problem_response(
             error.problem, str(error), path, errors=error.errors, headers=headers
         )
+    if isinstance(error, WrongRequest):
+        wrong = ErrorDetail(pointer=json_pointer(*error.place), detail=str(error))
+        return problem_response(INVALID_REQUEST, str(error), path, errors=[wrong])
     if isinstance(error, AdmissionError):
         alternatives = error.alternatives
         kind = next(

@@ -37,8 +37,8 @@ from hydra.errors import HydraError
 
 LOG = logging.getLogger("hydra.audit")
 _MISSING: Final = (
-    "send a valid token as Authorization: Bearer TOKEN (`hydra` takes the token in HYDRA_TOKEN); "
-    "ask an operator for a token"
+    "send a valid token as Authorization: Bearer TOKEN (`hydra` and the Python client take the "
+    "token in the file HYDRA_TOKEN_FILE, or in HYDRA_TOKEN); ask an operator for a token"
 )
 _WRONG: Final = "this token is not valid: mistyped or revoked; ask an operator for a new token"
 _WRITTEN_S: Final = 1.0

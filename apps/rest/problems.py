@@ -68,7 +68,7 @@ ADMISSION_REFUSED: Final = ProblemType(
     409,
     "The fabric has no room for the reservation",
     "The bandwidth does not exist, or other reservations hold the bandwidth; the detail names "
-    "them, and alternatives lists reservations that would be admitted.",
+    "them, and alternatives, where there are any, lists reservations that would be admitted.",
 )
 QUOTA_EXCEEDED: Final = ProblemType(
     "quota-exceeded",
@@ -149,7 +149,7 @@ DEVICE_ERROR: Final = ProblemType(
     "device-error",
     502,
     "A device did not carry out a command",
-    "The device refused, or its answer was lost; the detail names the device.",
+    "The device refused, or the answer was lost; the detail names the device.",
 )
 DEVICE_UNAVAILABLE: Final = ProblemType(
     "device-unavailable",
@@ -179,7 +179,7 @@ LEADER_UNANSWERED: Final = ProblemType(
     "leader-unanswered",
     502,
     "The leader has not answered",
-    "The request was passed on to the leader; its outcome is unknown. A request with an "
+    "The request was passed on to the leader, with unknown outcome. A request with an "
     "idempotency key may be repeated.",
 )
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
@@ -19,12 +19,14 @@ from fastapi.routing import APIRoute
 from pydantic import TypeAdapter, ValidationError
 
 from hydra import foreign_json
+from hydra.names import did_you_mean
 
 MOST_KEYS: Final = 10_000
 """Most keys of one JSON object."""
 MOST_ERRORS: Final = 20
 """Most errors reported to a client; further errors are counted."""
 _SMALL_BYTES: Final = 4096
+_UNKNOWN: Final = "extra_forbidden"
 _SHOWN: Final = 60
 """Most characters of a value that a message repeats."""
 _READERS: Final = ThreadPoolExecutor(2, "bodies")
@@ -91,9 +93,30 @@ def read(body: bytes, model: TypeAdapter[Any]) -> object:
         return model.validate_python(data)
     except ValidationError as error:
         told = error.errors(include_url=False)[:MOST_ERRORS]
+        told.sort(key=lambda item: item["type"] != _UNKNOWN)  # often why another field is missing
         raise InvalidBody(
-            [{**item, "loc": ("body", *item["loc"])} for item in told], error.error_count()
+            [
+                {
+                    **item,
+                    "loc": ("body", *item["loc"]),
+                    "known": _fields(model, item["loc"]) if item["type"] == _UNKNOWN else (),
+                }
+                for item in told
+            ],
+            error.error_count(),
         ) from None
+
+
+def _fields(model: TypeAdapter[Any], location: Sequence[str | int]) -> Iterable[str]:
+    """Names of the fields beside ``location``, as far as they are in the model's schema."""
+    schema = model.json_schema()
+    documents, node = schema.get("$defs", {}), schema
+    for step in location[:-1]:
+        node = node.get("items", {}) if isinstance(step, int) else node["properties"].get(step, {})
+        for choice in (node, *node.get("anyOf", ())):
+            if "$ref" in choice:
+                node = documents[choice["$ref"].rpartition("/")[2]]
+    return list(node.get("properties", ()))
 
 
 def in_words(error: Mapping[str, Any]) -> str:
@@ -101,7 +124,10 @@ def in_words(error: Mapping[str, Any]) -> str:
     words, value = error["msg"], error.get("input")
     if words == "Field required":
         return "is missing"
-    if words == "Extra inputs are not permitted":
+    if error["type"] == _UNKNOWN:
+        name = str(error["loc"][-1])
+        if meant := did_you_mean(name, error.get("known", ())):
+            return f"is unknown{meant}"
         return "is unknown: leave the field out, or look up the name in /openapi.json"
     if not words.startswith("Input should be "):
         return str(words)

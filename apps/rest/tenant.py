@@ -11,10 +11,12 @@ from hydra.access import Caller
 from hydra.errors import AdmissionError, UnknownName
 from hydra.events import EventLog
 from hydra.model import Fabric
+from hydra.names import no_group, no_reservation
+from hydra.reservations.availability import Available
 from hydra.reservations.modification import Modification
 from hydra.reservations.quotas import Usage
 from hydra.reservations.reservation import Reservation, ReservationRequest
-from hydra.reservations.shapes import ShapeRequest
+from hydra.reservations.shapes import Shape, ShapeRequest
 from hydra.service import Delivery, GroupOutcome, Refusal, ReservationPreview, ReservationService
 
 _UNNAMED: Final = ("a device needed for the reservation does not answer now",)
@@ -79,6 +81,14 @@ class TenantView:
         with self._discreet():
             return self._service.reserve_shape(replace(shape, wish=self._own(shape.wish)))
 
+    def availability(self, request: ReservationRequest) -> Sequence[Available]:
+        with self._discreet():
+            return self._service.availability(request)
+
+    def shape(self, shape_id: str) -> Shape:
+        self.group(shape_id)  # raises UnknownName
+        return self._service.shape(shape_id)
+
     def preview(self, request: ReservationRequest) -> ReservationPreview:
         with self._discreet():
             seen = self._service.preview(self._own(request))
@@ -100,7 +110,7 @@ class TenantView:
     def reservation(self, reservation_id: str) -> Reservation:
         found = self._service.reservation(reservation_id)
         if not self._tenant.sees(found):
-            raise UnknownName(f"no reservation {reservation_id!r}")
+            raise no_reservation(reservation_id)
         return found
 
     def reservations(self) -> Sequence[Reservation]:
@@ -109,7 +119,7 @@ class TenantView:
     def group(self, group: str) -> Sequence[Reservation]:
         members = self._service.group(group)
         if not all(map(self._tenant.sees, members)):
-            raise UnknownName(f"no group {group!r}")
+            raise no_group(group)
         return members
 
     def delivery(self, reservation_id: str) -> Delivery:

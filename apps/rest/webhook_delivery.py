@@ -235,7 +235,9 @@ class Webhooks:
         try:
             return self._subscribers[webhook_id]
         except KeyError:
-            raise UnknownName(f"no webhook {webhook_id!r}") from None
+            raise UnknownName(
+                f"no webhook {webhook_id!r}: GET /v1/webhooks (`hydra webhooks`) has the ids"
+            ) from None
 
     def _delivery(self, subscriber: _Subscriber) -> Delivery:
         return Delivery(

@@ -95,8 +95,8 @@ def _copy(settings: ControllerSettings, target: Path) -> None:
     journal = Path(settings.journal)
     if not journal.is_file():
         raise ArchiveError(
-            f"there is no journal {journal}: run this where the controller runs, since a relative "
-            "controller.journal starts from its working directory"
+            f"there is no journal {journal}: run the command where the controller "
+            "runs, since a relative controller.journal starts from its working directory"
         )
     copy_journal(journal, target)
 
@@ -141,7 +141,7 @@ def _backup(loaded: Loaded, source: Path) -> tuple[Backup, bytes]:
     if about.fabric != loaded.fabric.name:
         raise ArchiveError(
             f"{source} is a backup of fabric {about.fabric!r}, not of {loaded.fabric.name!r}: "
-            "give the configuration that it belongs to"
+            "give the configuration of the backup"
         )
     return about, files[_JOURNAL]
 
@@ -203,8 +203,8 @@ def support_bundle(
     except HydraError as error:
         texts["configuration.txt"] = str(error)
         warn(
-            "the configuration can't be used, so that the journal is not in the bundle, and "
-            f"passwords of devices and keys of webhooks are left out of nothing: {error}"
+            "the configuration can't be used, so the bundle has no journal; passwords of devices "
+            f"and keys of webhooks may be in the bundle's other files: {error}"
         )
     else:
         known = _known_secrets(loaded)
@@ -246,8 +246,8 @@ def _add_journal(
     except HydraError as error:
         texts["journal.txt"] = str(error)
         warn(
-            "the journal is not in the bundle, and keys and addresses of webhooks, which it "
-            f"has, are left out of nothing: {error}"
+            "the journal is not in the bundle; keys and addresses of webhooks may be in the "
+            f"bundle's other files: {error}"
         )
         return set()
     texts["journal.json"] = _json({kind.value: records for kind, records in kept.items()})
@@ -342,5 +342,5 @@ def _read(source: Path) -> dict[str, bytes]:
     except (OSError, EOFError, ValueError, zlib.error, tarfile.TarError) as error:
         why = getattr(error, "strerror", None) or error
         raise ArchiveError(
-            f"{source} can't be read as a backup ({why}): give a file that `hydra backup` wrote"
+            f"{source} can't be read as a backup ({why}): give a file of `hydra backup`"
         ) from error

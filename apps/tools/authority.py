@@ -111,7 +111,9 @@ def renew(
 
 def _check_name(name: str) -> None:
     if name in {"", _CA} or Path(name).name != name:
-        raise HydraError(f"{name!r} can't name a certificate: it becomes a file beside ca.pem")
+        raise HydraError(
+            f"{name!r} can't name a certificate: the name becomes a file beside ca.pem"
+        )
 
 
 def _check_end(directory: Path, ca_certificate: x509.Certificate, days: int, now: datetime) -> None:
@@ -201,7 +203,7 @@ def _general_name(host: str) -> x509.GeneralName:
         pass
     if len(host) > _LONGEST_NAME or not _HOST_NAME.fullmatch(host):
         raise HydraError(
-            f"{host!r} is neither an address nor a host name in ASCII: write it as DNS has it"
+            f"{host!r} is neither an address nor a host name in ASCII: write the host as DNS has it"
         )
     return x509.DNSName(host)
 

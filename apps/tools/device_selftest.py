@@ -116,7 +116,9 @@ def read_optical(
     numbers = range(1, sum(size) + 1)
     states = probe.attempt("port states", lambda: switch.port_states(numbers), _count_states)
     probe.judge("wiring", _wiring_complaint(fabric, plane, size), "every wired port exists")
-    probe.judge("journal", _missing(in_use, plane, present), "what the controller set up is there")
+    probe.judge(
+        "journal", _missing(in_use, plane, present), "cross-connects of the controller are there"
+    )
     if isinstance(switch, PowerMeter) and switch.capabilities.power_readings:
         meter = switch
         probe.attempt("power", lambda: meter.power_dbm(numbers), lambda p: f"{len(p)} readings")
@@ -199,8 +201,8 @@ def read_tor(
     had = probe.attempt("ports", tor.ports, lambda had: f"{len(had)}")
     if had is not None:
         lost = ", ".join(sorted(set(ports) - set(had)))
-        complaint = f"the configuration names {lost}, which the switch has not" if lost else None
-        probe.judge("as configured", complaint, f"{len(ports)} of them")
+        complaint = f"the switch lacks configured ports: {lost}" if lost else None
+        probe.judge("as configured", complaint, f"{len(ports)} ports")
     vlans = None
     if not tor.capabilities.labels:
         vlans = probe.attempt("VLANs", lambda: tor.vlans(ports), lambda v: f"of {len(v)} ports")

@@ -91,7 +91,7 @@ def copy(source: Journal, target: Journal) -> int:
     Raises MigrationError if ``target`` holds anything, and JournalError.
     """
     if any(target.records(kind, newest=1) for kind in Kind):
-        raise MigrationError(f"{target.name} holds a journal already, which stays as it is")
+        raise MigrationError(f"{target.name} holds a journal already, left untouched")
     changes = [change for kind in Kind for change in source.changes(kind)]
     target.write(changes)
     return len(changes)

@@ -28,6 +28,8 @@ class Attempt:
     """Circuits set up and taken down since the window before."""
     problems: tuple[str, ...]
     """Problems found by the independent checks."""
+    mean_hops: float | None = None
+    """Mean number of hops of a path; None for a plan without paths, such as a schedule."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,12 @@ class Contestant:
     @property
     def planning_ms(self) -> float:
         return fmean(attempt.planning_ms for attempt in self.attempts) if self.attempts else 0.0
+
+    @property
+    def mean_hops(self) -> float | None:
+        """Mean over the windows with paths; None if there are none."""
+        hops = [attempt.mean_hops for attempt in self.attempts if attempt.mean_hops is not None]
+        return fmean(hops) if hops else None
 
     @property
     def changes(self) -> float:
@@ -111,5 +119,6 @@ def _attempt(window: Window, study: Study, outcome: Outcome) -> Attempt:
         outcome.planning_ms,
         connect=len(then - now),
         disconnect=len(now - then),
+        mean_hops=outcome.plan.mean_hops if outcome.plan.topology.paths else None,
         problems=outcome.problems or (),
     )

@@ -26,6 +26,8 @@ class ConditionKind(StrEnum):
     """The store shared by the controllers does not answer, so no controller leads."""
     JOURNAL_FAILED = "journal-failed"
     RESERVATION_FAILED = "reservation-failed"
+    TRANSFER_AT_RISK = "transfer-at-risk"
+    """Bytes that will not arrive by their deadline."""
     OPTICAL_SWITCH_DOWN = "optical-switch-down"
     TOR_DOWN = "tor-down"
     SWITCH_NOT_CONNECTED = "switch-not-connected"

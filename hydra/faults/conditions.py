@@ -22,6 +22,7 @@ from hydra.faults.condition import (
     names_of,
 )
 from hydra.faults.facts import Facts
+from hydra.faults.late_transfers import transfers_at_risk
 from hydra.faults.quarantine import Quarantined
 from hydra.faults.server_links import named
 from hydra.lifecycle import ReservationState
@@ -30,6 +31,7 @@ from hydra.names import rack_of
 from hydra.reconfiguration.plan import Pair, pair_of
 from hydra.reservations.admission import moment
 from hydra.reservations.reservation import GONE, Reservation, ServiceClass
+from hydra.reservations.transfers import left_megabytes
 from hydra.roles import Alarm
 
 _MISSED_S: Final = 86_400.0
@@ -66,6 +68,7 @@ class Watch:
         missed = self._missed(facts)
         yield from _journal(facts)
         yield from _reservations(facts, missed)
+        yield from transfers_at_risk(facts, self._first_seen)
         yield from self._planes(facts)
         yield from self._tors(facts)
         yield from self._switches(facts)
@@ -455,13 +458,18 @@ def _renewal(
     command = (
         f"hydra reserve {reservation.src} {reservation.dst} --mbps {reservation.bandwidth_mbps:g}"
     )
+    end, transfer = reservation.expires_unix_s, reservation.transfer
+    if transfer is not None:
+        left = left_megabytes(reservation, reservation.since_unix_s or now_unix_s)
+        command = f"hydra reserve {reservation.src} {reservation.dst} --megabytes {left:g}"
+        fitting_mbps, end = reservation.promised_mbps, transfer.deadline_unix_s
     least = fitting_mbps is not None and fitting_mbps < reservation.promised_mbps
     if least:
         command += f" --at-least {fitting_mbps:g}"
     if reservation.starts_unix_s > now_unix_s:
         command += f" --start {moment(reservation.starts_unix_s)}"
-    if reservation.expires_unix_s is not None:
-        command += f" --end {moment(reservation.expires_unix_s)}"
+    if end is not None:
+        command += f" --end {moment(end)}"
     if reservation.priority:
         command += f" --priority {reservation.priority}"
     if reservation.service is not ServiceClass.SHARED:

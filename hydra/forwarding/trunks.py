@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from itertools import pairwise, repeat
 from typing import cast
 
@@ -56,19 +57,9 @@ class Trunks(Mapping[PortId, PortVlans]):
         vlans = np.union1d(self.vlans, other.vlans)
         return np.flatnonzero((self._over(vlans) != other._over(vlans)).any(axis=0))
 
-    def memberships(self, ports: NDArray[np.intp]) -> list[PortVlans]:
-        """The membership of each of ``ports``: the same object for ports with the same VLANs."""
-        bits = np.packbits(self.carries, axis=0).T[ports]
-        rows, width = bits.tobytes(), bits.shape[1]
-        alike = [rows[width * place : width * (place + 1)] for place in range(len(ports))]
-        place_of = {row: place for place, row in enumerate(alike)}
-        carries = np.unpackbits(bits[list(place_of.values())], axis=1, count=len(self.vlans))
-        vlans = cast(list[VlanId], self.vlans[np.nonzero(carries)[1]].tolist())
-        bounds = starts(np.count_nonzero(carries, axis=1).astype(np.int32)).tolist()
-        parked = frozenset({self.parking})
-        tagged = (frozenset(vlans[first:last]) or parked for first, last in pairwise(bounds))
-        made = make(PortVlans, len(place_of), tagged=tagged, native=repeat(None))
-        return [*map(dict(zip(place_of, made, strict=True)).__getitem__, alike)]
+    def packed(self, ports: NDArray[np.intp]) -> PackedTrunks:
+        """The membership of each of ``ports``."""
+        return PackedTrunks(self.vlans, np.packbits(self.carries, axis=0).T[ports], self.parking)
 
     def _over(self, vlans: IntArray) -> NDArray[np.bool_]:
         """``carries`` with a row for each of ``vlans``, among them all of ``self.vlans``."""
@@ -91,5 +82,30 @@ class Trunks(Mapping[PortId, PortVlans]):
     def _objects(self) -> dict[PortId, PortVlans]:
         if self._made is None:
             ports = np.arange(len(self))
-            self._made = dict(zip(self, self.memberships(ports), strict=True))
+            self._made = dict(zip(self, self.packed(ports).memberships(), strict=True))
         return self._made
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PackedTrunks:
+    """The VLANs of some ports, a bit each."""
+
+    vlans: IntArray
+    """Shape (V,)."""
+    bits: NDArray[np.uint8]
+    """Shape (ports, V / 8)."""
+    parking: VlanId
+
+    def memberships(self) -> list[PortVlans]:
+        """The membership of each port: the same object for ports with the same VLANs."""
+        bits = self.bits
+        rows, width = bits.tobytes(), bits.shape[1]
+        alike = [rows[width * place : width * (place + 1)] for place in range(len(bits))]
+        place_of = {row: place for place, row in enumerate(alike)}
+        carries = np.unpackbits(bits[list(place_of.values())], axis=1, count=len(self.vlans))
+        vlans = cast(list[VlanId], self.vlans[np.nonzero(carries)[1]].tolist())
+        bounds = starts(np.count_nonzero(carries, axis=1).astype(np.int32)).tolist()
+        parked = frozenset({self.parking})
+        tagged = (frozenset(vlans[first:last]) or parked for first, last in pairwise(bounds))
+        made = make(PortVlans, len(place_of), tagged=tagged, native=repeat(None))
+        return [*map(dict(zip(place_of, made, strict=True)).__getitem__, alike)]

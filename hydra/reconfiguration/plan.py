@@ -6,7 +6,8 @@ same circuits and the same VLAN keeps rules and counters.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from itertools import chain, pairwise, repeat
 from operator import attrgetter
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 
 from hydra.forwarding.rules import Lane
 from hydra.forwarding.substrate import substrate_of
-from hydra.forwarding.trunks import Trunks
+from hydra.forwarding.trunks import PackedTrunks, Trunks
 from hydra.model import (
     Circuit,
     CrossConnect,
@@ -29,7 +30,7 @@ from hydra.model import (
     Topology,
     VlanId,
 )
-from hydra.path_arrays import Lanes, codes_of, column, no_cycles, pairs_of
+from hydra.path_arrays import Lanes, Pairs, column, no_cycles
 from hydra.rings import rings_of, whole_rings
 from hydra.roles import PortVlans
 
@@ -54,7 +55,7 @@ class Plan:
 
     current: NetworkState
     target: NetworkState
-    affected: frozenset[Pair]
+    affected: AbstractSet[Pair]
     """Pairs whose path or VLAN changes: no other pairs are diverted."""
     connect: frozenset[Circuit]
     disconnect: frozenset[Circuit]
@@ -128,23 +129,22 @@ def port_trunks(fabric: Fabric, state: NetworkState) -> Trunks:
 
 def changed_pairs(current: NetworkState, target: NetworkState) -> frozenset[Pair]:
     """The pairs whose paths, or the paths' VLANs, differ."""
-    return pairs_of(_changed_codes(current, target))
+    return frozenset(_changed(current, target))
 
 
-def _changed_codes(current: NetworkState, target: NetworkState) -> NDArray[np.int64]:
-    """:func:`changed_pairs` by code, ascending."""
+def _changed(current: NetworkState, target: NetworkState) -> Pairs:
     old, new = Lanes.of(current.vlans), Lanes.of(target.vlans)
     codes = old.paths.table.pair_codes(), new.paths.table.pair_codes()
     ended, begun = old.unlike(new)
     both = np.sort(np.concatenate([codes[0][ended], codes[1][begun]]), kind="stable")
-    return both[np.diff(both, prepend=-1) > 0]  # two ascending runs: np.unique is slower
+    return Pairs(both[np.diff(both, prepend=-1) > 0])  # two ascending runs: np.unique is slower
 
 
 def _darkened_pairs(
     current: NetworkState, target: NetworkState, moved: Collection[Circuit]
 ) -> frozenset[Pair]:
     """The pairs with a staying path in a ring with ``moved`` circuits."""
-    if not any(circuit.one_way for circuit in moved):
+    if not any(map(attrgetter("one_way"), moved)):
         return frozenset()
     dark = {
         circuit
@@ -161,14 +161,13 @@ def _darkened_pairs(
 
 def moving_pairs(current: NetworkState, target: NetworkState) -> frozenset[Pair]:
     """The pairs to divert on the way from ``current`` to ``target``."""
-    return pairs_of(_moving_codes(current, target))
+    return frozenset(_moving(current, target))
 
 
-def _moving_codes(current: NetworkState, target: NetworkState) -> NDArray[np.int64]:
-    """:func:`moving_pairs` by code, ascending."""
+def _moving(current: NetworkState, target: NetworkState) -> Pairs:
     moved = current.topology.circuits ^ target.topology.circuits
-    changed, darkened = _changed_codes(current, target), _darkened_pairs(current, target, moved)
-    return np.union1d(changed, codes_of(darkened)) if darkened else changed
+    changed, darkened = _changed(current, target), _darkened_pairs(current, target, moved)
+    return Pairs.of(changed | darkened) if darkened else changed
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,11 +258,43 @@ def retagging(fabric: Fabric, current: NetworkState, target: NetworkState) -> Po
 def _differing(fabric: Fabric, old: Trunks, new: Trunks) -> PortsToTag:
     """Ports whose membership differs, with the membership in ``new``."""
     ends = old.unlike(new)
-    found: dict[RackId, dict[str, PortVlans]] = {}
-    for end, vlans in zip(ends.tolist(), new.memberships(ends), strict=True):
-        port = fabric.ports[end]
-        found.setdefault(port.rack, {})[port.tor_port] = vlans
-    return found
+    return _Retags(fabric, ends, new.packed(ends))
+
+
+class _Retags(Mapping[RackId, Mapping[str, PortVlans]]):
+    """Membership of ports by rack and port name; equal to a dict of the same.
+
+    Creates :class:`~hydra.roles.PortVlans` objects only on access.
+    """
+
+    __slots__ = ("_ends", "_fabric", "_made", "_trunks")
+
+    def __init__(self, fabric: Fabric, ends: NDArray[np.intp], trunks: PackedTrunks) -> None:
+        self._fabric, self._ends, self._trunks = fabric, ends, trunks
+        self._made: dict[RackId, dict[str, PortVlans]] | None = None
+
+    def __len__(self) -> int:
+        return len(self._objects())
+
+    def __iter__(self) -> Iterator[RackId]:
+        return iter(self._objects())
+
+    def __getitem__(self, rack: RackId) -> Mapping[str, PortVlans]:
+        return self._objects()[rack]
+
+    def __repr__(self) -> str:
+        return repr(self._objects())
+
+    def __reduce__(self) -> tuple[type[dict[object, object]], tuple[object]]:
+        return dict, (self._objects(),)  # without the fabric
+
+    def _objects(self) -> dict[RackId, dict[str, PortVlans]]:
+        if self._made is None:
+            self._made = {}
+            ports = map(self._fabric.ports.__getitem__, self._ends.tolist())
+            for port, vlans in zip(ports, self._trunks.memberships(), strict=True):
+                self._made.setdefault(port.rack, {})[port.tor_port] = vlans
+        return self._made
 
 
 def _staged_retagging(
@@ -301,13 +332,13 @@ def _diff(fabric: Fabric, current: NetworkState, target: NetworkState, order_of:
     first, last = order_of(current, target)
     disconnect = current.topology.circuits - target.topology.circuits
     connect = target.topology.circuits - current.topology.circuits
-    moving = _moving_codes(current, target)
+    moving = _moving(current, target)
     in_use = Lanes.of(current.vlans).ids_beside(moving)
     untag_first, retag, tag_last = _staged_retagging(fabric, current, target, in_use)
     return Plan(
         current=current,
         target=target,
-        affected=pairs_of(moving),
+        affected=moving,
         connect=connect,
         disconnect=disconnect,
         mirrors=mirror_moves(fabric, disconnect - first, connect - last),
@@ -332,7 +363,7 @@ def under_traffic(fabric: Fabric, current: NetworkState, target: NetworkState) -
     return Plan(
         current=current,
         target=target,
-        affected=changed_pairs(current, target),
+        affected=_changed(current, target),
         connect=connect,
         disconnect=disconnect,
         mirrors=mirror_moves(fabric, disconnect, connect),

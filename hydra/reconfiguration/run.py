@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
 from hydra.failures import Failure
@@ -175,7 +176,7 @@ class Run:
         self.planned = self.plan
         self.began = self.plan.current
         self.wanted = self.plan.target
-        self.moving = frozenset() if self.in_light else self.plan.affected
+        self.moving = frozenset(() if self.in_light else self.plan.affected)
         self.result = self.plan.current
         self.substrate = substrate_of(self.fabric)
 
@@ -207,7 +208,7 @@ class Run:
         self.conditions = replace(self.conditions, diverted=diverted)
 
     @property
-    def unsteady(self) -> frozenset[Pair]:
+    def unsteady(self) -> AbstractSet[Pair]:
         """Pairs that may be off the paths of the recorded state."""
         return self.moving if self.in_light else self.plan.affected
 

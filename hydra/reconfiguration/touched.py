@@ -44,7 +44,10 @@ class Touched:
         ends = (end for circuit in circuits for end in circuit.ends)
         ports = frozenset((*ends, *retagged))
         return cls(
-            pairs=plan.affected, ports=ports, vlans=frozenset(left | taken), taken=frozenset(taken)
+            pairs=frozenset(plan.affected),
+            ports=ports,
+            vlans=frozenset(left | taken),
+            taken=frozenset(taken),
         )
 
     def __or__(self, other: Touched) -> Touched:

@@ -158,6 +158,8 @@ def beyond_any_circuit(fabric: Fabric, src: RackId, dst: RackId, mbps: float) ->
 
 
 def _refusal(calendar: Calendar, ask: Ask, limits: AdmissionLimits) -> AdmissionError:
+    if limits.brief:
+        return NoRoom("no room")
     window = calendar.window(ask.start_unix_s, ask.end_unix_s, limits)
     lower = _lower_rate(window, calendar, ask)
     later = _later_start(calendar, ask, replace(limits, blocked=frozenset()))
@@ -171,6 +173,10 @@ def _refusal(calendar: Calendar, ask: Ask, limits: AdmissionLimits) -> Admission
     alternatives = [alternative for alternative in (lower, later) if alternative is not None]
     beyond = beyond_any_circuit(calendar.fabric, *ask.pair, ask.mbps)
     if beyond is not None:
+        fastest_mbps = fastest_circuit_mbps(calendar.fabric, *ask.pair)
+        if lower is not None and lower.bandwidth_mbps < fastest_mbps - ROUNDING_MBPS:
+            left = at_most_mbps(lower.bandwidth_mbps)
+            beyond += f", of which other reservations and servers' uplinks leave {left} Mb/s"
         if len(ask.servers) > 1:
             beyond += ", and a server pair never has more than one circuit"
         return AdmissionError(beyond + remedy, alternatives)

@@ -29,12 +29,18 @@ from hydra.reservations.preemption import lower_ranks, make_room
 from hydra.reservations.quotas import within_quota_mbps
 from hydra.reservations.register import Register
 from hydra.reservations.requests import check, times
+from hydra.reservations.rerouting import moved_to_another_path
 from hydra.reservations.reservation import (
     LATEST_UNIX_S,
     Reservation,
     ReservationRequest,
     ServiceClass,
     rack_pair,
+)
+from hydra.reservations.transfers import (
+    needed_mbps,
+    planned_request,
+    transfer_times,
 )
 
 NOTICE_S: Final = 60.0
@@ -86,10 +92,13 @@ class ReservationBook(Register):
         reservation with circuits keeps the circuits for ``notice_s``, and the new reservation
         begins afterwards (see :meth:`displaced`). A hold never preempts.
 
-        Raises UnknownName, and AdmissionError with alternatives; the book is unchanged then.
+        Raises UnknownName, WrongRequest, and AdmissionError with alternatives; the book is
+        unchanged then.
         """
         src, dst = check(self._fabric, request)
         self._stretch_overdue(now)
+        if request.transfer is not None:
+            request = self._planned(request, now, limits)
         start, end = times(request, now)
         if start > now:
             limits = limits.later
@@ -133,6 +142,15 @@ class ReservationBook(Register):
         self._displaced[reservation_id] = displaced
         self.enter(reservation)
         return reservation
+
+    def _planned(
+        self, request: ReservationRequest, now: float, limits: AdmissionLimits
+    ) -> ReservationRequest:
+        """A transfer with rate and times. Raises AdmissionError."""
+        steady = replace(request, bandwidth_mbps=needed_mbps(request, now))
+        start, end = transfer_times(request, now)
+        most_mbps = self._allowed_mbps(steady, start, end)
+        return planned_request(self._calendar, request, most_mbps, limits, now)
 
     def _find_place(
         self,
@@ -314,8 +332,8 @@ class ReservationBook(Register):
     ) -> Reservation:
         """Modify a reservation on the present path, or, without circuits, on any path that fits.
 
-        Raises UnknownName, LifecycleError, and AdmissionError (NotHitless if only the path is in
-        the way); the book is unchanged then.
+        Raises UnknownName, WrongRequest, LifecycleError, and AdmissionError (NotHitless if only the
+        path is in the way); the book is unchanged then.
         """
         old = self.get(reservation_id)
         self._stretch_overdue(now)
@@ -371,16 +389,12 @@ class ReservationBook(Register):
         changed: list[Reservation] = []
         refused: dict[str, AdmissionError] = {}
         for reservation in mine:
-            ask = ask_of(self._fabric, reservation, now)
             around = limits if reservation.holds_capacity else limits.later
-            least_mbps = min(ask.mbps, reservation.minimum_mbps or ask.mbps)
             try:
-                mbps, path = admit_most(self._calendar, ask, least_mbps, around)
+                moved = self._put(moved_to_another_path(self._calendar, reservation, now, around))
             except AdmissionError as error:
                 refused[reservation.id] = error
                 continue
-            held_mbps = reservation.bandwidth_mbps if reservation.rank < 0 else mbps
-            moved = self._put(replace(reservation, booked=path, bandwidth_mbps=held_mbps))
             if moved != reservation:
                 changed.append(moved)
         return tuple(changed), refused

@@ -23,7 +23,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import ROUND_FLOOR, Context
 from heapq import merge
-from math import inf
+from math import fsum, inf
 from typing import Final, TypeVar
 
 from hydra.model import Circuit, Fabric, Path, PlaneId, PortId, RackId
@@ -34,6 +34,8 @@ ROUNDING_MBPS: Final = 1e-6
 """Slack for comparisons of bandwidth sums, so that 0.1 + 0.2 fits into 0.3."""
 
 Pair = tuple[RackId, RackId]
+_WINDOWS: Final = 4
+"""Number of windows that a calendar keeps."""
 _KeyT = TypeVar("_KeyT")
 
 
@@ -81,6 +83,8 @@ class AdmissionLimits:
     """
     paths_per_pair: int = MOST_PATHS_PER_PAIR
     """Largest number of simultaneous paths of a rack pair."""
+    brief: bool = False
+    """True: a refusal has neither words nor alternatives."""
 
     @property
     def anywhere(self) -> AdmissionLimits:
@@ -90,7 +94,7 @@ class AdmissionLimits:
     @property
     def later(self) -> AdmissionLimits:
         """The limits for a later time, when blocked ports may be repaired."""
-        return AdmissionLimits(self.max_hops, paths_per_pair=self.paths_per_pair)
+        return AdmissionLimits(self.max_hops, paths_per_pair=self.paths_per_pair, brief=self.brief)
 
 
 def at_most_mbps(mbps: float) -> str:
@@ -126,6 +130,8 @@ class Calendar:
         self._by_pair: dict[Pair, IntervalIndex[Booking]] = {}
         self._by_server: dict[str, IntervalIndex[Booking]] = {}
         self._circuits_at: dict[PortId, set[Circuit]] = {}
+        self._windows: list[Window] = []
+        """The windows asked for last; the edges of a shape have the same few windows."""
 
     def __len__(self) -> int:
         return len(self._bookings)
@@ -148,6 +154,8 @@ class Calendar:
                 self._circuits_at.setdefault(port, set()).add(circuit)
         for server in booking.servers:
             self._by_server.setdefault(server, IntervalIndex()).add(booking)
+        for window in self._windows:
+            window.note_added(booking)
 
     def remove(self, booking_id: str) -> None:
         """Remove a booking; ignores an unknown id."""
@@ -164,6 +172,8 @@ class Calendar:
                     self._circuits_at[port].discard(circuit)
         for server in booking.servers:
             _drop(self._by_server, server, booking.id)
+        for window in self._windows:
+            window.note_removed(booking)
 
     def of_pair(self, pair: Pair) -> Sequence[Booking]:
         return tuple(self._by_pair.get(pair, ()))
@@ -216,8 +226,13 @@ class Calendar:
         return self._circuits_at.get(port, ())
 
     def window(self, start_unix_s: float, end_unix_s: float, limits: AdmissionLimits) -> Window:
-        """The calendar over [start, end); valid until the calendar changes."""
-        return Window(self, start_unix_s, end_unix_s, limits)
+        """The calendar over [start, end); use at once, before the calendar changes."""
+        for window in self._windows:
+            if window.is_of(start_unix_s, end_unix_s, limits):
+                return window
+        window = Window(self, start_unix_s, end_unix_s, limits)
+        self._windows = [window, *self._windows[: _WINDOWS - 1]]
+        return window
 
 
 def _drop(index: dict[_KeyT, IntervalIndex[Booking]], key: _KeyT, booking_id: str) -> bool:
@@ -249,6 +264,31 @@ class Window:
         }
         self._users: dict[PortId, frozenset[Circuit]] = {}
         self._loads: dict[Circuit, float] = {}
+
+    def is_of(self, start_unix_s: float, end_unix_s: float, limits: AdmissionLimits) -> bool:
+        """True if the window is that of the arguments."""
+        return (self.start_unix_s, self.end_unix_s) == (start_unix_s, end_unix_s) and (
+            self._limits is limits or self._limits == limits
+        )
+
+    def note_added(self, booking: Booking) -> None:
+        """Keep known occupancy up to date with a new booking."""
+        if not booking.overlaps(self.start_unix_s, self.end_unix_s):
+            return
+        whole = booking.start_unix_s <= self.start_unix_s and self.end_unix_s <= booking.end_unix_s
+        for circuit in booking.path.circuits:
+            for port in circuit.ends:
+                if (users := self._users.get(port)) is not None:
+                    self._users[port] = users | {circuit}
+            if (load := self._loads.pop(circuit, None)) is not None and whole:
+                self._loads[circuit] = inf if booking.exclusive else load + booking.mbps
+
+    def note_removed(self, booking: Booking) -> None:
+        """Forget the occupancy of a removed booking's circuits."""
+        for circuit in booking.path.circuits:
+            self._loads.pop(circuit, None)
+            for port in circuit.ends:
+                self._users.pop(port, None)
 
     # --- occupancy -------------------------------------------------------------------------------
 
@@ -457,6 +497,13 @@ class Window:
             and self._fabric.ports[port].rate_mbps >= need.mbps - ROUNDING_MBPS
             and not self.users(port)
         )
+
+    def room_mbps(self, rack: RackId) -> tuple[float, float]:
+        """Free Mbps of a rack: at ports without circuits, and on booked circuits."""
+        ports = self._free_ports(rack, Need(0.0))
+        free = fsum(self._fabric.ports[port].rate_mbps for port in ports)
+        spare = (self.spare_mbps(circuit) for circuit, _ in self._booked_from(rack))
+        return free, fsum(max(0.0, mbps) for mbps in spare)
 
     def levels_mbps(self) -> list[float]:
         """Bandwidths at which the answer of :meth:`find` may change, sorted."""

@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Final
 
-from hydra.errors import AdmissionError, Alternative, LifecycleError, NotHitless
+from hydra.errors import AdmissionError, Alternative, LifecycleError, NotHitless, WrongRequest
 from hydra.model import Fabric
 from hydra.names import rack_of
 from hydra.reservations.admission import Ask, admit, beyond_any_circuit, moment, takes
@@ -43,7 +43,8 @@ class Modification:
 def modified(fabric: Fabric, old: Reservation, change: Modification, now: float) -> Reservation:
     """Return ``old`` with ``change`` applied, without a check of the calendar.
 
-    Raises UnknownName, AdmissionError, and LifecycleError for a finished or preempted reservation.
+    Raises UnknownName, WrongRequest, AdmissionError, and LifecycleError for a finished or preempted
+    reservation.
     """
     if not old.is_booked:
         raise LifecycleError(
@@ -52,6 +53,11 @@ def modified(fabric: Fabric, old: Reservation, change: Modification, now: float)
     if old.preempted_by is not None:
         raise LifecycleError(
             f"reservation {old.id} {old.reason} and can't be changed: reserve anew"
+        )
+    if old.transfer is not None and (change.bandwidth_mbps or change.end_unix_s):
+        raise AdmissionError(
+            f"rate and end of reservation {old.id} follow from its {old.transfer.megabytes:g} MB "
+            "and their deadline: release the reservation and ask for other bytes"
         )
     src, dst = change.src or old.src, change.dst or old.dst
     if (rack_of(fabric, src), rack_of(fabric, dst)) != (old.src_rack, old.dst_rack):
@@ -65,13 +71,14 @@ def modified(fabric: Fabric, old: Reservation, change: Modification, now: float)
     check(fabric, wish)
     beyond = beyond_any_circuit(fabric, old.src_rack, old.dst_rack, wish.least_mbps)
     if beyond is not None:
-        raise AdmissionError(beyond)
+        raise AdmissionError(f"{beyond}; ask for no more, or make a further reservation")
     end = old.expires_unix_s if change.end_unix_s is None else change.end_unix_s
     start = old.starts_unix_s
     if end is not None and end <= max(start, now):
         when = "has passed" if end <= now else f"is not after the start ({moment(start)})"
-        raise AdmissionError(
-            f"end_unix_s {end:.15g} {when}: give a later end, or release the reservation"
+        raise WrongRequest(
+            f"end_unix_s {end:.15g} {when}: give a later end, or release the reservation",
+            "end_unix_s",
         )
     ranged = change.bandwidth_mbps is None
     return replace(

@@ -6,7 +6,7 @@ A journal outlives the configuration: the fabric may have lost or moved named el
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import Any
 
 from hydra.errors import HydraError, UnknownName
@@ -18,21 +18,36 @@ from hydra.reservations.reservation import (
     BOOKED_STATES,
     FINAL_STATES,
     GONE,
+    Profile,
     Reservation,
     RetryKey,
     ServiceClass,
     ShapeEdge,
+    Transfer,
 )
 
 _ENDS = ("src", "dst")
 _PATHS = ("path", "booked")
+_FIELDS = tuple(field.name for field in fields(Reservation))
 
 
 def reservation_record(fabric: Fabric, reservation: Reservation) -> dict[str, Any]:
     """Return ``reservation`` as nested dicts and lists of names and numbers."""
-    record = asdict(reservation)
-    if reservation.shape is None:
-        del record["shape"]  # earlier releases read the record, too
+    record = {name: getattr(reservation, name) for name in _FIELDS}
+    record["retry"] = None if reservation.retry is None else asdict(reservation.retry)
+    del record["shape"], record["transfer"]  # earlier releases read the record, too
+    if reservation.transfer is not None:
+        record["transfer"] = asdict(reservation.transfer)
+    if reservation.shape is not None:
+        edge = reservation.shape
+        record["shape"] = {
+            "pattern": edge.pattern,
+            "src": edge.src,
+            "dst": edge.dst,
+            "racks": edge.racks,
+        }
+        if edge.choice:
+            record["shape"]["choice"] = edge.choice
     record["state"] = reservation.state.value
     record["service"] = reservation.service.value
     for end, rack in zip(_ENDS, (reservation.src_rack, reservation.dst_rack), strict=True):
@@ -53,31 +68,34 @@ def read_reservation(
     duplex circuits in a network with one-way circuits.
     """
     try:
-        fields = dict(record)
-        state = ReservationState(fields["state"])
-        booked = fields["booked"] is not None
+        values = dict(record)
+        state = ReservationState(values["state"])
+        booked = values["booked"] is not None
         if fabric.one_way and booked and state not in FINAL_STATES:
             raise HydraError(
-                f"reservation {fields['id']} ({fields['src']} to {fields['dst']}) was made for "
+                f"reservation {values['id']} ({values['src']} to {values['dst']}) was made for "
                 f"duplex circuits, and the circuits of fabric {fabric.name} are one-way: release "
                 "the reservation first, or use a new journal"
             )
-        if state in BOOKED_STATES and (reason := _loss(fabric, fields)):
-            state, fields["reason"] = ReservationState.FAILED, reason
-            fields["since_unix_s"] = now_unix_s
+        if state in BOOKED_STATES and (reason := _loss(fabric, values)):
+            state, values["reason"] = ReservationState.FAILED, reason
+            values["since_unix_s"] = now_unix_s
         for key in _PATHS:
-            entry = fields[key]
-            fields[key] = None if entry is None or fabric.one_way else read_path(fabric, entry)
+            entry = values[key]
+            values[key] = None if entry is None or fabric.one_way else read_path(fabric, entry)
         for end in _ENDS:
-            rack = fabric.rack_by_name.get(fields[f"{end}_rack"])
-            fields[f"{end}_rack"] = GONE if rack is None else rack.id
-        fields["state"] = state
-        fields["service"] = ServiceClass(fields["service"])
-        retry = fields["retry"]
-        fields["retry"] = None if retry is None else RetryKey(**retry)
-        if (edge := fields.get("shape")) is not None:
-            fields["shape"] = ShapeEdge(**edge)
-        return Reservation(**fields)
+            rack = fabric.rack_by_name.get(values[f"{end}_rack"])
+            values[f"{end}_rack"] = GONE if rack is None else rack.id
+        values["state"] = state
+        values["service"] = ServiceClass(values["service"])
+        retry = values["retry"]
+        values["retry"] = None if retry is None else RetryKey(**retry)
+        if (edge := values.get("shape")) is not None:
+            values["shape"] = ShapeEdge(**edge)
+        if (transfer := values.get("transfer")) is not None:
+            profile = Profile(transfer["profile"])
+            values["transfer"] = Transfer(**{**transfer, "profile": profile})
+        return Reservation(**values)
     except (KeyError, TypeError, ValueError) as error:
         raise HydraError(f"not a reservation record ({error}): {dict(record)!r}") from error
 

@@ -7,23 +7,32 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import islice
 from operator import itemgetter
 
-from hydra.errors import KeyReused, LifecycleError, UnknownName
+from hydra.errors import KeyReused, LifecycleError
 from hydra.lifecycle import ReservationState
 from hydra.model import Circuit, Fabric, Path, RackId
-from hydra.reservations.calendar import Booking, Calendar, peak_mbps
-from hydra.reservations.calendar_entries import booking_of, pin_of
+from hydra.names import no_group, no_reservation
+from hydra.reservations.admission import Ask
+from hydra.reservations.availability import Available, availability
+from hydra.reservations.calendar import AdmissionLimits, Booking, Calendar, peak_mbps
+from hydra.reservations.calendar_entries import booking_of, pin_of, servers_among
 from hydra.reservations.quotas import Usage
+from hydra.reservations.requests import check, times
 from hydra.reservations.reservation import (
     FINAL_STATES,
     Pin,
     Reservation,
+    ReservationRequest,
     RetryKey,
+    rack_pair,
 )
 from hydra.reservations.timer_queue import TimerQueue
+
+_NO_LIMITS = AdmissionLimits()
 
 
 class Register:
@@ -70,7 +79,7 @@ class Register:
         try:
             return self._by_id[reservation_id]
         except KeyError:
-            raise UnknownName(f"no reservation {reservation_id!r}") from None
+            raise no_reservation(reservation_id) from None
 
     def enter(self, reservation: Reservation) -> None:
         """Enter a reservation that was admitted elsewhere. Raises LifecycleError for a known id."""
@@ -112,6 +121,42 @@ class Register:
         """Restore the earlier version of a reservation after a change that could not be stored."""
         self._unbook(reservation)
         self._put(reservation)
+
+    def availability(
+        self,
+        request: ReservationRequest,
+        now: float,
+        limits: AdmissionLimits = _NO_LIMITS,
+    ) -> list[Available]:
+        """The bandwidth that fits between two ends in each span from the request's start to its
+        end. Raises UnknownName, and AdmissionError for ends that can't be joined.
+        """
+        fabric = self._fabric
+        src, dst = check(fabric, request)
+        start, end = times(request, now)
+        ask = Ask(
+            src=request.src,
+            dst=request.dst,
+            pair=rack_pair(src, dst),
+            mbps=request.bandwidth_mbps,
+            start_unix_s=start,
+            end_unix_s=start if end is None else end,
+            servers=servers_among(fabric, request.src, request.dst),
+            may_wait=False,
+        )
+        return availability(self._calendar, ask, limits, now)
+
+    @contextmanager
+    def apart(self, reservations: Iterable[Reservation]) -> Iterator[None]:
+        """Leave the bookings of ``reservations`` out of the calendar for a while."""
+        apart = [reservation for reservation in reservations if reservation.is_booked]
+        for reservation in apart:
+            self._calendar.remove(reservation.id)
+        try:
+            yield
+        finally:
+            for reservation in apart:
+                self._put(reservation)
 
     def _unbook(self, reservation: Reservation) -> None:
         self._calendar.remove(reservation.id)
@@ -177,7 +222,7 @@ class Register:
         """Reservations of ``group``. Raises UnknownName for an empty group."""
         members = tuple(r for r in self._by_id.values() if r.group == group)
         if not members:
-            raise UnknownName(f"no group {group!r}")
+            raise no_group(group)
         return members
 
     def _bookings_of(self, owner: str) -> list[Booking]:
@@ -202,6 +247,17 @@ class Register:
                 f"{known[0].id}): use a new key for a new request"
             )
         return known
+
+    def rooms_mbps(
+        self, request: ReservationRequest, now: float, limits: AdmissionLimits = _NO_LIMITS
+    ) -> list[tuple[float, float]]:
+        """Free Mbps of each rack during the time of ``request``: at ports without circuits, and on
+        booked circuits. Raises AdmissionError for a time that has passed.
+        """
+        start, end = times(request, now)
+        around = limits if start <= now else limits.later
+        window = self._calendar.window(start, math.inf if end is None else end, around)
+        return [window.room_mbps(rack.id) for rack in self._fabric.racks]
 
     def expired(self, now: float) -> tuple[str, ...]:
         """Ids of reservations past the end or past the hold time; ``now`` in Unix seconds."""

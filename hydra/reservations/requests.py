@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from hydra.errors import AdmissionError, QuotaExceeded
+from hydra.errors import AdmissionError, QuotaExceeded, WrongRequest
 from hydra.model import Fabric, RackId
 from hydra.names import rack_of
 from hydra.reservations.admission import moment
@@ -19,17 +19,21 @@ from hydra.reservations.reservation import (
 def check(fabric: Fabric, request: ReservationRequest) -> tuple[RackId, RackId]:
     """Check the names and numbers of ``request``, and return the two racks.
 
-    Raises UnknownName for a name that is neither a rack nor a server, and AdmissionError.
+    Raises UnknownName for a name that is neither a rack nor a server, WrongRequest, and
+    AdmissionError for a fabric without reservations, or a priority beyond the quota.
     """
     src, dst = rack_of(fabric, request.src), rack_of(fabric, request.dst)
     if src == dst:
-        raise AdmissionError(
+        raise WrongRequest(
             f"{request.src} and {request.dst} are in rack {fabric.racks[src].name}: traffic "
-            "inside a rack never leaves its ToR and needs no circuit"
+            "inside a rack never leaves its ToR and needs no circuit; name an end in another rack",
+            "dst",
         )
-    for name, rack in ((request.src, src), (request.dst, dst)):
+    for field, name, rack in (("src", request.src, src), ("dst", request.dst, dst)):
         if fabric.racks[rack].spine:
-            raise AdmissionError(f"{name} is a spine without servers: reserve between other racks")
+            raise WrongRequest(
+                f"{name} is a spine without servers: reserve between other racks", field
+            )
     if fabric.one_way:
         raise AdmissionError(
             "this network has one-way circuits and takes no reservations, since a reservation "
@@ -42,16 +46,19 @@ def check(fabric: Fabric, request: ReservationRequest) -> tuple[RackId, RackId]:
 
 
 def _check_families(fabric: Fabric, request: ReservationRequest, src: RackId, dst: RackId) -> None:
-    """Raise AdmissionError if the two ends have no common address family."""
+    """Raise WrongRequest if the two ends have no common address family."""
     src_families, dst_families = (
-        fabric.racks[rack].families(fabric.server_by_name.get(name))
+        fabric.racks[rack].families(server)
+        if (server := fabric.server_by_name.get(name))
+        else fabric.families_of[rack]
         for name, rack in ((request.src, src), (request.dst, dst))
     )
     if src_families and dst_families and not src_families & dst_families:
-        raise AdmissionError(
+        raise WrongRequest(
             f"{request.src} has {_in_words(src_families)} only, {request.dst} "
             f"{_in_words(dst_families)} only: circuits between the two would carry no packets; "
-            "give both ends addresses of one family in the configuration file"
+            "give both ends addresses of one family in the configuration file",
+            "dst",
         )
 
 
@@ -60,55 +67,70 @@ def _in_words(families: frozenset[int]) -> str:
 
 
 def _check_numbers(request: ReservationRequest) -> None:
+    transfer = request.transfer
     for name, value in (
-        ("bandwidth_mbps", request.bandwidth_mbps),
+        ("bandwidth_mbps", request.bandwidth_mbps if transfer is None else None),
+        ("megabytes", None if transfer is None else transfer.megabytes),
         ("minimum_mbps", request.minimum_mbps),
         ("duration_s", request.duration_s),
         ("hold_s", request.hold_s),
     ):
         # Written so that NaN fails, too.
         if value is not None and not (math.isfinite(value) and value > 0):
-            raise AdmissionError(f"{name} must be a finite number above 0, got {value}")
+            raise WrongRequest(f"{name} must be a finite number above 0, got {value}", name)
     if request.priority not in PRIORITIES:
-        raise AdmissionError(f"priority must be from 0 to 9, got {request.priority}")
+        raise WrongRequest(f"priority must be from 0 to 9, got {request.priority}", "priority")
     if request.quota is not None and request.priority > request.quota.max_priority:
         raise QuotaExceeded(
             f"priority {request.priority} exceeds the quota of {request.quota.max_priority}: ask "
             "for a lower priority, or ask an operator for a larger quota"
         )
     if request.minimum_mbps is not None and request.service is not ServiceClass.SHARED:
-        raise AdmissionError(
+        raise WrongRequest(
             "minimum_mbps goes with shared reservations, and this reservation is "
-            f"{request.service.value}: leave minimum_mbps out"
+            f"{request.service.value}: leave minimum_mbps out",
+            "minimum_mbps",
+        )
+    if transfer is not None and request.service is ServiceClass.BEST_EFFORT:
+        raise WrongRequest(
+            "best-effort reservations hold no bandwidth, and megabytes by a deadline need "
+            "bandwidth: ask for service shared or guaranteed",
+            "service",
         )
     if request.least_mbps > request.bandwidth_mbps:
-        raise AdmissionError(
+        raise WrongRequest(
             f"minimum_mbps {request.minimum_mbps:g} is more than bandwidth_mbps "
-            f"{request.bandwidth_mbps:g}: bandwidth_mbps is the most, minimum_mbps the least"
+            f"{request.bandwidth_mbps:g}: bandwidth_mbps is the most, minimum_mbps the least",
+            "minimum_mbps",
         )
 
 
 def times(request: ReservationRequest, now: float) -> tuple[float, float | None]:
     """Return (start, end) in Unix seconds; None: no end before the release. Raises
-    AdmissionError.
+    WrongRequest.
     """
     start = now if request.start_unix_s is None else request.start_unix_s
     if start < now:
-        raise AdmissionError(
+        raise WrongRequest(
             f"start_unix_s {start:.15g} ({_when(start)}) has passed: leave start_unix_s out to "
-            "start now"
+            "start now",
+            "start_unix_s",
         )
     end = request.end_unix_s
+    sets_end = "end_unix_s" if request.duration_s is None else "duration_s"
     if end is None and request.duration_s is not None:
         end = start + request.duration_s
     if end is not None and end <= start:
-        raise AdmissionError(
+        raise WrongRequest(
             f"end_unix_s {end:.15g} ({_when(end)}) is not after the start ({_when(start)}): give a "
-            "later end"
+            "later end",
+            sets_end,
         )
-    for name, time in (("start", start), ("end", end)):
+    for name, time, field in (("start", start, "start_unix_s"), ("end", end, sets_end)):
         if time is not None and time > LATEST_UNIX_S:
-            raise AdmissionError(f"the {name} lies beyond the year 9999: give an earlier {name}")
+            raise WrongRequest(
+                f"the {name} lies beyond the year 9999: give an earlier {name}", field
+            )
     return start, end
 
 

@@ -74,6 +74,33 @@ class ShapeEdge:
     dst: int
     racks: int
     """Number of racks of the shape."""
+    choice: str = ""
+    """How the racks were chosen, at the first edge of a shape; empty: the request named them."""
+
+
+class Profile(StrEnum):
+    """Choice among the rates and times that carry a transfer by its deadline."""
+
+    EARLIEST = "earliest"
+    """The earliest end."""
+    LATEST = "latest"
+    """The latest start."""
+    CHEAPEST = "cheapest"
+    """The lowest rate: from the earliest start until the deadline, if possible."""
+
+
+@dataclass(frozen=True, slots=True)
+class Transfer:
+    """Megabytes by a deadline (:mod:`hydra.reservations.transfers`)."""
+
+    megabytes: float
+    """Frames with their headers, in each direction."""
+    deadline_unix_s: float
+    profile: Profile = Profile.EARLIEST
+    left_megabytes: float | None = None
+    """Megabytes left when the rate was planned again; None: the first plan."""
+    planned_unix_s: float | None = None
+    """Begin of the present rate; None: the start of the reservation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +120,8 @@ class Wish:
     """Free text from the client, without effect."""
     shape: ShapeEdge | None = None
     """None: the reservation belongs to no shape."""
+    transfer: Transfer | None = None
+    """Bytes by a deadline, from which rate and times follow; None: rate and times are given."""
 
     @property
     def rank(self) -> int:

@@ -22,6 +22,8 @@ from hydra.reservations.reservation import Reservation, ReservationRequest, Shap
 
 MATRIX: Final = "matrix"
 """Pattern of a shape whose edges are listed one by one."""
+AGAIN: Final = "release the shape and ask for it again"
+KEPT: Final = "until then, the other edges keep their bandwidth"
 _NAMED: Final = 4
 """Number of edges that a reason names."""
 
@@ -59,13 +61,17 @@ class ShapeRequest:
 
     pattern: str
     racks: tuple[str, ...]
-    """Names of racks or servers."""
+    """Names of racks or servers; empty: the admission chooses, see :attr:`choose`."""
     edges: tuple[tuple[int, int, float], ...]
     """Positions of both racks, and the edge's share of :attr:`mbps`; the largest shares first."""
     mbps: float | None
     """None: the highest rate that fits."""
     wish: ReservationRequest
     """Times, class, owner and quota of each reservation; the ends are replaced."""
+    choose: int = 0
+    """Number of racks that the admission chooses; 0: the racks are given."""
+    among: tuple[str, ...] = ()
+    """Racks to choose from; empty: all."""
 
     def requests(self, mbps: float) -> list[ReservationRequest]:
         """A request for each edge."""
@@ -109,11 +115,36 @@ def pattern_request(
     pattern: str, racks: Sequence[str], mbps: float | None, wish: ReservationRequest
 ) -> ShapeRequest:
     """A shape with the same rate at each edge. Raises AdmissionError if the racks do not suit."""
+    _check_once(racks)
+    edges = tuple((src, dst, 1.0) for src, dst in edges_of(pattern, len(racks)))
+    return ShapeRequest(pattern, tuple(racks), edges, mbps, wish)
+
+
+def chosen_request(
+    pattern: str,
+    number: int,
+    among: Sequence[str],
+    mbps: float | None,
+    wish: ReservationRequest,
+) -> ShapeRequest:
+    """A shape of a number of racks, chosen by the admission ``among`` racks (empty: all).
+
+    Raises AdmissionError if the number does not suit the pattern or the list.
+    """
+    if among and number > len(among):
+        raise AdmissionError(
+            f"{number} racks of {len(among)} are asked for: name more racks to choose from, or "
+            f"ask for {len(among)} at most"
+        )
+    _check_once(among)
+    edges = tuple((src, dst, 1.0) for src, dst in edges_of(pattern, number))
+    return ShapeRequest(pattern, (), edges, mbps, wish, number, tuple(among))
+
+
+def _check_once(racks: Iterable[str]) -> None:
     for name, count in Counter(racks).items():
         if count > 1:
             raise AdmissionError(f"rack {name} is named twice: name each rack once")
-    edges = tuple((src, dst, 1.0) for src, dst in edges_of(pattern, len(racks)))
-    return ShapeRequest(pattern, tuple(racks), edges, mbps, wish)
 
 
 def matrix_request(
@@ -154,10 +185,39 @@ class Shape:
     """Edges that are not as promised, and why."""
     to_do: str
     """Remedy; empty if nothing is to be done."""
-    instead: tuple[str, ...]
-    """Racks of the same pattern without the rack of the lost edges; empty: no such shape."""
     edges: tuple[Reservation, ...]
     """In the order of the pattern; a bundle is one edge."""
+    choice: str = ""
+    """How the racks were chosen; empty: the request named them."""
+    lost: frozenset[tuple[str, str]] = frozenset()
+    """Ends of lost edges."""
+    instead: tuple[str, ...] = ()
+    """Racks that fit now in place of a shape with lost edges
+    (:func:`hydra.reservations.shape_search.with_remedy`); empty: none are known.
+    """
+
+    @property
+    def request(self) -> ShapeRequest:
+        """The request for the same shape: the same rates, from now or from its start on."""
+        first = self.edges[0]
+        ahead = any(edge.state is ReservationState.SCHEDULED for edge in self.edges)
+        mbps = max(edge.bandwidth_mbps for edge in self.edges)
+        at = {name: place for place, name in enumerate(self.racks)}
+        wish = ReservationRequest(
+            src="",
+            dst="",
+            bandwidth_mbps=0.0,
+            end_unix_s=first.expires_unix_s,
+            start_unix_s=first.starts_unix_s if ahead else None,
+            owner=first.owner,
+            priority=first.priority,
+            service=first.service,
+        )
+        edges = _whole_edges(self.pattern, len(self.racks))
+        if self.pattern == MATRIX:
+            falling = sorted(self.edges, key=lambda edge: -edge.bandwidth_mbps)
+            edges = tuple((at[e.src], at[e.dst], e.bandwidth_mbps / mbps) for e in falling)
+        return ShapeRequest(self.pattern, self.racks, edges, mbps, wish)
 
 
 def shapes_among(fabric: Fabric, reservations: Iterable[Reservation]) -> list[Shape]:
@@ -187,14 +247,13 @@ def shape_of(fabric: Fabric, members: Sequence[Reservation]) -> Shape:
     racks = tuple(names[place] for place in sorted(names))
     state = _state(list(edges.values()))
     reason, to_do = "", ""
-    instead: tuple[str, ...] = ()
+    lost: frozenset[tuple[str, str]] = frozenset()
     if state is ShapeState.HELD:
         to_do = "commit its reservations before held_until_unix_s"
     elif state in {ShapeState.DEGRADED, ShapeState.FAILED}:
-        bad = {place: edge for place, edge in edges.items() if not _is_ready(edge)}
-        reason = _in_words(list(bad.values()))
-        lost = [place for place, edge in bad.items() if not edge.is_booked]
-        to_do, instead = _remedy(pattern, racks, [[names[end] for end in one] for one in lost])
+        reason = _in_words([edge for edge in edges.values() if not _is_ready(edge)])
+        lost = frozenset((edge.src, edge.dst) for edge in edges.values() if not edge.is_booked)
+        to_do = f"{AGAIN}; {KEPT}" if lost else "wait: the controller brings up other paths"
     return Shape(
         id=members[0].group or "",
         pattern=pattern,
@@ -202,8 +261,9 @@ def shape_of(fabric: Fabric, members: Sequence[Reservation]) -> Shape:
         state=state,
         reason=reason,
         to_do=to_do,
-        instead=instead,
         edges=tuple(edges.values()),
+        choice=next((one.shape.choice for one in members if one.shape and one.shape.choice), ""),
+        lost=lost,
     )
 
 
@@ -233,20 +293,3 @@ def _in_words(edges: Sequence[Reservation]) -> str:
         words.append(f"{edge.src} to {edge.dst} {state}{why}")
     more = len(edges) - _NAMED
     return "; ".join(words) + (f"; and {more} more edges" if more > 0 else "")
-
-
-def _remedy(
-    pattern: str, racks: tuple[str, ...], lost: Sequence[Sequence[str]]
-) -> tuple[str, tuple[str, ...]]:
-    """What to do about lost edges, and the racks of the shape to ask for instead."""
-    if not lost:
-        return "wait: the controller brings up other paths", ()
-    worst, _ = Counter(name for ends in lost for name in ends).most_common(1)[0]
-    again = "release the shape and ask for it again"
-    left: tuple[str, ...] = ()
-    if pattern != MATRIX:
-        whole = ShapeRequest(pattern, racks, (), None, ReservationRequest("", "", 0.0))
-        smaller = whole.without(worst)
-        left = () if smaller is None else smaller.racks
-    without = f", without {', '.join(name for name in racks if name not in left)}" if left else ""
-    return f"{again}{without}; until then, the other edges keep their bandwidth", left

@@ -16,7 +16,7 @@ from hydra_hybrid_network_client.asynchronous.connection import AsyncConnection
 from hydra_hybrid_network_client.base import Document
 from hydra_hybrid_network_client.documents import EventKind, ReservationState, ServiceClass
 from hydra_hybrid_network_client.errors import ClientError, NotActive, refusals
-from hydra_hybrid_network_client.requests import WAIT_S, Place, Query, resource
+from hydra_hybrid_network_client.requests import WAIT_S, Place, Query, body_of, resource
 
 _ATTEMPTS: Final = 4
 
@@ -58,8 +58,10 @@ class AsyncHydraClient:
         self,
         src: str,
         dst: str,
-        bandwidth_mbps: float,
+        bandwidth_mbps: float | None = None,
         *,
+        megabytes: float | None = None,
+        profile: documents.Profile = documents.Profile.EARLIEST,
         minimum_mbps: float | None = None,
         duration_s: float | None = None,
         start_unix_s: float | None = None,
@@ -74,12 +76,16 @@ class AsyncHydraClient:
         available.
 
         With ``minimum_mbps``, the answer's ``bandwidth_mbps`` is the most that fits, at least the
-        minimum.
+        minimum. With ``megabytes`` and ``end_unix_s`` instead of a rate, the controller chooses
+        rate and times such that the bytes arrive by the end.
         """
-        body = documents.ReservationBody(
+        body = body_of(
+            documents.ReservationBody,
             src=src,
             dst=dst,
             bandwidth_mbps=bandwidth_mbps,
+            megabytes=megabytes,
+            profile=profile,
             minimum_mbps=minimum_mbps,
             duration_s=duration_s,
             start_unix_s=start_unix_s,
@@ -95,8 +101,9 @@ class AsyncHydraClient:
         self, src: str, dst: str, bandwidth_mbps: float, **times: float
     ) -> documents.ReservationPreview:
         """The outcome of :meth:`reserve`, without its effect."""
-        entry = {"src": src, "dst": dst, "bandwidth_mbps": bandwidth_mbps}
-        body = documents.ReservationBody.model_validate({**entry, **times})
+        body = body_of(
+            documents.ReservationBody, src=src, dst=dst, bandwidth_mbps=bandwidth_mbps, **times
+        )
         return await self._make("/v1/reservations/preview", body, documents.ReservationPreview, 0)
 
     async def reserve_matrix(
@@ -114,7 +121,8 @@ class AsyncHydraClient:
 
         A second request with the same idempotency ``key`` returns the group of the first.
         """
-        body = documents.GroupBody(
+        body = body_of(
+            documents.GroupBody,
             entries=list(entries),
             all_or_nothing=all_or_nothing,
             start_unix_s=start_unix_s,
@@ -168,10 +176,14 @@ class AsyncHydraClient:
         """Change a reservation without an interruption; Refused, type ``not-hitless``, if
         impossible.
         """
-        body = documents.ModificationBody(
-            bandwidth_mbps=bandwidth_mbps, end_unix_s=end_unix_s, src=src, dst=dst
+        body = body_of(
+            documents.ModificationBody,
+            bandwidth_mbps=bandwidth_mbps,
+            end_unix_s=end_unix_s,
+            src=src,
+            dst=dst,
         )
-        content = body.model_dump(mode="json", exclude_defaults=True)
+        content = body.model_dump(mode="json", exclude_defaults=True, by_alias=True)
         path = resource("/v1/reservations", reservation_id)
         return await self._read("PATCH", path, documents.Reservation, body=content)
 
@@ -203,7 +215,7 @@ class AsyncHydraClient:
         return await self._read("POST", path, documents.Reservation, wait_s=wait_s)
 
     async def release(self, reservation_id: str, wait_s: int = 0) -> documents.Reservation:
-        """Release a reservation; no error if the reservation is over."""
+        """Release a reservation; no error if the reservation is over and still remembered."""
         path = resource("/v1/reservations", reservation_id)
         return await self._read("DELETE", path, documents.Reservation, wait_s=wait_s)
 
@@ -217,7 +229,7 @@ class AsyncHydraClient:
     async def reserve_shape(
         self,
         pattern: str,
-        racks: Sequence[str],
+        racks: Sequence[str] | documents.AnyRacks,
         bandwidth_mbps: float | Literal["most"],
         *,
         start_unix_s: float | None = None,
@@ -228,17 +240,27 @@ class AsyncHydraClient:
     ) -> documents.Shape:
         """Ask for bandwidth between racks in a pattern, all of it or nothing.
 
+        With ``AnyRacks(any=8)`` the controller chooses the racks, ``from_`` a list or of all.
         A second request with the same idempotency ``key`` returns the shape of the first.
         """
-        body = documents.ShapeBody(
+        body = body_of(
+            documents.ShapeBody,
             pattern=pattern,
-            racks=list(racks),
+            racks=racks if isinstance(racks, documents.AnyRacks) else list(racks),
             bandwidth_mbps=bandwidth_mbps,
             start_unix_s=start_unix_s,
             duration_s=duration_s,
             purpose=purpose,
         )
         return await self._make("/v1/shapes", body, documents.Shape, wait_s, key)
+
+    async def availability(self, src: str, dst: str, **times: float) -> documents.Availability:
+        """The bandwidth that two racks or servers could reserve, and when.
+
+        ``times``: ``start_unix_s`` and ``end_unix_s``; by default, the next day.
+        """
+        query = [("src", src), ("dst", dst), *((name, str(at)) for name, at in times.items())]
+        return await self._read("GET", "/v1/availability", documents.Availability, query)
 
     async def shapes(self) -> list[documents.ShapeStatus]:
         """All shapes, without their reservations."""
@@ -299,9 +321,11 @@ class AsyncHydraClient:
     ) -> AsyncIterator[tuple[str, documents.Event | documents.Gap]]:
         """Yield (id, event) pairs as they happen, after ``last_id``, until the connection ends.
 
-        With ``reservations``, only events about the given ids, their parts and their circuits.
+        With ``reservations``, only events about the given ids, their parts and their circuits;
+        Refused if one does not exist. The end of a reservation does not end the stream.
 
-        A silence, however long, ends nothing: the controller keeps the connection open.
+        A time without events ends nothing. NoAnswer if the connection is lost: call again with the
+        last id.
         """
         place = Place(last_id)
         with refusals():
@@ -327,7 +351,7 @@ class AsyncHydraClient:
         wait_s: int,
         key: str | None = None,
     ) -> _DocumentT:
-        content = body.model_dump(mode="json", exclude_defaults=True)
+        content = body.model_dump(mode="json", exclude_defaults=True, by_alias=True)
         headers = {"Idempotency-Key": key or uuid.uuid4().hex}
         return await self._read(
             "POST", path, document, body=content, headers=headers, wait_s=wait_s

@@ -172,6 +172,7 @@ class AsyncConnection:
                 return accepted(response)
             except (Refusal, NoAnswer) as error:
                 pause_s = retries.pause_s(error)
-            self._https.append(self._https.pop(0))
+            if self._https[0] is http:  # another thread may have gone on already
+                self._https = [*self._https[1:], http]
             if pause_s:
                 await sleep(pause_s)

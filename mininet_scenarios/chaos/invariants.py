@@ -101,7 +101,7 @@ def reservations(seen: Seen) -> Iterator[str]:
         if one["state"] not in _AT_REST:
             yield f"reservation {name} is {one['state']} for good"
         if one["state"] == "active" and _hops(one["path"]) not in standing:
-            yield f"reservation {name} is active, and its path does not stand"
+            yield f"reservation {name} is active without a standing path"
 
 
 def alarms(seen: Seen) -> Iterator[str]:

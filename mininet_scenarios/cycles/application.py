@@ -29,7 +29,7 @@ def refuse_real_switches(planes: Iterable[Plane]) -> None:
         if not _is_emulated(plane.address):
             raise HydraError(
                 f"cycles of experiments lose packets, and {plane.name} at {plane.address} may be a "
-                "real switch: they are for planes emulated on this machine"
+                "real switch: emulate all planes on this machine"
             )
 
 

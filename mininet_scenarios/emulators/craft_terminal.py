@@ -142,7 +142,7 @@ class CraftTerminal(SessionServer):
 
     async def _version(self, _rest: str) -> list[str]:
         size = self._ocs.size
-        return [f"Nobody OXC-{size}x{size} serial {self._serial} release 1.0"]
+        return [f"Example OXC-{size}x{size} serial {self._serial} release 1.0"]
 
     # --- arguments ------------------------------------------------------------------------------
 

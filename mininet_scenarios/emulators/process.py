@@ -210,7 +210,7 @@ async def _serve(emulator: OcsEmulator, options: argparse.Namespace) -> None:
 
 def _parser(product: Product) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=product.program, description=product.description)
-    parser.add_argument("--name", default=product.program, help="its serial number, or its name")
+    parser.add_argument("--name", default=product.program, help="serial number or name")
     parser.add_argument(
         "--firmware", choices=product.firmwares, help="another one, which speaks otherwise"
     )

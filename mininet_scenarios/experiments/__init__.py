@@ -37,7 +37,8 @@ def _flaw(name: str, found: object) -> str | None:
     """Reason why ``found`` is no experiment called ``name``; None for an experiment."""
     if not isinstance(found, Experiment):
         return (
-            f"it is a {type(found).__name__}, not a mininet_scenarios.experiments.frame.Experiment"
+            f"the object is a {type(found).__name__}, "
+            "not a mininet_scenarios.experiments.frame.Experiment"
         )
     if found.name != name:
         return f"the experiment's own name is {found.name}: results are found by one name"

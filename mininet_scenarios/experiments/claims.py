@@ -16,6 +16,7 @@ result is not played. A commit that changes a band gives the reason.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
@@ -106,14 +107,17 @@ class Claim:
 def judged(key: str, value: float, figure: str, ours: str = "", why: str = "") -> Row:
     """The row that judges ``value`` by the claim ``key``.
 
-    ``figure`` names the run, ``ours`` shows the value in a different form than the claim's format,
-    and ``why`` is the reason of a difference.
+    ``figure`` names the run, ``ours`` shows more than the value, and ``why`` is the reason of a
+    difference. The row always has the value in the claim's format, so that value and band compare.
     """
     claim = CLAIMS[key]
+    compared = format(value, claim.form)
+    if not re.search(rf"(?<![\d.,]){re.escape(compared)}(?!%)", ours):
+        ours = f"{compared} ({ours})" if ours else compared
     return Row(
         figure,
         claim.published,
-        ours or format(value, claim.form),
+        ours,
         value / claim.band.figure if claim.band.figure else None,
         claim.limits,
         claim.band.holds(value),
@@ -366,7 +370,7 @@ def _cthrough() -> Iterator[tuple[str, Claim]]:
         yield claim(
             f"{name} gap",
             "6.1 to 6.3",
-            f"what circuits are worth at 40:1, 10:1, 4:1, {name}: least ratio of one to the next",
+            f"worth of circuits at 40:1, 10:1, 4:1, {name}: least ratio of one to the next",
             "shrinks",
             RISES,
         )

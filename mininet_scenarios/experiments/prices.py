@@ -87,11 +87,11 @@ def _draw(runs: Sequence[Prices], directory: Path) -> Sequence[Path]:
 
 EXPERIMENT: Final = Experiment(
     name="prices",
-    title="What the networks cost",
+    title="Costs of the networks",
     source="HydRA, JOCN 2015, Table I and Fig. 5; Helios, SIGCOMM 2010, Table 1 and Fig. 2",
     topology="320 racks of 32 servers; 64 pods of 1024 hosts",
     workload="HydRA: none. Helios: hosts that choose other pods to send to, 20 times",
-    policy="none: what always flows between two pods gets circuits",
+    policy="none: traffic that always flows between two pods gets circuits",
     measured="price, power and ports of core switches",
     needs_data_plane=False,
     expected_s=lambda _full: 2.0,

@@ -62,7 +62,7 @@ def write(directory: Path, begun: Begun, runs: Sequence[object]) -> None:
             continue
         if not is_dataclass(measured) or isinstance(measured, type):
             name = type(measured).__name__
-            raise ScenarioError(f"{name} is no dataclass: it can't be kept as JSON")
+            raise ScenarioError(f"{name} is no dataclass, so JSON can't hold the measurement")
         write_json(_raw(directory, number), asdict(measured))
 
 

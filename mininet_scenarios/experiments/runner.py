@@ -167,15 +167,29 @@ def _concluded(
 ) -> dict[str, Any]:
     """The result, written into a directory together with the result's plots."""
     findings = experiment.conclude(runs)
+    rows = [_explained(row, experiment) for row in findings.rows]
     result = {
         **_description(experiment),
         **circumstances,
-        "rows": [asdict(row) for row in findings.rows],
+        "rows": [asdict(row) for row in rows],
         "tables": [asdict(one) for one in findings.tables],
         "plots": [path.name for path in experiment.draw(runs, directory)],
     }
     repetitions.write_json(directory / RESULT, result)
     return result
+
+
+def _explained(row: Row, experiment: Experiment[Any]) -> Row:
+    """A row that misses its target has a reason, or a remedy if the experiment knows no reason."""
+    if row.met is not False or row.why:
+        return row
+    remedy = (
+        "A busy machine measures other figures: repeat with nothing else running, with --repeat 3, "
+        "or at a smaller scale (--scale 1:N)."
+        if experiment.needs_data_plane
+        else "Other seeds show whether the workload is the reason: --repeat 3."
+    )
+    return replace(row, why=f'No reason is known for "{row.figure}". {remedy}')
 
 
 def _check_trace(trace: Path, experiment: Experiment[Any]) -> None:
@@ -232,7 +246,7 @@ def _part(order: Order, console: Console) -> Iterator[Path]:
     ScenarioError while another run of the experiment writes into the directory.
     """
     final = order.results / order.name
-    part = order.results / f"{order.name}.part"
+    part = (order.results / f"{order.name}.part").resolve()  # for programs with another directory
     with held(part):
         left = repetitions.count(part)
         if left and not order.goes_on:
@@ -249,6 +263,7 @@ def _part(order: Order, console: Console) -> Iterator[Path]:
             except HydraError:
                 leaving.pop_all()  # the logs show the reason
                 _tell_repetitions(part, console)
+                _tell_logs(part, order, console)
                 raise
             leaving.pop_all()
         shutil.rmtree(part / "work", ignore_errors=True)
@@ -272,6 +287,16 @@ def _leave_repetitions(part: Path, console: Console) -> None:
 def _tell_repetitions(part: Path, console: Console) -> None:
     if left := repetitions.count(part):
         console.print(f"{_repetitions(left)} kept in {part}: --continue goes on with them")
+
+
+def _tell_logs(part: Path, order: Order, console: Console) -> None:
+    """Name the logs of a run that can't be counted; a run without logs leaves nothing."""
+    if any(path.is_file() for path in (part / "work").rglob("*")):
+        console.print(
+            f"logs are in {part / 'work'}, until the next run of {order.name}", soft_wrap=True
+        )
+    elif not repetitions.count(part):
+        shutil.rmtree(part, ignore_errors=True)
 
 
 def _repetitions(number: int) -> str:

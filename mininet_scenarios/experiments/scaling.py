@@ -27,6 +27,9 @@ the experiment's programs and the controller, and a reserve: if the machine is t
 link has its rate.
 """
 
+LEAST_CARRIED: Final = 0.85
+"""Least share of a circuit's rate that TCP carries alone, unless the machine is the bottleneck."""
+
 CALIBRATION_S: Final = building.BUILD_S + 9.0
 """Rough duration of :func:`forwarded_mbps`."""
 
@@ -52,6 +55,19 @@ class Scale:
     def mbps(self, paper_mbps: float) -> float:
         """A rate of the paper, scaled."""
         return paper_mbps / self.divisor
+
+    def too_slow(self, carried_mbps: float, paper_mbps: float) -> str:
+        """Reason of differences if a link of ``paper_mbps`` carried too little alone; else
+        empty.
+        """
+        rate_mbps = self.mbps(paper_mbps)
+        if carried_mbps >= LEAST_CARRIED * rate_mbps:
+            return ""
+        return (
+            f"A link of {rate_mbps:.4g} Mb/s carried {carried_mbps:.4g} Mb/s alone: this "
+            f"machine was busy, or is too slow for 1:{self.divisor}. Repeat with nothing else "
+            f"running, or with --scale 1:{2 * self.divisor}."
+        )
 
     def row(self, paper_mbps: float, what: str) -> Row:
         """Row of the report: ``what`` has the rate ``paper_mbps`` in the paper."""
@@ -105,7 +121,9 @@ def forwarded_mbps(work_dir: Path, narrator: Narrator) -> float:
     """
     with (
         building.stage_of(building.DEFAULT_CONFIG, _UNLIMITED, work_dir, narrator) as stage,
-        narrator.phase("calibrating: what this machine forwards", CALIBRATION_S - building.BUILD_S),
+        narrator.phase(
+            "calibrating: rates that this machine forwards", CALIBRATION_S - building.BUILD_S
+        ),
     ):
         mbps = sum(_through_circuits(stage))
     narrator.say(f"this machine forwards {mbps:.0f} Mb/s in all")

@@ -13,7 +13,7 @@ import yaml
 import mininet_scenarios
 from apps.process.configuration import load_configuration
 from mininet_scenarios.reporting.narrator import Narrator
-from mininet_scenarios.stage.stage import Stage
+from mininet_scenarios.stage.stage import ScenarioError, Stage
 from mininet_scenarios.testbed import Testbed
 from mininet_scenarios.testbed.links import USUAL_QUEUES, QueueSize
 
@@ -56,8 +56,16 @@ def stage_with(
     queues: QueueSize = USUAL_QUEUES,
     debounce_ms: float = 0.0,
 ) -> Iterator[Stage]:
-    """A testbed of the fabric in ``config``, a parsed file."""
-    work_dir.mkdir(parents=True)
+    """A testbed of the fabric in ``config``, a parsed file.
+
+    ``work_dir`` is made for logs and reports. Raises ScenarioError if ``work_dir`` exists.
+    """
+    try:
+        work_dir.mkdir(parents=True)
+    except FileExistsError as error:
+        raise ScenarioError(
+            f"{work_dir} exists: name a new directory for the stage's logs and reports"
+        ) from error
     path = work_dir / "fabric.yaml"
     path.write_text(yaml.safe_dump(config, sort_keys=False), encoding="utf-8")
     loaded = load_configuration(path)

@@ -197,7 +197,7 @@ class ControllerProcess:
 
     def log_tail(self) -> str:
         if not self.log.exists():
-            return "it wrote nothing"
+            return "the controller wrote nothing"
         lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
         return "\n".join(lines[-_LOG_TAIL_LINES:])
 

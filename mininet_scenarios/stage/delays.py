@@ -55,7 +55,7 @@ def split(timeline: Sequence[TimelineStep], switching_ms: float) -> DelaySplit:
     activate = _span(timeline, ACTIVATING)
     if activate is None:
         steps = ", ".join(step.step for step in timeline) or "nothing"
-        raise ControllerError(f"the timeline lacks activate; it has {steps}")
+        raise ControllerError(f"the timeline lacks activate among {steps}")
     until_then = [step for step in timeline if step.started_ms < activate[1]]
     names = {**{name: (name,) for name in SUBSTEPS}, "gate": GATE_STEPS, "activate": ACTIVATING}
     spans = {name: _span(until_then, its) for name, its in names.items()}

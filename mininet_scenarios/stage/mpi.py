@@ -300,7 +300,7 @@ def check(run: MpiRun, servers: Sequence[str]) -> None:
         raise ScenarioError(f"ranks ran on {', '.join(hosts)}, not on {', '.join(servers)}")
     for one in run.ranks:
         if not one.verified:
-            raise ScenarioError(f"rank {one.rank} on {one.host}: what arrived is wrong")
+            raise ScenarioError(f"rank {one.rank} on {one.host}: wrong data arrived")
         if (wire := run.servers[one.host].wire) < one.sent_bytes:
             raise ScenarioError(
                 f"the ports of {one.host} sent {wire} B of the {one.sent_bytes} B that its rank "

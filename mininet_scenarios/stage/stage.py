@@ -42,6 +42,8 @@ _LISTENING: Final = "0A"
 """TCP_LISTEN in the kernel's table of sockets."""
 CONGESTION: Final = "cubic"
 """Congestion control: the default of Linux and of the papers' time, whatever this machine's is."""
+_LAST_LINES: Final = 10
+"""Lines of a job's output in an error."""
 _REPOSITORY: Final = Path(mininet_scenarios.__file__).parents[1]
 
 
@@ -83,10 +85,15 @@ class Job:
             code = self.process.wait(timeout_s)
         except subprocess.TimeoutExpired as error:
             raise ScenarioError(f"{self.name} did not end within {timeout_s:.0f} s") from error
-        text = self.text()
         if code != 0:
-            raise ScenarioError(f"{self.name} failed with {code}: {text.strip()[-500:]}")
-        return text
+            raise self.failure(f"failed with {code}")
+        return self.text()
+
+    def failure(self, what: str) -> ScenarioError:
+        """An error with the last lines of the output, and the place of all output."""
+        lines = self.text().strip().splitlines()
+        said = "is empty" if not lines else "ends:\n" + "\n".join(lines[-_LAST_LINES:])
+        return ScenarioError(f"{self.name} {what}; the output ({self.output}) {said}")
 
     def text(self) -> str:
         return self.output.read_text(encoding="utf-8", errors="replace")
@@ -103,6 +110,9 @@ class Stage:
     work_dir: Path
     _jobs: int = field(default=0, init=False)
     _kept: _Kept | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        self.work_dir = self.work_dir.resolve()  # programs in hosts have another working directory
 
     # -- controllers ---------------------------------------------------------------------------
 
@@ -330,7 +340,7 @@ def wait_for_file(path: Path, job: Job, timeout_s: float = PATIENCE_S) -> None:
     deadline_s = time.monotonic() + timeout_s
     while not path.exists():
         if not job.running or time.monotonic() > deadline_s:
-            raise ScenarioError(f"{job.name} did not get ready: {job.text().strip()[-500:]}")
+            raise job.failure("did not get ready")
         time.sleep(_POLL_S)
 
 
@@ -422,7 +432,7 @@ def _wait_for_listener(
     deadline_s = time.monotonic() + timeout_s
     while not any(listens(table.read_text(), port) for table in tables):
         if not job.running or time.monotonic() > deadline_s:
-            raise ScenarioError(f"{job.name} did not get ready: {job.text().strip()[-500:]}")
+            raise job.failure("did not get ready")
         time.sleep(_POLL_S)
 
 

@@ -108,7 +108,7 @@ class OcsProcess:
 
     def _log_tail(self) -> str:
         lines = self.log.read_text(errors="replace").splitlines()[-15:] if self.log.exists() else []
-        return " | ".join(lines) or "it wrote nothing"
+        return " | ".join(lines) or "the emulator wrote nothing"
 
 
 def _accepts(address: tuple[str, int]) -> bool:

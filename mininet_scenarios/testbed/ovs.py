@@ -172,7 +172,7 @@ def kill(daemon: str) -> None:
     vSwitch.
     """
     if not is_ours():
-        raise TestbedError(f"{daemon} was not started by this testbed: it is not killed")
+        raise TestbedError(f"{daemon} was not started by this testbed, so goes on")
     pid = _pid(daemon)
     os.kill(pid, signal.SIGKILL)
     while _exists(pid):

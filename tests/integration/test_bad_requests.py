@@ -27,7 +27,7 @@ def circuits(network):
     [
         ({"src": "r9"}, 404, "r9"),
         ({"dst": "h99"}, 404, "h99"),
-        ({"dst": "r1"}, 409, "r1"),
+        ({"dst": "r1"}, 422, "r1"),
         ({"src": "h11", "dst": "h21", "bandwidth_mbps": 101}, 409, "100"),
         ({"bandwidth_mbps": 201}, 409, "200"),
         ({"bandwidth_mbps": -1}, 422, "bandwidth_mbps"),

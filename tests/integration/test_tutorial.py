@@ -26,6 +26,8 @@ TUTORIAL = CONFIGS.parent / "docs" / "tutorial.md"
 EXAMPLES = CONFIGS.parent / "examples"
 ALREADY_DONE = ("make bootstrap", ". .venv/bin/activate")
 """The environment that this test runs in is what they make."""
+ELECTRICAL_MBPS = 2.0
+"""Rate of an electrical link in examples/ring_of_five.py."""
 IN_A_TERMINAL_OF_ITS_OWN = ("python -m mininet_scenarios.testbed up", "hydra run")
 """What stays until Ctrl-C: the beginnings of its commands."""
 
@@ -117,3 +119,19 @@ def follow_the_examples(reader: Reader, terminals: ExitStack, folder: Path) -> N
     assert re.search(rf"{identifier[1]}.*active", reserved)
     assert re.search(rf"{identifier[1]}.*released", reader.read("hydra reservations --all"))
     wait_until(lambda: identifier[1] in events.read_text())
+
+
+@pytest.mark.quiet("compares rates", takes_s=15)
+def test_five_racks_in_a_ring_are_faster_over_circuits(tmp_path):
+    """With a relative directory, as somebody types; programs in hosts start in another one."""
+    run = [sys.executable, str(EXAMPLES / "ring_of_five.py"), "ring"]
+    done = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, f"{done.stdout}{done.stderr}"
+    found = {
+        line.split()[0]: [float(word) for word in line.split()[1:-1]]
+        for line in done.stdout.splitlines()
+        if line.endswith("Mb/s")
+    }
+    assert {name: len(rates) for name, rates in found.items()} == {"electrical": 5, "ring": 5}
+    assert max(found["electrical"]) < ELECTRICAL_MBPS < min(found["ring"])
+    assert list((tmp_path / "ring").glob("*-controller.log"))

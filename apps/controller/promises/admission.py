@@ -6,7 +6,6 @@ import threading
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Final
 
 from apps.controller.promises.care import ReservationCare
@@ -26,18 +25,18 @@ from hydra.errors import (
     NoRoom,
     NotHitless,
     PlanError,
+    WrongRequest,
 )
 from hydra.forwarding.substrate import substrate_of
 from hydra.lifecycle import ReservationState
 from hydra.model import Fabric, NetworkState, PortId
 from hydra.names import rack_of
 from hydra.reservations.admission import beyond_any_circuit
+from hydra.reservations.availability import Available
 from hydra.reservations.bundle import bundle_of, divisions, smaller_bundles
 from hydra.reservations.calendar import AdmissionLimits, at_most_mbps
 from hydra.reservations.modification import Modification
 from hydra.reservations.reservation import Pin, Reservation, ReservationRequest
-from hydra.reservations.shape_search import Refused, admit_shape
-from hydra.reservations.shapes import ShapeRequest
 from hydra.service import GroupOutcome, Refusal, ReservationPreview
 
 _CHECKS: Final = 3
@@ -76,7 +75,7 @@ class Admission:
         """Admit and queue.
 
         A request too large for any circuit becomes a bundle. Raises AdmissionError (DeviceMissing
-        among them), UnknownName, DeviceUnavailable, PlanError.
+        among them), UnknownName, WrongRequest, DeviceUnavailable, PlanError.
         """
         admitted, _ = self._reserve((request,), None, all_or_nothing=True)
         return self._single_or_bundle(admitted)
@@ -92,28 +91,6 @@ class Admission:
         group = uuid.uuid4().hex[:12]
         admitted, refused = self._reserve(requests, group, all_or_nothing=all_or_nothing)
         return GroupOutcome(admitted[0].group or group, admitted, refused)
-
-    def reserve_shape(self, shape: ShapeRequest) -> GroupOutcome:
-        """Admit a shape as a group, whole or not at all. Raises the errors of :meth:`reserve`."""
-        if known := self._bookings.admitted_before(shape.wish):
-            return GroupOutcome(known[0].group or "", known, ())
-        whole = partial(self.reserve_all, all_or_nothing=True)
-        return admit_shape(self._fabric, shape, whole, self._trial)
-
-    def _trial(self, requests: Sequence[ReservationRequest], most: int) -> Refused:
-        """Refusals of requests together, up to ``most``; nothing is reserved."""
-        refused: dict[int, AdmissionError] = {}
-        entered: list[Reservation] = []
-        with self._bookings.trial():
-            limits = self._limits.now()
-            for place, request in enumerate(requests):
-                try:
-                    entered += self._add(request, limits, None)
-                except AdmissionError as error:
-                    refused[place] = _without_ids(error, entered)
-                    if len(refused) == most:
-                        break
-        return refused
 
     def preview(self, request: ReservationRequest) -> ReservationPreview:
         """The outcome of :meth:`reserve`, without its effect; raises the same errors.
@@ -188,11 +165,14 @@ class Admission:
         refused: list[Refusal] = []
         for request in sorted(requests, key=lambda request: -request.bandwidth_mbps):
             try:
-                admitted += self._add(request, limits, group)
+                admitted += self.add(request, limits, group)
             except AdmissionError as error:
                 if all_or_nothing:
-                    raise _without_ids(error, admitted) from None
+                    raise without_ids(error, admitted) from None
                 refused.append(Refusal(request, error))
+            except WrongRequest as error:
+                error.entry = requests.index(request)
+                raise
         if not admitted:
             missing = any(isinstance(refusal.error, DeviceMissing) for refusal in refused)
             raise (DeviceMissing if missing else AdmissionError)(
@@ -212,20 +192,24 @@ class Admission:
             return reservations[0]
         return bundle_of(self._fabric, reservations)
 
-    def _add(
+    def add(
         self, request: ReservationRequest, limits: AdmissionLimits, group: str | None
     ) -> Sequence[Reservation]:
-        """Enter ``request``; returns the reservation, or the parts of the bundle."""
-        try:
+        """Enter ``request`` in the book, in a trial; returns the reservation, or the parts of the
+        bundle.
+        """
+        src, dst = (rack_of(self._fabric, name) for name in (request.src, request.dst))
+        if beyond_any_circuit(self._fabric, src, dst, request.least_mbps) is None:
             return [self._add_one(request, limits, group)]
-        except AdmissionError as error:
-            src, dst = (rack_of(self._fabric, name) for name in (request.src, request.dst))
-            if beyond_any_circuit(self._fabric, src, dst, request.least_mbps) is None:
-                raise
-            refused = error
         parts, why = self._add_parts(request, limits, group)
         if parts:
             return parts
+        try:
+            return [self._add_one(request, limits, group)]
+        except AdmissionError as error:
+            if limits.brief:
+                raise
+            refused = error
         told, public, alternatives = str(refused), refused.in_public, refused.alternatives
         if (most := self._largest_bundle(request, limits, group)) is not None:
             hint = f", or for {at_most_mbps(most.bandwidth_mbps)} Mb/s, which fit in parts"
@@ -279,7 +263,7 @@ class Admission:
             return self._bookings.add(request, limits, group, self._notice_s, bundle)
         except NoRoom as error:
             if starts_now and self._would_fit(request, limits):
-                raise self._with_devices(error) from None
+                raise _with_devices(self._reach, error) from None
             raise
 
     def _builds(self, state: NetworkState, reservations: Sequence[Reservation]) -> bool:
@@ -295,14 +279,6 @@ class Admission:
         blocked = self._reach.blocked_with_all_planes()
         return blocked < limits.blocked and self._bookings.would_fit(
             request, replace(limits, blocked=blocked), self._notice_s
-        )
-
-    def _with_devices(self, error: NoRoom) -> DeviceMissing:
-        down = "; ".join(self._reach.down_planes()) or "an optical switch was down until now"
-        return DeviceMissing(
-            f"{down}: {error}",
-            error.alternatives,
-            f"optical switches are down: {error.in_public}",
         )
 
     def _check_switches(self, request: ReservationRequest) -> None:
@@ -321,6 +297,12 @@ class Admission:
                     f"{name}: {problems}",
                     in_public=f"{name}: the switch that steers its traffic is not ready: ask again",
                 )
+
+    def availability(self, request: ReservationRequest) -> Sequence[Available]:
+        """The bandwidth that fits in each span of the request's time. Raises UnknownName,
+        AdmissionError.
+        """
+        return self._bookings.availability(request, self._limits.now())
 
     def fitting_mbps(self, failed: Sequence[Reservation]) -> Mapping[str, float]:
         """Mbps by which failed reservations would fit now, by id; absent: no rate would fit."""
@@ -350,7 +332,8 @@ class Admission:
     ) -> Reservation:
         """Change a reservation without an interruption, if it is still as it was ``seen``.
 
-        Raises UnknownName, LifecycleError, Changed, AdmissionError (NotHitless among them).
+        Raises UnknownName, WrongRequest, LifecycleError, Changed, AdmissionError (NotHitless
+        among them).
         """
         if self._parts(reservation_id, seen):
             raise NotHitless(
@@ -398,12 +381,21 @@ class Admission:
         return parts
 
 
-def _without_ids(error: AdmissionError, admitted: Sequence[Reservation]) -> AdmissionError:
+def without_ids(error: AdmissionError, admitted: Sequence[Reservation]) -> AdmissionError:
     """The refusal of a group, with ids of tried entries replaced by the entries' ends."""
     told = str(error)
     for reservation in admitted:
         told = told.replace(reservation.id, f"{reservation.src}-{reservation.dst} of this request")
     return type(error)(told, error.alternatives, error.in_public)
+
+
+def _with_devices(reach: Reach, error: NoRoom) -> DeviceMissing:
+    down = "; ".join(reach.down_planes()) or "an optical switch was down until now"
+    return DeviceMissing(
+        f"{down}: {error}",
+        error.alternatives,
+        f"optical switches are down: {error.in_public}",
+    )
 
 
 def _none_fits(reasons: Iterable[str]) -> str:

@@ -10,6 +10,7 @@ from apps.controller.promises.admission import Admission
 from apps.controller.promises.care import ReservationCare
 from apps.controller.promises.limits import Limits
 from apps.controller.promises.placement import Placement
+from apps.controller.promises.shapes import Shapes
 from apps.controller.reach import Reach
 from apps.controller.record.ledger import Ledger
 from apps.controller.upkeep import Upkeep
@@ -21,7 +22,7 @@ from hydra.reconfiguration.scheduler import Job
 
 
 class Promises:
-    """:attr:`admission`, :attr:`placement` and :attr:`care` document their threads."""
+    """Its parts document their threads."""
 
     def __init__(
         self,
@@ -77,3 +78,4 @@ class Promises:
             care=self.care,
             notice_s=policy.preemption_notice_s,
         )
+        self.shapes = Shapes(fabric=fabric, admission=self.admission, ledger=ledger, limits=limits)

@@ -171,7 +171,10 @@ class ActivityLog:
     def reconfiguration(self, reconfiguration_id: str) -> Reconfiguration:
         """The reconfiguration with the given id. Raises UnknownName."""
         if (one := self._reconfigurations.get(reconfiguration_id)) is None:
-            raise UnknownName(f"no reconfiguration {reconfiguration_id!r}")
+            raise UnknownName(
+                f"no reconfiguration {reconfiguration_id!r}: GET /v1/reconfigurations (`hydra "
+                "reconfigurations`) has the ids of the latest"
+            )
         return one
 
     def _note_end(self, ended: Reconfiguration) -> None:

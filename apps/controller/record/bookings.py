@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 
 from hydra.errors import AdmissionError, UnknownName
+from hydra.reservations.availability import Available
 from hydra.reservations.book import NOTICE_S, ReservationBook
 from hydra.reservations.calendar import AdmissionLimits
 from hydra.reservations.quotas import Usage
@@ -25,16 +26,23 @@ class Bookings:
     def __init__(self, book: ReservationBook, lock: threading.RLock) -> None:
         self._book = book
         self._lock = lock
+        self._moment_unix_s = 0.0
+        """Time of the present trial; 0: no trial."""
 
     # -- trials -----------------------------------------------------------------------------------
 
     @contextmanager
     def trial(self) -> Iterator[None]:
-        """Hold the lock; at the end, remove reservations added meanwhile and not kept, unseen."""
+        """Hold the lock; at the end, remove reservations added meanwhile and not kept, unseen.
+
+        All reservations of a trial are added at the same moment.
+        """
         with self._lock:
+            before, self._moment_unix_s = self._moment_unix_s, time.time()
             try:
                 yield
             finally:
+                self._moment_unix_s = before
                 # A removal brings displaced reservations back.
                 for reservation_id in reversed(self._book.unsettled()):
                     self._book.remove(reservation_id)
@@ -58,9 +66,23 @@ class Bookings:
         ``notice_s``: seconds for which displaced reservations keep their circuits.
         """
         with self._lock:
+            now = self._moment_unix_s or time.time()
             return self._book.add(
-                uuid.uuid4().hex[:12], request, time.time(), limits, group, notice_s, bundle
+                uuid.uuid4().hex[:12], request, now, limits, group, notice_s, bundle
             )
+
+    def rooms_mbps(
+        self, request: ReservationRequest, limits: AdmissionLimits
+    ) -> Sequence[tuple[float, float]]:
+        """Free Mbps of each rack during the time of ``request``, as the book tells."""
+        with self._lock:
+            return self._book.rooms_mbps(request, time.time(), limits)
+
+    @contextmanager
+    def apart(self, reservations: Iterable[Reservation]) -> Iterator[None]:
+        """A :meth:`trial` without the bookings of ``reservations``."""
+        with self._lock, self._book.apart(reservations), self.trial():
+            yield
 
     def take_back(self, reservations: Sequence[Reservation]) -> None:
         """Undo :meth:`add` of ``reservations``, given in the order of entry."""
@@ -144,6 +166,13 @@ class Bookings:
         """An owner's present bandwidth and reservations."""
         with self._lock:
             return self._book.usage(owner, time.time())
+
+    def availability(
+        self, request: ReservationRequest, limits: AdmissionLimits
+    ) -> Sequence[Available]:
+        """The bandwidth that fits in each span of the request's time, as the book tells."""
+        with self._lock:
+            return self._book.availability(request, time.time(), limits)
 
     def fitting_mbps(
         self, reservations: Iterable[Reservation], limits: AdmissionLimits

@@ -8,7 +8,8 @@ from apps.rest.routing import Routes
 
 _FILES: Final = (
     *("reservations", "groups", "problem_types", "servers", "topology", "deliveries", "events"),
-    *("shapes", "load", "demand", "devices", "webhooks", "plans", "reconfigurations", "drift"),
+    *("availability", "shapes"),
+    *("load", "demand", "devices", "webhooks", "plans", "reconfigurations", "drift"),
     *("quotas", "quarantine", "policy", "decisions", "health", "replicas", "workers", "whoami"),
     *("conditions", "history", "explanations", "agents", "sharing", "schedule", "metrics"),
     *("docs", "dashboard"),

@@ -36,7 +36,7 @@ class Drift(Document):
 
 class DriftReport(Document):
     items: list[Drift]
-    silent: list[str] = Field(description="Devices without an answer: their state is unknown.")
+    silent: list[str] = Field(description="Devices without an answer, in an unknown state.")
 
 
 class Reconciliation(Document):

@@ -15,7 +15,7 @@ from pydantic import Field
 
 from apps.rest.access import TENANTS
 from apps.rest.document import Document
-from apps.rest.problems import INVALID_REQUEST, TOO_MANY_SUBSCRIBERS, ApiError
+from apps.rest.problems import INVALID_REQUEST, TOO_MANY_SUBSCRIBERS, UNKNOWN_NAME, ApiError
 from apps.rest.resources.devices import DeviceAlarm
 from apps.rest.resources.reconfigurations import Progress
 from apps.rest.resources.reservations import Reservation
@@ -28,7 +28,7 @@ from hydra.events import EventKind, EventLog
 from hydra.model import Fabric
 
 if TYPE_CHECKING:
-    from apps.rest.asking import Asking, Closing, Reserving, StillEntitled
+    from apps.rest.asking import Asking, Closing, Followed, Reserving, StillEntitled
 
 routes = Routes("/v1/events", "events", TENANTS)
 MOST_SUBSCRIBERS: Final = 200
@@ -117,6 +117,7 @@ def _too_many(words: str) -> ApiError:
 @routes.on(
     "GET",
     "",
+    UNKNOWN_NAME,
     INVALID_REQUEST,
     TOO_MANY_SUBSCRIBERS,
     response_class=EventSourceResponse,
@@ -128,17 +129,9 @@ async def follow_events(
     closing: Closing,
     caller: Asking,
     standing: StillEntitled,
+    reservation: Followed,
     kind: Annotated[
         Sequence[EventKind], Query(description="Only these kinds of events; may be repeated.")
-    ] = (),
-    reservation: Annotated[
-        Sequence[str],
-        Query(
-            description=(
-                "Only events of these reservations, of their parts, and of their circuits; may be "
-                "repeated."
-            )
-        ),
     ] = (),
     last_event_id: Annotated[
         str | None,

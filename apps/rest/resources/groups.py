@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,7 +23,7 @@ from apps.rest.resources.reservations import (
     release,
 )
 from apps.rest.routing import Routes
-from hydra.errors import AdmissionError
+from hydra.errors import WrongRequest
 from hydra.reservations import reservation as core
 from hydra.reservations.reservation import ReservationRequest
 
@@ -66,7 +67,7 @@ class GroupBody(Wish):
     )
 
     def requests(self, key: str | None = None) -> list[ReservationRequest]:
-        """Requests, one for each entry and time. Raises AdmissionError."""
+        """Requests, one for each entry and time. Raises WrongRequest."""
         retry = retry_key(key, self)
         shared = {name: value for name, value in self if name in Wish.model_fields}
         requests = [
@@ -83,24 +84,28 @@ class GroupBody(Wish):
         ]
 
     def _repetitions_s(self) -> list[float]:
-        """Delay of each repetition after the first, in seconds. Raises AdmissionError."""
+        """Delay of each repetition after the first, in seconds. Raises WrongRequest."""
         if self.repeat is None:
             return [0.0]
         if self.start_unix_s is None:
-            raise AdmissionError("`repeat` needs start_unix_s, and duration_s or end_unix_s")
+            raise WrongRequest(
+                "`repeat` needs start_unix_s, and duration_s or end_unix_s", "start_unix_s"
+            )
         end_unix_s, every_s = self.end_unix_s, self.repeat.every_s
         length_s = self.duration_s if end_unix_s is None else end_unix_s - self.start_unix_s
         if length_s is None or length_s > every_s:
             lasts = "lasts until released" if length_s is None else f"lasts {length_s:g} s"
-            raise AdmissionError(
+            raise WrongRequest(
                 f"each repetition {lasts}, and the next begins {every_s:g} s after the last "
-                "began: give a duration_s of at most every_s"
+                "began: give a duration_s of at most every_s",
+                "duration_s" if end_unix_s is None else "end_unix_s",
             )
         count = self.repeat.times * len(self.entries)
         if count > MOST_ENTRIES:
-            raise AdmissionError(
+            raise WrongRequest(
                 f"{len(self.entries)} entries, {self.repeat.times} times, are {count} "
-                f"reservations: a request may be for at most {MOST_ENTRIES}"
+                f"reservations: a request may be for at most {MOST_ENTRIES}",
+                "repeat",
             )
         return [number * every_s for number in range(self.repeat.times)]
 
@@ -128,6 +133,22 @@ class CreatedGroup(Group):
     refused: list[RefusedEntry] = Field(description="Always empty with `all_or_nothing`.")
 
 
+@contextmanager
+def pointing_into(name: str, count: int | None = None) -> Iterator[None]:
+    """A WrongRequest about an end or a rate points into the list ``name`` of the body: to the
+    entry, if each round of ``count`` requests is that of the entries.
+    """
+    try:
+        yield
+    except WrongRequest as error:
+        (field,) = error.place
+        if field not in Wish.model_fields:
+            error.place = (name,)
+            if count is not None and error.entry is not None:
+                error.place = (name, error.entry % count, field)
+        raise
+
+
 @routes.on("POST", "", *ADMISSION_PROBLEMS, status_code=201)
 async def create_group(
     body: GroupBody, service: Reserving, answer: LateAnswer, key: IdempotencyKey = None
@@ -139,11 +160,12 @@ async def create_group(
     answer waits until none is ``activating``.
     """
     requests = body.requests(key)
-    outcome = await answer.outcome(
-        lambda: service.reserve_all(requests, all_or_nothing=body.all_or_nothing),
-        lambda made: replace(made, admitted=tuple(service.group(made.group))),
-        lambda made: all(map(is_up, made.admitted)),
-    )
+    with pointing_into("entries", len(body.entries)):
+        outcome = await answer.outcome(
+            lambda: service.reserve_all(requests, all_or_nothing=body.all_or_nothing),
+            lambda made: replace(made, admitted=tuple(service.group(made.group))),
+            lambda made: all(map(is_up, made.admitted)),
+        )
     answer.at(f"{routes.prefix}/{outcome.group}")
     return CreatedGroup.of(
         service.fabric,

@@ -39,9 +39,12 @@ from hydra.reservations.reservation import (
     BOOKED_STATES,
     FINAL_STATES,
     LATEST_UNIX_S,
+    Profile,
     ReservationRequest,
     ServiceClass,
+    Transfer,
 )
+from hydra.reservations.transfers import missing_megabytes
 
 if TYPE_CHECKING:
     from fastapi import Query, Response
@@ -106,7 +109,7 @@ class Wish(Span):
     service: Annotated[ServiceClass, Field(strict=False)] = Field(
         default=ServiceClass.SHARED,
         description=(
-            "guaranteed: circuits of its own; shared: its bandwidth, on circuits shared with "
+            "guaranteed: circuits of its own; shared: the bandwidth, on circuits shared with "
             "other reservations; best-effort: a path while a path is free."
         ),
     )
@@ -123,7 +126,9 @@ class ReservationBody(Wish):
 
     src: Name = Field(description="Name of a rack or of a server.")
     dst: Name = Field(description="Name of a rack or of a server, in another rack.")
-    bandwidth_mbps: float = Field(gt=0, description="Held in both directions.")
+    bandwidth_mbps: float | None = Field(
+        default=None, gt=0, description="Held in both directions. Null: see megabytes."
+    )
     minimum_mbps: float | None = Field(
         default=None,
         gt=0,
@@ -132,10 +137,47 @@ class ReservationBody(Wish):
             "bandwidth_mbps."
         ),
     )
+    megabytes: float | None = Field(
+        default=None,
+        gt=0,
+        description=(
+            "Instead of bandwidth_mbps: bytes of frames that arrive by end_unix_s; the "
+            "controller chooses the rate and the times."
+        ),
+    )
+    profile: Annotated[Profile, Field(strict=False)] = Field(
+        default=Profile.EARLIEST,
+        description=(
+            "With megabytes: the earliest end, the latest start, or the cheapest, which is the "
+            "lowest rate until the deadline."
+        ),
+    )
+
+    @model_validator(mode="after")
+    def _rate_or_bytes(self) -> Self:
+        told = ""
+        if (self.bandwidth_mbps is None) == (self.megabytes is None):
+            told = "give bandwidth_mbps or megabytes, and not both"
+        elif self.megabytes is None and self.profile is not Profile.EARLIEST:
+            told = "profile goes with megabytes"
+        elif self.megabytes is not None and self.end_unix_s is None:
+            told = "megabytes need end_unix_s, the deadline"
+        elif self.megabytes is not None and self.minimum_mbps is not None:
+            told = "megabytes go without minimum_mbps: the rate follows from the deadline"
+        if told:
+            raise PydanticCustomError("rate_or_bytes", "{told}", {"told": told})
+        return self
 
     def request(self, key: str | None = None) -> ReservationRequest:
         """The core's request; the retry ``key`` belongs to this body alone."""
-        return ReservationRequest(**dict(self), retry=retry_key(key, self))
+        values = dict(self)
+        megabytes, profile = values.pop("megabytes"), values.pop("profile")
+        retry = retry_key(key, self)
+        if megabytes is None or self.end_unix_s is None:
+            return ReservationRequest(**values, retry=retry)
+        values |= {"bandwidth_mbps": 0.0, "end_unix_s": None}
+        transfer = Transfer(megabytes, self.end_unix_s, profile)
+        return ReservationRequest(**values, retry=retry, transfer=transfer)
 
 
 class ModificationBody(Body):
@@ -159,6 +201,23 @@ class ReservationFilter(Filter):
     limit: int = Field(default=1000, ge=1, le=1000)
 
 
+class TransferStatus(Document):
+    """Bytes by a deadline."""
+
+    megabytes: float
+    deadline_unix_s: float
+    profile: Profile
+    missing_megabytes: float = Field(
+        description="Bytes that will not arrive by the end of the reservation."
+    )
+
+
+def _transfer_of(value: core.Reservation) -> object:
+    if value.transfer is None:
+        return None
+    return TransferStatus.of(None, value.transfer, missing_megabytes=missing_megabytes(value))
+
+
 class _Placed(Document):
     """Made of a reservation of the core: paths run from ``src`` to ``dst``."""
 
@@ -173,6 +232,7 @@ class _Placed(Document):
             booked=along(value.booked, None, value.src_rack),
             path=along(value.path, value.vlan, value.src_rack),
             parts=getattr(value, "parts", ()),
+            transfer=_transfer_of(value),
         )
 
 
@@ -225,6 +285,9 @@ class Reservation(_Placed):
             "Parts between different servers, if no circuit carries the whole bandwidth; else "
             "empty."
         )
+    )
+    transfer: TransferStatus | None = Field(
+        description="Bytes that the reservation carries by a deadline; null: a rate was asked for."
     )
     reason: str
     since_unix_s: float | None = Field(

@@ -5,14 +5,15 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Final, Literal, Self
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 
 from apps.rest.access import TENANTS
 from apps.rest.conditional import retry_key
 from apps.rest.document import MOST_ENTRIES, Body, Document, Name
 from apps.rest.problems import JOURNAL_FAILED, LIFECYCLE_CONFLICT, UNKNOWN_NAME
-from apps.rest.resources.groups import release_all
+from apps.rest.reading import in_words
+from apps.rest.resources.groups import pointing_into, release_all
 from apps.rest.resources.reservations import (
     ADMISSION_PROBLEMS,
     Reservation,
@@ -24,13 +25,20 @@ from apps.rest.routing import Routes
 from hydra.errors import AdmissionError
 from hydra.reservations import shapes as core
 from hydra.reservations.reservation import ReservationRequest, ServiceClass
-from hydra.reservations.shapes import ShapeRequest, ShapeState, matrix_request, pattern_request
+from hydra.reservations.shapes import (
+    ShapeRequest,
+    ShapeState,
+    chosen_request,
+    matrix_request,
+    pattern_request,
+)
 
 if TYPE_CHECKING:
     from apps.rest.asking import IdempotencyKey, LateAnswer, Reserving
 
 routes = Routes("/v1/shapes", "reservations", TENANTS)
 
+Racks = Annotated[list[Name], Field(max_length=MOST_ENTRIES)]
 _TOO_MUCH: Final = 1e15
 """Rate in Mb/s above all rates."""
 
@@ -42,6 +50,34 @@ def _read_rate(value: object) -> object:
     if not isinstance(value, bool) and isinstance(value, int | float) and 0 < value < _TOO_MUCH:
         return value
     raise PydanticCustomError("rate", 'must be a rate above 0 in Mb/s, or "most"')
+
+
+class AnyRacks(Body):
+    """A number of racks, chosen by the controller for the best shape."""
+
+    any: int = Field(ge=2, le=MOST_ENTRIES, description="Number of racks.")
+    among: Racks | None = Field(
+        default=None,
+        alias="from",
+        min_length=1,
+        description="Racks to choose from, or a server in each; null: all racks.",
+    )
+
+
+_LISTED: Final = TypeAdapter(Racks)
+
+
+def _read_racks(value: object) -> object:
+    """A single error for the whole field, instead of an error for each type."""
+    try:
+        if isinstance(value, dict):
+            return AnyRacks.model_validate(value)
+        return _LISTED.validate_python(value, strict=True)
+    except ValidationError as error:
+        first = error.errors()[0]
+        at = "".join(f"{step}: " for step in first["loc"])
+        why = f"{at}{in_words(first)}"
+    raise PydanticCustomError("racks", "{why}", {"why": why})
 
 
 class ShapePair(Body):
@@ -63,10 +99,12 @@ class ShapeBody(Wish):
             "Null: matrix."
         ),
     )
-    racks: list[Name] = Field(
+    racks: Annotated[Racks | AnyRacks, BeforeValidator(_read_racks)] = Field(
         default=[],
-        max_length=MOST_ENTRIES,
-        description="Names of racks, or of a server in each rack.",
+        description=(
+            "Names of racks, or of a server in each rack; or a number of racks that the "
+            "controller chooses."
+        ),
     )
     matrix: Annotated[list[ShapePair], Field(fail_fast=True)] = Field(
         default=[],
@@ -114,6 +152,9 @@ class ShapeBody(Wish):
         if self.bandwidth_mbps is None:
             raise AdmissionError('give bandwidth_mbps: a rate in Mb/s, or "most"')
         mbps = self.bandwidth_mbps if isinstance(self.bandwidth_mbps, float) else None
+        if isinstance(self.racks, AnyRacks):
+            among = self.racks.among or ()
+            return chosen_request(self.pattern, self.racks.any, among, mbps, wish)
         return pattern_request(self.pattern, self.racks, mbps, wish)
 
 
@@ -127,8 +168,8 @@ class ShapeStatus(Document):
     bandwidth_mbps: float = Field(description="Least bandwidth held between two racks.")
     reason: str = Field(description="Pairs that are not as promised, and why.")
     to_do: str = Field(description="Remedy; empty: nothing is to be done.")
-    instead: list[str] = Field(
-        description="Racks to ask for instead, after lost pairs; empty: no such set is known."
+    choice: str = Field(
+        description="How the controller chose the racks; empty: the request named the racks."
     )
     purpose: str
     created_unix_s: float
@@ -153,6 +194,12 @@ class ShapeStatus(Document):
 
 
 class Shape(ShapeStatus):
+    instead: list[str] = Field(
+        description=(
+            "After lost pairs: racks with room for the same pattern at the same rate, were this "
+            "shape released; empty: none were found."
+        )
+    )
     reservations: list[Reservation] = Field(description="In the order of the pattern.")
 
 
@@ -170,11 +217,12 @@ async def create_shape(
     answer waits until none is ``activating``.
     """
     request = body.request(key)
-    members = await answer.outcome(
-        lambda: service.reserve_shape(request).admitted,
-        lambda made: tuple(service.group(made[0].group or "")),
-        lambda made: all(map(is_up, made)),
-    )
+    with pointing_into("matrix" if body.matrix else "racks"):
+        members = await answer.outcome(
+            lambda: service.reserve_shape(request).admitted,
+            lambda made: tuple(service.group(made[0].group or "")),
+            lambda made: all(map(is_up, made)),
+        )
     answer.at(f"{routes.prefix}/{members[0].group}")
     return Shape.of(service.fabric, core.shape_of(service.fabric, members))
 
@@ -189,7 +237,7 @@ def list_shapes(service: Reserving) -> Shapes:
 @routes.on("GET", "/{shape_id}", UNKNOWN_NAME)
 def get_shape(shape_id: str, service: Reserving) -> Shape:
     """State of a shape, what to do, and its reservations."""
-    return Shape.of(service.fabric, core.shape_of(service.fabric, service.group(shape_id)))
+    return Shape.of(service.fabric, service.shape(shape_id))
 
 
 @routes.on(

@@ -39,15 +39,15 @@ _NOISE: Final = 0.03
 """Relative difference between repetitions of the same case."""
 _WHY: Final = (
     "In the paper, too, a rack's transfers share one uplink without the direct link: an elephant "
-    "and seven mice in 41.8 s are 970 Mb/s. What the published sharing by time loses are the "
-    "seconds for which TCP stands still at each change: 2 by the paper's Table 3, which a link "
-    "that is away for about 1 s explains. Mirrors take that long here, at the scale of times. But "
-    "a rack that loses the link goes on over its other uplink at once, so that only one of its two "
-    "moves stops it, and TCP's time-outs do not scale."
+    "and seven mice in 41.8 s are 970 Mb/s. The published sharing by time loses the seconds for "
+    "which TCP stands still at each change: 2 by the paper's Table 3, which a link that is away "
+    "for about 1 s explains. Mirrors take that long here, at the scale of times. But a rack that "
+    "loses the link goes on over its other uplink at once, so that only one of its two moves stops "
+    "the rack, and TCP's time-outs do not scale."
 )
 _WHY_FAST: Final = (
-    "With the mirrors of the fabric file. What is lost above beyond this is lost by links that are "
-    "away for so long, and what is lost here, by moving them at all."
+    "With the mirrors of the fabric file. This is the loss by moving links at all; the rest of the "
+    "loss above is by links that are away for so long."
 )
 FAST: Final = Case(Regime.UNDIFFERENTIATED, CycleName.UNDIVERTED, LOADS[0])
 """Case also played with the mirrors of the fabric file, in the full form."""
@@ -247,7 +247,7 @@ def _why(found: Sequence[Comparison], kind: str, regime: Regime, load: int) -> s
         )
     ours, theirs = (rate[who] * seconds[who] * 1e6 / (8 * MOUSE_BYTES) for who in (0, 1))
     return (
-        "The mean rate times the mean time is the size of a mouse if all mice fare alike. It is "
+        "The mean rate times the mean time is the size of a mouse if all mice fare alike: "
         f"{theirs:.2f} of the size in the paper, where few fast mice raise the mean rate, and "
         f"{ours:.2f} here, where mice share their uplinks evenly."
     )

@@ -157,9 +157,9 @@ def scale_rows(scale: Scale) -> Iterator[Row]:
             f"smallest buffers, {SMALL_MB * 1e3:g} KB in the paper, at its scale",
             "",
             f"{held_mb * 1e3:.0f} KB",
-            why=f"Sockets hold {scenario.LEAST_BUFFER_BYTES // 1024} KB at least, or they would "
-            f"not hold what TCP has under way: so what is called {SMALL_MB * 1e3:g} KB is more, "
-            "the more the rates are scaled down.",
+            why=f"Sockets hold {scenario.LEAST_BUFFER_BYTES // 1024} KB at least, since smaller "
+            f"sockets could not hold TCP's data under way: so {SMALL_MB * 1e3:g} KB are more, the "
+            "more the rates are scaled down.",
         )
 
 

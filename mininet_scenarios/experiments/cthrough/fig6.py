@@ -41,9 +41,9 @@ _WHY: Final = (
     "machine's data comes at an eighth of the server's rate."
 )
 _GIVEN: Final = (
-    "The paper's times at full bisection and over the electrical network alone are what its data "
-    "and the rate at which it is made were derived from: here they check the emulation. What is "
-    "reproduced are those with circuits."
+    "The data, and the rate of making them, were derived from the paper's times at full bisection "
+    "and over the electrical network alone, which check the emulation here. Reproduced are the "
+    "times with circuits."
 )
 
 Migrations = Repetition[tuple[Transferred, ...]]

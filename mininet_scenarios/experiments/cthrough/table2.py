@@ -47,11 +47,11 @@ _LINK_MBPS: Final = {"optical": 1000.0, "electrical": 100.0}
 """Rates of the paper's links."""
 """Relative difference between runs of some seconds."""
 _WHY: Final = (
-    "The paper's scheduler is in the server's kernel, and its table counts throughput alone. Ours "
+    "The paper's scheduler is in the server's kernel, and the paper counts throughput alone. Ours "
     "are Open vSwitch's rules, of which a flow's first frame walks all tables and the others match "
-    "a cached entry; where it forwards in user space, the copies to and from each port cost most. "
-    "The controller runs on the same machine, and takes processors away from what is sent; the "
-    "processor time is Open vSwitch's alone, its answers to the controller included. Rounds of "
+    "a cached entry; forwarding in user space costs most by the copies to and from each port. "
+    "The controller runs on the same machine, and takes processors away from the traffic; the "
+    "processor time is Open vSwitch's alone, answers to the controller included. Rounds of "
     "the same way differ by as much as both ways do: no price can be seen, and no gain."
 )
 
@@ -118,9 +118,9 @@ def _rate_rows(found: Sequence[Table2]) -> Iterator[Row]:
         for way, mbps in rates.items():
             kind = "demultiplexed" if way else "plain"
             ours = f"{mbps:.1f} of {link_mbps:.1f} Mb/s"
-            yield judged(
-                f"c-through/{kind} {name}", mbps / link_mbps, f"{network}, {protocol}: {kind}", ours
-            )
+            key, figure = f"c-through/{kind} {name}", f"{network}, {protocol}: {kind}"
+            why = found[0].scale.too_slow(mbps, _LINK_MBPS[network])
+            yield judged(key, mbps / link_mbps, figure, ours, why)
         yield judged(
             f"c-through/cost {name}",
             1 - rates[True] / rates[False],

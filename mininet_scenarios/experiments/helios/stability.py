@@ -75,8 +75,8 @@ _DIVERTED: Final = (
     "stability."
 )
 _LOOP: Final = (
-    "Counters are read all the time, apart from the loop, so that reading them is no part of ours; "
-    "what passes until a new demand shows in them is."
+    "Counters are read all the time, apart from the loop, so that reading counters is no part of "
+    "our loop; the time until a new demand shows in counters is."
 )
 _MANDATORY: Final = ("estimate", "plan")
 _OPTIONAL: Final = (
@@ -546,7 +546,8 @@ EXPERIMENT: Final = Experiment(
     f"(Helios: {1e3 * LOOP_S:.0f} ms), "
     "unidirectional circuits (helios), up to three a pair, and bidirectional ones (edmonds) for "
     "comparison; as published, hitless, and undiverted",
-    measured="what all hosts receive; each step of the control loop, from the controller's metrics",
+    measured="traffic that all hosts receive; each step of the control loop, from the "
+    "controller's metrics",
     needs_data_plane=True,
     expected_s=_expected_s,
     measure=_measure,

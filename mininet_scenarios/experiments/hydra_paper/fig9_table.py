@@ -28,15 +28,14 @@ _SHORTER: Final = (
     "2.2 s in all; here both take milliseconds"
 )
 _NOT_LOST: Final = (
-    "changes take milliseconds here, not seconds: with few rules, what TCP waits for as published "
-    "is little more than the mirrors' own time, 25 ms in configs/demo.yaml, so that HydRA, which "
-    "takes the slower electrical network meanwhile, can't keep more of the throughput; what it "
-    "brings there is that nothing is sent into the dark"
+    "changes take milliseconds here, not seconds: with few rules, TCP waits as published for "
+    "little more than the mirrors' own time, 25 ms in configs/demo.yaml, so that HydRA, which "
+    "takes the slower electrical network meanwhile, can't keep more of the throughput, but sends "
+    "nothing into the dark"
 )
 _IN_THE_LIGHT: Final = (
-    "the pair's traffic is on circuits all the time; what is missing is the processor time that "
-    "thousands of rules take from Open vSwitch, and frames that it looks up one by one on a path "
-    "that it does not know yet"
+    "the pair's traffic is on circuits all the time; thousands of rules take processor time from "
+    "Open vSwitch, which looks up frames one by one on a new path"
 )
 _BY_ITSELF: Final = (
     "the controller changes the topology by itself once its counters show the traffic, the paper's "

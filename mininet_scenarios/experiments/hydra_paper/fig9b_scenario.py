@@ -225,7 +225,9 @@ def run(
         _topology_1(stage, periodic) as controller,
     ):
         helped = _helped(partial(transfer, "with HydRA", background=True), controller)
-    narrator.say(f"(b) with HydRA: {helped.seconds:.1f} s; it acted at {helped.acted_at_s:.1f} s")
+    narrator.say(
+        f"(b) with HydRA: {helped.seconds:.1f} s; the controller acted at {helped.acted_at_s:.1f} s"
+    )
     return Fig9bResult(plan, alone, congested, helped)
 
 

@@ -207,7 +207,7 @@ def _draw(runs: Sequence[Slots], directory: Path) -> Sequence[Path]:
 
 
 def _expected_s(full: bool) -> float:
-    return 4.0 if full else 1.0
+    return 8.0 if full else 2.0
 
 
 EXPERIMENT: Final = Experiment(

@@ -40,7 +40,7 @@ _WAYS: Final = {CycleName.AS_PUBLISHED: "as published", CycleName.HITLESS: "hydr
 _DUTY_NOISE: Final = 0.05
 _WHY: Final = (
     "The paper's slots are 61 to 300 µs, ours thousands of times as long, as our mirrors are "
-    "slower: what compares is that longer slots bring more, not the shares. There, end hosts hold "
+    "slower: only the trend compares, that longer slots bring more. There, end hosts hold "
     "their packets back by night; here a pair goes on over the electrical network, at a tenth of "
     "the rate, and TCP grows again by day."
 )

@@ -440,7 +440,7 @@ EXPERIMENT: Final = Experiment(
     "controller plans with, on one-way circuits where it plans those: a decision every "
     f"{policy_matrix.EPOCH_S:g} s, {1000 * policy_matrix.OUTAGE_S:g} ms for what moves",
     measured="share of the demand that fits on circuits, by the plan's own account, which other "
-    "code checks; planning time; what policies serve as the demand changes",
+    "code checks; planning time; demand that policies serve while it changes",
     needs_data_plane=False,
     expected_s=_expected_s,
     measure=_measure,

@@ -11,6 +11,7 @@ from typing import Final
 import numpy as np
 from matplotlib.figure import Figure
 
+from apps.traces.reading import summarise
 from apps.traces.synthetic import SAMPLE
 from mininet_scenarios.experiments.frame import Experiment, Findings, Setting, Table
 from mininet_scenarios.experiments.scaling import Scale
@@ -62,6 +63,8 @@ def _measure(setting: Setting, narrator: Narrator) -> Replay:
     trace = setting.trace or SAMPLE
     played = scenario.excerpt(trace, RACKS, _window_s(setting.full), setting.seed)
     scale = setting.rates.scale(_BUSIEST_MBPS)
+    if (racks := len(summarise(trace).racks)) != RACKS:
+        narrator.say(f"{trace.name} has {racks} racks, the network {RACKS}: racks are folded")
     runs = measure(setting.work_dir, played, 1 / scale.divisor, narrator)
     return Replay(trace.name, scale, played, runs)
 

@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import re
 import subprocess
 import sys
 import threading
@@ -238,6 +239,10 @@ def test_slots_in_a_file_are_shown_asked_about_and_followed_until_they_are_ended
     rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in result.stdout.splitlines()]
     assert ["1", "", "2000", "r1-r2"] in rows
     assert ["2", "", "1500", "r1-r3, r1-r4, r3-r4"] in rows
+    told = re.search(r"duty cycle (\S+): of each slot, a night of (\d+) ms", result.stdout)
+    assert told is not None
+    # 2 nights in 3.5 s
+    assert float(told[1]) == pytest.approx(1 - 2 * int(told[2]) / 3500, abs=0.01)
     assert service.given is None
     result = call("apply", "--topology", str(wanted), "--yes")
     assert result.exit_code == 0, result.output

@@ -35,6 +35,19 @@ def commands() -> dict[str, click.Command]:
     return {name: one for name, one in found.items() if name not in groups} | inner
 
 
+def test_every_fabric_is_explained():
+    """Not by the text of another option or of a field of the REST API."""
+    found = {
+        name: parameter.help
+        for name, command in commands().items()
+        for parameter in command.params
+        if "--fabric" in parameter.opts and "RxP" in (parameter.metavar or "")
+    }
+    assert {"plan", "trace plan", "trace convert"} <= found.keys()
+    for name, words in found.items():
+        assert "R racks on P planes" in words, name
+
+
 RUN_BY_PROGRAMS = {"slurm prolog", "slurm epilog"}
 WRITE_FILES_OF_OTHERS = {"slurm topology"}
 RUN_OTHERS = {"run", "agent", "worker", "with-bandwidth", "mpirun", "completion"}
@@ -77,7 +90,7 @@ def test_help_names_the_exit_codes(run):
     text = run("--help").stdout
     assert "2  wrong usage" in text
     assert "3  no controller answers, or no device" in text
-    assert "4  a change was sent to a device, and its outcome is not known" in text
+    assert "4  a change was sent to a device, with unknown outcome" in text
 
 
 def loaded(code, modules):

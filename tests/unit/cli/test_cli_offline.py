@@ -86,7 +86,8 @@ def test_the_seed_decides_what_is_made_up(run):
     assert served("3") == served("3") != served("4")
 
 
-def test_all_algorithms_are_compared(run, tmp_path):
+def test_all_algorithms_are_compared(run, tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
     plot = tmp_path / "compared.svg"
     arguments = ("plan", "--fabric", "8x2", "--demand", "uniform", "--compare", "--check")
     result = run(*arguments, "--plot", str(plot))
@@ -94,6 +95,10 @@ def test_all_algorithms_are_compared(run, tmp_path):
     for name in ENTRIES:
         assert name in result.stdout
     assert "<svg" in plot.read_text()
+    assert "best possible" in " ".join(result.stdout.split())
+    rows = [[cell.strip() for cell in line.split("│")] for line in result.stdout.splitlines()]
+    (helios,) = (row for row in rows if "helios" in row)
+    assert helios.count("–") == 2, "hops and circuits of a plan of light paths"
     documents = json.loads(run(*arguments, "--json", "--explain", "r1", "r2").stdout)["plans"]
     assert [document["algorithm"] for document in documents] == list(ENTRIES)
     assert all(document["refused"] or document["explanation"] for document in documents)

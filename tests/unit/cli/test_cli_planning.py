@@ -198,6 +198,19 @@ def test_what_no_circuit_carries_is_told_by_its_parts(call, service):
     assert words in " ".join(call("reservations", "v0").stdout.split())
 
 
+def test_a_refusal_is_printed_as_json_with_its_alternatives(call, service):
+    call("reserve", "r1", "r2", "--mbps", "80", "--duration", "60")
+    refused = call("reserve", "r1", "r2", "--mbps", "40", "--json")
+    assert refused.exit_code == 1
+    assert "40 Mb/s between r1 and r2 is too much" in refused.stderr
+    problem = json.loads(refused.stdout)
+    assert problem["type"] == "/problems/admission-refused"
+    assert problem["alternatives"][0] == {"bandwidth_mbps": 20}
+    assert call("reserve", "r1", "r2", "--mbps", "40").stdout == ""
+    ring = ("shape", "reserve", "ring", "r1", "r2", "r3", "--mbps", "4000", "--json")
+    assert json.loads(call(*ring).stdout)["status"] == 409
+
+
 def test_a_dry_run_reserves_nothing(call, service):
     span = ("--start", "2033-05-18T03:33:20Z", "--end", "2033-05-18T04:33:20Z")
     result = call("reserve", "r1", "r2", "--mbps", "30", "--dry-run", *span)

@@ -30,6 +30,27 @@ def test_a_recording_is_replayed_side_by_side(run, recorded, tmp_path):
     assert plot.read_bytes().startswith(b"\x89PNG")
 
 
+def test_a_trace_within_an_epoch_is_remarked_on(run, tmp_path, monkeypatch):
+    """Each variant decides once then, and the comparison says little of the policies."""
+    monkeypatch.setenv("COLUMNS", "200")
+    path = tmp_path / "short.trace"
+    head = {"hydra_trace": 1, "fabric": "demo", "racks": ["r1", "r2", "r3", "r4"]}
+    lines = [head | {"started_unix_s": 0.0}]
+    lines += [{"at_s": at_s, "mbps": [[0, 1, 80.0]]} for at_s in range(7)]
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    replay = ("replay", str(path), "--fabric", str(DEMO), "--what-if", "epoch_s=1")
+    rows = [
+        [cell.strip() for cell in line.split("│")[1:-1]]
+        for line in run(*replay).stdout.splitlines()
+        if "│" in line
+    ]
+    remarks = {row[0]: row[-1] for row in rows}
+    assert remarks["as configured (hydra-bfs)"] == (
+        "one decision: 6 s are within epoch_s=10; shorten by --what-if"
+    )
+    assert (remarks["no circuits"], remarks["epoch_s=1"]) == ("", "")
+
+
 def test_a_program_gets_every_moment(run, recorded):
     result = run("replay", str(recorded), "--fabric", str(DEMO), "--json")
     without, configured = json.loads(result.stdout)["runs"]

@@ -21,7 +21,7 @@ def test_reserve_list_show_release(call, service):
     service.settle("v0", State.FAILED, "no light at r2")
     shown = call("shape", "show", listed["id"])
     assert "r1 to r2 is failed (no light at r2)" in shown.stdout
-    assert "ask for it again, without r1" in shown.stdout
+    assert "ask for it again: the same racks fit now" in shown.stdout
     released = json.loads(call("shape", "release", listed["id"], "--json").stdout)
     assert released["state"] == "over"
     assert "none" in call("shape", "list").stdout
@@ -49,6 +49,8 @@ def test_a_matrix(call, service):
     ("arguments", "told"),
     [
         ((*RING,), "--mbps is missing"),
+        (("shape", "reserve", "ring", "--mbps", "1"), "name the racks, or give --any N"),
+        (("shape", "reserve", "matrix", "--any", "3"), "--any does not go with a matrix"),
         ((*RING, "--mbps", "all"), "neither a rate in Mb/s, such as 40, nor most"),
         ((*RING, "--mbps", "1", "--duration", "5", "--end", "2099-01-01"), "give either"),
         (("shape", "reserve", "matrix", "r1-r2"), "is not SRC:DST=MBPS"),
@@ -58,6 +60,20 @@ def test_wrong_usage(call, arguments, told):
     result = call(*arguments)
     assert result.exit_code == 2
     assert told in result.stderr
+
+
+def test_racks_are_chosen(call):
+    made = call("shape", "reserve", "pairs", "--any", "2", "h11", "r3", "--mbps", "5")
+    assert "2 of 2 racks, by most free Mb/s" in made.stdout
+    assert json.loads(call("shape", "list", "--json").stdout)["shapes"][0]["racks"] == ["h11", "r3"]
+    assert (
+        len(
+            json.loads(
+                call("shape", "reserve", "ring", "--any", "3", "--mbps", "5", "--json").stdout
+            )["racks"]
+        )
+        == 3
+    )
 
 
 def test_a_refusal(call):

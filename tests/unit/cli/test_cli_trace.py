@@ -132,6 +132,24 @@ def test_one_algorithm(run, trace):
     assert "helios" not in result.stdout
 
 
+def test_plans_are_compared_at_the_same_number_of_hops(run, tmp_path):
+    """A single plane joins a line of three racks; r1 to r3 goes over r2, unless one hop is all."""
+    path = tmp_path / "line.txt"
+    path.write_text("r1 r2 900000 0\nr2 r3 800000 0\nr1 r3 100000 0\n")
+    command = ("trace", "plan", str(path), "--fabric", "3x2@10", "--algorithm", "hydra-bfs")
+    command += ("--algorithm", "helios")
+    hops = {}
+    for most in ("1", "3"):
+        result = run(*command, "--max-hops", most, "--json")
+        assert result.exit_code == 0, result.output
+        hops[most] = [one["mean_hops"] for one in json.loads(result.stdout)["algorithms"]]
+    assert hops["1"] == [1.0, None]
+    assert hops["3"][0] > 1
+    shown = run(*command, "--max-hops", "1").stdout
+    assert "hops" in shown
+    assert "1.00" in shown
+
+
 def test_errors(run, trace, tmp_path):
     bad = tmp_path / "bad.txt"
     bad.write_text("a b 1 0\na b\n")

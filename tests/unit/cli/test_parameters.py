@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 import click
 import pytest
 
-from apps.cli.parameters import Duration, read_coming_moment, read_past_moment
+from apps.cli.parameters import Duration, read_coming_moment, read_end, read_past_moment
 
 ANY = Duration(min=0, min_open=True)
 
@@ -46,6 +46,24 @@ def test_a_time_of_day_is_the_next_one():
     for wrong in ("25:00", "tomorrow", "2026-13-01"):
         with pytest.raises(click.BadParameter, match="is no time: write 18:00, 2026-12-01T08:00"):
             read_coming_moment(None, None, wrong)
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "expected", "warned"),
+    [
+        ("2030-05-01T18:00", "17:00", "2030-05-02T17:00", "on 2030-05-02, 23 h 0 min after"),
+        ("2030-05-01T22:00", "06:00", "2030-05-02T06:00", "on 2030-05-02, 8 h 0 min after"),
+        ("2030-05-01T08:00", "09:30", "2030-05-01T09:30", ""),
+        ("2030-05-01T18:00", "2030-05-02T17:00", "2030-05-02T17:00", ""),
+    ],
+)
+def test_an_end_is_the_first_after_the_start(capsys, start, end, expected, warned):
+    context = click.Context(click.Command("reserve"))
+    context.params["start"] = datetime.fromisoformat(start).timestamp()
+    assert read_end(context, None, end) == datetime.fromisoformat(expected).timestamp()
+    told = capsys.readouterr().err
+    assert warned in told
+    assert bool(told) == bool(warned)
 
 
 @pytest.mark.parametrize("zone", ["Z", "+05:30", ""])

@@ -412,12 +412,22 @@ def test_variables_that_are_not_slurms(variables):
         Job.from_environment(variables)
 
 
+def test_variables_that_are_missing_are_named():
+    with pytest.raises(HydraError, match="SLURM_JOB_NODELIST and SLURM_JOB_CPUS_PER_NODE not set"):
+        Job.from_environment({"SLURM_JOB_ID": "7"})
+    given = {"SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "h[1-2]"}
+    with pytest.raises(HydraError, match="job 7: SLURM_JOB_CPUS_PER_NODE not set: Slurm sets"):
+        Job.from_environment(given)
+    with pytest.raises(HydraError, match=r"names 2 nodes, and SLURM_JOB_CPUS_PER_NODE the .* of 3"):
+        Job.from_environment({**given, "SLURM_JOB_CPUS_PER_NODE": "1(x3)"})
+
+
 @pytest.mark.parametrize("number", ["../7", "12_3", "seven", "\u0667"])
 @pytest.mark.parametrize("command", ["prolog", "epilog"])
 def test_a_malformed_job_id_is_named(run, monkeypatch, tmp_path, command, number):
     monkeypatch.setenv("SLURM_JOB_ID", number)
     result = run("slurm", command, "--state", str(tmp_path))
     assert result.exit_code == 1
-    assert result.stderr.startswith(f"Error: SLURM_JOB_ID is {number!r}, which is no job's: ")
-    assert "set it to the job's number" in result.stderr
+    assert result.stderr.startswith(f"Error: SLURM_JOB_ID is {number!r}, not a job's number: ")
+    assert "set the job's number" in result.stderr
     assert len(result.stderr.splitlines()) == 1

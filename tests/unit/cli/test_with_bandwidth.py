@@ -1,5 +1,6 @@
 """``hydra with-bandwidth`` as a process of its own, against a controller's REST API."""
 
+import json
 import os
 import pty
 import signal
@@ -24,6 +25,33 @@ def test_the_command_runs_with_it_and_it_is_given_back(start, service, network):
     assert all_over(service)
     assert len(service.reservations()) == 2
     assert set(states(service)) == {State.RELEASED}
+
+
+def test_the_command_runs_with_a_ring_and_it_is_given_back(start, service, network):
+    job = (sys.executable, "-m", "apps.cli", "shape", "list", "--json")
+    ring = ("--shape", "ring", "r1,r2,r3,r4", "--mbps", "most", "--duration", "2h")
+    code, out, err = finish(start("with-bandwidth", *ring, "--", *job))
+    assert code == 0, err
+    (shape,) = json.loads(out)["shapes"]
+    assert (shape["pattern"], shape["state"], shape["bandwidth_mbps"]) == ("ring", "ready", 100)
+    assert {one.duration_s for one in service.reservations()} == {7200}
+    assert all_over(service)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        (("--shape", "ring", "r1,r2,r3", "--", "true"), "--shape and --mbps go together"),
+        (("r1:r2=5", "--mbps", "5", "--", "true"), "--shape and --mbps go together"),
+        (("r1:r2=5",), "no command: give one after --, as in r1:r2=5 -- COMMAND"),
+        (("true",), "'true' is not SRC:DST=MBPS"),
+    ],
+)
+def test_what_is_missing_is_told(start, service, wrong, words):
+    code, _, err = finish(start("with-bandwidth", *wrong))
+    assert code == 2
+    assert words in err
+    assert service.reservations() == []
 
 
 @pytest.mark.parametrize(
@@ -137,7 +165,7 @@ def other():
     signal.pthread_kill(threading.get_ident(), signal.SIGTERM)
     time.sleep(600)
 threading.Thread(target=other, daemon=True).start()
-sys.exit(run_with(None, [], [sys.executable, "-c", *sys.argv[1:]], None))
+sys.exit(run_with(None, None, [sys.executable, "-c", *sys.argv[1:]]))
 """
 
 

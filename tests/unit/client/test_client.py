@@ -4,6 +4,8 @@ import asyncio
 import select
 import socket
 import threading
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 
 import pytest
 
@@ -14,6 +16,7 @@ from hydra.lifecycle import ReservationState as Core
 from hydra_hybrid_network_client import (
     AsyncHydraClient,
     BadSetting,
+    BadValue,
     ClientError,
     HydraClient,
     MatrixEntry,
@@ -22,10 +25,10 @@ from hydra_hybrid_network_client import (
     ServiceClass,
 )
 from hydra_hybrid_network_client import ReservationState as State
-from hydra_hybrid_network_client.documents import Gap
+from hydra_hybrid_network_client.documents import AnyRacks, Gap, Profile
 from tests import silent_streams
 from tests.unit.cli import DEMO
-from tests.unit.rest.fake_service import FakeService, recorded
+from tests.unit.rest.fake_service import CREATED_UNIX_S, FakeService, recorded
 from tests.waiting import PATIENCE_S, once
 
 
@@ -117,12 +120,68 @@ def test_a_refusal_has_alternatives(client):
     assert caught.value.problem.status == 409
 
 
+@pytest.mark.parametrize(
+    ("ask", "words"),
+    [
+        (lambda c: c.reserve("r1", "r2", "40"), "bandwidth_mbps must be a number, not '40'"),
+        (lambda c: c.reserve("r1", "r2", 40, priority="3"), "priority must be a number, not '3'"),
+        (lambda c: c.reserve("r1", "r2", float("nan")), "bandwidth_mbps must be a finite number"),
+        (
+            lambda c: c.reserve("r1", "r2", 40, service="gold"),
+            "service must be .*'gold'",
+        ),
+        (lambda c: c.preview("r1", "r2", 40, duration_s="1h"), "duration_s must be a valid number"),
+        (lambda c: c.modify("v0", bandwidth_mbps="40"), "bandwidth_mbps must be a number"),
+        (lambda c: c.reserve_shape("ring", ["r1"], "40"), "bandwidth_mbps must be a number"),
+        (lambda c: c.reserve_shape("ring", ["r1"], "mos"), "bandwidth_mbps must be .*'mos'$"),
+        (lambda c: c.reserve_matrix([("r1", "r2")]), "entries must be "),
+    ],
+)
+def test_a_wrong_argument_is_an_error_of_the_client(client, ask, words):
+    with pytest.raises(BadValue, match=words):
+        ask(client)
+    assert list(client.reservations()) == []
+    assert issubclass(BadValue, ClientError)
+
+
+def test_all_events_of_a_reservation(client, service):
+    made = client.reserve("r1", "r2", 40)
+    service.settle(made.id, Core.ACTIVE)
+    gap, *told = islice(client.events(reservations=[made.id], last_id="0"), 2)
+    assert isinstance(gap[1], Gap)
+    assert told[0][1].reservation.state is State.ACTIVE
+    with pytest.raises(Refused, match="no reservation 'nonesuch'"):
+        next(client.events(reservations=["nonesuch"]))
+
+
+def test_threads_share_a_client(server):
+    """One of the two controllers is gone, so that each thread goes on to the other."""
+    with socket.socket() as deaf:
+        deaf.bind(("127.0.0.1", 0))
+        urls = f"http://127.0.0.1:{deaf.getsockname()[1]},{server.url}"
+        with HydraClient(urls) as client, ThreadPoolExecutor(8) as pool:
+            asked = [pool.submit(client.servers) for _ in range(64)]
+            assert {len(one.result().servers) for one in asked} == {8}
+
+
 def test_all_pages(client, service):
     entries = [MatrixEntry(src="r1", dst="r2", bandwidth_mbps=0.01)] * 1003
     group = client.reserve_matrix(entries)
     assert len(group.reservations) == len(list(client.reservations())) == 1003
     assert list(client.reservations(State.FAILED)) == []
     assert len(client.release_group(group.id).reservations) == 1003
+
+
+def test_bytes_by_a_deadline(client):
+    end = CREATED_UNIX_S + 100
+    made = client.reserve("r1", "r2", megabytes=125, end_unix_s=end, profile=Profile.LATEST)
+    assert (made.bandwidth_mbps, made.expires_unix_s) == (100, end)
+    assert made.transfer.megabytes == 125
+
+
+def test_availability(client):
+    (span,) = client.availability("r1", "r2", end_unix_s=CREATED_UNIX_S + 5).spans
+    assert (span.mbps, span.end_unix_s) == (100, CREATED_UNIX_S + 5)
 
 
 def test_a_shape(client):
@@ -133,6 +192,8 @@ def test_a_shape(client):
         client.reserve_shape("pairs", ["r1", "r3"], 50, key="k")
     assert caught.value.problem.status == 409
     assert client.release_shape(made.id).state == "over"
+    chosen = client.reserve_shape("pairs", AnyRacks(any=2, from_=["r3", "r4"]), 50)
+    assert (chosen.racks, chosen.choice[:12]) == (["r3", "r4"], "2 of 2 racks")
 
 
 def test_between_servers_of_different_racks(client):

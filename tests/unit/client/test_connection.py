@@ -8,7 +8,7 @@ import pytest
 from apps.process.configuration import load_configuration
 from apps.rest.app import create_app
 from apps.rest.server import RestServer
-from hydra_hybrid_network_client import ClientError, NoAnswer
+from hydra_hybrid_network_client import ClientError, NoAnswer, NoTls, NotReached
 from hydra_hybrid_network_client.errors import BadToken, BadUrl, Refusal, TooLate
 from hydra_hybrid_network_client.requests import Place, resource
 from hydra_hybrid_network_client.synchronous.connection import Connection
@@ -75,7 +75,19 @@ def test_nobody_there():
         deaf.bind(("127.0.0.1", 0))
         with Connection(at(deaf)) as connection, pytest.raises(NoAnswer, match="refused") as caught:
             connection.request("GET", "/v1/topology")
-    assert not isinstance(caught.value, TooLate)
+    assert isinstance(caught.value, NotReached)
+    assert "refused): start a controller with `hydra run" in str(caught.value)
+
+
+def test_errors_of_addresses_have_remedies(url):
+    words = r"does not speak TLS .*: .* the URL begins with http://"
+    with (
+        Connection(url.replace("http:", "https:")) as connection,
+        pytest.raises(NoTls, match=words),
+    ):
+        connection.request("GET", "/v1/topology")
+    with Connection(f"{url}/v1") as connection, pytest.raises(Refusal, match="leave /v1 out of"):
+        connection.request("GET", "/v1/topology")
 
 
 def test_a_refusal_is_in_words_and_lists_all_errors(url):

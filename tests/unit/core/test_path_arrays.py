@@ -8,8 +8,17 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from hydra.model import Circuit, NetworkState, OneWayCircuit, Path, PlaneId, Topology, VlanId
-from hydra.path_arrays import Lanes, Paths, PathTable, codes_of, lanes_of, pairs_of
+from hydra.model import (
+    Circuit,
+    NetworkState,
+    OneWayCircuit,
+    Path,
+    PlaneId,
+    RackId,
+    Topology,
+    VlanId,
+)
+from hydra.path_arrays import Lanes, Pairs, Paths, PathTable, lanes_of
 
 PORTS = 4
 """Of each rack: port 4r + p is on plane p."""
@@ -121,12 +130,36 @@ def test_differences_of_two_states(seed):
     assert begun.tolist() == [old.get(path) != vlan for path, vlan in new.items()]
     assert ended.tolist() == [new.get(path) != vlan for path, vlan in old.items()]
     pairs = {(path.src, path.dst) for path in list(new)[::2]}
-    assert Lanes.of(new).ids_beside(np.sort(codes_of(pairs))) == {
+    assert Lanes.of(new).ids_beside(Pairs.of(pairs)) == {
         vlan for path, vlan in new.items() if (path.src, path.dst) not in pairs
     }
     between = [path for path in new if (path.src, path.dst) in pairs]
     assert Lanes.of(new).between(pairs) == between
-    assert pairs_of(Paths.of(tuple(new)).table.pair_codes()) == {(p.src, p.dst) for p in new}
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_pairs_are_a_set(seed):
+    random = np.random.default_rng(seed)
+    ones, others = (
+        {
+            (RackId(low), RackId(low + 1 + step))
+            for low, step in random.integers(0, 5, (9, 2)).tolist()
+        }
+        for _ in range(2)
+    )
+    pairs = Pairs.of(ones)
+    assert pairs == ones
+    assert ones == pairs
+    assert pairs != others
+    assert list(pairs) == sorted(ones)
+    assert (len(pairs), copy.copy(pairs)) == (len(ones), ones)
+    assert [pair in pairs for pair in others] == [pair in ones for pair in others]
+    for both in (others, Pairs.of(others)):
+        assert pairs & both == ones & others
+        assert pairs | both == ones | others
+        assert pairs - both == ones - others
+        assert both - pairs == others - ones
+    assert not Pairs.of(())
 
 
 def test_a_state_has_its_vlan_ids_in_the_order_of_its_paths():

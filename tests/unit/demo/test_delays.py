@@ -53,7 +53,7 @@ def test_a_change_without_circuits_to_move_has_no_mirrors() -> None:
 
 
 def test_a_timeline_that_never_diverted_is_an_error() -> None:
-    with pytest.raises(ControllerError, match="it has push"):
+    with pytest.raises(ControllerError, match="lacks activate among push"):
         split((TimelineStep("push", None, 0.0, 1.0, ""),), switching_ms=25.0)
 
 

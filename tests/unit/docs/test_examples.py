@@ -13,10 +13,12 @@ import pytest
 from apps.process.configuration import load_configuration
 from apps.rest.app import create_app
 from apps.rest.server import RestServer
+from apps.rest.tokens import TokenFile, write_tokens
+from hydra.access import Role, make_token
 from hydra.lifecycle import ReservationState
 from tests import silent_streams
 from tests.unit.rest.fake_service import FakeService
-from tests.waiting import PATIENCE_S, wait_until
+from tests.waiting import PATIENCE_S, once, wait_until
 
 from .blocks import ROOT
 
@@ -80,6 +82,72 @@ def test_a_reservation_from_18_00_is_told_of_and_released(end, released):
         job.kill()
         job.wait()
         job.stdout.close()
+        server.stop()
+
+
+def test_a_ring_is_held_while_a_job_runs_in_its_order(tmp_path):
+    """The job is a stand-in for mpirun; the network behind REST, too."""
+    service = FakeService(load_configuration(ROOT / "configs" / "demo.yaml").fabric)
+    server = RestServer(create_app(service), "127.0.0.1", 0)
+    server.start()
+    (tmp_path / "hosts").write_text("h11 slots=1\nh31 slots=1\nh21 slots=1\nh41 slots=1\n")
+    mpirun = tmp_path / "mpirun"
+    mpirun.write_text('#!/bin/sh\nhydra shape list --json\necho "$1" "$3"\ncat "$2"\n')
+    mpirun.chmod(0o755)
+
+    def network():
+        for one in service.reservations():
+            service.settle(one.id, ReservationState.ACTIVE)
+
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    command = [EXAMPLES / "ring_job.sh", tmp_path / "hosts", mpirun, "./fft"]
+    try:
+        with once(lambda: len(service.reservations()) == 4, network):
+            done = subprocess.run(
+                command,
+                env={**os.environ, "HYDRA_URL": server.url, "PATH": path},
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+        assert done.returncode == 0, done.stderr
+        shapes, _, told = done.stdout.rpartition("--hostfile ./fft\n")
+        (shape,) = json.loads(shapes)["shapes"]
+        assert (shape["pattern"], shape["state"]) == ("ring", "ready")
+        assert sorted(line.split()[0] for line in told.splitlines()) == ["h11", "h21", "h31", "h41"]
+        assert {one.state for one in service.reservations()} == {ReservationState.RELEASING}
+    finally:
+        server.stop()
+
+
+def test_the_example_with_curl_sends_the_token(tmp_path):
+    token, stored = make_token("tina", Role.TENANT, "secret", 1.0)
+    write_tokens(tmp_path / "tokens.json", [stored])
+    (tmp_path / "token").write_text(f"{token}\n")
+    service = FakeService(load_configuration(ROOT / "configs" / "demo.yaml").fabric)
+    app = create_app(service, TokenFile(tmp_path / "tokens.json"))
+    server = RestServer(app, "127.0.0.1", 0)
+    server.start()
+    environment = {**os.environ, "HYDRA_URL": server.url}
+
+    def network():
+        service.settle("v0", ReservationState.ACTIVE)
+        wait_until(lambda: service.reservation("v0").state is ReservationState.RELEASING)
+        service.settle("v0", ReservationState.RELEASED)
+
+    settings = {"HYDRA_TOKEN_FILE": str(tmp_path / "token")}
+    command = [EXAMPLES / "reserve.sh", "echo", "moved"]
+    try:
+        with once(service.reservations, network):
+            done = subprocess.run(
+                command, env=environment | settings, capture_output=True, text=True, check=False
+            )
+        assert (done.returncode, done.stdout) == (0, "reservation v0 is there\nmoved\n"), done
+        assert service.reservations()[0].owner == "tina"
+        refused = subprocess.run(command, env=environment, capture_output=True, check=False)
+        assert refused.returncode != 0
+        assert b"unauthenticated" in refused.stderr
+    finally:
         server.stop()
 
 

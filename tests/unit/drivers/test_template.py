@@ -315,7 +315,7 @@ def test_bulk_power_and_states(terminal):
     assert terminal.moves() == moves + 1
     assert driver.power_dbm([1, 17, 32]) == {1: -3.0, 17: -4.5, 32: None}
     assert driver.port_states([1, 32]) == {1: PortState.ENABLED, 32: PortState.ENABLED}
-    assert driver.identity() == DeviceIdentity("Nobody", "OXC-16x16", "000042", "1.0")
+    assert driver.identity() == DeviceIdentity("Example", "OXC-16x16", "000042", "1.0")
     driver.change(driver.cross_connects(), [])
     driver.close()
 

@@ -52,6 +52,24 @@ def test_a_row_is_judged_by_its_claim():
     assert (unjudged(row).paper, unjudged(row).ratio) == ("", None)
 
 
+@pytest.mark.parametrize(
+    ("ours", "shown"),
+    [
+        ("", "4.6"),
+        ("4.6", "4.6"),
+        ("median 32 ms", "4.6 (median 32 ms)"),
+        ("4.6 (4.1 to 5.2)", "4.6 (4.1 to 5.2)"),
+        ("14.6 ms", "4.6 (14.6 ms)"),
+        ("4.61", "4.61"),
+        ("4.6%", "4.6 (4.6%)"),
+    ],
+)
+def test_a_row_shows_the_value_that_was_judged(ours, shown):
+    """With a value in other units alone, a row would contradict its own target."""
+    row = judged("c-through/up", 4.6, "until TCP uses the circuit", ours)
+    assert (row.ours, row.target, row.met) == (shown, "≤ 5.0", True)
+
+
 def test_every_row_counts_and_a_claim_without_one_is_not_played():
     def row(key, met):
         return {"figure": key, "ours": "1", "met": met, "why": "", "claim": key}

@@ -39,9 +39,9 @@ def contributing(monkeypatch):
         (
             "mine",
             "os:getcwd",
-            "experiment mine can't be loaded from os:getcwd (it is a builtin_function_or_method, "
-            "not a mininet_scenarios.experiments.frame.Experiment): mend or uninstall that "
-            "package, or choose another experiment",
+            "experiment mine can't be loaded from os:getcwd (the object is a "
+            "builtin_function_or_method, not a mininet_scenarios.experiments.frame.Experiment): "
+            "mend or uninstall that package, or choose another experiment",
         ),
         (
             "mine",

@@ -291,14 +291,17 @@ def experiment_of(measure) -> Experiment[Measured]:
 
 @pytest.fixture
 def play(tmp_path, monkeypatch):
-    def play(measure, repeat=1, *, full=False, divisor=None, goes_on=False, trace=None):
+    def play(
+        measure, repeat=1, *, full=False, divisor=None, goes_on=False, trace=None, results=tmp_path
+    ):
         def measured(setting: Setting, narrator) -> Measured:
             return measure(setting, narrator)
 
         monkeypatch.setattr(runner, "load", lambda _name: experiment_of(measured))
-        order = runner.Order("probe", full, repeat, tmp_path, divisor, goes_on, trace)
-        return runner.run(order, Console(file=io.StringIO(), width=100))
+        order = runner.Order("probe", full, repeat, results, divisor, goes_on, trace)
+        return runner.run(order, Console(file=play.said, width=100))
 
+    play.said = io.StringIO()
     return play
 
 
@@ -544,8 +547,58 @@ def test_a_run_that_can_t_be_counted_keeps_its_logs(play, tmp_path):
 
     with pytest.raises(HydraError, match="no light"):
         play(refused)
-    assert (tmp_path / "probe.part" / "work" / "1" / "log.txt").read_text() == "why"
+    logs = tmp_path / "probe.part" / "work"
+    assert (logs / "1" / "log.txt").read_text() == "why"
+    assert f"logs are in {logs}, until the next run of probe" in play.said.getvalue()
     assert not (tmp_path / "probe").exists()
+
+
+def test_a_run_that_can_t_be_counted_and_has_no_log_leaves_nothing(play, tmp_path):
+    def refused(_setting, _narrator) -> Measured:
+        raise HydraError("no light")
+
+    with pytest.raises(HydraError, match="no light"):
+        play(refused)
+    assert list(tmp_path.iterdir()) == []
+    assert "logs" not in play.said.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("needs_data_plane", "remedy"),
+    [
+        (True, "nothing else running, with --repeat 3"),
+        (False, "workload is the reason: --repeat 3"),
+    ],
+)
+def test_a_missed_target_without_a_reason_gets_a_remedy(tmp_path, needs_data_plane, remedy):
+    def row(figure, met, why=""):
+        return Row(figure, "", "", met=met, why=why)
+
+    found = (row("met", True), row("told", False, "slow mirrors"), row("untold", False))
+    experiment = replace(
+        experiment_of(lambda *_: Measured(1)),
+        needs_data_plane=needs_data_plane,
+        conclude=lambda _runs: Findings(found),
+    )
+    rows = runner._concluded(experiment, [], {}, tmp_path)["rows"]
+    met, told, untold = (one["why"] for one in rows)
+    assert (met, told) == ("", "slow mirrors")
+    assert untold.startswith('No reason is known for "untold". ')
+    assert remedy in untold
+
+
+def test_a_relative_directory_of_results_is_made_absolute(play, tmp_path, monkeypatch):
+    """Programs in hosts have another working directory."""
+    monkeypatch.chdir(tmp_path)
+    directories = []
+
+    def measured(setting: Setting, _narrator) -> Measured:
+        directories.append(setting.work_dir)
+        return Measured(1)
+
+    play(measured, results=Path("there"))
+    assert directories == [tmp_path / "there" / "probe.part" / "work" / "1"]
+    assert (tmp_path / "there" / "probe" / "result.json").exists()
 
 
 # --- models ---------------------------------------------------------------------------------

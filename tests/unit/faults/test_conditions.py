@@ -15,7 +15,7 @@ from hydra.model import NetworkState, PlaneId, RackId
 from hydra.reconfiguration.drift import Drift, DriftKind
 from hydra.reconfiguration.readiness import MovedPort
 from hydra.reservations.book import ReservationBook
-from hydra.reservations.reservation import GONE, ReservationRequest, ServiceClass
+from hydra.reservations.reservation import GONE, ReservationRequest, ServiceClass, Transfer
 from hydra.roles import Alarm, Severity
 from tests.unit.core.fabrics import path_of, small_fabric, state_of
 
@@ -95,6 +95,30 @@ def test_what_to_do_asks_for_what_fits_now(watch, request_, fitting_mbps, comman
     assert "`hydra release v1` if the reservation is not needed" in one.to_do
     assert ("no part of the reservation fits" in one.to_do) == (fitting_mbps is None)
     assert ("25 of 40 Mb/s" in one.to_do) == (fitting_mbps == 25.0)
+
+
+def test_a_transfer_whose_bytes_do_not_arrive_in_time_is_at_risk(watch):
+    book = ReservationBook(FABRIC)
+    wish = ReservationRequest("r1", "r2", 0.0, transfer=Transfer(125.0, NOW_S + 100))
+    made = book.add("v1", wish, NOW_S)
+    assert watch.conditions(facts(reservations=[made])) == ()
+    slower = replace(made, bandwidth_mbps=40.0)
+    one = only(watch, facts(reservations=[slower]))
+    assert one.kind is ConditionKind.TRANSFER_AT_RISK
+    assert one.what == "75 MB of reservation v1 (r1 to r2) will not arrive by the deadline"
+    assert one.command == "hydra reserve r1 r2 --megabytes 75 --end TIME"
+    assert (one.pairs, one.reservations, one.since_unix_s) == ((PAIR,), ("v1",), NOW_S)
+    ended = replace(slower, state=ReservationState.EXPIRED)
+    assert watch.conditions(facts(reservations=[ended])) == ()
+
+
+def test_a_failed_transfer_is_asked_for_again_by_its_bytes(watch):
+    book = ReservationBook(FABRIC)
+    wish = ReservationRequest("r1", "r2", 0.0, transfer=Transfer(125.0, NOW_S + 100))
+    book.add("v1", wish, NOW_S - 4)
+    lost = book.transition("v1", ReservationState.FAILED, "no other path", now=NOW_S)
+    one = only(watch, facts(reservations=[lost]))
+    assert one.command == "hydra reserve r1 r2 --megabytes 75 --end 1970-01-01T02:48:20Z"
 
 
 def test_whoever_failed_has_to_be_told(watch):

@@ -82,6 +82,12 @@ def test_a_rack_that_is_called_like_a_number_is_meant_by_it(tmp_path):
     assert read_demand(path, ["2", "1"]).tolist() == [[0, 0], [5, 0]]
 
 
+def test_a_blank_diagonal_of_named_racks_is_no_demand(tmp_path):
+    path = tmp_path / "demand.csv"
+    path.write_text(",r2,r1,r3\nr2,,10,0\nr1,80,,0\nr3,2.5,0,\n")
+    np.testing.assert_array_equal(read_demand(path, RACKS), WANTED)
+
+
 BAD = {
     "nan.csv": ("0,nan,0\n0,0,0\n0,0,0\n", r"demand\[0, 1\] is nan"),
     "negative.csv": ("0,-1,0\n0,0,0\n0,0,0\n", r"demand\[0, 1\] is -1"),
@@ -90,7 +96,13 @@ BAD = {
     "small.csv": ("0,1\n1,0\n", r"shape \(2, 2\): 3 racks need"),
     "oblong.csv": ("0,1,2\n1,0,2\n", r"shape \(2, 3\)"),
     "ragged.csv": ("0,1,2\n1,0\n1,2,0\n", "line 2 has 2 numbers, line 1 has 3"),
-    "word.csv": ("0,1,2\n1,0,much\n1,2,0\n", "line 2: 'much' is not a number"),
+    "word.csv": ("0,1,2\n1,0,much\n1,2,0\n", "line 2, column 3: 'much' is not a number"),
+    "blank.csv": ("0,,2\n1,0,2\n1,2,0\n", "line 1 is neither"),
+    "hole.csv": (
+        ",r1,r2,r3\nr1,,1,\nr2,1,,1\nr3,1,1,\n",
+        "line 2, column r3: empty: write 0 for no demand",
+    ),
+    "hollow.csv": ("0,1,2\n1,0,\n1,2,0\n", "line 2, column 3: empty: write 0"),
     "empty.csv": ("\n", "is empty"),
     "headless.csv": ("r1,r2,80\n", "neither a row of numbers, nor the heading"),
     "twice.csv": (",r1,r1\nr1,0,1\nr1,1,0\n", "'r1' has two rows"),

@@ -84,7 +84,7 @@ def test_a_demand_may_be_what_is_sent():
 def test_what_waits_is_in_no_trace():
     decision = rehearsed(DemandBasis.BACKLOG)
     assert decision.action is Action.NO_PLAN
-    assert "no trace tells what waits in sockets: rehearse estimate or rate" in decision.reason
+    assert "no trace has sockets' queues: rehearse estimate or rate" in decision.reason
 
 
 @pytest.fixture

@@ -1,3 +1,4 @@
+import copy
 import random
 from collections import Counter
 
@@ -89,6 +90,15 @@ def test_a_pair_is_affected_exactly_if_its_path_or_vlan_or_ring_changes(seed):
             for state in (old, new)
         )
         assert (pair in plan.affected) is (before != after or pair in dark)
+
+
+@given(SEEDS)
+def test_ports_to_retag_travel_as_a_dict_without_the_fabric(seed):
+    *_, plan = drawn(seed)
+    for ports in (plan.untag_first, plan.retag, plan.tag_last):
+        again = copy.copy(ports)  # as pickle does
+        assert isinstance(again, dict)
+        assert again == ports == {**ports}
 
 
 @given(SEEDS)

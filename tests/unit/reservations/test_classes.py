@@ -3,7 +3,7 @@
 import pytest
 
 from apps.controller.record.ledger import Ledger
-from hydra.errors import AdmissionError, QuotaExceeded
+from hydra.errors import AdmissionError, QuotaExceeded, WrongRequest
 from hydra.lifecycle import ReservationState as State
 from hydra.reservations.book import ReservationBook
 from hydra.reservations.calendar import AdmissionLimits
@@ -110,7 +110,7 @@ def test_best_effort_goes_before_what_has_a_priority(book):
 
 @pytest.mark.parametrize("service", [GUARANTEED, BEST_EFFORT])
 def test_a_range_is_for_shared_ones(book, service):
-    with pytest.raises(AdmissionError, match="minimum_mbps goes with shared"):
+    with pytest.raises(WrongRequest, match="minimum_mbps goes with shared"):
         book.add("a", request(service, minimum_mbps=10.0), 0.0)
 
 

@@ -5,7 +5,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hydra.errors import AdmissionError, LifecycleError
+from hydra.errors import AdmissionError, LifecycleError, WrongRequest
 from hydra.lifecycle import RESERVATION_TRANSITIONS, ReservationState
 from hydra.reservations.admission import fastest_circuit_mbps
 from hydra.reservations.book import ReservationBook
@@ -45,7 +45,7 @@ def run(fabric, steps):
                     ReservationRequest(src, dst, bandwidth, duration),
                     float(now),
                 )
-            except AdmissionError:
+            except (AdmissionError, WrongRequest):
                 assert {r.id: r for r in book} == before
         else:
             number, state, plane, vlan = rest

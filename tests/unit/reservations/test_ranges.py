@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from hydra.errors import AdmissionError, Alternative, QuotaExceeded
+from hydra.errors import AdmissionError, Alternative, QuotaExceeded, WrongRequest
 from hydra.model import RackId
 from hydra.reservations.admission import Ask, admit_most
 from hydra.reservations.book import ReservationBook
@@ -31,6 +31,14 @@ def test_all_of_it_where_that_fits_and_else_the_most(fabric):
     with pytest.raises(AdmissionError, match=r"10 Mb/s between r1 and r2 is too much"):
         book.add("c", request(80.0, 10.0), 0.0)
     assert reread(book, fabric).get("b") == second
+
+
+def test_a_rate_beyond_any_circuit_is_told_what_others_leave(fabric):
+    book = ReservationBook(fabric)
+    book.add("a", request(40.0, None), 0.0)
+    why = "carries 100 Mb/s, of which other reservations and servers' uplinks leave 60 Mb/s; ask "
+    with pytest.raises(AdmissionError, match=why):
+        book.add("b", request(4000.0, None), 0.0)
 
 
 def test_more_than_any_circuit_is_cut_to_a_circuit(fabric):
@@ -78,7 +86,7 @@ def test_a_quota_counts_no_later_time_than_is_asked_for(fabric):
 
 @pytest.mark.parametrize("least", [81.0, 0.0, -1.0, float("nan")])
 def test_minima_that_are_none(fabric, least):
-    with pytest.raises(AdmissionError, match="minimum_mbps"):
+    with pytest.raises(WrongRequest, match="minimum_mbps"):
         ReservationBook(fabric).check(request(80.0, least))
 
 

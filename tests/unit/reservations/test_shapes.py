@@ -1,17 +1,21 @@
 """Shapes: admitted whole or refused with what would fit, and their state."""
 
+import re
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
-from hydra.errors import AdmissionError, DeviceMissing, QuotaExceeded, UnknownName
+from hydra.errors import AdmissionError, DeviceMissing, QuotaExceeded, UnknownName, WrongRequest
 from hydra.lifecycle import ReservationState as State
 from hydra.reservations.book import ReservationBook
+from hydra.reservations.calendar import AdmissionLimits
 from hydra.reservations.quotas import Quota
 from hydra.reservations.reservation import ReservationRequest, ServiceClass
-from hydra.reservations.shape_search import admit_shape
+from hydra.reservations.shape_search import admit_shape, with_remedy
 from hydra.reservations.shapes import (
     ShapeState,
+    chosen_request,
     matrix_request,
     pattern_request,
     shape_of,
@@ -28,6 +32,7 @@ class Shaped:
 
     def __init__(self, fabric):
         self.fabric, self.book, self.number = fabric, ReservationBook(fabric), 0
+        self.limits = AdmissionLimits()
         self.reserved = []
         """The racks of each attempt to reserve."""
 
@@ -36,7 +41,8 @@ class Shaped:
         try:
             for wish in wishes:
                 self.number += 1
-                entered.append(self.book.add(f"v{self.number}", wish, 0.0, group=group))
+                name = f"v{self.number}"
+                entered.append(self.book.add(name, wish, 0.0, self.limits, group))
         except AdmissionError:
             self._take_back(entered)
             raise
@@ -46,25 +52,38 @@ class Shaped:
         for one in reversed(entered):
             self.book.remove(one.id)
 
-    def trial(self, requests, most):
+    def trial(self, requests, most, _brief=True, apart=()):
         refused, entered = {}, []
-        for place, request in enumerate(requests):
-            try:
-                entered += self.add(request)
-            except AdmissionError as error:
-                refused[place] = error
-                if len(refused) == most:
-                    break
-        self._take_back(entered)
+        with self.book.apart(apart):
+            for place, request in enumerate(requests):
+                try:
+                    entered += self.add(request)
+                except AdmissionError as error:
+                    refused[place] = error
+                    if len(refused) == most:
+                        break
+            self._take_back(entered)
         return refused
+
+    def rooms(self, request):
+        return self.book.rooms_mbps(request, 0.0)
 
     def reserve(self, requests):
         self.reserved.append([(one.src, one.dst) for one in requests])
         return self.add(*requests, group="s")
 
     def admit(self, shape):
-        admitted = admit_shape(self.fabric, shape, self.reserve, self.trial)
+        admitted = admit_shape(self.fabric, shape, self.reserve, self.trial, self.rooms)
         return shape_of(self.fabric, admitted)
+
+    def remedied(self):
+        """The only shape, with its remedy."""
+        before = list(self.book)
+        members = self.book.members("s")
+        as_if_released = partial(self.trial, apart=members)
+        found = with_remedy(self.fabric, shape_of(self.fabric, members), as_if_released)
+        assert list(self.book) == before, "a trial leaves nothing"
+        return found
 
     def refusal(self, shape):
         before = list(self.book)
@@ -143,10 +162,11 @@ def test_refused_pairs_go_first_in_another_order(fabric):
             raise AdmissionError("no room")
         return shaped.reserve(requests)
 
-    def trial(requests, _most):
+    def trial(requests, _most, _brief):
         return only_if_the_last_goes_first(requests)
 
-    made = admit_shape(fabric, pattern_request("ring", FOUR, 10.0, WISH), reserve, trial)
+    ring = pattern_request("ring", FOUR, 10.0, WISH)
+    made = admit_shape(fabric, ring, reserve, trial, shaped.rooms)
     assert [len(order) for order in tries] == [4, 4, 4, 4]
     assert len(made) == 4
 
@@ -197,7 +217,8 @@ def test_errors_keep_their_kind(shaped):
         raise DeviceMissing("p1 is down")
 
     with pytest.raises(DeviceMissing):
-        admit_shape(shaped.fabric, pattern_request("ring", FOUR, 1.0, WISH), missing, shaped.trial)
+        ring = pattern_request("ring", FOUR, 1.0, WISH)
+        admit_shape(shaped.fabric, ring, missing, shaped.trial, shaped.rooms)
 
 
 def test_names_that_occur_twice():
@@ -205,6 +226,63 @@ def test_names_that_occur_twice():
         pattern_request("ring", ("r1", "r2", "r1"), 1.0, WISH)
     with pytest.raises(AdmissionError, match="the pair r1 and r2 is named twice"):
         matrix_request([("r1", "r2", 1.0), ("r2", "r1", 2.0)], WISH)
+
+
+# --- choice of racks ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def six():
+    return Shaped(small_fabric(racks=6, planes=2))
+
+
+def test_racks_with_most_room_are_chosen(six):
+    six.add(ReservationRequest("r1", "r2", 10.0))
+    shape = six.admit(chosen_request("ring", 4, (), 100.0, WISH))
+    assert shape.racks == ("r3", "r4", "r5", "r6")
+    assert shape.choice == (
+        "4 of 6 racks, by most free Mb/s at their ports during the time; each chosen rack has 200 "
+        "Mb/s or more free"
+    )
+
+
+def test_racks_of_a_list_are_chosen_for_the_highest_rate(six):
+    six.add(ReservationRequest("r3", "r4", 70.0))
+    shape = six.admit(chosen_request("pairs", 2, ("r3", "r4", "h51", "r1"), None, WISH))
+    assert shape.racks == ("h51", "r1")
+    assert {one.bandwidth_mbps for one in shape.edges} == {100.0}
+
+
+def test_a_rack_where_the_shape_does_not_fit_is_replaced():
+    """r1 has the most room, on planes that no other rack has."""
+    fabric = small_fabric(racks=4, planes=3)
+    kept = [one for one in fabric.ports if (one.rack == 0) == (one.plane != 2)]
+    ports = tuple(replace(one, id=place) for place, one in enumerate(kept))
+    shape = Shaped(replace(fabric, ports=ports)).admit(chosen_request("pairs", 2, (), 50.0, WISH))
+    assert shape.racks == ("r3", "r2")
+    assert "; not r1, where the shape did not fit at this rate; 2 sets of racks" in shape.choice
+
+
+def test_too_few_racks_that_fit_are_a_refusal_with_a_smaller_number(six):
+    alone = replace(WISH, bandwidth_mbps=100.0, service=ServiceClass.GUARANTEED)
+    six.add(replace(alone, src="r1", dst="r2"))
+    error = six.refusal(chosen_request("pairs", 2, ("r1", "r2"), 50.0, WISH))
+    assert "the shape pairs of 2 of 2 racks does not fit" in str(error)
+    error = six.refusal(chosen_request("all-to-all", 6, (), 100.0, WISH))
+    assert re.search(r"; ask for \d racks", str(error))
+
+
+def test_wrong_choices(six):
+    with pytest.raises(WrongRequest, match="9 racks are asked for, and the network has 6"):
+        six.admit(chosen_request("ring", 9, (), 1.0, WISH))
+    with pytest.raises(WrongRequest, match="h11 and h12 are in rack r1: name each rack once"):
+        six.admit(chosen_request("pairs", 2, ("h11", "h12"), 1.0, WISH))
+    with pytest.raises(UnknownName, match="r9"):
+        six.admit(chosen_request("pairs", 2, ("r1", "r9"), 1.0, WISH))
+    with pytest.raises(AdmissionError, match="4 racks of 2 are asked for: name more racks"):
+        chosen_request("pairs", 4, ("r1", "r2"), 1.0, WISH)
+    with pytest.raises(AdmissionError, match="rack r1 is named twice"):
+        chosen_request("pairs", 2, ("r1", "r2", "r1"), 1.0, WISH)
 
 
 # --- state ----------------------------------------------------------------------------------------
@@ -232,8 +310,7 @@ def test_ready_until_a_pair_is_lost(ring):
     shape = now(ring)
     assert shape.state is ShapeState.DEGRADED
     assert shape.reason == "r2 to r3 is failed (no light at r3)"
-    assert shape.instead == ("r1", "r3", "r4")
-    assert shape.to_do.startswith("release the shape and ask for it again, without r2; until then")
+    assert shape.to_do.startswith("release the shape and ask for it again; until then")
     for one in ring.book:
         if one.id != lost:
             ring.book.transition(one.id, State.FAILED, "it is dark")
@@ -268,10 +345,53 @@ def test_the_state_follows_from_those_of_its_reservations(ring, states, expected
     assert shape_of(ring.fabric, members).state is expected
 
 
+def lose(shaped, *ends):
+    for one in shaped.book:
+        if (one.src, one.dst) in ends:
+            shaped.book.transition(one.id, State.FAILED, "no light")
+
+
+def test_the_same_racks_are_offered_if_the_shape_fits_again(ring):
+    lose(ring, ("r2", "r3"))
+    shape = ring.remedied()
+    assert shape.instead == FOUR
+    assert shape.to_do.startswith("release the shape and ask for it again: the same racks fit now;")
+
+
+def block(shaped, rack):
+    """Take the ports of a rack out of use."""
+    ports = shaped.fabric.ports_of(shaped.fabric.rack_by_name[rack].id)
+    blocked = shaped.limits.blocked | {port.id for port in ports}
+    shaped.limits = replace(shaped.limits, blocked=blocked)
+
+
+def test_racks_are_offered_only_if_they_fit(ring):
+    lose(ring, ("r2", "r3"))
+    block(ring, "r2")
+    shape = ring.remedied()
+    assert shape.instead == ("r1", "r3", "r4")
+    assert shape.to_do.startswith("release the shape and ask for it again, without r2; until then")
+    block(ring, "r3")
+    shape = ring.remedied()
+    assert shape.instead == ()
+    assert "neither its racks nor a part of its racks were found to fit now" in shape.to_do
+
+
+def test_the_offer_that_was_made_is_admitted_after_the_release(ring):
+    lose(ring, ("r2", "r3"))
+    block(ring, "r2")
+    shape = ring.remedied()
+    for one in shape.edges:
+        ring.book.remove(one.id)
+    assert ring.admit(pattern_request("ring", shape.instead, 50.0, WISH)).racks == shape.instead
+
+
 def test_a_torus_is_not_offered_without_a_rack(shaped):
     shaped.admit(pattern_request("torus:2x2", FOUR, 50.0, WISH))
-    members = [replace(one, state=State.FAILED) for one in shaped.book]
-    shape = shape_of(shaped.fabric, members)
+    for one in shaped.book:
+        shaped.book.transition(one.id, State.FAILED)
+    shaped.add(ReservationRequest("r1", "r2", 100.0, service=ServiceClass.GUARANTEED))
+    shape = shaped.remedied()
     assert (shape.state, shape.instead) == (ShapeState.FAILED, ())
 
 

@@ -5,6 +5,7 @@ For tests of the REST layer alone; what it answers beyond its books is set by th
 
 import threading
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -16,7 +17,14 @@ from hydra.decisions.decision import Action, Decision, SeenDemand, Verdict
 from hydra.decisions.decision import Proposal as ProposedChange
 from hydra.decisions.explanation import Evidence, explain
 from hydra.demand.load import NOT_RECORDED, LoadLog
-from hydra.errors import AdmissionError, Changed, HydraError, LifecycleError, UnknownName
+from hydra.errors import (
+    AdmissionError,
+    Changed,
+    HydraError,
+    LifecycleError,
+    UnknownName,
+    WrongRequest,
+)
 from hydra.events import EventKind, EventLog, Progress
 from hydra.failures import Failure, FailureKind
 from hydra.faults.conditions import Watch
@@ -43,7 +51,8 @@ from hydra.reconfiguration.stages import Stage
 from hydra.reconfiguration.ways import Course, Way
 from hydra.reservations.book import ReservationBook
 from hydra.reservations.bundle import bundle_of, divisions
-from hydra.reservations.shape_search import admit_shape
+from hydra.reservations.shape_search import admit_shape, with_remedy
+from hydra.reservations.shapes import shape_of
 from hydra.roles import Alarm, Severity
 from hydra.service import (
     CircuitFailure,
@@ -468,6 +477,11 @@ class FakeService:
                             number, request, CREATED_UNIX_S, group=admitted[0].group
                         )
                     )
+                except WrongRequest as error:
+                    for one in admitted:
+                        self._book.remove(one.id)
+                    error.entry = requests.index(request)
+                    raise
                 except AdmissionError as error:
                     if all_or_nothing:
                         for one in admitted:
@@ -478,11 +492,9 @@ class FakeService:
             raise refused[0].error
         return GroupOutcome(admitted[0].group, tuple(admitted), tuple(refused))
 
-    def reserve_shape(self, shape):
-        self._may_fail()
-
-        def trial(requests, most):
-            refused, entered = {}, []
+    def _trial(self, requests, most, _brief, apart=()):
+        refused, entered = {}, []
+        with self._book.apart(apart):
             for place, request in enumerate(requests):
                 try:
                     entered.append(self._book.add(f"t{place}", request, CREATED_UNIX_S))
@@ -490,7 +502,22 @@ class FakeService:
                     refused[place] = error
             for one in reversed(entered):
                 self._book.remove(one.id)
-            return dict(list(refused.items())[:most])
+        return dict(list(refused.items())[:most])
+
+    def availability(self, request):
+        return self._book.availability(request, CREATED_UNIX_S)
+
+    def shape(self, shape_id):
+        members = self.group(shape_id)
+        return with_remedy(
+            self._fabric, shape_of(self._fabric, members), partial(self._trial, apart=members)
+        )
+
+    def reserve_shape(self, shape):
+        self._may_fail()
+
+        def rooms(request):
+            return self._book.rooms_mbps(request, CREATED_UNIX_S)
 
         def reserve(requests):
             return self.reserve_all(requests, all_or_nothing=True)
@@ -498,7 +525,7 @@ class FakeService:
         retry = shape.wish.retry
         if retry and (known := self._book.admitted_before(shape.wish.owner, retry)):
             return GroupOutcome(known[0].group, known, ())
-        return admit_shape(self._fabric, shape, reserve, trial)
+        return admit_shape(self._fabric, shape, reserve, self._trial, rooms)
 
     def preview(self, request):
         self._may_fail()

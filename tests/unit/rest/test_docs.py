@@ -66,6 +66,17 @@ def test_the_resources_are_those_of_the_api(service):
 carried_out = jobs.network
 
 
+def in_answers(answers, command: str) -> str:
+    """The command with `ID` and `START` from the answers so far."""
+    if "START" in command:
+        later = answers[-1].json()["alternatives"][-1]
+        command = command.replace("START", json.dumps(later["start_unix_s"]))
+    if "ID" in command:
+        last = answers[-1].json()
+        command = command.replace("ID", (last if "id" in last else last["reservations"][0])["id"])
+    return command
+
+
 def run_curl(client, command: str):
     """Send what this curl command would."""
     words = shlex.split(command)
@@ -83,7 +94,16 @@ def test_the_examples_run_and_answer_as_they_say(client, carried_out):
     section = API.split("\n## Examples\n", 1)[1]
     commands = [line for line in section.splitlines() if line.startswith("curl ")]
     promised = [int(code) for code in re.findall(r"\((\d{3})\)", section)]
-    answers = [run_curl(client, command) for command in commands]
-    assert [answer.status_code for answer in answers] == promised
+    answers, codes = [], []
+    for command in commands:
+        ready = in_answers(answers, command)
+        if " -N " in ready:
+            with client.stream("GET", ready.split("8080")[1].rstrip("'")) as stream:
+                codes.append(stream.status_code)
+                assert stream.headers["content-type"].startswith("text/event-stream")
+        else:
+            answers.append(run_curl(client, ready))
+            codes.append(answers[-1].status_code)
+    assert codes == promised
     (shown,) = re.findall(r"```json\n(.*?)```", section, re.DOTALL)
     assert json.loads(shown) == answers[1].json()

@@ -135,6 +135,15 @@ def test_events_of_a_bundle_are_those_of_its_parts(service, follow):
     assert events[1]["reservations"] == [second]
 
 
+def test_events_of_a_reservation_that_there_is_not_are_refused(service, server):
+    """They would never come."""
+    known = reserve(service).id
+    with httpx.Client(base_url=server.url, trust_env=False, timeout=PATIENCE_S) as http:
+        refused = http.get("/v1/events", params={"reservation": [known, "nonesuch"]})
+    assert (refused.status_code, refused.json()["type"]) == (404, "/problems/unknown-name")
+    assert "no reservation 'nonesuch': GET /v1/reservations" in refused.json()["detail"]
+
+
 def test_without_an_id_it_begins_with_the_next_event(service, server):
     act(service, 3)
     with httpx.stream(

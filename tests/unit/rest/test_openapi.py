@@ -17,6 +17,7 @@ ROUTES = {
     ("POST", "/v1/reservations/{reservation_id}/commit"),
     ("GET", "/v1/reservations/{reservation_id}/delivery"),
     ("GET", "/v1/deliveries"),
+    ("GET", "/v1/availability"),
     ("PATCH", "/v1/reservations/{reservation_id}"),
     ("POST", "/v1/groups"),
     ("GET", "/v1/groups/{group_id}"),
@@ -162,12 +163,13 @@ def test_numbers_carry_their_unit(description):
         "pairs_total",
         "reservations_total",
         "ports",
+        "any",
     }
     for name, schema in description["components"]["schemas"].items():
         for field, kind in schema.get("properties", {}).items():
             kinds = {kind.get("type"), *(one.get("type") for one in kind.get("anyOf", ()))}
             if kinds & {"number", "integer"} and field not in plain:
-                assert re.search(r"_(mbps|mbit|mb|ms|s)$|^mbps$", field), (name, field)
+                assert re.search(r"_(mbps|mbit|mb|ms|s)$|^mbps$|megabytes$", field), (name, field)
 
 
 def schemas_in(node):

@@ -29,6 +29,7 @@ from .fake_service import SurpriseError
 
 RESERVATION = {"src": "r1", "dst": "r2", "bandwidth_mbps": 10}
 RESERVATIONS, PLAN, RECONFIGURATIONS = "/v1/reservations", "/v1/plan", "/v1/reconfigurations"
+GROUPS, SHAPES = "/v1/groups", "/v1/shapes"
 
 
 @dataclass
@@ -73,8 +74,8 @@ CASES = [
     Case(422, "invalid-request", RESERVATIONS, '"r1"', pointers=("",)),
     reservation(422, "invalid-request", "/bandwidth_mbps", bandwidth_mbps="12"),
     reservation(422, "invalid-request", "/bandwidth_mbps", bandwidth_mbps=True),
-    reservation(422, "invalid-request", "/bandwidth_mbps", bandwidth_mbps=None),
-    reservation(422, "invalid-request", "/bandwidth_mbps", bandwidth_mbps=...),
+    reservation(422, "invalid-request", "", bandwidth_mbps=None),
+    reservation(422, "invalid-request", "", bandwidth_mbps=...),
     reservation(422, "invalid-request", "/bandwidth_mbps", bandwidth_mbps=float("nan")),
     reservation(422, "invalid-request", "/bandwidth_mbps", bandwidth_mbps=float("inf")),
     reservation(422, "invalid-request", "/bandwidth_mbps", bandwidth_mbps=10**400),
@@ -127,7 +128,57 @@ CASES = [
     Case(404, "unknown-name", "/problems/boredom", method="GET"),
     # admission
     reservation(409, "admission-refused", bandwidth_mbps=101, detail="at most 100 Mb/s"),
-    reservation(409, "admission-refused", src="h11", dst="h12", detail="rack r1"),
+    reservation(
+        422,
+        "invalid-request",
+        "/bandwidth",
+        "/bandwidth_mbps",
+        bandwidth_mbps=...,
+        bandwidth=10,
+        detail="/bandwidth: is unknown: did you mean 'bandwidth_mbps'? (and 1 more)",
+    ),
+    Case(
+        422,
+        "invalid-request",
+        GROUPS,
+        {"entries": [{**RESERVATION, "minimum": 1}]},
+        pointers=("/entries/0/minimum",),
+        detail="did you mean 'minimum_mbps'?",
+    ),
+    # names and numbers that don't go together
+    reservation(422, "invalid-request", "/dst", src="h11", dst="h12", detail="rack r1"),
+    reservation(422, "invalid-request", "/start_unix_s", start_unix_s=5, detail="has passed"),
+    reservation(
+        422,
+        "invalid-request",
+        "/end_unix_s",
+        end_unix_s=5,
+        detail="give a later end",
+        duration_s=...,
+    ),
+    reservation(422, "invalid-request", "/minimum_mbps", minimum_mbps=99, detail="the most"),
+    Case(
+        422,
+        "invalid-request",
+        GROUPS,
+        {"entries": [RESERVATION, {**RESERVATION, "dst": "r1"}]},
+        pointers=("/entries/1/dst",),
+    ),
+    Case(
+        422,
+        "invalid-request",
+        GROUPS,
+        {"entries": [RESERVATION], "start_unix_s": 5, "all_or_nothing": False},
+        pointers=("/start_unix_s",),
+    ),
+    Case(
+        422,
+        "invalid-request",
+        SHAPES,
+        {"pattern": "pairs", "racks": ["h11", "h12"], "bandwidth_mbps": 1},
+        pointers=("/racks",),
+    ),
+    Case(404, "not-found", "/v1/v1/topology", method="GET", detail="leave /v1 out of its URL"),
     # HTTP
     Case(404, "not-found", "/v2/reservations", method="GET"),
     Case(404, "not-found", "/nothing", method="GET"),

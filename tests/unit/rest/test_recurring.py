@@ -33,16 +33,26 @@ def test_one_time_that_is_taken_takes_the_others_with_it(client):
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
+    ("change", "words", "pointer"),
     [
-        ({"start_unix_s": None}, "needs start_unix_s"),
-        ({"duration_s": None}, "until released"),
-        ({"duration_s": DAY_S + 1}, "of at most every_s"),
-        ({"duration_s": None, "end_unix_s": START_UNIX_S + 2 * DAY_S}, "of at most every_s"),
-        ({"entries": body()["entries"] * 3000}, "15000 reservations"),
+        ({"start_unix_s": None}, "needs start_unix_s", "/start_unix_s"),
+        ({"duration_s": None}, "until released", "/duration_s"),
+        ({"duration_s": DAY_S + 1}, "of at most every_s", "/duration_s"),
+        (
+            {"duration_s": None, "end_unix_s": START_UNIX_S + 2 * DAY_S},
+            "of at most every_s",
+            "/end_unix_s",
+        ),
+        ({"entries": body()["entries"] * 3000}, "15000 reservations", "/repeat"),
+        (
+            {"entries": [*body()["entries"], {**body()["entries"][0], "dst": "r1"}]},
+            "rack r1",
+            "/entries/1/dst",
+        ),
     ],
 )
-def test_times_that_make_no_sense(client, change, words):
+def test_times_that_make_no_sense(client, change, words, pointer):
     refused = client.post("/v1/groups", json=body() | change)
-    assert refused.status_code == 409
+    assert refused.status_code == 422
+    assert [one["pointer"] for one in refused.json()["errors"]] == [pointer]
     assert words in refused.json()["detail"]

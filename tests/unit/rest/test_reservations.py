@@ -69,6 +69,7 @@ def test_post_creates_and_tells_where(client):
         "path": None,
         "bundle": None,
         "parts": [],
+        "transfer": None,
         "reason": "",
         "since_unix_s": 1_700_000_000.0,
     }

@@ -42,13 +42,16 @@ def test_a_ring_from_the_request_to_the_release(client, service):
 
 
 def test_a_lost_pair_degrades_the_shape_with_a_remedy(client, service):
-    made = client.post("/v1/shapes", json=RING).json()
+    made = client.post("/v1/shapes", json=RING | {"pattern": "pairs"}).json()
     settle(service, made, State.ACTIVE)
-    service.settle(made["reservations"][1]["id"], State.FAILED, "no light at r3")
-    shape = client.get(f"/v1/shapes/{made['id']}").json()
-    assert (shape["state"], shape["instead"]) == ("degraded", ["r1", "r3", "r4"])
-    assert shape["reason"] == "r2 to r3 is failed (no light at r3)"
-    assert "ask for it again, without r2" in shape["to_do"]
+    service.settle(made["reservations"][0]["id"], State.FAILED, "no light at r2")
+    at = f"/v1/shapes/{made['id']}"
+    assert client.get(at).json()["instead"] == ["r1", "r2", "r3", "r4"]
+    client.post("/v1/reservations", json={"src": "r1", "dst": "r2", "bandwidth_mbps": 30})
+    shape = client.get(at).json()
+    assert (shape["state"], shape["instead"]) == ("degraded", ["r3", "r4"])
+    assert shape["reason"] == "r1 to r2 is failed (no light at r2)"
+    assert "ask for it again, without r1, r2" in shape["to_do"]
 
 
 def test_the_most_and_a_matrix(client):
@@ -57,6 +60,18 @@ def test_the_most_and_a_matrix(client):
     client.delete(f"/v1/shapes/{made['id']}")
     most = client.post("/v1/shapes", json=MATRIX | {"bandwidth_mbps": "most"}).json()
     assert (most["pattern"], most["racks"], most["bandwidth_mbps"]) == ("matrix", ["r1", "r2"], 100)
+
+
+def test_racks_are_chosen(client):
+    client.post("/v1/reservations", json={"src": "r1", "dst": "r2", "bandwidth_mbps": 30})
+    body = RING | {"pattern": "pairs", "racks": {"any": 2}}
+    made = client.post("/v1/shapes", json=body).json()
+    assert made["racks"] == ["r3", "r4"]
+    assert made["choice"].startswith("2 of 4 racks, by most free Mb/s at their ports")
+    assert client.get(f"/v1/shapes/{made['id']}").json()["choice"] == made["choice"]
+    client.delete(f"/v1/shapes/{made['id']}")
+    body["racks"] = {"any": 2, "from": ["h11", "h31"]}
+    assert client.post("/v1/shapes", json=body).json()["racks"] == ["h31", "h11"]
 
 
 def test_a_refusal_holds_nothing_and_names_what_fits(client, service):
@@ -79,6 +94,17 @@ def test_a_refusal_holds_nothing_and_names_what_fits(client, service):
         (RING | {"racks": ["r1", "r2", "r1"]}, "rack r1 is named twice"),
         (RING | {"racks": ["r1", "r2"]}, "ring needs 3 racks or more"),
         (RING | {"pattern": "torus:3x2"}, "torus:3x2 needs 6 racks, and 4 are given"),
+        (RING | {"racks": {"any": 2}}, "ring needs 3 racks or more"),
+        (RING | {"racks": {"any": 0}}, "any: must be greater than or equal to 2, not 0"),
+        (RING | {"racks": {"any": "8"}}, "any: must be a valid integer, not"),
+        (RING | {"racks": {}}, "any: is missing"),
+        (RING | {"racks": {"any": 3, "of": []}}, "of: is unknown"),
+        (RING | {"racks": {"any": 3, "from": []}}, "from: List should have at least 1 item"),
+        (RING | {"racks": {"any": 3, "from": ["r1", "r2"]}}, "3 racks of 2 are asked for"),
+        (RING | {"racks": {"any": 3, "from": ["r1", "r1", "r2"]}}, "rack r1 is named twice"),
+        (RING | {"racks": "r1"}, "must be a valid list"),
+        (RING | {"racks": ["r1", 2]}, "1: must be a valid string"),
+        (MATRIX | {"racks": {"any": 3}}, "give pattern and racks, or a matrix"),
         (RING | {"pattern": "star"}, "there is no pattern 'star', but ring"),
         (RING | {"bandwidth_mbps": 0}, "above 0"),
         (RING | {"bandwidth_mbps": "all"}, "above 0"),

@@ -46,19 +46,43 @@ REWRITTEN = [
     "topology",
 ]
 """Packages whose text has been rewritten in plain words. The list may only get longer."""
-NAMED = ["apps", "drivers", "hydra", "topology"]
+NAMED = [
+    "apps",
+    "drivers",
+    "hydra",
+    "hydra_hybrid_network_client",
+    "mininet_scenarios",
+    "topology",
+]
 """Packages whose log messages and help texts name their subjects. The list may only get longer."""
 
-CLAUSES = ["apps/controller", "apps/journal", "hydra"]
+CLAUSES = ["apps"]
 """Further packages without clauses that begin with a pronoun. The list may only get longer."""
 TEXTS = [
+    "apps/agent",
+    "apps/cli",
+    "apps/controller",
+    "apps/demand",
     "apps/etcd",
+    "apps/jobs",
+    "apps/journal",
+    "apps/offline",
     "apps/openflow",
+    "apps/planning",
+    "apps/prices",
+    "apps/process",
+    "apps/rest",
+    "apps/tools",
+    "apps/traces",
+    "apps/workers",
     "drivers",
+    "hydra",
     "hydra/config",
     "hydra/decisions",
     "hydra/faults",
     "hydra/reservations",
+    "hydra_hybrid_network_client",
+    "mininet_scenarios",
     "topology",
 ]
 """Packages whose errors, conditions and other strings name things. The list may only get longer."""

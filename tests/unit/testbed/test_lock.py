@@ -72,19 +72,20 @@ def test_ctrl_c_while_waiting_ends_the_command_without_a_traceback(
         with lock(path):
             pytest.fail("two hold the lock")
 
-    def waiting() -> bool:
-        lines = Path("/proc/locks").read_text().splitlines()
-        return any("->" in line and f" {os.getpid()} " in line for line in lines)
-
-    def press() -> None:
-        signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
-
     monkeypatch.setattr(command, "_up", wait)
     with holder(path) as first:
         assert first.stdout.readline() == "held\n"
-        with once(waiting, press):
+        main_thread = threading.main_thread().ident
+        assert main_thread is not None
+        with once(waits, lambda: signal.pthread_kill(main_thread, signal.SIGINT)):
             assert command.main(["up"]) == 130
         first.stdin.close()
+
+
+def waits() -> bool:
+    """Whether this process waits for a lock, as the kernel has it."""
+    waiting = [line.split() for line in Path("/proc/locks").read_text().splitlines()]
+    return any("->" in fields and str(os.getpid()) in fields for fields in waiting)
 
 
 def test_a_killed_holder_holds_nothing(path: Path) -> None:

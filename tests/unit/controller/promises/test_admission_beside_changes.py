@@ -16,6 +16,7 @@ from hydra.errors import (
     LifecycleError,
     NoRoom,
     PlanError,
+    WrongRequest,
 )
 from hydra.journal import JournalError, Kind
 from hydra.lifecycle import ReservationState as State
@@ -268,7 +269,7 @@ def test_a_thousand_requests_at_once_promise_nothing_twice(journal, pool):
             )
             try:
                 mine.append(stage.reservations.reserve(request).id)
-            except (AdmissionError, DeviceUnavailable, PlanError) as error:
+            except (AdmissionError, DeviceUnavailable, PlanError, WrongRequest) as error:
                 outcomes.append(type(error))
             else:
                 outcomes.append(None)

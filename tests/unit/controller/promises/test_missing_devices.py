@@ -9,6 +9,7 @@ from hydra.errors import (
     AdmissionError,
     DeviceMissing,
     NoRoom,
+    WrongRequest,
 )
 from hydra.lifecycle import ReservationState as State
 from hydra.model import NetworkState, RackId
@@ -70,17 +71,17 @@ def test_a_switch_that_is_down_is_not_blamed_where_it_would_give_no_room(without
 
 
 @pytest.mark.parametrize(
-    "request_of",
+    ("request_of", "kind"),
     [
-        lambda: ReservationRequest("r1", "r2", 5000.0),
-        lambda: ReservationRequest("r1", "r2", 1.0, end_unix_s=time.time() - 1),
+        (lambda: ReservationRequest("r1", "r2", 5000.0), AdmissionError),
+        (lambda: ReservationRequest("r1", "r2", 1.0, end_unix_s=time.time() - 1), WrongRequest),
     ],
     ids=["beyond any circuit", "in the past"],
 )
-def test_a_switch_that_is_down_is_not_blamed_for_what_never_fits(without_p2, request_of):
-    with pytest.raises(AdmissionError) as refused:
+def test_a_switch_that_is_down_is_not_blamed_for_what_never_fits(without_p2, request_of, kind):
+    with pytest.raises(kind) as refused:
         without_p2.reservations.reserve(request_of())
-    assert type(refused.value) is AdmissionError
+    assert type(refused.value) is kind
 
 
 def test_those_that_fit_are_admitted_while_an_optical_switch_is_down(without_p2):

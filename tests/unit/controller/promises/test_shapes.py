@@ -2,6 +2,7 @@
 
 import re
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,8 +10,9 @@ import pytest
 from apps.controller.controller import Controller
 from apps.process.configuration import load_configuration
 from hydra.errors import AdmissionError
-from hydra.reservations.reservation import ReservationRequest, RetryKey
-from hydra.reservations.shapes import pattern_request, shape_of
+from hydra.lifecycle import ReservationState
+from hydra.reservations.reservation import ReservationRequest, RetryKey, ServiceClass
+from hydra.reservations.shapes import chosen_request, pattern_request, shape_of
 from tests.journals import SqliteJournal
 from tests.waiting import PATIENCE_S
 
@@ -31,7 +33,7 @@ def rooms():
 def admit(rooms, pattern, mbps, **more):
     """Ask for a shape that begins later: no switch is connected now."""
     wish = ReservationRequest("", "", 0.0, start_unix_s=time.time() + PATIENCE_S, **more)
-    made = rooms.promises.admission.reserve_shape(pattern_request(pattern, FOUR, mbps, wish))
+    made = rooms.promises.shapes.reserve(pattern_request(pattern, FOUR, mbps, wish))
     return shape_of(LOADED.fabric, made.admitted)
 
 
@@ -57,3 +59,29 @@ def test_a_repeated_request_is_not_planned_again(rooms):
     first, again = (admit(rooms, "ring", None, retry=retry) for _ in range(2))
     assert first == again
     assert len(rooms.ledger.bookings.all()) == 4
+
+
+def test_racks_are_chosen_where_there_is_room(rooms):
+    start = time.time() + PATIENCE_S
+    wish = ReservationRequest("r1", "r2", 60.0, start_unix_s=start)
+    rooms.promises.admission.reserve(wish)
+    pair = replace(wish, src="", dst="", bandwidth_mbps=0.0)
+    made = rooms.promises.shapes.reserve(chosen_request("pairs", 2, (), None, pair))
+    shape = rooms.promises.shapes.shape(made.group)
+    assert (shape.racks, shape.edges[0].bandwidth_mbps) == (("r3", "r4"), 200.0)
+    assert shape.choice.startswith("2 of 4 racks, by most free Mb/s")
+
+
+def test_racks_for_a_lost_pair_are_tried_first(rooms):
+    shape = admit(rooms, "pairs", 80.0)
+    lost = shape.edges[0]
+    rooms.ledger.bookings._book.transition(lost.id, ReservationState.FAILED, "no light at r2")
+    shape = rooms.promises.shapes.shape(shape.id)
+    assert shape.instead == FOUR
+    alone = ReservationRequest(
+        "r1", "r2", 80.0, start_unix_s=lost.starts_unix_s, service=ServiceClass.GUARANTEED
+    )
+    rooms.promises.admission.reserve(alone)
+    before = rooms.ledger.bookings.all()
+    assert rooms.promises.shapes.shape(shape.id).instead == ("r3", "r4")
+    assert rooms.ledger.bookings.all() == before, "a trial leaves nothing"

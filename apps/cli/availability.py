@@ -1,0 +1,47 @@
+"""``hydra availability``: bandwidth that could be reserved, over a time."""
+
+from __future__ import annotations
+
+from urllib.parse import urlencode
+
+import click
+
+from apps.cli.client import ControllerClient, url_option
+from apps.cli.command import Command
+from apps.cli.output import json_option, mbps, print_columns, print_json
+from apps.cli.parameters import read_coming_moment
+from apps.cli.wording import moment
+
+
+@click.command(
+    cls=Command,
+    examples=["hydra availability r1 r3", "hydra availability h11 h31 --end 2026-12-01T06:00"],
+)
+@click.argument("src")
+@click.argument("dst")
+@click.option(
+    "--start", metavar="TIME", callback=read_coming_moment, help="Begin; without, from now on."
+)
+@click.option("--end", metavar="TIME", callback=read_coming_moment, help="End; without, a day on.")
+@url_option
+@json_option
+def availability(
+    src: str, dst: str, start: float | None, end: float | None, url: str, as_json: bool
+) -> None:
+    """Show the bandwidth that SRC and DST, racks or servers, could reserve at which time."""
+    asked = {"src": src, "dst": dst, "start_unix_s": start, "end_unix_s": end}
+    query = {name: value for name, value in asked.items() if value is not None}
+    with ControllerClient(url) as client:
+        document = client.get(f"/v1/availability?{urlencode(query)}")
+    if as_json:
+        print_json(document)
+        return
+    print_columns(
+        f"Available between {src} and {dst}",
+        document["spans"],
+        {
+            "from": lambda one: moment(one["start_unix_s"]),
+            "until": lambda one: moment(one["end_unix_s"]),
+            "Mb/s>": lambda one: mbps(one["mbps"]),
+        },
+    )

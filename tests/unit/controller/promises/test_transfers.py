@@ -1,0 +1,63 @@
+"""The controller's admission of bytes by a deadline."""
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from apps.controller.controller import Controller
+from apps.process.configuration import load_configuration
+from hydra.errors import AdmissionError
+from hydra.reservations.calendar import peak_mbps
+from hydra.reservations.reservation import ReservationRequest, Transfer
+from tests.journals import SqliteJournal
+
+LOADED = load_configuration(Path(__file__).parents[4] / "configs" / "demo.yaml")
+
+
+@pytest.fixture
+def rooms():
+    return Controller(
+        loaded=LOADED,
+        journal=SqliteJournal(":memory:"),
+        post=lambda job: job(),
+        read_file=lambda: LOADED,
+    ).rooms
+
+
+def transfer(start, megabytes, length_s):
+    return ReservationRequest(
+        "r1", "r2", 0.0, start_unix_s=start, transfer=Transfer(megabytes, start + length_s)
+    )
+
+
+def test_parallel_requests_get_the_circuit_once(rooms):
+    start = time.time() + 10_000
+
+    def ask(_):
+        try:
+            return rooms.promises.admission.reserve(transfer(start, 125.0, 100.0))
+        except AdmissionError:
+            return None
+
+    with ThreadPoolExecutor(8) as asking:
+        made = [one for one in asking.map(ask, range(30)) if one is not None]
+    # Ten times 1,000 Mb fill a circuit of 100 Mb/s for 100 s; a server pair has one path.
+    assert len(made) == 10
+    booked = list(rooms.ledger.bookings._book._calendar)
+    assert peak_mbps(booked, start, start + 100) <= 100.000001
+
+
+def test_a_refusal_leaves_nothing(rooms):
+    with pytest.raises(AdmissionError, match="the earliest end that fits is"):
+        rooms.promises.admission.reserve(transfer(time.time() + 10_000, 125.0, 5.0))
+    assert rooms.ledger.bookings.all() == ()
+
+
+def test_a_preview_tells_rate_and_end(rooms):
+    start = time.time() + 10_000
+    preview = rooms.promises.admission.preview(transfer(start, 125.0, 100.0))
+    assert preview.reservation.bandwidth_mbps == 100
+    assert preview.reservation.expires_unix_s == pytest.approx(start + 10)
+    assert rooms.ledger.bookings.all() == ()
