@@ -92,9 +92,10 @@ def _check_numbers(request: ReservationRequest) -> None:
             "minimum_mbps",
         )
     if transfer is not None and request.service is ServiceClass.BEST_EFFORT:
-        raise AdmissionError(
+        raise WrongRequest(
             "best-effort reservations hold no bandwidth, and megabytes by a deadline need "
-            "bandwidth: ask for service shared or guaranteed"
+            "bandwidth: ask for service shared or guaranteed",
+            "service",
         )
     if request.least_mbps > request.bandwidth_mbps:
         raise WrongRequest(

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from hydra.errors import AdmissionError, UnknownName
+from hydra.errors import AdmissionError, UnknownName, WrongRequest
 from hydra.reservations.book import ReservationBook
 from hydra.reservations.reservation import ReservationRequest
 from tests.unit.core.fabrics import small_fabric
@@ -78,5 +78,5 @@ def test_what_is_told_can_be_reserved_and_no_more():
 def test_ends_that_cannot_be_joined(book):
     with pytest.raises(UnknownName):
         spans(book, dst="r9")
-    with pytest.raises(AdmissionError, match="inside a rack"):
+    with pytest.raises(WrongRequest, match="inside a rack"):
         spans(book, dst="h11")

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from hydra.errors import AdmissionError, NoRoom, QuotaExceeded
+from hydra.errors import AdmissionError, NoRoom, QuotaExceeded, WrongRequest
 from hydra.lifecycle import ReservationState as State
 from hydra.reservations.book import ReservationBook
 from hydra.reservations.calendar import AdmissionLimits
@@ -117,7 +117,7 @@ def test_wrong_requests(book):
         (ask(-1.0, 5.0), "megabytes must be a finite number above 0"),
         (ask(1.0, 5.0, service=ServiceClass.BEST_EFFORT), "best-effort reservations hold no"),
     ):
-        with pytest.raises(AdmissionError, match=told):
+        with pytest.raises(WrongRequest, match=told):
             book.add("t", request, 0.0)
     assert len(book) == 0
 
