@@ -10,7 +10,7 @@ from dataclasses import replace
 from math import fsum
 from typing import Final, TypeVar
 
-from hydra.errors import AdmissionError, Alternative, DeviceMissing
+from hydra.errors import AdmissionError, Alternative, DeviceMissing, WrongRequest
 from hydra.model import Fabric
 from hydra.names import rack_of
 from hydra.reservations.admission import fastest_circuit_mbps, moment
@@ -128,21 +128,23 @@ class _Search:
 
     def choose_from(self, shape: ShapeRequest, rooms: Sequence[Room]) -> ShapeRequest:
         """The shape with the racks that have the most room, and all others :attr:`among` in the
-        order of their room. Raises UnknownName, and AdmissionError if there are too few racks.
+        order of their room. Raises UnknownName, and WrongRequest if there are too few racks.
         """
         named: dict[int, str] = {}
         for name in shape.among or [rack.name for rack in self._fabric.racks if not rack.spine]:
             rack = rack_of(self._fabric, name)
             if rack in named:
-                raise AdmissionError(
+                raise WrongRequest(
                     f"{named[rack]} and {name} are in rack {self._fabric.racks[rack].name}: name "
-                    "each rack once"
+                    "each rack once",
+                    "racks",
                 )
             named[rack] = name
         if len(named) < shape.choose:
-            raise AdmissionError(
+            raise WrongRequest(
                 f"{shape.choose} racks are asked for, and the network has {len(named)}: ask for "
-                f"{len(named)} at most"
+                f"{len(named)} at most",
+                "racks",
             )
         self._rooms = rooms
         falling = sorted(named, key=lambda rack: tuple(-mbps for mbps in rooms[rack]))

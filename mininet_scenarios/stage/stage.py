@@ -93,7 +93,7 @@ class Job:
         """An error with the last lines of the output, and the place of all output."""
         lines = self.text().strip().splitlines()
         said = "is empty" if not lines else "ends:\n" + "\n".join(lines[-_LAST_LINES:])
-        return ScenarioError(f"{self.name} {what}; its output ({self.output}) {said}")
+        return ScenarioError(f"{self.name} {what}; the output ({self.output}) {said}")
 
     def text(self) -> str:
         return self.output.read_text(encoding="utf-8", errors="replace")

@@ -51,7 +51,7 @@ def _of_plane(plane: str) -> tuple[str, int]:
     """The control socket, as the emulator of the running testbed wrote into its log."""
     logs = {log.stem.removeprefix("ocs-"): log for log in sysctl.STATE_DIR.glob("ocs-*.log")}
     if plane not in logs:
-        planes = f"its planes are {', '.join(sorted(logs))}" if logs else "no testbed is up"
+        planes = f"the testbed has {', '.join(sorted(logs))}" if logs else "no testbed is up"
         raise TestbedError(f"no plane {plane!r} here: {planes}")
     host, _, number = _admin_address(logs[plane]).rpartition(":")
     return host.strip("[]"), int(number)

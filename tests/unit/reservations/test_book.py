@@ -52,7 +52,7 @@ def test_racks_and_servers_both_name_a_rack(fabric, src, dst, racks):
         (request(duration_s=float("nan")), WrongRequest, ["duration_s", "nan"]),
         (
             request(bandwidth_mbps=100.5),
-            WrongRequest,
+            AdmissionError,
             ["100.5 Mb/s between r1 and r2", "at most 100 Mb/s"],
         ),
     ],

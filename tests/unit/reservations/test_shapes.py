@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from hydra.errors import AdmissionError, DeviceMissing, QuotaExceeded, UnknownName
+from hydra.errors import AdmissionError, DeviceMissing, QuotaExceeded, UnknownName, WrongRequest
 from hydra.lifecycle import ReservationState as State
 from hydra.reservations.book import ReservationBook
 from hydra.reservations.calendar import AdmissionLimits
@@ -273,9 +273,9 @@ def test_too_few_racks_that_fit_are_a_refusal_with_a_smaller_number(six):
 
 
 def test_wrong_choices(six):
-    with pytest.raises(AdmissionError, match="9 racks are asked for, and the network has 6"):
+    with pytest.raises(WrongRequest, match="9 racks are asked for, and the network has 6"):
         six.admit(chosen_request("ring", 9, (), 1.0, WISH))
-    with pytest.raises(AdmissionError, match="h11 and h12 are in rack r1: name each rack once"):
+    with pytest.raises(WrongRequest, match="h11 and h12 are in rack r1: name each rack once"):
         six.admit(chosen_request("pairs", 2, ("h11", "h12"), 1.0, WISH))
     with pytest.raises(UnknownName, match="r9"):
         six.admit(chosen_request("pairs", 2, ("r1", "r9"), 1.0, WISH))

@@ -72,7 +72,7 @@ def test_a_plane_dies_and_comes_back_by_its_name_or_address(addresses: dict[str,
 def test_orders_that_cannot_be_carried_out_are_refused_by_name(
     addresses: dict[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert told(capsys, "p7", "dead") == "no plane 'p7' here: its planes are p1"
+    assert told(capsys, "p7", "dead") == "no plane 'p7' here: the testbed has p1"
     assert "this emulator has no fault 'reserved'; there are refuse, " in told(
         capsys, "p1", "reserved"
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -13,7 +14,7 @@ import pytest
 from mininet_scenarios.testbed import TestbedError
 from mininet_scenarios.testbed import __main__ as command
 from mininet_scenarios.testbed.lock import testbed_lock as lock
-from tests.waiting import PATIENCE_S
+from tests.waiting import PATIENCE_S, once
 
 PROGRAM = """
 import pathlib, sys
@@ -76,10 +77,15 @@ def test_ctrl_c_while_waiting_ends_the_command_without_a_traceback(
         assert first.stdout.readline() == "held\n"
         main_thread = threading.main_thread().ident
         assert main_thread is not None
-        press = threading.Timer(0.2, signal.pthread_kill, (main_thread, signal.SIGINT))
-        press.start()
-        assert command.main(["up"]) == 130
+        with once(waits, lambda: signal.pthread_kill(main_thread, signal.SIGINT)):
+            assert command.main(["up"]) == 130
         first.stdin.close()
+
+
+def waits() -> bool:
+    """Whether this process waits for a lock, as the kernel has it."""
+    waiting = [line.split() for line in Path("/proc/locks").read_text().splitlines()]
+    return any("->" in fields and str(os.getpid()) in fields for fields in waiting)
 
 
 def test_a_killed_holder_holds_nothing(path: Path) -> None:

@@ -63,12 +63,12 @@ def test_a_failure_has_whole_lines_and_the_place_of_the_output(tmp_path: Path) -
         with pytest.raises(ScenarioError) as failed:
             failing()
         first, *lines = str(failed.value).splitlines()
-        assert first == f"transfers on h31 {what}; its output ({output}) ends:"
+        assert first == f"transfers on h31 {what}; the output ({output}) ends:"
         assert lines == output.read_text().splitlines()[-10:]
         assert lines[-1] == "FileNotFoundError: ready"
 
 
 def test_a_failure_without_a_word_says_so(tmp_path: Path) -> None:
     job = job_that("raise SystemExit(3)", tmp_path / "out")
-    with pytest.raises(ScenarioError, match=r"failed with 3; its output \(.*/out\) is empty"):
+    with pytest.raises(ScenarioError, match=r"failed with 3; the output \(.*/out\) is empty"):
         job.finish(1.0)  # timed: has ended
