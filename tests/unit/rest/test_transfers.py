@@ -61,5 +61,5 @@ def test_bad_input_is_one_error(client, service, body, told):
 
 def test_a_deadline_that_has_passed(client):
     refused = client.post("/v1/reservations", json=BYTES | {"end_unix_s": CREATED_UNIX_S - 5})
-    assert refused.status_code == 409
+    assert refused.status_code == 422
     assert "is not after the start" in refused.json()["detail"]
