@@ -178,7 +178,7 @@ fingerprint() {
 make_virtual_environment() {
   /usr/bin/python3 -c "import sys; sys.exit(not (3, $OLDEST) <= sys.version_info[:2] <= (3, $NEWEST))" ||
     fail "/usr/bin/python3 is $(/usr/bin/python3 --version): 3.$OLDEST to 3.$NEWEST is needed"
-  say "making $VENV and installing requirements.txt (a minute)"
+  say "making $VENV and installing requirements.txt (a minute, or several on a busy machine)"
   set_aside
   /usr/bin/python3 -m venv "$VENV"
   install_packages demo
@@ -187,7 +187,8 @@ make_virtual_environment() {
     "$("$VENV/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/mininet"
   say "installing the project"
   pip_install --no-deps --editable .
-  "$VENV/bin/python" -c 'import mininet.node, hydra, topology._native, apps.openflow._lines, drivers.codecs.openflow._tables' ||
+  # The last four are compiled here, so that the first command and the first plan need not wait.
+  "$VENV/bin/python" -c 'import mininet.node, topology._native, apps.openflow._lines, drivers.codecs.openflow._tables, apps.cli, apps.controller.controller, apps.planning.planner_process, scipy.optimize' ||
     fail "the installed packages can't be imported: see above"
   trap - EXIT HUP INT TERM
   rm -rf "$BEFORE"/.bootstrapped "$BEFORE" # in this order: one that is cut off is whole no more
