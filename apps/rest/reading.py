@@ -112,7 +112,8 @@ def _fields(model: TypeAdapter[Any], location: Sequence[str | int]) -> Iterable[
     schema = model.json_schema()
     documents, node = schema.get("$defs", {}), schema
     for step in location[:-1]:
-        node = node.get("items", {}) if isinstance(step, int) else node["properties"].get(step, {})
+        fields = node.get("properties", {})
+        node = node.get("items", {}) if isinstance(step, int) else fields.get(step, {})
         for choice in (node, *node.get("anyOf", ())):
             if "$ref" in choice:
                 node = documents[choice["$ref"].rpartition("/")[2]]
@@ -124,7 +125,7 @@ def in_words(error: Mapping[str, Any]) -> str:
     words, value = error["msg"], error.get("input")
     if words == "Field required":
         return "is missing"
-    if error["type"] == _UNKNOWN:
+    if words == "Extra inputs are not permitted":
         name = str(error["loc"][-1])
         if meant := did_you_mean(name, error.get("known", ())):
             return f"is unknown{meant}"

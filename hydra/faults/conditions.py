@@ -520,7 +520,7 @@ def _ports(facts: Facts, missed: Collection[Reservation]) -> Iterator[Condition]
         remedy = "repair the devices, and clear the ports"
         if not blocks:
             out = "on trial: the next circuit that passes the probes there ends the trial"
-            remedy = "nothing, once the devices are repaired; clearing the ports ends the trial now"
+            remedy = "repair the devices; clearing the ports ends the trial now"
         elif until_s is None:
             out = "left out of plans until cleared"
         else:

@@ -141,7 +141,7 @@ def test_top_shows_load_demand_and_what_is_missing(call, network):
 def test_top_begins_with_what_is_wrong(call, network):
     shown = " ".join(call("top", "--count", "1").stdout.split())
     assert "ready, NOT HEALTHY: 2 THINGS ARE WRONG" in shown
-    assert "no carrier at r1 (r1:hyt-r1-p1); repair the devices, and clear the ports" in shown
+    assert "no carrier at r1 (r1:hyt-r1-p1); repair the devices; clearing the ports" in shown
     network.quarantined.clear()
     assert "ready, healthy" in call("top", "--count", "1").stdout
     assert json.loads(call("top", "--count", "1", "--json").stdout)["healthy"]

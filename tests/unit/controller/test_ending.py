@@ -39,7 +39,7 @@ def test_the_next_leader_goes_on_where_there_may_be_one(term, pass_time):
     )
     soon_s = time.time() + PATIENCE_S
     with ledger.bookings.trial():
-        (one,) = admission._add(
+        (one,) = admission.add(
             ReservationRequest("r1", "r2", 10.0, start_unix_s=soon_s), admission._limits.now(), None
         )
         ledger.reservations.keep([one])

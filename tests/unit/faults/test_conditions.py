@@ -182,9 +182,7 @@ def test_a_lost_circuit_is_one_condition_whatever_the_number_of_its_ports(watch)
     assert later.kind is ConditionKind.PORT_ON_TRIAL
     assert later.since_unix_s == NOW_S - 5
     assert "on trial" in later.done
-    assert later.to_do == (
-        "nothing, once the devices are repaired; clearing the ports ends the trial now"
-    )
+    assert later.to_do == ("repair the devices; clearing the ports ends the trial now")
 
 
 def test_circuits_on_an_optical_switch_that_is_down_belong_to_its_condition(watch):

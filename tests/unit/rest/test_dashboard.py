@@ -29,7 +29,7 @@ def test_everything_is_shown(server, network, page):
     expect(wrong).to_have_count(2)
     expect(wrong.nth(1)).to_contain_text("no carrier at r1 (r1:hyt-r1-p1)")
     expect(wrong.nth(1)).to_contain_text(
-        "To do: repair the devices, and clear the ports: hydra quarantine"
+        "To do: repair the devices; clearing the ports ends the trial now: hydra quarantine"
     )
     expect(page.locator("#connection")).to_have_text("● live")
     expect(page.locator("#circuits tbody tr")).to_have_count(2)
