@@ -108,7 +108,7 @@ def test_a_tor_that_openflow_controls(bridge, tmp_path):
     tested = json.loads(result.stdout)
     steps = {step["name"]: step["detail"] for step in tested["steps"]}
     assert list(steps) == ["connect", "ports", "as configured", "links", "counters"]
-    assert steps["as configured"] == f"{len(ports)} of them"
+    assert steps["as configured"] == f"{len(ports)} ports"
     assert tested["round_trip_skipped"] == "the ports have no VLANs"
     absent = device("show", "r2")
     assert absent.exit_code != 0
