@@ -183,9 +183,7 @@ class Runner:
 
     def _apply_rules(self, command: ApplyRules) -> dict[DatapathId, Failure | None]:
         timeout_s = self._policy.now.timeouts.vswitch_s
-        failures = self._fleet.apply(
-            command.changes, timeout_s, hurries=command.hurries, at_once=command.at_once
-        )
+        failures = self._fleet.apply(command.changes, timeout_s, hurries=command.hurries)
         for datapath, failure in failures.items():
             if failure is not None and failure.kind is FailureKind.TAKEN_OVER:
                 self._mastership.forget(datapath)

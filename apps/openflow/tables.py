@@ -34,8 +34,6 @@ from hydra.model import DatapathId
 
 LOG = logging.getLogger("hydra.fleet")
 _RULES_IN_TIME = 5000
-_SMALL = 100
-"""Changes in a small bundle."""
 _ROUNDS = 3
 _BUNDLE, _STAGED_BUNDLE = 1, 2
 """Ids of bundles. A connection has at most one bundle sent from open to commit in one piece, and
@@ -52,7 +50,6 @@ class Tables(Asking):
         timeout_s: float,
         *,
         hurries: bool = False,
-        at_once: bool = True,
     ) -> dict[DatapathId, Failure | None]:
         """Change tables on many switches at once, with an atomic bundle each.
 
@@ -61,15 +58,10 @@ class Tables(Asking):
         rule by rule. Returns, by switch, None once an error-free barrier confirmed the change, else
         the failure. ``timeout_s`` is for changes of up to 5000 rules, and grows in proportion for
         larger changes. With ``hurries``, a few switches far later than the rest get less time.
-        Unless ``at_once``, the bundles are small: Open vSwitch's userspace datapath forwards
-        nothing while a bundle is committed.
         """
         timeout_s *= max(1.0, max(map(len, changes.values()), default=0) / _RULES_IN_TIME)
 
-        size = None if at_once else _SMALL
-        bundled, one_by_one = (
-            EncodedOnce(partial(_confirmed, *how)) for how in ((_BUNDLE, size), (None, None))
-        )
+        bundled, one_by_one = (EncodedOnce(partial(_confirmed, how)) for how in (_BUNDLE, None))
 
         def encode(datapath: DatapathId, ports: SwitchPorts, xid: int) -> bytes:
             encoded = bundled if self._takes_bundles(datapath) else one_by_one
@@ -247,17 +239,10 @@ class Tables(Asking):
 
 
 def _confirmed(
-    bundle_id: int | None,
-    size: int | None,
-    changes: Sequence[RuleChange],
-    ports: SwitchPorts,
-    xid: int,
+    bundle_id: int | None, changes: Sequence[RuleChange], ports: SwitchPorts, xid: int
 ) -> bytes:
-    """Messages that make changes, and a barrier. ``size``: most changes of a bundle, if limited."""
-    step = size or max(1, len(changes))
-    parts = [changes[first : first + step] for first in range(0, len(changes), step)]
-    messages = [encode_changes(part, ports, xid, bundle_id) for part in parts]
-    return b"".join((*messages, encode_barrier(xid)))
+    """Messages that make changes, and a barrier."""
+    return encode_changes(changes, ports, xid, bundle_id) + encode_barrier(xid)
 
 
 def _knows_no_bundles(answer: Answer) -> bool:

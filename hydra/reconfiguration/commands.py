@@ -24,14 +24,11 @@ class ApplyRules:
     """Change the tables of switches, in one atomic bundle per switch.
 
     Value: {datapath: Failure or None}. With ``hurries``, skip few switches far slower than all the
-    rest. Rules that no frame matches yet need not change ``at_once``: the switch forwards between
-    two parts of the change.
+    rest.
     """
 
     changes: Mapping[DatapathId, tuple[RuleChange, ...]]
     hurries: bool = False
-    _: KW_ONLY
-    at_once: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,16 +34,15 @@ from hydra.reconfiguration.steering import deaf, note_relays, rules_to_push, tak
 
 
 def move(run: Run, step: str = "move") -> Steps:
-    """Retag, push and move mirrors; then read devices that did not confirm.
-
-    ``step``: name for notes; ``make`` if the pairs' traffic stays on circuits meanwhile.
+    """Retag, push and move mirrors; then read devices that did not confirm. ``step``: name for
+    notes.
     """
     yield from retag_alone(run, "untag", run.plan.untag_first)
     yield from _unrelay(run)
     yield from _disconnect_first(run)
     retags = [SetVlans(rack, ports) for rack, ports in sorted(run.plan.retag.items())]
     mirrors = [MoveMirrors(plane, move) for plane, move in sorted(run.plan.mirrors.items())]
-    push = ApplyRules(rules_to_push(run), at_once=step != "make")
+    push = ApplyRules(rules_to_push(run))
     run.rules_pushed += sum(len(changes) for changes in push.changes.values())
     run.ports_retagged += run.plan.retagged_ports
     # Commands quickest to send come first: their devices work meanwhile.

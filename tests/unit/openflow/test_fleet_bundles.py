@@ -137,16 +137,6 @@ def test_a_switch_without_bundles_changes_rule_by_rule(fleet, caplog):
     assert kinds(again.sent) == WHOLE
 
 
-def test_rules_that_need_not_change_at_once_go_in_small_bundles(fleet):
-    switch = Switch(fleet, V1, commits_only)
-    changes = tuple(Install(divert_rule(RackId(1), epoch)) for epoch in range(250))
-    assert fleet.apply({V1: changes}, 1.0, at_once=False) == {V1: None}
-    full, rest = [OPENED, *[ADDED] * 100, COMMITTED], [OPENED, *[ADDED] * 50, COMMITTED]
-    assert kinds(switch.sent) == [*full, *full, *rest, BARRIER]
-    Switch(fleet, V2, refuses)
-    assert fleet.apply({V2: CHANGES}, 1.0, at_once=False) == {V2: refusal("v-h21")}
-
-
 def test_a_commit_without_an_answer_is_not_tried_again(fleet):
     switch = Switch(fleet, V1)
     fleet.stage({V1: CHANGES})

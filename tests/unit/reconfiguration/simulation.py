@@ -776,12 +776,7 @@ class Network:
             elif self._hit(self.faults.vswitch):
                 kind = self.rng.choice((FailureKind.REFUSED, FailureKind.UNKNOWN))
             if kind is None or (kind is FailureKind.UNKNOWN and self._hit(0.5)):
-                changes = command.changes[datapath]
-                first = 0 if command.at_once else self.rng.randint(0, len(changes))
-                if first:
-                    self.apply(datapath, changes[:first])
-                    yield
-                self.apply(datapath, changes[first:])
+                self.apply(datapath, command.changes[datapath])
             elif kind is FailureKind.REFUSED and self._hit(0.5):
                 self.apply(datapath, self._without_members(command.changes[datapath]))
             elif kind is FailureKind.UNKNOWN:
@@ -819,7 +814,7 @@ class Network:
         self.late.changes.append(Late(when_s, change, datapath, self.late.term))
 
     def apply(self, datapath: DatapathId, changes: Sequence[RuleChange]) -> None:
-        """Changes that take effect at once."""
+        """One atomic bundle."""
         table = self.tables[datapath]
         self.rules_changed(datapath)
         cached_s = lag_s = self.rng.choice((0.0, 0.01, LONGEST_LAG_S))
