@@ -59,13 +59,13 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger("hydra")
 LOST_LEASE: Final = 75
-"""Exit status of a leader that could not renew its lease in time: EX_TEMPFAIL of sysexits.h. It is
-to be started again, and stands by then."""
+"""Exit status of a leader that could not renew its lease in time: EX_TEMPFAIL of sysexits.h.
+Started again, the controller stands by."""
 _TURN_S: Final = 0.001
-"""For which a thread computes while others wait for Python.
+"""Time for which a thread computes while other threads wait for Python.
 
-A request to REST takes dozens of turns: with Python's own 5 ms that is a quarter of a second beside
-an audit, or a change of all circuits.
+A request to REST takes dozens of turns: with Python's own 5 ms, a quarter of a second beside an
+audit, or a change of all circuits.
 """
 _LAST_WORDS_S: Final = 0.05
 
@@ -152,7 +152,7 @@ class HydraApplication:
         return self._controller.fleet
 
     def _open_journal(self, loaded: Loaded) -> Journal:
-        """The journal: open, or where others may lead, to be opened once this one does."""
+        """The journal: open, or opened once this controller leads, if others may lead."""
         settings, fabric = loaded.controller, loaded.fabric
         self._term: Term = Alone()
         self._take_part: Callable[[], None] | None = None
@@ -179,11 +179,11 @@ class HydraApplication:
                     self._worker_leases.start()
                 self._begin()
                 term.note_begun()
-                # The devices are being read, which a collection would stop for 0.1 s.
+                # A collection would stop the reading of devices for 0.1 s.
                 exempt_present_objects(collect=False)
             except HydraError as error:
                 give_up(error)
-            except Exception as error:  # who leads and never begins keeps all others from leading
+            except Exception as error:  # a leader that never begins keeps all others from leading
                 LOG.exception("this controller can't begin to lead")
                 give_up(HydraError(f"can't begin to lead, the log says where: {error!r}"))
 
@@ -230,8 +230,8 @@ class HydraApplication:
             self._webhooks.start()
 
     def stop(self) -> None:
-        """End in order. Where others stand by, that takes as long as possible while this controller
-        still leads, or once it leads no more: in between nobody does.
+        """End in order. If others stand by, do as much as possible before or after the change of
+        leaders: in between nobody leads.
         """
         self._term.end_soon()
         self._heart.stop()
@@ -259,13 +259,13 @@ class HydraApplication:
         LOG.info("stopped; the switches go on forwarding")
 
     def _incarnation(self, began: int) -> int | None:
-        """The number of this leader to its workers; None: it does not lead, or not any more."""
+        """The number of this leader to its workers; None if this controller does not lead."""
         if not self._term.is_shared:
             return began
         return None if self._term.over() else self._term.generation
 
     def _resign(self) -> None:
-        """Let another controller lead, and begin to tell switches that this one does not."""
+        """Let another controller lead, and begin to give up the switches."""
         if self._worker_leases is not None:
             self._worker_leases.close()
         self._term.resign()
@@ -275,7 +275,7 @@ class HydraApplication:
 
 
 def _own_url(settings: ControllerSettings) -> str:
-    """Where other machines find REST."""
+    """The URL of REST for other machines."""
     if settings.url is not None:
         return settings.url.rstrip("/")
     scheme = "http" if settings.tls_certificate is None else "https"
@@ -286,9 +286,9 @@ def _own_url(settings: ControllerSettings) -> str:
 
 
 def _end_at_once(why: str) -> NoReturn:
-    """End the process: another controller may lead from now on, and nothing is to be done any more.
+    """End the process: another controller may lead from now on.
 
-    What is under way is left as it is, as by a kill; whoever leads next resumes it.
+    Changes under way stop as by a kill; the next leader resumes the changes.
     """
     LOG.critical(
         "this controller leads no more, and ends at once: %s; start the controller again", why
@@ -313,7 +313,7 @@ class HydRA(OpenFlowApp):
     cycle: Cycle = OWN_CYCLE
 
     def compose(self, post: Post) -> Application:
-        # Here, since Ryu sets its own log up before it loads its applications.
+        # Here, since Ryu sets up a log of its own before loading applications.
         log_format = os.environ.get(logs.FORMAT_VARIABLE, "text")
         logs.set_up(log_format, os.environ.get(logs.LEVEL_VARIABLE, "info"))
         loaded = configuration_at_start(configuration_path())
