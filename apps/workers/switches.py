@@ -54,7 +54,7 @@ class ExchangeEvents(SwitchEvents, Protocol):
 
 @dataclass(slots=True)
 class Worker:
-    """A worker's part about switches."""
+    """A worker's connections to switches, and orders to the worker."""
 
     name: str
     orders: list[Record] = field(default_factory=list)
@@ -134,7 +134,9 @@ class Switches:
         owners: Mapping[int, str],
         tell: Callable[[Mapping[str, tuple[int, ...]]], None],
     ) -> None:
-        """Set ``owners`` as the owners until now; ``tell`` is called with all later owners."""
+        """Continue with the ``owners`` of an earlier leader; ``tell`` is called with each change
+        of owners.
+        """
         if owners:
             self._owners = dict(owners)
             self._misplaced = True
@@ -162,12 +164,12 @@ class Switches:
             self._disconnected(worker, connection.number)
 
     def use_all(self) -> None:
-        """Tell workers anew which connections are in use."""
+        """Repeat the order ``USE`` for each connection in use."""
         for connection in self._active.values():
             self._use(connection)
 
     def look(self, now_s: float, *, leads: bool) -> None:
-        """Report switches that have waited for their owner, and have switches move, if due."""
+        """Report switches whose owner did not connect in time; move switches to their owners."""
         if self._gathering and now_s >= self._gathers_until_s:
             self._gathers_until_s = 0.0
             self._share_out()

@@ -169,7 +169,8 @@ class Reservations:
         *,
         leaves_nothing: bool = False,
     ) -> Reservation:
-        """Enter a state, unless the owner or a higher rank has ended the reservation.
+        """Enter a state, unless the owner or a reservation of a higher rank has ended this
+        reservation.
 
         ``leaves_nothing``: do :meth:`leave_nothing` for the pair, too. Raises Changed if the
         reservation differs from ``seen``.
@@ -213,7 +214,9 @@ class Reservations:
                 self.change(reservation_id, ReservationState.FAILED, why)
 
     def _let_stay(self, over: Iterable[str]) -> None:
-        """Reservations due to give way to ``over`` stay, as ``over`` need nothing any more."""
+        """Keep the reservations that would have been preempted by the finished reservations
+        ``over``.
+        """
         now_s = time.time()
         staying = [
             reservation
