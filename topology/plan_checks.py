@@ -224,7 +224,7 @@ class Load:
 
     carried_mbps: dict[tuple[int, int], float]
     """Mbps by pair with a path (lower rack first); of one-way paths, by (from, to)."""
-    left_mbps: dict[Circuit, float]
+    remaining_mbps: dict[Circuit, float]
     """Mbps left on each circuit, in each direction."""
 
 
@@ -241,11 +241,11 @@ def count_load(
     """
     circuits = list(topology.circuits)
     wanted = validate_demand(demand, fabric.n_racks)
-    carried, left = _counted(fabric, wanted, circuits, topology.paths, reserved)
+    carried, remaining = _counted(fabric, wanted, circuits, topology.paths, reserved)
     ends = {(int(path.src), int(path.dst)) for path in topology.paths}
     return Load(
         {pair: float(carried[pair]) for pair in ends},
-        dict(zip(circuits, left.tolist(), strict=True)),
+        dict(zip(circuits, remaining.tolist(), strict=True)),
     )
 
 
@@ -261,7 +261,7 @@ def _counted(
     one_way = any(map(attrgetter("one_way"), circuits))
     both = wanted if one_way else _both_ways(wanted)
     a, b = (np.fromiter(map(attrgetter(end), circuits), np.int32) for end in ("a", "b"))
-    left = np.append(np.minimum(fabric.port_rate_mbps[a], fabric.port_rate_mbps[b]), np.inf)
+    remaining = np.append(np.minimum(fabric.port_rate_mbps[a], fabric.port_rate_mbps[b]), np.inf)
     own = np.zeros_like(both)
     pinned = {circuit for path, _ in reserved.pinned for circuit in path.circuits}
     numbered = enumerate(circuits) if pinned else ()
@@ -269,17 +269,17 @@ def _counted(
     for path, mbps in reserved.pinned:
         if all(circuit in place_of for circuit in path.circuits):
             along = [place_of[circuit] for circuit in path.circuits]
-            given = min([mbps, *left[along].tolist()])
+            given = min([mbps, *remaining[along].tolist()])
             own[path.src, path.dst] += given
-            left[along] -= given
+            remaining[along] -= given
     table = paths.table
     served = np.zeros_like(both)
     served[table.src, table.dst] = np.minimum(both, own)[table.src, table.dst]
     # A port sends on one circuit. All circuits of paths are there, or the checks before failed.
     number = np.full(fabric.n_ports, len(circuits), dtype=np.int32)  # no circuit: no limit
     number[a] = np.arange(len(circuits))
-    _book(paths, number[table.hop_a], both, served, left)
-    return served, left[:-1]
+    _book(paths, number[table.hop_a], both, served, remaining)
+    return served, remaining[:-1]
 
 
 def _book(
@@ -287,12 +287,12 @@ def _book(
     circuit: NDArray[np.int32],
     both: NDArray[np.float64],
     served: NDArray[np.float64],
-    left: NDArray[np.float64],
+    remaining: NDArray[np.float64],
 ) -> None:
     """Book the paths in turn, each with an equal part of its pair's demand.
 
-    Raises ``served`` and lowers ``left``. ``circuit``, shape (all hops,), has the place in ``left``
-    of each hop's circuit.
+    Raises ``served`` and lowers ``remaining``. ``circuit``, shape (all hops,), has the place in
+    ``remaining`` of each hop's circuit.
     """
     table = paths.table
     pair = table.src.astype(np.int64) * len(both) + table.dst
@@ -300,7 +300,7 @@ def _book(
     share = (both.reshape(-1)[pair] - flat_served[pair]) / _beside(paths)
     given = np.zeros(len(paths))
     order, part = _turns(paths, both)
-    _native.book_turns(left, table.start, circuit, order.astype(np.int32), part, share, given)
+    _native.book_turns(remaining, table.start, circuit, order.astype(np.int32), part, share, given)
     np.add.at(flat_served, pair, given)
 
 

@@ -39,7 +39,7 @@ from hydra.model import Server
 from hydra.policy import CurrentPolicy
 from hydra.reconfiguration.courses import Courses
 from hydra.reconfiguration.cycle import Cycle
-from hydra.reconfiguration.readiness import MovedPort
+from hydra.reconfiguration.readiness import RenumberedPort
 from hydra.sharing.spill import Spills
 
 
@@ -239,5 +239,5 @@ class NetworkRooms:
             audit=self.courses.audit,
         )
 
-    def _ports_followed(self, ports: Sequence[MovedPort]) -> None:
+    def _ports_followed(self, ports: Sequence[RenumberedPort]) -> None:
         self.upkeep.note_followed(ports)

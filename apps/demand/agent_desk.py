@@ -138,7 +138,7 @@ class AgentDesk:
             raise UnknownName(f"no server {name!r}{did_you_mean(name, known)}")
         return known[name]
 
-    def hear(
+    def take_report(
         self,
         server: str,
         backlog_mb: Mapping[str, float],
@@ -155,7 +155,7 @@ class AgentDesk:
         index = self._index[server]
         with self._lock:
             gap_s = self._policy.now.agents.sample_s * _SHORTEST_GAP
-            flooded = 0 <= now_s - self._book.heard_s(index) < gap_s
+            flooded = 0 <= now_s - self._book.received_s(index) < gap_s
             changed = not flooded and elephants != self._elephants.get(index, frozenset())
             if not flooded and self._book.stale(index, now_s):
                 # The switch may have dropped the elephants of the last report meanwhile.
@@ -304,7 +304,7 @@ class AgentDesk:
             found = [
                 AgentStatus(
                     self._fabric.servers[index].name,
-                    now_s - self._book.heard_s(index),
+                    now_s - self._book.received_s(index),
                     self._book.stale(index, now_s),
                     self._book.waiting_mb(index),
                 )

@@ -22,7 +22,7 @@ from hydra.policy import EtcdSettings
 LOG = logging.getLogger("hydra.leadership")
 SURVEY_S: Final = 5.0
 """Seconds between two looks at the store and its members."""
-APART_S: Final = 2.0
+CLOCK_TOLERANCE_S: Final = 2.0
 """Least reported difference of two clocks. A look measures a clock to within the time since the
 last look.
 """
@@ -151,7 +151,7 @@ class Survey:
                 told.clock_unix_s - now_unix_s, most_s
             )
         clock_offset_s = self._clock_offset_s.get(entry.key, 0.0)
-        if abs(clock_offset_s) >= APART_S:
+        if abs(clock_offset_s) >= CLOCK_TOLERANCE_S:
             how = "ahead of" if clock_offset_s > 0 else "behind"
             yield TakeoverRisk(
                 told.name,

@@ -60,7 +60,7 @@ class Replies:
     """Several replies with a common wait."""
 
     def __init__(self, replies: Collection[Reply[_ValueT]]) -> None:
-        self._left = len(replies)
+        self._outstanding = len(replies)
         self._all_done = threading.Event()
         if not replies:
             self._all_done.set()
@@ -69,8 +69,8 @@ class Replies:
 
     def _note(self, _reply: object) -> None:
         with _LOCK:
-            self._left -= 1
-            last = not self._left
+            self._outstanding -= 1
+            last = not self._outstanding
         if last:
             self._all_done.set()
 

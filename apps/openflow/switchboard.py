@@ -61,7 +61,7 @@ class Switchboard(Requests):
         """Times at which switches were lost, or fell silent, by the monotonic clock."""
         self._last_numbers: dict[DatapathId, Mapping[str, int]] = {}
         """Numbers by which rules named the ports of a fabric's switch when the switch was lost."""
-        self._newcomers = SecondConnections[ConnectedSwitch](self.tell_of_second, self._remove)
+        self._newcomers = SecondConnections[ConnectedSwitch](self.report_second, self._remove)
         self._watchers: list[Callable[[DatapathId], None]] = []
         self._watchers_of_late: list[Callable[[DatapathId], None]] = []
         self._watchers_of_mute: list[Callable[[DatapathId], None]] = []
@@ -127,7 +127,7 @@ class Switchboard(Requests):
         identity = DatapathId(datapath)
         self._refusals.forget(datapath, connection.address)
         if identity not in self._names:
-            self._tell_of_stranger(identity, connection)
+            self._report_stranger(identity, connection)
         switch = ConnectedSwitch(connection, {port.name: port for port in ports.values()})
         switch.renumber(self._substrate.ports(identity))
         self._enter(identity, switch)
@@ -139,7 +139,7 @@ class Switchboard(Requests):
         """Switches kept out by a setting when they try to connect; for any thread."""
         return self._refusals.now()
 
-    def _tell_of_stranger(self, datapath: DatapathId, connection: SwitchConnection) -> None:
+    def _report_stranger(self, datapath: DatapathId, connection: SwitchConnection) -> None:
         """Log a datapath id outside the fabric once.
 
         A neighbour may name any number of ids: the number of log lines is limited.
@@ -192,7 +192,7 @@ class Switchboard(Requests):
             and (now or before in taken)
         }
 
-    def tell_of_second(self, datapath: int, cause: str, text: str) -> None:
+    def report_second(self, datapath: int, cause: str, text: str) -> None:
         """Log a switch's second connection and raise an alarm; each cause once in a while.
 
         Call in the hub's thread, or in the exchange's thread if workers hold the connections.

@@ -27,14 +27,14 @@ from apps.process.ending import give_up
 from apps.process.worker_list import SessionEnd
 from apps.workers import wire
 from apps.workers.roster import Leased, Roster
-from apps.workers.switches import TOLD_IN_VAIN, ExchangeEvents, Switches
+from apps.workers.switches import REPORT_FAILED, ExchangeEvents, Switches
 from apps.workers.wire import ConnectionReports, Order, Record, boot_s
 from hydra.errors import HydraError
 from hydra.model import Fabric
 from hydra.policy import WorkerSettings
 
 LOG = logging.getLogger("hydra.workers")
-_OFTEN: Final = ("is called", TOLD_IN_VAIN)
+_OFTEN: Final = ("is called", REPORT_FAILED)
 LOG.addFilter(Sparing(lambda record: any(some in str(record.msg) for some in _OFTEN)))
 _PING_S: Final = 0.1
 """Seconds between checks of a worker's presence: ZeroMQ refuses messages for an ended process."""
@@ -279,7 +279,7 @@ class Exchange:
             end = SessionEnd.LOSSES_REPORTED
             self._drop(worker, end, _LOST_WORDS[end])
             return
-        worker.past.heard_s = now_s
+        worker.past.renewed_s = now_s
         worker.cpu_s = float(message["cpu_s"])
         incarnation = self._incarnation()
         granted = {
@@ -309,7 +309,7 @@ class Exchange:
     ) -> Leased:
         self._sessions += 1
         past = self.roster.past(name, now_s)
-        past.heard_s = now_s
+        past.renewed_s = now_s
         worker = Leased(
             name,
             past=past,
@@ -334,7 +334,7 @@ class Exchange:
         begins = incarnation is not None and incarnation != self._led
         self._led = incarnation
         for worker in tuple(self._workers.values()):
-            silent_s = now_s - worker.past.heard_s
+            silent_s = now_s - worker.past.renewed_s
             if silent_s > self._settings.lease_s:
                 why = f"the worker has not renewed the lease for {silent_s:.1f} s"
                 self._drop(worker, SessionEnd.SILENT, why)

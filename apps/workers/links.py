@@ -60,7 +60,7 @@ class _Link:
         self._losses = 0
         self.sent = 0
         """Messages sent in this session."""
-        self.heard = 0
+        self.received = 0
         """Orders received in this session."""
         self.until_s = 0.0
         """When the lease ends, by :func:`~apps.workers.wire.boot_s`."""
@@ -280,7 +280,7 @@ class Links:
     def _receive(self, link: _Link, frames: list[bytes]) -> None:
         kind = frames[0]
         if kind == wire.ORDERS:
-            link.heard += 1
+            link.received += 1
             self._post(lambda: self._obey(link, frames))
         elif kind in {wire.GRANTED, wire.ANNOUNCE, wire.REFUSED}:
             message = json.loads(frames[1])
@@ -295,7 +295,7 @@ class Links:
 
     def _note_asked(self, link: _Link, session: int) -> None:
         link.named_session = session
-        link.sent = link.heard = 0
+        link.sent = link.received = 0
         link.refused = ""
         LOG.info("the controller at %s asks for all switches", link.name)
         self._post(lambda: self._announce(link, session))
@@ -318,7 +318,7 @@ class Links:
     def _note_grant(self, link: _Link, granted: dict[str, Any]) -> None:
         asked_s = link.renewals.pop(int(granted["renewal"]), None)
         link.lease_s = float(granted["lease_s"])
-        if granted["session"] == link.named_session and granted["orders"] != link.heard:
+        if granted["session"] == link.named_session and granted["orders"] != link.received:
             link.lose()
             return
         if asked_s is not None and granted["incarnation"] is not None:

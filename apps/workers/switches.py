@@ -31,7 +31,7 @@ from hydra.model import DatapathId, Fabric
 from hydra.policy import WorkerSettings
 
 LOG = logging.getLogger("hydra.workers")
-TOLD_IN_VAIN: Final = "a worker's message about a switch is not handled"
+REPORT_FAILED: Final = "a worker's message about a switch is not handled"
 _GATHER_S: Final = 1.0
 """Time from the start without reports of switches: workers find the controller gradually."""
 _OWNER_S: Final = 1.0
@@ -49,7 +49,7 @@ class ExchangeEvents(SwitchEvents, Protocol):
 
     def sums_replied(self, connection: SwitchConnection, xid: int, sums: Sums) -> None: ...
 
-    def tell_of_second(self, datapath: int, cause: str, text: str) -> None: ...
+    def report_second(self, datapath: int, cause: str, text: str) -> None: ...
 
 
 @dataclass(slots=True)
@@ -264,7 +264,7 @@ class Switches:
         elif kind == ConnectionReports.RULE_ENDED:
             told(events.rule_ended, connection.datapath, connection, value)
         elif kind == ConnectionReports.SECOND:
-            told(events.tell_of_second, connection.datapath, *json.loads(body))
+            told(events.report_second, connection.datapath, *json.loads(body))
         elif kind == ConnectionReports.PACKET:
             told(events.packet_received, connection.datapath, connection, body)
         else:
@@ -275,7 +275,7 @@ class Switches:
         try:
             event(*arguments, **named)
         except Exception:
-            LOG.exception(TOLD_IN_VAIN)
+            LOG.exception(REPORT_FAILED)
 
     def _connected(self, worker: Worker, number: int, payload: Mapping[str, Any]) -> None:
         datapath = int(payload["datapath"])

@@ -12,11 +12,11 @@ from pydantic import ConfigDict, Field
 from drivers.codecs import tl1, tl1_calient, tl1_values
 from drivers.codecs.tl1_calient import CrossConnectRow, PortSide, Progress
 from drivers.exclusive import exclusive
-from drivers.left_out import LeftOut
 from drivers.looks import looks
 from drivers.optical.changes import shown, unconfirmed
 from drivers.optical.input_power import InputPowerOptions
 from drivers.optical.tl1_switch import WORKS, CrossConnectState, CrossConnectStates, Tl1Switch
+from drivers.skipped_rows import SkippedRows
 from drivers.transports.stream import Stream
 from drivers.transports.tcp import TcpStream
 from hydra.config.devices import endpoint_problems, login_problems, option_problems
@@ -113,7 +113,7 @@ class CalientTl1(Tl1Switch):
         self._connections: dict[CrossConnect, CrossConnectRow] = {}
         self._called: Counter[str] = Counter()
         """How many of the switch's connections go by each name."""
-        self._left_out = LeftOut(name)
+        self._skipped_rows = SkippedRows(name)
 
     @property
     def capabilities(self) -> OpticalCapabilities:
@@ -217,7 +217,7 @@ class CalientTl1(Tl1Switch):
                 self._connections[cross_connect] = found
                 standings[cross_connect] = _standing(found)
         self._taken = taken
-        self._left_out.note("cross-connects", odd)
+        self._skipped_rows.note("cross-connects", odd)
         return standings
 
     def _why_odd(

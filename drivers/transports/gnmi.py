@@ -48,10 +48,10 @@ class GnmiDatabases(GnmiSession):
         options: TlsOptions,
         *,
         timeout_s: float,
-        hears_alarms: bool = True,
+        subscribes_to_alarms: bool = True,
     ) -> None:
         super().__init__(device, address, login, options, timeout_s=timeout_s)
-        self._hears_alarms = hears_alarms
+        self._subscribes_to_alarms = subscribes_to_alarms
         self._listener: _Listener | None = None
 
     def open(self) -> None:
@@ -60,7 +60,7 @@ class GnmiDatabases(GnmiSession):
         self.close()
         deadline = time.monotonic() + self._timeout_s
         super().open()
-        if not self._hears_alarms:
+        if not self._subscribes_to_alarms:
             return
         self._listener = _Listener(self._device, self._subscribe)
         self._listener.wait_until_synchronised(max(0.0, deadline - time.monotonic()))
@@ -112,19 +112,19 @@ class GnmiDatabases(GnmiSession):
             return
         self.set(self._set_request(deletions, updates))
 
-    def heard_alarms(self) -> tuple[tuple[str, Rows | None], ...]:
-        heard: list[tuple[str, Rows | None]] = []
+    def received_alarms(self) -> tuple[tuple[str, Rows | None], ...]:
+        received: list[tuple[str, Rows | None]] = []
         for kind, path, text in self._listener.take() if self._listener else ():
             key = path[-1] if path else ""
             if kind == "ended":
-                heard.append((key, None))
+                received.append((key, None))
                 continue
             rows: dict[str, dict[str, str]] = {}
             with suppress(YangJsonError):  # a read of the table will say so
                 sonic_ocs.place(rows, path, text)
             # The server reports a deleted row as a row without fields.
-            heard += [(key, {key: fields} if fields else None) for key, fields in rows.items()]
-        return tuple(heard)
+            received += [(key, {key: fields} if fields else None) for key, fields in rows.items()]
+        return tuple(received)
 
     # --- messages -------------------------------------------------------------------------------
 

@@ -77,5 +77,5 @@ class RestconfDatabases:
                 self._device, f"the switch did not take all of a change: {', '.join(failed[:8])}"
             )
 
-    def heard_alarms(self) -> tuple[tuple[str, Rows | None], ...]:
+    def received_alarms(self) -> tuple[tuple[str, Rows | None], ...]:
         return ()

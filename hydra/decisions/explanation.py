@@ -75,7 +75,7 @@ class Evidence:
     now_unix_s: float = 0.0
     measured: bool = True
     """False: no traffic has been measured yet."""
-    left_out: Sequence[str] = ()
+    exclusions: Sequence[str] = ()
     """Devices of the two racks and of planes that planning excludes, in words."""
 
     @property
@@ -249,7 +249,7 @@ class _Words:
         """Excluded devices; quarantined ports that failed the two racks, and other ports of the two
         racks.
         """
-        yield from self.evidence.left_out
+        yield from self.evidence.exclusions
         fabric, ends = self.evidence.fabric, {self.found.a, self.found.b}
         pair = min(ends), max(ends)
         failed = [
@@ -346,7 +346,7 @@ class _Words:
         planned = replace(one, estimated_mbps=foretold_mbps, expected_mbps=foretold_mbps * part)
         return (
             f"; {policy.prediction.value} foretells {foretold_mbps:.1f} for "
-            f"the next {policy.foretold_s:g} s{_counted_on(planned)}"
+            f"the next {policy.prediction_horizon_s:g} s{_counted_on(planned)}"
         )
 
     def _decisions(self) -> Iterator[str]:

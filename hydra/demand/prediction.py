@@ -230,7 +230,7 @@ class Forecast:
 
     def see(self, wanted_mbps: DemandMatrix, now_s: float) -> None:
         """Take the present demand, Mbps of shape (N, N); times must increase."""
-        horizon_s = self._policy.in_force.foretold_s
+        horizon_s = self._policy.in_force.prediction_horizon_s
         chosen = self._policy.now.prediction, horizon_s, self._policy.now.season_s
         if chosen != self._chosen:
             self._chosen, self._errors = chosen, ErrorWatch()

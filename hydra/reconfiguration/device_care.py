@@ -186,7 +186,7 @@ class DeviceCare:
         draining = Draining(
             fabric=self._fabric,
             paths=paths,
-            left=(own, hidden),
+            to_drain=(own, hidden),
             policy=policy.drain,
             cache_report=told,
         )

@@ -171,7 +171,7 @@ class Run:
     planned: Plan = field(init=False)
     """The plan at the begin. Its affected pairs were diverted, also pairs given up since."""
     draining: Draining | None = None
-    left: Touched | None = None
+    ceded: Touched | None = None
     """Parts left to other changes."""
 
     def __post_init__(self) -> None:
@@ -198,11 +198,11 @@ class Run:
         told = map(str, self.failures.values())
         return "; ".join(map(str, self.obstacles)) or "; ".join(sorted(set(told)))
 
-    def hear_of_uplinks(self, dead: frozenset[str]) -> None:
+    def set_dead_uplinks(self, dead: frozenset[str]) -> None:
         """Treat the servers in ``dead`` as cut off from circuits: their uplinks are down by now."""
         self.conditions = replace(self.conditions, dead_uplinks=dead)
 
-    def hear_of_dead(self, pairs: frozenset[Pair]) -> None:
+    def keep_electrical(self, pairs: frozenset[Pair]) -> None:
         """Leave ``pairs``, whose circuits or paths have died, electrical unless the plan moves
         them.
         """

@@ -119,7 +119,7 @@ class _Search:
 
     def __init__(self, fabric: Fabric, trial: Trial, edges: int) -> None:
         self._fabric, self._trial = fabric, trial
-        self._left = _TRIED + 2 * edges
+        self._remaining_effort = _TRIED + 2 * edges
         self._rooms: Sequence[Room] = ()
         self._sets = 0
         """Number of sets of racks that were tried."""
@@ -198,10 +198,10 @@ class _Search:
 
     def _refused(self, requests: _Requests, *, brief: bool = True) -> Refused | None:
         """Refusals of requests, up to :data:`_REFUSED`; None beyond the bound."""
-        if self._left <= 0:
+        if self._remaining_effort <= 0:
             return None
         refused = self._trial(requests, _REFUSED, brief)
-        self._left -= len(requests) + _REFUSAL * len(refused)
+        self._remaining_effort -= len(requests) + _REFUSAL * len(refused)
         return refused
 
     def fitting_order(self, shape: ShapeRequest, mbps: float) -> _Requests | None:

@@ -81,11 +81,11 @@ class PolatisTl1Server(Tl1Server):
         return f'{alarm.port}:{alarm.severity},{alarm.code},NSA,,,,:\\"{alarm.text}\\"'
 
     async def _reports_on(self, client: Tl1Client, command: Tl1Command) -> Records:
-        client.hears_reports = self._is_report_manager(command)
+        client.receives_reports = self._is_report_manager(command)
         return []
 
     async def _reports_off(self, client: Tl1Client, command: Tl1Command) -> Records:
-        client.hears_reports = not self._is_report_manager(command)
+        client.receives_reports = not self._is_report_manager(command)
         return []
 
     def _is_report_manager(self, command: Tl1Command) -> bool:

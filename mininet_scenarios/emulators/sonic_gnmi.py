@@ -163,8 +163,8 @@ class _Service:
         told: asyncio.Queue[_Message] = asyncio.Queue()
         listeners = [asyncio.create_task(_wait_for_end(requests, told))]
         for path, database, table, _ in places:
-            heard = await self._switch.databases.changes(database, table)
-            work = self._tell(heard, path, database, table, told)
+            notices = await self._switch.databases.changes(database, table)
+            work = self._tell(notices, path, database, table, told)
             listeners.append(asyncio.create_task(work))
         try:
             yield _notice(update=[self._update(*place) for place in places])
@@ -178,14 +178,14 @@ class _Service:
 
     async def _tell(
         self,
-        heard: PubSub,
+        notices: PubSub,
         path: _Message,
         database: str,
         table: str,
         told: asyncio.Queue[_Message],
     ) -> None:
-        async with heard:
-            async for message in heard.listen():
+        async with notices:
+            async for message in notices.listen():
                 key = message["channel"].partition("|")[2]
                 row = self._switch.databases.row(database, table, key) or {}
                 told.put_nowait(_notice(update=[_update(path, {key: shown_fields(row)})]))

@@ -233,12 +233,12 @@ def _let_in(door: socket.socket, bridges: int) -> None:
 
 def _answers(bridge: socket.socket) -> bool:
     """Take up OpenFlow; False if the bridge hangs up to reconnect, as after a new identity."""
-    heard = b""
+    answer = b""
     with contextlib.suppress(ConnectionError):
         bridge.sendall(_HELLO + _ECHO_REQUEST)
         while more := bridge.recv(4096):
-            heard += more
-            if _ECHO_REPLY in heard:
+            answer += more
+            if _ECHO_REPLY in answer:
                 return True
     return False
 

@@ -209,7 +209,7 @@ def put_backlog(server_name: str, body: BacklogBody, service: Service) -> AgentA
         )
         for elephant in body.elephants
     )
-    revision = service.agents.hear(server_name, body.backlog_mb, elephants, body.connections)
+    revision = service.agents.take_report(server_name, body.backlog_mb, elephants, body.connections)
     return AgentAnswer(revision=revision)
 
 

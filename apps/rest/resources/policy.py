@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from apps.rest.asking import Service
 
 routes = Routes("/v1", "maintenance")
-_MOST_TOLD: Final = 20
+_MOST_REPORTED: Final = 20
 """Largest number of errors put in words: the search for an intended word takes time."""
 
 
@@ -44,7 +44,7 @@ class PolicyBody(Body):
             told = error.errors(include_url=False)
             raise ValidationError.from_exception_data(
                 cls.__name__,
-                [*map(_in_words, told[:_MOST_TOLD]), *map(_as_it_is, told[_MOST_TOLD:])],
+                [*map(_in_words, told[:_MOST_REPORTED]), *map(_as_it_is, told[_MOST_REPORTED:])],
             ) from None
 
 

@@ -240,4 +240,4 @@ def test_paths_get_what_they_would_get_one_by_one(seed):
                 left[hop] -= more
     load = count_load(fabric, demand, topology, NOTHING)
     assert load.carried_mbps == pytest.approx(gets)
-    assert load.left_mbps == pytest.approx(left)
+    assert load.remaining_mbps == pytest.approx(left)
