@@ -138,8 +138,8 @@ class InTheWay:
         return remaining
 
     def let_go(self, pairs: Iterable[Number], remaining: list[int]) -> list[int]:
-        """Subtract leaving ``pairs`` from ``remaining``, the number of users of each circuit. Returns
-        the touched circuits with at most one user.
+        """Subtract leaving ``pairs`` from ``remaining``, the users of each circuit. Returns the
+        touched circuits with at most one user.
         """
         touched = set()
         for pair in pairs:
