@@ -25,9 +25,15 @@ from hydra.reconfiguration.commands import Batch
 from hydra.reconfiguration.cycle import OWN_CYCLE, Cycle
 from hydra.reconfiguration.executor import Execution, rest
 from hydra.reconfiguration.moved import Moved
-from hydra.reconfiguration.plan import Pair, Plan, moving_pairs, pair_named, resting_beside
+from hydra.reconfiguration.plan import (
+    Pair,
+    Plan,
+    hold,
+    moving_pairs,
+    pair_named,
+    resting_beside,
+)
 from hydra.reconfiguration.scheduler import carried_out, others_ended, performed
-from hydra.reconfiguration.shifting import keeping
 from hydra.reconfiguration.touched import Touched, rebased
 from hydra.reconfiguration.ways import MOST_COURSES, having, onward
 from hydra.reconfiguration.ways import Course as WayCourse
@@ -261,7 +267,7 @@ class Mover:
         missed = moving_pairs(course.result, course.wanted)
         staying = missed - moving_pairs(course.wanted, target)
         others = self.beside.touched.vlans
-        target = onward(self._fabric, state, keeping(state, target, staying), others)
+        target = onward(self._fabric, state, hold(state, target, staying, ()), others)
         left = self._planning.diff(state, target)
         if not left.empty:
             self._network.note_unsaved("some pairs moved")

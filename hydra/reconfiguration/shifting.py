@@ -6,8 +6,6 @@ beside the old paths, and traffic goes from circuit to circuit.
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
 from hydra.model import Circuit, Fabric, NetworkState, Topology
 from hydra.policy import MOST_PATHS_PER_PAIR
 from hydra.reconfiguration.plan import Pair, hold, moving_pairs, paths_by_pair, without
@@ -108,14 +106,6 @@ def in_light(
 def in_use(state: NetworkState) -> frozenset[Circuit]:
     """Circuits under paths."""
     return frozenset(circuit for path in state.topology.paths for circuit in path.circuits)
-
-
-def keeping(current: NetworkState, target: NetworkState, pairs: Collection[Pair]) -> NetworkState:
-    """The state nearest to ``target`` that keeps the present paths of ``pairs``, without the new
-    circuits that only the new paths of ``pairs`` would use: no probe would prove their light.
-    """
-    near = hold(current, target, pairs, ())
-    return without(near, in_use(target) - in_use(near) - current.topology.circuits)
 
 
 def beside(current: NetworkState, target: NetworkState) -> NetworkState:

@@ -26,9 +26,8 @@ from hydra.journal_format import Unfinished
 from hydra.lifecycle import StagePhase
 from hydra.model import DemandMatrix, Fabric, RackId
 from hydra.policy import CurrentPolicy
-from hydra.reconfiguration.plan import Plan, pair_of, paths_by_pair
+from hydra.reconfiguration.plan import Plan, hold, pair_of, paths_by_pair
 from hydra.reconfiguration.scheduler import Job
-from hydra.reconfiguration.shifting import keeping
 from hydra.reconfiguration.stages import Stage, next_stage, stages
 from hydra.reconfiguration.touched import Touched
 from hydra.service import Reconfiguration
@@ -280,7 +279,7 @@ class Staging:
             change.made, change.rank = Touched(), self.agenda.next_rank()
         state = self._network.state
         goal = self.agenda.target_of(change, state)
-        near = keeping(state, goal, change.put_off) if change.put_off else goal
+        near = hold(state, goal, change.put_off, ()) if change.put_off else goal
         traffic = self.headroom.traffic(change.sent_now(state))
         closed = self.agenda.closed_to(goal.topology, change, state)
         until_s = self._ways.until_s()
