@@ -184,8 +184,8 @@ def _unserved_problems(wanted: NDArray[np.float64], result: PlanResult) -> Itera
     table = Paths.of(result.topology.paths).table
     without = _both_ways(wanted) > 0
     without[table.src, table.dst] = False
-    told = np.fromiter(chain.from_iterable(result.unserved), np.int64, 2 * len(result.unserved))
-    codes = told[::2] << 32 | told[1::2]
+    reported = np.fromiter(chain.from_iterable(result.unserved), np.int64, 2 * len(result.unserved))
+    codes = reported[::2] << 32 | reported[1::2]
     src, dst = np.nonzero(without)
     truly = src << 32 | dst
     if np.array_equal(truly, codes):
@@ -193,7 +193,9 @@ def _unserved_problems(wanted: NDArray[np.float64], result: PlanResult) -> Itera
     if (np.diff(codes) < 0).any():
         yield "the unserved pairs are not sorted"
     for code in np.setxor1d(truly, codes)[:_SHOWN].tolist():
-        served = "told unserved, and is not" if code in codes else "not served, and not told"
+        served = (
+            "reported unserved, and is served" if code in codes else "unserved, and not reported"
+        )
         yield f"pair {code >> 32}-{code & 0xFFFFFFFF} is {served}"
 
 

@@ -182,8 +182,8 @@ class _Slot(Generic[_DeviceT]):
                 "%s: closing the device failed, by a defect of its driver", self.device.name
             )
 
-    def look_in(self, tell: Callable[[DeviceAlarm], None]) -> None:
-        """Check whether a connected, unused device is still there; ``tell`` news of alarms.
+    def look_in(self, report: Callable[[DeviceAlarm], None]) -> None:
+        """Check whether a connected, unused device is still there; ``report`` news of alarms.
 
         An open session notices its end, but not a device's loss of power. A device that has been
         quiet for long is therefore asked a question.
@@ -203,7 +203,7 @@ class _Slot(Generic[_DeviceT]):
                     before, self.alarms = self.alarms, device.alarms()
                     for alarm in news(before, reports, self.alarms):
                         _log_alarm(device.name, alarm)
-                        tell(DeviceAlarm(device.name, alarm))
+                        report(DeviceAlarm(device.name, alarm))
                 elif time.monotonic() >= self.answered_s + _QUIET_S:
                     self._probe()
         except DeviceError as error:

@@ -166,9 +166,9 @@ class Loop:
         """The proposed change. An urgent job reuses the change told to its caller, if still
         valid.
         """
-        told = self._last_answer
-        if urgent and told is not None and told.is_for(current, request, demand, pins, blocked):
-            return told.change
+        answer = self._last_answer
+        if urgent and answer is not None and answer.is_for(current, request, demand, pins, blocked):
+            return answer.change
         with self._metrics.stage("plan"):
             found = self._planner.propose(current, request, demand, pins, blocked, urgent=urgent)
         self._metrics.planned(float(demand.sum()), found.served_now_mbps, found.served_then_mbps)

@@ -134,8 +134,8 @@ class Mover:
             await self._upkeep.tidy_relays()
             rest_s = self._network.rest_s(plan.target, self._policy.now.vlan_rest_s)
             if rest_s:
-                told = "waits %.1f s for VLAN-IDs to have rested: a wider range has others"
-                LOG.info(told, rest_s)
+                text = "waits %.1f s for VLAN-IDs to have rested: a wider range has others"
+                LOG.info(text, rest_s)
                 await self._wait_for_rest(rest_s)
             self._in_turn = True
             try:
@@ -297,18 +297,18 @@ class Mover:
         self._network.foretell(plan.disconnect, entry.trigger)
         self._network.begin(execution)
         self._begun += 1
-        begun, told = self._begun, 0
+        begun, reported_steps = self._begun, 0
 
         def note(batch: Batch) -> None:
-            nonlocal told
+            nonlocal reported_steps
             self._break_off_with_others()
             LOG.debug(
                 "%s: %d commands", batch.step, len(batch.commands), extra={"step": batch.step}
             )
             self._silence.during(execution, drains=batch.step == "drain")
             changes: dict[str, Any] = {"state": execution.state}
-            if len(execution.steps) != told:
-                told = len(execution.steps)
+            if len(execution.steps) != reported_steps:
+                reported_steps = len(execution.steps)
                 changes["timeline"] = (*earlier, *_timeline([execution], started_s))
             self._log.update(entry.id, **changes)
             if execution.closed:

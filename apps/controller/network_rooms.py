@@ -99,7 +99,7 @@ class NetworkRooms:
             fabric=fabric,
             journal=journal,
             policy=self.policy,
-            tell=partial(ledger.log.note, HappeningKind.QUARANTINE),
+            report=partial(ledger.log.note, HappeningKind.QUARANTINE),
         )
         timeout_s = self._at_start.timeouts.vswitch_s
         self.policing = Policing(fabric=fabric, fleet=fleet, timeout_s=timeout_s)

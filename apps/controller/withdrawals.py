@@ -174,13 +174,13 @@ class Withdrawals:
             self._quarantine.put(ends, lost_path.reason, self._network.state.topology.paths)
         if dark:
             reasons.append(self._upkeep.dead.find()[1])
-        told = "; ".join(dict.fromkeys(reasons))
-        LOG.error("%s", told)
+        cause = "; ".join(dict.fromkeys(reasons))
+        LOG.error("%s", cause)
         self._log.note_loss(circuits)
-        await self._mover.moving_beside(self._log.enter("circuit lost", told), plan)
+        await self._mover.moving_beside(self._log.enter("circuit lost", cause), plan)
         self._diverted = self._standing(self._diverted)
         after = self._network.state
-        self._unwithdrawn |= dict.fromkeys(frozenset(dark) & after.topology.circuits, told)
+        self._unwithdrawn |= dict.fromkeys(frozenset(dark) & after.topology.circuits, cause)
         self._cut |= before - directions(after)
 
     def _standing(self, lost: Sequence[LostPath]) -> list[LostPath]:
@@ -212,8 +212,8 @@ class Withdrawals:
             return
         try:
             before = directions(self._network.state)
-            told = "; ".join(dict.fromkeys(self._unwithdrawn.values()))
-            entry = self._log.enter("circuit lost", told)
+            reasons_ = "; ".join(dict.fromkeys(self._unwithdrawn.values()))
+            entry = self._log.enter("circuit lost", reasons_)
             await self._mover.move(
                 entry, self._planning.reduced(self._network.state, circuits, paths)
             )
@@ -258,7 +258,7 @@ class Withdrawals:
             return
         for one in settled:
             if one.task.state is TaskState.FAILED:
-                self._quarantine.put(self._panels.ports_of(one), one.told)
+                self._quarantine.put(self._panels.ports_of(one), one.outcome)
         await self._placement.restore()
-        told = "; ".join(settled.told for settled in settled)
-        await self._rejoining.join(self._panels.ready(), told)
+        reason = "; ".join(settled.outcome for settled in settled)
+        await self._rejoining.join(self._panels.ready(), reason)

@@ -77,7 +77,7 @@ class AgentDesk:
         self._doubted: set[tuple[int, int]] = set()
         self._optical: tuple[StateAndMoving, Mapping[RackId, tuple[str, ...]]] | None = None
         self._followers: dict[int, list[Callable[[], None]]] = {}
-        self._told: Mapping[RackId, tuple[str, ...]] = {}
+        self._announced: Mapping[RackId, tuple[str, ...]] = {}
         self._following = threading.Lock()
         self._policy = policy
         self._book = BacklogReports(policy)
@@ -211,7 +211,7 @@ class AgentDesk:
         own, now = self._server(server), self._joined()
         with self._following:
             if not self._followers:
-                self._told = now
+                self._announced = now
             wakers = self._followers.setdefault(self._index[server], [])
             if len(wakers) >= _MOST_FOLLOWERS:
                 raise TooManyFollowers(
@@ -232,7 +232,7 @@ class AgentDesk:
             return
         now = self._joined()
         with self._following:
-            before, self._told = self._told, now
+            before, self._announced = self._announced, now
             if now is before:
                 return
             wakers = [

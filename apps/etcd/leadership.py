@@ -308,11 +308,11 @@ class Leadership:
         lease = self._lease
         if lease is None or self.over():
             return
-        told = put(self._ending_key, self._me.id, lease)
+        ending = put(self._ending_key, self._me.id, lease)
         # Otherwise standbys would keep their slow pace.
         with suppress(EtcdRefused, EtcdUnanswered, _NoReplica):
             (registered,) = self._observer.transaction(
-                self.conditions(), [told, get(*self._replicas)], patience_s=_TELL_S
+                self.conditions(), [ending, get(*self._replicas)], patience_s=_TELL_S
             ).found or ((),)
             if any(_replica(one).id != self._me.id for one in registered):
                 self._closing.wait(self._look_s + _NOTICE_S)

@@ -42,18 +42,18 @@ class Reply(Generic[_ValueT]):
                 return
             self._value, self._is_done = value, True
             then, self._then = self._then, []
-        for told in then:
-            told(self)
+        for callback in then:
+            callback(self)
 
-    def add_done_callback(self, told: Callable[[Reply[_ValueT]], object]) -> None:
-        """Call ``told`` with the reply: now if the value is set, else in the thread that sets the
-        value.
+    def add_done_callback(self, callback: Callable[[Reply[_ValueT]], object]) -> None:
+        """Call ``callback`` with the reply: now if the value is set, else in the thread that sets
+        the value.
         """
         with _LOCK:
             if not self._is_done:
-                self._then.append(told)
+                self._then.append(callback)
                 return
-        told(self)
+        callback(self)
 
 
 class Replies:

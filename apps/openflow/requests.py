@@ -58,10 +58,10 @@ class Asked(NamedTuple):
 CatchUp = Callable[[Callable[[], None]], None]
 
 
-def read_first(tell: Callable[[], None]) -> None:
-    """Read the messages received from switches, then call ``tell``."""
+def read_first(report: Callable[[], None]) -> None:
+    """Read the messages received from switches, then call ``report``."""
     read_what_came()
-    tell()
+    report()
 
 
 class Requests:

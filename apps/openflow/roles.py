@@ -76,8 +76,8 @@ class Roles(Tables):
                 return  # this controller leads by now, and is about to become the switch's master
             known = int.from_bytes(answer, "big")
             generation = 0 if known == NO_GENERATION else known
-            told = self._ask_for_role(datapath, connection, ROLE_SLAVE, generation)
-            told.add_done_callback(done)
+            asked_role = self._ask_for_role(datapath, connection, ROLE_SLAVE, generation)
+            asked_role.add_done_callback(done)
 
         def done(answered: Reply[Answer]) -> None:
             answer = answered.result()

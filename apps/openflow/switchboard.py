@@ -101,15 +101,15 @@ class Switchboard(Requests):
 
     def watch_rivals(
         self,
-        tell: Callable[[DeviceAlarm], None],
+        report: Callable[[DeviceAlarm], None],
         taken: Callable[[DatapathId, int], None] = lambda *_master: None,
     ) -> None:
         """Register callbacks, called in the hub's thread.
 
-        ``tell``: a second connection came with a known datapath id. ``taken``: another master has
+        ``report``: a second connection came with a known datapath id. ``taken``: another master has
         taken a switch, with the given generation.
         """
-        self._report_rival, self._report_master = tell, taken
+        self._report_rival, self._report_master = report, taken
 
     # -- events: the loop ------------------------------------------------------------------------
 
@@ -153,7 +153,7 @@ class Switchboard(Requests):
             "there or in the configuration%s",
             datapath,
             connection.address,
-            "; further ones are not told" if len(self._strangers) == _MOST_STRANGERS else "",
+            "; further switches are not logged" if len(self._strangers) == _MOST_STRANGERS else "",
         )
 
     def _enter(self, datapath: DatapathId, newcomer: ConnectedSwitch) -> None:
@@ -260,9 +260,9 @@ class Switchboard(Requests):
             self._changed.notify_all()
         if switch is used:
             self._report_numbers(identity, earlier)
-            told = replace(port, up=port.up and not deleted)
+            seen_port = replace(port, up=port.up and not deleted)
             for watcher in self._port_watchers:
-                watcher(identity, told)
+                watcher(identity, seen_port)
 
     def _report_numbers(self, datapath: DatapathId, earlier: Mapping[str, int]) -> None:
         if earlier:

@@ -33,7 +33,7 @@ class Sink(logging.handlers.QueueListener):
         self._write = write
         self._dropped_line = dropped_line
         self._lock = threading.RLock()
-        self._held_bytes = self._dropped = self._told = 0
+        self._held_bytes = self._dropped = self._reported = 0
         _SINKS[name] = self
         self.start()
 
@@ -70,10 +70,10 @@ class Sink(logging.handlers.QueueListener):
             return
         try:
             self._write(record)
-            untold = self._dropped - self._told
-            if untold:
-                self._write(self._dropped_line(untold))
-                self._told += untold
+            unreported = self._dropped - self._reported
+            if unreported:
+                self._write(self._dropped_line(unreported))
+                self._reported += unreported
         except OSError:
             with self._lock:
                 self._dropped += 1

@@ -40,7 +40,7 @@ class Leased(Worker):
     since_unix_s: float
     began_s: float
     cpu_s: float = 0.0
-    told: int = 0
+    received: int = 0
     """Messages received in this session."""
     ordered: int = 0
     granted_by: int | None = None

@@ -88,11 +88,11 @@ class Connection:
             return
         self.worker.orders.append(Record(Order.SEND, self.number, body=bytes(message)))
 
-    def ask(self, tell: Callable[[bool], None]) -> None:
+    def ask(self, report: Callable[[bool], None]) -> None:
         """Answer at once: workers refuse second connections of a switch, and the exchange reports
         one connection at a time.
         """
-        tell(True)
+        report(True)
 
     def close(self) -> None:
         self.worker.orders.append(Record(Order.CLOSE, self.number))
@@ -132,16 +132,16 @@ class Switches:
     def remember_owners(
         self,
         owners: Mapping[int, str],
-        tell: Callable[[Mapping[str, tuple[int, ...]]], None],
+        report: Callable[[Mapping[str, tuple[int, ...]]], None],
     ) -> None:
-        """Continue with the ``owners`` of an earlier leader; ``tell`` is called with each change
+        """Continue with the ``owners`` of an earlier leader; ``report`` is called with each change
         of owners.
         """
         if owners:
             self._owners = dict(owners)
             self._misplaced = True
-        self._on_owners = tell
-        tell(self.shards())
+        self._on_owners = report
+        report(self.shards())
         self._share_out()
 
     def shards(self) -> dict[str, tuple[int, ...]]:
@@ -219,7 +219,7 @@ class Switches:
 
     # -- switches' messages ------------------------------------------------------------------------
 
-    def tell(self, worker: Worker, record: Record) -> None:
+    def handle_report(self, worker: Worker, record: Record) -> None:
         kind, number = record.kind, record.number
         connection = worker.connections.get(number)
         if kind == ConnectionReports.CONNECTED:
@@ -248,25 +248,25 @@ class Switches:
 
     def _answer(self, connection: Connection, record: Record) -> None:
         """Report a switch's answer; the switchboard knows its requests."""
-        told, events, (kind, _, xid, value, body) = self._notify, self._events, record
+        notify, events, (kind, _, xid, value, body) = self._notify, self._events, record
         if kind == ConnectionReports.BARRIER:
-            told(events.barrier_replied, connection, xid)
+            notify(events.barrier_replied, connection, xid)
         elif kind == ConnectionReports.STATISTICS:
-            told(events.statistics_replied, connection, xid, body, more=bool(value))
+            notify(events.statistics_replied, connection, xid, body, more=bool(value))
         elif kind == ConnectionReports.SUMS:
-            told(events.sums_replied, connection, xid, wire.unpacked_sums(body))
+            notify(events.sums_replied, connection, xid, wire.unpacked_sums(body))
         elif kind == ConnectionReports.ERROR:
-            told(events.error_replied, connection, xid, _KINDS[value], body.decode())
+            notify(events.error_replied, connection, xid, _KINDS[value], body.decode())
         elif kind == ConnectionReports.ROLE and xid == wire.UNASKED:
-            told(events.role_taken, connection.datapath, connection, value)
+            notify(events.role_taken, connection.datapath, connection, value)
         elif kind == ConnectionReports.ROLE:
-            told(events.role_replied, connection, xid, value)
+            notify(events.role_replied, connection, xid, value)
         elif kind == ConnectionReports.RULE_ENDED:
-            told(events.rule_ended, connection.datapath, connection, value)
+            notify(events.rule_ended, connection.datapath, connection, value)
         elif kind == ConnectionReports.SECOND:
-            told(events.report_second, connection.datapath, *json.loads(body))
+            notify(events.report_second, connection.datapath, *json.loads(body))
         elif kind == ConnectionReports.PACKET:
-            told(events.packet_received, connection.datapath, connection, body)
+            notify(events.packet_received, connection.datapath, connection, body)
         else:
             raise ValueError(f"a record of kind {kind}")
 

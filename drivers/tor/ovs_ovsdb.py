@@ -291,8 +291,8 @@ class OvsTor:
         found = self._ports(session)
         missing = sorted(set(names) - found.keys())
         if missing:
-            told = f"bridge {self._bridge} has no port {', '.join(missing)}"
-            raise PortsMissing(self._name, told, missing)
+            text = f"bridge {self._bridge} has no port {', '.join(missing)}"
+            raise PortsMissing(self._name, text, missing)
         return {name: found[name] for name in names}
 
     def _read(
@@ -520,8 +520,10 @@ def _root(session: OvsdbSession) -> Row:
 def _statistics_interval_s(session: OvsdbSession) -> float:
     """Interval of statistics in the database. ovs-vswitchd replaces other values by the default."""
     rows = session.rows["Open_vSwitch"].values()
-    told = [dict(members_of(row["other_config"])).get(_INTERVAL_MS, "") for row in rows]
-    return max([STATISTICS_INTERVAL_S, *(int(one) / 1000 for one in told if one.isdecimal())])
+    intervals_ms = [dict(members_of(row["other_config"])).get(_INTERVAL_MS, "") for row in rows]
+    return max(
+        [STATISTICS_INTERVAL_S, *(int(one) / 1000 for one in intervals_ms if one.isdecimal())]
+    )
 
 
 def _wait(where: object, row: Mapping[str, object]) -> bytes:

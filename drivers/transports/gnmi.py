@@ -194,7 +194,7 @@ class _Listener:
         self._stopped = threading.Event()
         self._over = threading.Event()
         self._stream = subscribe(self._over)
-        self._told: deque[tuple[str, tuple[str, ...], bytes]] = deque(maxlen=_MOST_REPORTS)
+        self._reports: deque[tuple[str, tuple[str, ...], bytes]] = deque(maxlen=_MOST_REPORTS)
         self._begun = False
         """True once the stream has told all alarms from before the session."""
         self._synchronised = threading.Event()
@@ -219,26 +219,26 @@ class _Listener:
 
     def take(self) -> Iterator[tuple[str, tuple[str, ...], bytes]]:
         """Changes told so far: ``began`` or ``ended``, path below the table, and value."""
-        while self._told:
-            yield self._told.popleft()
+        while self._reports:
+            yield self._reports.popleft()
 
     def _listen(self) -> None:
-        pause_s, told = self._first_pause_s, False
+        pause_s, logged = self._first_pause_s, False
         while True:
             since_s = time.monotonic()
             why = self._follow()
             if why is None or self._stopped.is_set():
                 return
             if time.monotonic() - since_s > _LONGEST_PAUSE_S:
-                pause_s, told = self._first_pause_s, False
-            if not told:
+                pause_s, logged = self._first_pause_s, False
+            if not logged:
                 _log.warning(
                     "%s does not report alarms (%s): the subscription is tried again from time to "
                     "time, and the table of alarms is polled meanwhile",
                     self._device,
                     why,
                 )
-            told = True
+            logged = True
             if self._stopped.wait(pause_s) or not self._subscribe_again():
                 return
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
@@ -266,8 +266,8 @@ class _Listener:
                     self._synchronised.set()
                 self._take_down(answer.update)
         except grpc.RpcError as error:
-            code, told = error.code().name, error.details() or ""
-            return None if code in LOST else f"{code}: {told}"
+            code, explanation = error.code().name, error.details() or ""
+            return None if code in LOST else f"{code}: {explanation}"
         finally:
             self._over.set()
             self._synchronised.set()
@@ -279,10 +279,10 @@ class _Listener:
             return
         with suppress(YangJsonError):
             for path in notice.delete:
-                self._told.append(("ended", _below(sonic_ocs.ALARMS, path), b""))
+                self._reports.append(("ended", _below(sonic_ocs.ALARMS, path), b""))
             for update in notice.update:
                 text = update.val.json_ietf_val or update.val.json_val
-                self._told.append(("began", _below(sonic_ocs.ALARMS, update.path), text))
+                self._reports.append(("began", _below(sonic_ocs.ALARMS, update.path), text))
 
 
 def _below(table: Table, path: Message) -> tuple[str, ...]:

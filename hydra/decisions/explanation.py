@@ -341,11 +341,16 @@ class _Words:
         predicted_mbps = self.evidence.predicted_mbps
         if predicted_mbps is None:
             return ""
-        policy, foretold_mbps = self.evidence.policy, float(predicted_mbps[one.src, one.dst])
+        policy, predicted_demand_mbps = (
+            self.evidence.policy,
+            float(predicted_mbps[one.src, one.dst]),
+        )
         part = one.expected_mbps / one.estimated_mbps if one.estimated_mbps else 1.0
-        planned = replace(one, estimated_mbps=foretold_mbps, expected_mbps=foretold_mbps * part)
+        planned = replace(
+            one, estimated_mbps=predicted_demand_mbps, expected_mbps=predicted_demand_mbps * part
+        )
         return (
-            f"; {policy.prediction.value} foretells {foretold_mbps:.1f} for "
+            f"; {policy.prediction.value} foretells {predicted_demand_mbps:.1f} for "
             f"the next {policy.prediction_horizon_s:g} s{_counted_on(planned)}"
         )
 

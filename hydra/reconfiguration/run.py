@@ -195,8 +195,8 @@ class Run:
     @property
     def reason(self) -> str:
         """The reason for a deviation from the plan, in words; empty if none."""
-        told = map(str, self.failures.values())
-        return "; ".join(map(str, self.obstacles)) or "; ".join(sorted(set(told)))
+        reasons = map(str, self.failures.values())
+        return "; ".join(map(str, self.obstacles)) or "; ".join(sorted(set(reasons)))
 
     def set_dead_uplinks(self, dead: frozenset[str]) -> None:
         """Treat the servers in ``dead`` as cut off from circuits: their uplinks are down by now."""

@@ -114,8 +114,8 @@ class Switches(WholeTables):
                 if one.name in refused
             }
         )
-        told = {rack for pair in execution.moving for rack in pair}
-        self.doubt(dp for dp in self._electrical if self.steering[dp].rack in told)
+        moving_racks = {rack for pair in execution.moving for rack in pair}
+        self.doubt(dp for dp in self._electrical if self.steering[dp].rack in moving_racks)
 
     def _note_refused(
         self, refused: Mapping[DatapathId, Failure], taken: Collection[DatapathId] = ()

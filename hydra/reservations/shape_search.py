@@ -320,9 +320,9 @@ class _Search:
             alternatives.append(later)
         chosen = f" of {len(shape.among)}" if shape.choose else ""
         begun = f"the shape {shape.pattern} of {len(shape.racks)}{chosen} racks does not fit: "
-        told = f"; {', or '.join(ways)}" if ways else ""
-        public = f"{begun}{_cause(first.in_public)}{told}"
-        return type(first)(f"{begun}{_cause(str(first))}{told}", alternatives, public)
+        text = f"; {', or '.join(ways)}" if ways else ""
+        public = f"{begun}{_cause(first.in_public)}{text}"
+        return type(first)(f"{begun}{_cause(str(first))}{text}", alternatives, public)
 
     def _later(self, shape: ShapeRequest, mbps: float, refused: Refused) -> Alternative | None:
         """The latest of the times at which refused edges would fit, if the shape fits then."""
@@ -357,8 +357,8 @@ class _Search:
         return None
 
 
-def _cause(told: str) -> str:
+def _cause(text: str) -> str:
     """The refusal of an edge without remedies, which concern the edge alone."""
     for remedy in _REMEDIES:
-        told = told.partition(remedy)[0]
-    return told
+        text = text.partition(remedy)[0]
+    return text

@@ -94,16 +94,16 @@ class PolatisTl1Server(Tl1Server):
         return True
 
     async def _equipment(self, _client: Tl1Client, command: Tl1Command) -> Records:
-        told = {
+        settings = {
             ("SYSTEM", "PARAMETER=SIZE"): f"SYSTEM:SIZE={self.size()}",
             (
                 "ATTEN",
                 "PARAMETER=CONFIG",
             ): f"ATTEN::CONFIG={'ABSOLUTE' if self.ATTENUATES else 'NONE'}",
         }
-        if (command.aid, command.block(2)) not in told:
+        if (command.aid, command.block(2)) not in settings:
             raise Denied("IPNV", "Parameter not valid")
-        return [told[command.aid, command.block(2)]]
+        return [settings[command.aid, command.block(2)]]
 
     def size(self) -> str:
         """Number of ports on each side."""

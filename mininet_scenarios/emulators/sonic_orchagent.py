@@ -98,7 +98,7 @@ class Orchagent:
         """State words of the configured pairs."""
         self._carried: set[Pair] = set()
         """Pairs sent to the mirrors."""
-        self._told: object = None
+        self._published: object = None
         """Basis of the last written rows of all ports."""
         self._ports: dict[str, dict[str, str]] = {}
         self._overrides: dict[str, dict[str, str]] = {}
@@ -143,9 +143,9 @@ class Orchagent:
 
     async def _listen(self, notices: PubSub) -> None:
         while True:
-            told = await notices.get_message(timeout=None)
-            while told is not None:  # one comparison for all changes of a transaction
-                told = await notices.get_message(timeout=0)
+            message = await notices.get_message(timeout=None)
+            while message is not None:  # one comparison for all changes of a transaction
+                message = await notices.get_message(timeout=0)
             self._carry_out()
 
     def _carry_out(self) -> None:
@@ -223,10 +223,10 @@ class Orchagent:
     def _publish_ports(self) -> None:
         present, closed = {**self._ocs.cross_connects}, self._ocs.closed
         broken = {ingress for ingress in present if self._ocs.in_fault(ingress)}
-        told = present, closed, broken, {**self._words}
-        if told == self._told:
+        ports = present, closed, broken, {**self._words}
+        if ports == self._published:
             return
-        self._told = told
+        self._published = ports
         states: dict[str, dict[str, str]] = {}
         overrides: dict[str, dict[str, str]] = {}
         targets = {b: a for a, b in present.items()}

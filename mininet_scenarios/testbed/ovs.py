@@ -139,10 +139,10 @@ def confuses_cached_flows(version: tuple[int, int, int]) -> bool:
 
 
 def _version() -> tuple[int, int, int]:
-    told = run(["ovs-vswitchd", "--version"])
-    found = re.search(r"(\d+)\.(\d+)\.(\d+)", told)
+    version_text = run(["ovs-vswitchd", "--version"])
+    found = re.search(r"(\d+)\.(\d+)\.(\d+)", version_text)
     if found is None:
-        raise TestbedError(f"ovs-vswitchd tells no version of its own: {told!r}")
+        raise TestbedError(f"ovs-vswitchd reports no version: {version_text!r}")
     return int(found[1]), int(found[2]), int(found[3])
 
 
