@@ -29,8 +29,8 @@ class Scale(click.ParamType[str | int]):
     ) -> str | int:
         if isinstance(value, int) or value in {"short", "full"}:
             return value
-        one, colon, divisor = value.partition(":")
-        if one != "1" or not colon or not divisor.isdecimal() or not int(divisor):
+        numerator, colon, divisor = value.partition(":")
+        if numerator != "1" or not colon or not divisor.isdecimal() or not int(divisor):
             self.fail(f"{value!r} is none of short, full, and 1:N such as 1:100", param, ctx)
         return int(divisor)
 

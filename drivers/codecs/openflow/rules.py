@@ -356,7 +356,7 @@ class _Packer:
         blank = [p if isinstance(p, bytes) else bytes(p.size) for p in self._pieces]
         self._template = np.void(b"".join(blank))
 
-    def one(self, rule: FlowRule, xid: int) -> bytes:
+    def encode(self, rule: FlowRule, xid: int) -> bytes:
         values: list[int | bytes] = []
         for piece in self._pieces:
             if isinstance(piece, bytes):
@@ -475,7 +475,7 @@ def _flow_mods(
         packer = _compiled(kind, ports, command, bundle_id)
         run = list(alike)
         if len(run) < _LONG_RUN:
-            yield from (packer.one(rule, xid) for rule in run)
+            yield from (packer.encode(rule, xid) for rule in run)
         else:
             yield packer.many(run, xid)
 
