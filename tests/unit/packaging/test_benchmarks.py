@@ -20,6 +20,7 @@ def test_all_are_run_by_make_bench():
         "demand_live",
         "fuzz_files",
         "fuzz_openflow",
+        "page",
         "screenshots",
         "reconfigurations",
         "replicas",
@@ -28,7 +29,7 @@ def test_all_are_run_by_make_bench():
         "stages_live",
         "whole_fabric",
         "workers",
-    }  # pictures; as long as they are told to; a machine of its own
+    }  # pictures, the page of figures; as long as they are told to; a machine of its own
     run = {module.__name__.removeprefix("benchmarks.") for module in everything.BENCHMARKS}
     assert run | apart == public
     for name in NAMES:
