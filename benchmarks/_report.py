@@ -111,7 +111,7 @@ class _Call:
 _CALL: ContextVar[_Call] = ContextVar("_CALL")
 
 
-def run(main: Callable[..., int]) -> NoReturn:
+def run_benchmark(main: Callable[..., int]) -> NoReturn:
     """Run a benchmark with the process's arguments, of which ``--results FOLDER`` is taken here."""
     parser = argparse.ArgumentParser(add_help=False)
     parser.add_argument("--results", type=Path, default=RESULTS, metavar="FOLDER")

@@ -9,7 +9,6 @@ alone, so that one with a violation is played again by what it prints.
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -18,7 +17,7 @@ from pathlib import Path
 
 import yaml
 
-from benchmarks._report import Result, report
+from benchmarks._report import Result, report, run_benchmark
 from mininet_scenarios.chaos import fabrics
 from mininet_scenarios.chaos.faults import FAULTS
 from mininet_scenarios.chaos.harness import INCIDENTS, RoundResult, play_round
@@ -78,8 +77,7 @@ def main(argv: Sequence[str] = ()) -> int:
         rounds.append(played)
         if played.violations:
             say(f"  again: python -m benchmarks.chaos {_again(options, seed, substrate)}")
-    report("chaos", results(rounds))
-    return 1 if any(one.violations for one in rounds) else 0
+    return report("chaos", results(rounds))
 
 
 def _again(options: argparse.Namespace, seed: int, substrate: str) -> str:
@@ -113,4 +111,4 @@ def results(rounds: Sequence[RoundResult]) -> list[Result]:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    run_benchmark(main)

@@ -31,7 +31,7 @@ from rich.progress import Progress
 from apps.rest.tokens import write_tokens
 from benchmarks._demo import demo_stage
 from benchmarks._hostile import assault, operations
-from benchmarks._report import Result, report
+from benchmarks._report import Result, report, run_benchmark
 from benchmarks.fuzz_openflow import p99, resident_mb
 from hydra.access import Role, make_token
 from mininet_scenarios import plain_http
@@ -143,12 +143,8 @@ def main(argv: Sequence[str] = ()) -> int:
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args(argv)
     if given.hostile:
-        results = attack(given.requests, given.seed)
-        report("fuzz_api_hostile", results)
-    else:
-        results = describe(given.examples)
-        report("fuzz_api", results)
-    return 0 if all(result.meets_target for result in results) else 1
+        return report("fuzz_api", attack(given.requests, given.seed))
+    return report("fuzz_api", describe(given.examples))
 
 
 def wait_until_ready(http: httpx.Client) -> None:
@@ -160,4 +156,4 @@ def wait_until_ready(http: httpx.Client) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    run_benchmark(main)

@@ -30,7 +30,6 @@ from __future__ import annotations
 
 import argparse
 import signal
-import sys
 import tempfile
 import threading
 import time
@@ -47,7 +46,7 @@ import httpx
 
 from apps.etcd.gateway import Etcd, get, put
 from benchmarks._demo import demo_stage
-from benchmarks._report import Result, report
+from benchmarks._report import Result, report, run_benchmark
 from benchmarks._two_leaders import Verdict, expression, judged
 from benchmarks.recovery import PHASES
 from hydra.errors import HydraError
@@ -519,8 +518,7 @@ def _parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] = ()) -> int:
     options = _parser().parse_args(argv)
     if options.leases:
-        report("replicas_leases", _of_leases(options.leases, options.lease_s))
-        return 0
+        return report("replicas", _of_leases(options.leases, options.lease_s))
     with demo_stage() as stage, tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         stack.callback(cool)
         sqlite_ms = _on_sqlite_ms(stage, options.changes)
@@ -572,9 +570,8 @@ def main(argv: Sequence[str] = ()) -> int:
         Result("a change of one circuit", f"of the store, mean of {options.changes}", "writes",
                "lower", found.writes / max(1, options.changes), None, ""),
     ]  # fmt: skip
-    report("replicas", results)
-    return 0 if all(result.meets_target for result in results) else 1
+    return report("replicas", results)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    run_benchmark(main)

@@ -10,7 +10,6 @@ trace are played instead, each for one decision.
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +21,7 @@ from apps.planning.rates import Rates
 from apps.traces.reading import read_trace, summarise
 from apps.traces.windows import Window, rack_numbers, windows
 from benchmarks._demands import RATE_MBPS
-from benchmarks._report import Result, report
+from benchmarks._report import Result, report, run_benchmark
 from hydra.model import Fabric
 from hydra.policy import Policy, Sharing
 from mininet_scenarios.experiments.tournament import policy_matrix
@@ -107,9 +106,8 @@ def main(argv: Sequence[str] = ()) -> int:
         )
         cut = list(windows(read_trace(given.trace), numbers, given.racks, given.window_s))
         results = list(_of_windows(fabric, replace(base, elephant_mbps=0.0), cut))
-    report("sharing", results)
-    return 0
+    return report("sharing", results)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    run_benchmark(main)

@@ -22,7 +22,6 @@ def test_all_are_run_by_make_bench():
         "fuzz_openflow",
         "page",
         "screenshots",
-        "reconfigurations",
         "replicas",
         "soak",
         "stability",
