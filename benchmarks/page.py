@@ -55,8 +55,8 @@ WITHOUT_FIGURES: Mapping[str, str] = {
 _INTRODUCTION = """\
 # Figures
 
-`python -m benchmarks.page` makes this page from `docs/results/benchmarks/NAME.json`, to which a
-click on a picture leads. `python -m benchmarks.NAME` repeats a benchmark (often as root; its
+`python -m benchmarks.page` makes this page from the files of `docs/results/benchmarks/`, to which
+pictures link. `python -m benchmarks.NAME` repeats a benchmark (often as root; its
 docstring has the options); `make bench` runs all but the long ones. *Busy*: other work ran beside;
 compare with the baseline, not with a clock.
 
