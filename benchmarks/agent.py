@@ -161,7 +161,7 @@ def process(relay: Relay) -> list[Result]:
     worst = BYTES_PER_RACK * 1000
     return [
         Result(case, "share of a core", "%", "lower", percent, 100.0, "a core", TARGET_CPU_PERCENT),
-        Result(case, "memory", "MB", "lower", memory_mb, 0.0, "none"),
+        Result(case, "memory", "MB", "lower", memory_mb),
         Result(
             case, "sent", "B/s", "lower", rate, worst, "c-Through's worst case", TARGET_BYTES_PER_S
         ),

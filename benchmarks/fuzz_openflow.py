@@ -348,13 +348,13 @@ def play(messages: int, seed: int, *, tls: bool, progress: Progress) -> list[Res
     calm = f"before, {len(quiet_ms)} echoes"
     told_of = ", ".join(f"{count} {role}" for role, count in sorted(shares.items()))
     return [
-        Result(case, "controller ended", "", "lower", not alive, 0, "allowed", 0),
-        Result(case, "tracebacks", "", "lower", log.count("Traceback"), 0, "allowed", 0),
+        Result(case, "controller ended", "", "lower", not alive, target=0),
+        Result(case, "tracebacks", "", "lower", log.count("Traceback"), target=0),
         Result(case, "connections that stalled", "", "lower", stalled, connections,
                f"connections; {told_of}", 0),
         Result(case, "lines of its log", "", "lower", len(log.splitlines()), total, "messages"),
         Result(case, "memory", "MB", "lower", after_mb, before_mb, "before"),
-        Result(case, "honest switch cut off", "times", "lower", honest.lost, 0, "allowed", 0),
+        Result(case, "honest switch cut off", "times", "lower", honest.lost, target=0),
         Result(case, "its echo, median", "ms", "lower", statistics.median(honest.echoes_ms),
                statistics.median(quiet_ms), calm),
         Result(case, "its echo, 99th percentile", "ms", "lower", p99(honest.echoes_ms),

@@ -176,7 +176,7 @@ def promised_twice(rooms: Rooms) -> Result:
     with ThreadPoolExecutor(THREADS) as asking:
         admitted = sum(asking.map(ask, cases))
     case = f"{REQUESTS} requests, {THREADS} threads, {admitted} admitted"
-    return Result(case, "promised twice", "circuits", "lower", overfull(rooms), None, "", 0)
+    return Result(case, "promised twice", "circuits", "lower", overfull(rooms), target=0)
 
 
 def overfull(rooms: Rooms) -> int:

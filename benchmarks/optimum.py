@@ -349,7 +349,7 @@ def large_rows() -> Iterator[Result]:
             case = f"{racks}x{planes}, {kind}, {name}, paths {paths or 'as wanted'}"
             share = result.served_share
             yield Result(case, "served", "of demand", "higher", share, bound, "bound")
-            yield Result(case, "time", "ms", "lower", spent_ms, None, "")
+            yield Result(case, "time", "ms", "lower", spent_ms)
             print(f"{case}: {share:.4f} of at most {bound:.4f}, {spent_ms:.0f} ms", flush=True)
 
 

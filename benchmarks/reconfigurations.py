@@ -113,7 +113,7 @@ def _delays(case: str, changes: Sequence[Change]) -> list[Result]:
         Result(case, f"delay less mirrors, {name}", "ms", "lower", without, PAPER_MS, "paper",
                TARGET_MS),
         Result(case, f"delay, mirrors included, {name}", "ms", "lower", whole, PAPER_MS, "paper"),
-        Result(case, f"drain, {name}", "ms", "lower", drain, 0.0, "paper: none"),
+        Result(case, f"drain, {name}", "ms", "lower", drain),
     ]  # fmt: skip
 
 

@@ -57,9 +57,6 @@ def _of_tournament(
             goal = best - _POINT if sharing is Sharing.AUTO else None
             case = f"{name}, {sharing.value}"
             yield Result(case, "served", "%", "higher", served[sharing], best, "best fixed", goal)
-        print(
-            name, {sharing.value: round(share, 1) for sharing, share in served.items()}, flush=True
-        )
 
 
 def _of_windows(fabric: Fabric, base: Policy, cut: Sequence[Window]) -> Iterator[Result]:
@@ -78,7 +75,7 @@ def _of_windows(fabric: Fabric, base: Policy, cut: Sequence[Window]) -> Iterator
         total = 100 * sum(mbps for mbps, _ in found) / sum(wanted for _, wanted in found)
         worst = min(100 * mbps / wanted for mbps, wanted in found)
         goal = 95.0 if sharing is Sharing.AUTO else None
-        yield Result(f"trace, {sharing.value}", "served", "%", "higher", total, None, "")
+        yield Result(f"trace, {sharing.value}", "served", "%", "higher", total)
         yield Result(
             f"trace, {sharing.value}", "worst window", "%", "higher", worst, None, "", goal
         )

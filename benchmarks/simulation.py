@@ -153,10 +153,10 @@ def main(arguments: Sequence[str] = ()) -> int:
         results += [
             Result(case, f"simulated, of {len(seeds) * changes}", "/min", "higher",
                    per_minute * changes, TARGET_PER_MINUTE, "wanted", TARGET_PER_MINUTE),
-            Result(case, "invariants broken", "", "lower", float(len(found)), 0.0, "none", 0.0),
+            Result(case, "invariants broken", "", "lower", float(len(found)), target=0),
         ]  # fmt: skip
         results += [
-            Result(case, f"with {what}", "", "higher", number, None, "")
+            Result(case, f"with {what}", "", "higher", number)
             for what, number in sorted(counted.items())
         ]
     return report("simulation", results)

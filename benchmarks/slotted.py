@@ -26,8 +26,8 @@ def rows(slot_s: float, worth: Worth, run: Shared) -> list[Result]:
         Result(case, "both pairs", "Mb/s", "higher", run.mbps, expected, "formula"),
         Result(case, "both pairs", "Mb/s", "higher", run.mbps, worth.electrical, "electrical",
                worth.electrical),
-        Result(case, "segments retransmitted", "", "lower", run.retransmits, 0, "none"),
-        Result(case, "frames at dark ports", "", "lower", run.dark_frames, 0, "none", 0),
+        Result(case, "segments retransmitted", "", "lower", run.retransmits),
+        Result(case, "frames at dark ports", "", "lower", run.dark_frames, target=0),
     ]  # fmt: skip
 
 

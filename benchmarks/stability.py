@@ -93,7 +93,7 @@ def rows(case: str, run: Watched) -> list[Result]:
     limit_mbps = Policy().elephant_mbps
     decisions = f"reconfigurations, in {run.decisions} decisions"
     return [
-        Result(case, decisions, "", "lower", run.changes, 0, "none", 0),
+        Result(case, decisions, "", "lower", run.changes, target=0),
         Result(case, "largest mouse seen", "Mb/s", "higher", run.largest_mouse_mbps, limit_mbps,
                "an elephant is one from"),
     ]  # fmt: skip

@@ -260,10 +260,9 @@ def measure(
             ]  # fmt: skip
         diverted = sum(len(stage.detoured) for stage in cut)
         found += [
-            Result(case, "pairs that waited on circuits of others", "", "higher", diverted, None,
-                   ""),
+            Result(case, "pairs that waited on circuits of others", "", "higher", diverted),
             Result(case, "processor time to cut a stage", "ms", "lower",
-                   cutting_s / len(cut) * 1e3, None, ""),
+                   cutting_s / len(cut) * 1e3),
         ]  # fmt: skip
     return found
 

@@ -1,5 +1,6 @@
 """The page of figures says what the committed figures say, and each benchmark has some."""
 
+import ast
 import json
 import math
 import pkgutil
@@ -28,6 +29,16 @@ def test_each_benchmark_has_figures_or_a_reason_for_none():
     without_module = {name for name in SHOWN if read(page.DATA / f"{name}.json").about}
     named = page.WITHOUT_FIGURES.keys() | (set(SHOWN) - without_module)
     assert named == PUBLIC, "name it in benchmarks/page.py"
+
+
+@pytest.mark.parametrize("name", sorted(PUBLIC - page.WITHOUT_FIGURES.keys()))
+def test_a_benchmark_reports_under_its_name_and_takes_the_common_option(name):
+    tree = ast.parse((Path(page.__file__).parent / f"{name}.py").read_text())
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    named = [call for call in calls if isinstance(call.func, ast.Name)]
+    reported = [ast.literal_eval(call.args[0]) for call in named if call.func.id == "report"]
+    assert set(reported) == {name}
+    assert "run_benchmark" in {call.func.id for call in named}
 
 
 def test_the_page_and_its_pictures_are_made_from_the_figures():
