@@ -25,6 +25,7 @@ from hydra.forwarding.rules import Install, Installation, installed
 from hydra.forwarding.substrate import substrate_of
 from hydra.model import DatapathId, Fabric, NetworkState
 from hydra.policy import CurrentPolicy
+from hydra.reconfiguration.reconcile import Held
 from hydra.reconfiguration.switches import Switches
 
 CONFIG: Final = Path(__file__).parents[1] / "configs" / "reference.yaml"
@@ -54,7 +55,7 @@ def held_kb(make) -> float:
 
 def measure(fabric: Fabric) -> list[Result]:
     substrate, state = substrate_of(fabric), NetworkState()
-    memory = SimpleNamespace(state=state)
+    memory = SimpleNamespace(state=state, held=Held())
     switches = Switches(
         fabric=fabric,
         policy=CurrentPolicy(load_configuration(CONFIG).policy),
