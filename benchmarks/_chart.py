@@ -34,9 +34,11 @@ def amount(value: float, unit: str) -> str:
 
 
 def bound(result: Result) -> str:
-    """The target, such as ``≤ 100``."""
+    """The target, such as ``≤ 100``; nothing is below ``0``."""
     if result.target is None:
         return ""
+    if not result.target and result.better == "lower":
+        return "0"
     return f"{'≤' if result.better == 'lower' else '≥'} {number(result.target)}"
 
 
