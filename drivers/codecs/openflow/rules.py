@@ -374,7 +374,7 @@ class _Packer:
         return self._layout.pack(*values)
 
     def many(self, rules: Sequence[FlowRule], xid: int) -> bytes:
-        """Messages of many rules, as by :meth:`one`, filled a column of all rules at a time."""
+        """Messages of many rules, as by :meth:`encode`, filled a column of all rules at a time."""
         rows = np.empty(len(rules), self._rows)
         rows["bytes"] = self._template
         columns = tuple(zip(*map(_ARGS, rules), strict=True))

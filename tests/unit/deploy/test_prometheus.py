@@ -110,7 +110,9 @@ def test_the_rules_fire_when_they_should():
 def test_every_alert_has_a_section_in_the_page_about_watching():
     rules = yaml.safe_load((DEPLOY / "prometheus" / "hydra.rules.yml").read_text())
     guide = (ROOT / "docs" / "watching.md").read_text()
-    sections = dict(re.findall(r"^### (Hydra\w+)\n\n(.*?)\n\n", guide, re.MULTILINE | re.DOTALL))
+    sections = dict(
+        re.findall(r"^### (Hydra\w+)\n\n(.*?)\n(?:\n|\Z)", guide, re.MULTILINE | re.DOTALL)
+    )
     alerts = {rule["alert"]: rule for group in rules["groups"] for rule in group["rules"]}
     assert sections.keys() == alerts.keys()
     for name, rule in alerts.items():
