@@ -188,9 +188,7 @@ class _Work:
         self.value += carried
         self.open_paths[[a, b], [b, a]] -= 1
         more = self.open_paths[a, b] > 0
-        self.remaining[[a, b], [b, a]] = (
-            self.remaining[a, b] - carried if more else 0
-        )
+        self.remaining[[a, b], [b, a]] = self.remaining[a, b] - carried if more else 0
 
 
 def _rates_by_plane(layers: tuple[Layer, ...]) -> dict[PlaneId, NDArray[np.float64]]:

@@ -127,7 +127,9 @@ class Prober:
         """IP version and address."""
         for name, addresses in peers.items():
             if name != server:
-                self._targets += [(6 if ":" in address else 4, (address, PORT)) for address in addresses]
+                self._targets += [
+                    (6 if ":" in address else 4, (address, PORT)) for address in addresses
+                ]
         self._sockets = {version: _bound(family) for version, family in _FAMILIES.items()}
         self._sent = 0
 
