@@ -117,12 +117,12 @@ def _racks(prices: RackPrices, plot: Path | None, *, as_json: bool) -> None:
         "The paper's figures",
         compared,
         {
-            "where": lambda one: one.where,
-            "networks": lambda one: f"{one.hydra.network} against {one.fat_tree.network}",
-            "paper: cheaper by>": lambda one: f"{one.published_percent:g} %",
-            "ours>": lambda one: f"{one.cheaper_percent:.1f} %",
-            "HydRA would cost, for that>": lambda one: (
-                f"{one.missing_usd / _MILLION:+,.2f} million USD"
+            "where": lambda row: row.where,
+            "networks": lambda row: f"{row.hydra.network} against {row.fat_tree.network}",
+            "paper: cheaper by>": lambda row: f"{row.published_percent:g} %",
+            "ours>": lambda row: f"{row.cheaper_percent:.1f} %",
+            "HydRA would cost, for that>": lambda row: (
+                f"{row.missing_usd / _MILLION:+,.2f} million USD"
             ),
         },
         empty="the price file names none",

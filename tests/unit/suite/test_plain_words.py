@@ -6,6 +6,7 @@ import pytest
 
 from .plain_words import (
     MOST_OF_PACKAGE,
+    VAGUE_NAMES,
     Count,
     count,
     count_strings,
@@ -13,6 +14,7 @@ from .plain_words import (
     too_many,
     unnamed_clauses,
     unnamed_subjects,
+    vague_names,
 )
 
 ROOT = Path(__file__).parents[3]
@@ -28,6 +30,8 @@ NAMED = [
 The list may only get longer.
 """
 
+FIELDS_OF_REST = {"apps/rest/resources/drift.py: left", "hydra/service.py: left"}
+"""Vague names in the interface, which stays."""
 CLAUSES = ["apps"]
 """Further packages without clauses that begin with a pronoun. The list may only get longer."""
 TEXTS = [
@@ -68,6 +72,32 @@ def test_docstrings_and_comments_are_in_plain_words(package):
     assert folders, f"{package} has no Python files"
     found = [f"{folder}: {text}" for folder, files in folders.items() for text in too_many(files)]
     assert found == [], "see CONTRIBUTING.md, Plain words"
+
+
+@pytest.mark.parametrize("package", NAMED)
+def test_names_are_not_vague(package):
+    files = list(sources(ROOT / package, ROOT))
+    assert files, f"{package} has no Python files"
+    found = {f"{name}: {vague}" for name, source in files for _, vague in vague_names(source)} | {
+        name for name, _ in files if Path(name).stem in VAGUE_NAMES
+    }
+    assert found - FIELDS_OF_REST == set(), "name the thing or the action"
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ("def tell(a): pass", [(1, "tell")]),
+        ("async def _told(): pass", [(1, "_told")]),
+        ("class Heard: pass", [(1, "heard")]),
+        ("class A:\n    left: int", [(2, "left")]),
+        ("key = lambda one: one.id", [(1, "one")]),
+        ("class A:\n    def f(self): self._told = 1", [(2, "_told")]),
+        ("def f(other, left_mbps): one = other.told", []),
+    ],
+)
+def test_a_vague_name_is_found(source, found):
+    assert list(vague_names(source)) == found
 
 
 @pytest.mark.parametrize("package", NAMED)
