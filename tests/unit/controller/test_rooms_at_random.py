@@ -310,7 +310,7 @@ class _World:
             "under way": ledger.network.under_way,
             "the journal lags": ledger.writer.behind,
             "stages at work": rooms.early_stages._under_way,
-            "lost and standing": rooms.withdrawals._left,
+            "lost and standing": rooms.withdrawals._unwithdrawn,
             "pairs cut off": rooms.withdrawals._cut,
             "announcements suspended": rooms.announcer.suspended.locked(),
             "drift": rooms.auditor.look().items,
@@ -318,7 +318,6 @@ class _World:
         for what, left in kept.items():
             if left:
                 yield f"{what}: {left}"
-
 
     def _is_rest_of_a_path(self, circuit):
         """True if the change that brought the circuit failed at another circuit."""
