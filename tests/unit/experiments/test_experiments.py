@@ -364,7 +364,7 @@ def test_a_fabric_comes_to_the_one_that_plays_on_it(play, tmp_path):
     with pytest.raises(HydraError, match=r"ours\.yaml: continue with the same --fabric"):
         play(measured, repeat=2, goes_on=True)
     ours.write_text("fabric: other\n")
-    with pytest.raises(HydraError, match=r"ours\.yaml: subnets"):
+    with pytest.raises(HydraError, match=r"ours\.yaml:1: subnets"):
         play(measured, fabric=ours)
 
 
