@@ -150,7 +150,7 @@ _REAL: Final = _Names(
     electrical_mbps=1_000,
 )
 _ON_THE_TESTBED: Final = _Names(
-    comment="The emulation gives servers these MAC addresses; its bridges and ports begin with hy.",
+    comment="The emulation uses these MAC addresses; names of bridges and ports begin with hy.",
     tor_bridge="hytor-r{rack}",
     tor_uplink="hyl-r{rack}",
     server_port="hys-r{rack}-h{server}",
