@@ -422,8 +422,8 @@ def configuration(answers: Answers) -> str:
     names = _ON_THE_TESTBED if answers.emulated else _REAL
     openflow = answers.substrate == SubstrateKind.SINGLE_HOMED_OPENFLOW
     tagged = "" if openflow else _TAGGED
-    apart = answers.substrate == SubstrateKind.DUAL_HOMED_VLAN
-    uplinks = _TWO_UPLINKS if apart else _ONE_UPLINK
+    dual_homed = answers.substrate == SubstrateKind.DUAL_HOMED_VLAN
+    uplinks = _TWO_UPLINKS if dual_homed else _ONE_UPLINK
     speaks = answers.tor_driver in _ON_OPENFLOW
     return _FILE.format(
         **{name: getattr(answers, name) for name in _QUESTIONS},
@@ -435,7 +435,7 @@ def configuration(answers: Answers) -> str:
         prefix_length=answers.network.prefixlen,
         bridge=_BRIDGE.format(names=names) if speaks else "",
         native_vlan=tagged,
-        electrical_port="" if apart else _ELECTRICAL_PORT.format(names=names),
+        electrical_port="" if dual_homed else _ELECTRICAL_PORT.format(names=names),
         vswitch="" if openflow else (_VSWITCH + uplinks).format(names=names),
         parking="" if openflow else _PARKING,
         tor_login=_login("      ", "TOR_PASSWORD") if _wants_login(_rack(answers)) else "",
