@@ -128,7 +128,7 @@ def opened(browser: Browser, url: str, size: tuple[int, int], scheme: str) -> It
 def shoot(page: Page, path: Path, *, full_page: bool = True) -> None:
     """Take a picture of a page without an error.
 
-    On a busy machine a request of the page may time out: the page asks again, the picture waits.
+    On a busy machine, a request of the page may time out. The page asks again; the picture waits.
     """
     error = page.locator("#error")
     while True:
