@@ -154,7 +154,7 @@ def _hydra() -> Iterator[tuple[str, Claim]]:
             ".1%",
         )
     yield claim(
-        "switches", "IV, Table I", "switches of a fat tree, β = 1", "800", computed(800, 1), ".0f"
+        "switches", "IV, Table I", "switches of a fat tree, β = 1", "800", computed(800, 1), ".1f"
     )
     for scenario in (1, 2):
         for program in ("FFTW", "NPB FT", "NPB MG", "NPB SP"):
@@ -234,7 +234,39 @@ def _hydra() -> Iterator[tuple[str, Claim]]:
         "VLANs of seven paths among six racks",
         "3",
         computed(3, 1),
-        ".0f",
+        ".1f",
+    )
+    for what, most in (("H", 1), ("N", 3), ("K", 1), ("Z", 2)):
+        yield claim(
+            f"exponent {what}",
+            "III.B.3",
+            f"exponent of {what} in the heuristic's running time",
+            "O(H·N³ + H·K·Z²·N²)",
+            stated(None, most),
+        )
+    yield claim(
+        "hops changes",
+        "III.B.1",
+        "reconfigurations under moving demand, up to three hops over one",
+        "less frequent",
+        FALLS,
+    )
+    yield claim(
+        "hops served",
+        "III.B.1",
+        "throughput under moving demand, up to three hops over one",
+        "preserved",
+        RISES,
+    )
+    yield claim(
+        "upgrade",
+        "IV",
+        "cost of an upgrade to a higher rate, K = 32 over a fat tree of β = 1",
+        "much smaller",
+        FALLS,
+    )
+    yield claim(
+        "power", "IV", "power, K = 32 over a fat tree of β = 1", "much less", FALLS
     )
 
 
@@ -376,6 +408,21 @@ def _cthrough() -> Iterator[tuple[str, Claim]]:
         )
     yield claim(
         "edmonds", "7.3", "Edmonds' algorithm for 1000 racks, ms", "640 ms", measured(640), ".0f"
+    )
+    yield claim(
+        "clos",
+        "7.3",
+        "320 × 320 optical switches of a fat tree for 1000 racks",
+        "eleven",
+        computed(11, 1),
+        ".1f",
+    )
+    yield claim(
+        "clos cost",
+        "7.3",
+        "optical switches a rack, fat tree of 1000 racks over zones of 320",
+        "three times",
+        about(3.0),
     )
     yield claim(
         "reports", "7.3", "demand reports above 1 MB, share of all", "22 %", percent(0.22), ".0%"
