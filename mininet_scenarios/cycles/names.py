@@ -55,6 +55,11 @@ def cycle_of(name: CycleName, rules: int = 0) -> Cycle:
     return Padded(cycle=cycle, rules=rules) if rules else cycle
 
 
+def told_of_ports(cycle: Cycle) -> bool:
+    """True if the controller learns which optical ports are down, as no published prototype did."""
+    return not isinstance(cycle.cycle if isinstance(cycle, Padded) else cycle, AsPublished)
+
+
 def environment_for(name: CycleName, rules: int = 0) -> dict[str, str]:
     """Environment variables for a controller with this cycle."""
     return {CYCLE_VARIABLE: name.value, RULES_VARIABLE: str(rules)}

@@ -90,14 +90,14 @@ class Padded(Cycle):
     others_beside = False
 
     def __init__(self, *, cycle: Cycle, rules: int) -> None:
-        self._cycle = cycle
+        self.cycle = cycle
         self._rules = rules
 
     def in_light(self, run: Run) -> Steps:
-        yield from self._play(run, self._cycle.in_light(run))
+        yield from self._play(run, self.cycle.in_light(run))
 
     def diverted(self, run: Run) -> Steps:
-        yield from self._play(run, self._cycle.diverted(run))
+        yield from self._play(run, self.cycle.diverted(run))
 
     def _play(self, run: Run, course: Steps) -> Steps:
         padding = _Padding(run, self._rules)

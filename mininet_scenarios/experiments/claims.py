@@ -265,9 +265,7 @@ def _hydra() -> Iterator[tuple[str, Claim]]:
         "much smaller",
         FALLS,
     )
-    yield claim(
-        "power", "IV", "power, K = 32 over a fat tree of β = 1", "much less", FALLS
-    )
+    yield claim("power", "IV", "power, K = 32 over a fat tree of β = 1", "much less", FALLS)
 
 
 def _cthrough() -> Iterator[tuple[str, Claim]]:

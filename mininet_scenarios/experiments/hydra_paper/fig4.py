@@ -151,7 +151,7 @@ def _measure(setting: Setting, narrator: Narrator) -> Allocation:
     chance = np.random.default_rng(setting.seed)
     found = []
     with narrator.phase("allocating VLANs", _expected_s(setting.full)):
-        for _ in range(1000 if setting.full else 50):
+        for _ in range(400 if setting.full else 30):
             fabric, topology = _random_plan(chance)
             state = allocate(fabric, NetworkState(), topology, _VLANS)
             found.append((len(set(state.vlans.values())), fewest_vlans(fabric, topology)))

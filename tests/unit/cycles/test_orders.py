@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from apps.openflow.seam import PortInfo
 from hydra.errors import HydraError
 from hydra.forwarding.pipeline import COOKIE_KIND_EPOCH_MASK, RuleKind, cookie
 from hydra.forwarding.rules import RemoveByCookie, match_key, rack_metadata
@@ -20,8 +21,10 @@ from mininet_scenarios.cycles.names import (
     cycle_in_environment,
     cycle_of,
     environment_for,
+    told_of_ports,
 )
 from mininet_scenarios.cycles.orders import emulated_rules
+from mininet_scenarios.cycles.unaware import Unaware
 from tests.unit.core.fabrics import circuit_between, path_of, small_fabric, state_of
 from tests.unit.reconfiguration.test_executor import Scripted, execution_of
 from tests.unit.reconfiguration.watch import Violation, Watch
@@ -196,3 +199,39 @@ def test_what_loses_packets_is_for_emulated_mirrors_only(address):
     refuse_real_switches(emulated)
     with pytest.raises(HydraError, match=rf"{address} may be a real switch"):
         refuse_real_switches([*emulated, replace(FABRIC.planes[1], address=address)])
+
+
+class _Heard:
+    """Receiver that keeps reports of ports."""
+
+    def __init__(self):
+        self.up = {}
+
+    def knows(self, datapath):
+        return datapath == 7
+
+    def switch_connected(self, datapath, _connection, ports):
+        self.up |= {(datapath, port.name): port.up for port in ports.values()}
+
+    def port_changed(self, datapath, _connection, port, *, deleted):
+        self.up[datapath, port.name] = port.up and not deleted
+
+
+def test_a_published_prototype_does_not_learn_that_optical_ports_are_down():
+    heard = _Heard()
+    events = Unaware(heard, {"o1"})
+    events.switch_connected(7, None, {1: PortInfo(1, "o1", False), 2: PortInfo(2, "s1", False)})
+    assert heard.up == {(7, "o1"): True, (7, "s1"): False}
+    events.port_changed(7, None, PortInfo(1, "o1", False), deleted=False)
+    events.port_changed(7, None, PortInfo(2, "s1", True), deleted=False)
+    assert heard.up == {(7, "o1"): True, (7, "s1"): True}
+    events.port_changed(7, None, PortInfo(1, "o1", False), deleted=True)
+    assert heard.up[7, "o1"] is False
+    assert events.knows(7)
+    assert not events.knows(8)
+
+
+@pytest.mark.parametrize("rules", [0, 100])
+@pytest.mark.parametrize("name", CycleName)
+def test_all_other_cycles_learn_of_ports(name, rules):
+    assert told_of_ports(cycle_of(name, rules)) is (name is not CycleName.AS_PUBLISHED)
