@@ -24,7 +24,7 @@ from hydra.model import DemandMatrix, Topology
 from mininet_scenarios.experiments.claims import CLAIMS, judged
 from mininet_scenarios.experiments.frame import Experiment, Findings, Setting, Table
 from mininet_scenarios.reporting.narrator import Narrator
-from mininet_scenarios.reporting.plots import BLUE, VERMILION, legend_below
+from mininet_scenarios.reporting.plots import BLUE, VERMILION, legend_below, logarithmic
 from mininet_scenarios.reporting.table import Row
 from topology.multihop import plan_hydra_bfs
 from topology.pairing import plan_edmonds_perfect
@@ -45,7 +45,9 @@ _ENOUGH: Final = 0.95
 """Least throughput of standing circuits, as a part of a new one-hop plan's: below, mirrors move."""
 FULL_MATCHING: Final = 1000
 """Racks of c-Through's section 7.3."""
-_MATCHED: Final = "A processor of another decade, and another implementation, computed the paper's."
+_MATCHED: Final = (
+    "The paper's processor is a Xeon of 3.2 GHz, with another implementation of the algorithm."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,7 +285,7 @@ def _hops_rows(runs: Sequence[Heuristic], load: float) -> Iterator[Row]:
         "hydra/hops changes",
         ratio,
         f"reconfigurations, {case}",
-        f"{ratio:.2f} ({many:g} over {few:g})",
+        f"{ratio:.2f} ({many:.3g} over {few:.3g})",
     )
     ours = f"{more / served:.2f} ({more:.1%} over {served:.1%})"
     yield judged("hydra/hops served", more / served, f"throughput, {case}", ours)
@@ -318,7 +320,7 @@ def _hops_table(runs: Sequence[Heuristic]) -> Table:
         "A moving demand, followed",
         ("load", "most hops", "reconfigurations", "circuits set up", "served"),
         tuple(
-            (f"{load:g}", str(hops), f"{changes:g}", f"{circuits:g}", f"{served:.1%}")
+            (f"{load:g}", str(hops), f"{changes:.3g}", f"{circuits:.0f}", f"{served:.1%}")
             for load, hops in product(_LOADS, _HOPS)
             for changes, circuits, served in (_means(runs, load, hops),)
         ),
@@ -338,7 +340,9 @@ def _draw(runs: Sequence[Heuristic], directory: Path) -> Sequence[Path]:
         bound = [seconds[-1] * (value / values[-1]) ** most for value in values]
         axes.plot(values, [1e3 * one for one in seconds], "o-", color=BLUE)
         axes.plot(values, [1e3 * one for one in bound], "--", color="black", linewidth=0.8)
-        axes.set(xscale="log", yscale="log", xlabel=sweep.variable)
+        logarithmic(axes, values)
+        axes.set(yscale="log", xlabel=sweep.variable)
+        axes.tick_params(labelsize="x-small", which="both")
         axes.set_title(f"exponent {exponent(points):.2f} (≤ {most:g})", fontsize="small")
     sweeps[0].set_ylabel("processor time of a plan [ms]")
     for hops in _HOPS:
