@@ -11,7 +11,7 @@ from hydra.forwarding.rules import RemoveByCookie, match_key, rack_metadata
 from hydra.lifecycle import ReconfigurationState
 from hydra.model import NetworkState, VlanId
 from hydra.policy import Policy, Transition
-from hydra.reconfiguration.commands import ApplyRules, StageRules
+from hydra.reconfiguration.commands import ApplyRules, Pause, StageRules
 from hydra.reconfiguration.cycle import OWN_CYCLE
 from mininet_scenarios.cycles.application import refuse_real_switches
 from mininet_scenarios.cycles.names import (
@@ -66,6 +66,7 @@ def steps(network):
     ("name", "order"),
     [
         (CycleName.AS_PUBLISHED, ["intent", "divert", "move", "activate"]),
+        (CycleName.PROTOTYPE, ["intent", "divert", "move", "activate"]),
         (CycleName.UNDIVERTED, ["intent", "move", "carrier", "announce", "probe", "activate"]),
     ],
 )
@@ -81,6 +82,14 @@ def test_as_published_takes_traffic_off_first_and_then_tries_nothing():
     """All that is watched holds, but that paths are tried before traffic is on them."""
     with pytest.raises(Violation, match="is in use and was not probed"):
         Watch(*course(CycleName.AS_PUBLISHED)).run()
+
+
+@pytest.mark.parametrize(("rules", "seconds"), [(0, 1.2), (100, 1.2), (5000, 2.2)])
+def test_the_prototype_takes_as_long_as_the_paper_s(rules, seconds):
+    network, execution = course(CycleName.PROTOTYPE, rules=rules)
+    _Indulgent(network, execution).run()
+    (pause,) = network.commands(Pause, "move")
+    assert pause.seconds == pytest.approx(seconds)
 
 
 def test_undiverted_moves_mirrors_under_the_traffic():
@@ -234,4 +243,6 @@ def test_a_published_prototype_does_not_learn_that_optical_ports_are_down():
 @pytest.mark.parametrize("rules", [0, 100])
 @pytest.mark.parametrize("name", CycleName)
 def test_all_other_cycles_learn_of_ports(name, rules):
-    assert told_of_ports(cycle_of(name, rules)) is (name is not CycleName.AS_PUBLISHED)
+    assert told_of_ports(cycle_of(name, rules)) is (
+        name not in {CycleName.AS_PUBLISHED, CycleName.PROTOTYPE}
+    )
