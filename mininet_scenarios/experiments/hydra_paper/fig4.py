@@ -248,8 +248,8 @@ def _draw(runs: Sequence[Allocation], directory: Path) -> Sequence[Path]:
             axes.plot(x, y, **{"linewidth": 0.6, **style})
         axes.set_xlabel("\n".join(map(_name, mine)), fontsize="small")
     for axes in (left, *others):
-        for rack, (x, y) in at.items():
-            axes.text(x, y, f"r{rack}", ha="center", va="center", bbox={"facecolor": "white"})
+        for rack, (across, up) in at.items():
+            axes.text(across, up, f"r{rack}", ha="center", va="center", bbox={"facecolor": "white"})
         axes.set(xlim=(-1.4, 1.4), ylim=(-1.4, 1.4), aspect="equal", xticks=[], yticks=[])
     for vlan in vlans:
         left.plot([], [], color=colours[vlan], label=f"VLAN {vlan}")

@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import product
 from pathlib import Path
 from statistics import fmean
@@ -151,12 +152,8 @@ def _timed(sweep: Sweep, seed: int) -> Iterator[Timed]:
         # All pairs want more than the ports have, so that no round runs out of demands.
         demand = synthetic_demand("uniform", size.N, seed, 4 * size.K * size.Z * _RATE_MBPS)
         budget = Budget(max_hops=size.H)
-        seconds = processor_s(
-            lambda arrays=arrays, demand=demand, budget=budget: plan_hydra_bfs(
-                arrays, demand, Topology(), Reserved(), budget
-            )
-        )
-        yield Timed(sweep.variable, value, seconds)
+        plan = partial(plan_hydra_bfs, arrays, demand, Topology(), Reserved(), budget)
+        yield Timed(sweep.variable, value, processor_s(plan))
 
 
 def moving(
