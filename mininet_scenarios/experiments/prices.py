@@ -23,8 +23,8 @@ _NO_LOW_RATE: Final = (
 _MANY_RACKS: Final = 1000
 """Racks of c-Through's section 7.3."""
 _NO_PATTERN: Final = (
-    "The paper does not say how hosts choose the pods that they send to. Its power is that of "
-    "{published:.1%} of the hosts on packet links, beside circuits; ours leaves {ours:.1%} there."
+    "The paper does not say how hosts choose the pods that they send to. By the paper's power, "
+    "{published:.1%} of the hosts have packet links beside the circuits; here {ours:.1%} have."
 )
 
 
