@@ -160,7 +160,7 @@ class NetworkRecord:
             self._under_way = tuple(one for one in self._under_way if one is not execution)
             self._settle(execution.result, (self._state, execution.wanted))
             for one in self._under_way:
-                one.hear_of_change(before, execution.result)
+                one.rebase_on(before, execution.result)
 
     @property
     def unsettled(self) -> Unsettled:
