@@ -65,7 +65,9 @@ class DemandEstimator:
         self._fabric = fabric
         self._policy = policy
         self._resources = Resources(fabric)
-        self._elephants = ElephantWatch(policy.now.elephant_mbps, policy.now.elephant_release)
+        self._elephants = ElephantWatch(
+            threshold_mbps=policy.now.elephant_mbps, release=policy.now.elephant_release
+        )
         self._known = KnownDemand(len(fabric.racks), _MEMORY_S)
         self._troubles: Counter[str] = Counter()
         self._odd: frozenset[tuple[str, str]] = frozenset()
