@@ -134,10 +134,10 @@ def comparisons(prices: RackPrices) -> list[Comparison]:
             Comparison(
                 hydra,
                 fat_tree,
-                100 * saved,
-                pair.cheaper_percent,
-                pair.where,
-                fat_tree.usd * (1 - pair.cheaper_percent / 100) - hydra.usd,
+                cheaper_percent=100 * saved,
+                published_percent=pair.cheaper_percent,
+                where=pair.where,
+                missing_usd=fat_tree.usd * (1 - pair.cheaper_percent / 100) - hydra.usd,
             )
         )
     return found
@@ -155,10 +155,10 @@ def _bill(
             Position(
                 name,
                 item.what,
-                sum(factor * units[unit] for unit, factor in terms[name].items()),
-                item.usd,
-                item.watt,
-                item.replaced,
+                count=sum(factor * units[unit] for unit, factor in terms[name].items()),
+                usd_each=item.usd,
+                watt_each=item.watt,
+                replaced=item.replaced,
             )
             for name, item in prices.items.items()
             if terms[name]

@@ -115,9 +115,9 @@ def helios_network(
     light = _cost(superlinks, (prices.circuit_port, prices.fibre), superlinks)
     ends = _cost(circuits, (kind,), 0)
     total = Network(
-        packet.usd + light.usd + ends.usd,
-        packet.watt + light.watt + ends.watt,
-        packet.ports + light.ports,
+        usd=packet.usd + light.usd + ends.usd,
+        watt=packet.watt + light.watt + ends.watt,
+        ports=packet.ports + light.ports,
     )
     return HeliosNetwork(kind.superlink, destinations, total)
 
@@ -158,5 +158,7 @@ def _packet_link(prices: PodPrices) -> tuple[Part, ...]:
 
 def _cost(number: float, parts: tuple[Part, ...], ports: float) -> Network:
     return Network(
-        number * sum(part.usd for part in parts), number * sum(part.watt for part in parts), ports
+        usd=number * sum(part.usd for part in parts),
+        watt=number * sum(part.watt for part in parts),
+        ports=ports,
     )
