@@ -121,9 +121,9 @@ def _racks(prices: RackPrices, plot: Path | None, *, equal_cost: bool, as_json: 
             f"{prices.title}: fat trees of equal cost",
             equal,
             {
-                "network": lambda one: one[0].network,
-                "million USD>": lambda one: f"{one[0].usd / _MILLION:,.2f}",
-                "fat tree of β>": lambda one: "none" if one[1] is None else f"{one[1]:.2f}",
+                "network": lambda row: row[0].network,
+                "million USD>": lambda row: f"{row[0].usd / _MILLION:,.2f}",
+                "fat tree of β>": lambda row: "none" if row[1] is None else f"{row[1]:.2f}",
             },
         )
         return
