@@ -122,6 +122,18 @@ def helios_network(
     return HeliosNetwork(kind.superlink, destinations, total)
 
 
+def packet_share(prices: PodPrices, superlink: int, power_factor: float) -> float:
+    """Part of the hosts with a packet link, if the electrical network's power is ``power_factor``
+    times Helios'.
+
+    All other hosts' traffic fills superlinks of ``superlink`` wavelengths.
+    """
+    kind = next(one for one in prices.transceivers if one.superlink == superlink)
+    packet = sum(part.watt for part in _packet_link(prices))
+    light = kind.watt + (prices.circuit_port.watt + prices.fibre.watt) / superlink
+    return (packet / power_factor - light) / (packet - light)
+
+
 def least_flows(prices: PodPrices) -> NDArray[np.float64]:
     """The least that a pod sends to each other pod over all changes, in hosts' link rates.
 
