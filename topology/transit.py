@@ -61,9 +61,7 @@ def transit_order(fabric: FabricArrays, old: NetworkState, new: NetworkState) ->
     return TransitOrder(disconnect_first=held & going, connect_last=held & coming)
 
 
-def _ports_carrying(
-    fabric: FabricArrays, *states: NetworkState
-) -> tuple[int, NDArray[np.uint64]]:
+def _ports_carrying(fabric: FabricArrays, *states: NetworkState) -> tuple[int, NDArray[np.uint64]]:
     """(Number of VLANs; the bit sets of VLANs that ports carry in any state, in a row)."""
     marked = [lanes_of(state) for state in states]
     vlans, places = numbered(np.concatenate([lanes.vlan for lanes in marked]))

@@ -290,9 +290,7 @@ def test_without_circuits_that_are_held_back_nothing_closes_a_loop(seed):
     carries = np.zeros((n_ports, n_vlans), dtype=np.bool_)
     carries[hops, vlan] = True
     held, is_fixed = np.zeros((2, len(lower)), np.uint8)
-    _native.hold_circuits_back(
-        n_racks, port_rack, lower, higher, is_fixed, n_vlans, words, held
-    )
+    _native.hold_circuits_back(n_racks, port_rack, lower, higher, is_fixed, n_vlans, words, held)
     assert held.any(), "a seed that shows nothing"
     circuits = [np.flatnonzero(both & (held == 0)) for both in (carries[lower] & carries[higher]).T]
     left = np.cumsum([0, *map(len, circuits)]).astype(INTS)
