@@ -30,7 +30,9 @@ from apps.controller.meter_tables import (
     part_of,
     rules_of,
     steering_switches,
+    switched_over,
     tables_of,
+    way_rules,
 )
 from apps.controller.odd_rates import OddRates
 from apps.controller.refills import Refills, borne
@@ -43,7 +45,7 @@ from drivers.codecs.openflow.meters import (
 )
 from hydra.failures import Failure, FailureKind
 from hydra.forwarding.pipeline import DELIVERY_COUNTERS, DELIVERY_COUNTERS_MASK
-from hydra.forwarding.rules import FlowRule
+from hydra.forwarding.rules import FlowRule, RuleChange
 from hydra.model import DatapathId, Fabric, NetworkState, Path, RackId, VlanId
 from hydra.reservations.reservation import Reservation
 from hydra.service import Delivery
@@ -176,6 +178,22 @@ class Policing:
         for datapath in sorted(failed):
             LOG.warning("vswitch %#x did not take the rates of reservations", datapath)
         return failed
+
+    def switch_over(self, lost: Collection[Path]) -> Mapping[DatapathId, tuple[RuleChange, ...]]:
+        """Rule changes that send protected traffic of lost paths on its path on standby. The rates
+        stay until :meth:`hold`.
+        """
+        changes: dict[DatapathId, tuple[RuleChange, ...]] = {}
+        tables = dict(self._tables)
+        for datapath, table in self._tables.items():
+            tables[datapath] = after = switched_over(table, self._holdings.standbys, lost)
+            if after is not table:
+                changes[datapath] = tuple(
+                    differing(*(way_rules(self._fabric, one) for one in (table, after)))
+                )
+        with self._lock:
+            self._tables = tables
+        return changes
 
     def _adopt(self, wanted: Holdings) -> tuple[MeterTables, MeterTables, Sequence[Aggregate]]:
         """The tables before and after, and the aggregates in both tables with changed rates.

@@ -69,6 +69,8 @@ class Withdrawals:
         """Changes under way, state and lost paths at the last look."""
         self._cut: set[tuple[RackId, RackId]] = set()
         """Pairs, as (from, to), still waiting for other paths."""
+        self._withdrew_beside = False
+        """True if reservations may lack paths withdrawn beside a change."""
 
     @property
     def due(self) -> bool:
@@ -79,7 +81,7 @@ class Withdrawals:
     @property
     def _waits(self) -> bool:
         """True if pairs are to be given other paths, and were not yet."""
-        return bool(self._cut) or self._placement.awaits_racks
+        return bool(self._cut) or self._withdrew_beside or self._placement.awaits_racks
 
     async def of_dead_circuits(self) -> None:
         """Withdraw circuits that have lost their light or are missing on an optical switch, and
@@ -182,6 +184,7 @@ class Withdrawals:
         after = self._network.state
         self._left |= dict.fromkeys(frozenset(dark) & after.topology.circuits, told)
         self._cut |= before - directions(after)
+        self._withdrew_beside = True
 
     def _standing(self, lost: Sequence[LostPath]) -> list[LostPath]:
         state = self._network.state
@@ -239,6 +242,7 @@ class Withdrawals:
         rack soon to be in reach wait until then.
         """
         lost, self._cut = self._cut | before, set()
+        self._withdrew_beside = False
         if lost - directions(self._network.state):
             await self._upkeep.devices.read_uncertain()
         awaited = self._reach.awaited_racks()

@@ -199,7 +199,7 @@ def _empty(run: Run, dead: Collection[Pair]) -> Steps:
     old = {
         path: both.vlans[path]
         for path in gone
-        if path in run.began.vlans and pair_of(path) not in dead
+        if path in run.began.vlans and pair_of(path) not in dead and path not in run.conditions.left
     }
     left, hidden = circuits_left(both, gone, run.plan.disconnect)
     left &= run.began.topology.circuits  # failed new circuits have carried nothing

@@ -23,9 +23,11 @@ from hydra.reservations.admission import (
     takes,
 )
 from hydra.reservations.calendar import AdmissionLimits
-from hydra.reservations.calendar_entries import ask_of, servers_among
+from hydra.reservations.calendar_entries import ask_of, bookings_of, servers_among
+from hydra.reservations.constraints import planes_of, route_of
 from hydra.reservations.modification import Modification, modified, place_again
 from hydra.reservations.preemption import lower_ranks, make_room
+from hydra.reservations.protection import admit_both, find_standby, is_free_of, standby_again
 from hydra.reservations.quotas import within_quota_mbps
 from hydra.reservations.register import Register
 from hydra.reservations.requests import check, times
@@ -112,8 +114,16 @@ class ReservationBook(Register):
             servers=servers_among(self._fabric, request.src, request.dst),
             exclusive=request.service is ServiceClass.GUARANTEED,
             names_end=request.end_unix_s is not None,
+            route=route_of(self._fabric, request.constraints),
+            constraints=str(request.constraints),
         )
         ask, path, displaced = self._find_place(ask, request, limits, now, notice_s)
+        protection = None
+        if request.is_protected:
+            around = limits if ask.start_unix_s <= now else limits.later
+            least_mbps = min(ask.mbps, request.least_mbps)
+            mbps, path, protection = admit_both(self._calendar, ask, path, least_mbps, around)
+            ask = replace(ask, mbps=mbps)
         start, end = ask.start_unix_s, None if end is None else ask.end_unix_s
         best_effort = request.service is ServiceClass.BEST_EFFORT
         held_until = None if request.hold_s is None else now + request.hold_s
@@ -135,6 +145,7 @@ class ReservationBook(Register):
             bundle=bundle,
             wanted_mbps=None if request.minimum_mbps is None else request.bandwidth_mbps,
             since_unix_s=now,
+            protection=protection,
             **request.kept,
         )
         for one in displaced:
@@ -236,6 +247,8 @@ class ReservationBook(Register):
             fits = reservation.booked is not None and takes(
                 self._calendar, ask, reservation.booked, _NO_LIMITS
             )
+            if fits and not self._standby_fits(longer, ask):
+                longer = replace(longer, protection=None)
             self._put(longer if fits else reservation)
             if fits:
                 staying.append(longer)
@@ -267,7 +280,14 @@ class ReservationBook(Register):
         mine = self._bookings_of(request.owner)
         return min(
             limit_mbps,
-            within_quota_mbps(request.quota, mine, request.least_mbps, start_unix_s, end_unix_s),
+            within_quota_mbps(
+                request.quota,
+                mine,
+                request.least_mbps,
+                start_unix_s,
+                end_unix_s,
+                request.circuits,
+            ),
         )
 
     def _stretch_overdue(self, now: float) -> None:
@@ -279,7 +299,8 @@ class ReservationBook(Register):
             if booking is None or not reservation.holds_capacity:
                 continue
             if reservation.expires_unix_s is not None and reservation.expires_unix_s <= now:
-                self._calendar.add(replace(booking, end_unix_s=math.nextafter(now, math.inf)))
+                for one in bookings_of(self._fabric, reservation):
+                    self._calendar.add(replace(one, end_unix_s=math.nextafter(now, math.inf)))
 
     def remove(self, reservation_id: str) -> None:
         """Remove a reservation without trace; displaced reservations come back."""
@@ -346,8 +367,12 @@ class ReservationBook(Register):
             if old.owner is not None and change.quota is not None and more:
                 mine = [booking for booking in self._bookings_of(old.owner) if booking.id != old.id]
                 quota = replace(change.quota, max_reservations=None)  # count unchanged
-                within_quota_mbps(quota, mine, ask.mbps, ask.start_unix_s, ask.end_unix_s)
+                within_quota_mbps(
+                    quota, mine, ask.mbps, ask.start_unix_s, ask.end_unix_s, new.circuits
+                )
             new = place_again(self._calendar, new, ask, limits)
+            if not self._standby_fits(new, ask):
+                new = replace(new, protection=standby_again(self._calendar, new, ask, limits))
         finally:
             self._put(old)
         return self._put(new)
@@ -380,8 +405,11 @@ class ReservationBook(Register):
         mine = [
             reservation
             for booking in self._calendar.of_pair(pair)
-            if not (reservation := self._by_id[booking.id]).holds_capacity
-            or any(not limits.blocked.isdisjoint(circuit.ends) for circuit in booking.path.circuits)
+            if not booking.standby
+            and (
+                not (reservation := self._by_id[booking.id]).holds_capacity
+                or not is_free_of(booking.path, limits.blocked)
+            )
         ]
         mine.sort(key=lambda r: (not r.holds_capacity, r.starts_unix_s))
         for reservation in mine:
@@ -396,8 +424,42 @@ class ReservationBook(Register):
                 refused[reservation.id] = error
                 continue
             if moved != reservation:
-                changed.append(moved)
+                changed.append(self.protect(moved.id, now, limits))
         return tuple(changed), refused
+
+    def protect(
+        self, reservation_id: str, now: float, limits: AdmissionLimits, *, anew: bool = False
+    ) -> Reservation:
+        """Book a path on standby for a protected reservation that lacks one, or whose path on
+        standby has blocked ports; ``anew``: in any case.
+
+        Without room, the reservation is left without a path on standby. Raises UnknownName.
+        """
+        old = self.get(reservation_id)
+        if not (old.is_booked and old.is_protected and old.booked is not None):
+            return old
+        around = limits if old.holds_capacity else limits.later
+        if old.protection is not None and not anew and is_free_of(old.protection, around.blocked):
+            return old
+        alone = self._put(replace(old, protection=None))
+        ask = ask_of(self._fabric, alone, now)
+        standby = find_standby(self._calendar, ask, old.booked, around)
+        return self._put(replace(alone, protection=standby))
+
+    def unprotect(self, reservation_id: str) -> Reservation:
+        """Give up the path on standby. Raises UnknownName."""
+        return self._put(replace(self.get(reservation_id), protection=None))
+
+    def _standby_fits(self, reservation: Reservation, ask: Ask) -> bool:
+        """True if the path on standby fits, or there is none; ``calendar`` lacks the bookings of
+        the reservation.
+        """
+        path, working = reservation.protection, reservation.booked
+        return path is None or (
+            working is not None
+            and planes_of(path).isdisjoint(planes_of(working))
+            and takes(self._calendar, replace(ask, standby=True), path, _NO_LIMITS)
+        )
 
     def fitting_mbps(
         self, reservation_id: str, now: float, limits: AdmissionLimits

@@ -16,7 +16,7 @@ class Timed(Protocol):
     """An entry for the half-open interval [start, end); the end may be infinite."""
 
     @property
-    def id(self) -> str: ...
+    def key(self) -> str: ...
 
     @property
     def start_unix_s(self) -> float: ...
@@ -31,55 +31,55 @@ _FEW: Final = 16
 
 
 class IntervalIndex(Generic[_TimedT]):
-    """Entries by id; iterates in order of insertion."""
+    """Entries by key; iterates in order of insertion."""
 
     def __init__(self) -> None:
-        self._by_id: dict[str, _TimedT] = {}
+        self._by_key: dict[str, _TimedT] = {}
         self._starts: list[tuple[float, str]] = []
-        """(start, id) of the entries with an end, sorted."""
+        """(start, key) of the entries with an end, sorted."""
         self._longest_s = 0.0
         """Upper bound on the duration of entries with an end, in s."""
         self._endless: dict[str, _TimedT] = {}
 
     def __len__(self) -> int:
-        return len(self._by_id)
+        return len(self._by_key)
 
     def __iter__(self) -> Iterator[_TimedT]:
-        return iter(self._by_id.values())
+        return iter(self._by_key.values())
 
-    def get(self, one_id: str) -> _TimedT | None:
-        return self._by_id.get(one_id)
+    def get(self, one_key: str) -> _TimedT | None:
+        return self._by_key.get(one_key)
 
     def add(self, one: _TimedT) -> None:
-        """Add an entry whose id is new."""
-        self._by_id[one.id] = one
+        """Add an entry whose key is new."""
+        self._by_key[one.key] = one
         if isfinite(one.end_unix_s):
-            insort(self._starts, (one.start_unix_s, one.id))
+            insort(self._starts, (one.start_unix_s, one.key))
             self._longest_s = max(self._longest_s, one.end_unix_s - one.start_unix_s)
         else:
-            self._endless[one.id] = one
+            self._endless[one.key] = one
 
-    def remove(self, one_id: str) -> None:
-        """Remove an entry. Raises KeyError for an unknown id."""
-        one = self._by_id.pop(one_id)
+    def remove(self, one_key: str) -> None:
+        """Remove an entry. Raises KeyError for an unknown key."""
+        one = self._by_key.pop(one_key)
         if isfinite(one.end_unix_s):
-            del self._starts[bisect_left(self._starts, (one.start_unix_s, one_id))]
+            del self._starts[bisect_left(self._starts, (one.start_unix_s, one_key))]
         else:
-            del self._endless[one_id]
+            del self._endless[one_key]
 
     def meeting(self, start_unix_s: float, end_unix_s: float) -> list[_TimedT]:
         """Entries at any moment of [start, end), unordered; none for an empty interval."""
         if start_unix_s >= end_unix_s:
             return []
-        if len(self._by_id) <= _FEW:
+        if len(self._by_key) <= _FEW:
             return [
                 one
-                for one in self._by_id.values()
+                for one in self._by_key.values()
                 if one.start_unix_s < end_unix_s and start_unix_s < one.end_unix_s
             ]
         first = bisect_left(self._starts, (start_unix_s - self._longest_s, ""))
         last = bisect_left(self._starts, (end_unix_s, ""))
-        near = (self._by_id[one_id] for _, one_id in self._starts[first:last])
+        near = (self._by_key[one_key] for _, one_key in self._starts[first:last])
         found = [one for one in near if one.end_unix_s > start_unix_s]
         found += [one for one in self._endless.values() if one.start_unix_s < end_unix_s]
         return found
@@ -88,6 +88,6 @@ class IntervalIndex(Generic[_TimedT]):
         """Entries with a finite end later than ``unix_s``, ordered by start."""
         first = bisect_left(self._starts, (unix_s - self._longest_s, ""))
         for place in range(first, len(self._starts)):
-            one = self._by_id[self._starts[place][1]]
+            one = self._by_key[self._starts[place][1]]
             if one.end_unix_s > unix_s:
                 yield one

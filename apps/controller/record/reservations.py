@@ -34,6 +34,8 @@ _KEPT_RESERVATIONS: Final = 1000
 _PLACED: Final = "has another path or VLAN"
 _FIRST_PLACED: Final = "has its path"
 _STAYS: Final = "does not give way any more"
+_PROTECTED: Final = "has another path on standby"
+_UNPROTECTED: Final = "has no path on standby"
 _NOT_BEGUN: Final = frozenset({ReservationState.HELD, ReservationState.SCHEDULED})
 _ENDED_BY_OTHERS: Final = frozenset(
     {ReservationState.RELEASING, ReservationState.CANCELLED, ReservationState.PREEMPTED}
@@ -212,6 +214,29 @@ class Reservations:
                 why = "; ".join(dict.fromkeys([*filter(None, tried), told]))
                 self.change(reservation_id, ReservationState.FAILED, why)
 
+    def protect(self, reservation_id: str, limits: AdmissionLimits) -> Reservation:
+        """Book a path on standby for a reservation that lacks one, or whose path on standby has
+        blocked ports.
+        """
+        with self._lock:
+            before = self._book.get(reservation_id)
+            return self._tell_protection(
+                before, self._book.protect(reservation_id, time.time(), limits)
+            )
+
+    def unprotect(self, reservation_id: str) -> Reservation:
+        """Give up a path on standby that did not come up."""
+        with self._lock:
+            before = self._book.get(reservation_id)
+            return self._tell_protection(before, self._book.unprotect(reservation_id))
+
+    def _tell_protection(self, before: Reservation, now: Reservation) -> Reservation:
+        if now != before:
+            news = _UNPROTECTED if now.protection is None else _PROTECTED
+            self._note([now], news)
+            self._writer.write_in_time(self._records([now]), _news([now]))
+        return now
+
     def _let_stay(self, over: Iterable[str]) -> None:
         """Reservations due to give way to ``over`` stay, as ``over`` need nothing any more."""
         now_s = time.time()
@@ -272,7 +297,7 @@ class Reservations:
         """
         with self._lock:
             pair = pair_of(path)
-            promised = {r.booked for r in self._book.active() if r.pair == pair}
+            promised = {one for r in self._book.active() if r.pair == pair for one in r.paths}
             paths = paths_by_pair(self._network.state).get(pair, ())
             if path not in paths or not promised.issuperset(paths):
                 return False
@@ -314,7 +339,7 @@ class Reservations:
     def unwanted(self, pair: Pair) -> tuple[Path, ...]:
         """Standing paths of the pair, requested neither in their own right nor by a reservation."""
         with self._lock:
-            promised = {r.booked for r in self._book.active() if r.pair == pair}
+            promised = {one for r in self._book.active() if r.pair == pair for one in r.paths}
             if pair in self._network.kept_pairs and not promised:
                 return ()
             paths = paths_by_pair(self._network.state).get(pair, ())
