@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from itertools import islice, takewhile
-from typing import TYPE_CHECKING, Annotated, Final, Self
+from typing import TYPE_CHECKING, Annotated, Any, Final, Self
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field, ValidationInfo, model_validator
 from pydantic.config import JsonDict
 from pydantic_core import PydanticCustomError
 
 from apps.rest.access import TENANTS
 from apps.rest.conditional import require, retry_key
-from apps.rest.document import Body, Document, Filter, Name, RackName
+from apps.rest.document import MOST_ENTRIES, Body, Document, Filter, Name, RackName
 from apps.rest.problems import (
     ADMISSION_REFUSED,
     BODY_PROBLEMS,
@@ -32,14 +32,18 @@ from apps.rest.resources.topology import Circuits, Path, along
 from apps.rest.routing import Routes
 from hydra.errors import LifecycleError
 from hydra.lifecycle import RESERVATION_TRANSITIONS, ReservationState, can_become
+from hydra.model import Fabric
 from hydra.names import rack_of
 from hydra.reservations import reservation as core
+from hydra.reservations.constraints import Constraints
 from hydra.reservations.modification import Modification
+from hydra.reservations.protection import shared_by
 from hydra.reservations.reservation import (
     BOOKED_STATES,
     FINAL_STATES,
     LATEST_UNIX_S,
     Profile,
+    Protect,
     ReservationRequest,
     ServiceClass,
     Transfer,
@@ -100,6 +104,32 @@ class Span(Body):
         return self
 
 
+class ConstraintsBody(Body):
+    """Constraints on the paths of a reservation."""
+
+    avoid_planes: Annotated[list[Name], Field(max_length=MOST_ENTRIES)] = Field(
+        default=[], description="Planes that no path uses."
+    )
+    require_planes: Annotated[list[Name], Field(max_length=MOST_ENTRIES)] = Field(
+        default=[], description="The only planes that paths use; empty: any plane."
+    )
+    avoid_relays: Annotated[list[Name], Field(max_length=MOST_ENTRIES)] = Field(
+        default=[], description="Racks that relay no frames between two hops."
+    )
+    max_hops: int | None = Field(
+        default=None, ge=1, description="Most circuits in a row; null: policy.max_hops."
+    )
+
+    @property
+    def core(self) -> Constraints:
+        return Constraints(
+            tuple(self.avoid_planes),
+            tuple(self.require_planes),
+            tuple(self.avoid_relays),
+            self.max_hops,
+        )
+
+
 class Wish(Span):
     """Wishes of a reservation, or of all in a group, beside ends and bandwidth."""
 
@@ -119,6 +149,21 @@ class Wish(Span):
         pattern=r"^[^\x00-\x1f\x7f-\x9f]*$",
         description="Purpose, in a line of your own words: a job's number, a name.",
     )
+    constraints: ConstraintsBody = Field(
+        default=ConstraintsBody(), description="Planes, relays and hops of the paths."
+    )
+    protect: Annotated[Protect, Field(strict=False)] = Field(
+        default=Protect.NONE,
+        description=(
+            "disjoint: a second path, without a common plane, is set up on standby and takes over "
+            "after a loss."
+        ),
+    )
+
+    @property
+    def wishes(self) -> dict[str, object]:
+        """The fields as the core takes them."""
+        return dict(self) | {"constraints": self.constraints.core}
 
 
 class ReservationBody(Wish):
@@ -170,7 +215,7 @@ class ReservationBody(Wish):
 
     def request(self, key: str | None = None) -> ReservationRequest:
         """The core's request; the retry ``key`` belongs to this body alone."""
-        values = dict(self)
+        values: dict[str, Any] = self.wishes
         megabytes, profile = values.pop("megabytes"), values.pop("profile")
         retry = retry_key(key, self)
         if megabytes is None or self.end_unix_s is None:
@@ -212,6 +257,34 @@ class TransferStatus(Document):
     )
 
 
+class Constrained(Document):
+    """Constraints on the paths of a reservation."""
+
+    avoid_planes: list[str]
+    require_planes: list[str]
+    avoid_relays: list[str]
+    max_hops: int | None
+
+
+class Protection(Document):
+    """The second path of a protected reservation."""
+
+    path: Path
+    shared: list[str] = Field(
+        description="What both paths have in common: ToRs of the ends, and what the fabric forces."
+    )
+
+
+def _protection_of(value: core.Reservation, fabric: Fabric) -> object:
+    working, standby = value.booked, value.protection
+    if working is None or standby is None:
+        return None
+    return {
+        "path": along(standby, None, value.src_rack),
+        "shared": shared_by(fabric, working, standby),
+    }
+
+
 def _transfer_of(value: core.Reservation) -> object:
     if value.transfer is None:
         return None
@@ -223,11 +296,12 @@ class _Placed(Document):
 
     @model_validator(mode="before")
     @classmethod
-    def _of_core(cls, value: object) -> object:
+    def _of_core(cls, value: object, info: ValidationInfo[Fabric]) -> object:
         if not isinstance(value, core.Reservation):
             return value
         return cls.attributes(
             value,
+            protection=_protection_of(value, info.context),
             start_unix_s=value.starts_unix_s,
             booked=along(value.booked, None, value.src_rack),
             path=along(value.path, value.vlan, value.src_rack),
@@ -248,6 +322,7 @@ class Part(_Placed):
         description="Null: the configuration no longer has all of the path."
     )
     path: Path | None
+    protection: Protection | None = Field(description="The path on standby.")
 
 
 class Reservation(_Placed):
@@ -286,6 +361,11 @@ class Reservation(_Placed):
             "empty."
         )
     )
+    constraints: Constrained
+    protect: Protect
+    protection: Protection | None = Field(
+        description="The path on standby; null: unprotected, or the path was lost."
+    )
     transfer: TransferStatus | None = Field(
         description="Bytes that the reservation carries by a deadline; null: a rate was asked for."
     )
@@ -308,6 +388,8 @@ class ReservationPreview(Document):
     state: ReservationState
     bandwidth_mbps: float = Field(description="Bandwidth that would be held.")
     booked: Path | None = Field(description="Null: each part has a path.")
+    protect: Protect
+    protection: Protection | None = Field(description="The path on standby.")
     parts: list[Part]
     start_unix_s: float
     expires_unix_s: float | None
