@@ -1,0 +1,114 @@
+"""Silence of a paced stream after a cut fibre: a protected reservation beside a re-route.
+
+``python -m benchmarks.protection`` (root). On the demo fabric, h11 sends 1000 datagrams a second to
+h21 with a reservation, and the fibre of the working path is cut at the far end of the path, where
+the sender's switches see no loss of carrier. The baseline is a reservation without protection: the
+same cut, until the path on the other plane stands. Datagrams lost, at the stream's rate, are the
+time without traffic.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from statistics import median
+from typing import Final
+
+from benchmarks._demo import demo_stage
+from benchmarks._report import Result, report
+from hydra_hybrid_network_client import HydraClient
+from hydra_hybrid_network_client.documents import Protect, Reservation
+from mininet_scenarios.stage.controller_client import ControllerClient
+from mininet_scenarios.stage.stage import Stage
+from mininet_scenarios.stage.streams import UdpResult, paced_stream
+
+TRIALS: Final = 10
+PPS: Final = 1000.0
+MBPS: Final = 40.0
+TARGET_MS: Final = 20.0
+_PATIENCE_S: Final = 20.0
+_SETTLED_S: Final = 1.5
+"""Time for quarantines to end."""
+
+
+def fibre(plane: str, up: bool) -> None:
+    """Cut or mend the fibre of r2, the receiver's rack."""
+    state = "up" if up else "down"
+    subprocess.run(["ip", "link", "set", "dev", f"hyc-{plane}-2", state], check=True)
+
+
+def wait_until(condition: Callable[[], bool]) -> float:
+    """Seconds until the condition holds."""
+    began_s = time.monotonic()
+    while time.monotonic() - began_s < _PATIENCE_S:
+        if condition():
+            return time.monotonic() - began_s
+        time.sleep(0.002)
+    raise RuntimeError(f"not within {_PATIENCE_S:g} s")
+
+
+def plane_of(reservation: Reservation) -> str:
+    return reservation.path.hops[0].plane if reservation.path else ""
+
+
+def trial(
+    stage: Stage, client: ControllerClient, hydra: HydraClient, protect: Protect
+) -> tuple[UdpResult, float]:
+    """The stream, and seconds from the cut until the other path carries the reservation."""
+    paths = 2 if protect is Protect.DISJOINT else 1
+    made = hydra.reserve("h11", "h21", MBPS, protect=protect, wait_s=30)
+    wait_until(lambda: len(hydra.topology().paths) == paths)
+    time.sleep(_SETTLED_S)
+    plane = plane_of(hydra.reservation(made.id))
+    with paced_stream(stage, "h11", "h21", pps=PPS, payload_bytes=600) as stream:
+        time.sleep(0.5)
+        fibre(plane, up=False)
+        try:
+            moved_s = wait_until(lambda: plane_of(hydra.reservation(made.id)) not in ("", plane))
+            time.sleep(0.3)
+            result = stream.stop()
+        finally:
+            fibre(plane, up=True)
+    hydra.release(made.id, wait_s=30)
+    wait_until(lambda: not hydra.topology().circuits)
+    for rack, port in client.set_aside_ports():
+        with suppress(Exception):
+            client.clear(rack, port)
+    return result, moved_s
+
+
+def main() -> int:
+    policy = {"audit_interval_s": 0, "quarantine_s": 0.5}
+    found: dict[Protect, list[tuple[UdpResult, float]]] = {kind: [] for kind in Protect}
+    with (
+        demo_stage() as stage,
+        stage.controller(policy) as client,
+        HydraClient(client.base_url) as hydra,
+    ):
+        for _ in range(TRIALS):
+            for protect, results in found.items():
+                results.append(trial(stage, client, hydra, protect))
+    results = []
+    plain, protected = found[Protect.NONE], found[Protect.DISJOINT]
+    for name, of in (("median", median), ("worst", max)):
+        target = TARGET_MS if name == "median" else None
+        for metric, figure in (
+            ("longest silence", lambda one: one[0].max_gap_ms),
+            ("lost datagrams", lambda one: one[0].lost * 1000 / PPS),
+            ("until the other path carries the reservation", lambda one: one[1] * 1000),
+        ):
+            ours, baseline = (of(list(map(figure, some))) for some in (protected, plain))
+            goal = None if metric.startswith("until") else target
+            what = f"{metric}, {name} of {TRIALS}"
+            results.append(
+                Result("cut fibre", what, "ms", "lower", ours, baseline, "re-route", goal)
+            )
+    report("protection", results)
+    return 0 if all(result.meets_target for result in results) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
