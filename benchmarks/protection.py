@@ -13,7 +13,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from statistics import median
 from typing import Final
 
@@ -31,7 +30,7 @@ MBPS: Final = 40.0
 TARGET_MS: Final = 20.0
 _PATIENCE_S: Final = 20.0
 _SETTLED_S: Final = 1.5
-"""Time for quarantines to end."""
+"""Time for the first probes and announcements on new paths."""
 
 
 def fibre(plane: str, up: bool) -> None:
@@ -75,18 +74,18 @@ def trial(
     hydra.release(made.id, wait_s=30)
     wait_until(lambda: not hydra.topology().circuits)
     for rack, port in client.set_aside_ports():
-        with suppress(Exception):
-            client.clear(rack, port)
+        client.clear(rack, port)
     return result, moved_s
 
 
 def main() -> int:
-    policy = {"audit_interval_s": 0, "quarantine_s": 0.5}
+    policy = {"audit_interval_s": 0, "quarantine_s": 60.0}
     found: dict[Protect, list[tuple[UdpResult, float]]] = {kind: [] for kind in Protect}
     with (
         demo_stage() as stage,
-        stage.controller(policy) as client,
-        HydraClient(client.base_url) as hydra,
+        stage.process(policy) as process,
+        ControllerClient(process.base_url) as client,
+        HydraClient(process.base_url) as hydra,
     ):
         for _ in range(TRIALS):
             for protect, results in found.items():

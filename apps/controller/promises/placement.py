@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from typing import Final
 
 from apps.controller.mover import Mover
@@ -257,8 +258,18 @@ class Placement:
         ]
 
     def _avoid_blocked(self, reservations: Sequence[Reservation], tried: Sequence[str]) -> None:
-        """Book anew pairs with a path at blocked ports; ``tried``: reasons of earlier failures."""
-        limits = self._limits.now()
+        """Book anew pairs with a path at blocked ports, and pairs whose path on standby stands in
+        place of the working path; ``tried``: reasons of earlier failures.
+        """
+        limits, standing = self._limits.now(), self._network.state.vlans
+        lost = {
+            end
+            for one in reservations
+            if one.booked is not None and one.booked not in standing and one.protection in standing
+            for circuit in one.booked.circuits
+            for end in circuit.ends
+        }
+        limits = replace(limits, blocked=limits.blocked | lost) if lost else limits
         blocked = {
             reservation.pair
             for reservation in reservations
