@@ -29,6 +29,7 @@ from benchmarks import (
     prediction,
     probing,
     processor,
+    protection,
     reaction,
     reconfigurations,
     recovery,
@@ -94,6 +95,7 @@ BENCHMARKS = (
     probing,
     processor,
     detection,
+    protection,
     recovery,
 )
 

@@ -94,6 +94,17 @@ class DeadCircuits:
         diverted = self._runner.run_meanwhile(course)
         self.dark |= {one for one in dark if one[0] in diverted}
 
+    async def leave(self) -> frozenset[Circuit]:
+        """Have traffic leave circuits in use without light, and return these circuits. The rules
+        come before anything else, such as a write of the journal; :meth:`find` follows.
+        """
+        if not self._recovery.done:
+            return frozenset()
+        dark = frozenset(circuit for circuit, _ in self._dark_now())
+        if dark:
+            await self.divert(dark, ())
+        return dark
+
     async def divert(self, circuits: Collection[Circuit], paths: Collection[Path]) -> None:
         """Divert the pairs on dead circuits and paths, while no change is under way."""
         await carried_out(self._switches.divert(circuits, paths))

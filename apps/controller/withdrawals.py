@@ -87,8 +87,9 @@ class Withdrawals:
         """Withdraw circuits that have lost their light or are missing on an optical switch, and
         circuits left by an earlier attempt.
         """
+        left = await self._upkeep.dead.leave()
         dead, reason = self._upkeep.dead.find()
-        await self._withdraw(dead, reason)
+        await self._withdraw(dead, reason, left)
 
     async def after_recovery(self, before: NetworkState) -> None:
         """Plan around circuits of ``before`` found without light by the recovery."""
@@ -192,8 +193,11 @@ class Withdrawals:
             lost_path for lost_path in lost if state.vlans.get(lost_path.path) == lost_path.vlan
         ]
 
-    async def _withdraw(self, lost: Collection[Circuit | Path], why: str) -> None:
+    async def _withdraw(
+        self, lost: Collection[Circuit | Path], why: str, left: Collection[Circuit] = ()
+    ) -> None:
         """Divert the pairs on lost circuits at once, withdraw the circuits, and plan around them.
+        Traffic has ``left`` some of the circuits already.
 
         If a withdrawal fails, because a vswitch is silent or the journal is full, the pairs stay
         diverted. The withdrawal is retried after ever longer pauses, or when a missing switch is
@@ -206,7 +210,8 @@ class Withdrawals:
         paths = [one for one in self._left if isinstance(one, Path)]
         if news:
             LOG.error("%s", why)
-            await self._upkeep.dead.divert(circuits, paths)
+            if paths or not set(circuits) <= set(left):
+                await self._upkeep.dead.divert(circuits, paths)
             self._log.note_loss([circuit for circuit in circuits if circuit in news])
             self._pause_s = _FIRST_PAUSE_S
         elif not self._left or not self._try_again():
