@@ -313,7 +313,7 @@ def configuration(answers: Answers) -> str:
     """The text of the file."""
     openflow = answers.substrate == SubstrateKind.SINGLE_HOMED_OPENFLOW
     tagged = "" if openflow else _TAGGED
-    apart = answers.substrate == SubstrateKind.DUAL_HOMED_VLAN
+    dual_homed = answers.substrate == SubstrateKind.DUAL_HOMED_VLAN
     speaks = answers.tor_driver in _ON_OPENFLOW
     return _FILE.format(
         **{name: getattr(answers, name) for name in Answers.__dataclass_fields__},
@@ -324,8 +324,8 @@ def configuration(answers: Answers) -> str:
         prefix_length=answers.network.prefixlen,
         bridge=_BRIDGE if speaks else "",
         native_vlan=tagged,
-        electrical_port="" if apart else _ELECTRICAL_PORT,
-        vswitch="" if openflow else _VSWITCH + (_TWO_UPLINKS if apart else _ONE_UPLINK),
+        electrical_port="" if dual_homed else _ELECTRICAL_PORT,
+        vswitch="" if openflow else _VSWITCH + (_TWO_UPLINKS if dual_homed else _ONE_UPLINK),
         parking="" if openflow else _PARKING,
         tor_login=_login("      ", "TOR_PASSWORD") if _wants_login(_rack(answers)) else "",
         plane_login=_login("    ", "OCS_PASSWORD") if _wants_login(_plane(answers)) else "",

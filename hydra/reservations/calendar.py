@@ -364,10 +364,10 @@ class Window:
             booking.path
             for booking in self._calendar.pair_meets(pair, start, end)
             if not (need.standby or booking.standby)
-            and not (booking.mbps and need.mbps and self._apart(booking.servers, need.servers))
+            and not (booking.mbps and need.mbps and self._disjoint(booking.servers, need.servers))
         )
 
-    def _apart(self, some: frozenset[str], others: frozenset[str]) -> bool:
+    def _disjoint(self, some: frozenset[str], others: frozenset[str]) -> bool:
         """True if bookings of a rack pair with these servers have no common server pair: in a rack,
         both name a server, and the servers differ.
         """

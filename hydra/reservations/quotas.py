@@ -54,12 +54,13 @@ def within_quota_mbps(
         )
     if quota.max_mbps is None:
         return inf
-    left_mbps = max(0.0, quota.max_mbps - peak_mbps(mine, start_unix_s, end_unix_s)) / circuits
-    if least_mbps > left_mbps + ROUNDING_MBPS:
+    taken_mbps = peak_mbps(mine, start_unix_s, end_unix_s)
+    remaining_mbps = max(0.0, quota.max_mbps - taken_mbps) / circuits
+    if least_mbps > remaining_mbps + ROUNDING_MBPS:
         twice = f" on {circuits} paths" if circuits > 1 else ""
         raise QuotaExceeded(
             f"{least_mbps:g} Mb/s{twice} exceed the quota of {quota.max_mbps:g} Mb/s at a time; "
-            f"{at_most_mbps(left_mbps)} Mb/s are left at the requested time: ask for less "
+            f"{at_most_mbps(remaining_mbps)} Mb/s are left at the requested time: ask for less "
             "bandwidth or a different time, or ask an operator for a larger quota"
         )
-    return max(least_mbps, left_mbps)
+    return max(least_mbps, remaining_mbps)

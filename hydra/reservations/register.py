@@ -150,15 +150,15 @@ class Register:
         return availability(self._calendar, ask, limits, now)
 
     @contextmanager
-    def apart(self, reservations: Iterable[Reservation]) -> Iterator[None]:
+    def unbooked(self, reservations: Iterable[Reservation]) -> Iterator[None]:
         """Leave the bookings of ``reservations`` out of the calendar for a while."""
-        apart = [reservation for reservation in reservations if reservation.is_booked]
-        for reservation in apart:
+        unbooked = [reservation for reservation in reservations if reservation.is_booked]
+        for reservation in unbooked:
             self._calendar.remove(reservation.id)
         try:
             yield
         finally:
-            for reservation in apart:
+            for reservation in unbooked:
                 self._put(reservation)
 
     def _unbook(self, reservation: Reservation) -> None:

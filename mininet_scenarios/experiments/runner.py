@@ -262,8 +262,8 @@ def _part(order: Order, console: Console) -> Iterator[Path]:
                 yield part
             except HydraError:
                 leaving.pop_all()  # the logs show the reason
-                _tell_repetitions(part, console)
-                _tell_logs(part, order, console)
+                _report_repetitions(part, console)
+                _report_logs(part, order, console)
                 raise
             leaving.pop_all()
         shutil.rmtree(part / "work", ignore_errors=True)
@@ -280,16 +280,16 @@ def _remove(path: Path) -> None:
 
 def _leave_repetitions(part: Path, console: Console) -> None:
     """Remove everything but complete repetitions."""
-    _tell_repetitions(part, console)
+    _report_repetitions(part, console)
     shutil.rmtree(part / "work" if repetitions.count(part) else part, ignore_errors=True)
 
 
-def _tell_repetitions(part: Path, console: Console) -> None:
+def _report_repetitions(part: Path, console: Console) -> None:
     if left := repetitions.count(part):
         console.print(f"{_repetitions(left)} kept in {part}: --continue goes on with them")
 
 
-def _tell_logs(part: Path, order: Order, console: Console) -> None:
+def _report_logs(part: Path, order: Order, console: Console) -> None:
     """Name the logs of a run that can't be counted; a run without logs leaves nothing."""
     if any(path.is_file() for path in (part / "work").rglob("*")):
         console.print(

@@ -40,7 +40,7 @@ class Shapes:
         UnknownName.
         """
         members = self._bookings.group(shape_id)
-        as_if_released = partial(self._trial, apart=members)
+        as_if_released = partial(self._trial, excluded=members)
         return with_remedy(self._fabric, shape_of(self._fabric, members), as_if_released)
 
     def _rooms_mbps(self, request: ReservationRequest) -> Sequence[Room]:
@@ -51,16 +51,16 @@ class Shapes:
         requests: Sequence[ReservationRequest],
         most: int,
         brief: bool,
-        apart: Sequence[Reservation] = (),
+        excluded: Sequence[Reservation] = (),
     ) -> Refused:
         """Refusals of requests together, up to ``most``; nothing is reserved.
 
-        ``brief``: refusals need no words and no alternatives. ``apart``: reservations that are
+        ``brief``: refusals need no words and no alternatives. ``excluded``: reservations that are
         left out of the calendar.
         """
         refused: dict[int, AdmissionError] = {}
         entered: list[Reservation] = []
-        with self._bookings.apart(apart):
+        with self._bookings.unbooked(excluded):
             limits = replace(self._limits.now(), brief=brief)
             for place, request in enumerate(requests):
                 try:

@@ -79,9 +79,9 @@ class Bookings:
             return self._book.rooms_mbps(request, time.time(), limits)
 
     @contextmanager
-    def apart(self, reservations: Iterable[Reservation]) -> Iterator[None]:
+    def unbooked(self, reservations: Iterable[Reservation]) -> Iterator[None]:
         """A :meth:`trial` without the bookings of ``reservations``."""
-        with self._lock, self._book.apart(reservations), self.trial():
+        with self._lock, self._book.unbooked(reservations), self.trial():
             yield
 
     def take_back(self, reservations: Sequence[Reservation]) -> None:

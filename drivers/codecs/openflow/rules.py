@@ -301,7 +301,7 @@ def _instructions(shape: Shape, ports: SwitchPorts) -> list[_Piece]:
 
 def _flow_mod_pieces(kind: RuleKind, ports: SwitchPorts, command: int) -> list[_Piece]:
     shape = SHAPES[kind]
-    flags = _SEND_FLOW_REMOVED if shape.tells_end and command == FLOW_ADD else 0
+    flags = _SEND_FLOW_REMOVED if shape.reports_end and command == FLOW_ADD else 0
     fixed = struct.pack(
         "!QBBHHHIIIHxx", 0, shape.table, command, 0, 0, shape.priority,
         NO_BUFFER, PORT_ANY, GROUP_ANY, flags,
@@ -487,7 +487,8 @@ def encode_changes(
 
     With ``bundle_id`` they are one atomic, ordered bundle: if the table lacks room for any of them,
     none takes effect. But if Open vSwitch refuses a member while it is added (unknown action, port
-    or group), Open vSwitch leaves out the member, answers with an error, and commits the rest.
+    or group), Open vSwitch leaves out the member, answers with an error, and commits the rest
+    (``findings/ovs_bundle_refused_member.sh``).
     """
     if bundle_id is None:
         return b"".join(_flow_mods_of(changes, ports, xid, None))

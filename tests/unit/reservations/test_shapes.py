@@ -54,7 +54,7 @@ class Shaped:
 
     def trial(self, requests, most, _brief=True, apart=()):
         refused, entered = {}, []
-        with self.book.apart(apart):
+        with self.book.unbooked(apart):
             for place, request in enumerate(requests):
                 try:
                     entered += self.add(request)

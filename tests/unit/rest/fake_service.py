@@ -494,7 +494,7 @@ class FakeService:
 
     def _trial(self, requests, most, _brief, apart=()):
         refused, entered = {}, []
-        with self._book.apart(apart):
+        with self._book.unbooked(apart):
             for place, request in enumerate(requests):
                 try:
                     entered.append(self._book.add(f"t{place}", request, CREATED_UNIX_S))
