@@ -10,10 +10,11 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 from apps.controller.deliveries import Deliveries
+from apps.controller.held_tables import HeldTables
 from apps.controller.meter_tables import (
     Metered,
     MeterTable,
@@ -28,11 +29,8 @@ from apps.controller.meter_tables import (
     offers_of,
     old_meters,
     part_of,
-    rules_of,
     steering_switches,
-    switched_over,
     tables_of,
-    way_rules,
 )
 from apps.controller.odd_rates import OddRates
 from apps.controller.refills import Refills, borne
@@ -45,7 +43,6 @@ from drivers.codecs.openflow.meters import (
 )
 from hydra.failures import Failure, FailureKind
 from hydra.forwarding.pipeline import DELIVERY_COUNTERS, DELIVERY_COUNTERS_MASK
-from hydra.forwarding.rules import FlowRule, RuleChange
 from hydra.model import DatapathId, Fabric, NetworkState, Path, RackId, VlanId
 from hydra.reservations.reservation import Reservation
 from hydra.service import Delivery
@@ -65,7 +62,7 @@ _PATIENCE_S: Final = 1.0
 _NO_ANSWER: Final = frozenset({FailureKind.UNKNOWN, FailureKind.LATE})
 
 
-class Policing:
+class Policing(HeldTables):
     """:meth:`hold` and :meth:`rules_for` belong to the conductor's thread; :meth:`prepare` is for
     another thread, for vswitches that are not ready meanwhile.
     """
@@ -79,7 +76,7 @@ class Policing:
         clock: Callable[[], float] = time.monotonic,
         work_clock: Callable[[], float] = time.thread_time,
     ) -> None:
-        self._fabric = fabric
+        super().__init__(fabric)
         self._switch_of = steering_switches(fabric)
         self._fleet = fleet
         self._timeout_s, self._patience_s = timeout_s, min(timeout_s, _PATIENCE_S)
@@ -89,10 +86,7 @@ class Policing:
         """Vswitches freed of an earlier controller's meters since the last synchronisation."""
         self._offers: Mapping[Aggregate, Offer] = {}
         """Offers by the last reading of the meters."""
-        self._lock = threading.Lock()
-        self._holdings = Holdings()
         self._delivered = Deliveries()
-        self._tables: MeterTables = {}
         self._allowed_mbps: dict[Aggregate, float] = {}
         """Rates of the meters, as held by all vswitches except unsettled vswitches."""
         self._unsettled: set[DatapathId] = set()
@@ -103,8 +97,6 @@ class Policing:
         """Aggregates whose counts began anew, as meters were changed or made in the pacer's
         turn.
         """
-        self._unmetered: set[DatapathId] = set()
-        """Vswitches without metering."""
         self._unanswered: set[DatapathId] = set()
         """Vswitches without metering for lack of an answer in time."""
         self.refused: Mapping[DatapathId, Failure] = {}
@@ -178,22 +170,6 @@ class Policing:
         for datapath in sorted(failed):
             LOG.warning("vswitch %#x did not take the rates of reservations", datapath)
         return failed
-
-    def switch_over(self, lost: Collection[Path]) -> Mapping[DatapathId, tuple[RuleChange, ...]]:
-        """Rule changes that send protected traffic of lost paths on its path on standby. The rates
-        stay until :meth:`hold`.
-        """
-        changes: dict[DatapathId, tuple[RuleChange, ...]] = {}
-        tables = dict(self._tables)
-        for datapath, table in self._tables.items():
-            tables[datapath] = after = switched_over(table, self._holdings.standbys, lost)
-            if after is not table:
-                changes[datapath] = tuple(
-                    differing(*(way_rules(self._fabric, one) for one in (table, after)))
-                )
-        with self._lock:
-            self._tables = tables
-        return changes
 
     def _adopt(self, wanted: Holdings) -> tuple[MeterTables, MeterTables, Sequence[Aggregate]]:
         """The tables before and after, and the aggregates in both tables with changed rates.
@@ -275,14 +251,6 @@ class Policing:
         """Vswitches without metering for lack of an answer in time, to be prepared again."""
         with self._lock:
             return frozenset(self._unanswered)
-
-    def rules_for(self, datapath: DatapathId) -> Iterator[FlowRule]:
-        """Rules of a vswitch for reservations."""
-        return self._rules(datapath, self._tables)
-
-    def _rules(self, datapath: DatapathId, tables: MeterTables) -> Iterator[FlowRule]:
-        table = tables.get(datapath, MeterTable())
-        return rules_of(self._fabric, table, metered=datapath not in self._unmetered)
 
     # -- the pacer's thread -----------------------------------------------------------------------
 

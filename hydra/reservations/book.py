@@ -12,24 +12,23 @@ from typing import Final
 
 from hydra.errors import AdmissionError
 from hydra.lifecycle import RESERVATION_TRANSITIONS, ReservationState, check_transition
-from hydra.model import Fabric, Path, RackId, VlanId
+from hydra.model import Fabric, Path, RackId
 from hydra.names import rack_of
 from hydra.reservations.admission import (
     Ask,
     admit_most,
     fastest_circuit_mbps,
-    fitting_mbps,
     moment,
     takes,
 )
 from hydra.reservations.calendar import AdmissionLimits
-from hydra.reservations.calendar_entries import ask_of, bookings_of, servers_among
-from hydra.reservations.constraints import planes_of, route_of
+from hydra.reservations.calendar_entries import ask_of, servers_among
+from hydra.reservations.constraints import route_of
 from hydra.reservations.modification import Modification, modified, place_again
 from hydra.reservations.preemption import lower_ranks, make_room
-from hydra.reservations.protection import admit_both, find_standby, is_free_of, standby_again
+from hydra.reservations.protected import Protected
+from hydra.reservations.protection import admit_both, is_free_of, standby_again
 from hydra.reservations.quotas import within_quota_mbps
-from hydra.reservations.register import Register
 from hydra.reservations.requests import check, times
 from hydra.reservations.rerouting import moved_to_another_path
 from hydra.reservations.reservation import (
@@ -58,7 +57,7 @@ _LEAVES_PATH: Final = frozenset(
 )
 
 
-class ReservationBook(Register):
+class ReservationBook(Protected):
     """Decides about admissions and changes. Not thread-safe: the owner holds the lock."""
 
     def __init__(self, fabric: Fabric, reservations: Iterable[Reservation] = ()) -> None:
@@ -290,18 +289,6 @@ class ReservationBook(Register):
             ),
         )
 
-    def _stretch_overdue(self, now: float) -> None:
-        """Extend the bookings of overdue reservations to ``now``: the circuits stand until
-        released.
-        """
-        for reservation_id in self._timers.reached(now):
-            reservation, booking = self._by_id[reservation_id], self._calendar.get(reservation_id)
-            if booking is None or not reservation.holds_capacity:
-                continue
-            if reservation.expires_unix_s is not None and reservation.expires_unix_s <= now:
-                for one in bookings_of(self._fabric, reservation):
-                    self._calendar.add(replace(one, end_unix_s=math.nextafter(now, math.inf)))
-
     def remove(self, reservation_id: str) -> None:
         """Remove a reservation without trace; displaced reservations come back."""
         self._forget(self.get(reservation_id))
@@ -382,16 +369,6 @@ class ReservationBook(Register):
         starts = self.get(reservation_id).starts_unix_s
         return self.transition(reservation_id, _begun(starts, now), now=now)
 
-    def place(self, path: Path, vlan: VlanId | None) -> tuple[Reservation, ...]:
-        """Note that ``path`` stands, for all reservations with capacity on the path; return
-        them.
-        """
-        return tuple(
-            self._put(replace(r, path=path, vlan=vlan))
-            for r in self._holding((path.src, path.dst))
-            if r.booked == path
-        )
-
     def reroute(
         self, pair: tuple[RackId, RackId], now: float, limits: AdmissionLimits
     ) -> tuple[tuple[Reservation, ...], dict[str, AdmissionError]]:
@@ -426,48 +403,6 @@ class ReservationBook(Register):
             if moved != reservation:
                 changed.append(self.protect(moved.id, now, limits))
         return tuple(changed), refused
-
-    def protect(
-        self, reservation_id: str, now: float, limits: AdmissionLimits, *, anew: bool = False
-    ) -> Reservation:
-        """Book a path on standby for a protected reservation that lacks one, or whose path on
-        standby has blocked ports; ``anew``: in any case.
-
-        Without room, the reservation is left without a path on standby. Raises UnknownName.
-        """
-        old = self.get(reservation_id)
-        if not (old.is_booked and old.is_protected and old.booked is not None):
-            return old
-        around = limits if old.holds_capacity else limits.later
-        if old.protection is not None and not anew and is_free_of(old.protection, around.blocked):
-            return old
-        alone = self._put(replace(old, protection=None))
-        ask = ask_of(self._fabric, alone, now)
-        standby = find_standby(self._calendar, ask, old.booked, around)
-        return self._put(replace(alone, protection=standby))
-
-    def unprotect(self, reservation_id: str) -> Reservation:
-        """Give up the path on standby. Raises UnknownName."""
-        return self._put(replace(self.get(reservation_id), protection=None))
-
-    def _standby_fits(self, reservation: Reservation, ask: Ask) -> bool:
-        """True if the path on standby fits, or there is none; ``calendar`` lacks the bookings of
-        the reservation.
-        """
-        path, working = reservation.protection, reservation.booked
-        return path is None or (
-            working is not None
-            and planes_of(path).isdisjoint(planes_of(working))
-            and takes(self._calendar, replace(ask, standby=True), path, _NO_LIMITS)
-        )
-
-    def fitting_mbps(
-        self, reservation_id: str, now: float, limits: AdmissionLimits
-    ) -> float | None:
-        """Mbps that a failed reservation could have now; None: no bandwidth. Raises UnknownName."""
-        ask = ask_of(self._fabric, self.get(reservation_id), now)
-        around = limits if ask.start_unix_s <= now else limits.later
-        return fitting_mbps(self._calendar, ask, around)
 
 
 def _later(unix_s: float, by_s: float) -> float:

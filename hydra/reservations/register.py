@@ -14,7 +14,7 @@ from operator import itemgetter
 
 from hydra.errors import KeyReused, LifecycleError
 from hydra.lifecycle import ReservationState
-from hydra.model import Circuit, Fabric, Path, RackId
+from hydra.model import Circuit, Fabric, Path, RackId, VlanId
 from hydra.names import no_group, no_reservation
 from hydra.reservations.admission import Ask
 from hydra.reservations.availability import Available, availability
@@ -197,6 +197,16 @@ class Register:
     def leave_nothing(self, reservation_ids: Iterable[str]) -> tuple[Reservation, ...]:
         """Clear ``leaves_path``: the circuits are gone or reassigned. Raises UnknownName."""
         return tuple(self._put(replace(self.get(i), leaves_path=False)) for i in reservation_ids)
+
+    def place(self, path: Path, vlan: VlanId | None) -> tuple[Reservation, ...]:
+        """Note that ``path`` stands, for all reservations with capacity on the path; return
+        them.
+        """
+        return tuple(
+            self._put(replace(r, path=path, vlan=vlan))
+            for r in self._holding((path.src, path.dst))
+            if r.booked == path
+        )
 
     # --- questions ------------------------------------------------------------------------------
 

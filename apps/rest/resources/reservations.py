@@ -13,7 +13,7 @@ from pydantic_core import PydanticCustomError
 
 from apps.rest.access import TENANTS
 from apps.rest.conditional import require, retry_key
-from apps.rest.document import MOST_ENTRIES, Body, Document, Filter, Name, RackName
+from apps.rest.document import Body, Document, Filter, Name, RackName
 from apps.rest.problems import (
     ADMISSION_REFUSED,
     BODY_PROBLEMS,
@@ -28,6 +28,12 @@ from apps.rest.problems import (
     UNKNOWN_NAME,
 )
 from apps.rest.resources.deliveries import Delivery
+from apps.rest.resources.protection import (
+    Constrained,
+    ConstraintsBody,
+    Protection,
+    protection_of,
+)
 from apps.rest.resources.topology import Circuits, Path, along
 from apps.rest.routing import Routes
 from hydra.errors import LifecycleError
@@ -35,9 +41,7 @@ from hydra.lifecycle import RESERVATION_TRANSITIONS, ReservationState, can_becom
 from hydra.model import Fabric
 from hydra.names import rack_of
 from hydra.reservations import reservation as core
-from hydra.reservations.constraints import Constraints
 from hydra.reservations.modification import Modification
-from hydra.reservations.protection import shared_by
 from hydra.reservations.reservation import (
     BOOKED_STATES,
     FINAL_STATES,
@@ -102,32 +106,6 @@ class Span(Body):
         if self.duration_s is not None and self.end_unix_s is not None:
             raise PydanticCustomError("two_ends", "give duration_s or end_unix_s, not both")
         return self
-
-
-class ConstraintsBody(Body):
-    """Constraints on the paths of a reservation."""
-
-    avoid_planes: Annotated[list[Name], Field(max_length=MOST_ENTRIES)] = Field(
-        default=[], description="Planes that no path uses."
-    )
-    require_planes: Annotated[list[Name], Field(max_length=MOST_ENTRIES)] = Field(
-        default=[], description="The only planes that paths use; empty: any plane."
-    )
-    avoid_relays: Annotated[list[Name], Field(max_length=MOST_ENTRIES)] = Field(
-        default=[], description="Racks that relay no frames between two hops."
-    )
-    max_hops: int | None = Field(
-        default=None, ge=1, description="Most circuits in a row; null: policy.max_hops."
-    )
-
-    @property
-    def core(self) -> Constraints:
-        return Constraints(
-            tuple(self.avoid_planes),
-            tuple(self.require_planes),
-            tuple(self.avoid_relays),
-            self.max_hops,
-        )
 
 
 class Wish(Span):
@@ -257,34 +235,6 @@ class TransferStatus(Document):
     )
 
 
-class Constrained(Document):
-    """Constraints on the paths of a reservation."""
-
-    avoid_planes: list[str]
-    require_planes: list[str]
-    avoid_relays: list[str]
-    max_hops: int | None
-
-
-class Protection(Document):
-    """The second path of a protected reservation."""
-
-    path: Path
-    shared: list[str] = Field(
-        description="What both paths have in common: ToRs of the ends, and what the fabric forces."
-    )
-
-
-def _protection_of(value: core.Reservation, fabric: Fabric) -> object:
-    working, standby = value.booked, value.protection
-    if working is None or standby is None:
-        return None
-    return {
-        "path": along(standby, None, value.src_rack),
-        "shared": shared_by(fabric, working, standby),
-    }
-
-
 def _transfer_of(value: core.Reservation) -> object:
     if value.transfer is None:
         return None
@@ -301,7 +251,7 @@ class _Placed(Document):
             return value
         return cls.attributes(
             value,
-            protection=_protection_of(value, info.context),
+            protection=protection_of(value, info.context),
             start_unix_s=value.starts_unix_s,
             booked=along(value.booked, None, value.src_rack),
             path=along(value.path, value.vlan, value.src_rack),
