@@ -320,7 +320,7 @@ class Protection(Document):
 
     path: Path
     shared: list[str]
-    """What both paths have in common: ToRs of the ends, and what the fabric forces."""
+    """Elements in both paths: ToRs of the ends, and others that the fabric forces."""
 
 
 class RackLoad(Document):

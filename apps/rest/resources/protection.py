@@ -54,7 +54,7 @@ class Protection(Document):
 
     path: Path
     shared: list[str] = Field(
-        description="What both paths have in common: ToRs of the ends, and what the fabric forces."
+        description="Elements in both paths: ToRs of the ends, and others that the fabric forces."
     )
 
 
