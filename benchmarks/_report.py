@@ -12,7 +12,7 @@ import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NoReturn
@@ -180,9 +180,11 @@ def write(path: Path, runs: Sequence[Run], about: str = "") -> None:
 
 
 def _row_document(row: Result) -> dict[str, Any]:
-    numbers = {"ours": row.ours, "baseline": row.baseline, "target": row.target, "ratio": row.ratio}
-    met = None if row.target is None else row.meets_target
-    return asdict(row) | {key: _number(value) for key, value in numbers.items()} | {"met": met}
+    """A row in rounded numbers, with the ratio and the verdict of these."""
+    numbers = {key: _number(getattr(row, key)) for key in ("ours", "baseline", "target")}
+    rounded = replace(row, **numbers | _nan(numbers))
+    met = None if rounded.target is None else rounded.meets_target
+    return asdict(row) | numbers | {"ratio": _number(rounded.ratio), "met": met}
 
 
 def _number(value: float | None) -> float | None:

@@ -82,6 +82,17 @@ def test_a_row_says_how_it_compares_and_whether_its_target_is_met(tmp_path):
     assert made["machine"].keys() == {one.name for one in fields(Machine)}
 
 
+def test_figures_that_are_read_are_written_as_they_were(tmp_path):
+    path = tmp_path / "retag.json"
+    times = [
+        Result("a case", "time", "ms", "lower", 1 / n, n / 7, "x", n / 3) for n in range(3, 99)
+    ]
+    _reported(tmp_path, times)
+    before = path.read_text()
+    write(path, read(path).runs)
+    assert path.read_text() == before
+
+
 def test_nothing_measured_is_no_number_and_misses_its_target(tmp_path):
     made = _reported(tmp_path, [Result("a case", "time", "ms", "lower", math.nan, None, "", 4.0)])
     (row,) = made["rows"]
