@@ -320,7 +320,7 @@ class Protection(Document):
 
     path: Path
     shared: list[str]
-    """Elements in both paths: ToRs of the ends, and others that the fabric forces."""
+    """Names of ToRs, relays and devices that both paths have in common."""
 
 
 class RackLoad(Document):

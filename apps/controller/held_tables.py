@@ -31,7 +31,7 @@ class HeldTables:
 
     def switch_over(self, lost: Collection[Path]) -> Mapping[DatapathId, tuple[RuleChange, ...]]:
         """Rule changes that send protected traffic of lost paths on its path on standby. The rates
-        stay until :meth:`hold`.
+        stay until the next hold of reservations.
         """
         changes: dict[DatapathId, tuple[RuleChange, ...]] = {}
         tables = dict(self._tables)

@@ -63,8 +63,8 @@ _NO_ANSWER: Final = frozenset({FailureKind.UNKNOWN, FailureKind.LATE})
 
 
 class Policing(HeldTables):
-    """:meth:`hold` and :meth:`rules_for` belong to the conductor's thread; :meth:`prepare` is for
-    another thread, for vswitches that are not ready meanwhile.
+    """:meth:`hold` belongs to the conductor's thread; :meth:`prepare` is for another thread, for
+    vswitches that are not ready meanwhile.
     """
 
     def __init__(
@@ -233,7 +233,7 @@ class Policing(HeldTables):
         return frozenset(failed)
 
     def prepare(self, datapaths: Collection[DatapathId]) -> None:
-        """Give the vswitches their meters, before the rules of :meth:`rules_for`."""
+        """Give the vswitches their meters, before the rules of :meth:`HeldTables.rules_for`."""
         none: MeterTables = {}
         with self._lock:
             self._unmetered.difference_update(datapaths)

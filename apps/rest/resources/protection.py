@@ -54,7 +54,7 @@ class Protection(Document):
 
     path: Path
     shared: list[str] = Field(
-        description="Elements in both paths: ToRs of the ends, and others that the fabric forces."
+        description="Names of ToRs, relays and devices that both paths have in common."
     )
 
 
