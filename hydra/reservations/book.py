@@ -308,7 +308,7 @@ class ReservationBook(Protected):
         """Change the state.
 
         ``now`` is in Unix seconds; None: unknown. If a reservation with circuits is released or
-        ends, the path stays noted until :meth:`leave_nothing`. A preempted reservation
+        ends, the path stays noted until its circuits are gone. A preempted reservation
         keeps the reason of the preemption unless ``reason`` is given.
 
         Raises UnknownName, and LifecycleError for a step outside the transition table; the book is
