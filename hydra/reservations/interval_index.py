@@ -47,25 +47,25 @@ class IntervalIndex(Generic[_TimedT]):
     def __iter__(self) -> Iterator[_TimedT]:
         return iter(self._by_key.values())
 
-    def get(self, one_key: str) -> _TimedT | None:
-        return self._by_key.get(one_key)
+    def get(self, entry_key: str) -> _TimedT | None:
+        return self._by_key.get(entry_key)
 
-    def add(self, one: _TimedT) -> None:
+    def add(self, entry: _TimedT) -> None:
         """Add an entry whose key is new."""
-        self._by_key[one.key] = one
-        if isfinite(one.end_unix_s):
-            insort(self._starts, (one.start_unix_s, one.key))
-            self._longest_s = max(self._longest_s, one.end_unix_s - one.start_unix_s)
+        self._by_key[entry.key] = entry
+        if isfinite(entry.end_unix_s):
+            insort(self._starts, (entry.start_unix_s, entry.key))
+            self._longest_s = max(self._longest_s, entry.end_unix_s - entry.start_unix_s)
         else:
-            self._endless[one.key] = one
+            self._endless[entry.key] = entry
 
-    def remove(self, one_key: str) -> None:
+    def remove(self, entry_key: str) -> None:
         """Remove an entry. Raises KeyError for an unknown key."""
-        one = self._by_key.pop(one_key)
-        if isfinite(one.end_unix_s):
-            del self._starts[bisect_left(self._starts, (one.start_unix_s, one_key))]
+        entry = self._by_key.pop(entry_key)
+        if isfinite(entry.end_unix_s):
+            del self._starts[bisect_left(self._starts, (entry.start_unix_s, entry_key))]
         else:
-            del self._endless[one_key]
+            del self._endless[entry_key]
 
     def meeting(self, start_unix_s: float, end_unix_s: float) -> list[_TimedT]:
         """Entries at any moment of [start, end), unordered; none for an empty interval."""
@@ -73,21 +73,21 @@ class IntervalIndex(Generic[_TimedT]):
             return []
         if len(self._by_key) <= _FEW:
             return [
-                one
-                for one in self._by_key.values()
-                if one.start_unix_s < end_unix_s and start_unix_s < one.end_unix_s
+                entry
+                for entry in self._by_key.values()
+                if entry.start_unix_s < end_unix_s and start_unix_s < entry.end_unix_s
             ]
         first = bisect_left(self._starts, (start_unix_s - self._longest_s, ""))
         last = bisect_left(self._starts, (end_unix_s, ""))
-        near = (self._by_key[one_key] for _, one_key in self._starts[first:last])
-        found = [one for one in near if one.end_unix_s > start_unix_s]
-        found += [one for one in self._endless.values() if one.start_unix_s < end_unix_s]
+        near = (self._by_key[entry_key] for _, entry_key in self._starts[first:last])
+        found = [entry for entry in near if entry.end_unix_s > start_unix_s]
+        found += [entry for entry in self._endless.values() if entry.start_unix_s < end_unix_s]
         return found
 
     def ending_after(self, unix_s: float) -> Iterator[_TimedT]:
         """Entries with a finite end later than ``unix_s``, ordered by start."""
         first = bisect_left(self._starts, (unix_s - self._longest_s, ""))
         for place in range(first, len(self._starts)):
-            one = self._by_key[self._starts[place][1]]
-            if one.end_unix_s > unix_s:
-                yield one
+            entry = self._by_key[self._starts[place][1]]
+            if entry.end_unix_s > unix_s:
+                yield entry

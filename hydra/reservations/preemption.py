@@ -21,8 +21,8 @@ def lower_ranks(
     for booking in calendar.meeting(ask.start_unix_s, ask.end_unix_s):
         if reservations[booking.id].rank < rank:
             bookings.setdefault(booking.id, []).append(booking)
-    lower = [(reservations[one], mine) for one, mine in bookings.items()]
-    lower.sort(key=lambda one: (-one[0].rank, one[0].created_unix_s))
+    lower = [(reservations[name], mine) for name, mine in bookings.items()]
+    lower.sort(key=lambda entry: (-entry[0].rank, entry[0].created_unix_s))
     return lower
 
 

@@ -178,7 +178,7 @@ class Reservations(ReservationNews):
             reservation = self._book.transition(reservation_id, state, reason, now=now_s)
             staying = self._book.let_stay(reservation_id, now_s)
             pair = reservation.pair
-            gone = self._left_nothing(lambda one: one == pair) if leaves_nothing else ()
+            gone = self._left_nothing(lambda entry: entry == pair) if leaves_nothing else ()
             reservation = self._book.get(reservation_id)
             self._note([reservation])
             self._note(staying, _STAYS)
@@ -296,7 +296,7 @@ class Reservations(ReservationNews):
         gone, or in other hands.
         """
         with self._lock:
-            self._leave_nothing(lambda one: one == pair)
+            self._leave_nothing(lambda entry: entry == pair)
 
     def unreserved_paths(self) -> tuple[Path, ...]:
         """Standing paths of pairs without a reservation."""
