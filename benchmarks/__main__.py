@@ -32,6 +32,7 @@ from benchmarks import (
     prediction,
     probing,
     processor,
+    protection,
     reaction,
     reconfigurations,
     recovery,
@@ -98,6 +99,7 @@ BENCHMARKS = (
     probing,
     processor,
     detection,
+    protection,
     recovery,
     reconfigurations,
 )

@@ -31,7 +31,7 @@ from benchmarks._report import Result, report, run_benchmark
 from hydra.errors import AdmissionError
 from hydra.model import Circuit
 from hydra.reservations.calendar import ROUNDING_MBPS, Booking, peak_mbps
-from hydra.reservations.calendar_entries import booking_of
+from hydra.reservations.calendar_entries import bookings_of
 from hydra.reservations.reservation import ReservationRequest, Transfer
 from hydra.reservations.shapes import ShapeRequest, chosen_request, pattern_request
 from tests.journals import SqliteJournal
@@ -183,9 +183,9 @@ def overfull(rooms: Rooms) -> int:
     """Number of circuits with more promises than capacity at some moment."""
     booked: dict[Circuit, list[Booking]] = defaultdict(list)
     for one in rooms.ledger.bookings.all():
-        if one.is_booked and one.booked is not None:
-            for circuit in one.booked.circuits:
-                booked[circuit].append(booking_of(rooms.fabric, one, one.booked))
+        for booking in bookings_of(rooms.fabric, one) if one.is_booked else ():
+            for circuit in booking.path.circuits:
+                booked[circuit].append(booking)
     return sum(
         peak_mbps(bookings, 0.0, inf) > rooms.fabric.rate_of(circuit) + ROUNDING_MBPS
         for circuit, bookings in booked.items()

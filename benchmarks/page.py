@@ -42,8 +42,8 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
         "processor", "probing", "openflow_packages", "soak",
     ),
     "Faults": (
-        "detection", "recovery", "kills", "replicas", "chaos", "simulation", "fuzz_api",
-        "fuzz_openflow", "fuzz_files", "fuzz_codecs", "incidents",
+        "detection", "protection", "recovery", "kills", "replicas", "chaos", "simulation",
+        "fuzz_api", "fuzz_openflow", "fuzz_files", "fuzz_codecs", "incidents",
     ),
 }  # fmt: skip
 """Benchmarks by what they are about, in the page's order."""

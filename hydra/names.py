@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 
 from hydra.errors import UnknownName
-from hydra.model import Fabric, RackId
+from hydra.model import Fabric, PlaneId, RackId
 
 
 def rack_of(fabric: Fabric, name: str) -> RackId:
@@ -26,6 +26,13 @@ def rack_named(fabric: Fabric, name: str) -> RackId:
     if (rack := fabric.rack_by_name.get(name)) is not None:
         return rack.id
     raise UnknownName(f"no rack {name!r}{did_you_mean(name, fabric.rack_by_name)}")
+
+
+def plane_named(fabric: Fabric, name: str) -> PlaneId:
+    """Id of the plane ``name``. Raises UnknownName."""
+    if (plane := fabric.plane_by_name.get(name)) is not None:
+        return plane.id
+    raise UnknownName(f"no plane {name!r}{did_you_mean(name, fabric.plane_by_name)}")
 
 
 def no_reservation(reservation_id: str) -> UnknownName:

@@ -73,6 +73,31 @@ class CircuitShares(Document):
     """Upper bound of the share for any plan on this fabric. Null: not computed."""
 
 
+class Constrained(Document):
+    """Constraints on the paths of a reservation."""
+
+    avoid_planes: list[str]
+    require_planes: list[str]
+    avoid_relays: list[str]
+    max_hops: int | None
+
+
+class ConstraintsBody(Document):
+    """Constraints on the paths of a reservation."""
+
+    avoid_planes: list[str] | None = None
+    """Planes that no path uses."""
+
+    require_planes: list[str] | None = None
+    """The only planes that paths use; empty: any plane."""
+
+    avoid_relays: list[str] | None = None
+    """Racks that relay no frames between two hops."""
+
+    max_hops: int | None = None
+    """Most circuits in a row; null: policy.max_hops."""
+
+
 class DemandBasis(StrEnum):
     """The demand that planning uses."""
 
@@ -281,6 +306,21 @@ class Profile(StrEnum):
     EARLIEST = "earliest"
     LATEST = "latest"
     CHEAPEST = "cheapest"
+
+
+class Protect(StrEnum):
+    """Protection of a reservation against the loss of its path."""
+
+    NONE = "none"
+    DISJOINT = "disjoint"
+
+
+class Protection(Document):
+    """The second path of a protected reservation."""
+
+    path: Path
+    shared: list[str]
+    """Names of ToRs, relays and devices that both paths have in common."""
 
 
 class RackLoad(Document):
@@ -661,6 +701,12 @@ class GroupBody(Document):
     purpose: str = ""
     """Purpose, in a line of your own words: a job's number, a name."""
 
+    constraints: ConstraintsBody | None = None
+    """Planes, relays and hops of the paths."""
+
+    protect: Protect = Protect.NONE
+    """disjoint: a second path, without a common plane, is set up on standby and takes over after a loss."""
+
     entries: list[MatrixEntry]
     repeat: Repeat | None = None
     """Not only once; start and end have to be given."""
@@ -699,6 +745,8 @@ class Part(Document):
     """Null: the configuration no longer has all of the path."""
 
     path: Path | None
+    protection: Protection | None
+    """The path on standby."""
 
 
 class Plan(Document):
@@ -838,6 +886,11 @@ class Reservation(Document):
     parts: list[Part]
     """Parts between different servers, if no circuit carries the whole bandwidth; else empty."""
 
+    constraints: Constrained
+    protect: Protect
+    protection: Protection | None
+    """The path on standby; null: unprotected, or the path was lost."""
+
     transfer: TransferStatus | None
     """Bytes that the reservation carries by a deadline; null: a rate was asked for."""
 
@@ -870,6 +923,12 @@ class ReservationBody(Document):
     purpose: str = ""
     """Purpose, in a line of your own words: a job's number, a name."""
 
+    constraints: ConstraintsBody | None = None
+    """Planes, relays and hops of the paths."""
+
+    protect: Protect = Protect.NONE
+    """disjoint: a second path, without a common plane, is set up on standby and takes over after a loss."""
+
     src: str
     """Name of a rack or of a server."""
 
@@ -898,6 +957,10 @@ class ReservationPreview(Document):
 
     booked: Path | None
     """Null: each part has a path."""
+
+    protect: Protect
+    protection: Protection | None
+    """The path on standby."""
 
     parts: list[Part]
     start_unix_s: float
@@ -971,6 +1034,12 @@ class ShapeBody(Document):
 
     purpose: str = ""
     """Purpose, in a line of your own words: a job's number, a name."""
+
+    constraints: ConstraintsBody | None = None
+    """Planes, relays and hops of the paths."""
+
+    protect: Protect = Protect.NONE
+    """disjoint: a second path, without a common plane, is set up on standby and takes over after a loss."""
 
     pattern: str | None = None
     """ring, torus:AxBxC, all-to-all, tree or pairs, among the racks in the given order. Null: matrix."""

@@ -15,7 +15,7 @@ from apps.cli.parameters import Duration, read_coming_moment, read_end, read_pos
 from apps.cli.planning import warn_of_risks
 from apps.cli.wording import describe_path, local, moment
 from hydra.lifecycle import ReservationState
-from hydra.reservations.reservation import FINAL_STATES, Profile, ServiceClass
+from hydra.reservations.reservation import FINAL_STATES, Profile, Protect, ServiceClass
 from hydra_hybrid_network_client.errors import JsonObject
 from hydra_hybrid_network_client.requests import WAIT_S, resource
 
@@ -72,6 +72,38 @@ wish_options: Final = (
 )
 """Times, priority, class and purpose of reservations."""
 
+path_options = (
+    click.option(
+        "--avoid-plane", "avoid_planes", metavar="NAME", multiple=True, help="No path on the plane."
+    ),
+    click.option(
+        "--only-plane",
+        "require_planes",
+        metavar="NAME",
+        multiple=True,
+        help="No path on other planes.",
+    ),
+    click.option(
+        "--avoid-relay",
+        "avoid_relays",
+        metavar="RACK",
+        multiple=True,
+        help="No path by way of the rack.",
+    ),
+    click.option("--max-hops", type=click.IntRange(min=1), help="Most circuits in a row."),
+    click.option(
+        "--protect",
+        type=click.Choice([protect.value for protect in Protect]),
+        default=Protect.NONE.value,
+        show_default=True,
+        help=(
+            "disjoint: a second path, without a common plane, is set up on standby and takes over "
+            "after a loss."
+        ),
+    ),
+)
+"""Constraints on the paths of a reservation, and protection."""
+
 
 @click.command(
     cls=Command,
@@ -79,6 +111,7 @@ wish_options: Final = (
         "hydra reserve r1 r3 --mbps 80 --duration 3600 --wait",
         "hydra reserve h11 h21 --mbps 40 --start 2026-12-01T08:00 --end 2026-12-01T09:30",
         "hydra reserve r1 r3 --mbps 80 --at-least 20",
+        "hydra reserve r1 r3 --mbps 80 --protect disjoint --max-hops 1",
         "hydra reserve r1 r3 --mbps 80 --start 2026-12-01T02:00 --duration 3600 --every 86400 "
         "--times 30",
         "hydra reserve r1 r3 --mbps 80 --dry-run",
@@ -114,6 +147,7 @@ wish_options: Final = (
     help="Least acceptable bandwidth, if --mbps does not fit.",
 )
 @with_options(wish_options)
+@with_options(path_options)
 @click.option(
     "--hold",
     metavar="SECONDS",
@@ -152,6 +186,11 @@ def reserve(
     priority: int,
     service: str,
     purpose: str,
+    avoid_planes: tuple[str, ...],
+    require_planes: tuple[str, ...],
+    avoid_relays: tuple[str, ...],
+    max_hops: int | None,
+    protect: str,
     every: float | None,
     times: int | None,
     dry_run: bool,
@@ -181,6 +220,16 @@ def reserve(
         span["service"] = service
     if purpose:
         span["purpose"] = purpose
+    if protect != Protect.NONE.value:
+        span["protect"] = protect
+    constraints: JsonObject = {
+        "avoid_planes": list(avoid_planes),
+        "require_planes": list(require_planes),
+        "avoid_relays": list(avoid_relays),
+        "max_hops": max_hops,
+    }
+    if constraints := {name: value for name, value in constraints.items() if value}:
+        span["constraints"] = constraints
     entry: JsonObject = {"src": src, "dst": dst}
     entry |= _rate_or_bytes(rate, megabytes, profile, lasts=end is None or every is not None)
     if minimum is not None:
@@ -251,6 +300,7 @@ def _print_preview(document: JsonObject, as_json: bool) -> None:
             ("start", moment(document["start_unix_s"])),
             ("end", end_of(document)),
             ("path", _describe_booked(document)),
+            *_protection_facts(document),
         ]
     )
     warn_of_risks(document)
@@ -398,6 +448,7 @@ def _print_reservation(document: JsonObject, as_json: bool) -> None:
             ("start", moment(document["start_unix_s"])),
             ("end", end_of(document)),
             ("path", _describe_own_path(document)),
+            *_protection_facts(document),
             ("reason", local(document["reason"]) or "-"),
         ]
     )
@@ -450,6 +501,17 @@ def _describe_part(part: JsonObject) -> str:
     if path is None:  # the part is no longer in the configuration
         return f"{ends}: none"
     return f"{ends}: {describe_path(path)}{'' if part['path'] else ', not up'}"
+
+
+def _protection_facts(document: JsonObject) -> list[tuple[str, str]]:
+    """The path on standby of a protected reservation, and what both paths have in common."""
+    if document["protect"] == Protect.NONE.value or document["parts"]:
+        return []
+    standby = document["protection"]
+    if standby is None:
+        return [("on standby", "none: the reservation is not protected now")]
+    shared = ", ".join(standby["shared"])
+    return [("on standby", f"{describe_path(standby['path'])} (in common: {shared})")]
 
 
 def _describe_own_path(reservation: JsonObject) -> str:

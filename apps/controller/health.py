@@ -32,6 +32,7 @@ _NOTED: Final = (
     ConditionKind.PORT_RENUMBERED,
     ConditionKind.WORKER_REFUSED,
     ConditionKind.TRANSFER_AT_RISK,
+    ConditionKind.PROTECTION_LOST,
     ConditionKind.TAKEOVER_AT_RISK,
     ConditionKind.UPLINK_DEAD,
     ConditionKind.ALARM,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from math import isinf
 from typing import Final, TypeVar
@@ -18,9 +18,17 @@ from drivers.codecs.openflow.meters import (
     MeterCounters,
     RemoveMeter,
 )
-from hydra.forwarding.rules import FlowRule, Install, Remove, RuleChange, match_key
+from hydra.forwarding.rules import (
+    FlowRule,
+    Install,
+    Lane,
+    Remove,
+    RuleChange,
+    match_key,
+    numbered_way,
+)
 from hydra.forwarding.substrate import substrate_of
-from hydra.model import DatapathId, Fabric
+from hydra.model import DatapathId, Fabric, Path, RackId
 from hydra.sharing.policing import (
     Aggregate,
     Holdings,
@@ -50,6 +58,8 @@ class MeterTable:
     electrical: frozenset[Aggregate] = frozenset()
     lanes: Mapping[Aggregate, int] = field(default_factory=dict)
     """As in :class:`hydra.sharing.policing.Holdings`."""
+    ways: Mapping[tuple[RackId, int], Lane] = field(default_factory=dict)
+    """The path in use by protected traffic, by destination rack and number."""
 
 
 MeterTables = Mapping[DatapathId, MeterTable]
@@ -65,6 +75,7 @@ def tables_of(
     tallies: dict[DatapathId, list[Tally]] = {}
     electrical: dict[DatapathId, list[Aggregate]] = {}
     lanes: dict[DatapathId, dict[Aggregate, int]] = {}
+    ways: dict[DatapathId, dict[tuple[RackId, int], Lane]] = {}
     for aggregate in sorted(wanted.routes):
         aggregates.setdefault(switch_of[aggregate.sender], []).append(aggregate)
     for tally in sorted(wanted.tallies):
@@ -73,6 +84,9 @@ def tables_of(
         electrical.setdefault(switch_of[aggregate.sender], []).append(aggregate)
     for aggregate, lane in wanted.lanes.items():
         lanes.setdefault(switch_of[aggregate.sender], {})[aggregate] = lane
+        if lane in wanted.standbys:
+            working, _ = wanted.standbys[lane]
+            ways.setdefault(switch_of[aggregate.sender], {})[aggregate.to, lane] = working
     for datapath in aggregates.keys() | tallies.keys() | electrical.keys():
         yield (
             datapath,
@@ -81,6 +95,7 @@ def tables_of(
                 tallies=dict.fromkeys(tallies.get(datapath, ()), 0),
                 electrical=frozenset(electrical.get(datapath, ())),
                 lanes=lanes.get(datapath, {}),
+                ways=ways.get(datapath, {}),
             ),
         )
 
@@ -148,6 +163,7 @@ def numbered(table: MeterTable, before: MeterTable) -> MeterTable:
         and table.tallies.keys() == before.tallies.keys()
         and table.electrical == before.electrical
         and table.lanes == before.lanes
+        and table.ways == before.ways
     ):
         return before
     return MeterTable(
@@ -155,7 +171,20 @@ def numbered(table: MeterTable, before: MeterTable) -> MeterTable:
         tallies=_numbers(table.tallies, before.tallies),
         electrical=table.electrical,
         lanes=table.lanes,
+        ways=table.ways,
     )
+
+
+def switched_over(
+    table: MeterTable, standbys: Mapping[int, tuple[Lane, Lane]], lost: Collection[Path]
+) -> MeterTable:
+    """``table`` with the protected traffic of ``lost`` paths on its paths on standby."""
+    ways = {
+        (to, number): standby if working[0] in lost and standby[0] not in lost else lane
+        for (to, number), lane in table.ways.items()
+        for working, standby in (standbys[number],)
+    }
+    return table if ways == table.ways else replace(table, ways=ways)
 
 
 def _numbers(wanted: Iterable[_KeyT], before: Mapping[_KeyT, int]) -> dict[_KeyT, int]:
@@ -203,10 +232,20 @@ def rules_of(fabric: Fabric, table: MeterTable, *, metered: bool) -> Iterator[Fl
             yield from _own(
                 fabric, aggregate.sender, aggregate_rules(fabric, aggregate, meter, lane)
             )
+    yield from way_rules(fabric, table)
     for aggregate in sorted(table.electrical):
         yield from _own(fabric, aggregate.sender, [electrical_rule(aggregate)])
     for tally, number in table.tallies.items():
         yield from _own(fabric, tally.receiver, tally_rules(fabric, tally, number))
+
+
+def way_rules(fabric: Fabric, table: MeterTable) -> Iterator[FlowRule]:
+    """Rules that send protected traffic along its path in use."""
+    substrate = substrate_of(fabric)
+    for (to, number), lane in table.ways.items():
+        path = lane[0]
+        rack = path.src if path.dst == to else path.dst
+        yield numbered_way(substrate.steer(rack, to, (lane, lane), 0), number)
 
 
 def _own(fabric: Fabric, server: str, rules: Iterable[FlowRule]) -> Iterator[FlowRule]:

@@ -10,10 +10,11 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 from apps.controller.deliveries import Deliveries
+from apps.controller.held_tables import HeldTables
 from apps.controller.meter_tables import (
     Metered,
     MeterTable,
@@ -28,7 +29,6 @@ from apps.controller.meter_tables import (
     offers_of,
     old_meters,
     part_of,
-    rules_of,
     steering_switches,
     tables_of,
 )
@@ -43,7 +43,6 @@ from drivers.codecs.openflow.meters import (
 )
 from hydra.failures import Failure, FailureKind
 from hydra.forwarding.pipeline import DELIVERY_COUNTERS, DELIVERY_COUNTERS_MASK
-from hydra.forwarding.rules import FlowRule
 from hydra.model import DatapathId, Fabric, NetworkState, Path, RackId, VlanId
 from hydra.reservations.reservation import Reservation
 from hydra.service import Delivery
@@ -63,9 +62,9 @@ _PATIENCE_S: Final = 1.0
 _NO_ANSWER: Final = frozenset({FailureKind.UNKNOWN, FailureKind.LATE})
 
 
-class Policing:
-    """:meth:`hold` and :meth:`rules_for` belong to the conductor's thread; :meth:`prepare` is for
-    another thread, for vswitches that are not ready meanwhile.
+class Policing(HeldTables):
+    """:meth:`hold` belongs to the conductor's thread; :meth:`prepare` is for another thread, for
+    vswitches that are not ready meanwhile.
     """
 
     def __init__(
@@ -77,7 +76,7 @@ class Policing:
         clock: Callable[[], float] = time.monotonic,
         work_clock: Callable[[], float] = time.thread_time,
     ) -> None:
-        self._fabric = fabric
+        super().__init__(fabric)
         self._switch_of = steering_switches(fabric)
         self._fleet = fleet
         self._timeout_s, self._patience_s = timeout_s, min(timeout_s, _PATIENCE_S)
@@ -87,10 +86,7 @@ class Policing:
         """Vswitches freed of an earlier controller's meters since the last synchronisation."""
         self._offers: Mapping[Aggregate, Offer] = {}
         """Offers by the last reading of the meters."""
-        self._lock = threading.Lock()
-        self._holdings = Holdings()
         self._delivered = Deliveries()
-        self._tables: MeterTables = {}
         self._allowed_mbps: dict[Aggregate, float] = {}
         """Rates of the meters, as held by all vswitches except unsettled vswitches."""
         self._unsettled: set[DatapathId] = set()
@@ -101,8 +97,6 @@ class Policing:
         """Aggregates whose counts began anew, as meters were changed or made in the pacer's
         turn.
         """
-        self._unmetered: set[DatapathId] = set()
-        """Vswitches without metering."""
         self._unanswered: set[DatapathId] = set()
         """Vswitches without metering for lack of an answer in time."""
         self.refused: Mapping[DatapathId, Failure] = {}
@@ -239,7 +233,7 @@ class Policing:
         return frozenset(failed)
 
     def prepare(self, datapaths: Collection[DatapathId]) -> None:
-        """Give the vswitches their meters, before the rules of :meth:`rules_for`."""
+        """Give the vswitches their meters, before the rules of :meth:`HeldTables.rules_for`."""
         none: MeterTables = {}
         with self._lock:
             self._unmetered.difference_update(datapaths)
@@ -257,14 +251,6 @@ class Policing:
         """Vswitches without metering for lack of an answer in time, to be prepared again."""
         with self._lock:
             return frozenset(self._unanswered)
-
-    def rules_for(self, datapath: DatapathId) -> Iterator[FlowRule]:
-        """Rules of a vswitch for reservations."""
-        return self._rules(datapath, self._tables)
-
-    def _rules(self, datapath: DatapathId, tables: MeterTables) -> Iterator[FlowRule]:
-        table = tables.get(datapath, MeterTable())
-        return rules_of(self._fabric, table, metered=datapath not in self._unmetered)
 
     # -- the pacer's thread -----------------------------------------------------------------------
 

@@ -89,6 +89,7 @@ class Reach:
             dead_uplinks=switches.dead_uplinks,
             closed=self._switches.closed,
             diverted=switches.diverted,
+            left=switches.left,
             awaited=self._fleet.mute() | switches.late(),
             by_hand=self._by_hand,
         )

@@ -69,6 +69,8 @@ class Withdrawals:
         """Changes under way, state and lost paths at the last look."""
         self._cut: set[tuple[RackId, RackId]] = set()
         """Pairs, as (from, to), still waiting for other paths."""
+        self._withdrew_beside = False
+        """True if reservations may lack paths withdrawn beside a change."""
 
     @property
     def due(self) -> bool:
@@ -79,14 +81,15 @@ class Withdrawals:
     @property
     def _waits(self) -> bool:
         """True if pairs are to be given other paths, and were not yet."""
-        return bool(self._cut) or self._placement.awaits_racks
+        return bool(self._cut) or self._withdrew_beside or self._placement.awaits_racks
 
     async def of_dead_circuits(self) -> None:
         """Withdraw circuits that have lost their light or are missing on an optical switch, and
         circuits left by an earlier attempt.
         """
+        left = await self._upkeep.dead.leave()
         dead, reason = self._upkeep.dead.find()
-        await self._withdraw(dead, reason)
+        await self._withdraw(dead, reason, left)
 
     async def after_recovery(self, before: NetworkState) -> None:
         """Plan around circuits of ``before`` found without light by the recovery."""
@@ -182,6 +185,7 @@ class Withdrawals:
         after = self._network.state
         self._unwithdrawn |= dict.fromkeys(frozenset(dark) & after.topology.circuits, cause)
         self._cut |= before - directions(after)
+        self._withdrew_beside = True
 
     def _standing(self, lost: Sequence[LostPath]) -> list[LostPath]:
         state = self._network.state
@@ -189,8 +193,11 @@ class Withdrawals:
             lost_path for lost_path in lost if state.vlans.get(lost_path.path) == lost_path.vlan
         ]
 
-    async def _withdraw(self, lost: Collection[Circuit | Path], why: str) -> None:
+    async def _withdraw(
+        self, lost: Collection[Circuit | Path], why: str, left: Collection[Circuit] = ()
+    ) -> None:
         """Divert the pairs on lost circuits at once, withdraw the circuits, and plan around them.
+        Traffic has ``left`` some of the circuits already.
 
         If a withdrawal fails, because a vswitch is silent or the journal is full, the pairs stay
         diverted. The withdrawal is retried after ever longer pauses, or when a missing switch is
@@ -203,7 +210,8 @@ class Withdrawals:
         paths = [one for one in self._unwithdrawn if isinstance(one, Path)]
         if news:
             LOG.error("%s", why)
-            await self._upkeep.dead.divert(circuits, paths)
+            if paths or not set(circuits) <= set(left):
+                await self._upkeep.dead.divert(circuits, paths)
             self._log.note_loss([circuit for circuit in circuits if circuit in news])
             self._pause_s = _FIRST_PAUSE_S
         elif not self._unwithdrawn or not self._try_again():
@@ -239,6 +247,7 @@ class Withdrawals:
         rack soon to be in reach wait until then.
         """
         lost, self._cut = self._cut | before, set()
+        self._withdrew_beside = False
         if lost - directions(self._network.state):
             await self._upkeep.devices.read_uncertain()
         awaited = self._reach.awaited_racks()

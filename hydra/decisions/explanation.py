@@ -316,7 +316,10 @@ class _Words:
         """Effect of a reservation between the two racks on the present path."""
         between = f"reservation {reservation.id} is between the two racks"
         if reservation.state is ReservationState.ACTIVE:
-            return f"{between}: the reserved path stays in place"
+            if not reservation.is_protected:
+                return f"{between}: the reserved path stays in place"
+            standby = "is missing" if reservation.protection is None else "stays in place, too"
+            return f"{between}: the reserved path stays in place; the path on standby {standby}"
         if reservation.state is ReservationState.ACTIVATING:
             return f"{between}, and the reserved path is being set up"
         begins = f"begins {moment(reservation.starts_unix_s)}, and has no path yet"

@@ -28,6 +28,8 @@ class ConditionKind(StrEnum):
     RESERVATION_FAILED = "reservation-failed"
     TRANSFER_AT_RISK = "transfer-at-risk"
     """Bytes that will not arrive by their deadline."""
+    PROTECTION_LOST = "protection-lost"
+    """Protected reservations without a path on standby; their working path stands."""
     OPTICAL_SWITCH_DOWN = "optical-switch-down"
     TOR_DOWN = "tor-down"
     SWITCH_NOT_CONNECTED = "switch-not-connected"
@@ -122,6 +124,10 @@ _OVER: Final[Mapping[ConditionKind, tuple[str, str]]] = {
     ConditionKind.TAKEOVER_AT_RISK: (
         "{} no longer puts a takeover at risk",
         "{} replicas or members of the store no longer put a takeover at risk",
+    ),
+    ConditionKind.PROTECTION_LOST: (
+        "reservation {} is protected again, or over",
+        "{} reservations are protected again, or over",
     ),
     ConditionKind.UPLINK_DEAD: (
         "server {} has an uplink for circuits again",

@@ -23,6 +23,7 @@ from hydra.faults.condition import (
 )
 from hydra.faults.facts import Facts
 from hydra.faults.late_transfers import transfers_at_risk
+from hydra.faults.lost_protection import protection_lost
 from hydra.faults.quarantine import Quarantined
 from hydra.faults.server_links import named
 from hydra.lifecycle import ReservationState
@@ -69,6 +70,7 @@ class Watch:
         yield from _journal(facts)
         yield from _reservations(facts, missed)
         yield from transfers_at_risk(facts, self._first_seen)
+        yield from protection_lost(facts, self._first_seen)
         yield from self._planes(facts)
         yield from self._tors(facts)
         yield from self._switches(facts)

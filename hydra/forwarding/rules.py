@@ -356,6 +356,12 @@ def circuit_rules(
     )
 
 
+def numbered_way(several: Sequence[FlowRule], number: int) -> FlowRule:
+    """The first way of a pair with several ways, under another ``number``."""
+    way = several[1]
+    return FlowRule(way.kind, (way.args[0], number, *way.args[2:]), way.cookie)
+
+
 def match_key(rule: FlowRule) -> tuple[RuleKind, tuple[int, ...]]:
     """Key of the match of a rule: a table holds a single rule per key."""
     kind, args = rule.kind, rule.args

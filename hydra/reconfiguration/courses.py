@@ -12,6 +12,7 @@ from hydra.reconfiguration.device_care import DeviceCare
 from hydra.reconfiguration.readiness import Connections, RenumberedPort
 from hydra.reconfiguration.recovery import Recovery
 from hydra.reconfiguration.switches import Switches
+from hydra.reconfiguration.switching_over import UNPROTECTED, Protection
 from hydra.reconfiguration.whole_tables import Memory
 
 
@@ -28,10 +29,12 @@ class Courses:
         memory: Memory,
         connections: Connections,
         added_rules: Callable[[DatapathId], Iterable[FlowRule]] = lambda _datapath: (),
+        protection: Protection = UNPROTECTED,
         followed: Callable[[Sequence[RenumberedPort]], None] = lambda _ports: None,
         by_people: frozenset[PlaneId] = frozenset(),
     ) -> None:
-        """``added_rules``, ``followed``: as in :class:`~hydra.reconfiguration.switches.Switches`;
+        """``added_rules``, ``protection``, ``followed``: as in
+        :class:`~hydra.reconfiguration.switches.Switches`;
         ``by_people``: planes whose changes are tasks for people.
         """
         switches = self.switches = Switches(
@@ -40,6 +43,7 @@ class Courses:
             memory=memory,
             connections=connections,
             added_rules=added_rules,
+            protection=protection,
             followed=followed,
         )
         care = self.care = DeviceCare(

@@ -36,9 +36,15 @@ from hydra.reconfiguration.commands import (
     TakeSwitches,
 )
 from hydra.reconfiguration.executor import Execution
-from hydra.reconfiguration.plan import moving_pairs, pair_named, pair_of, without
+from hydra.reconfiguration.plan import Pair, moving_pairs, pair_named, pair_of, without
 from hydra.reconfiguration.readiness import Connections, RenumberedPort
 from hydra.reconfiguration.relaying import only, relay_rules, stale_relays
+from hydra.reconfiguration.switching_over import (
+    UNPROTECTED,
+    Protection,
+    survivors_of,
+    switching_over,
+)
 from hydra.reconfiguration.whole_tables import Memory, WholeTables
 from hydra.rings import rings_of
 
@@ -76,6 +82,7 @@ class Switches(WholeTables):
         memory: Memory,
         connections: Connections,
         added_rules: Callable[[DatapathId], Iterable[FlowRule]] = lambda _datapath: (),
+        protection: Protection = UNPROTECTED,
         followed: Callable[[Sequence[RenumberedPort]], None] = lambda _ports: None,
     ) -> None:
         """``added_rules``: rules that a switch holds beside the substrate's. ``followed``: called
@@ -89,6 +96,7 @@ class Switches(WholeTables):
             added_rules=added_rules,
         )
         self._report_followed = followed
+        self._protection = protection
         self.settled = False
         """True if the present state is known, and switches may be brought there."""
         self.refused: Mapping[DatapathId, Failure] = {}
@@ -104,6 +112,7 @@ class Switches(WholeTables):
             or (datapath in self.steering and self.steering[datapath].name in unconfirmed)
         )
         self._dead -= execution.activated
+        self.left &= self._memory.state.vlans.keys()
         refused = {failure.subject: failure for failure in execution.silent if _is_refusal(failure)}
         self._note_refused(
             {
@@ -448,22 +457,36 @@ class Switches(WholeTables):
         changes: Collection[Execution] = (),
     ) -> Course[frozenset[Circuit]]:
         """Send the pairs on dead circuits and dead paths electrical, until these are withdrawn.
+        Pairs whose lost paths are all protected go to the surviving paths instead.
 
         Pairs moved by ``changes`` under way are left to the changes; a change leaves its unmoved
         dead pairs diverted. Returns the dead circuits in use by pairs: if still standing after the
         changes, the circuits are to be withdrawn, even if light has returned by then.
         """
         state = self._memory.state
-        pairs = moving_pairs(state, without(state, circuits, paths))
+        reduced = without(state, circuits, paths)
+        pairs = moving_pairs(state, reduced)
         if not pairs or not self.settled:
             return frozenset()
-        self._dead |= pairs
-        remaining = pairs
+        moving = frozenset[Pair]().union(*(change.moving for change in changes))
+        lost = [path for path in state.topology.paths if path not in reduced.vlans]
+        surviving = survivors_of(lost, self._protection.survivors(), reduced, moving)
+        over = frozenset(map(pair_of, surviving))
+        self.left |= surviving.keys()
+        self._dead |= pairs - over
+        remaining = pairs - over
         for change in changes:
-            change.keep_electrical(pairs)
+            change.keep_electrical(pairs - over)
             remaining -= change.moving
         diverts = diverting(self._substrate, steering_of(self._substrate, remaining), state.epoch)
-        changed = only(diverts, self.ready())
+        moved = switching_over(self._substrate, self._protection, state, surviving)
+        changed = only(
+            {
+                dp: (*moved.get(dp, ()), *diverts.get(dp, ()))
+                for dp in moved.keys() | diverts.keys()
+            },
+            self.ready(),
+        )
         (done,) = yield Batch("divert", (ApplyRules(changed, self._hurries),))
         for datapath, error in done.value.items():
             if error is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import is_not
 from typing import Protocol
 
 from hydra.forwarding.resteering import diverting, steering_of
@@ -16,7 +17,7 @@ from hydra.forwarding.rules import (
     RuleChange,
     installed,
 )
-from hydra.model import DatapathId, Fabric, NetworkState, RackId
+from hydra.model import DatapathId, Fabric, NetworkState, Path, RackId
 from hydra.policy import CurrentPolicy
 from hydra.reconfiguration.commands import HeldRules
 from hydra.reconfiguration.plan import Pair, Unsettled, pair_of, without
@@ -56,6 +57,8 @@ class WholeTables(Uplinks):
     _electrical: frozenset[DatapathId] = frozenset()
     """Switches that refuse circuit rules, and hold none: the traffic they send is electrical."""
     _dead: frozenset[Pair] = frozenset()
+    left: frozenset[Path] = frozenset()
+    """Lost paths of the present state that carry no traffic since a switch-over."""
 
     def may_send(self, lane: Lane) -> bool:
         """True if a switch may still send on a path of earlier: the switch has not been brought to
@@ -88,8 +91,8 @@ class WholeTables(Uplinks):
         """Rules common to a rack's switches, with their encodings, kept while some switches are yet
         to be brought: after a start, switches come a few at a time.
         """
-        self._common_in: NetworkState | None = None
-        """The state of ``_common``."""
+        self._common_in: tuple[NetworkState, frozenset[Path]] | None = None
+        """The state of ``_common``, and the lost paths left out."""
 
     @property
     def diverted(self) -> frozenset[Pair]:
@@ -108,6 +111,8 @@ class WholeTables(Uplinks):
         A switch that refuses rules of its circuits gets none of these rules.
         """
         substrate, state = self._substrate, self._memory.state
+        if self.left:
+            state = without(state, (), self.left)
         diverts = diverting(substrate, steering_of(substrate, self.diverted), state.epoch)
         common = {} if common is None else common
         tor_rules = tuple(map(Install, substrate.tor_rules()))
@@ -149,8 +154,9 @@ class WholeTables(Uplinks):
     def _whole_tables(
         self, datapaths: Iterable[DatapathId]
     ) -> Iterator[tuple[DatapathId, tuple[Installation, ...]]]:
-        if self._common_in is not self._memory.state:
-            self._common_in, self._common = self._memory.state, {}
+        basis = self._memory.state, self.left
+        if self._common_in is None or any(map(is_not, self._common_in, basis)):
+            self._common_in, self._common = basis, {}
         yield from self.tables(datapaths, self._common)
 
     def _anew(

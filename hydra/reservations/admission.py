@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from math import isfinite
 from typing import Final
 
 from hydra.errors import AdmissionError, Alternative, NoRoom
-from hydra.model import Fabric, OpticalPort, Path, PortId, RackId
+from hydra.model import Fabric, OpticalPort, Path, PlaneId, PortId, RackId
 from hydra.reservations.calendar import (
     ROUNDING_MBPS,
     AdmissionLimits,
@@ -20,6 +20,7 @@ from hydra.reservations.calendar import (
     Window,
     at_most_mbps,
 )
+from hydra.reservations.constraints import ANY_ROUTE, Route
 from hydra.reservations.reservation import LATEST_UNIX_S
 
 _LATER_STARTS_TRIED: Final = 24
@@ -45,10 +46,16 @@ class Ask:
     """True if the request gave an end instead of a duration."""
     may_wait: bool = True
     """False if a later start is no alternative."""
+    route: Route = ANY_ROUTE
+    constraints: str = ""
+    """The constraints behind ``route``, in words."""
+    standby: bool = False
+    """True for the second path of a protected reservation."""
 
     @property
     def need(self) -> Need:
-        return Need(self.mbps, self.exclusive, self.servers)
+        servers = frozenset[str]() if self.standby else self.servers
+        return Need(self.mbps, self.exclusive, servers, self.route, self.standby)
 
     def booking(self, booking_id: str, path: Path) -> Booking:
         return Booking(
@@ -57,8 +64,9 @@ class Ask:
             self.mbps,
             self.start_unix_s,
             self.end_unix_s,
-            self.servers,
+            self.need.servers,
             self.exclusive,
+            self.standby,
         )
 
 
@@ -68,7 +76,7 @@ def admit(calendar: Calendar, ask: Ask, limits: AdmissionLimits) -> Path:
 
     Raises AdmissionError with the obstacle and with alternatives.
     """
-    path = _gentlest(calendar, ask, limits)
+    path = find(calendar, ask, limits)
     if path is None:
         raise _refusal(calendar, ask, limits.anywhere)
     return path
@@ -84,7 +92,7 @@ def admit_most(
     if least_mbps >= ask.mbps:
         return ask.mbps, admit(calendar, ask, limits)
     anywhere = limits.anywhere
-    path = _gentlest(calendar, ask, limits)
+    path = find(calendar, ask, limits)
     if path is not None:
         return ask.mbps, path
     window = calendar.window(ask.start_unix_s, ask.end_unix_s, anywhere)
@@ -110,8 +118,10 @@ def takes(calendar: Calendar, ask: Ask, path: Path, limits: AdmissionLimits) -> 
     return _servers_have_room(window, calendar, ask) and window.takes(path, ask.need)
 
 
-def _gentlest(calendar: Calendar, ask: Ask, limits: AdmissionLimits) -> Path | None:
-    """Find a path, avoiding standing paths and moving ports where possible."""
+def find(calendar: Calendar, ask: Ask, limits: AdmissionLimits) -> Path | None:
+    """Find a path, avoiding standing paths and moving ports where possible; None if no path
+    fits.
+    """
     for standing in (limits.standing, ()) if limits.standing else ((),):
         for moving in (limits.moving, frozenset[PortId]()) if limits.moving else (limits.moving,):
             around = replace(limits, standing=standing, blocked=limits.blocked | moving)
@@ -130,8 +140,11 @@ def _fit_window(window: Window, calendar: Calendar, ask: Ask) -> Path | None:
 
 
 def _servers_have_room(window: Window, calendar: Calendar, ask: Ask) -> bool:
+    """True if the uplinks have room. A path on standby takes no further room: the servers send on a
+    single path at a time.
+    """
     room_mbps = calendar.fabric.server_rate_mbps - ask.mbps + ROUNDING_MBPS
-    return all(window.server_mbps(server) <= room_mbps for server in ask.servers)
+    return all(window.server_mbps(server) <= room_mbps for server in ask.need.servers)
 
 
 def fastest_circuit_mbps(fabric: Fabric, src: RackId, dst: RackId) -> float:
@@ -161,6 +174,14 @@ def _refusal(calendar: Calendar, ask: Ask, limits: AdmissionLimits) -> Admission
     if limits.brief:
         return NoRoom("no room")
     window = calendar.window(ask.start_unix_s, ask.end_unix_s, limits)
+    free = replace(ask, route=ANY_ROUTE, constraints="")
+    if ask.constraints and (path := _fit(calendar, free, limits)) is not None:
+        hops = ", ".join(map(calendar.fabric.circuit_name, path.circuits))
+        told = (
+            f"no path between {ask.src} and {ask.dst} meets the constraints ({ask.constraints}); "
+            f"without them, {hops} fits"
+        )
+        return NoRoom(told, (), told)
     lower = _lower_rate(window, calendar, ask)
     later = _later_start(calendar, ask, replace(limits, blocked=frozenset()))
     ways = []
@@ -270,7 +291,8 @@ def _in_the_way(calendar: Calendar, window: Window, ask: Ask, limits: AdmissionL
             f"{most} path{'s' if most > 1 else ''} at a time (policy.paths_per_pair)"
         )
     else:
-        ends = "; ".join(_describe_rack(fabric, window, rack, limits) for rack in ask.pair)
+        avoided = ask.route.avoided_planes
+        ends = "; ".join(_describe_rack(fabric, window, rack, limits, avoided) for rack in ask.pair)
     wanted = f" with {ask.mbps:g} Mb/s" if ask.mbps else ""
     exclusive = "exclusive " if ask.exclusive else ""
     return f"no {exclusive}path{wanted} to spare between {names}: {ends}"
@@ -302,8 +324,14 @@ def _of_pair(calendar: Calendar, window: Window, pair: Pair) -> list[Booking]:
     return calendar.pair_meets(pair, window.start_unix_s, window.end_unix_s)
 
 
-def _describe_rack(fabric: Fabric, window: Window, rack: RackId, limits: AdmissionLimits) -> str:
-    ports = fabric.ports_of(rack)
+def _describe_rack(
+    fabric: Fabric,
+    window: Window,
+    rack: RackId,
+    limits: AdmissionLimits,
+    avoided: Collection[PlaneId],
+) -> str:
+    ports = [port for port in fabric.ports_of(rack) if port.plane not in avoided]
     texts = [_describe_port(fabric, window, port, limits) for port in ports[:_NAMED]]
     if len(ports) > _NAMED:
         free = [

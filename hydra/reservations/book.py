@@ -12,22 +12,23 @@ from typing import Final
 
 from hydra.errors import AdmissionError
 from hydra.lifecycle import RESERVATION_TRANSITIONS, ReservationState, check_transition
-from hydra.model import Fabric, Path, RackId, VlanId
+from hydra.model import Fabric, Path, RackId
 from hydra.names import rack_of
 from hydra.reservations.admission import (
     Ask,
     admit_most,
     fastest_circuit_mbps,
-    fitting_mbps,
     moment,
     takes,
 )
 from hydra.reservations.calendar import AdmissionLimits
 from hydra.reservations.calendar_entries import ask_of, servers_among
+from hydra.reservations.constraints import route_of
 from hydra.reservations.modification import Modification, modified, place_again
 from hydra.reservations.preemption import lower_ranks, make_room
+from hydra.reservations.protected import Protected
+from hydra.reservations.protection import admit_both, is_free_of, standby_again
 from hydra.reservations.quotas import within_quota_mbps
-from hydra.reservations.register import Register
 from hydra.reservations.requests import check, times
 from hydra.reservations.rerouting import moved_to_another_path
 from hydra.reservations.reservation import (
@@ -56,7 +57,7 @@ _LEAVES_PATH: Final = frozenset(
 )
 
 
-class ReservationBook(Register):
+class ReservationBook(Protected):
     """Decides about admissions and changes. Not thread-safe: the owner holds the lock."""
 
     def __init__(self, fabric: Fabric, reservations: Iterable[Reservation] = ()) -> None:
@@ -112,8 +113,16 @@ class ReservationBook(Register):
             servers=servers_among(self._fabric, request.src, request.dst),
             exclusive=request.service is ServiceClass.GUARANTEED,
             names_end=request.end_unix_s is not None,
+            route=route_of(self._fabric, request.constraints),
+            constraints=str(request.constraints),
         )
         ask, path, displaced = self._find_place(ask, request, limits, now, notice_s)
+        protection = None
+        if request.is_protected:
+            around = limits if ask.start_unix_s <= now else limits.later
+            least_mbps = min(ask.mbps, request.least_mbps)
+            mbps, path, protection = admit_both(self._calendar, ask, path, least_mbps, around)
+            ask = replace(ask, mbps=mbps)
         start, end = ask.start_unix_s, None if end is None else ask.end_unix_s
         best_effort = request.service is ServiceClass.BEST_EFFORT
         held_until = None if request.hold_s is None else now + request.hold_s
@@ -135,6 +144,7 @@ class ReservationBook(Register):
             bundle=bundle,
             wanted_mbps=None if request.minimum_mbps is None else request.bandwidth_mbps,
             since_unix_s=now,
+            protection=protection,
             **request.kept,
         )
         for one in displaced:
@@ -236,6 +246,8 @@ class ReservationBook(Register):
             fits = reservation.booked is not None and takes(
                 self._calendar, ask, reservation.booked, _NO_LIMITS
             )
+            if fits and not self._standby_fits(longer, ask):
+                longer = replace(longer, protection=None)
             self._put(longer if fits else reservation)
             if fits:
                 staying.append(longer)
@@ -267,19 +279,15 @@ class ReservationBook(Register):
         mine = self._bookings_of(request.owner)
         return min(
             limit_mbps,
-            within_quota_mbps(request.quota, mine, request.least_mbps, start_unix_s, end_unix_s),
+            within_quota_mbps(
+                request.quota,
+                mine,
+                request.least_mbps,
+                start_unix_s,
+                end_unix_s,
+                request.circuits,
+            ),
         )
-
-    def _stretch_overdue(self, now: float) -> None:
-        """Extend the bookings of overdue reservations to ``now``: the circuits stand until
-        released.
-        """
-        for reservation_id in self._timers.reached(now):
-            reservation, booking = self._by_id[reservation_id], self._calendar.get(reservation_id)
-            if booking is None or not reservation.holds_capacity:
-                continue
-            if reservation.expires_unix_s is not None and reservation.expires_unix_s <= now:
-                self._calendar.add(replace(booking, end_unix_s=math.nextafter(now, math.inf)))
 
     def remove(self, reservation_id: str) -> None:
         """Remove a reservation without trace; displaced reservations come back."""
@@ -300,7 +308,7 @@ class ReservationBook(Register):
         """Change the state.
 
         ``now`` is in Unix seconds; None: unknown. If a reservation with circuits is released or
-        ends, the path stays noted until :meth:`Register.leave_nothing`. A preempted reservation
+        ends, the path stays noted until its circuits are gone. A preempted reservation
         keeps the reason of the preemption unless ``reason`` is given.
 
         Raises UnknownName, and LifecycleError for a step outside the transition table; the book is
@@ -346,8 +354,12 @@ class ReservationBook(Register):
             if old.owner is not None and change.quota is not None and more:
                 mine = [booking for booking in self._bookings_of(old.owner) if booking.id != old.id]
                 quota = replace(change.quota, max_reservations=None)  # count unchanged
-                within_quota_mbps(quota, mine, ask.mbps, ask.start_unix_s, ask.end_unix_s)
+                within_quota_mbps(
+                    quota, mine, ask.mbps, ask.start_unix_s, ask.end_unix_s, new.circuits
+                )
             new = place_again(self._calendar, new, ask, limits)
+            if not self._standby_fits(new, ask):
+                new = replace(new, protection=standby_again(self._calendar, new, ask, limits))
         finally:
             self._put(old)
         return self._put(new)
@@ -356,16 +368,6 @@ class ReservationBook(Register):
         """Leave ``committed``: for ``activating`` if the start has come, else for ``scheduled``."""
         starts = self.get(reservation_id).starts_unix_s
         return self.transition(reservation_id, _begun(starts, now), now=now)
-
-    def place(self, path: Path, vlan: VlanId | None) -> tuple[Reservation, ...]:
-        """Note that ``path`` stands, for all reservations with capacity on the path; return
-        them.
-        """
-        return tuple(
-            self._put(replace(r, path=path, vlan=vlan))
-            for r in self._holding((path.src, path.dst))
-            if r.booked == path
-        )
 
     def reroute(
         self, pair: tuple[RackId, RackId], now: float, limits: AdmissionLimits
@@ -380,8 +382,11 @@ class ReservationBook(Register):
         mine = [
             reservation
             for booking in self._calendar.of_pair(pair)
-            if not (reservation := self._by_id[booking.id]).holds_capacity
-            or any(not limits.blocked.isdisjoint(circuit.ends) for circuit in booking.path.circuits)
+            if not booking.standby
+            and (
+                not (reservation := self._by_id[booking.id]).holds_capacity
+                or not is_free_of(booking.path, limits.blocked)
+            )
         ]
         mine.sort(key=lambda r: (not r.holds_capacity, r.starts_unix_s))
         for reservation in mine:
@@ -396,16 +401,8 @@ class ReservationBook(Register):
                 refused[reservation.id] = error
                 continue
             if moved != reservation:
-                changed.append(moved)
+                changed.append(self.protect(moved.id, now, limits))
         return tuple(changed), refused
-
-    def fitting_mbps(
-        self, reservation_id: str, now: float, limits: AdmissionLimits
-    ) -> float | None:
-        """Mbps that a failed reservation could have now; None: no bandwidth. Raises UnknownName."""
-        ask = ask_of(self._fabric, self.get(reservation_id), now)
-        around = limits if ask.start_unix_s <= now else limits.later
-        return fitting_mbps(self._calendar, ask, around)
 
 
 def _later(unix_s: float, by_s: float) -> float:

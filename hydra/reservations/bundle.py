@@ -64,6 +64,7 @@ def bundle_of(fabric: Fabric, parts: Sequence[Reservation]) -> Bundle:
             "starts_unix_s": min(part.starts_unix_s for part in parts),
             "expires_unix_s": None if None in ends else max(end for end in ends if end is not None),
             "booked": None,
+            "protection": None,
             "path": None,
             "vlan": None,
             "reason": "; ".join(shown),

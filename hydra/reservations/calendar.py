@@ -9,7 +9,11 @@ The rule of admission. A booking has a single path for the full duration. A path
   exclusive circuits shares no circuit with a booking of any bandwidth;
 - the rack pair has at most ``paths_per_pair`` paths, and all bookings of the pair share the path,
   except bookings without a common server pair. Switches distinguish reserved traffic by server
-  pair; they do not distinguish traffic without a bandwidth.
+  pair; they do not distinguish traffic without a bandwidth;
+- it meets the constraints of the booking (:mod:`hydra.reservations.constraints`).
+
+A protected reservation has a second booking, on standby: a path without a common plane. The standby
+booking holds the circuits' bandwidth, and no bandwidth of the servers' uplinks.
 
 The calendar never moves earlier bookings to make room for later bookings. The search is exact: a
 path is found if and only if a path fits. Times are Unix seconds. Bookings are half-open intervals,
@@ -28,6 +32,7 @@ from typing import Final, TypeVar
 
 from hydra.model import Circuit, Fabric, Path, PlaneId, PortId, RackId
 from hydra.policy import MOST_PATHS_PER_PAIR
+from hydra.reservations.constraints import ANY_ROUTE, Route
 from hydra.reservations.interval_index import IntervalIndex
 
 ROUNDING_MBPS: Final = 1e-6
@@ -44,6 +49,7 @@ class Booking:
     """A bandwidth on a path, in both directions, from ``start_unix_s`` until ``end_unix_s``."""
 
     id: str
+    """Id of the reservation."""
     path: Path
     mbps: float
     start_unix_s: float
@@ -53,6 +59,12 @@ class Booking:
     """Servers whose uplink carries the booking; empty if the request named whole racks."""
     exclusive: bool = False
     """True if no other booking may share a circuit."""
+    standby: bool = False
+    """True for the second path of a protected reservation."""
+
+    @property
+    def key(self) -> str:
+        return _key(self.id, self.standby)
 
     def overlaps(self, start_unix_s: float, end_unix_s: float) -> bool:
         return self.start_unix_s < end_unix_s and start_unix_s < self.end_unix_s
@@ -65,6 +77,9 @@ class Need:
     mbps: float
     exclusive: bool = False
     servers: frozenset[str] = frozenset()
+    """As in :class:`Booking`."""
+    route: Route = ANY_ROUTE
+    standby: bool = False
     """As in :class:`Booking`."""
 
 
@@ -140,11 +155,12 @@ class Calendar:
         return iter(self._bookings)
 
     def get(self, booking_id: str) -> Booking | None:
-        return self._bookings.get(booking_id)
+        """The booking of a reservation, not on standby."""
+        return self._bookings.get(_key(booking_id))
 
     def add(self, booking: Booking) -> None:
-        """Enter a booking, even without room; replaces a booking with the same id."""
-        if (old := self._bookings.get(booking.id)) is not None:
+        """Enter a booking, even without room; replaces a booking with the same key."""
+        if (old := self._bookings.get(booking.key)) is not None:
             self._take_out(old)
         self._bookings.add(booking)
         self._by_pair.setdefault((booking.path.src, booking.path.dst), IntervalIndex()).add(booking)
@@ -158,20 +174,21 @@ class Calendar:
             window.note_added(booking)
 
     def remove(self, booking_id: str) -> None:
-        """Remove a booking; ignores an unknown id."""
-        booking = self._bookings.get(booking_id)
-        if booking is not None:
-            self._take_out(booking)
+        """Remove the bookings of a reservation; ignores an unknown id."""
+        for standby in (False, True):
+            booking = self._bookings.get(_key(booking_id, standby))
+            if booking is not None:
+                self._take_out(booking)
 
     def _take_out(self, booking: Booking) -> None:
-        self._bookings.remove(booking.id)
-        _drop(self._by_pair, (booking.path.src, booking.path.dst), booking.id)
+        self._bookings.remove(booking.key)
+        _drop(self._by_pair, (booking.path.src, booking.path.dst), booking.key)
         for circuit in booking.path.circuits:
-            if _drop(self._by_circuit, circuit, booking.id):
+            if _drop(self._by_circuit, circuit, booking.key):
                 for port in circuit.ends:
                     self._circuits_at[port].discard(circuit)
         for server in booking.servers:
-            _drop(self._by_server, server, booking.id)
+            _drop(self._by_server, server, booking.key)
         for window in self._windows:
             window.note_removed(booking)
 
@@ -235,10 +252,14 @@ class Calendar:
         return window
 
 
-def _drop(index: dict[_KeyT, IntervalIndex[Booking]], key: _KeyT, booking_id: str) -> bool:
+def _key(booking_id: str, standby: bool = False) -> str:
+    return f"{booking_id}/standby" if standby else booking_id
+
+
+def _drop(index: dict[_KeyT, IntervalIndex[Booking]], key: _KeyT, booking_key: str) -> bool:
     """Remove an entry; return True if the key has no entries left."""
     entries = index[key]
-    entries.remove(booking_id)
+    entries.remove(booking_key)
     if entries:
         return False
     del index[key]
@@ -342,7 +363,8 @@ class Window:
         return frozenset(
             booking.path
             for booking in self._calendar.pair_meets(pair, start, end)
-            if not (booking.mbps and need.mbps and self._disjoint(booking.servers, need.servers))
+            if not (need.standby or booking.standby)
+            and not (booking.mbps and need.mbps and self._disjoint(booking.servers, need.servers))
         )
 
     def _disjoint(self, some: frozenset[str], others: frozenset[str]) -> bool:
@@ -377,8 +399,10 @@ class Window:
         return self._search(pair, need)
 
     def _may_have(self, path: Path, need: Need) -> bool:
-        return all(self._usable(circuit, need) for circuit in path.circuits) and not (
-            self.has_all_paths((path.src, path.dst), path)
+        return (
+            need.route.admits(self._fabric, path)
+            and all(self._usable(circuit, need) for circuit in path.circuits)
+            and not self.has_all_paths((path.src, path.dst), path)
         )
 
     def has_all_paths(self, pair: Pair, but_for: Path | None = None) -> bool:
@@ -415,6 +439,7 @@ class Window:
     def _usable(self, circuit: Circuit, need: Need) -> bool:
         return (
             self._limits.blocked.isdisjoint((circuit.a, circuit.b))
+            and circuit.plane not in need.route.avoided_planes
             and self.users(circuit.a) <= {circuit}
             and self.users(circuit.b) <= {circuit}
             and self.spare_mbps(circuit) >= need.mbps - ROUNDING_MBPS
@@ -432,17 +457,18 @@ class Window:
         came: dict[RackId, tuple[RackId, Circuit] | None] = {src: None}
         lit: set[PlaneId] = set()
         frontier = [src]
-        for hop in range(self._limits.max_hops):
+        max_hops = need.route.within(self._limits.max_hops)
+        for hop in range(max_hops):
             for rack in frontier:
                 last = self._direct(rack, dst, need)
                 if last is not None:
                     return _path(pair, came, rack, last)
-            if hop == self._limits.max_hops - 1:
+            if hop == max_hops - 1:
                 break
             reached: list[RackId] = []
             for rack in frontier:
                 for circuit, far in self._onward(rack, need, lit):
-                    if far not in came:
+                    if far not in came and far not in need.route.avoided_relays:
                         came[far] = (rack, circuit)
                         reached.append(far)
             frontier = reached
@@ -494,6 +520,7 @@ class Window:
     def _free(self, port: PortId, need: Need) -> bool:
         return (
             port not in self._limits.blocked
+            and self._fabric.ports[port].plane not in need.route.avoided_planes
             and self._fabric.ports[port].rate_mbps >= need.mbps - ROUNDING_MBPS
             and not self.users(port)
         )

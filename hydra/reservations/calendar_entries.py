@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from hydra.model import Fabric, Path, RackId
 from hydra.reservations.admission import Ask
 from hydra.reservations.calendar import Booking
+from hydra.reservations.constraints import route_of
 from hydra.reservations.reservation import Pin, Reservation, ServiceClass
 
 
@@ -29,12 +31,17 @@ def ask_of(fabric: Fabric, reservation: Reservation, now: float) -> Ask:
         end_unix_s=max(end, math.nextafter(start, math.inf)),
         servers=servers_among(fabric, reservation.src, reservation.dst),
         exclusive=reservation.service is ServiceClass.GUARANTEED,
+        route=route_of(fabric, reservation.constraints),
+        constraints=str(reservation.constraints),
     )
 
 
-def booking_of(fabric: Fabric, reservation: Reservation, path: Path) -> Booking:
-    """The booking of ``path`` by ``reservation``, for the full duration."""
-    return ask_of(fabric, reservation, reservation.starts_unix_s).booking(reservation.id, path)
+def bookings_of(fabric: Fabric, reservation: Reservation) -> Iterator[Booking]:
+    """The bookings of the paths of ``reservation``, for the full duration."""
+    ask = ask_of(fabric, reservation, reservation.starts_unix_s)
+    for path in reservation.paths:
+        standby = path == reservation.protection
+        yield replace(ask, standby=standby).booking(reservation.id, path)
 
 
 def pin_of(

@@ -16,7 +16,7 @@ class Timed(Protocol):
     """An entry for the half-open interval [start, end); the end may be infinite."""
 
     @property
-    def id(self) -> str: ...
+    def key(self) -> str: ...
 
     @property
     def start_unix_s(self) -> float: ...
@@ -31,55 +31,55 @@ _FEW: Final = 16
 
 
 class IntervalIndex(Generic[_TimedT]):
-    """Entries by id; iterates in order of insertion."""
+    """Entries by key; iterates in order of insertion."""
 
     def __init__(self) -> None:
-        self._by_id: dict[str, _TimedT] = {}
+        self._by_key: dict[str, _TimedT] = {}
         self._starts: list[tuple[float, str]] = []
-        """(start, id) of the entries with an end, sorted."""
+        """(start, key) of the entries with an end, sorted."""
         self._longest_s = 0.0
         """Upper bound on the duration of entries with an end, in s."""
         self._endless: dict[str, _TimedT] = {}
 
     def __len__(self) -> int:
-        return len(self._by_id)
+        return len(self._by_key)
 
     def __iter__(self) -> Iterator[_TimedT]:
-        return iter(self._by_id.values())
+        return iter(self._by_key.values())
 
-    def get(self, entry_id: str) -> _TimedT | None:
-        return self._by_id.get(entry_id)
+    def get(self, entry_key: str) -> _TimedT | None:
+        return self._by_key.get(entry_key)
 
     def add(self, entry: _TimedT) -> None:
-        """Add an entry whose id is new."""
-        self._by_id[entry.id] = entry
+        """Add an entry whose key is new."""
+        self._by_key[entry.key] = entry
         if isfinite(entry.end_unix_s):
-            insort(self._starts, (entry.start_unix_s, entry.id))
+            insort(self._starts, (entry.start_unix_s, entry.key))
             self._longest_s = max(self._longest_s, entry.end_unix_s - entry.start_unix_s)
         else:
-            self._endless[entry.id] = entry
+            self._endless[entry.key] = entry
 
-    def remove(self, entry_id: str) -> None:
-        """Remove an entry. Raises KeyError for an unknown id."""
-        entry = self._by_id.pop(entry_id)
+    def remove(self, entry_key: str) -> None:
+        """Remove an entry. Raises KeyError for an unknown key."""
+        entry = self._by_key.pop(entry_key)
         if isfinite(entry.end_unix_s):
-            del self._starts[bisect_left(self._starts, (entry.start_unix_s, entry_id))]
+            del self._starts[bisect_left(self._starts, (entry.start_unix_s, entry_key))]
         else:
-            del self._endless[entry_id]
+            del self._endless[entry_key]
 
     def meeting(self, start_unix_s: float, end_unix_s: float) -> list[_TimedT]:
         """Entries at any moment of [start, end), unordered; none for an empty interval."""
         if start_unix_s >= end_unix_s:
             return []
-        if len(self._by_id) <= _FEW:
+        if len(self._by_key) <= _FEW:
             return [
                 entry
-                for entry in self._by_id.values()
+                for entry in self._by_key.values()
                 if entry.start_unix_s < end_unix_s and start_unix_s < entry.end_unix_s
             ]
         first = bisect_left(self._starts, (start_unix_s - self._longest_s, ""))
         last = bisect_left(self._starts, (end_unix_s, ""))
-        near = (self._by_id[entry_id] for _, entry_id in self._starts[first:last])
+        near = (self._by_key[entry_key] for _, entry_key in self._starts[first:last])
         found = [entry for entry in near if entry.end_unix_s > start_unix_s]
         found += [entry for entry in self._endless.values() if entry.start_unix_s < end_unix_s]
         return found
@@ -88,6 +88,6 @@ class IntervalIndex(Generic[_TimedT]):
         """Entries with a finite end later than ``unix_s``, ordered by start."""
         first = bisect_left(self._starts, (unix_s - self._longest_s, ""))
         for place in range(first, len(self._starts)):
-            entry = self._by_id[self._starts[place][1]]
+            entry = self._by_key[self._starts[place][1]]
             if entry.end_unix_s > unix_s:
                 yield entry

@@ -9,7 +9,7 @@ from hydra.reservations.admission import Ask, admit, takes
 from hydra.reservations.calendar import AdmissionLimits, Booking, Calendar
 from hydra.reservations.reservation import Reservation
 
-Lower = Sequence[tuple[Reservation, Booking]]
+Lower = Sequence[tuple[Reservation, Sequence[Booking]]]
 """Candidates for preemption with bookings."""
 
 
@@ -17,11 +17,11 @@ def lower_ranks(
     calendar: Calendar, reservations: Mapping[str, Reservation], ask: Ask, rank: int
 ) -> Lower:
     """Reservations below ``rank`` at the time of ``ask``, the lowest and latest last."""
-    lower = [
-        (reservation, booking)
-        for booking in calendar.meeting(ask.start_unix_s, ask.end_unix_s)
-        if (reservation := reservations[booking.id]).rank < rank
-    ]
+    bookings: dict[str, list[Booking]] = {}
+    for booking in calendar.meeting(ask.start_unix_s, ask.end_unix_s):
+        if reservations[booking.id].rank < rank:
+            bookings.setdefault(booking.id, []).append(booking)
+    lower = [(reservations[name], mine) for name, mine in bookings.items()]
     lower.sort(key=lambda entry: (-entry[0].rank, entry[0].created_unix_s))
     return lower
 
@@ -35,17 +35,19 @@ def make_room(
     is unchanged at the end. Raises AdmissionError if no path is possible even without all of
     ``lower``.
     """
-    for _, booking in lower:
-        calendar.remove(booking.id)
+    for reservation, _ in lower:
+        calendar.remove(reservation.id)
     displaced = []
     try:
         path = admit(calendar, ask, limits)
-        for reservation, booking in lower:
-            calendar.add(booking)
+        for reservation, bookings in lower:
+            for booking in bookings:
+                calendar.add(booking)
             if not takes(calendar, ask, path, limits):
-                calendar.remove(booking.id)
+                calendar.remove(reservation.id)
                 displaced.append(reservation)
     finally:
-        for _, booking in lower:
-            calendar.add(booking)
+        for _, bookings in lower:
+            for booking in bookings:
+                calendar.add(booking)
     return path, displaced

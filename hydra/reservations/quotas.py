@@ -39,22 +39,27 @@ def within_quota_mbps(
     least_mbps: float,
     start_unix_s: float,
     end_unix_s: float,
+    circuits: int = 1,
 ) -> float:
-    """Highest bandwidth of a further booking beside ``mine``; infinite without a limit.
+    """Highest bandwidth of a further reservation with paths of ``circuits`` beside ``mine``;
+    infinite without a limit. A protected reservation holds its bandwidth on two paths.
 
     Raises QuotaExceeded if ``least_mbps`` exceeds the quota.
     """
-    if quota.max_reservations is not None and len(mine) >= quota.max_reservations:
+    count = sum(not booking.standby for booking in mine)
+    if quota.max_reservations is not None and count >= quota.max_reservations:
         raise QuotaExceeded(
-            f"the quota is {quota.max_reservations} reservations at a time, and {len(mine)} are "
+            f"the quota is {quota.max_reservations} reservations at a time, and {count} are "
             "unfinished: release a reservation, or ask an operator for a larger quota"
         )
     if quota.max_mbps is None:
         return inf
-    remaining_mbps = max(0.0, quota.max_mbps - peak_mbps(mine, start_unix_s, end_unix_s))
+    taken_mbps = peak_mbps(mine, start_unix_s, end_unix_s)
+    remaining_mbps = max(0.0, quota.max_mbps - taken_mbps) / circuits
     if least_mbps > remaining_mbps + ROUNDING_MBPS:
+        twice = f" on {circuits} paths" if circuits > 1 else ""
         raise QuotaExceeded(
-            f"{least_mbps:g} Mb/s exceed the quota of {quota.max_mbps:g} Mb/s at a time; "
+            f"{least_mbps:g} Mb/s{twice} exceed the quota of {quota.max_mbps:g} Mb/s at a time; "
             f"{at_most_mbps(remaining_mbps)} Mb/s are left at the requested time: ask for less "
             "bandwidth or a different time, or ask an operator for a larger quota"
         )

@@ -14,11 +14,13 @@ from hydra.journal_format import path_record, read_path
 from hydra.lifecycle import ReservationState
 from hydra.model import Fabric
 from hydra.names import rack_of
+from hydra.reservations.constraints import UNCONSTRAINED, Constraints
 from hydra.reservations.reservation import (
     BOOKED_STATES,
     FINAL_STATES,
     GONE,
     Profile,
+    Protect,
     Reservation,
     RetryKey,
     ServiceClass,
@@ -35,7 +37,14 @@ def reservation_record(fabric: Fabric, reservation: Reservation) -> dict[str, An
     """Return ``reservation`` as nested dicts and lists of names and numbers."""
     record = {name: getattr(reservation, name) for name in _FIELDS}
     record["retry"] = None if reservation.retry is None else asdict(reservation.retry)
-    del record["shape"], record["transfer"]  # earlier releases read the record, too
+    for name in ("shape", "transfer", "constraints", "protect", "protection"):
+        del record[name]  # earlier releases read the record, too
+    if reservation.constraints != UNCONSTRAINED:
+        record["constraints"] = asdict(reservation.constraints)
+    if reservation.is_protected:
+        standby = reservation.protection
+        record["protect"] = reservation.protect.value
+        record["protection"] = None if standby is None else path_record(fabric, standby)
     if reservation.transfer is not None:
         record["transfer"] = asdict(reservation.transfer)
     if reservation.shape is not None:
@@ -86,6 +95,13 @@ def read_reservation(
         for end in _ENDS:
             rack = fabric.rack_by_name.get(values[f"{end}_rack"])
             values[f"{end}_rack"] = GONE if rack is None else rack.id
+        if (standby := values.get("protection")) is not None:
+            values["protection"] = None if fabric.one_way else read_path(fabric, standby)
+        if "protect" in values:
+            values["protect"] = Protect(values["protect"])
+        if (limits := values.get("constraints")) is not None:
+            names = {key: tuple(value) for key, value in limits.items() if key != "max_hops"}
+            values["constraints"] = Constraints(**names, max_hops=limits["max_hops"])
         values["state"] = state
         values["service"] = ServiceClass(values["service"])
         retry = values["retry"]

@@ -14,12 +14,12 @@ from operator import itemgetter
 
 from hydra.errors import KeyReused, LifecycleError
 from hydra.lifecycle import ReservationState
-from hydra.model import Circuit, Fabric, Path, RackId
+from hydra.model import Circuit, Fabric, Path, RackId, VlanId
 from hydra.names import no_group, no_reservation
 from hydra.reservations.admission import Ask
 from hydra.reservations.availability import Available, availability
 from hydra.reservations.calendar import AdmissionLimits, Booking, Calendar, peak_mbps
-from hydra.reservations.calendar_entries import booking_of, pin_of, servers_among
+from hydra.reservations.calendar_entries import bookings_of, pin_of, servers_among
 from hydra.reservations.quotas import Usage
 from hydra.reservations.requests import check, times
 from hydra.reservations.reservation import (
@@ -110,7 +110,10 @@ class Register:
                 self._giving_way.pop(reservation.id, None)
                 if reservation.preempted_by is not None:
                     self._giving_way[reservation.id] = None
-            self._calendar.add(booking_of(self._fabric, reservation, reservation.booked))
+            if reservation.protection is None:
+                self._calendar.remove(reservation.id)
+            for booking in bookings_of(self._fabric, reservation):
+                self._calendar.add(booking)
             if reservation.owner is not None:
                 self._booked_by.setdefault(reservation.owner, set()).add(reservation.id)
         else:
@@ -195,11 +198,22 @@ class Register:
         """Clear ``leaves_path``: the circuits are gone or reassigned. Raises UnknownName."""
         return tuple(self._put(replace(self.get(i), leaves_path=False)) for i in reservation_ids)
 
+    def place(self, path: Path, vlan: VlanId | None) -> tuple[Reservation, ...]:
+        """Note that ``path`` stands, for all reservations with capacity on the path; return
+        them.
+        """
+        return tuple(
+            self._put(replace(r, path=path, vlan=vlan))
+            for r in self._holding((path.src, path.dst))
+            if r.booked == path
+        )
+
     # --- questions ------------------------------------------------------------------------------
 
     def _holding(self, pair: tuple[RackId, RackId]) -> list[Reservation]:
-        booked = [self._by_id[booking.id] for booking in self._calendar.of_pair(pair)]
-        return [reservation for reservation in booked if reservation.holds_capacity]
+        booked = self._calendar.of_pair(pair)
+        working = [self._by_id[booking.id] for booking in booked if not booking.standby]
+        return [reservation for reservation in working if reservation.holds_capacity]
 
     def active(self) -> tuple[Reservation, ...]:
         """Reservations that have or are getting circuits: ``activating`` and ``active``."""
@@ -226,13 +240,14 @@ class Register:
         return members
 
     def _bookings_of(self, owner: str) -> list[Booking]:
-        ids = self._booked_by.get(owner, ())
-        return [booking for i in ids if (booking := self._calendar.get(i)) is not None]
+        mine = (self._by_id[reservation_id] for reservation_id in self._booked_by.get(owner, ()))
+        return [booking for one in mine for booking in bookings_of(self._fabric, one)]
 
     def usage(self, owner: str, now: float) -> Usage:
         """Usage of a tenant, for comparison with the quota."""
         mine = self._bookings_of(owner)
-        return Usage(len(mine), peak_mbps(mine, now, math.inf))
+        count = sum(not booking.standby for booking in mine)
+        return Usage(count, peak_mbps(mine, now, math.inf))
 
     def admitted_before(self, owner: str | None, retry: RetryKey) -> tuple[Reservation, ...]:
         """Reservations that an earlier identical request with the same key made; empty for a new
@@ -279,7 +294,8 @@ class Register:
         sharing: dict[tuple[tuple[RackId, RackId], Path | None], list[Reservation]] = {}
         for reservation in self.active():
             if reservation.id not in leaving_out:
-                sharing.setdefault((reservation.pair, reservation.booked), []).append(reservation)
+                for path in reservation.paths or (None,):
+                    sharing.setdefault((reservation.pair, path), []).append(reservation)
         pins = [pin_of(self._fabric, *key, pair_rates) for key, pair_rates in sharing.items()]
         return tuple(
             sorted(pins, key=lambda pin: (pin.src, pin.dst, pin.path.circuits if pin.path else ()))

@@ -8,6 +8,7 @@ from hydra.errors import AdmissionError, QuotaExceeded, WrongRequest
 from hydra.model import Fabric, RackId
 from hydra.names import rack_of
 from hydra.reservations.admission import moment
+from hydra.reservations.constraints import check_constraints
 from hydra.reservations.reservation import (
     LATEST_UNIX_S,
     PRIORITIES,
@@ -42,6 +43,20 @@ def check(fabric: Fabric, request: ReservationRequest) -> tuple[RackId, RackId]:
         )
     _check_families(fabric, request, src, dst)
     _check_numbers(request)
+    if request.is_protected and request.service is ServiceClass.BEST_EFFORT:
+        raise WrongRequest(
+            "best-effort reservations hold no bandwidth to protect: ask for service shared or "
+            "guaranteed, or leave protect out",
+            "protect",
+        )
+    if request.is_protected and request.transfer is not None:
+        raise WrongRequest(
+            "megabytes by a deadline are planned again after a loss: leave protect out, or ask for "
+            "a bandwidth",
+            "protect",
+        )
+    protected = request.is_protected
+    check_constraints(fabric, request.constraints, src, dst, protected=protected)
     return src, dst
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hydra.errors import AdmissionError
-from hydra.reservations.admission import admit_most, fastest_circuit_mbps
+from hydra.reservations.admission import admit_most, fastest_circuit_mbps, takes
 from hydra.reservations.calendar import AdmissionLimits, Calendar
 from hydra.reservations.calendar_entries import ask_of
 from hydra.reservations.reservation import Reservation
@@ -15,12 +15,17 @@ from hydra.reservations.transfers import plan_again
 def moved_to_another_path(
     calendar: Calendar, reservation: Reservation, now: float, limits: AdmissionLimits
 ) -> Reservation:
-    """The reservation on a path that fits; ``calendar`` lacks the old booking.
+    """The reservation on a path that fits, on its path on standby if possible; ``calendar`` lacks
+    the old bookings.
 
     A transfer may get another rate. The rate of a tenant's transfer does not rise, as the quota is
     not known here. Raises AdmissionError.
     """
     ask = ask_of(calendar.fabric, reservation, now)
+    standby = reservation.protection
+    reservation = replace(reservation, protection=None)
+    if standby is not None and takes(calendar, ask, standby, limits):
+        return replace(reservation, booked=standby)
     least_mbps = min(ask.mbps, reservation.minimum_mbps or ask.mbps)
     try:
         mbps, path = admit_most(calendar, ask, least_mbps, limits)

@@ -4,19 +4,22 @@
 them.
 
 A reservation holds the same bandwidth in both directions, because a circuit is bidirectional and
-both directions take the same path. A reservation has a single path. Reservations of a rack pair
+both directions take the same path. A reservation has a single working path; a protected reservation
+(:mod:`hydra.reservations.protection`) has a second path on standby. Reservations of a rack pair
 with a common server pair share a path, and their bandwidths add up. Other reservations of the rack
 pair may have separate paths.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Any, Final
 
 from hydra.lifecycle import RESERVATION_TRANSITIONS, ReservationState
-from hydra.model import Path, RackId, VlanId
+from hydra.model import NetworkState, Path, RackId, VlanId
+from hydra.reservations.constraints import UNCONSTRAINED, Constraints
 from hydra.reservations.quotas import Quota
 
 HOLDING_STATES: Final = frozenset({ReservationState.ACTIVATING, ReservationState.ACTIVE})
@@ -53,6 +56,15 @@ class ServiceClass(StrEnum):
     """Bandwidth on circuits with other traffic."""
     BEST_EFFORT = "best-effort"
     """A path while a path is free; no bandwidth, and every other class has precedence."""
+
+
+class Protect(StrEnum):
+    """Protection of a reservation against the loss of its path."""
+
+    NONE = "none"
+    """After a loss, the controller looks for another path."""
+    DISJOINT = "disjoint"
+    """A second path without a common plane is set up, and takes over after a loss."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +134,18 @@ class Wish:
     """None: the reservation belongs to no shape."""
     transfer: Transfer | None = None
     """Bytes by a deadline, from which rate and times follow; None: rate and times are given."""
+    constraints: Constraints = UNCONSTRAINED
+    """Constraints on all paths of the reservation."""
+    protect: Protect = Protect.NONE
+
+    @property
+    def is_protected(self) -> bool:
+        return self.protect is not Protect.NONE
+
+    @property
+    def circuits(self) -> int:
+        """Number of paths that hold the bandwidth."""
+        return 1 + self.is_protected
 
     @property
     def rank(self) -> int:
@@ -204,6 +228,8 @@ class Reservation(Wish):
     """Time of the last state change; None: unknown, since no clock was given."""
     leaves_path: bool = False
     """True if a released, finished or failed reservation may have left a path standing."""
+    protection: Path | None = None
+    """Booked second path of a protected reservation; None: unprotected for now."""
 
     @property
     def pair(self) -> tuple[RackId, RackId]:
@@ -213,6 +239,11 @@ class Reservation(Wish):
     @property
     def promised_mbps(self) -> float:
         return 0.0 if self.service is ServiceClass.BEST_EFFORT else self.bandwidth_mbps
+
+    @property
+    def paths(self) -> tuple[Path, ...]:
+        """The booked paths: the working path, and the path on standby."""
+        return tuple(path for path in (self.booked, self.protection) if path is not None)
 
     @property
     def holds_capacity(self) -> bool:
@@ -238,6 +269,20 @@ class Pin:
     bandwidth_mbps: float
     """Sum over the reservations; the full rate if a reservation has exclusive circuits."""
     reservations: tuple[str, ...]
+
+
+def survivors(reservations: Iterable[Reservation], state: NetworkState) -> dict[Path, Path]:
+    """For each standing path of a protected reservation, the standing path that survives its loss.
+
+    A path on standby is survived by a working path.
+    """
+    found: dict[Path, Path] = {}
+    for one in reservations:
+        working, standby = one.booked, one.protection
+        if working in state.vlans and standby in state.vlans and working and standby:
+            found[working] = standby
+            found.setdefault(standby, working)
+    return found
 
 
 def rack_pair(rack: RackId, other: RackId) -> tuple[RackId, RackId]:

@@ -20,13 +20,14 @@ from math import inf
 from typing import Final, NamedTuple
 
 from hydra.forwarding.pipeline import RuleKind, cookie
-from hydra.forwarding.rules import FlowRule, in_lanes, mac_as_int, prefix_args, rack_metadata
+from hydra.forwarding.rules import FlowRule, Lane, in_lanes, mac_as_int, prefix_args, rack_metadata
 from hydra.model import Circuit, Fabric, NetworkState, Path, RackId, Server
 from hydra.reservations.reservation import Reservation, ServiceClass
 
 USABLE: Final = 0.97
 """Usable part of a circuit's rate: meters count neither VLAN tags nor gaps between frames."""
 
+_VLAN_BITS: Final = 12
 Link = tuple[Circuit, bool]
 """A circuit in one direction; True: from its end ``a`` to its end ``b``."""
 
@@ -82,6 +83,8 @@ class Holdings:
     """Best-effort aggregates kept off the circuits."""
     lanes: Mapping[Aggregate, int] = field(default_factory=dict)
     """Number of the path taken by each reserved aggregate, if the pair has several paths."""
+    standbys: Mapping[int, tuple[Lane, Lane]] = field(default_factory=dict)
+    """Working path and path on standby behind the numbers of protected aggregates."""
 
     @property
     def tallies(self) -> frozenset[Tally]:
@@ -100,6 +103,9 @@ class _Way:
     exclusive: bool
     """True if a reservation has exclusive use of the path's circuits."""
 
+    standby_mbps: float = 0.0
+    """Rate held for protected reservations that work on other paths."""
+
     @property
     def promising(self) -> tuple[Flow, ...]:
         return tuple(flow for flow in self.flows if flow.aggregates)
@@ -108,10 +114,16 @@ class _Way:
 def holdings(fabric: Fabric, state: NetworkState, reservations: Iterable[Reservation]) -> Holdings:
     """Holdings of the ``reservations`` whose path is in ``state``."""
     on_path: dict[Path, list[Reservation]] = {}
+    standby_mbps: dict[Path, float] = {}
+    protected: dict[str, tuple[Path, Path]] = {}
     for reservation in reservations:
         if reservation.booked is not None:
             on_path.setdefault(reservation.booked, []).append(reservation)
-    shared = {circuit for path in on_path for circuit in path.circuits}
+        if reservation.booked in state.vlans and reservation.protection in state.vlans:
+            paths = reservation.paths
+            protected[reservation.id] = paths[0], paths[1]
+            standby_mbps[paths[1]] = standby_mbps.get(paths[1], 0.0) + reservation.promised_mbps
+    shared = {circuit for path in (*on_path, *standby_mbps) for circuit in path.circuits}
     reserved: dict[tuple[RackId, RackId], list[Path]] = {}
     for path in state.topology.paths:
         if path in on_path:
@@ -121,7 +133,8 @@ def holdings(fabric: Fabric, state: NetworkState, reservations: Iterable[Reserva
         if not shared.isdisjoint(path.circuits):
             paths_of_pair = reserved.get((path.src, path.dst), ())
             beside = [user for other in paths_of_pair if other != path for user in on_path[other]]
-            ways += _both_ways(fabric, path, on_path.get(path, ()), beside)
+            both = _both_ways(fabric, path, on_path.get(path, ()), beside)
+            ways += (replace(way, standby_mbps=standby_mbps.get(path, 0.0)) for way in both)
     numbers = _numbers(state, reserved)
     lanes = {
         aggregate: numbers[way.lane]
@@ -130,7 +143,25 @@ def holdings(fabric: Fabric, state: NetworkState, reservations: Iterable[Reserva
         for flow in way.flows
         for aggregate in flow.aggregates
     }
-    return replace(_meeting(fabric, ways, _remaining_mbps(fabric, ways)), lanes=lanes)
+    standbys: dict[int, tuple[Lane, Lane]] = {}
+    for way in ways:
+        for flow in way.flows:
+            if flow.reservation in protected:
+                working, standby = ((one, state.vlans[one]) for one in protected[flow.reservation])
+                number = standby_number(working, standby)
+                standbys[number] = working, standby
+                lanes |= dict.fromkeys(flow.aggregates, number)
+    held = _meeting(fabric, ways, _remaining_mbps(fabric, ways))
+    return replace(held, lanes=lanes, standbys=standbys)
+
+
+def standby_number(working: Lane, standby: Lane) -> int:
+    """Number, in the switches, of protected traffic that works on one path with another on standby.
+
+    Above all numbers of single paths, which begin at 0. The traffic keeps its number, and with it
+    its way, while the pair's other paths come and go.
+    """
+    return working[1] << _VLAN_BITS | standby[1]
 
 
 def _numbers(
@@ -152,9 +183,9 @@ def _remaining_mbps(fabric: Fabric, ways: Collection[_Way]) -> dict[Link, float]
     """Rate left on each link used by a reservation."""
     left: dict[Link, float] = {}
     for way in ways:
-        if not way.promising:
+        if not (way.promising or way.standby_mbps):
             continue
-        promised_mbps = sum(flow.mbps for flow in way.promising)
+        promised_mbps = sum(flow.mbps for flow in way.promising) + way.standby_mbps
         for link in way.links:
             usable_mbps = USABLE * fabric.rate_of(link[0])
             taken_mbps = usable_mbps if way.exclusive else promised_mbps
@@ -179,7 +210,12 @@ def _meeting(
     )
     parties = dict.fromkeys(remaining_mbps, 0)
     for way in ways:
-        joining = len(way.promising) + len(way.best_effort) - len(electrical & set(way.best_effort))
+        joining = (
+            bool(way.standby_mbps)
+            + len(way.promising)
+            + len(way.best_effort)
+            - len(electrical & set(way.best_effort))
+        )
         for link in parties.keys() & set(way.links):
             parties[link] += joining
     met = {link: remaining_mbps[link] for link, count in parties.items() if count > 1}

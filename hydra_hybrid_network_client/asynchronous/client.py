@@ -70,6 +70,8 @@ class AsyncHydraClient:
         priority: int = 0,
         service: ServiceClass = ServiceClass.SHARED,
         purpose: str = "",
+        constraints: documents.ConstraintsBody | None = None,
+        protect: documents.Protect = documents.Protect.NONE,
         wait_s: int = 0,
     ) -> documents.Reservation:
         """Ask for bandwidth; with ``wait_s``, up to a minute, wait until the bandwidth is
@@ -77,7 +79,8 @@ class AsyncHydraClient:
 
         With ``minimum_mbps``, the answer's ``bandwidth_mbps`` is the most that fits, at least the
         minimum. With ``megabytes`` and ``end_unix_s`` instead of a rate, the controller chooses
-        rate and times such that the bytes arrive by the end.
+        rate and times such that the bytes arrive by the end. ``constraints`` bind the path, and
+        ``protect`` asks for a second path that takes over after a loss.
         """
         body = body_of(
             documents.ReservationBody,
@@ -94,6 +97,8 @@ class AsyncHydraClient:
             priority=priority,
             service=service,
             purpose=purpose,
+            constraints=constraints or documents.ConstraintsBody(),
+            protect=protect,
         )
         return await self._make("/v1/reservations", body, documents.Reservation, wait_s)
 

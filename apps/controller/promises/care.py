@@ -46,6 +46,8 @@ class ReservationCare:
         self._writer = ledger.writer
         self._substrate = substrate_of(fabric)
         self._retries = Retries()
+        self._protecting = Retries()
+        """By the id of a protected reservation."""
 
     # -- from any thread --------------------------------------------------------------------------
 
@@ -86,6 +88,23 @@ class ReservationCare:
             self._reservations.change(reservation_id, ReservationState.ACTIVATING)
         if due:
             await self._placement.place(due)
+        await self._protect_again()
+
+    async def _protect_again(self) -> None:
+        """Look for paths on standby for reservations that have lost theirs."""
+        bare = self._unprotected()
+        if due := list(self._protecting.due(bare)):
+            await self._placement.protect(due)
+            self._protecting.note(due, self._unprotected())
+
+    def _unprotected(self) -> list[str]:
+        return [
+            reservation.id
+            for reservation in self._bookings.active()
+            if reservation.state is ReservationState.ACTIVE
+            and reservation.is_protected
+            and reservation.protection is None
+        ]
 
     async def _fail_refused(self) -> None:
         """Fail reservations whose rules are refused by a switch: their traffic is electrical."""

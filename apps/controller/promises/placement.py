@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from typing import Final
 
 from apps.controller.mover import Mover
@@ -217,12 +218,29 @@ class Placement:
             ]
         why = "; ".join(dict.fromkeys(reason for reason in reasons if reason))
         for reservation in self._not_placed(ids):
+            if self._works(reservation):
+                self._reservations.unprotect(reservation.id)
+                continue
             self._reservations.change(
                 reservation.id, ReservationState.FAILED, why or "no path came up"
             )
 
+    def _works(self, reservation: Reservation) -> bool:
+        """True if an active reservation's working path stands."""
+        return (
+            reservation.state is ReservationState.ACTIVE
+            and reservation.booked in self._network.state.vlans
+        )
+
+    async def protect(self, ids: Sequence[str]) -> None:
+        """Give protected reservations without a path on standby such a path, if there is room."""
+        limits = self._limits.now()
+        found = [self._reservations.protect(one, limits) for one in ids]
+        if some := [one.id for one in found if one.protection is not None]:
+            await self.place(some)
+
     def _not_placed(self, ids: Sequence[str]) -> list[Reservation]:
-        """Reservations with capacity that are activating, or whose path does not stand.
+        """Reservations with capacity that are activating, or with a path that does not stand.
 
         Reservations with a path in people's hands are left out, as they have to wait.
         """
@@ -231,16 +249,27 @@ class Placement:
             reservation
             for reservation in self._bookings.known(ids)
             if reservation.holds_capacity
-            and not self._panels.awaited(reservation.booked)
+            and not any(map(self._panels.awaited, reservation.paths))
             and (
                 reservation.booked not in standing
+                or not standing.keys() >= set(reservation.paths)
                 or reservation.state is ReservationState.ACTIVATING
             )
         ]
 
     def _avoid_blocked(self, reservations: Sequence[Reservation], tried: Sequence[str]) -> None:
-        """Book anew pairs with a path at blocked ports; ``tried``: reasons of earlier failures."""
-        limits = self._limits.now()
+        """Book anew pairs with a path at blocked ports, and pairs whose path on standby stands in
+        place of the working path; ``tried``: reasons of earlier failures.
+        """
+        limits, standing = self._limits.now(), self._network.state.vlans
+        lost = {
+            end
+            for one in reservations
+            if one.booked is not None and one.booked not in standing and one.protection in standing
+            for circuit in one.booked.circuits
+            for end in circuit.ends
+        }
+        limits = replace(limits, blocked=limits.blocked | lost) if lost else limits
         blocked = {
             reservation.pair
             for reservation in reservations
@@ -249,6 +278,9 @@ class Placement:
         }
         for pair in sorted(blocked):
             self._reservations.reroute(pair, limits, tried)
+        for reservation in reservations:
+            if reservation.is_protected:
+                self._reservations.protect(reservation.id, limits)
 
     def _target(self, pins: Sequence[Pin], touched: Touched = _NOTHING) -> NetworkState:
         """The state with every pin on its path; displaced pairs get other paths.

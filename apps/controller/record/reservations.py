@@ -16,23 +16,18 @@ from typing import Any, Final
 from apps.controller.record.activity import ActivityLog
 from apps.controller.record.journal_writer import JournalWriter
 from apps.controller.record.network import NetworkRecord
+from apps.controller.record.reservation_news import PLACED, ReservationNews, news_of
 from hydra.errors import Changed
-from hydra.events import Event, EventKind
-from hydra.history import HappeningKind
-from hydra.journal import Change, JournalError, Kind
+from hydra.journal import JournalError
 from hydra.lifecycle import RESERVATION_TRANSITIONS, ReservationState
 from hydra.model import Fabric, Path
 from hydra.reconfiguration.plan import Pair, pair_of, paths_by_pair
 from hydra.reservations.book import ReservationBook
 from hydra.reservations.calendar import AdmissionLimits
 from hydra.reservations.modification import Modification
-from hydra.reservations.records import reservation_record
-from hydra.reservations.reservation import GONE, Reservation
+from hydra.reservations.reservation import Reservation
 
 LOG = logging.getLogger("hydra.ledger")
-_KEPT_RESERVATIONS: Final = 1000
-_PLACED: Final = "has another path or VLAN"
-_FIRST_PLACED: Final = "has its path"
 _STAYS: Final = "does not give way any more"
 _NOT_BEGUN: Final = frozenset({ReservationState.HELD, ReservationState.SCHEDULED})
 _ENDED_BY_OTHERS: Final = frozenset(
@@ -41,7 +36,7 @@ _ENDED_BY_OTHERS: Final = frozenset(
 """States that a reservation can get into at any time, beside any work of the conductor on it."""
 
 
-class Reservations:
+class Reservations(ReservationNews):
     """Thread-safe. ``lock`` guards all records."""
 
     def __init__(
@@ -54,12 +49,8 @@ class Reservations:
         log: ActivityLog,
         lock: threading.RLock,
     ) -> None:
-        self._fabric = fabric
-        self._book = book
-        self._writer = writer
+        super().__init__(fabric=fabric, book=book, writer=writer, log=log, lock=lock)
         self._network = network
-        self._log = log
-        self._lock = lock
 
     # -- requests ---------------------------------------------------------------------------------
 
@@ -73,7 +64,7 @@ class Reservations:
                 reservation for r in reservations for reservation in self._book.displaced(r.id)
             ]
             all_changed = (*displaced, *reservations)
-            self._writer.write(self._records(all_changed), _news(all_changed))
+            self._writer.write(self._records(all_changed), news_of(all_changed))
             for reservation in reservations:
                 self._book.settle(reservation.id)
             self._note(all_changed)
@@ -102,7 +93,7 @@ class Reservations:
             reservation = self._book.transition(reservation_id, state, why, now=now_s)
             staying = self._book.let_stay(reservation_id, now_s)
             both = [reservation, *staying]
-            self._writer.write(self._records_and_forgotten(both), _news(both))
+            self._writer.write(self._records_and_forgotten(both), news_of(both))
             self._note([reservation])
             self._note(staying, _STAYS)
             return reservation
@@ -118,7 +109,7 @@ class Reservations:
                 )
                 reservation = self._book.begin(reservation_id, now)
                 both = (committed, reservation)
-                self._writer.write(self._records_and_forgotten([reservation]), _news(both))
+                self._writer.write(self._records_and_forgotten([reservation]), news_of(both))
             self._note(both)
             return reservation
 
@@ -138,7 +129,7 @@ class Reservations:
             with self._or_as_it_was(reservation_id):
                 new = self._book.modify(reservation_id, change, time.time(), limits)
                 if new != old:
-                    self._writer.write(self._records_and_forgotten([new]), _news([new]))
+                    self._writer.write(self._records_and_forgotten([new]), news_of([new]))
                     self._note([new])
             return new
 
@@ -193,7 +184,7 @@ class Reservations:
             self._note(staying, _STAYS)
             self._writer.write_in_time(
                 self._records_and_forgotten([reservation, *staying, *gone]),
-                _news([reservation, *staying]),
+                news_of([reservation, *staying]),
             )
             return reservation
 
@@ -225,7 +216,7 @@ class Reservations:
         ]
         if staying:
             self._note(staying, _STAYS)
-            self._writer.write_in_time(self._records(staying), _news(staying))
+            self._writer.write_in_time(self._records(staying), news_of(staying))
 
     def resume(self, stale: Callable[[Reservation], bool]) -> None:
         """After a start: fail reservations without a path yet, and begin committed reservations.
@@ -245,7 +236,7 @@ class Reservations:
             reservation for reservation in changed if reservation.state is ReservationState.FAILED
         ]
         if changed:
-            self._writer.write(self._records(changed), _news(failed))
+            self._writer.write(self._records(changed), news_of(failed))
         for reservation in failed:
             LOG.warning("reservation %s has failed: %s", reservation.id, reservation.reason)
         self._note(failed)
@@ -258,9 +249,9 @@ class Reservations:
         """
         with self._lock:
             placed = self._placed(self._promised_paths())
-            self._note(placed, _PLACED)
+            self._note(placed, PLACED)
             self._network.note_unsaved(what)
-            self._writer.write_in_time(self._records(placed), _news(placed))
+            self._writer.write_in_time(self._records(placed), news_of(placed))
 
     def finish(self, reconfiguration_id: str, **changes: Any) -> None:
         """Update a finished reconfiguration, and :meth:`save` the resulting state, in one write."""
@@ -275,7 +266,7 @@ class Reservations:
         """
         with self._lock:
             pair = pair_of(path)
-            promised = {r.booked for r in self._book.active() if r.pair == pair}
+            promised = {one for r in self._book.active() if r.pair == pair for one in r.paths}
             paths = paths_by_pair(self._network.state).get(pair, ())
             if path not in paths or not promised.issuperset(paths):
                 return False
@@ -317,7 +308,7 @@ class Reservations:
     def unwanted(self, pair: Pair) -> tuple[Path, ...]:
         """Standing paths of the pair, requested neither in their own right nor by a reservation."""
         with self._lock:
-            promised = {r.booked for r in self._book.active() if r.pair == pair}
+            promised = {one for r in self._book.active() if r.pair == pair for one in r.paths}
             if pair in self._network.kept_pairs and not promised:
                 return ()
             paths = paths_by_pair(self._network.state).get(pair, ())
@@ -354,46 +345,3 @@ class Reservations:
             if reservation.state is not ReservationState.RELEASING and concerned(reservation.pair)
         ]
         return self._book.leave_nothing(over)
-
-    # -- telling and writing ----------------------------------------------------------------------
-
-    def _note_placed(self, reservations: Collection[Reservation]) -> None:
-        """Write and publish where the reservations' paths are now."""
-        self._note(reservations, _PLACED)
-        self._writer.write_in_time(self._records(reservations), _news(reservations))
-
-    def _note(self, reservations: Iterable[Reservation], news: str = "") -> None:
-        """Add the present state to the history; ``news``: the news, if not the state."""
-        for reservation in reservations:
-            ends = f"{reservation.src} to {reservation.dst}, {reservation.bandwidth_mbps:g} Mb/s"
-            happened = news or f"is {reservation.state.value}"
-            if news == _PLACED and reservation.state is ReservationState.ACTIVATING:
-                happened = _FIRST_PLACED  # the first path
-            why = f": {reservation.reason}" if reservation.reason else ""
-            racks = [self._fabric.racks[r].name for r in reservation.pair if r != GONE]
-            self._log.note(
-                HappeningKind.RESERVATION,
-                f"reservation {reservation.id} ({ends}) {happened}{why}",
-                [(racks[0], racks[1])] if len(racks) > 1 else (),
-            )
-
-    def _records(self, reservations: Iterable[Reservation]) -> list[Change]:
-        return [
-            Change(Kind.RESERVATION, reservation.id, reservation_record(self._fabric, reservation))
-            for reservation in reservations
-        ]
-
-    def _records_and_forgotten(self, reservations: Iterable[Reservation]) -> list[Change]:
-        """Records of reservations, and deletions of the oldest finished reservations."""
-        forgotten = self._book.prune(_KEPT_RESERVATIONS)
-        deletions = [Change(Kind.RESERVATION, gone, None) for gone in forgotten]
-        return [*self._records(reservations), *deletions]
-
-
-def _news(reservations: Iterable[Reservation]) -> list[Event]:
-    """Events with the present state of reservations."""
-    now_s = time.time()
-    return [
-        Event(0, EventKind.RESERVATION, now_s, reservation=reservation, reason=reservation.reason)
-        for reservation in reservations
-    ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
@@ -69,7 +69,9 @@ class GroupBody(Wish):
     def requests(self, key: str | None = None) -> list[ReservationRequest]:
         """Requests, one for each entry and time. Raises WrongRequest."""
         retry = retry_key(key, self)
-        shared = {name: value for name, value in self if name in Wish.model_fields}
+        shared: dict[str, Any] = {
+            name: value for name, value in self.wishes.items() if name in Wish.model_fields
+        }
         requests = [
             ReservationRequest(**shared | dict(entry), retry=retry) for entry in self.entries
         ]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from itertools import islice, takewhile
-from typing import TYPE_CHECKING, Annotated, Final, Self
+from typing import TYPE_CHECKING, Annotated, Any, Final, Self
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field, ValidationInfo, model_validator
 from pydantic.config import JsonDict
 from pydantic_core import PydanticCustomError
 
@@ -28,10 +28,17 @@ from apps.rest.problems import (
     UNKNOWN_NAME,
 )
 from apps.rest.resources.deliveries import Delivery
+from apps.rest.resources.protection import (
+    Constrained,
+    ConstraintsBody,
+    Protection,
+    protection_of,
+)
 from apps.rest.resources.topology import Circuits, Path, along
 from apps.rest.routing import Routes
 from hydra.errors import LifecycleError
 from hydra.lifecycle import RESERVATION_TRANSITIONS, ReservationState, can_become
+from hydra.model import Fabric
 from hydra.names import rack_of
 from hydra.reservations import reservation as core
 from hydra.reservations.modification import Modification
@@ -40,6 +47,7 @@ from hydra.reservations.reservation import (
     FINAL_STATES,
     LATEST_UNIX_S,
     Profile,
+    Protect,
     ReservationRequest,
     ServiceClass,
     Transfer,
@@ -119,6 +127,21 @@ class Wish(Span):
         pattern=r"^[^\x00-\x1f\x7f-\x9f]*$",
         description="Purpose, in a line of your own words: a job's number, a name.",
     )
+    constraints: ConstraintsBody = Field(
+        default=ConstraintsBody(), description="Planes, relays and hops of the paths."
+    )
+    protect: Annotated[Protect, Field(strict=False)] = Field(
+        default=Protect.NONE,
+        description=(
+            "disjoint: a second path, without a common plane, is set up on standby and takes over "
+            "after a loss."
+        ),
+    )
+
+    @property
+    def wishes(self) -> dict[str, object]:
+        """The fields as the core takes them."""
+        return dict(self) | {"constraints": self.constraints.core}
 
 
 class ReservationBody(Wish):
@@ -170,7 +193,7 @@ class ReservationBody(Wish):
 
     def request(self, key: str | None = None) -> ReservationRequest:
         """The core's request; the retry ``key`` belongs to this body alone."""
-        values = dict(self)
+        values: dict[str, Any] = self.wishes
         megabytes, profile = values.pop("megabytes"), values.pop("profile")
         retry = retry_key(key, self)
         if megabytes is None or self.end_unix_s is None:
@@ -223,11 +246,12 @@ class _Placed(Document):
 
     @model_validator(mode="before")
     @classmethod
-    def _of_core(cls, value: object) -> object:
+    def _of_core(cls, value: object, info: ValidationInfo[Fabric]) -> object:
         if not isinstance(value, core.Reservation):
             return value
         return cls.attributes(
             value,
+            protection=protection_of(value, info.context),
             start_unix_s=value.starts_unix_s,
             booked=along(value.booked, None, value.src_rack),
             path=along(value.path, value.vlan, value.src_rack),
@@ -248,6 +272,7 @@ class Part(_Placed):
         description="Null: the configuration no longer has all of the path."
     )
     path: Path | None
+    protection: Protection | None = Field(description="The path on standby.")
 
 
 class Reservation(_Placed):
@@ -286,6 +311,11 @@ class Reservation(_Placed):
             "empty."
         )
     )
+    constraints: Constrained
+    protect: Protect
+    protection: Protection | None = Field(
+        description="The path on standby; null: unprotected, or the path was lost."
+    )
     transfer: TransferStatus | None = Field(
         description="Bytes that the reservation carries by a deadline; null: a rate was asked for."
     )
@@ -308,6 +338,8 @@ class ReservationPreview(Document):
     state: ReservationState
     bandwidth_mbps: float = Field(description="Bandwidth that would be held.")
     booked: Path | None = Field(description="Null: each part has a path.")
+    protect: Protect
+    protection: Protection | None = Field(description="The path on standby.")
     parts: list[Part]
     start_unix_s: float
     expires_unix_s: float | None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Final, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
 
 from pydantic import BeforeValidator, Field, TypeAdapter, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
@@ -133,7 +133,9 @@ class ShapeBody(Wish):
         """The core's request; the retry ``key`` belongs to this body alone. Raises
         AdmissionError.
         """
-        shared = {name: value for name, value in self if name in Wish.model_fields}
+        shared: dict[str, Any] = {
+            name: value for name, value in self.wishes.items() if name in Wish.model_fields
+        }
         wish = ReservationRequest(
             src="", dst="", bandwidth_mbps=0.0, retry=retry_key(key, self), **shared
         )

@@ -26,7 +26,7 @@ from hydra.policy import OnDrift
 from hydra.reconfiguration.plan import pair_of
 from hydra.reconfiguration.shifting import in_use
 from hydra.reservations.modification import Modification
-from hydra.reservations.reservation import ReservationRequest, ServiceClass
+from hydra.reservations.reservation import Protect, ReservationRequest, ServiceClass
 from hydra.service import PlanRequest
 from tests.unit.controller.test_staging import EMPTY, Staged
 from tests.unit.controller.test_staging_side_by_side import FABRIC
@@ -191,6 +191,7 @@ class _World:
             start_unix_s=rng.choice([None, None, None, time.time() + 0.1]),
             priority=rng.choice([0, 0, 0, 2]),
             service=rng.choice(services),
+            protect=rng.choice([Protect.NONE] * 3 + [Protect.DISJOINT]),
         )
         self.rooms.promises.admission.reserve(request)
 

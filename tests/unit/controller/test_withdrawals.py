@@ -38,6 +38,7 @@ class Stage:
         ledger = SimpleNamespace(network=self.network, log=log, reservations=promises)
         self.upkeep = SimpleNamespace(
             dead=SimpleNamespace(
+                leave=awaited(frozenset),
                 dark=frozenset(),
                 denied=frozenset(),
                 find=lambda: (self.dead(), "carrier lost"),

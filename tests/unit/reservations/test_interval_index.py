@@ -11,7 +11,7 @@ from hydra.reservations.interval_index import IntervalIndex
 
 @dataclass(frozen=True)
 class Span:
-    id: str
+    key: str
     start_unix_s: float
     end_unix_s: float
 
@@ -33,7 +33,7 @@ def test_whatever_meets_a_window_is_found(steps, start, length):
         else:
             span = Span(str(number), step[0], step[0] + step[1])
             index.add(span)
-            present[span.id] = span
+            present[span.key] = span
     assert list(index) == list(present.values())
     end = start + length
     meeting = {one for one in present.values() if one.start_unix_s < end and start < one.end_unix_s}
@@ -47,4 +47,4 @@ def test_among_many_what_ends_as_a_window_begins_is_outside():
     index = IntervalIndex()
     for number in range(40):
         index.add(Span(str(number), float(number), number + 1.0))
-    assert {one.id for one in index.meeting(10.0, 12.0)} == {"10", "11"}
+    assert {one.key for one in index.meeting(10.0, 12.0)} == {"10", "11"}

@@ -164,6 +164,7 @@ def test_numbers_carry_their_unit(description):
         "reservations_total",
         "ports",
         "any",
+        "max_hops",
     }
     for name, schema in description["components"]["schemas"].items():
         for field, kind in schema.get("properties", {}).items():

@@ -69,6 +69,14 @@ def test_post_creates_and_tells_where(client):
         "path": None,
         "bundle": None,
         "parts": [],
+        "constraints": {
+            "avoid_planes": [],
+            "require_planes": [],
+            "avoid_relays": [],
+            "max_hops": None,
+        },
+        "protect": "none",
+        "protection": None,
         "transfer": None,
         "reason": "",
         "since_unix_s": 1_700_000_000.0,
@@ -83,6 +91,19 @@ def test_a_purpose_comes_back_with_a_reservation_and_with_each_of_a_group(client
     entries = [ENTRY, {**ENTRY, "dst": "r3"}]
     group = client.post("/v1/groups", json={"entries": entries, "purpose": "job 43"}).json()
     assert [one["purpose"] for one in group["reservations"]] == ["job 43", "job 43"]
+
+
+def test_constraints_and_protection_come_back(client):
+    constraints = {"avoid_planes": [], "avoid_relays": ["r4"], "max_hops": 1}
+    wish = {"constraints": constraints, "protect": "disjoint"}
+    made = client.post("/v1/reservations", json={**BODY, **wish}).json()
+    assert made["constraints"] == {"require_planes": [], **constraints}
+    assert made["protect"] == "disjoint"
+    group = client.post("/v1/groups", json={"entries": [ENTRY], **wish}).json()
+    assert group["reservations"][0]["constraints"] == made["constraints"]
+    for wrong in ({"max_hops": 0}, {"avoid_planes": [""]}, {"planes": ["p1"]}):
+        refused = client.post("/v1/reservations", json={**BODY, "constraints": wrong})
+        assert refused.status_code == 422, refused.text
 
 
 @pytest.mark.parametrize("purpose", ["two\nlines", "\x1b[2J", "\x9b2J", "x" * 201])
