@@ -22,8 +22,8 @@ from hydra.reservations.admission import (
     moment,
     takes,
 )
-from hydra.reservations.calendar import AdmissionLimits
 from hydra.reservations.calendar_entries import ask_of, servers_among
+from hydra.reservations.limits import AdmissionLimits
 from hydra.reservations.modification import Modification, modified, place_again
 from hydra.reservations.preemption import lower_ranks, make_room
 from hydra.reservations.quotas import within_quota_mbps
@@ -173,7 +173,7 @@ class ReservationBook(Register):
             if not lower and not request.priority:
                 raise
         else:
-            return replace(ask, mbps=mbps), path, []
+            return ask if mbps == ask.mbps else replace(ask, mbps=mbps), path, []
         try:
             return least, *make_room(self._calendar, least, lower, limits)
         except AdmissionError:

@@ -18,8 +18,9 @@ from hydra.model import Circuit, Fabric, Path, RackId
 from hydra.names import no_group, no_reservation
 from hydra.reservations.admission import Ask
 from hydra.reservations.availability import Available, availability
-from hydra.reservations.calendar import AdmissionLimits, Booking, Calendar, peak_mbps
+from hydra.reservations.calendar import Booking, Calendar, peak_mbps
 from hydra.reservations.calendar_entries import booking_of, pin_of, servers_among
+from hydra.reservations.limits import AdmissionLimits
 from hydra.reservations.quotas import Usage
 from hydra.reservations.requests import check, times
 from hydra.reservations.reservation import (

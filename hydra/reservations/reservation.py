@@ -131,7 +131,10 @@ class Wish:
     @property
     def kept(self) -> dict[str, Any]:
         """The fields by name, to construct a reservation."""
-        return {field.name: getattr(self, field.name) for field in fields(Wish)}
+        return {name: getattr(self, name) for name in _KEPT}
+
+
+_KEPT: Final = tuple(field.name for field in fields(Wish))
 
 
 @dataclass(frozen=True, slots=True)

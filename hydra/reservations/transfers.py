@@ -18,8 +18,9 @@ from hydra.errors import AdmissionError, Alternative
 from hydra.model import PortId
 from hydra.names import rack_of
 from hydra.reservations.admission import Ask, admit, fitting_mbps, moment
-from hydra.reservations.calendar import ROUNDING_MBPS, AdmissionLimits, Calendar, at_most_mbps
+from hydra.reservations.calendar import ROUNDING_MBPS, Calendar, at_most_mbps
 from hydra.reservations.calendar_entries import servers_among
+from hydra.reservations.limits import AdmissionLimits
 from hydra.reservations.requests import times
 from hydra.reservations.reservation import (
     Profile,

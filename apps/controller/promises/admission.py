@@ -34,7 +34,8 @@ from hydra.names import rack_of
 from hydra.reservations.admission import beyond_any_circuit
 from hydra.reservations.availability import Available
 from hydra.reservations.bundle import bundle_of, divisions, smaller_bundles
-from hydra.reservations.calendar import AdmissionLimits, at_most_mbps
+from hydra.reservations.calendar import at_most_mbps
+from hydra.reservations.limits import AdmissionLimits
 from hydra.reservations.modification import Modification
 from hydra.reservations.reservation import Pin, Reservation, ReservationRequest
 from hydra.service import GroupOutcome, Refusal, ReservationPreview
@@ -255,9 +256,9 @@ class Admission:
         group: str | None,
         bundle: str | None = None,
     ) -> Reservation:
-        self._bookings.check(request)
         starts_now = request.start_unix_s is None
         if starts_now:
+            self._bookings.check(request)
             self._check_switches(request)
         try:
             return self._bookings.add(request, limits, group, self._notice_s, bundle)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from apps.controller.mover import Mover
 from apps.controller.reach import Reach
 from apps.controller.record.ledger import Ledger
-from hydra.reservations.calendar import AdmissionLimits
+from hydra.reservations.limits import AdmissionLimits
 
 
 class Limits:

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from hydra.errors import AdmissionError, UnknownName
 from hydra.reservations.availability import Available
 from hydra.reservations.book import NOTICE_S, ReservationBook
-from hydra.reservations.calendar import AdmissionLimits
+from hydra.reservations.limits import AdmissionLimits
 from hydra.reservations.quotas import Usage
 from hydra.reservations.reservation import Pin, Reservation, ReservationRequest
 

@@ -24,7 +24,7 @@ from hydra.lifecycle import RESERVATION_TRANSITIONS, ReservationState
 from hydra.model import Fabric, Path
 from hydra.reconfiguration.plan import Pair, pair_of, paths_by_pair
 from hydra.reservations.book import ReservationBook
-from hydra.reservations.calendar import AdmissionLimits
+from hydra.reservations.limits import AdmissionLimits
 from hydra.reservations.modification import Modification
 from hydra.reservations.records import reservation_record
 from hydra.reservations.reservation import GONE, Reservation

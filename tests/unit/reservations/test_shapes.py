@@ -9,7 +9,7 @@ import pytest
 from hydra.errors import AdmissionError, DeviceMissing, QuotaExceeded, UnknownName, WrongRequest
 from hydra.lifecycle import ReservationState as State
 from hydra.reservations.book import ReservationBook
-from hydra.reservations.calendar import AdmissionLimits
+from hydra.reservations.limits import AdmissionLimits
 from hydra.reservations.quotas import Quota
 from hydra.reservations.reservation import ReservationRequest, ServiceClass
 from hydra.reservations.shape_search import admit_shape, with_remedy
