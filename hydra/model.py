@@ -408,6 +408,11 @@ class Fabric:
         return tuple(port.ingress for port in self.ports), tuple(port.egress for port in self.ports)
 
     @cached_property
+    def port_rates_mbps(self) -> frozenset[float]:
+        """Rates of optical ports."""
+        return frozenset(port.rate_mbps for port in self.ports)
+
+    @cached_property
     def fastest_port_mbps(self) -> tuple[float, ...]:
         """Rate of the fastest optical port of each rack; 0 for a rack without ports."""
         ports = self._ports_by_rack

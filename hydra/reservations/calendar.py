@@ -357,22 +357,23 @@ class Window:
         return met
 
     def bound_paths(self, pair: Pair, need: Need) -> frozenset[Path]:
-        """Booked paths that a booking with ``need`` has to share."""
-        return frozenset(
-            booking.path
-            for booking in self._pair_meets(pair)
-            if not (booking.mbps and need.mbps and self._apart(booking.servers, need.servers))
-        )
+        """Booked paths that a booking with ``need`` has to share.
 
-    def _apart(self, some: frozenset[str], others: frozenset[str]) -> bool:
-        """True if bookings of a rack pair with these servers have no common server pair: in a rack,
-        both name a server, and the servers differ.
+        Bookings of a rack pair have no common server pair if, in a rack, both name a server, and
+        the servers differ.
         """
-        mine, theirs = some - others, others - some
-        if not (mine and theirs):
-            return False
-        server = self._fabric.server_by_name
-        return any(server[one].rack == server[other].rack for one in mine for other in theirs)
+        if not (need.mbps and need.servers):
+            return self.booked_paths(pair)
+        server, mine = self._fabric.server_by_name, need.servers
+        racks = {server[name].rack for name in mine}
+        bound = set()
+        for booking in self._pair_meets(pair):
+            for name in booking.servers if booking.mbps else ():
+                if name not in mine and server[name].rack in racks:
+                    break
+            else:
+                bound.add(booking.path)
+        return frozenset(bound)
 
     # --- search ----------------------------------------------------------------------------------
 
@@ -555,7 +556,7 @@ class Window:
             for booking in self._calendar.meeting(self.start_unix_s, self.end_unix_s)
             for circuit in booking.path.circuits
         }
-        return sorted(spare | {port.rate_mbps for port in self._fabric.ports})
+        return sorted(spare | self._fabric.port_rates_mbps)
 
 
 def _circuit(plane: PlaneId, port: PortId, other: PortId) -> Circuit:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from itertools import islice
 from operator import itemgetter
@@ -146,18 +145,6 @@ class Register:
             may_wait=False,
         )
         return availability(self._calendar, ask, limits, now)
-
-    @contextmanager
-    def apart(self, reservations: Iterable[Reservation]) -> Iterator[None]:
-        """Leave the bookings of ``reservations`` out of the calendar for a while."""
-        apart = [reservation for reservation in reservations if reservation.is_booked]
-        for reservation in apart:
-            self._calendar.remove(reservation.id)
-        try:
-            yield
-        finally:
-            for reservation in apart:
-                self._put(reservation)
 
     def _unbook(self, reservation: Reservation) -> None:
         self._calendar.remove(reservation.id)

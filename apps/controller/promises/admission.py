@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from typing import Final
 
@@ -12,6 +13,7 @@ from apps.controller.promises.care import ReservationCare
 from apps.controller.promises.limits import Limits
 from apps.controller.promises.placement import Placement
 from apps.controller.reach import Reach
+from apps.controller.record.bookings import Bookings
 from apps.controller.record.ledger import Ledger
 from apps.planning.engine import Planning
 from apps.planning.planner import Planner
@@ -71,6 +73,12 @@ class Admission:
         self._reservations = ledger.reservations
         self._substrate = substrate_of(fabric)
         self._turn = threading.Lock()
+
+    def to(self, bookings: Bookings) -> Admission:
+        """The same admission to other bookings, for trials."""
+        other = copy(self)
+        other._bookings = bookings
+        return other
 
     def reserve(self, request: ReservationRequest) -> Reservation:
         """Admit and queue.
@@ -303,7 +311,7 @@ class Admission:
         """The bandwidth that fits in each span of the request's time. Raises UnknownName,
         AdmissionError.
         """
-        return self._bookings.availability(request, self._limits.now())
+        return self._bookings.availability(request, self._limits.anywhere())
 
     def fitting_mbps(self, failed: Sequence[Reservation]) -> Mapping[str, float]:
         """Mbps by which failed reservations would fit now, by id; absent: no rate would fit."""
@@ -356,10 +364,20 @@ class Admission:
             return self.reservation(reservation_id)
         return self._let_go(reservation_id, seen)
 
+    def release_group(self, group: str) -> Sequence[Reservation]:
+        """Release all reservations of a group that are not over; returns the whole group. Raises
+        UnknownName.
+        """
+        gone = self._reservations.let_group_go(group)
+        releasing = [one.id for one in gone if one.state is ReservationState.RELEASING]
+        if releasing:
+            self._care.release_in_turn(releasing)
+        return self._bookings.group(group)
+
     def _let_go(self, reservation_id: str, seen: Reservation | None) -> Reservation:
         reservation = self._reservations.let_go(reservation_id, seen)
         if reservation.state is ReservationState.RELEASING:
-            self._care.release_in_turn(reservation_id)
+            self._care.release_in_turn([reservation_id])
         return reservation
 
     def reservation(self, reservation_id: str) -> Reservation:

@@ -78,12 +78,6 @@ class Bookings:
         with self._lock:
             return self._book.rooms_mbps(request, time.time(), limits)
 
-    @contextmanager
-    def apart(self, reservations: Iterable[Reservation]) -> Iterator[None]:
-        """A :meth:`trial` without the bookings of ``reservations``."""
-        with self._lock, self._book.apart(reservations), self.trial():
-            yield
-
     def take_back(self, reservations: Sequence[Reservation]) -> None:
         """Undo :meth:`add` of ``reservations``, given in the order of entry."""
         with self._lock:

@@ -9,7 +9,15 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import (
+    Callable,
+    Collection,
+    Container,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -87,31 +95,53 @@ class Reservations:
 
         Raises UnknownName, Changed, LifecycleError, JournalError.
         """
-        with self._lock, self._or_as_it_was(reservation_id):
+        with self._lock:
             self._check_unchanged(seen)
-            old = self._book.get(reservation_id)
-            state, why = ReservationState.RELEASING, "asked for"
-            if old.state in _NOT_BEGUN:
-                state = ReservationState.CANCELLED
-            elif old.state is ReservationState.FAILED:
-                state, why = (
-                    ReservationState.RELEASED,
-                    f"released on request, after the failure: {old.reason}",
-                )
-            now_s = time.time()
-            reservation = self._book.transition(reservation_id, state, why, now=now_s)
-            staying = self._book.let_stay(reservation_id, now_s)
-            both = [reservation, *staying]
-            self._writer.write(self._records_and_forgotten(both), _news(both))
-            self._note([reservation])
-            self._note(staying, _STAYS)
+            (reservation,) = self._let_go([reservation_id])
             return reservation
+
+    def let_group_go(self, group: str) -> Sequence[Reservation]:
+        """:meth:`let_go` of all reservations of a group that are not over, in one journal write.
+
+        Raises UnknownName, JournalError; all reservations are as before then.
+        """
+        with self._lock:
+            return self._let_go(
+                [
+                    member.id
+                    for member in self._book.members(group)
+                    if member.is_booked or member.state is ReservationState.FAILED
+                ]
+            )
+
+    def _let_go(self, ids: Sequence[str]) -> Sequence[Reservation]:
+        gone: list[Reservation] = []
+        staying: list[Reservation] = []
+        now_s = time.time()
+        with self._or_as_they_were(ids):
+            for reservation_id in ids:
+                old = self._book.get(reservation_id)
+                state, why = ReservationState.RELEASING, "asked for"
+                if old.state in _NOT_BEGUN:
+                    state = ReservationState.CANCELLED
+                elif old.state is ReservationState.FAILED:
+                    state, why = (
+                        ReservationState.RELEASED,
+                        f"released on request, after the failure: {old.reason}",
+                    )
+                gone.append(self._book.transition(reservation_id, state, why, now=now_s))
+                staying += self._book.let_stay(reservation_id, now_s)
+            both = [*gone, *staying]
+            self._writer.write(self._records_and_forgotten(both), _news(both))
+        self._note(gone)
+        self._note(staying, _STAYS)
+        return gone
 
     def commit(self, reservation_id: str, seen: Reservation | None) -> Reservation:
         """Commit a held reservation. Raises UnknownName, Changed, LifecycleError, JournalError."""
         with self._lock:
             self._check_unchanged(seen)
-            with self._or_as_it_was(reservation_id):
+            with self._or_as_they_were([reservation_id]):
                 now = time.time()
                 committed = self._book.transition(
                     reservation_id, ReservationState.COMMITTED, now=now
@@ -135,7 +165,7 @@ class Reservations:
         with self._lock:
             self._check_unchanged(seen)
             old = self._book.get(reservation_id)
-            with self._or_as_it_was(reservation_id):
+            with self._or_as_they_were([reservation_id]):
                 new = self._book.modify(reservation_id, change, time.time(), limits)
                 if new != old:
                     self._writer.write(self._records_and_forgotten([new]), _news([new]))
@@ -148,9 +178,9 @@ class Reservations:
             raise Changed(f"reservation {seen.id} has changed meanwhile: read it again")
 
     @contextmanager
-    def _or_as_it_was(self, reservation_id: str) -> Iterator[None]:
-        """If the journal can't be written: restore the reservation, and others due to give way."""
-        before = self._book.get(reservation_id), *self._book.giving_way_to(reservation_id)
+    def _or_as_they_were(self, ids: Iterable[str]) -> Iterator[None]:
+        """If the journal can't be written: restore reservations, and others due to give way."""
+        before = [one for i in ids for one in (self._book.get(i), *self._book.giving_way_to(i))]
         try:
             yield
         except JournalError:
@@ -166,13 +196,10 @@ class Reservations:
         state: ReservationState,
         reason: str = "",
         seen: Reservation | None = None,
-        *,
-        leaves_nothing: bool = False,
     ) -> Reservation:
         """Enter a state, unless the owner or a higher rank has ended the reservation.
 
-        ``leaves_nothing``: do :meth:`leave_nothing` for the pair, too. Raises Changed if the
-        reservation differs from ``seen``.
+        Raises Changed if the reservation differs from ``seen``.
         """
         with self._lock:
             self._check_unchanged(seen)
@@ -185,16 +212,38 @@ class Reservations:
             now_s = time.time()
             reservation = self._book.transition(reservation_id, state, reason, now=now_s)
             staying = self._book.let_stay(reservation_id, now_s)
-            pair = reservation.pair
-            gone = self._left_nothing(lambda one: one == pair) if leaves_nothing else ()
-            reservation = self._book.get(reservation_id)
-            self._note([reservation])
-            self._note(staying, _STAYS)
-            self._writer.write_in_time(
-                self._records_and_forgotten([reservation, *staying, *gone]),
-                _news([reservation, *staying]),
-            )
+            self._write_changed([reservation], staying)
             return reservation
+
+    def released(self, ids: Iterable[str], gone: Container[Pair]) -> None:
+        """End the release of reservations, in one journal write; do :meth:`leave_nothing` for the
+        pairs ``gone``, too.
+        """
+        with self._lock:
+            now_s = time.time()
+            staying: list[Reservation] = []
+            ended = []
+            for one in ids:
+                before = self._book.get(one)
+                if before.state is ReservationState.RELEASING:
+                    state, reason = ReservationState.RELEASED, before.reason
+                    self._book.transition(one, state, reason, now=now_s)
+                    staying += self._book.let_stay(one, now_s)
+                    ended.append(one)
+            left = self._left_nothing(gone.__contains__)
+            self._write_changed([self._book.get(one) for one in ended], staying, left)
+
+    def _write_changed(
+        self,
+        changed: Sequence[Reservation],
+        staying: Sequence[Reservation],
+        silent: Sequence[Reservation] = (),
+    ) -> None:
+        """Write changed reservations and those that stay, with news, and ``silent`` ones."""
+        self._note(changed)
+        self._note(staying, _STAYS)
+        told = [*changed, *staying]
+        self._writer.write_in_time(self._records_and_forgotten([*told, *silent]), _news(told))
 
     def reroute(self, pair: Pair, limits: AdmissionLimits, tried: Sequence[str] = ()) -> None:
         """Book the pair's reservations around blocked ports; those without another path fail.
@@ -311,14 +360,21 @@ class Reservations:
             paths = self._network.state.topology.paths
             return tuple(path for path in paths if pair_of(path) not in reserved)
 
-    def unwanted(self, pair: Pair) -> tuple[Path, ...]:
-        """Standing paths of the pair, requested neither in their own right nor by a reservation."""
+    def unwanted(self, pairs: Collection[Pair]) -> Mapping[Pair, Sequence[Path]]:
+        """Standing paths of pairs, requested neither in their own right nor by a reservation.
+        Pairs without such paths are left out.
+        """
         with self._lock:
-            promised = {r.booked for r in self._book.active() if r.pair == pair}
-            if pair in self._network.kept_pairs and not promised:
-                return ()
-            paths = paths_by_pair(self._network.state).get(pair, ())
-            return tuple(path for path in paths if path not in promised)
+            promised: dict[Pair, set[Path | None]] = {}
+            for one in self._book.active():
+                promised.setdefault(one.pair, set()).add(one.booked)
+            kept, paths = self._network.kept_pairs, paths_by_pair(self._network.state)
+            return {
+                pair: left
+                for pair in pairs
+                if (pair not in kept or pair in promised)
+                and (left := [p for p in paths.get(pair, ()) if p not in promised.get(pair, ())])
+            }
 
     def _promised_paths(self) -> list[Path]:
         """Paths of reservations: a change for a pair may give another pair's path a new VLAN."""

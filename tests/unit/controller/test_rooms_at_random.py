@@ -12,6 +12,7 @@ import random
 import time
 import traceback
 from contextlib import suppress
+from itertools import chain
 
 import numpy as np
 import pytest
@@ -295,8 +296,10 @@ class _World:
             if one.state is State.FAILED or "after the failure" in one.reason
         }
         wanted = self.asked_for | failed | {one.pair for one in ledger.bookings.active()}
+        pairs = set(map(pair_of, state.topology.paths))
+        unwanted = set(chain(*ledger.reservations.unwanted(pairs).values()))
         for path in state.topology.paths:
-            if pair_of(path) not in wanted or path in ledger.reservations.unwanted(pair_of(path)):
+            if pair_of(path) not in wanted or path in unwanted:
                 yield f"nobody wants {path}"
         kept = {
             "changes in the journal": {one.id for one in ledger.log.unfinished()} ^ changes,
