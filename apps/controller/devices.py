@@ -519,8 +519,8 @@ class Devices:
     def out_of_command(self) -> tuple[frozenset[PlaneId], frozenset[RackId]]:
         """Planes and racks with a :meth:`plane_problem` or a :meth:`tor_problem`."""
         return (
-            frozenset(plane for plane, slot in self._planes.items() if slot.problem is not None),
-            frozenset(rack for rack, slot in self._tors.items() if slot.problem is not None),
+            frozenset(plane for plane in self._planes if self.plane_problem(plane) is not None),
+            frozenset(rack for rack in self._tors if self.tor_problem(rack) is not None),
         )
 
     def statuses(self) -> list[DeviceStatus]:
