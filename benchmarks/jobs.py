@@ -18,14 +18,13 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from http.client import HTTPConnection
 from itertools import count
 from math import inf
 from pathlib import Path
 from statistics import median
-from threading import local
 from typing import Any, Final
 
 from apps.controller.controller import Controller
@@ -91,19 +90,18 @@ def filled() -> Controller:
 
 
 class Client:
-    """Asks a REST server; each thread has a connection of its own."""
+    """Asks a REST server, each time over a new connection. For any thread."""
 
     def __init__(self, port: int) -> None:
-        self._port, self._of_thread = port, local()
+        self._port = port
 
     def __call__(self, method: str, path: str, body: object = None) -> tuple[int, Any]:
         """Status and document of the answer."""
-        if not hasattr(self._of_thread, "connection"):
-            self._of_thread.connection = HTTPConnection("127.0.0.1", self._port)
-        connection = self._of_thread.connection
-        connection.request(method, path, json.dumps(body), {"Content-Type": "application/json"})
-        answer = connection.getresponse()
-        return answer.status, json.loads(answer.read())
+        with closing(HTTPConnection("127.0.0.1", self._port)) as connection:
+            headers = {"Content-Type": "application/json", "Connection": "close"}
+            connection.request(method, path, json.dumps(body), headers)
+            answer = connection.getresponse()
+            return answer.status, json.loads(answer.read())
 
 
 @contextmanager

@@ -145,7 +145,7 @@ class ReservationRequest(Wish):
     """Name of a rack or a server."""
     dst: str
     bandwidth_mbps: float
-    """Upper limit if ``minimum_mbps`` is given."""
+    """Upper limit if ``minimum_mbps`` is given, or ``transfer``; 0: no limit of a transfer."""
     duration_s: float | None = None
     """None: until the release, or until ``end_unix_s``."""
     start_unix_s: float | None = None

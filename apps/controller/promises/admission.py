@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
@@ -40,6 +41,7 @@ from hydra.reservations.calendar import at_most_mbps
 from hydra.reservations.limits import AdmissionLimits
 from hydra.reservations.modification import Modification
 from hydra.reservations.reservation import Pin, Reservation, ReservationRequest
+from hydra.reservations.transfers import needed_mbps
 from hydra.service import GroupOutcome, Refusal, ReservationPreview
 
 _CHECKS: Final = 3
@@ -208,9 +210,16 @@ class Admission:
         bundle.
         """
         src, dst = (rack_of(self._fabric, name) for name in (request.src, request.dst))
-        if beyond_any_circuit(self._fabric, src, dst, request.least_mbps) is None:
+        least_mbps = request.least_mbps
+        if request.transfer is not None:
+            self._bookings.check(request)
+            least_mbps = needed_mbps(request, time.time())
+        if beyond_any_circuit(self._fabric, src, dst, least_mbps) is None:
             return [self._add_one(request, limits, group)]
-        parts, why = self._add_parts(request, limits, group)
+        whole = request
+        if request.transfer is not None:
+            whole = replace(request, bandwidth_mbps=least_mbps)
+        parts, why = self._add_parts(whole, limits, group)
         if parts:
             return parts
         try:
@@ -220,7 +229,7 @@ class Admission:
                 raise
             refused = error
         told, public, alternatives = str(refused), refused.in_public, refused.alternatives
-        if (most := self._largest_bundle(request, limits, group)) is not None:
+        if request.transfer is None and (most := self._largest_bundle(request, limits, group)):
             hint = f", or for {at_most_mbps(most.bandwidth_mbps)} Mb/s, which fit in parts"
             told, public, alternatives = told + hint, public + hint, (most, *alternatives)
         if why is not None:
