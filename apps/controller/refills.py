@@ -1,10 +1,10 @@
 """Bounds changes of meters to the bursts that circuits can bear.
 
 A meter lets its rate pass, and once the burst in its bucket. Open vSwitch fills the bucket at each
-OFPMC_MODIFY, even without a change of rate. A meter changed each second therefore passes its rate
-and a burst each second, which the sum of the rates does not show. A link therefore has an account:
-each change is charged with its burst, and a small part of the link's rate pays the debt off. Meters
-on a link in debt are left unchanged.
+OFPMC_MODIFY, even without a change of rate (``findings/ovs_meter_refill.sh``). A meter changed each
+second therefore passes its rate and a burst each second, which the sum of the rates does not show.
+A link therefore has an account: each change is charged with its burst, and a small part of the
+link's rate pays the debt off. Meters on a link in debt are left unchanged.
 """
 
 from __future__ import annotations

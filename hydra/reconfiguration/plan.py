@@ -6,7 +6,7 @@ same circuits and the same VLAN keeps rules and counters.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from itertools import chain, pairwise, repeat
@@ -381,8 +381,10 @@ def hold(
 ) -> NetworkState:
     """The state nearest to ``target`` that keeps the present paths of ``pairs``, and ``circuits``.
 
-    Used when a server cannot confirm its divert, when a circuit does not drain, and for stages:
-    circuits under the kept paths must not move, and new circuits cannot come up on ports in use.
+    Used when a server cannot confirm its divert, when a circuit does not drain, for stages, and for
+    what a failed course leaves: circuits under the kept paths must not move, and new circuits
+    cannot come up on ports in use. A new circuit whose planned paths are all held back does not
+    come up either, since no probe would prove its light.
     """
     untouchable = set(pairs)
     if circuits:
@@ -412,6 +414,8 @@ def hold(
         if pair_of(path) not in untouchable and wanted.issuperset(path.circuits)
     ]
     paths = tuple(sorted([*kept, *new_paths]))  # merge of two sorted lists
+    if paths != target.topology.paths:
+        wanted -= _needless(current, target, paths)
     vlans = {
         path: current.vlans[path] if path in kept_paths else target.vlans[path] for path in paths
     }
@@ -421,6 +425,19 @@ def hold(
         vlans,
         target.pool.used(vlans.values()),
     )
+
+
+def _needless(
+    current: NetworkState, target: NetworkState, paths: Iterable[Path]
+) -> frozenset[Circuit]:
+    """New circuits of ``target`` with paths there, and with none among ``paths``.
+
+    Unidirectional circuits stay, since a ring comes up as a whole.
+    """
+    used = {circuit for path in paths for circuit in path.circuits}
+    planned = {circuit for path in target.topology.paths for circuit in path.circuits}
+    new = planned - used - current.topology.circuits
+    return frozenset(circuit for circuit in new if not circuit.one_way)
 
 
 def _held(

@@ -487,7 +487,8 @@ def encode_changes(
 
     With ``bundle_id`` they are one atomic, ordered bundle: if the table lacks room for any of them,
     none takes effect. But if Open vSwitch refuses a member while it is added (unknown action, port
-    or group), Open vSwitch leaves out the member, answers with an error, and commits the rest.
+    or group), Open vSwitch leaves out the member, answers with an error, and commits the rest
+    (``findings/ovs_bundle_refused_member.sh``).
     """
     if bundle_id is None:
         return b"".join(_flow_mods_of(changes, ports, xid, None))

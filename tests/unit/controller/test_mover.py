@@ -331,3 +331,18 @@ def test_a_pair_that_can_not_move_aside_is_diverted_with_the_others(metrics):
     (entry,) = ledger.log.reconfigurations()
     assert entry.state is ReconfigurationState.PARTIAL
     assert {one.circuit.plane for one in entry.failures} == {PlaneId(2)}
+
+
+def test_a_circuit_that_failed_its_probes_does_not_come_up_without_its_path(metrics):
+    """The pair stays on its old path; without a path, nothing would prove the circuit's light."""
+    before = state_of(WIDE, EMPTY, path_of(WIDE, 0, 1, circuit_between(WIDE, 0, 1, 0)))
+    target = state_of(WIDE, before, path_of(WIDE, 0, 1, circuit_between(WIDE, 0, 1, 1)))
+    ledger = Ledger(fabric=WIDE, journal=SqliteJournal(":memory:"), metrics=metrics)
+    ledger.network.settle(before)
+    runner = NotingRunner(ledger, Faults(probe=1.0), before, WIDE)
+    mover_of(ledger, runner, fabric=WIDE).move(ledger.log.enter("operator"), target)
+    assert runner.steps.count("shift") == 0
+    assert ledger.network.state.topology == before.topology
+    (entry,) = ledger.log.reconfigurations()
+    assert entry.state is ReconfigurationState.PARTIAL
+    assert {one.circuit for one in entry.failures} == target.topology.circuits

@@ -23,6 +23,7 @@ from hydra.journal import JournalError
 from hydra.lifecycle import ReservationState as State
 from hydra.policy import OnDrift
 from hydra.reconfiguration.plan import pair_of
+from hydra.reconfiguration.shifting import in_use
 from hydra.reservations.modification import Modification
 from hydra.reservations.reservation import ReservationRequest, ServiceClass
 from hydra.service import PlanRequest
@@ -301,6 +302,9 @@ class _World:
         for path in state.topology.paths:
             if pair_of(path) not in wanted or path in unwanted:
                 yield f"nobody wants {path}"
+        for circuit in state.topology.circuits - in_use(state):
+            if not self._is_rest_of_a_path(circuit):
+                yield f"no path has ever used {circuit}"
         kept = {
             "changes in the journal": {one.id for one in ledger.log.unfinished()} ^ changes,
             "asked for": rooms.loop._asked_for,
@@ -317,6 +321,15 @@ class _World:
         for what, left in kept.items():
             if left:
                 yield f"{what}: {left}"
+
+
+    def _is_rest_of_a_path(self, circuit):
+        """True if the change that brought the circuit failed at another circuit."""
+        for entry in self.rooms.ledger.log.reconfigurations():  # the newest first
+            failed = {one.circuit for one in entry.failures}
+            if circuit in failed or circuit in entry.connected:
+                return bool(failed) and circuit not in failed
+        return False
 
 
 def _whenever(planned):

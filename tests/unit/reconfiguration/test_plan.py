@@ -15,6 +15,7 @@ from hydra.reconfiguration.plan import (
     port_trunks,
     without,
 )
+from hydra.reconfiguration.shifting import in_use
 from hydra.roles import PortVlans
 from tests.unit.core.fabrics import (
     PARKING_VLAN,
@@ -137,6 +138,16 @@ def test_a_held_plan_diverts_and_moves_nothing_more(seed):
     assert held.connect <= plan.connect
     order = (held.disconnect_first, held.connect_last)
     assert marks_of(fabric).transit_problems(old, held.target, *order) == []
+
+
+@given(SEEDS)
+def test_no_new_circuit_comes_up_for_held_pairs_alone(seed):
+    """Nothing would prove the circuit's light. Rings come up as a whole."""
+    rng, fabric, old, new, plan = drawn(seed)
+    pairs = {pair for pair in sorted(plan.affected) if rng.random() < 0.3}
+    held = hold(plan.current, plan.target, pairs, ())
+    idle = held.topology.circuits - old.topology.circuits - in_use(held)
+    assert fabric.one_way or idle.isdisjoint(in_use(new))
 
 
 def test_holding_nothing_is_the_target():
