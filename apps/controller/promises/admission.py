@@ -34,18 +34,20 @@ from hydra.forwarding.substrate import substrate_of
 from hydra.lifecycle import ReservationState
 from hydra.model import Fabric, NetworkState, PortId
 from hydra.names import rack_of
-from hydra.reservations.admission import beyond_any_circuit
+from hydra.reservations.admission import beyond_any_circuit, moment
 from hydra.reservations.availability import Available
 from hydra.reservations.bundle import bundle_of, divisions, smaller_bundles
 from hydra.reservations.calendar import at_most_mbps
 from hydra.reservations.limits import AdmissionLimits
 from hydra.reservations.modification import Modification
 from hydra.reservations.reservation import Pin, Reservation, ReservationRequest
-from hydra.reservations.transfers import needed_mbps
+from hydra.reservations.transfers import MBIT, needed_mbps
 from hydra.service import GroupOutcome, Refusal, ReservationPreview
 
 _CHECKS: Final = 3
 """Checks of whether paths can be built, before a client is told to ask again."""
+_SLACK_S: Final = 1e-3
+"""Rounding of times."""
 _Basis = tuple[NetworkState, tuple[Pin, ...], frozenset[PortId]]
 """The basis of planned paths: the present state, the promised pins, and ports out of use."""
 
@@ -229,8 +231,10 @@ class Admission:
                 raise
             refused = error
         told, public, alternatives = str(refused), refused.in_public, refused.alternatives
-        if request.transfer is None and (most := self._largest_bundle(request, limits, group)):
+        if (most := self._largest_bundle(whole, limits, group)) is not None:
             hint = f", or for {at_most_mbps(most.bandwidth_mbps)} Mb/s, which fit in parts"
+            if most.end_unix_s is not None:
+                hint = f", or for the end {moment(most.end_unix_s)}, which fits in parts"
             told, public, alternatives = told + hint, public + hint, (most, *alternatives)
         if why is not None:
             told += f"; no division among separate servers fits either: {why}"
@@ -258,12 +262,20 @@ class Admission:
     def _largest_bundle(
         self, request: ReservationRequest, limits: AdmissionLimits, group: str | None
     ) -> Alternative | None:
-        """The largest bundle of whole circuits that fits in place of the unfitting ``request``."""
+        """The largest bundle of whole circuits that fits in place of the unfitting ``request``; of
+        a transfer, the bundle with the earliest end.
+        """
         for smaller in smaller_bundles(self._fabric, request, limits.paths_per_pair):
-            entered, _ = self._add_parts(smaller, limits, group)
+            tried, start, end = smaller, None, None
+            if request.transfer is not None:
+                start = request.start_unix_s or time.time()
+                end = start + request.transfer.megabytes * MBIT / smaller.bandwidth_mbps + _SLACK_S
+                transfer = replace(request.transfer, deadline_unix_s=end)
+                tried = replace(smaller, transfer=transfer, end_unix_s=end)
+            entered, _ = self._add_parts(tried, limits, group)
             if entered:
                 self._bookings.take_back(entered)
-                return Alternative(smaller.bandwidth_mbps, None)
+                return Alternative(smaller.bandwidth_mbps, start, end)
         return None
 
     def _add_one(

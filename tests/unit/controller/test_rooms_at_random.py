@@ -322,7 +322,6 @@ class _World:
             if left:
                 yield f"{what}: {left}"
 
-
     def _is_rest_of_a_path(self, circuit):
         """True if the change that brought the circuit failed at another circuit."""
         for entry in self.rooms.ledger.log.reconfigurations():  # the newest first

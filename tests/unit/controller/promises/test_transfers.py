@@ -75,6 +75,19 @@ def test_bytes_beyond_a_circuit_go_over_several(rooms, profile):
         rooms.promises.admission.reserve(asked)
 
 
+def test_a_refusal_has_the_earliest_end_over_several_circuits(rooms):
+    """500 MB at 400 Mb/s, of which two circuits carry 200 Mb/s."""
+    start = time.time() + 10_000
+    with pytest.raises(AdmissionError, match="which fits in parts") as refused:
+        rooms.promises.admission.reserve(transfer(start, 500.0, 10.0))
+    assert rooms.ledger.bookings.all() == ()
+    best, single = refused.value.alternatives
+    assert best.end_unix_s == pytest.approx(start + 20, abs=0.01)
+    assert single.end_unix_s == pytest.approx(start + 40)
+    length_s = best.end_unix_s - start
+    assert rooms.promises.admission.reserve(transfer(start, 500.0, length_s)).parts
+
+
 def test_a_preview_tells_rate_and_end(rooms):
     start = time.time() + 10_000
     preview = rooms.promises.admission.preview(transfer(start, 125.0, 100.0))
