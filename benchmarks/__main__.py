@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
+from pathlib import Path
+
 from benchmarks import (
     agent,
     calendars,
@@ -49,6 +52,7 @@ from benchmarks import (
     undisturbed,
     whole_tables,
 )
+from benchmarks._report import RESULTS, play
 
 BENCHMARKS = (
     planner,
@@ -95,15 +99,17 @@ BENCHMARKS = (
     processor,
     detection,
     recovery,
+    reconfigurations,
 )
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks")
+    parser.add_argument("--results", type=Path, default=RESULTS, metavar="FOLDER")
+    folder = parser.parse_args().results
     for benchmark in BENCHMARKS:
         print(f"\n== {benchmark.__name__}", flush=True)
-        benchmark.main()
-    print(f"\n== {reconfigurations.__name__}", flush=True)
-    reconfigurations.main(())
+        play(benchmark.main, (), folder)
 
 
 if __name__ == "__main__":

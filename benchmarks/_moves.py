@@ -154,7 +154,7 @@ def rows(plans: int = PLANS) -> Iterator[Result]:
             yield Result(case, "courses: mean", "", "lower", fmean(courses), 1.0, "divert first")
             yield Result(case, "courses: most", "", "lower", max(courses), 1.0, "divert first")
             search_s = fmean(one.search_s for one in costs)
-            yield Result(case, "search: mean", "s", "lower", search_s, None, "")
+            yield Result(case, "search: mean", "s", "lower", search_s)
 
 
 def _cost(fabric: Fabric, policy: Policy, planning: Planning, change: Change, fill: float) -> Cost:

@@ -191,8 +191,7 @@ def _storm(
     return [
         Result(case, "memory", "MB", "lower", found.memory_mb, memory_mb, "at rest",
                MOST_MEMORY * memory_mb),
-        Result(case, "honest switch cut off", "times", "lower", honest.lost - lost, 0,
-               "allowed", 0),
+        Result(case, "honest switch cut off", "times", "lower", honest.lost - lost, target=0),
         Result(case, "its echo, longest", "ms", "lower", longest_ms,
                max(at_rest.echoes_ms), "at rest", fuzz.MOST_ECHO_MS),
         Result(case, "its echo, longest, less the machine's", "ms", "lower",

@@ -8,7 +8,6 @@ Others' traffic, where a workload has some, is told apart.
 
 from __future__ import annotations
 
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,7 +19,7 @@ from typing import Any, Final
 from rich.console import Console
 
 from benchmarks._choice import chosen
-from benchmarks._report import Result, report
+from benchmarks._report import Result, report, run_benchmark
 from mininet_scenarios.reporting.narrator import ConsoleNarrator
 from mininet_scenarios.stage import building
 from mininet_scenarios.stage.controller_client import ControllerClient, PairDemand
@@ -159,9 +158,8 @@ def main(argv: Sequence[str] = ()) -> int:
                 for name in names:
                     with narrator.phase(f"{name}, electrical {mbps * SCALE:g} Mb/s", each_s):
                         results += compare(stage, client, name, mbps, seconds)
-    report("both_networks", results)
-    return 0 if all(one.meets_target for one in results) else 1
+    return report("both_networks", results)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    run_benchmark(main)

@@ -9,14 +9,13 @@ and the part of Helios' control loop that software could shorten (section 5.4: 1
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Sequence
 from itertools import cycle
 from statistics import median
 
 from benchmarks._demo import demo_stage
-from benchmarks._report import Result, report
+from benchmarks._report import Result, report, run_benchmark
 from mininet_scenarios.stage.controller_client import (
     ControllerClient,
     PairDemand,
@@ -90,9 +89,8 @@ def main(argv: Sequence[str] = ()) -> int:
                "the whole, less mirrors and drain")
         for name in (*SUBSTEPS, "drain")
     ]  # fmt: skip
-    report("control_plane", results)
-    return 0
+    return report("control_plane", results)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    run_benchmark(main)

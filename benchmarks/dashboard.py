@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +15,7 @@ from apps.process.configuration import load_configuration
 from apps.process.metrics import Metrics
 from apps.rest.app import create_app
 from apps.rest.server import RestServer
-from benchmarks._report import Result, report
+from benchmarks._report import Result, report, run_benchmark
 from hydra.model import Circuit, Fabric, NetworkState, Topology, VlanId
 from hydra.model import Path as CircuitPath
 from hydra.service import DemandReport, DemandSource, DeviceStatus
@@ -182,9 +181,8 @@ def main() -> int:
         Result("320 racks, 32 planes", *metric, large[number], small[number], "4 racks, 2 planes")
         for number, metric in enumerate(metrics)
     ]
-    report("dashboard", results)
-    return 0
+    return report("dashboard", results)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_benchmark(main)

@@ -23,7 +23,6 @@ from __future__ import annotations
 
 import argparse
 import multiprocessing
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -37,7 +36,7 @@ from apps.demand.estimator import ANSWERED
 from benchmarks._baselines import plain_estimate
 from benchmarks._demand_cases import Case, Counted, Floats, Network, draw
 from benchmarks._demands import RATE_MBPS
-from benchmarks._report import Result, report
+from benchmarks._report import Result, report, run_benchmark
 from benchmarks._timing import median_ms
 from benchmarks.tournament import ACKNOWLEDGED
 from hydra.demand.known import KnownDemand
@@ -374,9 +373,8 @@ def main(argv: Sequence[str] = ()) -> int:
     for one in sorted(found, key=lambda one: one.shares[OURS][-1])[:10]:
         print(f"  seed {one.seed}, {one.kind}: {100 * one.shares[OURS][-1]:.0f} %")
     results = [*rows(found), speed()]
-    report("demand", results)
-    return 0 if all(result.meets_target for result in results) else 1
+    return report("demand", results)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    run_benchmark(main)

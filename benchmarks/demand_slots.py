@@ -10,7 +10,6 @@ one that is planned for the truth.
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -21,7 +20,7 @@ from rich.progress import track
 
 from benchmarks._demand_cases import Case, Network, draw
 from benchmarks._demands import RATE_MBPS
-from benchmarks._report import Result, report
+from benchmarks._report import Result, report, run_benchmark
 from benchmarks.demand import Ours, start_of, trivial
 from hydra.model import EMPTY_TOPOLOGY, DemandMatrix
 from topology.algorithms import algorithm
@@ -113,9 +112,8 @@ def main(argv: Sequence[str] = ()) -> int:
     given = parser.parse_args(argv)
     seeds = range(given.first, given.first + given.cases)
     judged = map(judge, track(seeds, "demand_slots", transient=True))
-    report("demand_slots", [*rows([one for one in judged if one is not None])])
-    return 0
+    return report("demand_slots", [*rows([one for one in judged if one is not None])])
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    run_benchmark(main)

@@ -11,11 +11,10 @@ from __future__ import annotations
 
 import argparse
 import random
-import sys
 import time
 from collections.abc import Sequence
 
-from benchmarks._report import Result, report
+from benchmarks._report import Result, report, run_benchmark
 from tests.unit.drivers.codec_inputs import CODECS, Codec
 
 INPUTS = 30_000
@@ -77,9 +76,8 @@ def main(arguments: Sequence[str] = ()) -> int:
         case = f"{codec.name}, {inputs} inputs"
         told = f"protocol errors told, {events} events, {time.perf_counter() - started:.0f} s"
         results.append(Result(case, "escapes", "inputs", "lower", escapes, errors, told, 0))
-    report("fuzz_codecs", results)
-    return 0 if all(result.meets_target for result in results) else 1
+    return report("fuzz_codecs", results)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    run_benchmark(main)

@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from benchmarks._demands import RATE_MBPS, full_fabric
-from benchmarks._report import Result, report
+from benchmarks._report import Result, report, run_benchmark
 from hydra.model import DemandMatrix
 from topology.algorithms import ENTRIES, Product
 from topology.makespan import least_window_s, shortest_window_s
@@ -68,7 +68,7 @@ def _a_second(volume: DemandMatrix) -> DemandMatrix:
     return between * (PLANES * RATE_MBPS / busiest)
 
 
-def main() -> None:
+def main() -> int:
     fabric = full_fabric(RACKS, PLANES)
     names = [
         name
@@ -93,8 +93,8 @@ def main() -> None:
                 results.append(Result(case, "window / least", "", "lower", ratio, None, "", target))
                 spent_s = process_time() - began
                 print(f"{case}: {ratio:.3f}, {spent_s:.1f} s for all windows tried", flush=True)
-    report("makespan", results)
+    return report("makespan", results)
 
 
 if __name__ == "__main__":
-    main()
+    run_benchmark(main)

@@ -9,7 +9,6 @@ assignment takes its place, which gives the bound alone, without a matching.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable
 from time import process_time
 
@@ -19,7 +18,7 @@ import rustworkx
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
-from benchmarks._report import Result, report
+from benchmarks._report import Result, report, run_benchmark
 from benchmarks._timing import median_ms
 from topology.bmatching import heaviest_b_matching
 from topology.colouring import colour_edges
@@ -155,7 +154,7 @@ def helios(kind: str, n: int, runs: int) -> list[Result]:
     return [time, speed_up(time, "scipy", HELIOS_TARGET), served]
 
 
-def main() -> None:
+def main() -> int:
     results = []
     for n, runs in ((64, 7), (320, 5), (1000, 1)):
         for kind in KINDS:
@@ -163,8 +162,8 @@ def main() -> None:
     for n, runs in ((320, 3), (1000, 1)):
         for kind in KINDS:
             results += helios(kind, n, runs)
-    report("matchings", results)
+    return report("matchings", results)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_benchmark(main)

@@ -1,4 +1,6 @@
-"""The HydRA heuristic and its VLANs against the clock: ``python -m benchmarks.multihop``.
+"""The HydRA heuristic and its VLANs against the clock.
+
+``python -m benchmarks.multihop``.
 
 Baselines: networkx (a graph kept up to date, and a search per demand) where that ends in seconds,
 numpy (the same on a Boolean matrix), and first fit on arrays for the VLANs. All follow the same
@@ -13,11 +15,11 @@ their VLAN-IDs.
 
 from __future__ import annotations
 
+import argparse
 import copy
 import pickle
-import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import combinations, pairwise
 from time import process_time
 
@@ -28,7 +30,7 @@ from numpy.typing import NDArray
 from apps.offline.study import plain_fabric
 from apps.planning.engine import Planning
 from benchmarks._demands import KINDS, RATE_MBPS, full_fabric, scaled
-from benchmarks._report import Result, report
+from benchmarks._report import Result, report, run_benchmark
 from benchmarks._timing import median_ms
 from hydra.model import EMPTY_TOPOLOGY, NetworkState, Path, VlanId, VlanRange
 from hydra.policy import Policy
@@ -326,10 +328,11 @@ def whole_rows(racks: int) -> Iterator[Result]:
             yield Result(case, metric, "ms", "lower", ours, objects, "objects", target_ms)
 
 
-def main() -> None:
-    if "--whole" in sys.argv:
-        report("multihop_whole", [row for racks in WHOLE_TARGET_MS for row in whole_rows(racks)])
-        return
+def main(argv: Sequence[str] = ()) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.multihop")
+    parser.add_argument("--whole", action="store_true", help="time whole decisions")
+    if parser.parse_args(argv).whole:
+        return report("multihop", [row for racks in WHOLE_TARGET_MS for row in whole_rows(racks)])
     results = []
     for racks in (64, 320, 1000):
         fabric = full_fabric(racks, PLANES)
@@ -341,8 +344,8 @@ def main() -> None:
             results += search_rows(kind, fabric, ground)
             if racks < 1000:
                 results += quality_rows(kind, fabric) + vlan_rows(kind, fabric)
-    report("multihop", results)
+    return report("multihop", results)
 
 
 if __name__ == "__main__":
-    main()
+    run_benchmark(main)

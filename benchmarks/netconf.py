@@ -20,7 +20,7 @@ from statistics import median
 from lxml import etree
 from ncclient import manager
 
-from benchmarks._report import Result, report
+from benchmarks._report import Result, report, run_benchmark
 from drivers.optical.polatis_netconf import Options as PolatisOptions
 from drivers.optical.polatis_netconf import PolatisNetconf
 from drivers.registry import tor_switch
@@ -166,9 +166,8 @@ def main() -> int:
     with g8264() as driver:
         for name in ("ibm-g8264", "ibm-g8264-netconf"):
             results.append(retagging(name, driver(name), numbers))
-    report("netconf", results)
-    return 0 if all(result.meets_target for result in results) else 1
+    return report("netconf", results)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_benchmark(main)

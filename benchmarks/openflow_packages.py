@@ -18,7 +18,7 @@ from typing import Final
 
 from apps.openflow.package import OS_KEN, RYU, VARIABLE
 from benchmarks._replies import multipart_reply
-from benchmarks._report import Result, report
+from benchmarks._report import Result, report, run_benchmark
 from benchmarks._switches import HEADER, await_listener, converse, cpu_s, port_descriptions
 
 OPENFLOW_PORT: Final = 16654
@@ -93,17 +93,15 @@ def main() -> int:
     rounds = [
         {package: asyncio.run(measure(package)) for package in (RYU, OS_KEN)} for _ in range(ROUNDS)
     ]
-    print(f"load: {os.getloadavg()[0]:.1f}; each figure is the median of {ROUNDS}, one by one")
     results = []
     for place, (metric, unit) in enumerate(
         [("a handshake", "ms"), ("a barrier's reply", "µs"), ("memory", "MB")]
     ):
         ours, ryus = (median(one[package][place] for one in rounds) for package in (OS_KEN, RYU))
-        case = f"{SWITCHES} switches"
+        case = f"{SWITCHES} switches, median of {ROUNDS}"
         results.append(Result(case, metric, unit, "lower", ours, ryus, "Ryu"))
-    report("openflow_packages", results)
-    return 0
+    return report("openflow_packages", results)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_benchmark(main)

@@ -1,4 +1,6 @@
-"""Plans held against proven optima and bounds: ``python -m benchmarks.optimum [INSTANCES]``.
+"""Plans held against proven optima and bounds.
+
+``python -m benchmarks.optimum [INSTANCES]``.
 
 Every instance is a fabric of 8 racks on 4 planes and a demand of one of five kinds at one of two
 loads. HiGHS (``scipy.optimize.milp``) finds the most that any circuits could serve over at most 3
@@ -12,9 +14,9 @@ flows are spread evenly.
 
 from __future__ import annotations
 
-import sys
+import argparse
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise, permutations
 from statistics import mean, median
@@ -26,7 +28,7 @@ from scipy.optimize import Bounds, LinearConstraint, linprog, milp
 from scipy.sparse import coo_array
 
 from benchmarks._demands import RATE_MBPS, full_fabric, scaled
-from benchmarks._report import Result, report
+from benchmarks._report import Result, report, run_benchmark
 from hydra.model import EMPTY_TOPOLOGY, Topology
 from topology.algorithms import ENTRIES, Product
 from topology.bounds import served_share_bound
@@ -347,16 +349,18 @@ def large_rows() -> Iterator[Result]:
             case = f"{racks}x{planes}, {kind}, {name}, paths {paths or 'as wanted'}"
             share = result.served_share
             yield Result(case, "served", "of demand", "higher", share, bound, "bound")
-            yield Result(case, "time", "ms", "lower", spent_ms, None, "")
+            yield Result(case, "time", "ms", "lower", spent_ms)
             print(f"{case}: {share:.4f} of at most {bound:.4f}, {spent_ms:.0f} ms", flush=True)
 
 
-def main() -> None:
-    if "--by-rules" in sys.argv:
-        count = int(sys.argv[2]) if len(sys.argv) > 2 else RULED_INSTANCES
-        report("optimum_by_rules", list(by_rules_rows(count)))
-        return
-    count = int(sys.argv[1]) if len(sys.argv) > 1 else INSTANCES
+def main(argv: Sequence[str] = ()) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.optimum")
+    parser.add_argument("instances", type=int, nargs="?")
+    parser.add_argument("--by-rules", action="store_true", help="beside the data plane's rules")
+    given = parser.parse_args(argv)
+    if given.by_rules:
+        return report("optimum", list(by_rules_rows(given.instances or RULED_INSTANCES)))
+    count = given.instances or INSTANCES
     fabric = full_fabric(RACKS, PLANES)
     variants = [
         (name, paths)
@@ -414,8 +418,8 @@ def main() -> None:
             "worst",
         )
     )
-    report("optimum", [*rows, *large_rows()])
+    return report("optimum", [*rows, *large_rows()])
 
 
 if __name__ == "__main__":
-    main()
+    run_benchmark(main)

@@ -12,7 +12,6 @@ of all rounds are compared.
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -20,7 +19,7 @@ from statistics import median
 from typing import Final
 
 from benchmarks._demo import demo_stage
-from benchmarks._report import Result, report
+from benchmarks._report import Result, report, run_benchmark
 from mininet_scenarios.stage.agents import AgentStage, agent_stage
 from mininet_scenarios.stage.stage import Stage, tcp_transfer
 from mininet_scenarios.stage.streams import paced_stream
@@ -139,9 +138,8 @@ def main(argv: Sequence[str] = ()) -> int:
         path, body = "/v1/reconfigurations", {"demand": DEMAND}
         agents.ask("POST", path, json=body, headers=headers).raise_for_status()
         results = measure(agents, rounds)
-    report("output_scheduling", results)
-    return 0 if all(result.meets_target for result in results) else 1
+    return report("output_scheduling", results)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    run_benchmark(main)

@@ -1,4 +1,6 @@
-"""The controller's own computing time at reference size: ``python -m benchmarks.planner``.
+"""The controller's own computing time at reference size.
+
+``python -m benchmarks.planner``.
 
 No device and no packet: the demo measures the cost of a reconfiguration on the wire.
 """
@@ -14,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from apps.process.configuration import load_configuration
+from benchmarks._report import Result, report, run_benchmark
 from drivers.codecs.openflow.rules import SwitchPorts, encode_changes
 from hydra.forwarding.rules import Install
 from hydra.model import EMPTY_TOPOLOGY, Fabric, NetworkState, VlanId
@@ -28,14 +31,14 @@ SEED = 1
 RULES = 5000
 
 
-def measure(what: str, work: Callable[[], Any]) -> Any:
-    """Print the median processor time of a few runs; return the result of the last one."""
+def measure(rows: list[Result], case: str, metric: str, work: Callable[[], Any]) -> Any:
+    """Add a row for the median processor time of a few runs; return the result of the last one."""
     times_ms = []
     for _ in range(REPEATS):
         started = time.process_time()
         result = work()
         times_ms.append((time.process_time() - started) * 1000)
-    print(f"{median(times_ms):10.1f} ms  {what}", flush=True)
+    rows.append(Result(case, metric, "ms", "lower", median(times_ms)))
     return result
 
 
@@ -50,19 +53,25 @@ def sparse_demand(fabric: Fabric, partners: int) -> np.ndarray:
     return demand
 
 
-def main() -> None:
-    loaded = measure("read and check the reference fabric", lambda: load_configuration(REFERENCE))
+def main() -> int:
+    rows: list[Result] = []
+    case = "reference fabric"
+    loaded = measure(rows, case, "read and check the file", lambda: load_configuration(REFERENCE))
     fabric, policy = loaded.fabric, loaded.policy
-    print(f"               {len(fabric.racks)} racks, {len(fabric.planes)} planes")
-    arrays = measure("fabric as arrays", lambda: FabricArrays.of(fabric))
+    arrays = measure(rows, case, "as arrays", lambda: FabricArrays.of(fabric))
     plan, budget = algorithm(policy.algorithm), Budget(policy.max_hops)
     for partners in (1, 8, 32):
         demand = sparse_demand(fabric, partners)
+        case = f"{policy.algorithm}, {partners} partners a rack"
         result = measure(
-            f"plan, {policy.algorithm}, {partners} partners per rack",
+            rows,
+            case,
+            "plan",
             lambda demand=demand: plan(arrays, demand, EMPTY_TOPOLOGY, Reserved(), budget),
         )
         measure(
+            rows,
+            case,
             f"VLANs for its {len(result.topology.paths)} paths",
             lambda result=result: allocate(
                 arrays, NetworkState(), result.topology, fabric.circuit_vlans
@@ -71,10 +80,13 @@ def main() -> None:
     rules = emulated_rules(RULES, VlanId(100), 1)
     ports = SwitchPorts(1, 2, 3)
     measure(
-        f"encode {RULES} rules as one bundle",
+        rows,
+        f"{RULES} rules",
+        "encode as one bundle",
         lambda: encode_changes(map(Install, rules), ports, 1, 1),
     )
+    return report("planner", rows)
 
 
 if __name__ == "__main__":
-    main()
+    run_benchmark(main)

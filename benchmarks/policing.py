@@ -8,9 +8,8 @@ controller's own time, and to how many vswitches it speaks.
 
 from __future__ import annotations
 
-import sys
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from itertools import islice
 from typing import Any, Final, cast
 
@@ -18,7 +17,7 @@ from apps.controller.policing import Policing
 from apps.openflow.fleet import Fleet
 from apps.process.configuration import load_configuration
 from benchmarks._fabric import REFERENCE
-from benchmarks._report import Result, report
+from benchmarks._report import Result, report, run_benchmark
 from benchmarks._timing import median_ms
 from hydra.forwarding.substrate import substrate_of
 from hydra.lifecycle import ReservationState
@@ -98,11 +97,10 @@ def measure(fabric: Fabric, number: int) -> list[Result]:
     ]
 
 
-def main(_: Sequence[str] = ()) -> int:
+def main() -> int:
     fabric = load_configuration(REFERENCE).fabric
-    report("policing", [row for number in RESERVATIONS for row in measure(fabric, number)])
-    return 0
+    return report("policing", [row for number in RESERVATIONS for row in measure(fabric, number)])
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    run_benchmark(main)

@@ -7,7 +7,6 @@ the demand of now. The coflows are those of the sample trace that comes with the
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -19,7 +18,7 @@ from apps.offline.rehearsal import Rehearsal
 from apps.planning.rates import Rates
 from apps.traces.reading import read_trace
 from apps.traces.synthetic import SAMPLE
-from benchmarks._report import Result, report
+from benchmarks._report import Result, report, run_benchmark
 from hydra.decisions.decision import Action
 from hydra.model import DemandMatrix
 from hydra.policy import Policy, Prediction
@@ -155,12 +154,17 @@ def main() -> int:
         ):
             rows.append(Result(name, metric, "%", better, mine, theirs, "last"))
         rows.append(Result(name, "changes", "", "lower", ours.changes, last.changes, "last"))
-    report("prediction", rows)
-    for prediction in Prediction:
-        mean = np.mean([100 * outcomes[case, prediction].served for case in CASES])
-        print(f"{prediction.value:9} serves {mean:.1f} % on the average of the cases")
-    return 0
+    mean = {
+        prediction: float(np.mean([100 * outcomes[case, prediction].served for case in CASES]))
+        for prediction in Prediction
+    }
+    rows += [
+        Result(f"all demands, {prediction.value}", "demand served, mean", "%", "higher", served,
+               mean[Prediction.LAST], "last")
+        for prediction, served in mean.items()
+    ]  # fmt: skip
+    return report("prediction", rows)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_benchmark(main)

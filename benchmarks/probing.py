@@ -19,7 +19,7 @@ from typing import Final
 
 from apps.process.configuration import load_configuration
 from benchmarks._replies import multipart_reply
-from benchmarks._report import Result, report
+from benchmarks._report import Result, report, run_benchmark
 from benchmarks._switches import (
     HEADER,
     MULTIPART_REQUEST,
@@ -143,9 +143,8 @@ def main() -> int:
     result = Result(
         case, "share of a core", "%", "lower", share, idle, "not probing", TARGET_PERCENT
     )
-    report("probing", [result])
-    return 0 if result.meets_target else 1
+    return report("probing", [result])
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_benchmark(main)

@@ -8,7 +8,6 @@ and never if they begin at 20 Mb/s, however much waits.
 
 from __future__ import annotations
 
-import sys
 import tempfile
 import time
 from contextlib import ExitStack
@@ -19,7 +18,7 @@ from typing import Final
 import yaml
 
 from apps.process.configuration import load_configuration
-from benchmarks._report import Result, report
+from benchmarks._report import Result, report, run_benchmark
 from mininet_scenarios.stage.agents import AgentStage, agent_stage
 from mininet_scenarios.stage.stage import Stage, tcp_transfer
 from mininet_scenarios.testbed import Testbed
@@ -88,7 +87,7 @@ def measure(stage: Stage, threshold_mbps: float) -> Result:
     )
 
 
-def main() -> None:
+def main() -> int:
     loaded = load_configuration(CONFIG)
     document = yaml.safe_load(CONFIG.read_text())
     with (
@@ -97,8 +96,8 @@ def main() -> None:
     ):
         stage = Stage(testbed, loaded.fabric, document, Path(directory))
         results = [measure(stage, threshold_mbps) for threshold_mbps in (1.0, 20.0)]
-    report("reaction", results)
+    return report("reaction", results)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_benchmark(main)

@@ -8,13 +8,12 @@ every plane as the controller reports them. The baseline is a stop and a start i
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable
 from statistics import median
 
 from benchmarks._demo import demo_stage
-from benchmarks._report import Result, report
+from benchmarks._report import Result, report, run_benchmark
 from hydra.lifecycle import ReconfigurationState
 from mininet_scenarios.stage.controller_client import ControllerClient, PairDemand
 from mininet_scenarios.stage.controller_process import ControllerProcess
@@ -120,9 +119,8 @@ def main() -> int:
         Result(whole, "frames at dark ports", "", "lower", float(losses.dark_frames), 0.0,
                "stop and start", 0.0),
     ]  # fmt: skip
-    report("recovery", results)
-    return 0 if all(result.meets_target for result in results) else 1
+    return report("recovery", results)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_benchmark(main)

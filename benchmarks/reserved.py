@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import select
 import socket
-import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -22,7 +21,7 @@ from statistics import median
 import httpx
 
 from benchmarks._demo import demo_stage
-from benchmarks._report import Result, report
+from benchmarks._report import Result, report, run_benchmark
 from mininet_scenarios import plain_http
 from mininet_scenarios.stage.contest import Outcome, contest
 from mininet_scenarios.stage.controller_client import ControllerClient, PairDemand
@@ -166,9 +165,8 @@ def main(arguments: Sequence[str] = ()) -> int:
             "without a reservation",
         ),
     ]
-    report("reserved", results)
-    return 0 if all(one.meets_target for one in results) else 1
+    return report("reserved", results)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    run_benchmark(main)

@@ -10,7 +10,6 @@ time of the HTTP stack alone.
 from __future__ import annotations
 
 import random
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -24,7 +23,7 @@ from apps.process.configuration import load_configuration
 from apps.process.garbage import exempt_present_objects
 from apps.rest.app import create_app
 from apps.rest.server import RestServer
-from benchmarks._report import Result, report
+from benchmarks._report import Result, report, run_benchmark
 from benchmarks._wrk import CLIENTS, check_wrk, load
 from hydra.errors import AdmissionError
 from hydra.model import Fabric
@@ -158,9 +157,8 @@ def main() -> int:
                 Result(case, "requests", "/s", "higher", seen.rate, idle.rate, "/healthz"),
                 Result(case, "p99", "ms", "lower", seen.p99_ms, idle.p99_ms, "/healthz"),
             ]
-    report("rest", results)
-    return 0
+    return report("rest", results)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_benchmark(main)

@@ -17,7 +17,7 @@ from typing import Final
 
 from rich.console import Console
 
-from benchmarks._report import Result, report
+from benchmarks._report import Result, report, run_benchmark
 from hydra_hybrid_network_client import HydraClient
 from mininet_scenarios.patience import PATIENCE_S
 from mininet_scenarios.reporting.narrator import ConsoleNarrator
@@ -71,9 +71,8 @@ def main(arguments: Sequence[str] = ()) -> int:
     before, after = median(times["as named"]), median(times["ranks"])
     case = f"all-reduce of 1 MB, hosts {' '.join(orders['ranks'])}"
     result = Result(case, "time", "s", "lower", after, before, " ".join(HOSTS), before / FASTER)
-    report("ring", [result])
-    return 0 if result.meets_target else 1
+    return report("ring", [result])
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    run_benchmark(main)

@@ -10,7 +10,6 @@ retransmissions that it costs.
 from __future__ import annotations
 
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -19,7 +18,7 @@ from functools import partial
 from pathlib import Path
 
 from benchmarks._demo import demo_stage
-from benchmarks._report import Result, report
+from benchmarks._report import Result, report, run_benchmark
 from benchmarks._ryu import encode_circuit_rules
 from benchmarks._timing import median_ms
 from drivers.codecs.openflow.rules import SwitchPorts, encode_changes
@@ -166,11 +165,11 @@ def retransmissions(stage: Stage, way: Callable[[int], None] | None) -> int:
     return sent.retransmits or 0
 
 
-def main() -> None:
+def main() -> int:
     with tempfile.TemporaryDirectory() as directory:
         home = Path(directory)
-        report("rule_encoding", [*encoding(), *pushing(home), *under_traffic(home)])
+        return report("rule_encoding", [*encoding(), *pushing(home), *under_traffic(home)])
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_benchmark(main)

@@ -6,7 +6,6 @@ slots is compared; the shares served are those of whole plans on one plane.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from unittest.mock import patch
@@ -17,7 +16,7 @@ from scipy.optimize import linear_sum_assignment
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import maximum_bipartite_matching
 
-from benchmarks._report import Result, report
+from benchmarks._report import Result, report, run_benchmark
 from benchmarks._timing import median_ms
 from hydra.model import EMPTY_TOPOLOGY
 from topology.algorithms import ENTRIES
@@ -149,7 +148,7 @@ def compare(name: str, kind: str, function: Callable[[], object]) -> Result:
     )
 
 
-def main() -> None:
+def main() -> int:
     results = []
     for kind in ("sparse", "uniform"):
         demand = demand_of(kind)
@@ -172,8 +171,8 @@ def main() -> None:
             )
             for name in ("tms", "solstice", "eclipse")
         ]
-    report("schedules", results)
+    return report("schedules", results)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_benchmark(main)

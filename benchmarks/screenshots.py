@@ -126,7 +126,16 @@ def opened(browser: Browser, url: str, size: tuple[int, int], scheme: str) -> It
 
 
 def shoot(page: Page, path: Path, *, full_page: bool = True) -> None:
-    page.screenshot(path=path, full_page=full_page)
+    """Take a picture of a page without an error.
+
+    On a busy machine, a request of the page may time out. The page asks again; the picture waits.
+    """
+    error = page.locator("#error")
+    while True:
+        expect(error).to_be_hidden()
+        page.screenshot(path=path, full_page=full_page)
+        if error.is_hidden():
+            break
     with Image.open(path) as picture:
         picture.convert("RGB").quantize(COLOURS, Image.Quantize.FASTOCTREE).save(
             path, optimize=True

@@ -10,7 +10,6 @@ trace are played instead, each for one decision.
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +21,7 @@ from apps.planning.rates import Rates
 from apps.traces.reading import read_trace, summarise
 from apps.traces.windows import Window, rack_numbers, windows
 from benchmarks._demands import RATE_MBPS
-from benchmarks._report import Result, report
+from benchmarks._report import Result, report, run_benchmark
 from hydra.model import Fabric
 from hydra.policy import Policy, Sharing
 from mininet_scenarios.experiments.tournament import policy_matrix
@@ -58,9 +57,6 @@ def _of_tournament(
             goal = best - _POINT if sharing is Sharing.AUTO else None
             case = f"{name}, {sharing.value}"
             yield Result(case, "served", "%", "higher", served[sharing], best, "best fixed", goal)
-        print(
-            name, {sharing.value: round(share, 1) for sharing, share in served.items()}, flush=True
-        )
 
 
 def _of_windows(fabric: Fabric, base: Policy, cut: Sequence[Window]) -> Iterator[Result]:
@@ -79,7 +75,7 @@ def _of_windows(fabric: Fabric, base: Policy, cut: Sequence[Window]) -> Iterator
         total = 100 * sum(mbps for mbps, _ in found) / sum(wanted for _, wanted in found)
         worst = min(100 * mbps / wanted for mbps, wanted in found)
         goal = 95.0 if sharing is Sharing.AUTO else None
-        yield Result(f"trace, {sharing.value}", "served", "%", "higher", total, None, "")
+        yield Result(f"trace, {sharing.value}", "served", "%", "higher", total)
         yield Result(
             f"trace, {sharing.value}", "worst window", "%", "higher", worst, None, "", goal
         )
@@ -107,9 +103,8 @@ def main(argv: Sequence[str] = ()) -> int:
         )
         cut = list(windows(read_trace(given.trace), numbers, given.racks, given.window_s))
         results = list(_of_windows(fabric, replace(base, elephant_mbps=0.0), cut))
-    report("sharing", results)
-    return 0
+    return report("sharing", results)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    run_benchmark(main)

@@ -11,12 +11,11 @@ after it, without those of pools, which grow when more is to be done at a time t
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Sequence
 
 from benchmarks._demo import demo_stage
-from benchmarks._report import Result, report
+from benchmarks._report import Result, report, run_benchmark
 from mininet_scenarios.soak import Footprint, Soak, SoakResult, lasting, threads, typical
 
 MINUTES = 30.0
@@ -67,9 +66,8 @@ def main(argv: Sequence[str] = ()) -> int:
         run = soak.run(seconds, seconds / SAMPLES, tell)
         after = sum(lasting(threads(process)).values())
     found = results(run, idle_share, (before, after))
-    report("soak", found)
-    return 0 if all(one.meets_target for one in found) else 1
+    return report("soak", found)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    run_benchmark(main)

@@ -8,13 +8,12 @@ controller reloads its policy: on the demo's vswitches, and on OpenFlow ToRs.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from statistics import median
 
 from apps.process.configuration import load_configuration
 from benchmarks._demo import CONFIGS, demo_stage
-from benchmarks._report import Result, report
+from benchmarks._report import Result, report, run_benchmark
 from hydra.forwarding.rules import FlowRule
 from hydra.forwarding.substrate import substrate_of
 from hydra.model import Fabric, NetworkState
@@ -89,13 +88,13 @@ def transfer(stage: Stage) -> tuple[float, float]:
     return received.average_mbps, (after_s - before_s) / gbit
 
 
-def main() -> None:
+def main() -> int:
     results = list(rules())
     for case, name in STAGES.items():
         with demo_stage(source=CONFIGS / f"{name}.yaml") as stage:
             results += throughput(case, stage)
-    report("source_check", results)
+    return report("source_check", results)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_benchmark(main)

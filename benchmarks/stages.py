@@ -1,4 +1,6 @@
-"""A change of many circuits in stages, and all at once: ``python -m benchmarks.stages``.
+"""A change of many circuits in stages, and all at once.
+
+``python -m benchmarks.stages``.
 
 A fluid model, without devices and packets. Racks of ``configs/reference.yaml`` have circuits for a
 demand, all filled to the same part, and are given those for another one. A stage takes 150 ms (half
@@ -34,7 +36,7 @@ from apps.traces.synthetic import SAMPLE_COFLOWS, SAMPLE_SEED, coflow_lines
 from apps.traces.windows import rack_numbers, windows
 from benchmarks._demands import scaled
 from benchmarks._fabric import Size, reference
-from benchmarks._report import Result, report
+from benchmarks._report import Result, report, run_benchmark
 from hydra.forwarding.substrate import substrate_of
 from hydra.model import (
     Circuit,
@@ -249,32 +251,23 @@ def measure(
                 Result(case, "time in all", "s", "lower", took_s, STAGE_S * number, name),
                 Result(
                     case, "most sent electrically, of a rack's rate", "", "lower",
-                    ours.crowding, course_.crowding, name,
+                    ours.crowding, course_.crowding, name
                 ),
                 Result(
                     case, "not delivered meanwhile", "Gbit", "lower",
-                    ours.not_delivered_gbit, course_.not_delivered_gbit, name,
+                    ours.not_delivered_gbit, course_.not_delivered_gbit, name
                 ),
             ]  # fmt: skip
         diverted = sum(len(stage.detoured) for stage in cut)
         found += [
-            Result(case, "pairs that waited on circuits of others", "", "higher", diverted, None,
-                   ""),
+            Result(case, "pairs that waited on circuits of others", "", "higher", diverted),
             Result(case, "processor time to cut a stage", "ms", "lower",
-                   cutting_s / len(cut) * 1e3, None, ""),
+                   cutting_s / len(cut) * 1e3),
         ]  # fmt: skip
-        print(
-            f"{case}: {len(cut)} stages, without detours {len(plain)}, {diverted} detours; "
-            f"not delivered (Gbit): {ours.not_delivered_gbit:.0f}, at once "
-            f"{once.not_delivered_gbit:.0f}, without detours {electrical.not_delivered_gbit:.0f}; "
-            f"most sent electrically {ours.crowding:.2f}, {once.crowding:.2f}, "
-            f"{electrical.crowding:.2f}; {cutting_s:.0f} s of processor time to cut",
-            flush=True,
-        )
     return found
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def main(arguments: Sequence[str] = ()) -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--racks", type=int, default=64)
     parser.add_argument("--planes", type=int, default=32)
@@ -296,8 +289,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for kind in asked.demand
         for row in measure(fabric, planning, policy, kind, asked.loads, asked.budget_ms)
     ]
-    report("stages", found)
+    return report("stages", found)
 
 
 if __name__ == "__main__":
-    main()
+    run_benchmark(main)

@@ -36,7 +36,7 @@ import yaml
 
 from benchmarks._demo import CONFIG, demo_stage
 from benchmarks._paced import HEADERS_BYTES, Counted, Ends
-from benchmarks._report import Result, report
+from benchmarks._report import Result, report, run_benchmark
 from mininet_scenarios import plain_http
 from mininet_scenarios.stage.stage import Stage
 from mininet_scenarios.stage.transfers import Wish, transfer_all
@@ -471,9 +471,8 @@ def main(arguments: Sequence[str] = ()) -> int:
         if not asked.without_reservations:
             with controlled(stage, WAYS["in stages"]) as http:
                 results += first_frames(stage, http)
-    report("stages_live", results)
-    return 0 if all(one.meets_target for one in results) else 1
+    return report("stages_live", results)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    run_benchmark(main)

@@ -7,14 +7,13 @@ the rest; and for the 320 of them that IPv4 needs. Each run reads the replies of
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Final
 
 from apps.process.configuration import load_configuration
 from benchmarks import _ryu
 from benchmarks._replies import account_rules, flow_entry
-from benchmarks._report import Result, report
+from benchmarks._report import Result, report, run_benchmark
 from benchmarks._timing import median_ms
 from drivers.codecs.openflow.statistics import decode_flow_stats
 from hydra.forwarding.pipeline import RuleKind
@@ -58,12 +57,12 @@ def measure(rules: list[FlowRule]) -> Result:
     return Result(f"{len(rules)} rules", metric, "/s", "higher", ours, ryu, "Ryu", target)
 
 
-def main() -> None:
+def main() -> int:
     fabric = load_configuration(CONFIG).fabric
     rules = account_rules(fabric, fabric.servers[0])
     for_ipv4 = [rule for rule in rules if rule.kind is not RuleKind.ACCOUNT_V6]
-    report("statistics", [measure(for_ipv4), measure(rules)])
+    return report("statistics", [measure(for_ipv4), measure(rules)])
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_benchmark(main)

@@ -23,7 +23,7 @@ from typing import Final
 from apps.process.configuration import load_configuration
 from benchmarks import _ryu
 from benchmarks._replies import account_rules, flow_bodies, flow_entry, multipart_reply
-from benchmarks._report import Result, report
+from benchmarks._report import Result, report, run_benchmark
 from benchmarks._switches import (
     MULTIPART_REQUEST,
     await_listener,
@@ -214,22 +214,21 @@ def main() -> int:
     per_sweep_s = relaxed.cpu_share / relaxed.answers_per_s * answers
     case = f"{tors} ToRs, {vswitches} vswitches x {RULES} rules"
     mb = relaxed.bytes_per_s / relaxed.answers_per_s * answers / 1e6
-    print(f"{case}: {mb:.0f} MB a sweep; troubles every {RELAXED_S:g} s: {relaxed.troubles}")
     shortest_s = answers / relentless.answers_per_s
     name = "Ryu's parser alone"
-    report(
+    return report(
         "sweep",
         [
-            Result(case, "processor time of a sweep", "s", "lower", per_sweep_s, ryu_s, name),
+            Result(case, "processor time of a sweep", "s", "lower", per_sweep_s, ryu_s, name,
+                   note=f"{mb:.0f} MB a sweep; troubles: {relaxed.troubles}"),
             Result(case, "shortest interval", "s", "lower", shortest_s, ryu_s, name),
             Result(
                 case, "memory at its peak, MB", "MB", "lower", relaxed.peak_mb,
-                relaxed.peak_mb - relaxed.grown_mb, "connected, before polling",
+                relaxed.peak_mb - relaxed.grown_mb, "connected, before polling"
             ),
         ],
     )  # fmt: skip
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_benchmark(main)

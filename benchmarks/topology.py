@@ -1,4 +1,6 @@
-"""Every topology algorithm, timed, weighed and judged: ``python -m benchmarks.topology``.
+"""Every topology algorithm, timed, weighed and judged.
+
+``python -m benchmarks.topology``.
 
 Each case runs in a process of its own, so that memory and first calls are its own too, and is given
 up after a while; times are the processor's, so that other work does not count. The baselines do the
@@ -15,8 +17,9 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from math import nan
 from pathlib import Path
 
 import numpy as np
@@ -31,7 +34,7 @@ from benchmarks._baselines import (
     Way,
     plain_estimate,
 )
-from benchmarks._report import Result, report
+from benchmarks._report import Result, report, run_benchmark
 from benchmarks._timing import median_ms
 from hydra.model import EMPTY_TOPOLOGY
 from topology.algorithms import ENTRIES, Product, algorithm
@@ -135,14 +138,16 @@ def compare_algorithms() -> Iterator[Result]:
             way: None if way in slow else attempt(way, racks, planes, kind) for way in BASELINES
         }
         slow |= {way for way, measured in baselines.items() if measured is None}
-        _print_head(case)
+        print(case, flush=True)
+        too_long = f"more than {LIMIT_S:g} s of processor time"
         for way, measured in baselines.items():
-            _print_row(way, measured)
+            if measured is None:
+                yield _unplanned(case, way, too_long)
         for name, entry in ENTRIES.items():
             objection = entry.objection(fabric)
             measured = None if objection or name in slow else attempt(name, racks, planes, kind)
-            _print_row(name, measured, objection or "")
             if measured is None:
+                yield _unplanned(case, name, objection or too_long)
                 slow |= set() if objection else {name}
                 continue
             one_way = entry.product is not Product.CIRCUITS
@@ -178,20 +183,8 @@ def _cost(
         yield Result(f"{name}: {case}", metric, unit, "lower", ours, theirs, served)
 
 
-def _print_head(case: str) -> None:
-    print(f"\n{case}", flush=True)
-    print(f"  {'':24}{'typical ms':>12}{'first ms':>12}{'memory MB':>12}{'served %':>12}")
-
-
-def _print_row(name: str, measured: Measured | None, objection: str = "") -> None:
-    if measured is None:
-        print(f"  {name:24}{objection or f'more than {LIMIT_S:g} s':>24}", flush=True)
-        return
-    print(
-        f"  {name:24}{measured.typical_ms:12.1f}{measured.first_ms:12.1f}{measured.peak_mb:12.1f}"
-        f"{100 * measured.value:12.1f}",
-        flush=True,
-    )
+def _unplanned(case: str, name: str, why: str) -> Result:
+    return Result(f"{name}: {case}", "demand served", "%", "higher", nan, note=why)
 
 
 def import_times() -> Iterator[Result]:
@@ -253,27 +246,21 @@ def estimates() -> Iterator[Result]:
         )
 
 
-def main() -> None:
-    results = [*compare_algorithms(), *import_times(), *estimates()]
-    print()
-    report("topology", results)
-
-
-def _main_of_one() -> None:
-    parser = argparse.ArgumentParser()
+def main(argv: Sequence[str] = ()) -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.topology")
     parser.add_argument("--one", metavar="ALGORITHM")
     parser.add_argument("--racks", type=int)
     parser.add_argument("--planes", type=int)
     parser.add_argument("--kind")
-    given = parser.parse_args()
+    given = parser.parse_args(argv)
     if given.one is None:
-        main()
-        return
+        return report("topology", [*compare_algorithms(), *import_times(), *estimates()])
     resource.setrlimit(resource.RLIMIT_CPU, (LIMIT_S, LIMIT_S + 1))
     measured = measure(given.one, given.racks, given.planes, given.kind)
     fields = ("first_ms", "typical_ms", "peak_mb", "value")
     print(json.dumps({name: getattr(measured, name) for name in fields}))
+    return 0
 
 
 if __name__ == "__main__":
-    _main_of_one()
+    run_benchmark(main)

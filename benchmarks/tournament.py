@@ -11,7 +11,6 @@ traffic served by circuits and packets together, less the cost of changes.
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -26,7 +25,7 @@ from apps.offline.rehearsal import Rehearsal
 from apps.planning.rates import Rates
 from apps.traces.windows import Window
 from benchmarks._demands import RATE_MBPS
-from benchmarks._report import Result, report
+from benchmarks._report import Result, report, run_benchmark
 from hydra.decisions.decision import Action
 from hydra.demand.counters import Sent
 from hydra.demand.reported_backlog import Believed
@@ -222,9 +221,8 @@ def main(argv: Sequence[str] = ()) -> int:
             ):
                 metric = f"served, {what}"
                 results.append(Result(name, metric, "%", "higher", ours, told, "when told"))
-    report("tournament", results)
-    return 0
+    return report("tournament", results)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    run_benchmark(main)

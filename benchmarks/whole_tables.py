@@ -8,7 +8,6 @@ by itself.
 
 from __future__ import annotations
 
-import sys
 import time
 import tracemalloc
 from collections.abc import Sequence
@@ -18,7 +17,7 @@ from typing import Final
 
 from apps.process.configuration import load_configuration
 from benchmarks._replies import PORTS, flow_entry
-from benchmarks._report import Result, report
+from benchmarks._report import Result, report, run_benchmark
 from benchmarks._timing import median_ms
 from drivers.codecs.openflow.rule_tables import intended_table, table_drift
 from drivers.codecs.openflow.rules import encode_changes
@@ -26,6 +25,7 @@ from hydra.forwarding.rules import Install, Installation, installed
 from hydra.forwarding.substrate import substrate_of
 from hydra.model import DatapathId, Fabric, NetworkState
 from hydra.policy import CurrentPolicy
+from hydra.reconfiguration.reconcile import Held
 from hydra.reconfiguration.switches import Switches
 
 CONFIG: Final = Path(__file__).parents[1] / "configs" / "reference.yaml"
@@ -55,7 +55,7 @@ def held_kb(make) -> float:
 
 def measure(fabric: Fabric) -> list[Result]:
     substrate, state = substrate_of(fabric), NetworkState()
-    memory = SimpleNamespace(state=state)
+    memory = SimpleNamespace(state=state, held=Held())
     switches = Switches(
         fabric=fabric,
         policy=CurrentPolicy(load_configuration(CONFIG).policy),
@@ -98,9 +98,9 @@ def measure(fabric: Fabric) -> list[Result]:
     return results
 
 
-def main(_: Sequence[str] = ()) -> None:
-    report("whole_tables", measure(load_configuration(CONFIG).fabric))
+def main() -> int:
+    return report("whole_tables", measure(load_configuration(CONFIG).fabric))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run_benchmark(main)

@@ -11,7 +11,6 @@ size would take, by its assumptions.
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import tempfile
 import time
@@ -22,6 +21,7 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks._fabric import Size, devices
+from benchmarks._report import Result, report, run_benchmark
 from benchmarks.whole_fabric import CHANGED_WITHIN_S, READY_WITHIN_S, Rest, changes
 from mininet_scenarios.emulators.ports import free_port
 from mininet_scenarios.stage.controller_process import ControllerProcess
@@ -124,22 +124,23 @@ Taken = dict[int, Figures]
 """By number of workers."""
 
 
-def table(size: Size, taken: Taken) -> Iterator[str]:
-    """What was measured, in Markdown."""
-    yield f"{size}; processor seconds (of idle: percent of a processor)"
-    yield ""
-    yield "| phase | workers | took (s) | controller | the busiest worker | all workers |"
-    yield "|---|---|---|---|---|---|"
-    for phase in next(iter(taken.values())):
-        for number, figures in taken.items():
-            took_s, mine_s, workers_s = figures[phase]
-            scale = 100 / took_s if phase == "idle" else 1.0
-            each = [mine_s, max(workers_s, default=0.0), sum(workers_s)]
-            cells = " | ".join(f"{one * scale:.2f}" for one in each)
-            yield f"| {phase} | {number} | {took_s:.2f} | {cells} |"
+def rows(size: Size, taken: Taken) -> Iterator[Result]:
+    """What was measured, held against the smallest number of workers."""
+    numbers = [*taken]
+    for phase in taken[numbers[0]]:
+        unit = "%" if phase == "idle" else "s"
+        least_s, least = taken[numbers[0]][phase][0], _of_phase(phase, taken[numbers[0]], 1)[0]
+        beside = f"{numbers[0]} workers"
+        for number in numbers[1:]:
+            case, figures = f"{size}, {number} workers", taken[number]
+            mine, each = _of_phase(phase, figures, number)
+            yield Result(case, f"{phase}: controller", unit, "lower", mine, least, beside)
+            yield Result(case, f"{phase}: each worker, mean", unit, "lower", each)
+            if phase != "idle":
+                yield Result(case, phase, "s", "lower", figures[phase][0], least_s, beside)
 
 
-def model(small: tuple[Size, Taken], large: tuple[Size, Taken]) -> Iterator[str]:
+def model(small: tuple[Size, Taken], large: tuple[Size, Taken]) -> Iterator[Result]:
     """Ten times as many switches, of which none were played: a line through two sizes.
 
     Assumptions: a process takes a fixed time and one for each switch that it holds, or of the
@@ -149,10 +150,6 @@ def model(small: tuple[Size, Taken], large: tuple[Size, Taken]) -> Iterator[str]
     """
     sizes = small[0].vswitches, large[0].vswitches
     wanted = LARGER * sizes[1]
-    yield f"model: {wanted} vswitches, by a line through {sizes[0]} and {sizes[1]}"
-    yield ""
-    yield "| phase | workers | controller | each worker |"
-    yield "|---|---|---|---|"
     for phase in ("ready, cold", "idle", "an audit"):
         for number, figures in large[1].items():
             if not number:
@@ -162,14 +159,19 @@ def model(small: tuple[Size, Taken], large: tuple[Size, Taken]) -> Iterator[str]
                 least + (most - least) * (wanted - sizes[0]) / (sizes[1] - sizes[0])
                 for least, most in zip(*ends, strict=True)
             ]
-            yield f"| {phase} | {number} | {far[0]:.1f} | {far[1]:.1f} |"
+            case, unit = (
+                f"model: {wanted} vswitches, {number} workers",
+                "%" if phase == "idle" else "s",
+            )
+            yield Result(case, f"{phase}: controller", unit, "lower", far[0])
+            yield Result(case, f"{phase}: each worker", unit, "lower", far[1])
 
 
 def _of_phase(phase: str, figures: Figures, number: int) -> tuple[float, float]:
     """What the controller took, and each worker."""
     took_s, mine_s, workers_s = figures[phase]
     scale = 100 / took_s if phase == "idle" else 1.0
-    return mine_s * scale, sum(workers_s) / number * scale
+    return mine_s * scale, sum(workers_s) / max(1, number) * scale
 
 
 def measured(size: Size, numbers: Sequence[int]) -> Taken:
@@ -189,14 +191,11 @@ def main(argv: Sequence[str] = ()) -> int:
     parser.add_argument("--workers", type=int, nargs="+", default=[0, 1, 2, 4])
     asked = parser.parse_args(argv)
     size = Size(asked.racks, asked.planes, asked.vswitches_per_rack)
-    print(f"{size}; load {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors")
     quarter = Size(max(2, size.racks // 4), size.planes, size.servers)
     both = [(one, measured(one, asked.workers)) for one in (quarter, size)]
-    for one, taken in both:
-        print("\n".join(table(one, taken)), end="\n\n")
-    print("\n".join(model(*both)))
-    return 0
+    found = [row for one, taken in both for row in rows(one, taken)]
+    return report("workers", [*found, *model(*both)])
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    run_benchmark(main)

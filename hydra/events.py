@@ -231,7 +231,12 @@ class EventLog:
 
 def event_record(fabric: Fabric, run: str, event: Event) -> dict[str, Any]:
     """``event`` as nested dicts and lists of names and numbers."""
-    one, circuit, progress, told = event.reservation, event.circuit, event.progress, event.alarm
+    one, circuit, progress, device_alarm = (
+        event.reservation,
+        event.circuit,
+        event.progress,
+        event.alarm,
+    )
     return {
         "run": run,
         "number": event.number,
@@ -243,10 +248,10 @@ def event_record(fabric: Fabric, run: str, event: Event) -> dict[str, Any]:
         "served": [reservation_record(fabric, each) for each in event.served],
         "progress": None if progress is None else [progress.id, progress.state.value],
         "alarm": None
-        if told is None
+        if device_alarm is None
         else {
-            "device": told.device,
-            "alarm": {**asdict(told.alarm), "severity": told.alarm.severity.value},
+            "device": device_alarm.device,
+            "alarm": {**asdict(device_alarm.alarm), "severity": device_alarm.alarm.severity.value},
         },
     }
 
@@ -254,14 +259,14 @@ def event_record(fabric: Fabric, run: str, event: Event) -> dict[str, Any]:
 def read_event(fabric: Fabric, record: Mapping[str, Any]) -> Event:
     """Read a record of :func:`event_record`. Raises HydraError for a record of another release."""
     try:
-        one, circuit, progress, told = (
+        one, circuit, progress, device_alarm = (
             record[key] for key in ("reservation", "circuit", "progress", "alarm")
         )
         alarm = None
-        if told is not None:
-            severity = Severity(told["alarm"]["severity"])
-            complaint = Alarm(**{**told["alarm"], "severity": severity})
-            alarm = DeviceAlarm(str(told["device"]), complaint)
+        if device_alarm is not None:
+            severity = Severity(device_alarm["alarm"]["severity"])
+            complaint = Alarm(**{**device_alarm["alarm"], "severity": severity})
+            alarm = DeviceAlarm(str(device_alarm["device"]), complaint)
         return Event(
             int(record["number"]),
             EventKind(record["kind"]),

@@ -364,7 +364,7 @@ class Policy:
         return self.mode is Mode.PERIODIC and self.sharing is Sharing.SLOTTED
 
     @property
-    def foretold_s(self) -> float:
+    def prediction_horizon_s(self) -> float:
         """Expected life of a decision's circuits in s; with slots, the week."""
         return self.slots.week_s if self.slotted else self.gain_horizon_s
 

@@ -73,7 +73,7 @@ class PlanRequest:
     """Rack pairs, lower first, whose paths stay in place."""
     weights: DemandMatrix | None = None
     """Weights for planning in place of ``demand``, no unit; gain and cost refer to ``demand``."""
-    mice_apart: bool = False
+    mice_electrical: bool = False
     """Circuits are for elephants only: a pair with a path also uses the electrical network."""
     topology: Topology | None = None
     """Circuits and paths to make in place of planned circuits and paths; circuits out of reach, and

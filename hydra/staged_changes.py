@@ -28,7 +28,7 @@ from hydra.model import (
     RackId,
     Topology,
 )
-from hydra.reconfiguration.moved import Moved
+from hydra.reconfiguration.change_result import ChangeResult
 from hydra.reconfiguration.plan import Pair, Plan, directions, moving_pairs, pair_of
 from hydra.reconfiguration.touched import Touched, target_without
 from hydra.reservations.reservation import Pin
@@ -49,7 +49,7 @@ class Asker:
     """Present demand for planning; None: fixed demand from a request."""
     recurs: bool
     """True if the client repeats the change by itself, as in periodic mode."""
-    moved: Callable[[Moved, bool], None]
+    moved: Callable[[ChangeResult, bool], None]
     """Notification of the end of each stage; True with the first."""
 
 
@@ -89,7 +89,7 @@ class StagedChange:
     disconnected: frozenset[Circuit] = frozenset()
     made: Touched = field(default_factory=Touched)
     """Results of other changes since the planning."""
-    left_out: frozenset[DatapathId] = frozenset()
+    skipped_switches: frozenset[DatapathId] = frozenset()
     """Switches that the stages did not wait for."""
     late: frozenset[DatapathId] = frozenset()
     """Switches to wait for, until ``late_until_s``; afterwards the change goes at their pace."""
@@ -168,8 +168,8 @@ class StagedChange:
             put_off=frozenset(),
             connected=frozenset(),
             disconnected=frozenset(),
-            left_out=frozenset(),
-            late=self.left_out,
+            skipped_switches=frozenset(),
+            late=self.skipped_switches,
             late_until_s=late_until_s,
             makes_up=True,
             paused=False,

@@ -89,7 +89,7 @@ class VlanPool:
         """
         return VlanPool(frozenset(rests) - in_use, self._then_freed(lost, taken))
 
-    def left(self, lost: Iterable[VlanId]) -> VlanPool:
+    def without_ids(self, lost: Iterable[VlanId]) -> VlanPool:
         """The pool after paths have lost IDs, which move to the end of the allocation order."""
         return VlanPool(self.resting, self._then_freed(lost, ()), self.closed)
 

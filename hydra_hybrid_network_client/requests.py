@@ -93,7 +93,7 @@ class Retries:
         self._rounds = 0
         self._asked = 0
         self._failure: ClientError | None = None
-        self._told: Refusal | None = None
+        self._refusal: Refusal | None = None
         self._nobody_leads = False
 
     def pause_s(self, error: Refusal | NoAnswer) -> float:
@@ -114,7 +114,7 @@ class Retries:
         if not (patient and (refusal.nobody_leads or unknown)):
             raise refusal
         self._failure, self._nobody_leads = refusal, True
-        self._told = refusal if refusal.kind in self._telling else self._told
+        self._refusal = refusal if refusal.kind in self._telling else self._refusal
 
     def _unanswered(self, error: NoAnswer) -> None:
         if not (self._repeatable or isinstance(error, NotReached)):
@@ -122,8 +122,8 @@ class Retries:
         self._failure = self._failure if self._nobody_leads else error
 
     def _end_of_round(self) -> float:
-        if self._told is not None:
-            raise self._told
+        if self._refusal is not None:
+            raise self._refusal
         self._rounds += 1
         late = time.monotonic() > self._until_s
         over = late if self._nobody_leads else self._rounds >= self._attempts

@@ -95,6 +95,7 @@ def _needs(one: Mapping[str, Any]) -> str:
         "hydra experiment run tournament --scale full",
         "hydra experiment run mordia-slots --repeat 3 --continue",
         "hydra experiment run trace --trace coflows.txt --repeat 5",
+        "hydra experiment run trace --fabric fabric.yaml --trace flows.csv",
     ),
 )
 @click.argument("name")
@@ -127,6 +128,11 @@ def _needs(one: Mapping[str, Any]) -> str:
     type=click.Path(dir_okay=False, path_type=Path),
     help="For `trace`: coflows, lines `src dst bytes start`, or CSV, as `hydra trace` reads them.",
 )
+@click.option(
+    "--fabric",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="For `trace`: a fabric to play on, such as `hydra init --emulated` writes.",
+)
 @_results_option
 @_json_option
 def run(
@@ -135,6 +141,7 @@ def run(
     repeat: int,
     goes_on: bool,
     trace_file: Path | None,
+    fabric: Path | None,
     results: Path,
     as_json: bool,
 ) -> None:
@@ -143,13 +150,32 @@ def run(
     divisor = next((scale for scale in reversed(scales) if isinstance(scale, int)), None)
     runner = _module("runner")
     console = runner.console_for(as_json=as_json)
-    order = runner.Order(name, full, repeat, results, divisor, goes_on, trace_file)
+    order = runner.Order(name, full, repeat, results, divisor, goes_on, trace_file, fabric)
     result = runner.run(order, console)
     if as_json:
         click.echo(json.dumps(result, indent=2))
     else:
         runner.print_result(result, console)
         click.echo(f"written: {results / name}")
+
+
+@experiment.command(cls=Command, examples=("hydra experiment calibrate",))
+@_json_option
+def calibrate(as_json: bool) -> None:
+    """Measure what this machine forwards between emulated racks, as experiments do beforehand.
+
+    Traffic above the second figure meets the machine's limits before the limits of the links. The
+    command needs what experiments on packets need, and takes 15 seconds.
+    """
+    runner = _module("runner")
+    found = runner.calibrate(runner.console_for(as_json=as_json))
+    if as_json:
+        click.echo(json.dumps(found, indent=2))
+        return
+    click.echo(
+        f"forwarded: {found['forwarded_mbps']:.0f} Mb/s; carried by experiments at a time, at "
+        f"most: {found['carried_mbps']:.0f} Mb/s"
+    )
 
 
 @experiment.command(

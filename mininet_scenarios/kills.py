@@ -56,7 +56,7 @@ DoubleBooked = Callable[[Collection[Reservation], float], Collection[object]]
 
 
 @dataclass(slots=True)
-class Told:
+class Acknowledged:
     """State of a reservation as a customer was told last, and the customer's requests since."""
 
     state: ReservationState
@@ -107,7 +107,7 @@ class Customer:
     def __init__(self, stage: Stage, chance: random.Random) -> None:
         self._racks = stage.fabric.racks
         self._chance = chance
-        self.told: dict[str, Told] = {}
+        self.acknowledged: dict[str, Acknowledged] = {}
         self.unanswered: list[Order] = []
         self.answers: Counter[str] = Counter()
         self.complaints: list[str] = []
@@ -123,7 +123,11 @@ class Customer:
 
     def _step(self, http: httpx.Client) -> None:
         time.sleep(self._chance.uniform(0, _LONGEST_PAUSE_S))
-        mine = [one for one, told in self.told.items() if told.state not in FINAL_STATES]
+        mine = [
+            one
+            for one, acknowledged in self.acknowledged.items()
+            if acknowledged.state not in FINAL_STATES
+        ]
         if not mine or self._chance.random() < (0.2 if len(mine) > _MANY else 0.6):
             order = self._order()
             self.unanswered.append(order)
@@ -164,20 +168,20 @@ class Customer:
         self.unanswered.remove(order)
 
     def _change(self, http: httpx.Client, reservation_id: str) -> None:
-        told = self.told[reservation_id]
+        acknowledged = self.acknowledged[reservation_id]
         path = f"/v1/reservations/{reservation_id}"
-        if told.state is _S.HELD and self._chance.random() < 0.5:
-            told.wished = "commit"
+        if acknowledged.state is _S.HELD and self._chance.random() < 0.5:
+            acknowledged.wished = "commit"
             answer = http.post(f"{path}/commit")
         elif self._chance.random() < 0.4:
-            told.wished_mbps = self._chance.choice([5.0, 15.0, 50.0])
-            answer = http.patch(path, json={"bandwidth_mbps": told.wished_mbps})
+            acknowledged.wished_mbps = self._chance.choice([5.0, 15.0, 50.0])
+            answer = http.patch(path, json={"bandwidth_mbps": acknowledged.wished_mbps})
         else:
-            told.wished = "release"
+            acknowledged.wished = "release"
             answer = http.delete(path)
         if self._is_answer(answer):
             self._note(answer.json())
-        told.wished, told.wished_mbps = "", None
+        acknowledged.wished, acknowledged.wished_mbps = "", None
 
     def _is_answer(self, answer: httpx.Response) -> bool:
         kind = answer.request.method if answer.is_success else "refused"
@@ -188,24 +192,26 @@ class Customer:
 
     def _note(self, document: Mapping[str, Any]) -> None:
         state, mbps = ReservationState(document["state"]), float(document["bandwidth_mbps"])
-        self.told[document["id"]] = Told(state, mbps)
+        self.acknowledged[document["id"]] = Acknowledged(state, mbps)
 
     # -- afterwards --------------------------------------------------------------------------------
 
     def contradictions(self, found: Mapping[str, Reservation]) -> Iterator[str]:
         """Differences from the answers to the customer; later changes are recorded."""
-        for name, told in tuple(self.told.items()):
+        for name, acknowledged in tuple(self.acknowledged.items()):
             if name not in found:
-                yield f"{name} was {told.state.value} and is gone"
+                yield f"{name} was {acknowledged.state.value} and is gone"
                 continue
-            if complaint := told.contradicts(found[name]):
+            if complaint := acknowledged.contradicts(found[name]):
                 yield complaint
-            self.told[name] = Told(found[name].state, found[name].bandwidth_mbps)
+            self.acknowledged[name] = Acknowledged(found[name].state, found[name].bandwidth_mbps)
         for order in self.unanswered:
             made = [one for one in found.values() if one.retry and one.retry.key == order.key]
             if len(made) not in (0, order.makes):
                 yield f"{len(made)} of {order.makes} of {order.body} are there"
-            self.told.update((one.id, Told(one.state, one.bandwidth_mbps)) for one in made)
+            self.acknowledged.update(
+                (one.id, Acknowledged(one.state, one.bandwidth_mbps)) for one in made
+            )
 
     def repeat(self, http: httpx.Client) -> None:
         """Repeat the unanswered requests."""
@@ -213,7 +219,11 @@ class Customer:
             self.hear(order, order.send(http))
 
     def forget_what_is_over(self) -> None:
-        self.told = {n: told for n, told in self.told.items() if told.state not in FINAL_STATES}
+        self.acknowledged = {
+            n: acknowledged
+            for n, acknowledged in self.acknowledged.items()
+            if acknowledged.state not in FINAL_STATES
+        }
 
 
 @dataclass(slots=True)
@@ -244,14 +254,14 @@ class Kills:
             Customer(stage, random.Random(f"{seed} {number}")) for number in range(CUSTOMERS)
         ]
 
-    def run(self, lives: int, tell: Callable[[Outcome], None] | None = None) -> Outcome:
+    def run(self, lives: int, report: Callable[[Outcome], None] | None = None) -> Outcome:
         """Live ``lives`` lives; ends with a running controller."""
         outcome = Outcome()
         for _ in range(lives):
             outcome.violations += self._life(outcome)
             outcome.lives += 1
-            if tell is not None:
-                tell(outcome)
+            if report is not None:
+                report(outcome)
         for customer in self._customers:
             outcome.answers += customer.answers
         return outcome
@@ -271,7 +281,7 @@ class Kills:
         outcome.unanswered += sum(len(customer.unanswered) for customer in self._customers)
         alive = [one for one in found.values() if one.state not in FINAL_STATES]
         outcome.states.update(one.state for one in alive)
-        outcome.checked += sum(len(customer.told) for customer in self._customers)
+        outcome.checked += sum(len(customer.acknowledged) for customer in self._customers)
         yield from self._judge(found)
         started_s = time.monotonic()
         self._process.start()
@@ -315,7 +325,7 @@ class Kills:
     def _not_there(self, http: httpx.Client) -> Iterator[str]:
         """Reservations unknown to the next controller, or without a network."""
         for customer in self._customers:
-            for name in customer.told:
+            for name in customer.acknowledged:
                 if (answer := http.get(f"/v1/reservations/{name}")).is_error:
                     yield f"{name}: {answer.text}"
         before = _active(http)

@@ -132,7 +132,7 @@ class Soak:
         self._changes = self._reservations = self._restarts = 0
 
     def run(
-        self, seconds: float, sample_s: float, tell: Callable[[Footprint], None] | None = None
+        self, seconds: float, sample_s: float, report: Callable[[Footprint], None] | None = None
     ) -> SoakResult:
         """Keep the controller busy for ``seconds``, and take a sample every ``sample_s``.
 
@@ -144,8 +144,8 @@ class Soak:
         while (at_s := time.monotonic() - started_s) < seconds:
             if at_s >= len(samples) * sample_s:
                 samples.append(footprint(self._process, at_s, self._changes))
-                if tell is not None:
-                    tell(samples[-1])
+                if report is not None:
+                    report(samples[-1])
             number += 1
             self._round(number)
         samples.append(footprint(self._process, time.monotonic() - started_s, self._changes))

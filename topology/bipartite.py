@@ -71,14 +71,14 @@ def plan_b_matching(
     """
     problem = OneWayProblem.of(fabric, demand, current, reserved, budget)
     work = _Work.of(problem)
-    wanted = int(work.left.sum())
+    wanted = int(work.remaining.sum())
     groups = _groups(problem.layers)
     bound = work.bound(problem.layers) if len(groups) > 1 else None
     for group in groups:
         best = work.match_together(group)
         bound = best if bound is None else bound
     work.match_in_turn()
-    value = wanted - int(work.left.sum())
+    value = wanted - int(work.remaining.sum())
     gap = max(0, (bound or 0) - value) / value if value else 0.0
     return problem.result([work.configuration()], gap)
 
@@ -102,7 +102,7 @@ class _Work:
     """A plan in the making: the demand left, the dark ports, the light paths so far."""
 
     problem: OneWayProblem
-    left: NDArray[np.int64]
+    remaining: NDArray[np.int64]
     """Shape (N, N): demand left, in bit/s."""
     sender_free: NDArray[np.bool_]
     """Shape (N, L): True if the rack's port in the layer does not send yet."""
@@ -128,7 +128,7 @@ class _Work:
             if self.problem.budget.expired():
                 return
             senders, receivers = self.sender_free[:, number], self.receiver_free[:, number]
-            if not self.left[np.ix_(senders, receivers)].any():
+            if not self.remaining[np.ix_(senders, receivers)].any():
                 continue
             weight = self._first(_capacity(layer.rate_mbps * senders, layer.rate_mbps * receivers))
             assigned = heaviest_assignment(weight.astype(np.float64), price)
@@ -161,14 +161,14 @@ class _Work:
         rate = np.max([layer.rate_mbps for layer in layers], axis=0)
         capacity = _capacity(rate, rate)
         return heaviest_b_matching(
-            self.left, capacity, self.sender_free.sum(axis=1), self.receiver_free.sum(axis=1)
+            self.remaining, capacity, self.sender_free.sum(axis=1), self.receiver_free.sum(axis=1)
         ).bound
 
     def _countable(self, capacity: NDArray[np.int64]) -> NDArray[np.int64]:
         """Demand left; if parts don't count, only demands that fit on a light path."""
         if self.problem.budget.boolean:
-            return self.left
-        return np.where(self.left <= capacity, self.left, 0)
+            return self.remaining
+        return np.where(self.remaining <= capacity, self.remaining, 0)
 
     def _first(self, capacity: NDArray[np.int64]) -> NDArray[np.int64]:
         return np.minimum(self._countable(capacity), capacity)
@@ -176,7 +176,7 @@ class _Work:
     def _take(self, number: int, sender: NDArray[np.int32], receiver: NDArray[np.int32]) -> None:
         rate = self.problem.layers[number].rate_mbps
         carried = whole_units(np.minimum(rate[sender], rate[receiver]))
-        self.left[sender, receiver] = np.maximum(self.left[sender, receiver] - carried, 0)
+        self.remaining[sender, receiver] = np.maximum(self.remaining[sender, receiver] - carried, 0)
         self.sender_free[sender, number] = False
         self.receiver_free[receiver, number] = False
         self.taken.append((number, sender, receiver))

@@ -26,16 +26,18 @@ def scaled(matrix: NDArray[np.float64]) -> NDArray[np.int64]:
     matrix from equal sums. The rest after rounding down is then added by :func:`stuffed`, so that
     the result can be taken apart exactly.
     """
-    left = matrix / matrix.max(initial=0.0) if matrix.any() else matrix
+    remaining = matrix / matrix.max(initial=0.0) if matrix.any() else matrix
     for _ in range(_SINKHORN_ROUNDS):
-        rows = left.sum(axis=1)
+        rows = remaining.sum(axis=1)
         if np.abs(rows[rows > 0] - 1).max(initial=0.0) < _SINKHORN_TOLERANCE:
             break
-        left = left / np.where(rows > 0, rows, 1.0)[:, None]
-        columns = left.sum(axis=0)
-        left = left / np.where(columns > 0, columns, 1.0)
-    largest = max(left.sum(axis=0).max(initial=0.0), left.sum(axis=1).max(initial=0.0), 1.0)
-    return stuffed(np.floor(left * (WHOLE / largest) * (1 - 1e-12)).astype(np.int64), WHOLE)
+        remaining = remaining / np.where(rows > 0, rows, 1.0)[:, None]
+        columns = remaining.sum(axis=0)
+        remaining = remaining / np.where(columns > 0, columns, 1.0)
+    largest = max(
+        remaining.sum(axis=0).max(initial=0.0), remaining.sum(axis=1).max(initial=0.0), 1.0
+    )
+    return stuffed(np.floor(remaining * (WHOLE / largest) * (1 - 1e-12)).astype(np.int64), WHOLE)
 
 
 def admissible(matrix: NDArray[np.float64], most: float) -> NDArray[np.float64]:
@@ -69,14 +71,14 @@ def longest_first(matrix: NDArray[np.int64]) -> Iterator[tuple[int, Permutation]
     Each permutation is the longest in the rest of the matrix. The rows and columns of ``matrix``
     must have equal sums; there are at most N² - 2N + 2 permutations.
     """
-    left = np.array(matrix, dtype=np.int64, order="C")
-    column_of = np.full(len(left), -1, dtype=np.int32)
-    length = int(left.max(initial=0))
+    remaining = np.array(matrix, dtype=np.int64, order="C")
+    column_of = np.full(len(remaining), -1, dtype=np.int32)
+    length = int(remaining.max(initial=0))
     while length:
-        length, matched = _widest(left, column_of, length, 1)
-        if matched < len(left):
+        length, matched = _widest(remaining, column_of, length, 1)
+        if matched < len(remaining):
             return
-        left[np.arange(len(left)), column_of] -= length
+        remaining[np.arange(len(remaining)), column_of] -= length
         yield length, column_of.copy()
 
 
@@ -87,16 +89,16 @@ def birkhoff(matrix: NDArray[np.int64]) -> Iterator[tuple[int, Permutation]]:
     zero (Birkhoff 1946, von Neumann 1953). The rows and columns of ``matrix`` must have equal sums;
     there are at most N² - 2N + 2 permutations.
     """
-    left = np.array(matrix, dtype=np.int64, order="C")
-    rows = np.arange(len(left))
-    column_of = np.full(len(left), -1, dtype=np.int32)
-    while left.any():
-        _, matched = _widest(left, column_of, 1, 1)
-        if matched < len(left):
+    remaining = np.array(matrix, dtype=np.int64, order="C")
+    rows = np.arange(len(remaining))
+    column_of = np.full(len(remaining), -1, dtype=np.int32)
+    while remaining.any():
+        _, matched = _widest(remaining, column_of, 1, 1)
+        if matched < len(remaining):
             return
-        entries = left[rows, column_of]
+        entries = remaining[rows, column_of]
         length = int(entries.min())
-        left[rows, column_of] = entries - length
+        remaining[rows, column_of] = entries - length
         yield length, column_of.copy()
 
 
@@ -106,25 +108,27 @@ def big_slices(matrix: NDArray[np.int64]) -> Iterator[tuple[int, Permutation]]:
     Each permutation has only entries that reach a threshold, a power of two, halved when no such
     permutation is left (BigSlice: Liu et al., Solstice, CoNEXT 2015, section 4.2).
     """
-    left = np.array(matrix, dtype=np.int64, order="C")
-    rows = np.arange(len(left))
-    column_of = np.full(len(left), -1, dtype=np.int32)
-    missing = int(left[:1].sum())
-    threshold = 1 << max(0, int(left.max(initial=0)).bit_length() - 1)
+    remaining = np.array(matrix, dtype=np.int64, order="C")
+    rows = np.arange(len(remaining))
+    column_of = np.full(len(remaining), -1, dtype=np.int32)
+    missing = int(remaining[:1].sum())
+    threshold = 1 << max(0, int(remaining.max(initial=0)).bit_length() - 1)
     while threshold and missing:
-        _, matched = _widest(left, column_of, threshold, threshold)
-        if matched < len(left):
+        _, matched = _widest(remaining, column_of, threshold, threshold)
+        if matched < len(remaining):
             threshold //= 2
             continue
-        entries = left[rows, column_of]
+        entries = remaining[rows, column_of]
         length = int(entries.min())
-        left[rows, column_of] = entries - length
+        remaining[rows, column_of] = entries - length
         missing -= length
         yield length, column_of.copy()
 
 
 def _widest(
-    left: NDArray[np.int64], column_of: Permutation, start: int, least: int
+    remaining: NDArray[np.int64], column_of: Permutation, start: int, least: int
 ) -> tuple[int, int]:
     limits = np.array([start, least], dtype=np.int64)
-    return _native.widest_matching(len(left), left, limits[:1], limits[1:], True, column_of)
+    return _native.widest_matching(
+        len(remaining), remaining, limits[:1], limits[1:], True, column_of
+    )

@@ -123,7 +123,7 @@ def direct(choose: Callable[[Joins], None]) -> Algorithm:
         standing = standing_part(fabric, pairs, current, reserved, budget)
         open_paths = standing.open_paths(n, reserved, budget)
         wanted = np.zeros((n, n))
-        wanted[pairs.src, pairs.dst] = wanted[pairs.dst, pairs.src] = standing.left_mbps
+        wanted[pairs.src, pairs.dst] = wanted[pairs.dst, pairs.src] = standing.remaining_mbps
         layers = free_layers(fabric, budget, standing.ports())
         joins = Joins(fabric, budget, np.where(open_paths > 0, wanted, 0.0), open_paths, layers)
         choose(joins)

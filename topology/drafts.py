@@ -171,7 +171,7 @@ class Ground:
             standing=standing,
             n_standing=n_standing,
             open_paths=open_paths,
-            open_mbps=np.where(open_paths > 0, standing.left_mbps, 0.0),
+            open_mbps=np.where(open_paths > 0, standing.remaining_mbps, 0.0),
             waits=np.flatnonzero(inside & (n_standing == 0)).astype(np.int32),
             shared=[
                 circuit
@@ -298,11 +298,11 @@ class Ground:
         n_new = np.bincount(found.pair, minlength=count)
         n_paths = n_new + self.n_standing
         carried = np.bincount(found.pair, weights=found.given_mbps, minlength=count)
-        left_mbps = self.open_mbps - carried
-        wants = (n_paths > 0) & (n_new < self.open_paths) & (left_mbps > RATE_TOLERANCE_MBPS)
+        remaining_mbps = self.open_mbps - carried
+        wants = (n_paths > 0) & (n_new < self.open_paths) & (remaining_mbps > RATE_TOLERANCE_MBPS)
         which = np.flatnonzero(wants)
         pairs = self.pairs.chosen(which)
-        by_rest = which[largest_first(left_mbps[which], pairs.src, pairs.dst, rule.order)]
+        by_rest = which[largest_first(remaining_mbps[which], pairs.src, pairs.dst, rule.order)]
         share = shares(self.pairs.mbps, n_paths + 1)
         spread = np.minimum(found.given_mbps, share[found.pair])
         given_back = carried - np.bincount(found.pair, weights=spread, minlength=count)

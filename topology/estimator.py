@@ -197,10 +197,10 @@ def _weights(traffic: Traffic, constrained: NDArray[np.bool_], full: NDArray[np.
     weight[free] = sent / np.where(np.isinf(bottleneck_mbps), sent.mean(), bottleneck_mbps)
     if traffic.connections is not None:
         connections = traffic.connections[free]
-        told = connections > 0
-        if told.any():
-            each = connections[told].sum() / weight[free][told].sum()
-            weight[free] = np.where(told, connections, weight[free] * each)
+        counted = connections > 0
+        if counted.any():
+            each = connections[counted].sum() / weight[free][counted].sum()
+            weight[free] = np.where(counted, connections, weight[free] * each)
     return weight
 
 

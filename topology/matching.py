@@ -82,9 +82,9 @@ def _cheapest(reduced: NDArray[np.float64]) -> NDArray[np.bool_]:
     chosen = np.zeros((n, n), dtype=bool)
     if n > 1:
         nodes = np.arange(n)
-        apart = np.abs(nodes[:, None] - nodes)
+        distance = np.abs(nodes[:, None] - nodes)
         # Reduced costs are whole numbers: a fraction on top decides only between equal costs.
-        key = reduced + np.minimum(apart, n - apart) / n
+        key = reduced + np.minimum(distance, n - distance) / n
         few = min(_CANDIDATES, n - 1)
         chosen[nodes[:, None], np.argpartition(key, few - 1, axis=1)[:, :few]] = True
     return chosen

@@ -92,7 +92,7 @@ def _plan(
     layers = free_layers(fabric, budget, standing.ports())
     work = _Work.of(pairs, fabric.n_racks, standing, reserved, layers, budget)
     work.favour(circuits_in_use(current), fabric)
-    everything, open_paths = work.left.copy(), work.open_paths.copy()
+    everything, open_paths = work.remaining.copy(), work.open_paths.copy()
     proofs = work.match_in_turn(perfect=perfect)
     circuits = circuits_between(fabric, work.joined, layers, circuits_in_use(current))
     paths = [Path(*ends, (circuit,)) for ends, circuit in circuits]
@@ -115,7 +115,7 @@ class _Work:
 
     layers: tuple[Layer, ...]
     budget: Budget
-    left: NDArray[np.int64]
+    remaining: NDArray[np.int64]
     """Shape (N, N), symmetric, bit/s: demands of pairs without a path."""
     open_paths: NDArray[np.int64]
     """Shape (N, N), symmetric: number of paths that two racks may get."""
@@ -135,10 +135,10 @@ class _Work:
         budget: Budget,
     ) -> _Work:
         open_paths = standing.open_paths(n, reserved, budget)
-        left = np.zeros((n, n), dtype=np.int64)
-        left[pairs.src, pairs.dst] = whole_units(standing.left_mbps)
-        left += left.T
-        return cls(layers, budget, np.where(open_paths > 0, left, 0), open_paths)
+        remaining = np.zeros((n, n), dtype=np.int64)
+        remaining[pairs.src, pairs.dst] = whole_units(standing.remaining_mbps)
+        remaining += remaining.T
+        return cls(layers, budget, np.where(open_paths > 0, remaining, 0), open_paths)
 
     def favour(self, circuits: Iterable[Circuit], fabric: FabricArrays) -> None:
         """Prefer running circuits whose ports are free."""
@@ -171,8 +171,8 @@ class _Work:
     ) -> NDArray[np.int64]:
         possible = (self.open_paths > 0) & (capacity > 0)
         if not self.budget.boolean:
-            possible &= self.left <= capacity
-        weight = np.where(possible, np.minimum(self.left, capacity), 0)
+            possible &= self.remaining <= capacity
+        weight = np.where(possible, np.minimum(self.remaining, capacity), 0)
         favour = int(whole_units(np.asarray(self.budget.disturbance_mbps)))
         for pair in self.favoured.get(plane, ()):
             weight[pair] += favour * possible[pair]
@@ -184,11 +184,13 @@ class _Work:
     def _join(self, plane: PlaneId, one: int, other: int, capacity: NDArray[np.int64]) -> None:
         self.joined.setdefault(plane, []).append((one, other))
         self.favoured.get(plane, set()).difference_update({(one, other), (other, one)})
-        carried = int(min(self.left[one, other], capacity[one, other]))
+        carried = int(min(self.remaining[one, other], capacity[one, other]))
         self.value += carried
         self.open_paths[[one, other], [other, one]] -= 1
         more = self.open_paths[one, other] > 0
-        self.left[[one, other], [other, one]] = self.left[one, other] - carried if more else 0
+        self.remaining[[one, other], [other, one]] = (
+            self.remaining[one, other] - carried if more else 0
+        )
 
 
 def _rates_by_plane(layers: tuple[Layer, ...]) -> dict[PlaneId, NDArray[np.float64]]:

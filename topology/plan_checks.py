@@ -184,8 +184,8 @@ def _unserved_problems(wanted: NDArray[np.float64], result: PlanResult) -> Itera
     table = Paths.of(result.topology.paths).table
     without = _both_ways(wanted) > 0
     without[table.src, table.dst] = False
-    told = np.fromiter(chain.from_iterable(result.unserved), np.int64, 2 * len(result.unserved))
-    codes = told[::2] << 32 | told[1::2]
+    reported = np.fromiter(chain.from_iterable(result.unserved), np.int64, 2 * len(result.unserved))
+    codes = reported[::2] << 32 | reported[1::2]
     src, dst = np.nonzero(without)
     truly = src << 32 | dst
     if np.array_equal(truly, codes):
@@ -193,7 +193,9 @@ def _unserved_problems(wanted: NDArray[np.float64], result: PlanResult) -> Itera
     if (np.diff(codes) < 0).any():
         yield "the unserved pairs are not sorted"
     for code in np.setxor1d(truly, codes)[:_SHOWN].tolist():
-        served = "told unserved, and is not" if code in codes else "not served, and not told"
+        served = (
+            "reported unserved, and is served" if code in codes else "unserved, and not reported"
+        )
         yield f"pair {code >> 32}-{code & 0xFFFFFFFF} is {served}"
 
 
@@ -224,7 +226,7 @@ class Load:
 
     carried_mbps: dict[tuple[int, int], float]
     """Mbps by pair with a path (lower rack first); of one-way paths, by (from, to)."""
-    left_mbps: dict[Circuit, float]
+    remaining_mbps: dict[Circuit, float]
     """Mbps left on each circuit, in each direction."""
 
 
@@ -241,11 +243,11 @@ def count_load(
     """
     circuits = list(topology.circuits)
     wanted = validate_demand(demand, fabric.n_racks)
-    carried, left = _counted(fabric, wanted, circuits, topology.paths, reserved)
+    carried, remaining = _counted(fabric, wanted, circuits, topology.paths, reserved)
     ends = {(int(path.src), int(path.dst)) for path in topology.paths}
     return Load(
         {pair: float(carried[pair]) for pair in ends},
-        dict(zip(circuits, left.tolist(), strict=True)),
+        dict(zip(circuits, remaining.tolist(), strict=True)),
     )
 
 
@@ -261,7 +263,7 @@ def _counted(
     one_way = any(map(attrgetter("one_way"), circuits))
     both = wanted if one_way else _both_ways(wanted)
     a, b = (np.fromiter(map(attrgetter(end), circuits), np.int32) for end in ("a", "b"))
-    left = np.append(np.minimum(fabric.port_rate_mbps[a], fabric.port_rate_mbps[b]), np.inf)
+    remaining = np.append(np.minimum(fabric.port_rate_mbps[a], fabric.port_rate_mbps[b]), np.inf)
     own = np.zeros_like(both)
     pinned = {circuit for path, _ in reserved.pinned for circuit in path.circuits}
     numbered = enumerate(circuits) if pinned else ()
@@ -269,17 +271,17 @@ def _counted(
     for path, mbps in reserved.pinned:
         if all(circuit in place_of for circuit in path.circuits):
             along = [place_of[circuit] for circuit in path.circuits]
-            given = min([mbps, *left[along].tolist()])
+            given = min([mbps, *remaining[along].tolist()])
             own[path.src, path.dst] += given
-            left[along] -= given
+            remaining[along] -= given
     table = paths.table
     served = np.zeros_like(both)
     served[table.src, table.dst] = np.minimum(both, own)[table.src, table.dst]
     # A port sends on one circuit. All circuits of paths are there, or the checks before failed.
     number = np.full(fabric.n_ports, len(circuits), dtype=np.int32)  # no circuit: no limit
     number[a] = np.arange(len(circuits))
-    _book(paths, number[table.hop_a], both, served, left)
-    return served, left[:-1]
+    _book(paths, number[table.hop_a], both, served, remaining)
+    return served, remaining[:-1]
 
 
 def _book(
@@ -287,12 +289,12 @@ def _book(
     circuit: NDArray[np.int32],
     both: NDArray[np.float64],
     served: NDArray[np.float64],
-    left: NDArray[np.float64],
+    remaining: NDArray[np.float64],
 ) -> None:
     """Book the paths in turn, each with an equal part of its pair's demand.
 
-    Raises ``served`` and lowers ``left``. ``circuit``, shape (all hops,), has the place in ``left``
-    of each hop's circuit.
+    Raises ``served`` and lowers ``remaining``. ``circuit``, shape (all hops,), has the place in
+    ``remaining`` of each hop's circuit.
     """
     table = paths.table
     pair = table.src.astype(np.int64) * len(both) + table.dst
@@ -300,7 +302,7 @@ def _book(
     share = (both.reshape(-1)[pair] - flat_served[pair]) / _beside(paths)
     given = np.zeros(len(paths))
     order, part = _turns(paths, both)
-    _native.book_turns(left, table.start, circuit, order.astype(np.int32), part, share, given)
+    _native.book_turns(remaining, table.start, circuit, order.astype(np.int32), part, share, given)
     np.add.at(flat_served, pair, given)
 
 

@@ -31,7 +31,7 @@ class Standing:
     paths: tuple[Path, ...]
     residual_mbps: Mapping[Circuit, float]
     """Capacity of each standing circuit left by the standing paths, in each direction."""
-    left_mbps: NDArray[np.float64]
+    remaining_mbps: NDArray[np.float64]
     """Shape (F,): demand of each pair not carried by the standing paths."""
 
     def ports(self) -> frozenset[PortId]:

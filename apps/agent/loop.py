@@ -172,7 +172,7 @@ class Agent:
         self._clock = clock
         self._stop = threading.Event()
         self._pauses = Pauses()
-        self._told = Report()
+        self._last_report = Report()
         self._reported_s = 0.0
         self._reported_connections_s = -math.inf
 
@@ -265,8 +265,8 @@ class Agent:
             return False
         return (
             silent_s >= setup.repeat_s
-            or seen.elephants != self._told.elephants
-            or setup.rule.has_changed(self._told.waiting_mb, seen.waiting_mb)
+            or seen.elephants != self._last_report.elephants
+            or setup.rule.has_changed(self._last_report.waiting_mb, seen.waiting_mb)
         )
 
     def _look(self, setup: Setup) -> Report:
@@ -297,7 +297,7 @@ class Agent:
         fully = now_s - self._reported_connections_s >= setup.repeat_s
         document = seen.to_json(connections=fully)
         answer = self._controller.put(f"{self._path}/backlog", document)
-        self._told, self._reported_s = seen, self._clock()
+        self._last_report, self._reported_s = seen, self._clock()
         if fully:
             self._reported_connections_s = now_s
         return str(answer["revision"])

@@ -90,8 +90,8 @@ def apply(url: str, as_json: bool, yes: bool, **options: Any) -> None:
             body |= demand_as_measured(client)
         dry_run = client.post(_DRY_RUN, body)
         if _is_nothing(dry_run):
-            told = "nothing to do: the network is as wanted"
-            print_outcome({"state": "nothing-to-do", "plan": dry_run}, told, as_json)
+            text = "nothing to do: the network is as wanted"
+            print_outcome({"state": "nothing-to-do", "plan": dry_run}, text, as_json)
             return
         _shown(dry_run, as_json, yes)
         while not yes and client.get("/v1/topology")["epoch"] != dry_run["current_epoch"]:
@@ -135,8 +135,8 @@ def _follow_schedule(url: str, as_json: bool, yes: bool, schedule: JsonObject) -
         if not yes:
             click.confirm("Follow this schedule?", abort=True, err=True)
         week = client.put(SCHEDULE, schedule)
-    told = "the schedule begins: `hydra schedule` shows its slot, `hydra schedule --end` ends it"
-    print_outcome(week, told, as_json)
+    text = "the schedule begins: `hydra schedule` shows its slot, `hydra schedule --end` ends it"
+    print_outcome(week, text, as_json)
 
 
 def _shown(dry_run: JsonObject, as_json: bool, yes: bool) -> JsonObject:
@@ -230,7 +230,7 @@ def pause(url: str, as_json: bool, reconfiguration: str) -> None:
 
     Periodic decisions are paused, too; reservations, repairs and people's requests are not.
     """
-    _pause(url, as_json, reconfiguration, paused=True, told="waits after the stage under way")
+    _pause(url, as_json, reconfiguration, paused=True, text="waits after the stage under way")
 
 
 @click.command(cls=Command, examples=["hydra resume 3f2a9c41d0be"])
@@ -239,13 +239,13 @@ def pause(url: str, as_json: bool, reconfiguration: str) -> None:
 @click.argument("reconfiguration")
 def resume(url: str, as_json: bool, reconfiguration: str) -> None:
     """Resume a paused large change."""
-    _pause(url, as_json, reconfiguration, paused=False, told="goes on")
+    _pause(url, as_json, reconfiguration, paused=False, text="goes on")
 
 
-def _pause(url: str, as_json: bool, reconfiguration: str, *, paused: bool, told: str) -> None:
+def _pause(url: str, as_json: bool, reconfiguration: str, *, paused: bool, text: str) -> None:
     with ControllerClient(url) as client:
         document = client.patch(resource(_PATH, reconfiguration), {"paused": paused})
-    print_outcome(document, f"{document['id']} {told}", as_json)
+    print_outcome(document, f"{document['id']} {text}", as_json)
 
 
 def _print(document: JsonObject, as_json: bool) -> None:

@@ -76,7 +76,7 @@ def create(name: str, days: int, directory: Path, as_json: bool) -> None:
 @click.option(
     "--use",
     type=click.Choice([use.value for use in Use]),
-    help="server (unless told otherwise): REST, or the controller's OpenFlow; client: a switch.",
+    help="server (default): REST, or the controller's OpenFlow; client: a switch.",
 )
 @click.option(
     "--renew",

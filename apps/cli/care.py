@@ -1,4 +1,4 @@
-"""Commands for the years after the first day: reload, backup, restore, support."""
+"""Commands for maintenance: reload, backup, restore, support."""
 
 from __future__ import annotations
 

@@ -125,8 +125,10 @@ class ControllerClient:
     def _ask(self, method: str, path: str, *, wait: bool = False, **more: Any) -> JsonObject:
         wait_s = WAIT_S if wait else 0
         timeout_s = TIMEOUT_S + wait_s
-        told = Progress(f"waiting for the controller, {timeout_s:g} s at most") if wait else None
-        with told or nullcontext(), in_words(self._url, timeout_s):
+        progress = (
+            Progress(f"waiting for the controller, {timeout_s:g} s at most") if wait else None
+        )
+        with progress or nullcontext(), in_words(self._url, timeout_s):
             response = self._connection.request(method, path, wait_s=wait_s, **more)
             age_s = int(response.headers.get("Age", "0"))
             if age_s > _OLD_S:

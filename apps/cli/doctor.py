@@ -206,7 +206,9 @@ def _clock() -> Finding:
     state = libc.adjtimex(ctypes.create_string_buffer(_TIMEX_BYTES))
     if state < 0:
         why = os.strerror(ctypes.get_errno())
-        return Finding("clock", State.WARNING, f"the kernel does not tell its state: {why}")
+        return Finding(
+            "clock", State.WARNING, f"the kernel does not report the state of the clock: {why}"
+        )
     if state == _TIME_ERROR:
         return Finding(
             "clock",

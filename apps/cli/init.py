@@ -21,34 +21,38 @@ from hydra.model import DatapathId, Plane, PlaneId, Rack, RackId, SubstrateKind,
 
 _ANSWERS: Final = "hydra.init.answers"
 _SILENT: Final = "hydra.init.silent"
+_EMULATED: Final = "hydra.init.emulated"
 _RACK_PREFIX: Final = 24
+_RUN: Final = "/var/run/openvswitch"
+_OF_DEVICES: Final = ("tor_driver", "tor_address", "plane_driver", "plane_address")
+"""Questions without a choice for an emulated fabric."""
 _MOST_SERVERS: Final = 254
 """Addresses of a /24."""
 _BYTE_2_ENDS: Final = 16
 _ON_OPENFLOW: Final = frozenset({"openflow", "ovs-ovsdb"})
 """Drivers of ToRs that also connect to the controller."""
 _BRIDGE: Final = """\
-      bridge: br0                      # the bridge that is this ToR
-      datapath_id: "{0x10000 + rack}"  # ovs-vsctl get bridge br0 datapath_id, with 0x in front
+      bridge: {names.tor_bridge:<24} # the bridge that is this ToR
+      datapath_id: "{{0x10000 + rack}}"  # ovs-vsctl get bridge br0 datapath_id, with 0x in front
 """
 _TAGGED: Final = """\
       native_vlan: 10                  # carries the rack's own traffic
 """
 _ELECTRICAL_PORT: Final = """\
-      electrical_port: uplink          # leads to the electrical network
+      electrical_port: {names.tor_uplink:<15} # leads to the electrical network
 """
 _VSWITCH: Final = """\
         vswitch:                       # Open vSwitch in the server, which the controller owns
-          datapath_id: "{0x1000000 + rack * 256 + server}"
-          bridge: br0
-          host_port: host
+          datapath_id: "{{0x1000000 + rack * 256 + server}}"
+          bridge: {names.bridge}
+          host_port: {names.host_port}
 """
 _TWO_UPLINKS: Final = """\
-          optical_port: optical        # the uplink to the ToR
-          electrical_port: electrical  # the uplink to the electrical network
+          optical_port: {names.optical_port:<14} # the uplink to the ToR
+          electrical_port: {names.electrical_port:<11} # the uplink to the electrical network
 """
 _ONE_UPLINK: Final = """\
-          uplink_port: uplink          # the uplink to the ToR
+          uplink_port: {names.uplink_port:<15} # the uplink to the ToR
 """
 _PARKING: Final = """\
   parking: 4000                        # the VLAN of optical ports without a circuit
@@ -76,9 +80,9 @@ racks:
     servers:
       - names: r{{rack}}-h[1-{servers}]
         addresses: ["{rack_network}.{{server}}/{prefix_length}"]
-        # Examples: the servers' own MAC addresses, and the ToR ports that they are plugged into.
+        # {names.comment}
         mac: "02:00:{{rack // 256:02x}}:{{rack % 256:02x}}:00:{{server:02x}}"
-        tor_port: server{{server}}
+        tor_port: {names.server_port}
 {vswitch}\
 
 planes:
@@ -88,19 +92,19 @@ planes:
 {plane_login}\
     ports: {racks}  # of one side: ingress 1 to {racks}, egress from there on
     switching_ms: 25                   # how long moved ports are dark
-    rate_mbps: 10000                   # of a circuit
+    rate_mbps: {names.circuit_mbps:<23} # of a circuit
 
 # Which ToR port leads to which ports of a plane. More entries give racks more ports on a plane.
 wiring:
   - racks: r[1-{racks}]
     planes: p[1-{planes}]
-    tor_port: optical{{plane}}
+    tor_port: {names.plane_port}
     ingress: "{{rack}}"
     egress: "{{ports + rack}}"
 
 electrical:
-  rate_mbps: 1000                      # of an uplink to the electrical network
-server_rate_mbps: 10000                # of a server's uplink to its ToR
+  rate_mbps: {names.electrical_mbps:<25} # of an uplink to the electrical network
+server_rate_mbps: {names.circuit_mbps:<20} # of a server's uplink to its ToR
 
 vlans:
   circuits: 100-3999                   # VLAN-IDs for circuits alone
@@ -109,6 +113,57 @@ vlans:
 policy:
   mode: on-request                     # periodic: plan for the measured demand as well
 """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Names:
+    """Names of bridges and ports, as templates, and rates."""
+
+    comment: str
+    """Above MAC addresses and ports of servers."""
+    tor_bridge: str
+    tor_uplink: str
+    server_port: str
+    plane_port: str
+    bridge: str
+    host_port: str
+    optical_port: str
+    electrical_port: str
+    uplink_port: str
+    circuit_mbps: int
+    electrical_mbps: int
+
+
+_REAL: Final = _Names(
+    comment="Examples: the servers' own MAC addresses, and the ToR ports that they are plugged "
+    "into.",
+    tor_bridge="br0",
+    tor_uplink="uplink",
+    server_port="server{server}",
+    plane_port="optical{plane}",
+    bridge="br0",
+    host_port="host",
+    optical_port="optical",
+    electrical_port="electrical",
+    uplink_port="uplink",
+    circuit_mbps=10_000,
+    electrical_mbps=1_000,
+)
+_ON_THE_TESTBED: Final = _Names(
+    comment="The emulation uses these MAC addresses; names of bridges and ports begin with hy.",
+    tor_bridge="hytor-r{rack}",
+    tor_uplink="hyl-r{rack}",
+    server_port="hys-r{rack}-h{server}",
+    plane_port="hyt-r{rack}-p{plane}",
+    bridge="hyv-r{rack}-h{server}",
+    host_port="hyh-r{rack}-h{server}",
+    optical_port="hyo-r{rack}-h{server}",
+    electrical_port="hye-r{rack}-h{server}",
+    uplink_port="hyo-r{rack}-h{server}",
+    circuit_mbps=100,
+    electrical_mbps=10,
+)
+"""One machine emulates all switches, so each name differs; it forwards a few hundred Mb/s."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,6 +180,11 @@ class Answers:
     planes: int
     plane_driver: str
     plane_address: str
+    emulated: bool = False
+    """True for a fabric that the testbed can emulate."""
+
+
+_QUESTIONS: Final = tuple(name for name in Answers.__dataclass_fields__ if name != "emulated")
 
 
 class Network(click.ParamType[IPv4Network]):
@@ -149,12 +209,16 @@ class Network(click.ParamType[IPv4Network]):
 
 
 class Question(click.Option):
-    """An option with a prompt, unless a file of answers or ``--defaults`` answers."""
+    """An option with a prompt, unless a file of answers, ``--defaults`` or ``--emulated``
+    answers.
+    """
 
     def prompt_for_value(self, ctx: click.Context) -> object:
         answers: Mapping[str, object] = ctx.meta.get(_ANSWERS, {})
         if self.name in answers:
             return answers[self.name]
+        if ctx.meta.get(_EMULATED) and self.name in _OF_DEVICES:
+            return _emulated_devices(ctx.params.get("substrate"))[self.name]
         return self.get_default(ctx) if ctx.meta.get(_SILENT) else super().prompt_for_value(ctx)
 
 
@@ -165,7 +229,7 @@ def _take_answers(ctx: click.Context, _param: click.Parameter, path: Path | None
         found = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise click.BadParameter(f"{path} can't be read: {error}") from error
-    known = {name.replace("_", "-"): name for name in Answers.__dataclass_fields__}
+    known = {name.replace("_", "-"): name for name in _QUESTIONS}
     if not isinstance(found, Mapping) or not found.keys() <= known.keys():
         raise click.BadParameter(f"{path}: write lines `key: value`; keys are {', '.join(known)}")
     ctx.meta[_ANSWERS] = {known[key]: value for key, value in found.items()}
@@ -175,11 +239,27 @@ def _take_defaults(ctx: click.Context, _param: click.Parameter, wanted: bool) ->
     ctx.meta[_SILENT] = wanted
 
 
+def _take_emulated(ctx: click.Context, _param: click.Parameter, wanted: bool) -> bool:
+    ctx.meta[_EMULATED] = wanted
+    return wanted
+
+
 def _tor_driver() -> str:
     """The default driver for the substrate given before."""
     context = click.get_current_context(silent=True)
     substrate = None if context is None else context.params.get("substrate")
     return "openflow" if substrate == SubstrateKind.SINGLE_HOMED_OPENFLOW else "ovs-ovsdb"
+
+
+def _emulated_devices(substrate: str | None) -> dict[str, str]:
+    """Answers about the devices that the testbed emulates."""
+    openflow = substrate == SubstrateKind.SINGLE_HOMED_OPENFLOW
+    return {
+        "tor_driver": "openflow" if openflow else "ovs-ovsdb",
+        "tor_address": f"unix:{_RUN}/{'hytor-r{rack}.mgmt' if openflow else 'db.sock'}",
+        "plane_driver": "polatis-scpi",
+        "plane_address": "127.0.0.1:{5024 + plane}",
+    }
 
 
 @click.command(
@@ -188,6 +268,7 @@ def _tor_driver() -> str:
         "hydra init",
         "hydra init lab.yaml --defaults --racks 8 --planes 4",
         "hydra init lab.yaml --answers answers.yaml --defaults",
+        "hydra init lab.yaml --emulated --racks 6 --defaults",
     ],
 )
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path), default="fabric.yaml")
@@ -206,6 +287,13 @@ def _tor_driver() -> str:
     is_eager=True,
     expose_value=False,
     help="Ask nothing: values not given by options or --answers are the defaults in brackets.",
+)
+@click.option(
+    "--emulated",
+    is_flag=True,
+    callback=_take_emulated,
+    is_eager=True,
+    help="A fabric for `python -m mininet_scenarios.testbed up FILE`: no questions about devices.",
 )
 @json_option
 @click.option(
@@ -285,9 +373,11 @@ def init(file: Path, as_json: bool, **given: Any) -> None:
     """Ask a few questions, and write a commented configuration FILE that `hydra check` passes.
 
     Each question has an option; questions with a given option are skipped. Names of ports, MAC
-    addresses and rates in the file are examples: comments say what to replace.
+    addresses and rates in the file are examples: comments say what to replace. With --emulated,
+    nothing has to be replaced.
     """
     answers = Answers(**given)
+    _check_emulated(answers)
     room = 2 ** (_RACK_PREFIX - answers.network.prefixlen) - 1
     if answers.racks > room:
         raise click.UsageError(
@@ -305,27 +395,48 @@ def init(file: Path, as_json: bool, **given: Any) -> None:
         raise CommandError(
             f"written, and not usable yet:\n{error}\ncorrect the file, then: hydra check {file}"
         ) from error
-    words = f"written: {file}\nnext: replace the examples in the file, then: hydra doctor {file}"
+    following = (
+        f"as root: python -m mininet_scenarios.testbed up {file}"
+        if answers.emulated
+        else f"replace the examples in the file, then: hydra doctor {file}"
+    )
+    words = f"written: {file}\nnext: {following}"
     print_outcome({"written": str(file)}, words, as_json)
+
+
+def _check_emulated(answers: Answers) -> None:
+    """Raises UsageError for devices that the testbed does not emulate."""
+    if not answers.emulated:
+        return
+    for name, emulated in _emulated_devices(answers.substrate).items():
+        if (given := getattr(answers, name)) != emulated:
+            option = name.replace("_", "-")
+            raise click.UsageError(
+                f"{option} {given}: an emulated fabric has {emulated}; leave out {option}, or "
+                "--emulated"
+            )
 
 
 def configuration(answers: Answers) -> str:
     """The text of the file."""
+    names = _ON_THE_TESTBED if answers.emulated else _REAL
     openflow = answers.substrate == SubstrateKind.SINGLE_HOMED_OPENFLOW
     tagged = "" if openflow else _TAGGED
-    apart = answers.substrate == SubstrateKind.DUAL_HOMED_VLAN
+    dual_homed = answers.substrate == SubstrateKind.DUAL_HOMED_VLAN
+    uplinks = _TWO_UPLINKS if dual_homed else _ONE_UPLINK
     speaks = answers.tor_driver in _ON_OPENFLOW
     return _FILE.format(
-        **{name: getattr(answers, name) for name in Answers.__dataclass_fields__},
+        **{name: getattr(answers, name) for name in _QUESTIONS},
+        names=names,
         quoted_name=json.dumps(answers.name),
         quoted_tor_address=json.dumps(answers.tor_address),
         quoted_plane_address=json.dumps(answers.plane_address),
         rack_network=_rack_network(answers.network),
         prefix_length=answers.network.prefixlen,
-        bridge=_BRIDGE if speaks else "",
+        bridge=_BRIDGE.format(names=names) if speaks else "",
         native_vlan=tagged,
-        electrical_port="" if apart else _ELECTRICAL_PORT,
-        vswitch="" if openflow else _VSWITCH + (_TWO_UPLINKS if apart else _ONE_UPLINK),
+        electrical_port="" if dual_homed else _ELECTRICAL_PORT.format(names=names),
+        vswitch="" if openflow else (_VSWITCH + uplinks).format(names=names),
         parking="" if openflow else _PARKING,
         tor_login=_login("      ", "TOR_PASSWORD") if _wants_login(_rack(answers)) else "",
         plane_login=_login("    ", "OCS_PASSWORD") if _wants_login(_plane(answers)) else "",

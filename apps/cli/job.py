@@ -219,7 +219,7 @@ def patiently(
     """
     until_s = time.monotonic() + patience_s
     with ExitStack() as stack:
-        told = False
+        warned = False
         while True:
             try:
                 return ask()
@@ -229,8 +229,8 @@ def patiently(
                 )
                 if not passes or time.monotonic() >= until_s:
                     raise
-                if not told:
-                    told = True
+                if not warned:
+                    warned = True
                     if signals is not None:
                         stack.enter_context(signals.interrupting())
                     warn(f"{what}: {error}; retrying for {patience_s:g} s")

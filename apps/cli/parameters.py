@@ -96,7 +96,7 @@ def read_moment(_ctx: click.Context, _param: click.Parameter, value: str | None)
     try:
         given = datetime.fromisoformat(value)
         unix_s = given.timestamp()
-        told = datetime.fromtimestamp(unix_s)
+        existing = datetime.fromtimestamp(unix_s)
         second_s = given.replace(fold=1).timestamp()
     except (ValueError, OverflowError):
         raise click.BadParameter(
@@ -104,9 +104,9 @@ def read_moment(_ctx: click.Context, _param: click.Parameter, value: str | None)
         ) from None
     if given.tzinfo is None and second_s != unix_s:
         first, second = (datetime.fromtimestamp(one).astimezone() for one in (unix_s, second_s))
-        if told != given:
+        if existing != given:
             raise click.BadParameter(
-                f"there is no {value}: clocks are put forward then; give {told:{_LOCAL}}, or a "
+                f"there is no {value}: clocks are put forward then; give {existing:{_LOCAL}}, or a "
                 f"time with its offset, such as {first.isoformat()}"
             )
         warn(

@@ -24,10 +24,10 @@ class Progress:
     A terminal gets one line with a count of seconds; a file gets a line for each slow step.
     """
 
-    def __init__(self, what: str) -> None:
-        self._what = what
+    def __init__(self, activity: str) -> None:
+        self._activity = activity
         self._since_s = time.monotonic()
-        self._told = ""
+        self._shown = ""
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._show, name="progress", daemon=True)
 
@@ -38,24 +38,24 @@ class Progress:
     def __exit__(self, *_: object) -> None:
         self._ended.set()
         self._thread.join()
-        if self._told and sys.stderr.isatty():
+        if self._shown and sys.stderr.isatty():
             self._write(_ERASE)
 
-    def now(self, what: str) -> None:
-        """Begin the next step; ``what``: its description."""
-        self._what, self._since_s = what, time.monotonic()
+    def now(self, activity: str) -> None:
+        """Begin the next step; ``activity``: its description."""
+        self._activity, self._since_s = activity, time.monotonic()
 
     def _show(self) -> None:
         wait_s = _AFTER_S
         while not self._ended.wait(wait_s):
             wait_s = _EVERY_S
-            what, elapsed_s = self._what, time.monotonic() - self._since_s
+            activity, elapsed_s = self._activity, time.monotonic() - self._since_s
             if sys.stderr.isatty():
-                self._told = what
-                self._write(f"{_ERASE}{what}: {elapsed_s:.0f} s")
-            elif what != self._told and elapsed_s >= _AFTER_S:
-                self._told = what
-                self._write(f"{what} …\n")
+                self._shown = activity
+                self._write(f"{_ERASE}{activity}: {elapsed_s:.0f} s")
+            elif activity != self._shown and elapsed_s >= _AFTER_S:
+                self._shown = activity
+                self._write(f"{activity} …\n")
 
     @staticmethod
     def _write(text: str) -> None:

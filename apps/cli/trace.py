@@ -50,8 +50,8 @@ _window_option = click.option(
     show_default=True,
     help="Length of a window. The demand is the traffic of the flows that start in the window.",
 )
-_scale_option = click.option(
-    "--scale",
+_size_option = click.option(
+    "--size-factor",
     type=FiniteRange(0, min_open=True),
     default=1.0,
     show_default=True,
@@ -145,7 +145,7 @@ def show(trace_file: Path, window_s: float, as_json: bool) -> None:
     help=f"With --to replay: whose racks to name. {FABRIC_HELP}",
 )
 @_window_option
-@_scale_option
+@_size_option
 @_fold_option
 @json_option
 def convert(
@@ -155,7 +155,7 @@ def convert(
     form: str,
     fabric: str | None,
     window_s: float,
-    scale: float,
+    size_factor: float,
     fold: bool,
     as_json: bool,
 ) -> None:
@@ -169,12 +169,14 @@ def convert(
     with _errors():
         if fabric is not None:
             kind = "readings"
-            written = _write_recording(trace_file, to_file, fabric, window_s, scale, fold=fold)
+            written = _write_recording(
+                trace_file, to_file, fabric, window_s, size_factor, fold=fold
+            )
         elif window is None:
-            kind, written = "flows", _write_flows(trace_file, to_file, scale)
+            kind, written = "flows", _write_flows(trace_file, to_file, size_factor)
         else:
             kind = "pairs of racks"
-            written = _write_demand(trace_file, to_file, window, window_s, scale)
+            written = _write_demand(trace_file, to_file, window, window_s, size_factor)
     words = f"{to_file}: {written:,} {kind}"
     print_outcome({"written": str(to_file), "entries": written}, words, as_json)
 
@@ -212,7 +214,7 @@ def convert(
     help="Draw the comparison: PNG, SVG or PDF.",
 )
 @_window_option
-@_scale_option
+@_size_option
 @_fold_option
 @json_option
 def plan(
@@ -225,7 +227,7 @@ def plan(
     weighted: bool,
     plot: Path | None,
     window_s: float,
-    scale: float,
+    size_factor: float,
     fold: bool,
     as_json: bool,
 ) -> None:
@@ -252,7 +254,7 @@ def plan(
                     summary,
                     len(network.racks),
                     window_s,
-                    scale,
+                    size_factor,
                     fold=fold,
                     fabric=[rack.name for rack in network.racks],
                 ),
@@ -299,35 +301,35 @@ def _cut(
     summary: Summary,
     racks: int,
     window_s: float,
-    scale: float = 1.0,
+    size_factor: float = 1.0,
     *,
     fold: bool = False,
     fabric: Sequence[str] = (),
 ) -> Iterator[Window]:
     numbers = rack_numbers(summary.racks, racks, fold=fold, fabric=fabric)
-    return windows(read_trace(trace_file), numbers, racks, window_s, scale)
+    return windows(read_trace(trace_file), numbers, racks, window_s, size_factor)
 
 
-def _write_flows(trace_file: Path, to_file: Path, scale: float) -> int:
+def _write_flows(trace_file: Path, to_file: Path, size_factor: float) -> int:
     _refuse_itself(trace_file, to_file)
     written = 0
     with replacing(to_file) as file:
         for flow in read_trace(trace_file):
-            file.write(_line(flow, scale))
+            file.write(_line(flow, size_factor))
             written += 1
     return written
 
 
-def _line(flow: Flow, scale: float) -> str:
-    return f"{flow.src} {flow.dst} {flow.size_bytes * scale!r} {flow.start_s!r}\n"
+def _line(flow: Flow, size_factor: float) -> str:
+    return f"{flow.src} {flow.dst} {flow.size_bytes * size_factor!r} {flow.start_s!r}\n"
 
 
 def _write_demand(
-    trace_file: Path, to_file: Path, number: int, window_s: float, scale: float
+    trace_file: Path, to_file: Path, number: int, window_s: float, size_factor: float
 ) -> int:
     _refuse_itself(trace_file, to_file)
     summary = _summarise(trace_file)
-    cut = _cut(trace_file, summary, len(summary.racks), window_s, scale)
+    cut = _cut(trace_file, summary, len(summary.racks), window_s, size_factor)
     chosen = next((window for window in cut if window.number == number), None)
     if chosen is None:
         raise CommandError(
@@ -362,7 +364,7 @@ def _check_form(
 
 
 def _write_recording(
-    trace_file: Path, to_file: Path, fabric: str, window_s: float, scale: float, *, fold: bool
+    trace_file: Path, to_file: Path, fabric: str, window_s: float, size_factor: float, *, fold: bool
 ) -> int:
     """Write a reading at the start of each window, and one without traffic after the last of a row.
 
@@ -371,7 +373,7 @@ def _write_recording(
     network, _ = read_fabric(fabric)
     names = [rack.name for rack in network.racks]
     summary = _summarise(trace_file)
-    cut = _cut(trace_file, summary, len(names), window_s, scale, fold=fold, fabric=names)
+    cut = _cut(trace_file, summary, len(names), window_s, size_factor, fold=fold, fabric=names)
     first = next(cut, None)
     if first is None:
         raise CommandError(f"{trace_file} has no flow between racks: nothing to replay")

@@ -46,7 +46,7 @@ def watch(kinds: Sequence[str], count: int | None, url: str, as_json: bool) -> N
     of missed events.
     """
     place = Place()
-    told = 0
+    shown = 0
     trouble = ""
     with ControllerClient(url) as client, until_ctrl_c():
         while True:
@@ -57,8 +57,8 @@ def watch(kinds: Sequence[str], count: int | None, url: str, as_json: bool) -> N
                         _print_gap(data)
                         continue
                     click.echo(json.dumps(data) if as_json else _describe(data))
-                    told += 1
-                    if told == count:
+                    shown += 1
+                    if shown == count:
                         return
             except CommandError as error:
                 if not place.opened or _is_final(error):

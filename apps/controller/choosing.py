@@ -29,10 +29,10 @@ class Choosing:
     """Links the loop and the slots, which do not know each other. For the conductor's thread."""
 
     def __init__(
-        self, *, policy: CurrentPolicy, loop: Loop, slots: Slots, tell: Callable[[str], None]
+        self, *, policy: CurrentPolicy, loop: Loop, slots: Slots, notify: Callable[[str], None]
     ) -> None:
-        """``tell`` is told in words when the choice changes."""
-        self._policy, self._loop, self._slots, self._tell = policy, loop, slots, tell
+        """``notify`` is told in words when the choice changes."""
+        self._policy, self._loop, self._slots, self._notify = policy, loop, slots, notify
         self._asked_for: WeekUnderWay | None = None
         """The week that the last round has requested."""
 
@@ -111,5 +111,5 @@ class Choosing:
         if choice.sharing is not before.sharing:
             words = f"circuits are shared {choice.sharing.value}: {choice.reason}"
             LOG.info("%s", words)
-            self._tell(words)
+            self._notify(words)
         return drafted if choice.sharing is Sharing.SLOTTED else None

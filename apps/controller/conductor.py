@@ -269,7 +269,7 @@ class Conductor:
             with self._survived("job"):
                 part()
         for running, futures in landed:
-            self._tell(running, futures)
+            self._report_outcomes(running, futures)
             self._carry_out()
         with self._survived("job"):
             self._begin_beside()
@@ -282,13 +282,13 @@ class Conductor:
         while moved := self._scheduler.moved():
             for running in moved:
                 if running.over and running.beside and running.error is not None:
-                    self._tell_failed(running.error)
+                    self._note_failure(running.error)
                 if running.batch is None:
                     continue
                 futures = running.context.run(self._begun, running.batch)
                 if running.batch.alone or not futures:
                     wait(futures)
-                    self._tell(running, futures)
+                    self._report_outcomes(running, futures)
                 else:
                     self._await(running, futures)
 
@@ -301,18 +301,18 @@ class Conductor:
             failed.set_exception(error)
             return [failed]
 
-    def _tell(self, running: Running, futures: Sequence[Future[Outcome]]) -> None:
+    def _report_outcomes(self, running: Running, futures: Sequence[Future[Outcome]]) -> None:
         self._scheduler.outcome(running, lambda: [future.result() for future in futures])
 
     def _await(self, running: Running, futures: Sequence[Future[Outcome]]) -> None:
         """Let a course continue once all ``futures`` are done."""
-        left = len(futures)
+        remaining = len(futures)
 
         def one_done(_future: Future[Outcome]) -> None:
-            nonlocal left
+            nonlocal remaining
             with self._lock:
-                left -= 1
-                over = not left
+                remaining -= 1
+                over = not remaining
             if over:
                 self._landed.append((running, futures))
                 self._woken.set()
@@ -344,9 +344,9 @@ class Conductor:
             with self._metrics.stage(stage):
                 yield
         except Exception as error:
-            self._tell_failed(error)
+            self._note_failure(error)
 
-    def _tell_failed(self, error: Exception) -> None:
+    def _note_failure(self, error: Exception) -> None:
         """Count and log a failed job, or a failed change beside a job; the conductor goes on."""
         self._metrics.job_failed()
         if isinstance(error, HydraError):

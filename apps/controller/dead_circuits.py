@@ -50,9 +50,9 @@ class DeadCircuits:
         if not self._recovery.done:
             return frozenset(), "the devices have not been read yet"
         state = self._network.state
-        told, self.dark = self.dark, frozenset()
+        reported, self.dark = self.dark, frozenset()
         denied, self.denied = self.denied & state.topology.circuits, frozenset()
-        seen = self._dark_now() | told
+        seen = self._dark_now() | reported
         dark = {end for circuit, end in seen if circuit in state.topology.circuits}
         dead = frozenset(circuit for circuit, _ in seen) & state.topology.circuits
         unlit = [circuit for circuit in dead if not dark.isdisjoint(circuit.receivers)]

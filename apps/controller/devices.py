@@ -83,7 +83,7 @@ class _Slot(Generic[_DeviceT]):
     problem: Failure | None = field(init=False)
     """The reason why the device can't be used now; None after a successful exchange."""
     alarms: tuple[Alarm, ...] = ()
-    heard_s: float = 0.0
+    answered_s: float = 0.0
     """Time of the last answer, by the monotonic clock."""
 
     def __post_init__(self) -> None:
@@ -113,7 +113,7 @@ class _Slot(Generic[_DeviceT]):
             with self._noted(), self.metrics.exchange(self.device.name):
                 result = action(self.device)
             self.problem = None
-            self.heard_s = time.monotonic()
+            self.answered_s = time.monotonic()
             return result
 
     def claim(self) -> None:
@@ -182,8 +182,8 @@ class _Slot(Generic[_DeviceT]):
                 "%s: closing the device failed, by a defect of its driver", self.device.name
             )
 
-    def look_in(self, tell: Callable[[DeviceAlarm], None]) -> None:
-        """Check whether a connected, unused device is still there; ``tell`` news of alarms.
+    def look_in(self, report: Callable[[DeviceAlarm], None]) -> None:
+        """Check whether a connected, unused device is still there; ``report`` news of alarms.
 
         An open session notices its end, but not a device's loss of power. A device that has been
         quiet for long is therefore asked a question.
@@ -203,8 +203,8 @@ class _Slot(Generic[_DeviceT]):
                     before, self.alarms = self.alarms, device.alarms()
                     for alarm in news(before, reports, self.alarms):
                         _log_alarm(device.name, alarm)
-                        tell(DeviceAlarm(device.name, alarm))
-                elif time.monotonic() >= self.heard_s + _QUIET_S:
+                        report(DeviceAlarm(device.name, alarm))
+                elif time.monotonic() >= self.answered_s + _QUIET_S:
                     self._probe()
         except DeviceError as error:
             if not isinstance(error, DeviceUnavailable):
@@ -220,7 +220,7 @@ class _Slot(Generic[_DeviceT]):
             raise
         except DeviceError as error:
             LOG.debug("%s", error)
-        self.heard_s = time.monotonic()
+        self.answered_s = time.monotonic()
 
     def peek(self, action: Callable[[_DeviceT], _ResultT]) -> _ResultT | None:
         """Ask a device; None if the device is not connected, or in use. Raises DeviceError."""
@@ -231,7 +231,7 @@ class _Slot(Generic[_DeviceT]):
                 return None
             with self._noted():
                 result = action(self.device)
-            self.heard_s = time.monotonic()
+            self.answered_s = time.monotonic()
             return result
         finally:
             self.lock.release()
@@ -316,7 +316,7 @@ class Devices:
         metrics.begin_devices(rack.name for rack in fabric.racks)
         term = self._term = term or Alone()
         self._pool = ThreadPoolExecutor(_READERS, thread_name_prefix="reader")
-        self._tell_alarm = report_alarm
+        self._report_alarm = report_alarm
         self._closing = threading.Event()
         self._ending = threading.Event()
         self._keeper = threading.Thread(target=self._keep_claims, name="keeper", daemon=True)
@@ -385,7 +385,7 @@ class Devices:
         looks += [slot.look_in for slot in self._tors.values()]
         while not self._closing.wait(_LOOK_S):
             for look in looks:
-                self._pool.submit(look, self._tell_alarm)
+                self._pool.submit(look, self._report_alarm)
 
     def mirrors(self, plane: PlaneId) -> Mirrors:
         """Cross-connects; only a device with light readings marks dark cross-connects."""

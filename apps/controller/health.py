@@ -106,7 +106,7 @@ class Health:
 
     def _facts(self) -> Facts:
         reach = self._reach
-        _, stale, measured = self._poller.heard()
+        _, stale, measured = self._poller.freshness()
         return Facts(
             self._fabric,
             self._network.state,
@@ -130,7 +130,7 @@ class Health:
             self._workers_refused(),
             reach.absences.switches_refused(),
             self._takeover_risks(),
-            reach.moved_ports(),
+            reach.renumbered_ports(),
             self._one_way_uplinks(),
             self._auditor.sending_foreign,
         )

@@ -34,7 +34,7 @@ from hydra.journal import JournalError
 from hydra.journal_format import Unfinished
 from hydra.model import DemandMatrix, Fabric, NetworkState, PortId, RackId
 from hydra.policy import CurrentPolicy
-from hydra.reconfiguration.moved import Moved
+from hydra.reconfiguration.change_result import ChangeResult
 from hydra.reconfiguration.plan import Pair, Plan, pair_of, paths_by_pair
 from hydra.reconfiguration.scheduler import Job, Work
 from hydra.reservations.reservation import Pin, rack_pair
@@ -166,9 +166,9 @@ class Loop:
         """The proposed change. An urgent job reuses the change told to its caller, if still
         valid.
         """
-        told = self._last_answer
-        if urgent and told is not None and told.is_for(current, request, demand, pins, blocked):
-            return told.change
+        answer = self._last_answer
+        if urgent and answer is not None and answer.is_for(current, request, demand, pins, blocked):
+            return answer.change
         with self._metrics.stage("plan"):
             found = self._planner.propose(current, request, demand, pins, blocked, urgent=urgent)
         self._metrics.planned(float(demand.sum()), found.served_now_mbps, found.served_then_mbps)
@@ -318,7 +318,7 @@ class Loop:
         change can't be planned anew.
         """
 
-        def moved(done: Moved, _first: bool) -> None:
+        def moved(done: ChangeResult, _first: bool) -> None:
             self._panels.wish(done.courses[-1], alone=False)
             self._reservations.keep_standing()
 
@@ -382,7 +382,7 @@ class Loop:
         everything = request.racks is None and request.planes is None
         wanted = self._wanted_pairs(request)
 
-        def moved(done: Moved, first: bool) -> None:
+        def moved(done: ChangeResult, first: bool) -> None:
             goal = paths_by_pair(done.wanted)
 
             def planned(pair: Pair) -> bool:

@@ -95,7 +95,7 @@ def affected(old: Holdings, new: Holdings) -> set[Aggregate]:
     gone = old.routes.keys() - new.routes.keys()
     for flow in set(old.flows) ^ set(new.flows):
         found |= new.routes.keys() & set(flow.aggregates)
-    was, left = old.left_mbps, new.left_mbps
+    was, left = old.remaining_mbps, new.remaining_mbps
     links = {link for link in was.keys() | left.keys() if was.get(link) != left.get(link)}
     for one in found | gone:
         links.update(old.routes.get(one, ()), new.routes.get(one, ()))
@@ -222,7 +222,7 @@ def part_of(held: Holdings, some: Collection[Aggregate]) -> Holdings:
             flow for flow in held.flows if any(aggregate in some for aggregate in flow.aggregates)
         ),
         {aggregate: links for aggregate, links in held.routes.items() if aggregate in some},
-        held.left_mbps,
+        held.remaining_mbps,
     )
 
 

@@ -67,7 +67,7 @@ class Monitor:
 
     def demand(self) -> DemandReport:
         """Demand as measured and estimated now."""
-        age_s, stale, ready = self.poller.heard()
+        age_s, stale, ready = self.poller.freshness()
         source = DemandSource.MEASURED if ready else DemandSource.NONE
         found = self._find()
         troubles = {
@@ -107,7 +107,7 @@ class Monitor:
 
     def room(self) -> Room | None:
         """Room of pairs on both networks now; None: not measured, or forbidden by the policy."""
-        _, _, ready = self.poller.heard()
+        _, _, ready = self.poller.freshness()
         room = self._find().room if ready else None
         if room is None:
             return None
@@ -126,7 +126,7 @@ class Monitor:
 
     def sent_mbps(self) -> DemandMatrix | None:
         """Mbps from rack to rack as counted, shape (N, N); None before two polls."""
-        _, _, ready = self.poller.heard()
+        _, _, ready = self.poller.freshness()
         return self.poller.rates_mbps() if ready else None
 
     def measured(self) -> DemandReport:

@@ -21,10 +21,10 @@ from hydra.journal import JournalError
 from hydra.lifecycle import ReconfigurationState
 from hydra.model import DatapathId, Fabric, NetworkState
 from hydra.policy import CurrentPolicy
+from hydra.reconfiguration.change_result import ChangeResult
 from hydra.reconfiguration.commands import Batch
 from hydra.reconfiguration.cycle import OWN_CYCLE, Cycle
 from hydra.reconfiguration.executor import Execution, rest
-from hydra.reconfiguration.moved import Moved
 from hydra.reconfiguration.plan import (
     Pair,
     Plan,
@@ -114,7 +114,7 @@ class Mover:
         gives_way: bool = False,
         hurries: bool = False,
         slow: frozenset[DatapathId] = frozenset(),
-    ) -> Moved:
+    ) -> ChangeResult:
         """Move the network to ``target``, by the ``prepared`` plan if given.
 
         ``gives_way``: no caller waits for this change. Other changes may take over the unmoved
@@ -134,8 +134,8 @@ class Mover:
             await self._upkeep.tidy_relays()
             rest_s = self._network.rest_s(plan.target, self._policy.now.vlan_rest_s)
             if rest_s:
-                told = "waits %.1f s for VLAN-IDs to have rested: a wider range has others"
-                LOG.info(told, rest_s)
+                text = "waits %.1f s for VLAN-IDs to have rested: a wider range has others"
+                LOG.info(text, rest_s)
                 await self._wait_for_rest(rest_s)
             self._in_turn = True
             try:
@@ -148,7 +148,7 @@ class Mover:
 
     async def moving_beside(
         self, entry: Reconfiguration, plan: Plan, *, hurries: bool = False
-    ) -> Moved:
+    ) -> ChangeResult:
         """Carry out a plan of :meth:`ChangesBeside.plan` beside the changes under way. These touch
         other elements, or leave the contested elements to the plan. ``hurries``: as in
         :meth:`move`.
@@ -197,7 +197,7 @@ class Mover:
         hurries: bool = False,
         slow: frozenset[DatapathId] = frozenset(),
         shifts: bool = True,
-    ) -> Moved:
+    ) -> ChangeResult:
         """Carry out a plan course by course: in the light as far as possible, if ``shifts``, and in
         HydRA's order for the rest.
         """
@@ -236,7 +236,7 @@ class Mover:
                 break
             course = await take(part, in_light=first.in_light, last=False)
             try:
-                plan = self._left_by(course, plan)
+                plan = self._remainder_after(course, plan)
             except PlanError as error:
                 cut_short = str(error)
                 break
@@ -244,7 +244,7 @@ class Mover:
                 break
         if not cut_short and not (courses and plan.empty):
             await take(plan, in_light=False, last=True)
-        moved = Moved(courses, cut_short)
+        moved = ChangeResult(courses, cut_short)
         self._finish(entry, moved, started_s, undisturbed=undisturbed)
         return moved
 
@@ -258,7 +258,7 @@ class Mover:
             LOG.debug("all pairs that are left are diverted: %s", error)
             return None
 
-    def _left_by(self, course: Execution, plan: Plan) -> Plan:
+    def _remainder_after(self, course: Execution, plan: Plan) -> Plan:
         """The rest of ``plan`` after a course. Pairs that missed their goal stay where they are.
         Raises PlanError.
         """
@@ -297,18 +297,18 @@ class Mover:
         self._network.foretell(plan.disconnect, entry.trigger)
         self._network.begin(execution)
         self._begun += 1
-        begun, told = self._begun, 0
+        begun, reported_steps = self._begun, 0
 
         def note(batch: Batch) -> None:
-            nonlocal told
+            nonlocal reported_steps
             self._break_off_with_others()
             LOG.debug(
                 "%s: %d commands", batch.step, len(batch.commands), extra={"step": batch.step}
             )
             self._silence.during(execution, drains=batch.step == "drain")
             changes: dict[str, Any] = {"state": execution.state}
-            if len(execution.steps) != told:
-                told = len(execution.steps)
+            if len(execution.steps) != reported_steps:
+                reported_steps = len(execution.steps)
                 changes["timeline"] = (*earlier, *_timeline([execution], started_s))
             self._log.update(entry.id, **changes)
             if execution.closed:
@@ -357,7 +357,7 @@ class Mover:
             self._upkeep.start_over(execution)
 
     def _finish(
-        self, entry: Reconfiguration, moved: Moved, started_s: float, *, undisturbed: bool
+        self, entry: Reconfiguration, moved: ChangeResult, started_s: float, *, undisturbed: bool
     ) -> None:
         """``undisturbed``: no other change began meanwhile."""
         failures = moved.failures

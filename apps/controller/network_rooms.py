@@ -39,7 +39,7 @@ from hydra.model import Server
 from hydra.policy import CurrentPolicy
 from hydra.reconfiguration.courses import Courses
 from hydra.reconfiguration.cycle import Cycle
-from hydra.reconfiguration.readiness import MovedPort
+from hydra.reconfiguration.readiness import RenumberedPort
 from hydra.sharing.spill import Spills
 
 
@@ -99,7 +99,7 @@ class NetworkRooms:
             fabric=fabric,
             journal=journal,
             policy=self.policy,
-            tell=partial(ledger.log.note, HappeningKind.QUARANTINE),
+            report=partial(ledger.log.note, HappeningKind.QUARANTINE),
         )
         timeout_s = self._at_start.timeouts.vswitch_s
         self.policing = Policing(fabric=fabric, fleet=fleet, timeout_s=timeout_s)
@@ -239,5 +239,5 @@ class NetworkRooms:
             audit=self.courses.audit,
         )
 
-    def _ports_followed(self, ports: Sequence[MovedPort]) -> None:
+    def _ports_followed(self, ports: Sequence[RenumberedPort]) -> None:
         self.upkeep.note_followed(ports)

@@ -42,7 +42,7 @@ class OddRates:
                 if self._odd_kbps.get((datapath, number)) == rate:
                     continue
                 LOG.warning(
-                    "the meter of %s lets %g Mb/s pass, and was given %g: told again",
+                    "the meter of %s lets %g Mb/s pass, and was given %g: written again",
                     aggregate.sender,
                     rate / 1000,
                     now_mbps[aggregate],

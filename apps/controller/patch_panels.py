@@ -27,7 +27,7 @@ class Settled:
 
     plane: PlaneId
     task: Task
-    told: str
+    outcome: str
     """The task's outcome, in words."""
 
 
@@ -123,8 +123,8 @@ class PatchPanels:
     def settled(self) -> list[Settled]:
         """Tasks settled by people since the last call."""
         self._look()
-        told, self._settled = self._settled, []
-        return told
+        settled, self._settled = self._settled, []
+        return settled
 
     def ready(self) -> frozenset[Path]:
         """Wished paths that wait for people no more; each path is returned once."""
@@ -153,9 +153,9 @@ class PatchPanels:
 
     def _said(self, plane: PlaneId, task: Task) -> Settled:
         note = f" ({task.note})" if task.note else ""
-        told = f"{self._fabric.planes[plane].name}: task {task.id} is {task.state.value}{note}"
-        LOG.info("%s", told)
-        return Settled(plane, task, told)
+        text = f"{self._fabric.planes[plane].name}: task {task.id} is {task.state.value}{note}"
+        LOG.info("%s", text)
+        return Settled(plane, task, text)
 
     def _awaits(self, circuit: Circuit) -> bool:
         wanted = self._fabric.cross_connects(circuit)

@@ -138,10 +138,10 @@ class Policing:
         """
         held = state.vlans, tuple(reservations)
         before = after = self._tables
-        told: Sequence[Aggregate] = ()
+        changed_rates: Sequence[Aggregate] = ()
         if held != self._held:
             self._held = held
-            before, after, told = self._adopt(holdings(self._fabric, state, reservations))
+            before, after, changed_rates = self._adopt(holdings(self._fabric, state, reservations))
         elif self._unsettled.isdisjoint(ready):
             return frozenset()
         either = sorted(before.keys() | after.keys())
@@ -157,9 +157,9 @@ class Policing:
                 for aggregate in after[datapath].meters
                 if aggregate in before[datapath].meters
             ]
-            some = self._rate_changes(dict.fromkeys((*told, *again)))
-            self._fresh.update(told, again)  # the meters' counts begin anew
-            self._charge({*told, *again})
+            some = self._rate_changes(dict.fromkeys((*changed_rates, *again)))
+            self._fresh.update(changed_rates, again)  # the meters' counts begin anew
+            self._charge({*changed_rates, *again})
             meters = {datapath: changes for datapath, changes in some.items() if datapath in ready}
             for datapath in touched:
                 meters.setdefault(datapath, []).extend(self._new_meters(datapath, before, after))

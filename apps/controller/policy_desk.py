@@ -35,14 +35,14 @@ class PolicyDesk:
         switches: Switches,
         synchronise: Callable[[], Work[None]],
         conductor: Conductor,
-        tell: Callable[[str], None] = lambda _text: None,
+        report: Callable[[str], None] = lambda _text: None,
     ) -> None:
         """``read_file`` reads the configuration file again; ``synchronise`` brings late switches to
         the state and the policy.
         """
         self._loaded, self._read_file, self._policy = loaded, read_file, policy
         self._slots, self._classifier, self._switches = slots, classifier, switches
-        self._synchronise, self._conductor, self._tell = synchronise, conductor, tell
+        self._synchronise, self._conductor, self._report = synchronise, conductor, report
 
     # -- any thread -------------------------------------------------------------------------------
 
@@ -90,7 +90,7 @@ class PolicyDesk:
         self._check(policy)
         for change in done:
             LOG.info("asked for: %s is %s, was %s", change.key, change.after, change.before)
-            self._tell(f"asked for: {change.key} is {change.after}, was {change.before}")
+            self._report(f"asked for: {change.key} is {change.after}, was {change.before}")
         await self._follow(policy)
 
     async def _share(self, sharing: Sharing) -> None:
@@ -106,7 +106,7 @@ class PolicyDesk:
         policy, done = reload(self._loaded, self._policy.now, file)
         await self._follow(policy)
         for words in _sentences(done):
-            self._tell(words)
+            self._report(words)
         return done
 
     async def _follow(self, policy: Policy) -> None:
@@ -117,7 +117,7 @@ class PolicyDesk:
             await self._synchronise()
         if policy.sharing is not before.sharing:
             LOG.info("circuits are shared %s, were %s", policy.sharing.value, before.sharing.value)
-            self._tell(f"circuits are shared {policy.sharing.value}, were {before.sharing.value}")
+            self._report(f"circuits are shared {policy.sharing.value}, were {before.sharing.value}")
             self._policy.choice = UNWEIGHED
             self.classify()
 

@@ -78,7 +78,7 @@ class Prober:
         self._tick_s = min(
             max(self._surveillance.timeout_s / 10, _SHORTEST_TICK_S), _LONGEST_TICK_S
         )
-        self._heard: deque[tuple[int, float]] = deque()
+        self._received: deque[tuple[int, float]] = deque()
         self._nonces = itertools.count(random.SystemRandom().getrandbits(48))
         self._frames: dict[tuple[str, str, VlanId, int, int], tuple[bytes, bytes]] = {}
         self._servers: dict[RackId, list[tuple[Server, DatapathId]]] = {}
@@ -89,8 +89,8 @@ class Prober:
         self._echoed_s = self._clock_s = float("-inf")
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._repeat, name="prober", daemon=True)
-        if self._interval_s > 0:  # else heard probes would pile up
-            fleet.watch_probes(lambda nonce: self._heard.append((nonce, time.monotonic())))
+        if self._interval_s > 0:  # else received probes would pile up
+            fleet.watch_probes(lambda nonce: self._received.append((nonce, time.monotonic())))
 
     def start(self) -> None:
         if self._interval_s > 0:
@@ -116,14 +116,14 @@ class Prober:
     def tick(self, now_s: float) -> None:
         """Handle the heard probes, and send the due probes."""
         self._refresh(now_s)
-        heard = 0
-        while self._heard:
-            nonce, at_s = self._heard.popleft()
-            self._surveillance.heard(nonce, at_s)
-            self._links.heard(nonce, at_s)
-            heard += 1
-        self._metrics.probes(heard=heard)
-        self._hear_answers()
+        received = 0
+        while self._received:
+            nonce, at_s = self._received.popleft()
+            self._surveillance.probe_received(nonce, at_s)
+            self._links.probe_received(nonce, at_s)
+            received += 1
+        self._metrics.probes(received=received)
+        self._take_answers()
         # Judged by the hub's clock, a round behind: while the hub is busy, no probe counts as lost.
         self._clock_s = self._echoed_s
         self._fleet.post(lambda: self._echo(now_s))
@@ -145,7 +145,7 @@ class Prober:
     def _echo(self, now_s: float) -> None:
         self._echoed_s = now_s
 
-    def _hear_answers(self) -> None:
+    def _take_answers(self) -> None:
         for datapath, (asked_s, reply) in tuple(self._questions.items()):
             if reply.done():
                 del self._questions[datapath]

@@ -31,12 +31,12 @@ class _Sending:
     datapath: DatapathId
     port: int
     frame: bytes
-    heard: Reply[None]
+    arrival: Reply[None]
     earlier: tuple[Reply[None], ...] = ()
     """Replies to the marker's earlier sendings."""
 
     @property
-    def was_heard(self) -> bool:
+    def has_arrived(self) -> bool:
         """True if an earlier sending has arrived; the present sending is only late."""
         return any(reply.done() for reply in self.earlier)
 
@@ -91,23 +91,23 @@ class Probes:
             for one in silent:
                 frames.setdefault(one.datapath, []).append((one.port, one.frame))
             self._fleet.send_frames(frames)
-            self._fleet.await_probes([sending.heard for sending in missing], timeout_s * share)
-            missing = silent = [sending for sending in missing if not sending.heard.done()]
+            self._fleet.await_probes([sending.arrival for sending in missing], timeout_s * share)
+            missing = silent = [sending for sending in missing if not sending.arrival.done()]
             if not missing:
                 break
             if last:
-                silent = [self._next_sending(one) for one in missing if not one.was_heard]
-                missing = [*silent, *(sending for sending in missing if sending.was_heard)]
+                silent = [self._next_sending(one) for one in missing if not one.has_arrived]
+                missing = [*silent, *(sending for sending in missing if sending.has_arrived)]
                 everything = [*everything, *silent]
         try:
             if missing and not last:
-                self._hear_out(missing, timeout_s)
+                self._await_late(missing, timeout_s)
         finally:
             for sending in everything:
                 self._fleet.forget_probe(sending.nonce)
-        return tuple(sending.marker for sending in missing if not sending.heard.done())
+        return tuple(sending.marker for sending in missing if not sending.arrival.done())
 
-    def _hear_out(self, missing: Sequence[_Sending], timeout_s: float) -> None:
+    def _await_late(self, missing: Sequence[_Sending], timeout_s: float) -> None:
         """Wait until switches at both ends of ``missing`` markers have sent all earlier messages.
 
         Raises NotProbed if a switch is silent (``hydra/faults/roll_call.py``).
@@ -123,7 +123,7 @@ class Probes:
             raise NotProbed(failure.subject, f"no probe has come, and {failure}")
 
     def _next_sending(self, sending: _Sending) -> _Sending:
-        return replace(self._sending(sending.marker), earlier=(*sending.earlier, sending.heard))
+        return replace(self._sending(sending.marker), earlier=(*sending.earlier, sending.arrival))
 
     def _sending(self, marker: Marker, mtu: int = 0) -> _Sending:
         nonce = next(self._nonces) & 0xFFFF_FFFF_FFFF_FFFF
@@ -135,5 +135,5 @@ class Probes:
             datapath=datapath,
             port=port,
             frame=frame,
-            heard=self._fleet.expect_probe(nonce),
+            arrival=self._fleet.expect_probe(nonce),
         )

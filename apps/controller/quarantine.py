@@ -27,10 +27,10 @@ class Quarantine:
         fabric: Fabric,
         journal: Journal,
         policy: CurrentPolicy,
-        tell: Callable[[str, Iterable[tuple[str, str]]], None] = lambda _text, _pairs: None,
+        report: Callable[[str, Iterable[tuple[str, str]]], None] = lambda _text, _pairs: None,
     ) -> None:
-        """``tell`` is called with news of ports in words, and the affected rack pairs."""
-        self._tell = tell
+        """``report`` is called with news of ports in words, and the affected rack pairs."""
+        self._report = report
         self._fabric = fabric
         self._journal = journal
         self._policy = policy
@@ -78,7 +78,7 @@ class Quarantine:
         racks = self._fabric.racks
         for ports, reason in news:
             every = sorted(set().union(*(pairs[port] for port in ports)))
-            self._tell(
+            self._report(
                 f"{reason}: {self._names(ports)} left out of plans",
                 [(racks[a].name, racks[b].name) for a, b in every],
             )
@@ -115,7 +115,7 @@ class Quarantine:
             if over:
                 self._try_to_save()
         if over:
-            self._tell(f"{self._names(over)} in use again: a circuit there passed its probes", ())
+            self._report(f"{self._names(over)} in use again: a circuit there passed its probes", ())
 
     def set_aside(self, rack: str, tor_port: str, reason: str) -> Quarantined:
         """Leave a port out until cleared, even if it is in quarantine already.
@@ -136,7 +136,7 @@ class Quarantine:
                 self._entries = before
                 raise
         LOG.info("%s %s is set aside, as asked: %s", rack, tor_port, reason)
-        self._tell(f"{rack}:{tor_port} set aside, as asked: {reason}", ())
+        self._report(f"{rack}:{tor_port} set aside, as asked: {reason}", ())
         return entry
 
     def clear(self, rack: str, tor_port: str) -> Quarantined:
@@ -156,7 +156,7 @@ class Quarantine:
                 self._entries[entry.port] = entry
                 raise
         LOG.info("%s %s is out of quarantine, as asked", rack, tor_port)
-        self._tell(f"{rack}:{tor_port} out of quarantine, as asked", ())
+        self._report(f"{rack}:{tor_port} out of quarantine, as asked", ())
         return entry
 
     def entries(self) -> Sequence[Quarantined]:

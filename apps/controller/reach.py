@@ -18,7 +18,7 @@ from hydra.forwarding.substrate import substrate_of
 from hydra.model import DatapathId, Fabric, PlaneId, PortId, RackId
 from hydra.reconfiguration.courses import Courses
 from hydra.reconfiguration.plan import pair_of, without
-from hydra.reconfiguration.readiness import MovedPort
+from hydra.reconfiguration.readiness import RenumberedPort
 from hydra.reconfiguration.run import Conditions
 from hydra.reconfiguration.switches import Announced, reachable_on
 from hydra.service import PlanRequest
@@ -195,9 +195,9 @@ class Reach:
 
     # -- at the start and after -------------------------------------------------------------------
 
-    def moved_ports(self) -> Sequence[MovedPort]:
+    def renumbered_ports(self) -> Sequence[RenumberedPort]:
         """Ports whose OpenFlow number may differ from the number in the switch's rules."""
-        return self._switches.moved_ports()
+        return self._switches.renumbered_ports()
 
     def dead_uplinks(self) -> frozenset[str]:
         """Servers with an uplink that is down, or closed to circuits."""

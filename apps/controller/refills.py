@@ -67,14 +67,14 @@ def borne(
     less. In all, a link has at most its sum by ``old_mbps`` or by ``wanted_mbps``; both sums keep
     to the link's capacity. ``is_news(old, new)``: whether a change is worth sending to a meter.
     """
-    told = {
+    reachable_mbps = {
         one: mbps
         for one, mbps in wanted_mbps.items()
         if is_news(old_mbps[one], mbps) and may_change(one)
     }
-    unmet = {one: mbps for one, mbps in told.items() if not routes[one]}
-    told = {one: mbps for one, mbps in told.items() if routes[one]}
-    changed = {one: mbps for one, mbps in told.items() if mbps < old_mbps[one]}
+    unmet = {one: mbps for one, mbps in reachable_mbps.items() if not routes[one]}
+    reachable_mbps = {one: mbps for one, mbps in reachable_mbps.items() if routes[one]}
+    changed = {one: mbps for one, mbps in reachable_mbps.items() if mbps < old_mbps[one]}
     before, after, now = (defaultdict[Link, float](float) for _ in range(3))
     for one, links in routes.items():
         for link in links:
@@ -82,7 +82,8 @@ def borne(
             after[link] += wanted_mbps[one]
             now[link] += changed.get(one, old_mbps[one])
     raised = sorted(
-        told.keys() - changed.keys(), key=lambda aggregate: (wanted_mbps[aggregate], aggregate)
+        reachable_mbps.keys() - changed.keys(),
+        key=lambda aggregate: (wanted_mbps[aggregate], aggregate),
     )
     for one in raised:
         room_mbps = min(max(before[link], after[link]) - now[link] for link in routes[one])

@@ -11,7 +11,7 @@ from apps.controller.record.ledger import Ledger
 from apps.planning.engine import Planning
 from hydra.model import Fabric, NetworkState, Path, RackId
 from hydra.reconfiguration.plan import directions, pair_named
-from hydra.reconfiguration.touched import apart
+from hydra.reconfiguration.touched import state_beside
 from hydra.reservations.reservation import rack_pair
 
 LOG = logging.getLogger("hydra.reservations")
@@ -66,7 +66,7 @@ class Rejoining:
             return state
         blocked = self._reach.blocked_ports() | touched.ports
         standing = [pin for pin in pins if pin.path in state.vlans]
-        return self._planning.rejoined(apart(state, touched), pairs, standing, blocked)
+        return self._planning.rejoined(state_beside(state, touched), pairs, standing, blocked)
 
     async def join(self, paths: Collection[Path], why: str) -> None:
         """Bring up unreserved paths planned earlier, where they still fit."""

@@ -140,9 +140,9 @@ class Rooms(NetworkRooms):
             panels=self.panels,
             enqueue=put,
         )
-        told = partial(ledger.log.note, HappeningKind.POLICY)
+        note_policy = partial(ledger.log.note, HappeningKind.POLICY)
         slots = self.slots = Slots(fabric=fabric, policy=policy, mover=mover, ledger=ledger)
-        self.choosing = Choosing(policy=policy, loop=loop, slots=slots, tell=told)
+        self.choosing = Choosing(policy=policy, loop=loop, slots=slots, notify=note_policy)
         self.conductor.beside(
             lambda: mover.admits_other_changes,
             (
@@ -193,7 +193,7 @@ class Rooms(NetworkRooms):
             switches=self.courses.switches,
             synchronise=self.events.synchronise,
             conductor=self.conductor,
-            tell=partial(self.ledger.log.note, HappeningKind.POLICY),
+            report=partial(self.ledger.log.note, HappeningKind.POLICY),
         )
         self.spiller = Spiller(
             fabric=self.fabric,

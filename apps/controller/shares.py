@@ -84,8 +84,8 @@ def _give_rest(
     aggregates = list(meeting)
     if not aggregates:
         return
-    number: dict[Link, int] = {link: index for index, link in enumerate(holdings.left_mbps)}
-    left = np.array([*holdings.left_mbps.values(), _UNBOUNDED])
+    number: dict[Link, int] = {link: index for index, link in enumerate(holdings.remaining_mbps)}
+    remaining = np.array([*holdings.remaining_mbps.values(), _UNBOUNDED])
     routes = [holdings.routes[aggregate] for aggregate in aggregates]
     many = np.array([len(links) for links in routes])
     uses = np.full((len(routes), many.max()), len(number), dtype=np.intp)
@@ -93,22 +93,24 @@ def _give_rest(
         number[link] for links in routes for link in links
     ]
     unmet = np.array([max(0.0, wanted[aggregate] - rates[aggregate]) for aggregate in aggregates])
-    given = max_min_rates(uses, left * (1 - _FOR_BEGINNERS), unmet)
-    for_all = _even_parts(uses, left, given)
+    given = max_min_rates(uses, remaining * (1 - _FOR_BEGINNERS), unmet)
+    for_all = _even_parts(uses, remaining, given)
     for aggregate, mbps in zip(aggregates, given + for_all, strict=True):
         rates[aggregate] += float(mbps)
 
 
 def _even_parts(
     uses: np.ndarray[tuple[int, int], np.dtype[np.intp]],
-    left: np.ndarray[tuple[int], np.dtype[np.float64]],
+    remaining: np.ndarray[tuple[int], np.dtype[np.float64]],
     given: np.ndarray[tuple[int], np.dtype[np.float64]],
 ) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
     """Even parts of the unwanted rate, one for each row of ``uses``."""
-    users = np.bincount(uses.ravel(), minlength=len(left))
-    taken = np.bincount(uses.ravel(), weights=np.repeat(given, uses.shape[1]), minlength=len(left))
+    users = np.bincount(uses.ravel(), minlength=len(remaining))
+    taken = np.bincount(
+        uses.ravel(), weights=np.repeat(given, uses.shape[1]), minlength=len(remaining)
+    )
     with np.errstate(invalid="ignore"):
-        parts = np.maximum(left - taken, 0.0) / np.maximum(users, 1)
+        parts = np.maximum(remaining - taken, 0.0) / np.maximum(users, 1)
     result: np.ndarray[tuple[int], np.dtype[np.float64]] = parts[uses].min(axis=1)
     return result
 

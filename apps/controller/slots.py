@@ -28,7 +28,7 @@ from hydra.errors import HydraError, PlanError
 from hydra.events import EventKind
 from hydra.model import Fabric, NetworkState
 from hydra.policy import CurrentPolicy, Policy, Sharing
-from hydra.reconfiguration.moved import Moved
+from hydra.reconfiguration.change_result import ChangeResult
 from hydra.reconfiguration.scheduler import Work
 from hydra.sharing.given import GivenSchedule
 from hydra.sharing.slots import DUPLEX_ALONE, DutyCycle, Night, Schedule, Week, too_short
@@ -389,7 +389,7 @@ class Slots:
         self._began_s, self._night_s = self._clock(), 0.0
         self._wait(week.slots[index].length_s)
 
-    def _stand(self, done: Moved) -> None:
+    def _stand(self, done: ChangeResult) -> None:
         """Note the end and the length of the night."""
         self._night_s = done.outage_s or 0.0
         if self._night_s:

@@ -33,7 +33,7 @@ from hydra.reconfiguration.commands import Steps
 from hydra.reconfiguration.courses import Courses
 from hydra.reconfiguration.executor import Execution
 from hydra.reconfiguration.plan import pair_of
-from hydra.reconfiguration.readiness import MovedPort
+from hydra.reconfiguration.readiness import RenumberedPort
 from hydra.reconfiguration.recovery import CONNECT_S
 from hydra.reconfiguration.scheduler import Job, carried_out
 from hydra.reservations.reservation import Reservation
@@ -235,9 +235,9 @@ class Upkeep:
         """Update rules to new port numbers of switches; True if :meth:`synchronise` has to do
         so.
         """
-        while moved := self._switches.moved_ports():
+        while renumbered := self._switches.renumbered_ports():
             await carried_out(self._switches.follow_numbers())
-            if self._switches.moved_ports() == moved:
+            if self._switches.renumbered_ports() == renumbered:
                 return True
         return False
 
@@ -248,7 +248,7 @@ class Upkeep:
         """
         self._runner.run_meanwhile(self._switches.follow_numbers(self._network.under_way))
 
-    def note_followed(self, ports: Iterable[MovedPort]) -> None:
+    def note_followed(self, ports: Iterable[RenumberedPort]) -> None:
         """Tell of renumbered ports whose new OpenFlow numbers all rules have."""
         for port in ports:
             names = self._fabric.racks
@@ -277,7 +277,7 @@ class Upkeep:
             self._note_closed()
             self._runner.run_meanwhile(self._switches.follow_uplinks())
             for change in self._network.under_way:
-                change.hear_of_uplinks(self._switches.dead_uplinks)
+                change.set_dead_uplinks(self._switches.dead_uplinks)
 
     def follow_closed_meanwhile(self, change: Execution) -> None:
         """Go around the servers closed by a change under way, between two steps of the change."""

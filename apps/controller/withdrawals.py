@@ -24,7 +24,7 @@ from hydra.faults.surveillance import LostPath
 from hydra.model import Circuit, DatapathId, NetworkState, Path, RackId
 from hydra.reconfiguration.plan import Plan, directions
 from hydra.reconfiguration.scheduler import Work
-from hydra.reconfiguration.touched import apart
+from hydra.reconfiguration.touched import state_beside
 from hydra.roles import TaskState
 
 LOG = logging.getLogger("hydra.controller")
@@ -57,7 +57,7 @@ class Withdrawals:
         self._network = ledger.network
         self._log = ledger.log
         self._reservations = ledger.reservations
-        self._left: dict[Circuit | Path, str] = {}
+        self._unwithdrawn: dict[Circuit | Path, str] = {}
         """Lost circuits and paths left by the last attempt to withdraw, with the reasons."""
         self._pause_s = _FIRST_PAUSE_S
         self._retry_s = 0.0
@@ -74,7 +74,7 @@ class Withdrawals:
     def due(self) -> bool:
         """True if :meth:`of_dead_circuits` has something to do."""
         upkeep = self._upkeep
-        return bool(upkeep.dead.dark or upkeep.dead.denied or self._left or self._waits)
+        return bool(upkeep.dead.dark or upkeep.dead.denied or self._unwithdrawn or self._waits)
 
     @property
     def _waits(self) -> bool:
@@ -140,7 +140,7 @@ class Withdrawals:
         try:
             if circuits or paths:
                 reduced = self._planning.reduced(
-                    apart(state, self._mover.beside.touched), circuits, paths
+                    state_beside(state, self._mover.beside.touched), circuits, paths
                 )
                 plan = self._mover.beside.plan(reduced, _LOST)
                 if plan is not None:
@@ -174,13 +174,13 @@ class Withdrawals:
             self._quarantine.put(ends, lost_path.reason, self._network.state.topology.paths)
         if dark:
             reasons.append(self._upkeep.dead.find()[1])
-        told = "; ".join(dict.fromkeys(reasons))
-        LOG.error("%s", told)
+        cause = "; ".join(dict.fromkeys(reasons))
+        LOG.error("%s", cause)
         self._log.note_loss(circuits)
-        await self._mover.moving_beside(self._log.enter("circuit lost", told), plan)
+        await self._mover.moving_beside(self._log.enter("circuit lost", cause), plan)
         self._diverted = self._standing(self._diverted)
         after = self._network.state
-        self._left |= dict.fromkeys(frozenset(dark) & after.topology.circuits, told)
+        self._unwithdrawn |= dict.fromkeys(frozenset(dark) & after.topology.circuits, cause)
         self._cut |= before - directions(after)
 
     def _standing(self, lost: Sequence[LostPath]) -> list[LostPath]:
@@ -196,31 +196,31 @@ class Withdrawals:
         diverted. The withdrawal is retried after ever longer pauses, or when a missing switch is
         back.
         """
-        self._left = self._still_standing()
-        news = [one for one in lost if one not in self._left]
-        self._left |= dict.fromkeys(news, why)
-        circuits = [one for one in self._left if isinstance(one, Circuit)]
-        paths = [one for one in self._left if isinstance(one, Path)]
+        self._unwithdrawn = self._still_standing()
+        news = [one for one in lost if one not in self._unwithdrawn]
+        self._unwithdrawn |= dict.fromkeys(news, why)
+        circuits = [one for one in self._unwithdrawn if isinstance(one, Circuit)]
+        paths = [one for one in self._unwithdrawn if isinstance(one, Path)]
         if news:
             LOG.error("%s", why)
             await self._upkeep.dead.divert(circuits, paths)
             self._log.note_loss([circuit for circuit in circuits if circuit in news])
             self._pause_s = _FIRST_PAUSE_S
-        elif not self._left or not self._try_again():
+        elif not self._unwithdrawn or not self._try_again():
             if self._waits:
                 await self._plan_around(frozenset())
             return
         try:
             before = directions(self._network.state)
-            told = "; ".join(dict.fromkeys(self._left.values()))
-            entry = self._log.enter("circuit lost", told)
+            reasons_ = "; ".join(dict.fromkeys(self._unwithdrawn.values()))
+            entry = self._log.enter("circuit lost", reasons_)
             await self._mover.move(
                 entry, self._planning.reduced(self._network.state, circuits, paths)
             )
-            self._left = self._still_standing()  # later circuits may have been set up anew
+            self._unwithdrawn = self._still_standing()  # later circuits may have been set up anew
             await self._plan_around(before)
         finally:
-            self._left = self._still_standing()
+            self._unwithdrawn = self._still_standing()
             self._late = self._upkeep.late_switches()
             self._retry_s = self._clock_s() + self._pause_s
             self._pause_s = min(2 * self._pause_s, _LONGEST_PAUSE_S)
@@ -232,7 +232,7 @@ class Withdrawals:
     def _still_standing(self) -> dict[Circuit | Path, str]:
         topology = self._network.state.topology
         standing = {*topology.circuits, *topology.paths}
-        return {one: why for one, why in self._left.items() if one in standing}
+        return {one: why for one, why in self._unwithdrawn.items() if one in standing}
 
     async def _plan_around(self, before: Set[tuple[RackId, RackId]]) -> None:
         """Give pairs, as (from, to), other paths for lost paths, also beside a change. Pairs with a
@@ -258,7 +258,7 @@ class Withdrawals:
             return
         for one in settled:
             if one.task.state is TaskState.FAILED:
-                self._quarantine.put(self._panels.ports_of(one), one.told)
+                self._quarantine.put(self._panels.ports_of(one), one.outcome)
         await self._placement.restore()
-        told = "; ".join(settled.told for settled in settled)
-        await self._rejoining.join(self._panels.ready(), told)
+        reason = "; ".join(settled.outcome for settled in settled)
+        await self._rejoining.join(self._panels.ready(), reason)

@@ -77,7 +77,7 @@ class AgentDesk:
         self._doubted: set[tuple[int, int]] = set()
         self._optical: tuple[StateAndMoving, Mapping[RackId, tuple[str, ...]]] | None = None
         self._followers: dict[int, list[Callable[[], None]]] = {}
-        self._told: Mapping[RackId, tuple[str, ...]] = {}
+        self._announced: Mapping[RackId, tuple[str, ...]] = {}
         self._following = threading.Lock()
         self._policy = policy
         self._book = BacklogReports(policy)
@@ -138,7 +138,7 @@ class AgentDesk:
             raise UnknownName(f"no server {name!r}{did_you_mean(name, known)}")
         return known[name]
 
-    def hear(
+    def take_report(
         self,
         server: str,
         backlog_mb: Mapping[str, float],
@@ -155,7 +155,7 @@ class AgentDesk:
         index = self._index[server]
         with self._lock:
             gap_s = self._policy.now.agents.sample_s * _SHORTEST_GAP
-            flooded = 0 <= now_s - self._book.heard_s(index) < gap_s
+            flooded = 0 <= now_s - self._book.received_s(index) < gap_s
             changed = not flooded and elephants != self._elephants.get(index, frozenset())
             if not flooded and self._book.stale(index, now_s):
                 # The switch may have dropped the elephants of the last report meanwhile.
@@ -211,7 +211,7 @@ class AgentDesk:
         own, now = self._server(server), self._joined()
         with self._following:
             if not self._followers:
-                self._told = now
+                self._announced = now
             wakers = self._followers.setdefault(self._index[server], [])
             if len(wakers) >= _MOST_FOLLOWERS:
                 raise TooManyFollowers(
@@ -232,7 +232,7 @@ class AgentDesk:
             return
         now = self._joined()
         with self._following:
-            before, self._told = self._told, now
+            before, self._announced = self._announced, now
             if now is before:
                 return
             wakers = [
@@ -304,7 +304,7 @@ class AgentDesk:
             found = [
                 AgentStatus(
                     self._fabric.servers[index].name,
-                    now_s - self._book.heard_s(index),
+                    now_s - self._book.received_s(index),
                     self._book.stale(index, now_s),
                     self._book.waiting_mb(index),
                 )

@@ -60,7 +60,7 @@ class _Counter(NamedTuple):
 class _Answer(NamedTuple):
     question: Question
     reply: Reply[Counted]
-    heard_s: float
+    received_s: float
 
 
 class StatsPoller:
@@ -170,14 +170,14 @@ class StatsPoller:
             self._note_failure(question, _FAILED, str(reply))
             return
         try:
-            anomalies = self._count(question, reply, answer.heard_s)
+            anomalies = self._count(question, reply, answer.received_s)
         except MalformedReplyError as malformed:
             self._note_failure(question, _MALFORMED, str(malformed))
             return
         for anomaly in anomalies:
             self._log_once(anomaly.value, question.switch, "this reading moves no rate")
 
-    def _count(self, question: Question, answer: bytes | Sums, heard_s: float) -> set[Anomaly]:
+    def _count(self, question: Question, answer: bytes | Sums, received_s: float) -> set[Anomaly]:
         """Update the rates from an answer. Raises MalformedReplyError."""
         switch = question.switch
         # The cookie names the rack counted by a rule; several rules count the prefixes of a rack.
@@ -186,15 +186,15 @@ class StatsPoller:
             if len(totals) != self._racks:
                 raise MalformedReplyError(f"statistics: {len(totals)} sums, not {self._racks}")
         elif question.table is None:
-            return self._count_ports(switch, self._ports_of[switch], answer, heard_s)
+            return self._count_ports(switch, self._ports_of[switch], answer, received_s)
         else:
             totals, age_s = octets_by_subject(answer, COOKIE_SUBJECT_MASK, self._racks)
         with self._lock:
-            anomaly = self._meter.update(self._source_of[switch], totals, heard_s, age_s)
+            anomaly = self._meter.update(self._source_of[switch], totals, received_s, age_s)
         return set() if anomaly is None else {anomaly}
 
     def _count_ports(
-        self, switch: DatapathId, ports: tuple[_Counter, ...], body: bytes, heard_s: float
+        self, switch: DatapathId, ports: tuple[_Counter, ...], body: bytes, received_s: float
     ) -> set[Anomaly]:
         counters = self._fleet.ports_by_name(switch, body)
         anomalies = set()
@@ -202,7 +202,7 @@ class StatsPoller:
             for port, name, received in ports:
                 if name in counters:
                     octets = counters[name].rx_bytes if received else counters[name].tx_bytes
-                    anomalies.add(self._ports.update(port, octets, heard_s))
+                    anomalies.add(self._ports.update(port, octets, received_s))
                 else:
                     self._ports.forget(port)
         return {anomaly for anomaly in anomalies if anomaly is not None}
@@ -268,7 +268,7 @@ class StatsPoller:
         with self._lock:
             return self._meter.counted(server, rack)
 
-    def heard(self) -> tuple[float | None, tuple[str, ...], bool]:
+    def freshness(self) -> tuple[float | None, tuple[str, ...], bool]:
         """(Age in s of the newest reading, stale servers, whether any rate was measured)."""
         now_s = self._clock()
         with self._lock:

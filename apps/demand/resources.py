@@ -220,16 +220,16 @@ class Resources:
 
         others = np.where(ways.of_pair[pair] < 0, wanted_mbps, 0.0)
         free, free_mbps = np.ones((racks, racks)), np.zeros((racks, racks))
-        left_mbps = {}
+        remaining_mbps = {}
         for place, where in ((at.uplink, sent.source), (at.out, src), (at.into, dst)):
             taken = np.bincount(where, others, int(where.max(initial=-1)) + 1)[where]
             capacity = self._capacity[place + where]
-            left_mbps[place] = np.maximum(capacity - taken, 0.0)
-            np.minimum.at(free, pair, left_mbps[place] / capacity)
+            remaining_mbps[place] = np.maximum(capacity - taken, 0.0)
+            np.minimum.at(free, pair, remaining_mbps[place] / capacity)
         into = np.bincount(dst, others, racks) / self._fabric.electrical_rate_mbps
-        np.add.at(free_mbps, pair, left_mbps[at.uplink])
+        np.add.at(free_mbps, pair, remaining_mbps[at.uplink])
         for place in (at.out, at.into):
-            np.minimum.at(free_mbps, pair, left_mbps[place])
+            np.minimum.at(free_mbps, pair, remaining_mbps[place])
         return Room(
             sent_mbps=now,
             circuits_mbps=circuits_mbps,

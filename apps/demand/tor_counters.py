@@ -61,7 +61,7 @@ class TorCounters:
         self._interval_s = max([policy.poll_interval_s, *ages_s.values()])
         self._enabled = bool(ages_s) and policy.poll_interval_s > 0
         self._ports = PortMeter[PortId]()
-        self._heard_s: dict[RackId, float] = {}
+        self._received_s: dict[RackId, float] = {}
         self._failures: Counter[str] = Counter()
         self._lock = threading.Lock()
         self._closing = threading.Event()
@@ -87,7 +87,7 @@ class TorCounters:
 
     def is_due(self, rack: RackId) -> bool:
         """True if a ToR may have new counters since the last reading."""
-        return self._clock() - self._heard_s.get(rack, -math.inf) >= self._age_s(rack)
+        return self._clock() - self._received_s.get(rack, -math.inf) >= self._age_s(rack)
 
     def _age_s(self, rack: RackId) -> float:
         return self._devices.counters_age_s(rack) or 0.0
@@ -102,11 +102,11 @@ class TorCounters:
         now_s = self._clock()
         if found is None:  # away or in use: the last reading holds for a while
             holds_s = _STALE * max(self._interval_s, self._age_s(rack))
-            if now_s - self._heard_s.get(rack, -math.inf) < holds_s:
+            if now_s - self._received_s.get(rack, -math.inf) < holds_s:
                 return
             found = {}
         else:
-            self._heard_s[rack] = now_s
+            self._received_s[rack] = now_s
         with self._lock:
             for port in self._fabric.ports_of(rack):
                 if port.tor_port in found:

@@ -52,7 +52,7 @@ _LOOK_S: Final = 2.0
 _SOON_S: Final = 0.02
 """Between two looks of a standby while the leader ends."""
 _TELL_S: Final = 0.5
-_HEARD_S: Final = 0.1
+_NOTICE_S: Final = 0.1
 """A look usually takes less time."""
 _BEGINS: Final = "this controller begins to lead, and reads the journal: ask again in a moment"
 _ENDS: Final = "this controller ends, and another controller leads soon: ask again in a moment"
@@ -308,14 +308,14 @@ class Leadership:
         lease = self._lease
         if lease is None or self.over():
             return
-        told = put(self._ending_key, self._me.id, lease)
+        ending = put(self._ending_key, self._me.id, lease)
         # Otherwise standbys would keep their slow pace.
         with suppress(EtcdRefused, EtcdUnanswered, _NoReplica):
             (registered,) = self._observer.transaction(
-                self.conditions(), [told, get(*self._replicas)], patience_s=_TELL_S
+                self.conditions(), [ending, get(*self._replicas)], patience_s=_TELL_S
             ).found or ((),)
             if any(_replica(one).id != self._me.id for one in registered):
-                self._closing.wait(self._look_s + _HEARD_S)
+                self._closing.wait(self._look_s + _NOTICE_S)
 
     def _members(self) -> tuple[StoreMember, ...]:
         member_names = dict(self._observer.members())
@@ -413,7 +413,7 @@ class Leadership:
                 self._handle_loss(
                     f"the key {self._leader_key} of etcd no longer belongs to this controller"
                 )
-            self._tell_switches()
+            self._notify_switches()
         elif self.leads:
             self._handle_loss("etcd has ended the lease of this controller")
         else:
@@ -434,7 +434,7 @@ class Leadership:
         self._ask_etcd([], [put(f"{self._settings.prefix}replicas/{me.id}", _text(me), lease)])
         self._me = me
 
-    def _tell_switches(self) -> None:
+    def _notify_switches(self) -> None:
         if self._lease is not None and self._switches() != self._me.switches:
             self._publish(self._lease)
 

@@ -22,7 +22,7 @@ from hydra.policy import EtcdSettings
 LOG = logging.getLogger("hydra.leadership")
 SURVEY_S: Final = 5.0
 """Seconds between two looks at the store and its members."""
-APART_S: Final = 2.0
+CLOCK_TOLERANCE_S: Final = 2.0
 """Least reported difference of two clocks. A look measures a clock to within the time since the
 last look.
 """
@@ -102,9 +102,9 @@ class Survey:
             return
         if self._file is None:
             self._file = self._digest()
-        told = {"name": self._name, "file": self._file, "clock_unix_s": self._clock()}
+        report = {"name": self._name, "file": self._file, "clock_unix_s": self._clock()}
         self._etcd.transaction(
-            [], [put(self._own_key, json.dumps(told), lease)], patience_s=_PATIENCE_S
+            [], [put(self._own_key, json.dumps(report), lease)], patience_s=_PATIENCE_S
         )
 
     def look(self) -> None:
@@ -134,28 +134,28 @@ class Survey:
                 )
 
     def _of(self, entry: Entry, now_unix_s: float) -> Iterator[TakeoverRisk]:
-        told = _parse_report(entry)
-        if told is None:
+        report = _parse_report(entry)
+        if report is None:
             return
-        if self._file is not None and told.file != self._file:
+        if self._file is not None and report.file != self._file:
             yield TakeoverRisk(
-                told.name,
-                f"{told.name} has a different configuration file: give both controllers the same "
+                report.name,
+                f"{report.name} has a different configuration file: give both controllers the same "
                 "fabric and policy",
             )
         before = self._seen.get(entry.key)
         if before != entry.modified:
             # Written between the two looks; at the first look, an unknown time before.
-            most_s = None if before is None else told.clock_unix_s - self._looked_unix_s
+            most_s = None if before is None else report.clock_unix_s - self._looked_unix_s
             self._clock_offset_s[entry.key] = _clock_offset_s(
-                told.clock_unix_s - now_unix_s, most_s
+                report.clock_unix_s - now_unix_s, most_s
             )
         clock_offset_s = self._clock_offset_s.get(entry.key, 0.0)
-        if abs(clock_offset_s) >= APART_S:
+        if abs(clock_offset_s) >= CLOCK_TOLERANCE_S:
             how = "ahead of" if clock_offset_s > 0 else "behind"
             yield TakeoverRisk(
-                told.name,
-                f"the clock of {told.name} is {abs(clock_offset_s):.0f} s or more {how} this "
+                report.name,
+                f"the clock of {report.name} is {abs(clock_offset_s):.0f} s or more {how} this "
                 "controller's: reservations would begin and end at wrong times; have both machines "
                 "keep time by NTP",
             )

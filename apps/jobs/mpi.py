@@ -70,15 +70,15 @@ def read_hosts(text: str, source: str) -> list[Host]:
         if not words:
             continue
         try:
-            told = _read_line(words)
-            if told.kind is not None:
-                kinds.setdefault(told.kind, number)
+            line_read = _read_line(words)
+            if line_read.kind is not None:
+                kinds.setdefault(line_read.kind, number)
             if len(kinds) > 1:
                 raise ValueError(
                     "NAME:N is MPICH's notation and NAME slots=N Open MPI's: write all hosts "
                     "in the same notation, since no mpirun reads both"
                 )
-            _count(hosts, told)
+            _count(hosts, line_read)
         except ValueError as error:
             raise HydraError(f"{source}:{number}: {line.strip()!r}: {error}") from error
     if not hosts:

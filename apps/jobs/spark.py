@@ -51,11 +51,11 @@ def shuffles(log: Iterable[str | bytes]) -> Iterator[Shuffle]:
         if number == 1:
             _check_plain(line)
         try:
-            told = reader.read(json.loads(line))
+            events = reader.read(json.loads(line))
         except (LookupError, TypeError, ValueError) as error:
-            told = reader.end(tuple(reader.running))
+            events = reader.end(tuple(reader.running))
             bad = number, error
-        yield from told
+        yield from events
     yield from reader.end(tuple(reader.running))
 
 

@@ -112,7 +112,8 @@ class _Why:
         (circuit,) = path.circuits
         yield (
             f"  {self._circuit(circuit)}{self._on_vlan(path)}: "
-            f"{self._fabric.rate_of(circuit):,.0f} Mb/s, {load.left_mbps[circuit]:,.1f} Mb/s left"
+            f"{self._fabric.rate_of(circuit):,.0f} Mb/s, "
+            f"{load.remaining_mbps[circuit]:,.1f} Mb/s left"
         )
         if not wanted:
             (on,) = (one for one in self._topology.circuits if one.a == circuit.b)
@@ -161,7 +162,7 @@ class _Why:
             yield (
                 f"  {self._circuit(circuit)}: {self._fabric.rate_of(circuit):,.0f} Mb/s, shared "
                 f"with {others} other pair{'s' if others != 1 else ''}, "
-                f"{load.left_mbps[circuit]:,.1f} Mb/s left"
+                f"{load.remaining_mbps[circuit]:,.1f} Mb/s left"
             )
 
     def _pairs_by_circuit(self) -> dict[Circuit, set[Pair]]:
@@ -240,7 +241,7 @@ class _Why:
         if over_all > limit:
             return f"the plan's circuits join them over {over_all} hops, more than {limit}"
         need = self._want if self._study.limits.weighted else 0.0
-        room = self._hops([c for c in self._topology.circuits if load.left_mbps[c] > need])
+        room = self._hops([c for c in self._topology.circuits if load.remaining_mbps[c] > need])
         if room is None or room > limit:
             return f"{over_all} hops would do, but the circuits on the way are full"
         return (

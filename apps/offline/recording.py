@@ -65,7 +65,7 @@ class TraceWriter:
             "racks": list(racks),
             "started_unix_s": self._started_unix_s,
         }
-        self._left = limit_bytes
+        self._remaining_bytes = limit_bytes
         try:
             self._file = path.open("x", encoding="ascii")
         except FileExistsError:
@@ -100,14 +100,14 @@ class TraceWriter:
 
     def _write(self, document: dict[str, Any]) -> None:
         line = json.dumps(document, separators=(",", ":")) + "\n"
-        if len(line) > self._left:
+        if len(line) > self._remaining_bytes:
             raise TraceFull(f"{self._file.name} is full: the last reading is whole")
         try:
             self._file.write(line)
             self._file.flush()
         except OSError as error:
             raise PlanError(f"{self._file.name} can't be written: {error.strerror}") from error
-        self._left -= len(line)
+        self._remaining_bytes -= len(line)
 
 
 @dataclass(frozen=True, slots=True)

@@ -119,7 +119,7 @@ class Rehearsal:
         """Make a round: decide, and change if the change pays. Raises UnknownName for the
         algorithm.
         """
-        told = self._forecast.latest_report()
+        report = self._forecast.latest_report()
         seen = DemandReport(
             DemandSource.MEASURED,
             self._rates_mbps,
@@ -127,7 +127,7 @@ class Rehearsal:
             0.0,
             (),
             basis=self.policy.demand,
-            predicted_mbps=told.predicted_mbps,
+            predicted_mbps=report.predicted_mbps,
             expected_mbps=self._expected_mbps,
         )
         demand = seen.planned_mbps
@@ -179,9 +179,9 @@ class Rehearsal:
         blocked: Collection[PortId],
     ) -> PlannedChange:
         """The plan; the plan of the round before if nothing has changed since."""
-        told = self._last_answer
-        if told is None or not told.is_for(state, request, demand, pins, blocked):
-            self._last_answer = told = PlanningAnswer(
+        answer = self._last_answer
+        if answer is None or not answer.is_for(state, request, demand, pins, blocked):
+            self._last_answer = answer = PlanningAnswer(
                 current=state,
                 request=request,
                 demand=demand,
@@ -191,7 +191,7 @@ class Rehearsal:
                     state, request, demand, pins, blocked, expired=self._deadline()
                 ),
             )
-        return told.change
+        return answer.change
 
     def served_mbps(
         self, judge_by: Rates, wanted: DemandMatrix, *, catches_up: bool = True

@@ -56,7 +56,7 @@ class Asking(Switchboard):
         if probe is None:
             return
         if self._used(datapath, connection) is not None:
-            self._hear_probe(probe.nonce)
+            self._probe_arrived(probe.nonce)
 
     def send_frames(self, frames: Mapping[DatapathId, Iterable[tuple[int, bytes]]]) -> None:
         """Send frames as packet-outs; skip switches that are not connected."""
@@ -158,7 +158,7 @@ class Asking(Switchboard):
         for each finished request, and returns the answer or a substitute.
         """
         give_up = give_up or self._answer
-        now_s, heard_s, cut_s = 0.0, 0.0, math.inf
+        now_s, arrived_s, cut_s = 0.0, 0.0, math.inf
         asked_n = answered_n = 0
         window, caught_up_s = _UNDER_WAY, 0.0
         waiting = iter(sorted(datapaths, key=slow.__contains__) if slow else datapaths)
@@ -184,7 +184,7 @@ class Asking(Switchboard):
             # Requests are in order of sending, with equal time-outs: the first request is due
             # first.
             reply, (datapath, _, due_s) = next(iter(under_way.items()))
-            gap_ends_s = max(heard_s, due_s - timeout_s) + gap_s
+            gap_ends_s = max(arrived_s, due_s - timeout_s) + gap_s
             silent_s = math.inf if datapath in slow else gap_ends_s
             due_s = min(due_s, cut_s, silent_s)
             look_s, began_s = min(timeout_s / LOOKS, due_s - now_s), time.monotonic()
@@ -204,7 +204,7 @@ class Asking(Switchboard):
                 datapath, one, _ = under_way.pop(reply)
                 answered_n += 1
                 if one.reply.done():
-                    heard_s = now_s
+                    arrived_s = now_s
                 late = now_s >= min(cut_s, silent_s)
                 yield datapath, give_up(datapath, one, timeout_s, is_late=late)
 
@@ -265,7 +265,7 @@ class Asking(Switchboard):
 
     def _set_aside(self, unanswered: Pending) -> None:
         """Ask a switch nothing more until the switch has answered a barrier."""
-        datapath, heard = unanswered.datapath, Reply[Answer]()
+        datapath, answered = unanswered.datapath, Reply[Answer]()
         with self._lock:
             switch = self._switches.get(datapath)
             if switch is None or switch.connection is not unanswered.connection or switch.is_mute:
@@ -273,12 +273,12 @@ class Asking(Switchboard):
             switch.is_mute, self._connected = True, None
             self._gone_s[datapath] = time.monotonic()
             xid = self._next_xid()
-            self._pending[xid] = Pending(datapath, switch.connection, heard)
+            self._pending[xid] = Pending(datapath, switch.connection, answered)
         LOG.warning("%s does not answer in time: left alone until it does", self._name(datapath))
-        heard.add_done_callback(lambda _answered: self._hear_again(datapath, switch))
+        answered.add_done_callback(lambda _reply: self._late_answer(datapath, switch))
         self._post(partial(self._deliver, [(switch.connection, encode_barrier(xid))]))
 
-    def _hear_again(self, datapath: DatapathId, switch: ConnectedSwitch) -> None:
+    def _late_answer(self, datapath: DatapathId, switch: ConnectedSwitch) -> None:
         """Resume requests to a switch, since the switch answers again.
 
         Runs in the hub's thread, like the start and end of connections.

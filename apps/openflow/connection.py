@@ -69,23 +69,23 @@ class Connection:
     def send(self, message: bytes) -> None:
         self._datapath.send(message)
 
-    def ask(self, tell: Callable[[bool], None]) -> None:
+    def ask(self, report: Callable[[bool], None]) -> None:
         request = ofproto_v1_3_parser.OFPEchoRequest(self._datapath)
         xid = self._datapath.set_xid(request)
         self._unanswered.add(xid)
         self._datapath.send_msg(request)
-        self._look(xid, tell, ECHO_LOOKS)
+        self._look(xid, report, ECHO_LOOKS)
 
-    def _look(self, xid: int, tell: Callable[[bool], None], looks: int) -> None:
+    def _look(self, xid: int, report: Callable[[bool], None], looks: int) -> None:
         """Wait in many short steps: the loop reads between steps, so a pause of the loop counts
         once.
         """
         if xid in self._unanswered and looks:
-            self._loop.call_later(ECHO_S / ECHO_LOOKS, self._look, xid, tell, looks - 1)
+            self._loop.call_later(ECHO_S / ECHO_LOOKS, self._look, xid, report, looks - 1)
             return
         answered = xid not in self._unanswered
         self._unanswered.discard(xid)
-        tell(answered)
+        report(answered)
 
     def answered(self, xid: int) -> None:
         """Note the answer to an echo request."""

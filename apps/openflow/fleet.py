@@ -187,13 +187,13 @@ class Fleet(Roles):
             self._slow_readers.discard(datapath)
             return self._answer(datapath, asked, timeout_s)
 
-        def heard(reply: Reply[Answer]) -> None:
+        def on_reply(reply: Reply[Answer]) -> None:
             self._owing.discard(datapath)
             if not isinstance(reply.result(), Failure):
                 self._slow_readers.add(datapath)
 
         self._owing.add(datapath)
-        asked.reply.add_done_callback(heard)
+        asked.reply.add_done_callback(on_reply)
         return self._failure(datapath, FailureKind.LATE, "the flow table is late")
 
     def rule_counters(

@@ -179,9 +179,9 @@ class OpenFlowApp(package.App):
             self._handles = False
 
     def _handle(self, event: Any, state: Any) -> None:
-        for told in self.get_handlers(event, state):
+        for observer in self.get_handlers(event, state):
             try:
-                told(event)
+                observer(event)
             except Exception:  # concerns at most a single switch: go on
                 LOG.exception("%s is not handled", type(event).__name__)
 

@@ -130,8 +130,8 @@ class Lines:
         if end in _CUT_OFF:
             address = served.datapath.address[0]
             LOG.warning("the switch at %s is cut off: %s", address, _CUT_OFF[end])
-        tell, served.ended = served.ended, None
-        tell(raised)
+        ended, served.ended = served.ended, None
+        ended(raised)
 
 
 _all: list[Lines] = []

@@ -220,9 +220,9 @@ def _hand_on(datapath: Any, message: Any) -> None:
     brick, event = datapath.ofp_brick, ofp_event.ofp_msg_to_ev(message)
     brick.send_event_to_observers(event, datapath.state)
     state = datapath.state
-    for told in brick.get_handlers(event):
-        if state in told.callers[type(event)].dispatchers:
-            told(event)
+    for observer in brick.get_handlers(event):
+        if state in observer.callers[type(event)].dispatchers:
+            observer(event)
 
 
 def _elements(greeting: bytes) -> list[Any]:

@@ -42,25 +42,25 @@ class Reply(Generic[_ValueT]):
                 return
             self._value, self._is_done = value, True
             then, self._then = self._then, []
-        for told in then:
-            told(self)
+        for callback in then:
+            callback(self)
 
-    def add_done_callback(self, told: Callable[[Reply[_ValueT]], object]) -> None:
-        """Call ``told`` with the reply: now if the value is set, else in the thread that sets the
-        value.
+    def add_done_callback(self, callback: Callable[[Reply[_ValueT]], object]) -> None:
+        """Call ``callback`` with the reply: now if the value is set, else in the thread that sets
+        the value.
         """
         with _LOCK:
             if not self._is_done:
-                self._then.append(told)
+                self._then.append(callback)
                 return
-        told(self)
+        callback(self)
 
 
 class Replies:
     """Several replies with a common wait."""
 
     def __init__(self, replies: Collection[Reply[_ValueT]]) -> None:
-        self._left = len(replies)
+        self._outstanding = len(replies)
         self._all_done = threading.Event()
         if not replies:
             self._all_done.set()
@@ -69,8 +69,8 @@ class Replies:
 
     def _note(self, _reply: object) -> None:
         with _LOCK:
-            self._left -= 1
-            last = not self._left
+            self._outstanding -= 1
+            last = not self._outstanding
         if last:
             self._all_done.set()
 

@@ -58,10 +58,10 @@ class Asked(NamedTuple):
 CatchUp = Callable[[Callable[[], None]], None]
 
 
-def read_first(tell: Callable[[], None]) -> None:
-    """Read the messages received from switches, then call ``tell``."""
+def read_first(report: Callable[[], None]) -> None:
+    """Read the messages received from switches, then call ``report``."""
     read_what_came()
-    tell()
+    report()
 
 
 class Requests:
@@ -197,26 +197,26 @@ class Requests:
 
     # -- probes ---------------------------------------------------------------------------------
 
-    def watch_probes(self, heard: Callable[[int], None]) -> None:
-        """Have ``heard`` called, in the hub's thread, with the nonce of every unexpected probe."""
-        self._probe_watcher = heard
+    def watch_probes(self, watcher: Callable[[int], None]) -> None:
+        """Call ``watcher``, in the hub's thread, with the nonce of every unexpected probe."""
+        self._probe_watcher = watcher
 
-    def _hear_probe(self, nonce: int) -> None:
+    def _probe_arrived(self, nonce: int) -> None:
         """Resolve the reply that expects ``nonce``, else call the watcher; in the hub's thread."""
-        heard = self._probes.pop(nonce, None)
-        if heard is not None:
-            heard.set_result(None)
+        reply = self._probes.pop(nonce, None)
+        if reply is not None:
+            reply.set_result(None)
         elif self._probe_watcher is not None:
             self._probe_watcher(nonce)
 
     def expect_probe(self, nonce: int) -> Reply[None]:
         """A reply that is done when the probe with ``nonce`` comes in."""
-        heard = self._probes[nonce] = Reply()
-        return heard
+        reply = self._probes[nonce] = Reply()
+        return reply
 
-    def await_probes(self, heard: Collection[Reply[None]], timeout_s: float) -> None:
+    def await_probes(self, replies: Collection[Reply[None]], timeout_s: float) -> None:
         """Wait until all have come in, or the time is up, without the hub's time to catch up."""
-        self._await(heard, timeout_s, _PROBE_LOOKS)
+        self._await(replies, timeout_s, _PROBE_LOOKS)
 
     def forget_probe(self, nonce: int) -> None:
         self._probes.pop(nonce, None)

@@ -67,7 +67,7 @@ class Roles(Tables):
         if datapath not in self._names:
             return  # leave strangers alone
 
-        def heard(answered: Reply[Answer]) -> None:
+        def on_reply(answered: Reply[Answer]) -> None:
             answer = answered.result()
             if isinstance(answer, Failure):
                 self._note_no_slave(answer)
@@ -76,8 +76,8 @@ class Roles(Tables):
                 return  # this controller leads by now, and is about to become the switch's master
             known = int.from_bytes(answer, "big")
             generation = 0 if known == NO_GENERATION else known
-            told = self._ask_for_role(datapath, connection, ROLE_SLAVE, generation)
-            told.add_done_callback(done)
+            asked_role = self._ask_for_role(datapath, connection, ROLE_SLAVE, generation)
+            asked_role.add_done_callback(done)
 
         def done(answered: Reply[Answer]) -> None:
             answer = answered.result()
@@ -89,7 +89,7 @@ class Roles(Tables):
                 self._note_no_slave(answer)
 
         asked = self._ask_for_role(datapath, connection, ROLE_NO_CHANGE, 0)
-        asked.add_done_callback(heard)
+        asked.add_done_callback(on_reply)
 
     def _ask_for_role(
         self, datapath: DatapathId, connection: SwitchConnection, role: int, generation: int

@@ -70,8 +70,8 @@ class SwitchConnection(Protocol):
     def send(self, message: bytes) -> None:
         """Send in order; does not wait until the switch reads."""
 
-    def ask(self, tell: Callable[[bool], None]) -> None:
-        """Send an echo request; ``tell``, within ECHO_S and a little, whether the switch
+    def ask(self, report: Callable[[bool], None]) -> None:
+        """Send an echo request; ``report``, within ECHO_S and a little, whether the switch
         answered.
         """
 

@@ -28,13 +28,13 @@ class SecondConnections(Generic[_ConnectedT]):
 
     def __init__(
         self,
-        tell: Callable[[int, str, str], None],
+        report: Callable[[int, str, str], None],
         replace: Callable[[int], None],
     ) -> None:
-        """``tell`` a datapath id's second connection, by cause and text; ``replace``: have the
+        """``report`` a datapath id's second connection, by cause and text; ``replace``: have the
         newcomers (:meth:`take`) take the place of the connection in use.
         """
-        self._tell = tell
+        self._report = report
         self._replace = replace
         self._waiting: dict[int, list[_ConnectedT]] = {}
 
@@ -83,10 +83,10 @@ class SecondConnections(Generic[_ConnectedT]):
             return
         of, by = older.address, newcomers[0].connection.address
         if alive:
-            self._tell(datapath, "refused", refused_second(by, of))
+            self._report(datapath, "refused", refused_second(by, of))
             for newcomer in newcomers:
                 newcomer.connection.close()
         else:
-            self._tell(datapath, "replaced", replaced_by_second(by, of))
+            self._report(datapath, "replaced", replaced_by_second(by, of))
             self._replace(datapath)
             older.close()

@@ -27,7 +27,7 @@ class Staged:
 class Wait:
     """A caller waits until a switch has looked at all cached flows."""
 
-    left: int
+    remaining: int
     """Looks until the wait is over."""
     reply: Reply[None] = field(default_factory=Reply)
 
@@ -44,9 +44,9 @@ class Rounds:
     def ended(self) -> list[Wait]:
         """Count a look that has ended; returns the waits that are over."""
         for wait in self.waits:
-            wait.left -= 1
-        over = [wait for wait in self.waits if not wait.left]
-        self.waits = [wait for wait in self.waits if wait.left]
+            wait.remaining -= 1
+        over = [wait for wait in self.waits if not wait.remaining]
+        self.waits = [wait for wait in self.waits if wait.remaining]
         return over
 
 

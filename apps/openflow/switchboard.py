@@ -61,7 +61,7 @@ class Switchboard(Requests):
         """Times at which switches were lost, or fell silent, by the monotonic clock."""
         self._last_numbers: dict[DatapathId, Mapping[str, int]] = {}
         """Numbers by which rules named the ports of a fabric's switch when the switch was lost."""
-        self._newcomers = SecondConnections[ConnectedSwitch](self.tell_of_second, self._remove)
+        self._newcomers = SecondConnections[ConnectedSwitch](self.report_second, self._remove)
         self._watchers: list[Callable[[DatapathId], None]] = []
         self._watchers_of_late: list[Callable[[DatapathId], None]] = []
         self._watchers_of_mute: list[Callable[[DatapathId], None]] = []
@@ -101,15 +101,15 @@ class Switchboard(Requests):
 
     def watch_rivals(
         self,
-        tell: Callable[[DeviceAlarm], None],
+        report: Callable[[DeviceAlarm], None],
         taken: Callable[[DatapathId, int], None] = lambda *_master: None,
     ) -> None:
         """Register callbacks, called in the hub's thread.
 
-        ``tell``: a second connection came with a known datapath id. ``taken``: another master has
+        ``report``: a second connection came with a known datapath id. ``taken``: another master has
         taken a switch, with the given generation.
         """
-        self._report_rival, self._report_master = tell, taken
+        self._report_rival, self._report_master = report, taken
 
     # -- events: the loop ------------------------------------------------------------------------
 
@@ -127,7 +127,7 @@ class Switchboard(Requests):
         identity = DatapathId(datapath)
         self._refusals.forget(datapath, connection.address)
         if identity not in self._names:
-            self._tell_of_stranger(identity, connection)
+            self._report_stranger(identity, connection)
         switch = ConnectedSwitch(connection, {port.name: port for port in ports.values()})
         switch.renumber(self._substrate.ports(identity))
         self._enter(identity, switch)
@@ -139,7 +139,7 @@ class Switchboard(Requests):
         """Switches kept out by a setting when they try to connect; for any thread."""
         return self._refusals.now()
 
-    def _tell_of_stranger(self, datapath: DatapathId, connection: SwitchConnection) -> None:
+    def _report_stranger(self, datapath: DatapathId, connection: SwitchConnection) -> None:
         """Log a datapath id outside the fabric once.
 
         A neighbour may name any number of ids: the number of log lines is limited.
@@ -153,7 +153,7 @@ class Switchboard(Requests):
             "there or in the configuration%s",
             datapath,
             connection.address,
-            "; further ones are not told" if len(self._strangers) == _MOST_STRANGERS else "",
+            "; further switches are not logged" if len(self._strangers) == _MOST_STRANGERS else "",
         )
 
     def _enter(self, datapath: DatapathId, newcomer: ConnectedSwitch) -> None:
@@ -192,7 +192,7 @@ class Switchboard(Requests):
             and (now or before in taken)
         }
 
-    def tell_of_second(self, datapath: int, cause: str, text: str) -> None:
+    def report_second(self, datapath: int, cause: str, text: str) -> None:
         """Log a switch's second connection and raise an alarm; each cause once in a while.
 
         Call in the hub's thread, or in the exchange's thread if workers hold the connections.
@@ -260,9 +260,9 @@ class Switchboard(Requests):
             self._changed.notify_all()
         if switch is used:
             self._report_numbers(identity, earlier)
-            told = replace(port, up=port.up and not deleted)
+            seen_port = replace(port, up=port.up and not deleted)
             for watcher in self._port_watchers:
-                watcher(identity, told)
+                watcher(identity, seen_port)
 
     def _report_numbers(self, datapath: DatapathId, earlier: Mapping[str, int]) -> None:
         if earlier:

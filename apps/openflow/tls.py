@@ -153,7 +153,7 @@ class _Direction:
         self._source = source
         self._target = target
         self._over = over
-        self._left = memoryview(b"")
+        self._unsent = memoryview(b"")
         """Bytes read and not sent yet."""
         self._waits = self._is_over = False
 
@@ -170,7 +170,7 @@ class _Direction:
 
     def _read(self) -> None:
         try:
-            self._left = memoryview(self._source.recv(_READ_BYTES))
+            self._unsent = memoryview(self._source.recv(_READ_BYTES))
         except (BlockingIOError, ssl.SSLWantReadError):
             return
         except ssl.SSLWantWriteError:
@@ -178,8 +178,8 @@ class _Direction:
             self._loop.call_later(_OTHER_WAY_S, self.go_on)
             return
         except OSError:
-            self._left = memoryview(b"")
-        if self._left:
+            self._unsent = memoryview(b"")
+        if self._unsent:
             self._send()
         else:
             self._end()
@@ -187,8 +187,8 @@ class _Direction:
     def _send(self) -> None:
         """Send the bytes read, and go on reading once all are sent."""
         try:
-            while self._left:
-                self._left = self._left[self._target.send(self._left) :]
+            while self._unsent:
+                self._unsent = self._unsent[self._target.send(self._unsent) :]
         except (BlockingIOError, ssl.SSLWantWriteError):
             self._wait()
             self._loop.add_writer(self._target, self._send)

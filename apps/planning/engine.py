@@ -117,8 +117,8 @@ class Planning(SinglePaths):
         wanted = demand if request.weights is None else request.weights
         target = self.for_demand(current, request, wanted, pins, blocked, expired=expired)
         plan = self.diff(current, target)
-        now = self.rates.served(current.topology, demand, mice_apart=request.mice_apart)
-        then = self.rates.served(target.topology, demand, mice_apart=request.mice_apart)
+        now = self.rates.served(current.topology, demand, mice_electrical=request.mice_electrical)
+        then = self.rates.served(target.topology, demand, mice_electrical=request.mice_electrical)
         return PlannedChange(
             target=target,
             disconnect_first=plan.disconnect_first,

@@ -44,7 +44,7 @@ class PeriodicRequests:
                 only_if_it_pays=True,
                 hold=_pairs(~sure | elephants if on_demand else ~sure),
                 weights=seen.counted_on_mbps * sure,
-                mice_apart=on_demand,
+                mice_electrical=on_demand,
             )
         wanting = elephants if sharing.elephants_only else (seen.rate_mbps > _FAINT_MBPS) & sure
         if not wanting.any():
@@ -52,7 +52,7 @@ class PeriodicRequests:
         demand = np.where(elephants, planned, seen.rate_mbps * wanting)
         weights = self._turns.demand(wanting)
         return PlanRequest(
-            demand, hold=_pairs(~sure), weights=weights, mice_apart=sharing.elephants_only
+            demand, hold=_pairs(~sure), weights=weights, mice_electrical=sharing.elephants_only
         )
 
     def begun(self, sharing: Sharing, state: NetworkState) -> None:

@@ -40,15 +40,15 @@ class Rates:
         return estimate_maxmin(elephants_mbps, self._rack_mbps, self._rack_mbps, 0.0)
 
     def served(
-        self, topology: Topology, demand: DemandMatrix, *, mice_apart: bool = False
+        self, topology: Topology, demand: DemandMatrix, *, mice_electrical: bool = False
     ) -> DemandMatrix:
         """Mbps, shape (N, N), of ``demand`` that each pair would get under ``topology``.
 
-        ``mice_apart``: pairs with a path also use the electrical network, for all but elephants.
+        ``mice_electrical``: pairs with a path use the electrical network for mice.
         """
         electrical = self._electrical_mbps
         served = served_mbps(self._arrays, topology, demand, electrical, electrical)
-        if not mice_apart:
+        if not mice_electrical:
             return served
         on_circuits = np.where(joined(served.shape, topology), served, 0.0)
         left = np.maximum(0.0, demand - on_circuits)

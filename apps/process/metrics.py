@@ -231,11 +231,11 @@ class Metrics:
             self._served.labels(what).set(mbps * _BYTES_PER_MBIT)
 
     def probes(
-        self, *, sent: int = 0, heard: int = 0, unknown: int = 0, lost_paths: int = 0
+        self, *, sent: int = 0, received: int = 0, unknown: int = 0, lost_paths: int = 0
     ) -> None:
         """``unknown``: silent while the path's switches or the controller were late."""
         self._probes.labels("sent").inc(sent)
-        self._probes.labels("heard").inc(heard)
+        self._probes.labels("heard").inc(received)
         self._probes.labels("unknown").inc(unknown)
         self._lost_paths.inc(lost_paths)
 

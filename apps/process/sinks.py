@@ -22,18 +22,18 @@ class Sink(logging.handlers.QueueListener):
     """Queue of lines, and the writing thread. Thread-safe, also within a destructor."""
 
     def __init__(
-        self, name: str, write: Callable[[bytes], object], tell_dropped: Callable[[int], bytes]
+        self, name: str, write: Callable[[bytes], object], dropped_line: Callable[[int], bytes]
     ) -> None:
         """Start the thread.
 
         ``write`` writes a line, and may wait; a line with an OSError counts as dropped.
-        ``tell_dropped`` makes the line with the number of earlier dropped lines.
+        ``dropped_line`` makes the line with the number of earlier dropped lines.
         """
         super().__init__(SimpleQueue())
         self._write = write
-        self._tell_dropped = tell_dropped
+        self._dropped_line = dropped_line
         self._lock = threading.RLock()
-        self._held_bytes = self._dropped = self._told = 0
+        self._held_bytes = self._dropped = self._reported = 0
         _SINKS[name] = self
         self.start()
 
@@ -70,10 +70,10 @@ class Sink(logging.handlers.QueueListener):
             return
         try:
             self._write(record)
-            untold = self._dropped - self._told
-            if untold:
-                self._write(self._tell_dropped(untold))
-                self._told += untold
+            unreported = self._dropped - self._reported
+            if unreported:
+                self._write(self._dropped_line(unreported))
+                self._reported += unreported
         except OSError:
             with self._lock:
                 self._dropped += 1

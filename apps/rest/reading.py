@@ -92,8 +92,10 @@ def read(body: bytes, model: TypeAdapter[Any]) -> object:
     try:
         return model.validate_python(data)
     except ValidationError as error:
-        told = error.errors(include_url=False)[:MOST_ERRORS]
-        told.sort(key=lambda item: item["type"] != _UNKNOWN)  # often why another field is missing
+        details = error.errors(include_url=False)[:MOST_ERRORS]
+        details.sort(
+            key=lambda item: item["type"] != _UNKNOWN
+        )  # often why another field is missing
         raise InvalidBody(
             [
                 {
@@ -101,7 +103,7 @@ def read(body: bytes, model: TypeAdapter[Any]) -> object:
                     "loc": ("body", *item["loc"]),
                     "known": _fields(model, item["loc"]) if item["type"] == _UNKNOWN else (),
                 }
-                for item in told
+                for item in details
             ],
             error.error_count(),
         ) from None

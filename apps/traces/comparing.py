@@ -74,15 +74,15 @@ def compare(
     cut: Sequence[Window],
     limits: Limits,
     algorithms: Iterable[str] = tuple(ENTRIES),
-    tell: Callable[[str], None] = lambda _what: None,
+    report: Callable[[str], None] = lambda _what: None,
 ) -> list[Contestant]:
     """Plan every window with every algorithm, each from the algorithm's last topology.
 
-    ``tell`` hears of the progress. Raises PlanError for windows of another size, UnknownName.
+    ``report`` hears of the progress. Raises PlanError for windows of another size, UnknownName.
     """
     if not cut:
         raise PlanError("no window holds a flow between racks")
-    return [_contest(fabric, cut, limits, name, tell) for name in algorithms]
+    return [_contest(fabric, cut, limits, name, report) for name in algorithms]
 
 
 def _contest(
@@ -90,12 +90,12 @@ def _contest(
     cut: Sequence[Window],
     limits: Limits,
     name: str,
-    tell: Callable[[str], None],
+    report: Callable[[str], None],
 ) -> Contestant:
     attempts: list[Attempt] = []
     current = NetworkState()
     for position, window in enumerate(cut, start=1):
-        tell(f"{name}: window {position} of {len(cut)}")
+        report(f"{name}: window {position} of {len(cut)}")
         study = Study(fabric, window.demand_mbps, limits, current)
         try:
             outcome = study.run(name, check=True)

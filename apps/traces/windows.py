@@ -72,17 +72,17 @@ def windows(
     numbers: Mapping[str, int],
     racks: int,
     window_s: float,
-    scale: float = 1.0,
+    size_factor: float = 1.0,
 ) -> Iterator[Window]:
     """Cut ``flows``, sorted by start, into windows of ``window_s``.
 
-    A flow's bytes count in the window of the flow's start, times ``scale``. Memory holds one window
-    at a time. Raises PlanError for a bad window or scale.
+    A flow's bytes count in the window of the flow's start, times ``size_factor``. Memory holds one
+    window at a time. Raises PlanError for a bad window or factor.
     """
-    for what, value in (("window", window_s), ("scale", scale)):
+    for what, value in (("window", window_s), ("size factor", size_factor)):
         if not 0 < value < float("inf"):
             raise PlanError(f"a {what} of {value:g}: the value must be positive and finite")
-    mbps_per_byte = scale * 8e-6 / window_s
+    mbps_per_byte = size_factor * 8e-6 / window_s
     number, count = -1, 0
     demand = np.zeros((racks, racks))
     for flow in flows:

@@ -27,14 +27,14 @@ from apps.process.ending import give_up
 from apps.process.worker_list import SessionEnd
 from apps.workers import wire
 from apps.workers.roster import Leased, Roster
-from apps.workers.switches import TOLD_IN_VAIN, ExchangeEvents, Switches
+from apps.workers.switches import REPORT_FAILED, ExchangeEvents, Switches
 from apps.workers.wire import ConnectionReports, Order, Record, boot_s
 from hydra.errors import HydraError
 from hydra.model import Fabric
 from hydra.policy import WorkerSettings
 
 LOG = logging.getLogger("hydra.workers")
-_OFTEN: Final = ("is called", TOLD_IN_VAIN)
+_OFTEN: Final = ("is called", REPORT_FAILED)
 LOG.addFilter(Sparing(lambda record: any(some in str(record.msg) for some in _OFTEN)))
 _PING_S: Final = 0.1
 """Seconds between checks of a worker's presence: ZeroMQ refuses messages for an ended process."""
@@ -96,15 +96,15 @@ class Exchange:
     def remember_owners(
         self,
         owners: Mapping[int, str],
-        tell: Callable[[Mapping[str, tuple[int, ...]]], None],
+        report: Callable[[Mapping[str, tuple[int, ...]]], None],
     ) -> None:
-        """Set ``owners`` as the owners until now; ``tell`` is called with the owners from now on.
+        """Set ``owners`` as the owners until now; ``report`` is called with the owners from now on.
 
         Only for the exchange's thread.
         """
         for name in owners.values():
             self.roster.past(name, boot_s())
-        self._switches.remember_owners(owners, tell)
+        self._switches.remember_owners(owners, report)
 
     def post(self, function: Callable[[], None]) -> None:
         """Run a function in the exchange's thread, soon."""
@@ -133,23 +133,23 @@ class Exchange:
 
     # -- the exchange's thread --------------------------------------------------------------------
 
-    def catch_up(self, tell: Callable[[], None]) -> None:
-        """Call ``tell`` once everything heard by workers so far has been read."""
+    def catch_up(self, report: Callable[[], None]) -> None:
+        """Call ``report`` once everything heard by workers so far has been read."""
         waiting = {worker.identity for worker in self._workers.values() if self._listens(worker)}
         if not waiting:
-            tell()
+            report()
             return
         self._tokens += 1
-        self._catching[self._tokens] = waiting, tell
+        self._catching[self._tokens] = waiting, report
         for identity in waiting:
             self._workers[identity].orders.append(Record(Order.CATCH_UP, 0, self._tokens))
 
     def _caught_up(self, token: int, identity: bytes) -> None:
-        waiting, tell = self._catching.get(token, (set(), None))
+        waiting, report = self._catching.get(token, (set(), None))
         waiting.discard(identity)
-        if tell is not None and not waiting:
+        if report is not None and not waiting:
             del self._catching[token]
-            tell()
+            report()
 
     def _bind(self) -> None:
         """Raises HydraError."""
@@ -246,12 +246,12 @@ class Exchange:
         elif frames[0] == wire.TOLD:
             session, records = wire.unpacked(frames)
             if session == worker.session:
-                worker.told += 1
+                worker.received += 1
                 for record in records:
                     if record.kind == ConnectionReports.CAUGHT_UP:
                         self._caught_up(record.xid, identity)
                     else:
-                        self._switches.tell(worker, record)
+                        self._switches.handle_report(worker, record)
         elif frames[0] == wire.BYE:
             self._drop(worker, SessionEnd.ENDED, "the worker ends")
 
@@ -275,11 +275,11 @@ class Exchange:
                 end = SessionEnd(lost or SessionEnd.ORDERS_LOST)
                 self._drop(worker, end, f"the worker begins anew, since {_LOST_WORDS[end]}")
             worker = self._begin(identity, name, message, now_s)
-        if message["session"] == worker.session and message["told"] != worker.told:
+        if message["session"] == worker.session and message["told"] != worker.received:
             end = SessionEnd.LOSSES_REPORTED
             self._drop(worker, end, _LOST_WORDS[end])
             return
-        worker.past.heard_s = now_s
+        worker.past.renewed_s = now_s
         worker.cpu_s = float(message["cpu_s"])
         incarnation = self._incarnation()
         granted = {
@@ -309,7 +309,7 @@ class Exchange:
     ) -> Leased:
         self._sessions += 1
         past = self.roster.past(name, now_s)
-        past.heard_s = now_s
+        past.renewed_s = now_s
         worker = Leased(
             name,
             past=past,
@@ -334,7 +334,7 @@ class Exchange:
         begins = incarnation is not None and incarnation != self._led
         self._led = incarnation
         for worker in tuple(self._workers.values()):
-            silent_s = now_s - worker.past.heard_s
+            silent_s = now_s - worker.past.renewed_s
             if silent_s > self._settings.lease_s:
                 why = f"the worker has not renewed the lease for {silent_s:.1f} s"
                 self._drop(worker, SessionEnd.SILENT, why)

@@ -71,7 +71,7 @@ class Holder:
         """By number."""
         self._number_of: dict[SwitchConnection, int] = {}
         self._by_datapath: dict[int, _Held] = {}
-        self._newcomers = SecondConnections[_Newcomer](self._tell_of_second, self._replace)
+        self._newcomers = SecondConnections[_Newcomer](self._report_second, self._replace)
 
     def everything(self) -> Iterator[Record]:
         """The first reports for a controller that knows nothing yet."""
@@ -120,7 +120,7 @@ class Holder:
         """Tell all controllers: each has a log line and a condition for the switch."""
         self._to_all(Record(ConnectionReports.REFUSED, 0, body=wire.text([datapath, address, why])))
 
-    def _tell_of_second(self, datapath: int, cause: str, text: str) -> None:
+    def _report_second(self, datapath: int, cause: str, text: str) -> None:
         held = self._by_datapath[datapath]
         self._answered(held.connection, ConnectionReports.SECOND, 0, body=wire.text([cause, text]))
 

@@ -90,8 +90,8 @@ class WorkerLeases:
                 self._written.pop(name, None)
             if self._written.get(name) != owners[name]:
                 value = json.dumps({"shards": owners[name]})
-                told = put(f"{self._prefix}{name}", value, self._leases[name])
-                if self._etcd.transaction(self._conditions(), [told]).succeeded:
+                ownership = put(f"{self._prefix}{name}", value, self._leases[name])
+                if self._etcd.transaction(self._conditions(), [ownership]).succeeded:
                     self._written[name] = owners[name]
         for name in (self._leases.keys() & self._met) - here:
             lease = self._leases.pop(name)

@@ -44,13 +44,13 @@ _BYE_S: Final = 0.2
 
 
 class _Link:
-    """The link to a controller. ``told`` and ``session`` are guarded by ``lock``."""
+    """The link to a controller. ``reports`` and ``session`` are guarded by ``lock``."""
 
     def __init__(self, place: tuple[str, int], socket: zmq.Socket[bytes]) -> None:
         self.name = endpoint(*place).removeprefix("tcp://")
         self.socket = socket
         self.lock = threading.Lock()
-        self.told: list[Record] = []
+        self.reports: list[Record] = []
         self.reported_session = 0
         """Session of the reports; 0: no reports until the controller asks."""
         self.named_session = 0
@@ -60,7 +60,7 @@ class _Link:
         self._losses = 0
         self.sent = 0
         """Messages sent in this session."""
-        self.heard = 0
+        self.received = 0
         """Orders received in this session."""
         self.until_s = 0.0
         """When the lease ends, by :func:`~apps.workers.wire.boot_s`."""
@@ -73,14 +73,14 @@ class _Link:
         self.lost: SessionEnd | None = None
         """The reason of the last session's end, if ended by this worker."""
 
-    def tell(self, record: Record) -> None:
+    def report(self, record: Record) -> None:
         with self.lock:
             if self.reported_session:
-                self.told.append(record)
+                self.reports.append(record)
 
     def begin(self, session: int, everything: Sequence[Record]) -> None:
         with self.lock:
-            self.reported_session, self.told = session, list(everything)
+            self.reported_session, self.reports = session, list(everything)
 
     def lose(self, lost: SessionEnd | None = None) -> None:
         """Have the controller ask for everything anew: something was lost on the way, orders if
@@ -96,8 +96,8 @@ class _Link:
 
     def taken(self) -> tuple[int, list[Record]]:
         with self.lock:
-            told, self.told = self.told, []
-            return self.reported_session, told
+            reports, self.reports = self.reports, []
+            return self.reported_session, reports
 
 
 class Links:
@@ -115,7 +115,7 @@ class Links:
         self._options = options
         self._post = post
         self._id = uuid.uuid4().hex
-        self.holder = Holder(self._tell_all, self._tell_leader, known)
+        self.holder = Holder(self._report_to_all, self._report_to_leader, known)
         self._leader: _Link | None = None
         self._incarnation = 0
         """The latest incarnation heard."""
@@ -165,14 +165,14 @@ class Links:
 
     # -- the hub's thread -------------------------------------------------------------------------
 
-    def _tell_all(self, record: Record) -> None:
+    def _report_to_all(self, record: Record) -> None:
         for link in self._links:
-            link.tell(record)
+            link.report(record)
         self._awake()
 
-    def _tell_leader(self, record: Record) -> None:
+    def _report_to_leader(self, record: Record) -> None:
         if self._leader is not None:
-            self._leader.tell(record)
+            self._leader.report(record)
             self._awake()
 
     def _announce(self, link: _Link, session: int) -> None:
@@ -233,10 +233,10 @@ class Links:
             self._send(link, [wire.BYE])
 
     def _say(self, link: _Link) -> None:
-        session, told = link.taken()
-        if told and session == link.named_session:
+        session, reports = link.taken()
+        if reports and session == link.named_session:
             link.sent += 1
-            if not self._send(link, wire.packed(wire.TOLD, session, told)):
+            if not self._send(link, wire.packed(wire.TOLD, session, reports)):
                 link.lose(SessionEnd.LOSSES_REPORTED)
 
     def _send(self, link: _Link, frames: list[bytes]) -> bool:
@@ -280,7 +280,7 @@ class Links:
     def _receive(self, link: _Link, frames: list[bytes]) -> None:
         kind = frames[0]
         if kind == wire.ORDERS:
-            link.heard += 1
+            link.received += 1
             self._post(lambda: self._obey(link, frames))
         elif kind in {wire.GRANTED, wire.ANNOUNCE, wire.REFUSED}:
             message = json.loads(frames[1])
@@ -295,7 +295,7 @@ class Links:
 
     def _note_asked(self, link: _Link, session: int) -> None:
         link.named_session = session
-        link.sent = link.heard = 0
+        link.sent = link.received = 0
         link.refused = ""
         LOG.info("the controller at %s asks for all switches", link.name)
         self._post(lambda: self._announce(link, session))
@@ -318,7 +318,7 @@ class Links:
     def _note_grant(self, link: _Link, granted: dict[str, Any]) -> None:
         asked_s = link.renewals.pop(int(granted["renewal"]), None)
         link.lease_s = float(granted["lease_s"])
-        if granted["session"] == link.named_session and granted["orders"] != link.heard:
+        if granted["session"] == link.named_session and granted["orders"] != link.received:
             link.lose()
             return
         if asked_s is not None and granted["incarnation"] is not None:

@@ -22,7 +22,7 @@ _REFUSED_S: Final = 15.0
 class Past:
     """History of a worker, with or without a running lease."""
 
-    heard_s: float
+    renewed_s: float
     """Time of the last renewal."""
     ended: Counter[SessionEnd] = field(default_factory=Counter)
 
@@ -40,7 +40,7 @@ class Leased(Worker):
     since_unix_s: float
     began_s: float
     cpu_s: float = 0.0
-    told: int = 0
+    received: int = 0
     """Messages received in this session."""
     ordered: int = 0
     granted_by: int | None = None
@@ -78,7 +78,9 @@ class Roster:
 
     def known(self) -> tuple[WorkerKnown, ...]:
         now_s = boot_s()
-        return tuple(replace(one, renewal_age_s=now_s - heard_s) for one, heard_s in self._known)
+        return tuple(
+            replace(one, renewal_age_s=now_s - renewed_s) for one, renewed_s in self._known
+        )
 
     def past(self, name: str, now_s: float) -> Past:
         """The history of a worker; begun at ``now_s`` if unknown."""
@@ -118,9 +120,9 @@ class Roster:
         self._refused = tuple(one for _, (one, _) in sorted(self._refusals.items()))
         seen = {one.name: one for one in self._seen}
         for name in [name for name in self._past if name not in seen]:
-            if now_s - self._past[name].heard_s > _REMEMBERED_S:
+            if now_s - self._past[name].renewed_s > _REMEMBERED_S:
                 del self._past[name]
         self._known = tuple(
-            (WorkerKnown(name, seen.get(name), 0.0, dict(past.ended)), past.heard_s)
+            (WorkerKnown(name, seen.get(name), 0.0, dict(past.ended)), past.renewed_s)
             for name, past in sorted(self._past.items())
         )

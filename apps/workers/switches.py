@@ -31,7 +31,7 @@ from hydra.model import DatapathId, Fabric
 from hydra.policy import WorkerSettings
 
 LOG = logging.getLogger("hydra.workers")
-TOLD_IN_VAIN: Final = "a worker's message about a switch is not handled"
+REPORT_FAILED: Final = "a worker's message about a switch is not handled"
 _GATHER_S: Final = 1.0
 """Time from the start without reports of switches: workers find the controller gradually."""
 _OWNER_S: Final = 1.0
@@ -49,12 +49,12 @@ class ExchangeEvents(SwitchEvents, Protocol):
 
     def sums_replied(self, connection: SwitchConnection, xid: int, sums: Sums) -> None: ...
 
-    def tell_of_second(self, datapath: int, cause: str, text: str) -> None: ...
+    def report_second(self, datapath: int, cause: str, text: str) -> None: ...
 
 
 @dataclass(slots=True)
 class Worker:
-    """A worker's part about switches."""
+    """A worker's connections to switches, and orders to the worker."""
 
     name: str
     orders: list[Record] = field(default_factory=list)
@@ -88,11 +88,11 @@ class Connection:
             return
         self.worker.orders.append(Record(Order.SEND, self.number, body=bytes(message)))
 
-    def ask(self, tell: Callable[[bool], None]) -> None:
+    def ask(self, report: Callable[[bool], None]) -> None:
         """Answer at once: workers refuse second connections of a switch, and the exchange reports
         one connection at a time.
         """
-        tell(True)
+        report(True)
 
     def close(self) -> None:
         self.worker.orders.append(Record(Order.CLOSE, self.number))
@@ -132,14 +132,16 @@ class Switches:
     def remember_owners(
         self,
         owners: Mapping[int, str],
-        tell: Callable[[Mapping[str, tuple[int, ...]]], None],
+        report: Callable[[Mapping[str, tuple[int, ...]]], None],
     ) -> None:
-        """Set ``owners`` as the owners until now; ``tell`` is called with all later owners."""
+        """Continue with the ``owners`` of an earlier leader; ``report`` is called with each change
+        of owners.
+        """
         if owners:
             self._owners = dict(owners)
             self._misplaced = True
-        self._on_owners = tell
-        tell(self.shards())
+        self._on_owners = report
+        report(self.shards())
         self._share_out()
 
     def shards(self) -> dict[str, tuple[int, ...]]:
@@ -162,12 +164,12 @@ class Switches:
             self._disconnected(worker, connection.number)
 
     def use_all(self) -> None:
-        """Tell workers anew which connections are in use."""
+        """Repeat the order ``USE`` for each connection in use."""
         for connection in self._active.values():
             self._use(connection)
 
     def look(self, now_s: float, *, leads: bool) -> None:
-        """Report switches that have waited for their owner, and have switches move, if due."""
+        """Report switches whose owner did not connect in time; move switches to their owners."""
         if self._gathering and now_s >= self._gathers_until_s:
             self._gathers_until_s = 0.0
             self._share_out()
@@ -217,7 +219,7 @@ class Switches:
 
     # -- switches' messages ------------------------------------------------------------------------
 
-    def tell(self, worker: Worker, record: Record) -> None:
+    def handle_report(self, worker: Worker, record: Record) -> None:
         kind, number = record.kind, record.number
         connection = worker.connections.get(number)
         if kind == ConnectionReports.CONNECTED:
@@ -246,25 +248,25 @@ class Switches:
 
     def _answer(self, connection: Connection, record: Record) -> None:
         """Report a switch's answer; the switchboard knows its requests."""
-        told, events, (kind, _, xid, value, body) = self._notify, self._events, record
+        notify, events, (kind, _, xid, value, body) = self._notify, self._events, record
         if kind == ConnectionReports.BARRIER:
-            told(events.barrier_replied, connection, xid)
+            notify(events.barrier_replied, connection, xid)
         elif kind == ConnectionReports.STATISTICS:
-            told(events.statistics_replied, connection, xid, body, more=bool(value))
+            notify(events.statistics_replied, connection, xid, body, more=bool(value))
         elif kind == ConnectionReports.SUMS:
-            told(events.sums_replied, connection, xid, wire.unpacked_sums(body))
+            notify(events.sums_replied, connection, xid, wire.unpacked_sums(body))
         elif kind == ConnectionReports.ERROR:
-            told(events.error_replied, connection, xid, _KINDS[value], body.decode())
+            notify(events.error_replied, connection, xid, _KINDS[value], body.decode())
         elif kind == ConnectionReports.ROLE and xid == wire.UNASKED:
-            told(events.role_taken, connection.datapath, connection, value)
+            notify(events.role_taken, connection.datapath, connection, value)
         elif kind == ConnectionReports.ROLE:
-            told(events.role_replied, connection, xid, value)
+            notify(events.role_replied, connection, xid, value)
         elif kind == ConnectionReports.RULE_ENDED:
-            told(events.rule_ended, connection.datapath, connection, value)
+            notify(events.rule_ended, connection.datapath, connection, value)
         elif kind == ConnectionReports.SECOND:
-            told(events.tell_of_second, connection.datapath, *json.loads(body))
+            notify(events.report_second, connection.datapath, *json.loads(body))
         elif kind == ConnectionReports.PACKET:
-            told(events.packet_received, connection.datapath, connection, body)
+            notify(events.packet_received, connection.datapath, connection, body)
         else:
             raise ValueError(f"a record of kind {kind}")
 
@@ -273,7 +275,7 @@ class Switches:
         try:
             event(*arguments, **named)
         except Exception:
-            LOG.exception(TOLD_IN_VAIN)
+            LOG.exception(REPORT_FAILED)
 
     def _connected(self, worker: Worker, number: int, payload: Mapping[str, Any]) -> None:
         datapath = int(payload["datapath"])

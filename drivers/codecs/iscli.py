@@ -75,8 +75,8 @@ class Reply:
     @property
     def error(self) -> str | None:
         """The first line that reports an error."""
-        told = (line for line in self.lines if not is_log_line(line))
-        return next((line.strip() for line in told if _ERROR.match(line)), None)
+        answer_lines = (line for line in self.lines if not is_log_line(line))
+        return next((line.strip() for line in answer_lines if _ERROR.match(line)), None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -149,10 +149,12 @@ def parse_cross_connect(key: str, fields: Fields) -> tuple[str, str]:
     match = _CROSS_CONNECT.fullmatch(key)
     if match is None:
         raise YangJsonError(f"not a cross-connect such as 1A-2B: {shown(key)}")
-    told = fields.get("a_side") or match[1], fields.get("b_side") or match[2]
-    if told != (match[1], match[2]):
-        raise YangJsonError(f"cross-connect {key} has the sides {shown(told[0])}, {shown(told[1])}")
-    return told
+    named_sides = fields.get("a_side") or match[1], fields.get("b_side") or match[2]
+    if named_sides != (match[1], match[2]):
+        raise YangJsonError(
+            f"cross-connect {key} has the sides {shown(named_sides[0])}, {shown(named_sides[1])}"
+        )
+    return named_sides
 
 
 # --- states -------------------------------------------------------------------------------------

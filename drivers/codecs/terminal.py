@@ -137,11 +137,11 @@ class TerminalDecoder:
         elif self._bytes > MAX_REPLY_BYTES:
             self._fail_as_too_long()
 
-    def _finish(self, left_bytes: int) -> None:
+    def _finish(self, remaining_bytes: int) -> None:
         if self._line:
             self._lines.append(self._line)
         self._replies.append("\n".join(self._lines))
-        self._lines, self._line, self._bytes = [], "", left_bytes
+        self._lines, self._line, self._bytes = [], "", remaining_bytes
         if self._ends:
             self._ends.popleft()
 

@@ -56,8 +56,8 @@ def parse_refusal(text: bytes) -> str:
         reasons = [as_object(error) for error in as_array(errors.get("error", []))]
     except YangJsonError:
         return ""
-    told = (error.get("error-message") or error.get("error-tag") for error in reasons)
-    return "; ".join(str(reason) for reason in told if reason)
+    messages = (error.get("error-message") or error.get("error-tag") for error in reasons)
+    return "; ".join(str(reason) for reason in messages if reason)
 
 
 def shown(text: str) -> str:

@@ -12,11 +12,11 @@ from pydantic import ConfigDict, Field
 from drivers.codecs import tl1, tl1_calient, tl1_values
 from drivers.codecs.tl1_calient import CrossConnectRow, PortSide, Progress
 from drivers.exclusive import exclusive
-from drivers.left_out import LeftOut
 from drivers.looks import looks
 from drivers.optical.changes import shown, unconfirmed
 from drivers.optical.input_power import InputPowerOptions
 from drivers.optical.tl1_switch import WORKS, CrossConnectState, CrossConnectStates, Tl1Switch
+from drivers.skipped_rows import SkippedRows
 from drivers.transports.stream import Stream
 from drivers.transports.tcp import TcpStream
 from hydra.config.devices import endpoint_problems, login_problems, option_problems
@@ -113,7 +113,7 @@ class CalientTl1(Tl1Switch):
         self._connections: dict[CrossConnect, CrossConnectRow] = {}
         self._called: Counter[str] = Counter()
         """How many of the switch's connections go by each name."""
-        self._left_out = LeftOut(name)
+        self._skipped_rows = SkippedRows(name)
 
     @property
     def capabilities(self) -> OpticalCapabilities:
@@ -217,7 +217,7 @@ class CalientTl1(Tl1Switch):
                 self._connections[cross_connect] = found
                 standings[cross_connect] = _standing(found)
         self._taken = taken
-        self._left_out.note("cross-connects", odd)
+        self._skipped_rows.note("cross-connects", odd)
         return standings
 
     def _why_odd(
@@ -278,11 +278,11 @@ class CalientTl1(Tl1Switch):
         active = {
             row.called: tl1_calient.cancel(row.called) for row in found.values() if row.active
         }
-        _, refused = self._tell(active, window=self._window)
+        _, refused = self._command(active, window=self._window)
         deleted = {name: tl1_calient.delete(name) for name in names}
         # A connection that was not cancelled can't be deleted: the device refuses the deletion,
         # too.
-        return refused + self._tell(deleted, window=self._window)[1]
+        return refused + self._command(deleted, window=self._window)[1]
 
     def _add(self, cross_connects: Sequence[CrossConnect]) -> list[str]:
         ends = {
@@ -301,9 +301,9 @@ class CalientTl1(Tl1Switch):
             what: tl1_calient.enter(source, target, self._group)
             for what, (source, target) in ends.items()
         }
-        done, refused = self._tell(entered, window=self._window)
+        done, refused = self._command(entered, window=self._window)
         activated = {what: tl1_calient.activate(*ends[what], self._group) for what in done}
-        return refused + self._tell(activated, window=self._window)[1]
+        return refused + self._command(activated, window=self._window)[1]
 
     def _in_bulk(
         self,
@@ -324,7 +324,7 @@ class CalientTl1(Tl1Switch):
             if self._begun:
                 raise unconfirmed(self._name, error) from error
             raise
-        refused = self._tell({what: command})[1]
+        refused = self._command({what: command})[1]
         try:
             if refused:
                 return self._still_refused(refused, made)
@@ -338,15 +338,15 @@ class CalientTl1(Tl1Switch):
         Raises DeviceError if the command does not end in time.
         """
         for last in self._polls():
-            told, progress = self._progress()
+            status, progress = self._progress()
             if progress is not Progress.UNDER_WAY:
-                return told
+                return status
             if last:
                 break
         raise DeviceError(
             self._name,
-            f"a different bulk command is under way ({told}), so no command was sent: try again at "
-            "its end",
+            f"a different bulk command is under way ({status}), so no command was sent: try again "
+            "at its end",
         )
 
     def _ended(
@@ -360,19 +360,19 @@ class CalientTl1(Tl1Switch):
         """
         is_ours = False
         for last in self._polls():
-            told, progress = self._progress()
+            status, progress = self._progress()
             under_way = progress is Progress.UNDER_WAY
-            is_ours = is_ours or under_way or told != before
+            is_ours = is_ours or under_way or status != before
             if is_ours and progress is Progress.COMPLETED and not waits:
                 return []  # the light is waited for in any case
             if (last or not (waits and under_way)) and made(self._standings()):
                 return []
         if under_way:
-            raise DeviceError(self._name, f"{what}: {told}, after {self._timeout_s:g} s")
+            raise DeviceError(self._name, f"{what}: {status}, after {self._timeout_s:g} s")
         if is_ours and progress is Progress.FAILED:
-            return [f"{what}: {told}"]
+            return [f"{what}: {status}"]
         return [
-            f"{what} is not confirmed: {told}"
+            f"{what} is not confirmed: {status}"
             + ("" if is_ours else ", as before the command was sent")
         ]
 

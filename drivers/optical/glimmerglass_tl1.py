@@ -124,11 +124,11 @@ class GlimmerglassTl1(Tl1Switch):
 
     def _remove(self, cross_connects: Sequence[CrossConnect]) -> list[str]:
         command = tl1_glimmerglass.delete(self._identifier(c.ingress) for c in cross_connects)
-        return self._tell({"tearing down": command})[1]
+        return self._command({"tearing down": command})[1]
 
     def _add(self, cross_connects: Sequence[CrossConnect]) -> list[str]:
         ends = [(self._identifier(c.ingress), self._identifier(c.egress)) for c in cross_connects]
-        return self._tell({"setting up": tl1_glimmerglass.enter(ends)})[1]
+        return self._command({"setting up": tl1_glimmerglass.enter(ends)})[1]
 
 
 def _state(port: tl1_glimmerglass.Port) -> PortState:

@@ -21,8 +21,8 @@ class InputPowerOptions(BaseModel):
 
 def max_input_dbm(plane: Plane) -> float | None:
     """The option of a plane whose options have been checked."""
-    told = {name: plane.options.get(name) for name in InputPowerOptions.model_fields}
-    return InputPowerOptions.model_validate(told).max_input_dbm
+    given = {name: plane.options.get(name) for name in InputPowerOptions.model_fields}
+    return InputPowerOptions.model_validate(given).max_input_dbm
 
 
 def check_input_power(

@@ -56,8 +56,8 @@ def limits_of(options: LightOptions) -> LightLimits:
 
 def limits(plane: Plane) -> LightLimits:
     """Limits of a plane with checked options; all other options are ignored."""
-    told = {name: plane.options.get(name) for name in LightOptions.model_fields}
-    return limits_of(LightOptions.model_validate(told))
+    given = {name: plane.options.get(name) for name in LightOptions.model_fields}
+    return limits_of(LightOptions.model_validate(given))
 
 
 class AttenuatorMode(Enum):

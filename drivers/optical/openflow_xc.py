@@ -15,7 +15,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from drivers.codecs.openflow import messages
 from drivers.codecs.openflow.messages import FlowEntry, OpenFlowError, PortPair, RuleAddress
 from drivers.exclusive import exclusive
-from drivers.left_out import LeftOut
 from drivers.optical.base import BaseSwitch
 from drivers.optical.changes import (
     Difference,
@@ -26,6 +25,7 @@ from drivers.optical.changes import (
     shortfall,
     unconfirmed,
 )
+from drivers.skipped_rows import SkippedRows
 from drivers.transports.openflow_session import OpenFlowSession
 from drivers.transports.tcp import UNIX_PREFIX, TcpStream, UnixStream
 from hydra.config.devices import endpoint_problems, no_login_problems, option_problems
@@ -129,7 +129,7 @@ class OpenFlowXc(BaseSwitch):
         super().__init__(name)
         self._session = session
         self._options = options
-        self._left_out = LeftOut(name)
+        self._skipped_rows = SkippedRows(name)
         self._rules = RuleAddress(options.table, options.priority, _COOKIE)
         ingress = options.ingress_ports or list(range(1, ports + 1))
         self._sides = (ingress, options.egress_ports or ingress)
@@ -242,7 +242,7 @@ class OpenFlowXc(BaseSwitch):
                     f"{joined}, one of them missing in options.ingress_ports and egress_ports"
                 )
         self._taken = taken
-        self._left_out.note("cross-connects", odd)
+        self._skipped_rows.note("cross-connects", odd)
 
     def _pair(self, entry: FlowEntry) -> PortPair | None:
         """Ports that a rule joins; None for the catch-all rule that drops."""

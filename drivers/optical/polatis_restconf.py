@@ -141,7 +141,7 @@ class PolatisRestconf(polatis_model.PolatisYangSwitch):
         check_ports(self._name, self.size(), disconnect | connect)
         taken: list[str] = []
         try:
-            told, present = self._made(disconnect, connect, taken)
+            refused, present = self._made(disconnect, connect, taken)
         except OutcomeUnknown:
             raise
         except DeviceError as error:
@@ -149,8 +149,8 @@ class PolatisRestconf(polatis_model.PolatisYangSwitch):
                 raise unconfirmed(self._name, error) from error
             raise
         problems = shortfall(Difference(disconnect - connect, connect, connect), present)
-        if told or problems:
-            raise not_made(self._name, [*told, *problems])
+        if refused or problems:
+            raise not_made(self._name, [*refused, *problems])
 
     def _read_port_states(self, ports: list[int]) -> Mapping[int, PortState]:
         """States of the given ports; words unknown to this driver read as UNKNOWN."""
@@ -187,9 +187,9 @@ class PolatisRestconf(polatis_model.PolatisYangSwitch):
             if left < least:  # progress, if only by one step for each reading
                 give_up_at, least = time.monotonic() + self._timeout_s, left
             self._check_light(change.added)
-            told = self._carry_out(change, tag, taken)
-            if told is not None:
-                return told, self.cross_connects()
+            refusals = self._carry_out(change, tag, taken)
+            if refusals is not None:
+                return refusals, self.cross_connects()
             if time.monotonic() > give_up_at:
                 raise DeviceError(
                     self._name,

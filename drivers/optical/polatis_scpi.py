@@ -191,12 +191,12 @@ class PolatisScpi(ReadBackSwitch):
 
     def _check_result(self, change: Difference) -> None:
         try:
-            told, present = self._query(
+            queue, present = self._query(
                 scpi.RESULT_QUERY, self._result, follows=True, is_part=scpi.is_part_of_result
             )
         except (DeviceUnavailable, ProtocolError) as error:
             raise unconfirmed(self._name, error) from error
-        faults = [fault for fault in told if fault.code != 0]
+        faults = [fault for fault in queue if fault.code != 0]
         problems = shortfall(change, present)
         if faults or problems:
             reported = ", ".join(f"{f.code} {f.message}" for f in faults[:_SHOWN]) or "no error"

@@ -206,11 +206,11 @@ class PolatisTl1(Tl1Switch):
 
     def _remove(self, cross_connects: Sequence[CrossConnect]) -> list[str]:
         command = tl1_polatis.delete_patches([c.ingress for c in cross_connects])
-        return self._tell({"tearing down": command})[1]
+        return self._command({"tearing down": command})[1]
 
     def _add(self, cross_connects: Sequence[CrossConnect]) -> list[str]:
         command = tl1_polatis.enter_patches([(c.ingress, c.egress) for c in cross_connects])
-        return self._tell({"setting up": command})[1]
+        return self._command({"setting up": command})[1]
 
 
 def _attenuator_mode(word: str) -> AttenuatorMode:

@@ -27,7 +27,6 @@ from pydantic import Field
 from drivers.codecs import sonic_ocs
 from drivers.codecs.yang_json import YangJsonError
 from drivers.exclusive import exclusive
-from drivers.left_out import LeftOut
 from drivers.looks import looks
 from drivers.optical.base import BaseSwitch
 from drivers.optical.changes import (
@@ -39,6 +38,7 @@ from drivers.optical.changes import (
     shortfall,
     unconfirmed,
 )
+from drivers.skipped_rows import SkippedRows
 from drivers.transports import gnmi_session
 from drivers.transports.gnmi import GnmiDatabases
 from drivers.transports.sonic_databases import SonicDatabases
@@ -160,7 +160,7 @@ class SonicOcs(BaseSwitch):
     ) -> None:
         super().__init__(name)
         self._expected = ports
-        self._left_out = LeftOut(name)
+        self._skipped_rows = SkippedRows(name)
         self._loss_budget_db = loss_budget_db
         self._beyond: dict[CrossConnect, float] | None = None
         """Loss in dB of cross-connects beyond the budget; None: not read since the device was
@@ -244,17 +244,19 @@ class SonicOcs(BaseSwitch):
         if stale:  # the databases delete only configured cross-connects
             self._write(set(), stale, begun=False)
         unmade = {c for c in removed if entries[c].configured and entries[c].state is None}
-        apart = unmade if unmade != removed else set[CrossConnect]()
-        if apart:  # Molex' deletes nothing if a request has a cross-connect unknown to the switch
-            self._write(apart, set(), begun=bool(stale))
-        begun = bool(stale or apart)
+        first_deletes = unmade if unmade != removed else set[CrossConnect]()
+        if (
+            first_deletes
+        ):  # Molex' deletes nothing if a request has a cross-connect unknown to the switch
+            self._write(first_deletes, set(), begun=bool(stale))
+        begun = bool(stale or first_deletes)
         if broken:
-            self._write(removed - apart, set(), begun=begun)
+            self._write(removed - first_deletes, set(), begun=begun)
             gone = Difference(removed, frozenset(), frozenset())
             self._check_result(gone, self._settled(gone))
             self._write(set(), added, begun=True)
         else:
-            self._write(removed - apart, added, begun=begun)
+            self._write(removed - first_deletes, added, begun=begun)
         done = Difference(change.removed, added, change.wanted)
         self._check_result(done, self._settled(done))
 
@@ -308,7 +310,7 @@ class SonicOcs(BaseSwitch):
             surplus = {*sides[0], *sides[1]} - states
             odd |= {name: f"{name} is configured and not there" for name in sorted(surplus)}
             sides = made if made[1] else sides
-        self._left_out.note("ports", odd)
+        self._skipped_rows.note("ports", odd)
         return sides
 
     # --- cross-connects -------------------------------------------------------------------------
@@ -333,7 +335,7 @@ class SonicOcs(BaseSwitch):
             state = sonic_ocs.parse_state(states[key]) if key in states else None
             entries[cross_connect] = _Entry(key in configured, state)
         self._taken = taken
-        self._left_out.note("cross-connects", odd)
+        self._skipped_rows.note("cross-connects", odd)
         return entries
 
     def _numbered(self, key: str, fields: sonic_ocs.Fields) -> CrossConnect:
@@ -443,7 +445,7 @@ class SonicOcs(BaseSwitch):
                 odd[key] = f"{key}: {error}"
             else:
                 losses[sides] = max(loss_db, losses.get(sides, 0.0))
-        self._left_out.note("factory losses", odd)
+        self._skipped_rows.note("factory losses", odd)
         return {
             CrossConnect(self._numbers[a], self._numbers[b]): loss_db
             for (a, b), loss_db in losses.items()
@@ -454,7 +456,7 @@ class SonicOcs(BaseSwitch):
 
     def _take_alarms(self) -> None:
         """Take in alarms that the switch has reported; a read may have found an alarm before."""
-        for key, rows in self._databases.heard_alarms():
+        for key, rows in self._databases.received_alarms():
             if rows is None:
                 self._end(key)
             else:
@@ -468,7 +470,7 @@ class SonicOcs(BaseSwitch):
                 self._begin(key, sonic_ocs.parse_alarm(key, rows[key]))
             except YangJsonError as error:
                 odd[key] = str(error)
-        self._left_out.note("alarms", odd)
+        self._skipped_rows.note("alarms", odd)
 
     def _begin(self, key: str, row: sonic_ocs.AlarmRow) -> None:
         if key in self._alarms or (key, row.created) in self._ended:

@@ -115,7 +115,7 @@ class TemplateSwitch(SteppedSwitch[LineTransport]):
 
     def _steps(self, change: Difference) -> Iterator[Step]:
         for command in self._language.moves(change.removed, change.added, self.size()):
-            yield partial(self._tell, command)
+            yield partial(self._command, command)
 
     def _read_port_states(self, ports: list[int]) -> Mapping[int, PortState]:
         size, table = self.size(), self._options.port_states
@@ -128,7 +128,7 @@ class TemplateSwitch(SteppedSwitch[LineTransport]):
 
     # --- the conversation -----------------------------------------------------------------------
 
-    def _tell(self, command: str) -> None:
+    def _command(self, command: str) -> None:
         is_reply = partial(self._language.is_reply, command)
         reply = self._session.write(self._encoded(command), is_reply=is_reply)
         refusal = self._language.refusal(self._language.lines(command, reply))

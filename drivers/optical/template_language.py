@@ -103,8 +103,8 @@ class Language:
         return [line for line in lines[0 if at is None else at + 1 :] if line]
 
     def _echo_at(self, command: str, lines: Sequence[str]) -> int | None:
-        told = enumerate(lines)
-        return next((n for n, line in told if is_echo(line.strip(), command.strip())), None)
+        numbered = enumerate(lines)
+        return next((n for n, line in numbered if is_echo(line.strip(), command.strip())), None)
 
     def _is_logged(self, line: str) -> bool:
         """True for a log line, on devices with unmistakable replies.
@@ -139,10 +139,10 @@ class Language:
         return matches(self._options.success, line) or matches(self._options.error, line)
 
     def identity(self, lines: Sequence[str]) -> DeviceIdentity:
-        told = self._options.identity
-        found = {"vendor": told.vendor, "model": told.model, "serial": "", "firmware": ""}
-        if told.row is not None:
-            groups = self._first(told.row, lines).groupdict()
+        options = self._options.identity
+        found = {"vendor": options.vendor, "model": options.model, "serial": "", "firmware": ""}
+        if options.row is not None:
+            groups = self._first(options.row, lines).groupdict()
             found |= {name: text for name, text in groups.items() if text}
         return DeviceIdentity(**found)
 

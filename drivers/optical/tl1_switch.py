@@ -280,7 +280,7 @@ class Tl1Switch(BaseSwitch):
         except tl1.Tl1Error as error:
             raise ProtocolError(self._name, f"{command.name}: {error}") from error
 
-    def _tell(
+    def _command(
         self, commands: Mapping[str, tl1.Command], *, window: int = 1
     ) -> tuple[list[str], list[str]]:
         """Send commands that change the device; each key names the subject of its command.
@@ -337,6 +337,6 @@ def _alarm(message: tl1.Autonomous, record: str, port_of: Callable[[str], int | 
     return Alarm(found.severity, port_of(found.aid), found.condition, found.text)
 
 
-def _spelt_out(told: Sequence[str]) -> list[str]:
-    more = [f"and {len(told) - _SHOWN} more of the same kind"] if len(told) > _SHOWN else []
-    return [*told[:_SHOWN], *more]
+def _spelt_out(reasons: Sequence[str]) -> list[str]:
+    more = [f"and {len(reasons) - _SHOWN} more of the same kind"] if len(reasons) > _SHOWN else []
+    return [*reasons[:_SHOWN], *more]

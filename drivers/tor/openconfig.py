@@ -59,8 +59,8 @@ class Dialect:
             allowed = membership.ALL_VLANS
         number = getattr(found, self.untagged.removesuffix("-vlan"))
         native = None if number is None else VlanId(number)
-        told = native in allowed or not self.among_allowed
-        return PortVlans(allowed - {native}, native if told else None)
+        is_untagged = native in allowed or not self.among_allowed
+        return PortVlans(allowed - {native}, native if is_untagged else None)
 
     def leaves(self, vlans: PortVlans) -> Leaves:
         """The trunk with the given membership."""
@@ -142,7 +142,9 @@ class OpenconfigTor(SessionTor):
         if not ports:
             return {}
         found = self._interfaces.read(ports, Container.STATE)
-        return {p: [*(told or {}).get("oper-status", ())] == ["UP"] for p, told in found.items()}
+        return {
+            p: [*(leaves or {}).get("oper-status", ())] == ["UP"] for p, leaves in found.items()
+        }
 
     @exclusive
     def counters(self, ports: Collection[str]) -> Mapping[str, PortCounters]:

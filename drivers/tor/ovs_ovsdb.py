@@ -291,8 +291,8 @@ class OvsTor:
         found = self._ports(session)
         missing = sorted(set(names) - found.keys())
         if missing:
-            told = f"bridge {self._bridge} has no port {', '.join(missing)}"
-            raise PortsMissing(self._name, told, missing)
+            text = f"bridge {self._bridge} has no port {', '.join(missing)}"
+            raise PortsMissing(self._name, text, missing)
         return {name: found[name] for name in names}
 
     def _read(
@@ -325,7 +325,7 @@ class OvsTor:
     def _write(self, session: OvsdbSession, columns: Mapping[str, VlanColumns], call: Call) -> int:
         """Write VLANs, and return the configuration number to wait for."""
         if self._is_robbed(session):
-            raise self._left(session)
+            raise self._bridge_lost(session)
         ports = self._some_ports(session, columns)
         operations = [*self._fence()]
         operations += [update_of(ports[name].uuid, its) for name, its in columns.items()]
@@ -338,7 +338,7 @@ class OvsTor:
         except (LookupError, TypeError, ValueError) as error:
             raise self._unconfirmed(f"the answer is malformed: {error}") from error
         except (NotOwnerError, OutdatedError) as error:
-            raise self._left(session) from error
+            raise self._bridge_lost(session) from error
         except RefusedError as error:
             raise DeviceError(self._name, f"the database refused the change: {error}") from error
 
@@ -444,12 +444,12 @@ class OvsTor:
         while (row := self._bridge_row(session)) is not None:
             call.remaining_ms()
             if not claim.generation and not session.has_lock:
-                raise self._left(session)
+                raise self._bridge_lost(session)
             holder = _holder(row)
             if holder == claim.token:
                 break
             if holder is not None and claim.is_barred_by(_generation(holder)):
-                raise self._left(session)
+                raise self._bridge_lost(session)
             where = [["name", "==", self._bridge]]
             mutations = [
                 ["external_ids", "delete", ["set", [HOLDER]]],
@@ -477,7 +477,7 @@ class OvsTor:
             return
         claim.held = True
 
-    def _left(self, session: OvsdbSession) -> DeviceError:
+    def _bridge_lost(self, session: OvsdbSession) -> DeviceError:
         """End a session whose bridge belongs to another controller; return the error with the
         holder.
         """
@@ -520,8 +520,10 @@ def _root(session: OvsdbSession) -> Row:
 def _statistics_interval_s(session: OvsdbSession) -> float:
     """Interval of statistics in the database. ovs-vswitchd replaces other values by the default."""
     rows = session.rows["Open_vSwitch"].values()
-    told = [dict(members_of(row["other_config"])).get(_INTERVAL_MS, "") for row in rows]
-    return max([STATISTICS_INTERVAL_S, *(int(one) / 1000 for one in told if one.isdecimal())])
+    intervals_ms = [dict(members_of(row["other_config"])).get(_INTERVAL_MS, "") for row in rows]
+    return max(
+        [STATISTICS_INTERVAL_S, *(int(one) / 1000 for one in intervals_ms if one.isdecimal())]
+    )
 
 
 def _wait(where: object, row: Mapping[str, object]) -> bytes:

@@ -14,8 +14,8 @@ from drivers.codecs import sonic_vlans
 from drivers.codecs.sonic_vlans import Member
 from drivers.codecs.yang_json import YangJsonError
 from drivers.exclusive import exclusive
-from drivers.left_out import LeftOut
 from drivers.looks import looks
+from drivers.skipped_rows import SkippedRows
 from drivers.tor import membership
 from drivers.tor.session import SessionTor
 from drivers.transports import gnmi_session
@@ -60,9 +60,9 @@ class SonicTor(SessionTor):
     ) -> None:
         self._timeout_s = timeout_s
         self._databases = GnmiDatabases(
-            name, address, login, options, timeout_s=timeout_s, hears_alarms=False
+            name, address, login, options, timeout_s=timeout_s, subscribes_to_alarms=False
         )
-        self._left_out = LeftOut(name)
+        self._skipped_rows = SkippedRows(name)
         super().__init__(name, self._databases)
 
     @exclusive
@@ -166,7 +166,7 @@ class SonicTor(SessionTor):
             else:
                 if member.port in ports:
                     found[member] = key
-        self._left_out.note(table, odd)
+        self._skipped_rows.note(table, odd)
         return found
 
     def _wait_for_state(self, ports: Collection[str], wanted: Collection[Member]) -> None:

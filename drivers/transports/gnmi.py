@@ -48,10 +48,10 @@ class GnmiDatabases(GnmiSession):
         options: TlsOptions,
         *,
         timeout_s: float,
-        hears_alarms: bool = True,
+        subscribes_to_alarms: bool = True,
     ) -> None:
         super().__init__(device, address, login, options, timeout_s=timeout_s)
-        self._hears_alarms = hears_alarms
+        self._subscribes_to_alarms = subscribes_to_alarms
         self._listener: _Listener | None = None
 
     def open(self) -> None:
@@ -60,7 +60,7 @@ class GnmiDatabases(GnmiSession):
         self.close()
         deadline = time.monotonic() + self._timeout_s
         super().open()
-        if not self._hears_alarms:
+        if not self._subscribes_to_alarms:
             return
         self._listener = _Listener(self._device, self._subscribe)
         self._listener.wait_until_synchronised(max(0.0, deadline - time.monotonic()))
@@ -112,19 +112,19 @@ class GnmiDatabases(GnmiSession):
             return
         self.set(self._set_request(deletions, updates))
 
-    def heard_alarms(self) -> tuple[tuple[str, Rows | None], ...]:
-        heard: list[tuple[str, Rows | None]] = []
+    def received_alarms(self) -> tuple[tuple[str, Rows | None], ...]:
+        received: list[tuple[str, Rows | None]] = []
         for kind, path, text in self._listener.take() if self._listener else ():
             key = path[-1] if path else ""
             if kind == "ended":
-                heard.append((key, None))
+                received.append((key, None))
                 continue
             rows: dict[str, dict[str, str]] = {}
             with suppress(YangJsonError):  # a read of the table will say so
                 sonic_ocs.place(rows, path, text)
             # The server reports a deleted row as a row without fields.
-            heard += [(key, {key: fields} if fields else None) for key, fields in rows.items()]
-        return tuple(heard)
+            received += [(key, {key: fields} if fields else None) for key, fields in rows.items()]
+        return tuple(received)
 
     # --- messages -------------------------------------------------------------------------------
 
@@ -194,7 +194,7 @@ class _Listener:
         self._stopped = threading.Event()
         self._over = threading.Event()
         self._stream = subscribe(self._over)
-        self._told: deque[tuple[str, tuple[str, ...], bytes]] = deque(maxlen=_MOST_REPORTS)
+        self._reports: deque[tuple[str, tuple[str, ...], bytes]] = deque(maxlen=_MOST_REPORTS)
         self._begun = False
         """True once the stream has told all alarms from before the session."""
         self._synchronised = threading.Event()
@@ -219,26 +219,26 @@ class _Listener:
 
     def take(self) -> Iterator[tuple[str, tuple[str, ...], bytes]]:
         """Changes told so far: ``began`` or ``ended``, path below the table, and value."""
-        while self._told:
-            yield self._told.popleft()
+        while self._reports:
+            yield self._reports.popleft()
 
     def _listen(self) -> None:
-        pause_s, told = self._first_pause_s, False
+        pause_s, logged = self._first_pause_s, False
         while True:
             since_s = time.monotonic()
             why = self._follow()
             if why is None or self._stopped.is_set():
                 return
             if time.monotonic() - since_s > _LONGEST_PAUSE_S:
-                pause_s, told = self._first_pause_s, False
-            if not told:
+                pause_s, logged = self._first_pause_s, False
+            if not logged:
                 _log.warning(
                     "%s does not report alarms (%s): the subscription is tried again from time to "
                     "time, and the table of alarms is polled meanwhile",
                     self._device,
                     why,
                 )
-            told = True
+            logged = True
             if self._stopped.wait(pause_s) or not self._subscribe_again():
                 return
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
@@ -266,8 +266,8 @@ class _Listener:
                     self._synchronised.set()
                 self._take_down(answer.update)
         except grpc.RpcError as error:
-            code, told = error.code().name, error.details() or ""
-            return None if code in LOST else f"{code}: {told}"
+            code, explanation = error.code().name, error.details() or ""
+            return None if code in LOST else f"{code}: {explanation}"
         finally:
             self._over.set()
             self._synchronised.set()
@@ -279,10 +279,10 @@ class _Listener:
             return
         with suppress(YangJsonError):
             for path in notice.delete:
-                self._told.append(("ended", _below(sonic_ocs.ALARMS, path), b""))
+                self._reports.append(("ended", _below(sonic_ocs.ALARMS, path), b""))
             for update in notice.update:
                 text = update.val.json_ietf_val or update.val.json_val
-                self._told.append(("began", _below(sonic_ocs.ALARMS, update.path), text))
+                self._reports.append(("began", _below(sonic_ocs.ALARMS, update.path), text))
 
 
 def _below(table: Table, path: Message) -> tuple[str, ...]:

@@ -209,14 +209,14 @@ class GnmiSession:
         except PermitOverError as error:
             raise _CallLost("CANCELLED", f"{self._address}: {error}") from error
         except grpc.RpcError as error:
-            code, told = error.code().name, error.details() or ""
+            code, reason = error.code().name, error.details() or ""
             if code == "DEADLINE_EXCEEDED":
-                told = f"no answer within {limit_s:g} s"
+                reason = f"no answer within {limit_s:g} s"
             if code in LOST:
-                raise _CallLost(code, f"{self._address}: {told or code}") from error
+                raise _CallLost(code, f"{self._address}: {reason or code}") from error
             if code == "UNAUTHENTICATED":
-                told = f"does not let {self._login.username} in; check login"
-            raise _CallRefused(code, f"the switch refuses ({code}): {told}") from error
+                reason = f"does not let {self._login.username} in; check login"
+            raise _CallRefused(code, f"the switch refuses ({code}): {reason}") from error
         except ValueError as error:  # the channel was closed meanwhile
             raise _CallLost("UNAVAILABLE", f"{self._address}: {error}") from error
         if answer is None:

@@ -50,7 +50,7 @@ _LOCK_RETRY_S: Final = 0.2
 _MONITORING: Final = "urn:ietf:params:xml:ns:yang:ietf-netconf-monitoring"
 """RFC 6022."""
 _SESSION_ID: Final = re.compile(r"<(?:\w+:)?session-id[^>]*>\s*([1-9][0-9]*)\s*<")
-_TOLD: Final = 100
+_MOST_LOGGED: Final = 100
 """Largest number of different errors remembered as logged."""
 _SHOWN: Final = 3
 """Largest number of a reply's errors in a message."""
@@ -79,9 +79,9 @@ class NetconfRefusal(DeviceError):
         """Path of each error in the tree, or None."""
         self.data = data
         """``<data>`` beside the errors, sent by some devices."""
-        told = "; ".join(_shown(error) for error in errors[:_SHOWN])
+        reasons = "; ".join(_shown(error) for error in errors[:_SHOWN])
         more = f"; and {len(errors) - _SHOWN} more errors" if len(errors) > _SHOWN else ""
-        self.reason = f"{operation} is refused: {told}{more}"
+        self.reason = f"{operation} is refused: {reasons}{more}"
         super().__init__(device, self.reason)
 
 
@@ -121,7 +121,7 @@ class NetconfTransport:
         self._datastore = datastore
         self._requests: Link | None = None
         self._events: Link | None = None
-        self._told: set[str] = set()
+        self._logged: set[str] = set()
         self._until: float | None = None
 
     @property
@@ -174,9 +174,11 @@ class NetconfTransport:
             data = refusal.data
             if data is None or any(_lacks(refusal, data, one, whole) for one in subtrees):
                 raise
-            if refusal.reason not in self._told:
+            if refusal.reason not in self._logged:
                 _log.warning("%s: data came with errors: %s", self._device, refusal.reason)
-                self._told = {*self._told, refusal.reason} if len(self._told) < _TOLD else set()
+                self._logged = (
+                    {*self._logged, refusal.reason} if len(self._logged) < _MOST_LOGGED else set()
+                )
             return data
         if reply.data_ele is None:
             raise ProtocolError(self._device, "the reply to get holds no data")
@@ -418,8 +420,8 @@ class NetconfTransport:
         etree.SubElement(session, f"{{{_MONITORING}}}session-id").text = holder
         data = self._ask(link, "get", lambda m: m.get(filter=[tree]), deadline).data_ele
         for one in () if data is None else data.iterfind(f".//{{{_MONITORING}}}session"):
-            told = one.findtext(f"{{{_MONITORING}}}session-id", "").strip()
-            if told == holder:
+            session_id = one.findtext(f"{{{_MONITORING}}}session-id", "").strip()
+            if session_id == holder:
                 return str(one.findtext(f"{{{_MONITORING}}}username", "")).strip()
         return None
 

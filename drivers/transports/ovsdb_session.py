@@ -141,9 +141,9 @@ class OvsdbSession:
             self._lock_request = self._request("steal" if steal else "lock", [lock])
         columns = {table: {"columns": list(names)} for table, names in self._watched.items()}
         self._monitor_request = self._request("monitor", [DATABASE, None, columns])
-        told = self._answer(self._monitor_request, call)
-        if told["error"] is not None:
-            raise SessionLostError(f"no database {DATABASE} there: {_said(told['error'])}")
+        initial = self._answer(self._monitor_request, call)
+        if initial["error"] is not None:
+            raise SessionLostError(f"no database {DATABASE} there: {_said(initial['error'])}")
         for _ in range(_LOOKS):
             if lock is not None and not self.has_lock:
                 self.echo(call)  # the server may be about to notice the end of the owner's session

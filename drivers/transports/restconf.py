@@ -103,8 +103,8 @@ class RestconfSession:
         except httpx.TransportError as error:
             self.close()
             raise self._unconfirmed(self._reason(error)) from error
-        told = answer.is_client_error and bool(parse_refusal(answer.content))
-        if not (answer.is_success or told or answer.status_code in expected):
+        refused = answer.is_client_error and bool(parse_refusal(answer.content))
+        if not (answer.is_success or refused or answer.status_code in expected):
             if answer.status_code == httpx.codes.UNAUTHORIZED:
                 self.close()
             raise self._unconfirmed(self.refusal(answer))
@@ -133,7 +133,7 @@ class RestconfSession:
         except YangJsonError as error:
             raise ProtocolError(self._device, f"{answer.url.path}: {error}") from error
 
-    def tell(self, method: str, path: str, document: Json = None) -> None:
+    def write(self, method: str, path: str, document: Json = None) -> None:
         """Change the device; ``document`` None: a request without a body.
 
         Raises DeviceUnavailable if nothing was sent, OutcomeUnknown if the answer got lost,
@@ -199,7 +199,7 @@ class RestconfSession:
         )
 
     def _reason(self, error: httpx.TransportError) -> str:
-        told = str(error)
+        text = str(error)
         if isinstance(error, httpx.TimeoutException):
-            told = f"no answer within {self._timeout_s:g} s"
-        return f"{self._address}: {told or type(error).__name__}"
+            text = f"no answer within {self._timeout_s:g} s"
+        return f"{self._address}: {text or type(error).__name__}"

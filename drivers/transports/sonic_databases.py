@@ -25,7 +25,7 @@ class SonicDatabases(Protocol):
         Returns when the configuration database has the change, which says nothing of the mirrors.
         """
 
-    def heard_alarms(self) -> tuple[tuple[str, Rows | None], ...]:
+    def received_alarms(self) -> tuple[tuple[str, Rows | None], ...]:
         """Alarms that the switch reported since the last call, in order.
 
         Each is an alarm's number, with its row, or None if the alarm has ended. Never waits; empty

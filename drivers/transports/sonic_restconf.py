@@ -58,8 +58,8 @@ class RestconfDatabases:
         resource = f"operations/{sonic_ocs.BULK_UPDATE}"
         answer = self._session.change("POST", resource, body, expected=_UNKNOWN_OPERATION)
         if answer.status_code in _UNKNOWN_OPERATION:
-            told = bool(parse_refusal(answer.content))
-            raise (DeviceError if told else OutcomeUnknown)(
+            refused = bool(parse_refusal(answer.content))
+            raise (DeviceError if refused else OutcomeUnknown)(
                 self._device,
                 f"{self._address} knows no {sonic_ocs.BULK_UPDATE}, the call that changes "
                 f"cross-connects over RESTCONF ({self._session.refusal(answer)}); set "
@@ -77,5 +77,5 @@ class RestconfDatabases:
                 self._device, f"the switch did not take all of a change: {', '.join(failed[:8])}"
             )
 
-    def heard_alarms(self) -> tuple[tuple[str, Rows | None], ...]:
+    def received_alarms(self) -> tuple[tuple[str, Rows | None], ...]:
         return ()

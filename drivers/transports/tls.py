@@ -63,9 +63,9 @@ def all_authorities(device: str, options: TlsOptions) -> str:
 
     Raises DeviceError if there are no readable certificates.
     """
-    told = authorities(device, options)
-    if told is not None:
-        return told
+    trusted = authorities(device, options)
+    if trusted is not None:
+        return trusted
     try:
         texts = [file.read_text("latin-1") for file in _system_files()]
     except OSError as error:

@@ -12,7 +12,7 @@ from hydra.errors import Problem
 
 _T = TypeVar("_T")
 
-MOST_TOLD: Final = 100
+MOST_REPORTED: Final = 100
 
 
 class Located(NamedTuple, Generic[_T]):
@@ -45,10 +45,10 @@ class ProblemLog:
 
         Without values, ``text`` is taken verbatim, including braces. Problems with the same path
         and ``text`` are merged: the first problem is shown, the rest is counted. Problems after the
-        first :data:`MOST_TOLD` are only counted.
+        first :data:`MOST_REPORTED` are only counted.
         """
         group = self._groups.get((path, text))
-        if group is None and len(self._groups) == MOST_TOLD:
+        if group is None and len(self._groups) == MOST_REPORTED:
             self._unreported += 1
         elif group is None:
             self._groups[path, text] = _Group(_cut(text.format(*values) if values else text), at)
@@ -56,7 +56,7 @@ class ProblemLog:
             group.more += 1
 
     def count_more(self, number: int) -> None:
-        """Count problems beyond :data:`MOST_TOLD` that are not reported."""
+        """Count problems beyond :data:`MOST_REPORTED` that are not reported."""
         self._unreported += number
 
     def first(self) -> str | None:

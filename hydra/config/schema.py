@@ -32,7 +32,7 @@ from pydantic import (
 from pydantic_core import CoreSchema, ErrorDetails, PydanticCustomError, core_schema
 
 from hydra.config.patterns import MAX_NAME_LENGTH, suggest
-from hydra.config.problems import MOST_TOLD
+from hydra.config.problems import MOST_REPORTED
 from hydra.config.source import Path
 from hydra.model import SubstrateKind
 from hydra.policy import (
@@ -339,7 +339,7 @@ class Parsed:
     document: Document
     broken: frozenset[str]
     problems: tuple[SchemaProblem, ...]
-    """At most :data:`~hydra.config.problems.MOST_TOLD`."""
+    """At most :data:`~hydra.config.problems.MOST_REPORTED`."""
     more: int = 0
     """Number of further problems; if above 0, ``document`` contains nothing from the file."""
 
@@ -356,7 +356,7 @@ def parse_document(data: Mapping[str, Any]) -> Parsed:
     cleaned = copy.deepcopy(dict(data))
     for item in errors:
         path = tuple(item["loc"])
-        if len(problems) < MOST_TOLD:
+        if len(problems) < MOST_REPORTED:
             problems.append(SchemaProblem(path, _message(dict(item))))
         if item["type"] == "extra_forbidden":
             _remove(cleaned, path)

@@ -75,7 +75,7 @@ class Evidence:
     now_unix_s: float = 0.0
     measured: bool = True
     """False: no traffic has been measured yet."""
-    left_out: Sequence[str] = ()
+    exclusions: Sequence[str] = ()
     """Devices of the two racks and of planes that planning excludes, in words."""
 
     @property
@@ -249,7 +249,7 @@ class _Words:
         """Excluded devices; quarantined ports that failed the two racks, and other ports of the two
         racks.
         """
-        yield from self.evidence.left_out
+        yield from self.evidence.exclusions
         fabric, ends = self.evidence.fabric, {self.found.a, self.found.b}
         pair = min(ends), max(ends)
         failed = [
@@ -341,12 +341,17 @@ class _Words:
         predicted_mbps = self.evidence.predicted_mbps
         if predicted_mbps is None:
             return ""
-        policy, foretold_mbps = self.evidence.policy, float(predicted_mbps[one.src, one.dst])
+        policy, predicted_demand_mbps = (
+            self.evidence.policy,
+            float(predicted_mbps[one.src, one.dst]),
+        )
         part = one.expected_mbps / one.estimated_mbps if one.estimated_mbps else 1.0
-        planned = replace(one, estimated_mbps=foretold_mbps, expected_mbps=foretold_mbps * part)
+        planned = replace(
+            one, estimated_mbps=predicted_demand_mbps, expected_mbps=predicted_demand_mbps * part
+        )
         return (
-            f"; {policy.prediction.value} foretells {foretold_mbps:.1f} for "
-            f"the next {policy.foretold_s:g} s{_counted_on(planned)}"
+            f"; {policy.prediction.value} foretells {predicted_demand_mbps:.1f} for "
+            f"the next {policy.prediction_horizon_s:g} s{_counted_on(planned)}"
         )
 
     def _decisions(self) -> Iterator[str]:

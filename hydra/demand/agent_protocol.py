@@ -79,7 +79,7 @@ class AgentService(Protocol):
     def setup(self, server: str) -> AgentSetup:
         """Setup of an agent. Raises UnknownName."""
 
-    def hear(
+    def take_report(
         self,
         server: str,
         backlog_mb: Mapping[str, float],

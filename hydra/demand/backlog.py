@@ -56,11 +56,11 @@ class ReportRule:
         waiting = {name: octets / BYTES_PER_MB for name, octets in backlog_bytes.items()}
         return {name: round(mb, _DECIMALS) for name, mb in waiting.items() if mb > self.above_mb}
 
-    def has_changed(self, told_mb: Mapping[str, float], now_mb: Mapping[str, float]) -> bool:
+    def has_changed(self, reported_mb: Mapping[str, float], now_mb: Mapping[str, float]) -> bool:
         """True if the last report is too inaccurate."""
         return any(
-            abs(now_mb.get(name, 0.0) - told_mb.get(name, 0.0)) > self.change_mb
-            for name in told_mb.keys() | now_mb.keys()
+            abs(now_mb.get(name, 0.0) - reported_mb.get(name, 0.0)) > self.change_mb
+            for name in reported_mb.keys() | now_mb.keys()
         )
 
 

@@ -101,7 +101,7 @@ class DemandMeter:
     _rates_mbps: NDArray[np.float64] = field(init=False)
     _recent_mbps: NDArray[np.float32] = field(init=False)
     """Rates of the last intervals, shape (F, intervals, racks); the newest first."""
-    _heard_s: NDArray[np.float64] = field(init=False)
+    _received_s: NDArray[np.float64] = field(init=False)
     _rule_age_s: NDArray[np.float64] = field(init=False)
     _readings: NDArray[np.intp] = field(init=False)
     _began_s: float = field(init=False, default=math.inf)
@@ -121,7 +121,7 @@ class DemandMeter:
         self._bytes = np.zeros(shape, dtype=np.uint64)
         self._rates_mbps = np.zeros(shape)
         self._recent_mbps = np.zeros((shape[0], _STEP_READINGS, shape[1]), dtype=np.float32)
-        self._heard_s = np.full(shape[0], -math.inf)
+        self._received_s = np.full(shape[0], -math.inf)
         self._rule_age_s = np.full(shape[0], math.inf)
         self._readings = np.zeros(shape[0], dtype=np.intp)
         self._sending = np.zeros(shape[0], dtype=bool)
@@ -145,14 +145,14 @@ class DemandMeter:
         ``rule_age_s`` is the age of the switch's oldest rule, a second clock; infinite if unknown.
         Returns the anomaly of the reading, or of a counter.
         """
-        elapsed_s = now_s - float(self._heard_s[source])
+        elapsed_s = now_s - float(self._received_s[source])
         if elapsed_s == 0:
             return None  # the same reading twice
         anomaly = self._clock_anomaly(elapsed_s, rule_age_s - float(self._rule_age_s[source]))
         if anomaly is None and math.isfinite(elapsed_s):
             anomaly = self._weigh(source, totals, elapsed_s)
         self._bytes[source] = totals
-        self._heard_s[source] = now_s
+        self._received_s[source] = now_s
         self._began_s = min(self._began_s, now_s)
         self._rule_age_s[source] = rule_age_s
         if anomaly is not None:
@@ -210,9 +210,9 @@ class DemandMeter:
 
         Unknown are pairs in :meth:`unsure`, and pairs from racks without a reading in ``limit_s``.
         """
-        heard = np.zeros(len(self.fabric.racks), dtype=bool)
-        heard[self._rack[(self._readings > 0) & (now_s - self._heard_s <= limit_s)]] = True
-        return np.where(heard[:, None] & ~self.unsure(now_s, limit_s), self.matrix(), np.nan)
+        seen = np.zeros(len(self.fabric.racks), dtype=bool)
+        seen[self._rack[(self._readings > 0) & (now_s - self._received_s <= limit_s)]] = True
+        return np.where(seen[:, None] & ~self.unsure(now_s, limit_s), self.matrix(), np.nan)
 
     def sent(self) -> Sent:
         """All entries above zero."""
@@ -249,7 +249,7 @@ class DemandMeter:
         Of a new switch, all pairs; of other switches, pairs with a rate.
         """
         few = self._readings < _FEW - 1
-        late = now_s - self._heard_s > limit_s
+        late = now_s - self._received_s > limit_s
         arriving = (self._readings == 0) & (now_s - self._began_s <= _ARRIVAL_S)
         racks = len(self.fabric.racks)
         found = np.zeros((racks, racks), dtype=bool)
@@ -261,12 +261,12 @@ class DemandMeter:
 
     def stale(self, now_s: float, limit_s: float) -> Sequence[str]:
         """Servers or racks without a reading for longer than ``limit_s``."""
-        late = now_s - self._heard_s > limit_s
+        late = now_s - self._received_s > limit_s
         return [s.name for s, is_late in zip(self.sources, late, strict=True) if is_late]
 
     def age_s(self, now_s: float) -> float | None:
         """Time since the newest reading; None before the first reading."""
-        newest = float(self._heard_s.max(initial=-math.inf))
+        newest = float(self._received_s.max(initial=-math.inf))
         return now_s - newest if math.isfinite(newest) else None
 
 

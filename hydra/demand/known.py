@@ -49,8 +49,8 @@ class KnownDemand:
 
     def learn(self, wanted_mbps: DemandMatrix, clear: NDArray[np.bool_], now_s: float) -> None:
         """Take the demand of unconstrained pairs, shapes (N, N)."""
-        apart = np.abs(wanted_mbps - self._measured_mbps)
-        alike = apart <= _ALIKE * np.maximum(wanted_mbps, self._measured_mbps)
+        difference = np.abs(wanted_mbps - self._measured_mbps)
+        alike = difference <= _ALIKE * np.maximum(wanted_mbps, self._measured_mbps)
         found_again = clear & alike & np.isfinite(self._seen_s) & ~self._fresh(now_s)
         self._memory_s[found_again] *= _LONGER
         np.minimum(self._memory_s, _MOST_MEMORY_S, out=self._memory_s)

@@ -193,7 +193,7 @@ class ErrorWatch:
                 self._prediction = None
         self._last, self._last_s = wanted_mbps, now_s
 
-    def foretold(self, mean_mbps: DemandMatrix, horizon_s: float) -> None:
+    def predicted(self, mean_mbps: DemandMatrix, horizon_s: float) -> None:
         """Note a prediction after the last reading, unless an earlier prediction is being
         checked.
         """
@@ -201,8 +201,8 @@ class ErrorWatch:
             self._prediction, self._received_mbit = mean_mbps, np.zeros_like(mean_mbps)
             self._since_s, self._until_s = self._last_s, self._last_s + horizon_s
 
-    def _check(self, foretold: DemandMatrix, came: DemandMatrix) -> None:
-        missed = np.abs(foretold - came)
+    def _check(self, predicted: DemandMatrix, came: DemandMatrix) -> None:
+        missed = np.abs(predicted - came)
         before = self.error_mbps
         self.error_mbps = missed if before is None else before + _NEW_CHECK * (missed - before)
         self._missed += _NEW_CHECK * (float(missed.sum()) - self._missed)
@@ -230,7 +230,7 @@ class Forecast:
 
     def see(self, wanted_mbps: DemandMatrix, now_s: float) -> None:
         """Take the present demand, Mbps of shape (N, N); times must increase."""
-        horizon_s = self._policy.in_force.foretold_s
+        horizon_s = self._policy.in_force.prediction_horizon_s
         chosen = self._policy.now.prediction, horizon_s, self._policy.now.season_s
         if chosen != self._chosen:
             self._chosen, self._errors = chosen, ErrorWatch()
@@ -238,7 +238,7 @@ class Forecast:
         self._predictor.see(wanted_mbps, now_s)
         mean = self._predictor.mean_mbps()
         self._errors.see(wanted_mbps, now_s)
-        self._errors.foretold(mean, horizon_s)
+        self._errors.predicted(mean, horizon_s)
         self._latest_report = PredictionReport(
             None if self._policy.now.prediction is Prediction.LAST else self._elephants(mean),
             self._errors.error_mbps,

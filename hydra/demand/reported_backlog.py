@@ -55,7 +55,7 @@ class Believed:
 
 @dataclass(frozen=True, slots=True)
 class _Report:
-    heard_s: float
+    received_s: float
     mb: Mapping[RackId, float]
     connections: Mapping[RackId, int]
     since_s: Mapping[RackId, float]
@@ -96,15 +96,15 @@ class BacklogReports:
 
     def _is_stale(self, report: _Report, now_s: float) -> bool:
         repeat_s = self.policy.now.agents.repeat_s
-        return not 0 <= now_s - report.heard_s <= _STALE_REPEATS * repeat_s
+        return not 0 <= now_s - report.received_s <= _STALE_REPEATS * repeat_s
 
     def servers(self) -> list[int]:
         """All servers that have reported."""
         return list(self._reports)
 
-    def heard_s(self, server: int) -> float:
+    def received_s(self, server: int) -> float:
         """Time of the last report; minus infinity before the first report."""
-        return self._reports.get(server, _SILENT).heard_s
+        return self._reports.get(server, _SILENT).received_s
 
     def waiting_mb(self, server: int) -> float:
         """Total backlog in the last report."""

@@ -31,7 +31,7 @@ from hydra.names import rack_of
 from hydra.reconfiguration.plan import Pair, pair_of
 from hydra.reservations.admission import moment
 from hydra.reservations.reservation import GONE, Reservation, ServiceClass
-from hydra.reservations.transfers import left_megabytes
+from hydra.reservations.transfers import remaining_megabytes
 from hydra.roles import Alarm
 
 _MISSED_S: Final = 86_400.0
@@ -232,7 +232,7 @@ class Watch:
             )
         kind = ConditionKind.UNCONFIRMED
         renumbered = {
-            moved_port.switch for moved_port in facts.moved_ports
+            renumbered_port.switch for renumbered_port in facts.renumbered_ports
         }  # reported below, with the ports
         behind = [name for name in facts.unconfirmed if name not in renumbered]
         since = self._first_seen(kind, behind, facts)
@@ -250,7 +250,8 @@ class Watch:
 
         kind = ConditionKind.PORT_RENUMBERED
         moved = {
-            f"{moved_port.switch}:{moved_port.port}": moved_port for moved_port in facts.moved_ports
+            f"{renumbered_port.switch}:{renumbered_port.port}": renumbered_port
+            for renumbered_port in facts.renumbered_ports
         }
         if since := self._first_seen(kind, moved, facts):
             pairs, reservations = _concerned(facts, ends={one.rack for one in moved.values()})
@@ -460,7 +461,7 @@ def _renewal(
     )
     end, transfer = reservation.expires_unix_s, reservation.transfer
     if transfer is not None:
-        left = left_megabytes(reservation, reservation.since_unix_s or now_unix_s)
+        left = remaining_megabytes(reservation, reservation.since_unix_s or now_unix_s)
         command = f"hydra reserve {reservation.src} {reservation.dst} --megabytes {left:g}"
         fitting_mbps, end = reservation.promised_mbps, transfer.deadline_unix_s
     least = fitting_mbps is not None and fitting_mbps < reservation.promised_mbps

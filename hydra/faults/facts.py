@@ -10,7 +10,7 @@ from hydra.faults.server_links import Dead
 from hydra.journal import JournalError
 from hydra.model import Fabric, NetworkState, PlaneId, RackId
 from hydra.reconfiguration.drift import Drift
-from hydra.reconfiguration.readiness import MovedPort
+from hydra.reconfiguration.readiness import RenumberedPort
 from hydra.reservations.reservation import Reservation
 from hydra.roles import Alarm
 
@@ -83,7 +83,7 @@ class Facts:
     workers_refused: Sequence[RefusedWorker] = ()
     switches_refused: Sequence[RefusedSwitch] = ()
     takeover_risks: Sequence[TakeoverRisk] = ()
-    moved_ports: Sequence[MovedPort] = ()
+    renumbered_ports: Sequence[RenumberedPort] = ()
     one_way_uplinks: Dead = field(default_factory=dict)
     """Dead directions of server uplinks with carrier."""
     sending_foreign: Collection[str] = ()

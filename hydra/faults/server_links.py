@@ -269,7 +269,7 @@ class ServerLinks:
             self._clear(check)
             self._plan(check, now_s + self._interval_s)
 
-    def heard(self, nonce: int, at_s: float) -> None:
+    def probe_received(self, nonce: int, at_s: float) -> None:
         """Note a received frame, possibly late; ignores unknown nonces."""
         known = self._by_nonce.pop(nonce, None)
         if known is None:

@@ -254,7 +254,7 @@ class Surveillance:
         self._clear(way)
         self._plan(way, now_s + self._interval_s)
 
-    def heard(self, nonce: int, at_s: float) -> None:
+    def probe_received(self, nonce: int, at_s: float) -> None:
         """Note a received frame, possibly late; ignores unknown nonces."""
         way = self._by_nonce.get(nonce)
         if way is None:

@@ -444,7 +444,7 @@ _SHAPES: Final[dict[RuleKind, Shape]] = {
         1,
         (_IS_IPV4, Field("ip_proto", _TCP), Field("tcp_dst", Arg(0))),
         (EndOnFin(),),
-        tells_end=True,
+        reports_end=True,
     ),
     # ()
     RuleKind.CIRCUIT_NONE: Shape(Table.CIRCUITS, 0, actions=_ELECTRICAL),

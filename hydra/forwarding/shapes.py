@@ -147,5 +147,5 @@ class Shape:
     write_metadata: Value | None = None
     meter: Value | None = None
     """Number of the meter for matching packets; the meter must exist before the rule."""
-    tells_end: bool = False
+    reports_end: bool = False
     """True if the switch notifies the controller when the rule expires."""

@@ -9,7 +9,7 @@ from hydra.model import DatapathId, Fabric, PlaneId
 from hydra.policy import CurrentPolicy
 from hydra.reconfiguration.audit import Audit
 from hydra.reconfiguration.device_care import DeviceCare
-from hydra.reconfiguration.readiness import Connections, MovedPort
+from hydra.reconfiguration.readiness import Connections, RenumberedPort
 from hydra.reconfiguration.recovery import Recovery
 from hydra.reconfiguration.switches import Switches
 from hydra.reconfiguration.whole_tables import Memory
@@ -28,7 +28,7 @@ class Courses:
         memory: Memory,
         connections: Connections,
         added_rules: Callable[[DatapathId], Iterable[FlowRule]] = lambda _datapath: (),
-        followed: Callable[[Sequence[MovedPort]], None] = lambda _ports: None,
+        followed: Callable[[Sequence[RenumberedPort]], None] = lambda _ports: None,
         by_people: frozenset[PlaneId] = frozenset(),
     ) -> None:
         """``added_rules``, ``followed``: as in :class:`~hydra.reconfiguration.switches.Switches`;

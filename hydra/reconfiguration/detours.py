@@ -76,7 +76,7 @@ class Room:
                 for lane in self._lanes(path):
                     load_mbps[lane] += there_mbps / len(pair_paths)
                     load_mbps[lane ^ 1] += back_mbps / len(pair_paths)
-        self._left_mbps = [
+        self._remaining_mbps = [
             share * max(0.0, rate - load) for rate, load in zip(rates_mbps, load_mbps, strict=True)
         ]
 
@@ -93,7 +93,7 @@ class Room:
         """
         src, dst = pair
         there_mbps, back_mbps = self._mbps(pair)
-        left_mbps, costs = self._left_mbps, self._costs
+        remaining_mbps, costs = self._remaining_mbps, self._costs
         reached = {src}
         frontier: dict[RackId, tuple[int, tuple[int, ...]]] = {src: (0, ())}
         """By rack: number of leaving circuits on the way there, and the lanes of the way."""
@@ -103,8 +103,8 @@ class Room:
                 (frontier[here][0] + costs[lane >> 1], lane ^ 1, here)
                 for lane, here in self._ways.get(dst, ())
                 if here in frontier
-                and left_mbps[lane ^ 1] >= there_mbps
-                and left_mbps[lane] >= back_mbps
+                and remaining_mbps[lane ^ 1] >= there_mbps
+                and remaining_mbps[lane] >= back_mbps
                 and lane >> 1 not in shut
             ]
             if found:
@@ -119,8 +119,8 @@ class Room:
                 for lane, there in self._ways.get(here, ()):
                     if (
                         there in reached
-                        or left_mbps[lane] < there_mbps
-                        or left_mbps[lane ^ 1] < back_mbps
+                        or remaining_mbps[lane] < there_mbps
+                        or remaining_mbps[lane ^ 1] < back_mbps
                         or lane >> 1 in shut
                     ):
                         continue
@@ -148,8 +148,8 @@ class Room:
 
     def _take(self, lanes: Iterable[int], there_mbps: float, back_mbps: float) -> None:
         for lane in lanes:
-            self._left_mbps[lane] -= there_mbps
-            self._left_mbps[lane ^ 1] -= back_mbps
+            self._remaining_mbps[lane] -= there_mbps
+            self._remaining_mbps[lane ^ 1] -= back_mbps
 
     def give_back(self, path: Path) -> None:
         """Undo :meth:`take`."""

@@ -177,8 +177,8 @@ class DeviceCare:
         """
         policy, paths = self._policy.now, dict(standing)
         bound_s = policy.drain.bound_ms / 1000
-        told = yield from self._await_rounds()
-        sure = sure and told and len(paths) == len(standing)
+        rounds_confirmed = yield from self._await_rounds()
+        sure = sure and rounds_confirmed and len(paths) == len(standing)
         beside = () if sure else (Pause(bound_s),)
         used = self._memory.state.topology.circuits
         own = {circuit for path in paths for circuit in path.circuits} - used
@@ -186,9 +186,9 @@ class DeviceCare:
         draining = Draining(
             fabric=self._fabric,
             paths=paths,
-            left=(own, hidden),
+            to_drain=(own, hidden),
             policy=policy.drain,
-            cache_report=told,
+            cache_report=rounds_confirmed,
         )
         senders, receivers = self._ends_of(draining.ends)
         yield from draining.run(senders, receivers, beside)

@@ -96,8 +96,8 @@ def drain(run: Run) -> Steps:
     leaving = _leaving(run)
     if leaving and run.substrate.reports_rounds:
         datapaths = tuple(switch.datapath for switch in leaving)
-        told = AwaitRounds(datapaths, run.policy.timeouts.vswitch_s)
-        seen += (yield Batch("drain", (told, *beside)))[:1]
+        await_rounds = AwaitRounds(datapaths, run.policy.timeouts.vswitch_s)
+        seen += (yield Batch("drain", (await_rounds, *beside)))[:1]
         beside = ()
         late = seen[0].value or frozenset()
         hold_for_silent(

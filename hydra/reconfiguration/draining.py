@@ -71,8 +71,8 @@ def unshown(paths: Iterable[Path], sent: Iterable[Marker], missing: Iterable[Mar
     path its rack leaves, even a path without a marker.
     """
     sent, missing = tuple(sent), frozenset(missing)
-    heard = {marker.src.name for marker in sent if marker not in missing}
-    stuck = {marker.src.rack for marker in missing if marker.src.name not in heard}
+    reached = {marker.src.name for marker in sent if marker not in missing}
+    stuck = {marker.src.rack for marker in missing if marker.src.name not in reached}
     lost = {marker.path for marker in missing}
     return {path for path in paths if path in lost or stuck.intersection((path.src, path.dst))}
 
@@ -167,7 +167,7 @@ class Readings:
         return sorted(self._busy)
 
 
-def circuits_left(
+def circuits_to_drain(
     current: NetworkState, leaving: Collection[Path], disconnect: Collection[Circuit]
 ) -> tuple[set[Circuit], set[Path]]:
     """(circuits to drain, hidden paths) of the ``leaving`` paths and the circuits to
@@ -207,18 +207,18 @@ class Draining:
         *,
         fabric: Fabric,
         paths: Mapping[Path, VlanId],
-        left: tuple[Collection[Circuit], Collection[Path]],
+        to_drain: tuple[Collection[Circuit], Collection[Path]],
         policy: DrainPolicy,
         cache_report: bool,
     ) -> None:
-        """``paths``: the paths to drain; ``left``: the result of :func:`circuits_left`.
+        """``paths``: the paths to drain; ``to_drain``: the result of :func:`circuits_to_drain`.
         ``cache_report``: switches have confirmed that no earlier cached flow forwards frames, so
         markers prove all.
         """
         self._policy = policy
-        self._cache_told = cache_report
-        self._left, self._hidden = set(left[0]), set(left[1])
-        self._readings = Readings(fabric, self._left, policy.reads)
+        self._cache_reported = cache_report
+        self._to_drain, self._hidden = set(to_drain[0]), set(to_drain[1])
+        self._readings = Readings(fabric, self._to_drain, policy.reads)
         self._paths = paths
         self._lost: set[Path] = set()
         self._let_go: set[Path] = set()
@@ -245,16 +245,18 @@ class Draining:
         return cls(
             fabric=fabric,
             paths={path: vlans[path] for path in moved if pair_of(path) not in dead},
-            left=circuits_left(plan.current, moved, plan.disconnect),
+            to_drain=circuits_to_drain(plan.current, moved, plan.disconnect),
             policy=policy,
             cache_report=cache_report,
         )
 
     def let_go(self, pairs: Collection[Pair], ports: Collection[PortId]) -> None:
         """Stop waiting for paths of ``pairs`` and circuits at ``ports``: another change waits."""
-        gone = {circuit for circuit in self._left if not frozenset(ports).isdisjoint(circuit.ends)}
+        gone = {
+            circuit for circuit in self._to_drain if not frozenset(ports).isdisjoint(circuit.ends)
+        }
         self._readings.let_go(gone)
-        self._left -= gone
+        self._to_drain -= gone
         self._let_go.update(path for path in self._paths if pair_of(path) in pairs)
         self._lost -= self._let_go
 
@@ -276,10 +278,10 @@ class Draining:
         found = markers(self._paths, self._hidden, senders, receivers)
         passing = (PassMarkers(found, bound_s),) if found else ()
         waiting = set(self._hidden)  # hidden paths that only the bound can prove empty
-        if self._cache_told:  # else markers pass by flows that a switch has cached
+        if self._cache_reported:  # else markers pass by flows that a switch has cached
             waiting -= {marker.path for marker in found}
         over_s: float | None = None
-        asked: Collection[Circuit] = self._left
+        asked: Collection[Circuit] = self._to_drain
         while asked or passing:
             reads = self._readings.commands(asked)
             outcomes = yield Batch("drain", (*reads, *passing, *beside))
@@ -303,8 +305,8 @@ class Draining:
                 self.bound_reached = not settled
                 break
             yield Batch("drain", (Pause(self._policy.interval_ms / 1000),))
-            asked = [circuit for circuit in asked if circuit in self._left]
-        if waiting - self._lost - self._let_go and not self._left:
+            asked = [circuit for circuit in asked if circuit in self._to_drain]
+        if waiting - self._lost - self._let_go and not self._to_drain:
             yield Batch("drain", (Pause(bound_s), *beside))
 
     def busy(self) -> list[Circuit]:
@@ -322,6 +324,6 @@ class Draining:
             path
             for path in sorted(self._lost)
             if probed
-            or not (own := self._left & set(path.circuits))
+            or not (own := self._to_drain & set(path.circuits))
             or self._readings.unseen(own - busy)
         ]

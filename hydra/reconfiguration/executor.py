@@ -78,7 +78,7 @@ class Execution(Run):
             self._touched = Touched.by(self.fabric, self.planned) | self.claims
         return self._touched
 
-    def hear_of_change(self, before: NetworkState, after: NetworkState) -> None:
+    def rebase_on(self, before: NetworkState, after: NetworkState) -> None:
         """Rebase on ``after``: a change beside the execution led from ``before`` to ``after``."""
         old, plan = self.plan, self.plan
         self.plan = replace(
@@ -93,7 +93,7 @@ class Execution(Run):
             self.pushed = replace(self.pushed, plan=self.plan)
 
     @property
-    def may_leave(self) -> bool:
+    def may_cede(self) -> bool:
         """True if the execution may leave some pairs and ports to another change: pairs are
         diverted, circuits drain, and nothing else has been done yet.
         """
@@ -105,13 +105,13 @@ class Execution(Run):
 
     def plan_without(self, excluded: Touched) -> Plan | None:
         """The plan without the parts of ``excluded``, another change; None if impossible."""
-        if not self.may_leave:
+        if not self.may_cede:
             return None
         target = target_without(excluded, self.plan.current, self.plan.target)
         plan = diff(self.fabric, self.plan.current, target, self.order_of)
         return None if Touched.by(self.fabric, plan).meets(excluded) else plan
 
-    def leave_to(self, excluded: Touched, plan: Plan) -> None:
+    def cede(self, excluded: Touched, plan: Plan) -> None:
         """Go on with ``plan``, from :meth:`plan_without`. The other change now activates the
         diverted pairs of ``excluded``.
         """
@@ -119,7 +119,7 @@ class Execution(Run):
         reason = f"gives way to another change, of {named}"
         self.obstacles.append(Failure("drain", named, FailureKind.HELD_UP, reason))
         self._touched = Touched.by(self.fabric, plan) | self.touched.but_for(excluded)
-        self.left = excluded if self.left is None else self.left | excluded
+        self.ceded = excluded if self.ceded is None else self.ceded | excluded
         self.moving -= excluded.pairs
         self.plan = plan
         self.wanted = plan.target

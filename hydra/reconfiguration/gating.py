@@ -82,10 +82,10 @@ def _without_carrier(
     awaited = _awaiting(fabric, {c for path in paths.values() for c in path.circuits}, 0.0)
     if not awaited:
         return {}
-    told = yield Batch("probe", awaited)
+    probed = yield Batch("probe", awaited)
     dark = {
         (command.rack, name)
-        for command, outcome in zip(awaited, told, strict=True)
+        for command, outcome in zip(awaited, probed, strict=True)
         if outcome.confirmed
         for name in outcome.value
     }

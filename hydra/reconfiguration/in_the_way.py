@@ -132,31 +132,31 @@ class InTheWay:
         before = np.concatenate([self._users, self.pairs + self._awaited])
         return before, np.concatenate([self.pairs + self._used, self._waiting])
 
-    def users_left(self) -> list[int]:
+    def remaining_users(self) -> list[int]:
         """Number of users of each circuit, for :meth:`let_go`."""
-        left: list[int] = np.bincount(self._used, minlength=len(self._circuits)).tolist()
-        return left
+        remaining: list[int] = np.bincount(self._used, minlength=len(self._circuits)).tolist()
+        return remaining
 
-    def let_go(self, pairs: Iterable[Number], left: list[int]) -> list[int]:
-        """Subtract leaving ``pairs`` from ``left``; return touched circuits with at most one user
-        left.
+    def let_go(self, pairs: Iterable[Number], remaining: list[int]) -> list[int]:
+        """Subtract leaving ``pairs`` from ``remaining``, the users of each circuit. Returns the
+        touched circuits with at most one user.
         """
         touched = set()
         for pair in pairs:
             for circuit in self._using[pair]:
-                left[circuit] -= 1
+                remaining[circuit] -= 1
                 touched.add(circuit)
-        return [circuit for circuit in sorted(touched) if left[circuit] <= 1]
+        return [circuit for circuit in sorted(touched) if remaining[circuit] <= 1]
 
-    def of_none(self, pairs: Collection[Number], left: Sequence[int]) -> bool:
+    def of_none(self, pairs: Collection[Number], remaining: Sequence[int]) -> bool:
         """True if the circuits in the way of ``pairs`` are used only by ``pairs``."""
         if len(pairs) == 1:  # the usual case
             (pair,) = pairs
             using = self._using[pair]
-            return all(left[circuit] == (circuit in using) for circuit in self._before[pair])
+            return all(remaining[circuit] == (circuit in using) for circuit in self._before[pair])
         before = {circuit for pair in pairs for circuit in self._before[pair]}
         pair_circuits = Counter(circuit for pair in pairs for circuit in self._using[pair])
-        return all(left[circuit] == pair_circuits[circuit] for circuit in before)
+        return all(remaining[circuit] == pair_circuits[circuit] for circuit in before)
 
 
 class Circles:

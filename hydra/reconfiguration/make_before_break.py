@@ -22,7 +22,7 @@ from hydra.lifecycle import ReconfigurationState
 from hydra.model import Circuit, DatapathId, NetworkState, RackId, Topology
 from hydra.reconfiguration.commands import ApplyRules, AwaitRounds, Batch, Outcome, Steps
 from hydra.reconfiguration.diverting import drained, unlooked
-from hydra.reconfiguration.draining import Draining, circuits_left
+from hydra.reconfiguration.draining import Draining, circuits_to_drain
 from hydra.reconfiguration.gate import gate
 from hydra.reconfiguration.moving import move
 from hydra.reconfiguration.plan import (
@@ -201,10 +201,10 @@ def _empty(run: Run, dead: Collection[Pair]) -> Steps:
         for path in gone
         if path in run.began.vlans and pair_of(path) not in dead
     }
-    left, hidden = circuits_left(both, gone, run.plan.disconnect)
-    left &= run.began.topology.circuits  # failed new circuits have carried nothing
+    to_drain, hidden = circuits_to_drain(both, gone, run.plan.disconnect)
+    to_drain &= run.began.topology.circuits  # failed new circuits have carried nothing
     pairs = {pair_of(path) for path in gone if path in run.began.vlans}  # including dead pairs
-    if not (pairs or left):
+    if not (pairs or to_drain):
         return
     leaving = [
         switch
@@ -220,7 +220,7 @@ def _empty(run: Run, dead: Collection[Pair]) -> Steps:
     draining = Draining(
         fabric=run.fabric,
         paths=old,
-        left=(left, hidden & old.keys()),
+        to_drain=(to_drain, hidden & old.keys()),
         policy=run.policy.drain,
         cache_report=run.substrate.reports_rounds,
     )

@@ -463,17 +463,17 @@ def _held(
 def off_the_dark(
     fabric: Fabric,
     target: NetworkState,
-    left: NetworkState,
+    remaining: NetworkState,
     unlit: Collection[Circuit],
     flooded: Collection[VlanId],
 ) -> dict[RackId, dict[str, PortVlans]]:
     """VLANs for ports of ``unlit`` circuits of ``target`` that would be in ``flooded`` VLANs.
 
     ToRs flood announcements and frames sent on the VLANs of new paths. The ports get their VLANs of
-    ``left``, the state without the failed parts.
+    ``remaining``, the state without the failed parts.
     """
     meant = port_trunks(fabric, target)
-    kept = port_trunks(fabric, left)
+    kept = port_trunks(fabric, remaining)
     ports: dict[RackId, dict[str, PortVlans]] = {}
     for circuit in unlit:
         for end in circuit.ends:
@@ -491,16 +491,16 @@ def without(
     """
     standing = whole_rings(state.topology.circuits - set(circuits))
     gone = frozenset(paths)
-    left = tuple(
+    remaining = tuple(
         path
         for path in state.topology.paths
         if path not in gone and standing.issuperset(path.circuits)
     )
-    vlans = {path: state.vlans[path] for path in left}
+    vlans = {path: state.vlans[path] for path in remaining}
     freed = frozenset(state.vlans.values()) - frozenset(vlans.values())
     return NetworkState(
         state.epoch,
-        Topology(standing, left),
+        Topology(standing, remaining),
         vlans,
         state.pool.rested(freed),
     )

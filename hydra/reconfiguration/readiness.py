@@ -20,7 +20,7 @@ class SeenPort(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MovedPort:
+class RenumberedPort:
     """A port whose OpenFlow number differs from the number in its switch's rules."""
 
     switch: str
@@ -80,12 +80,12 @@ class Readiness:
         """Slow switches not tried since they answered, or being tried."""
         self._missed: set[DatapathId] = set()
         """Slow switches with a failed attempt to bring them since they were last ready."""
-        self._moved: dict[DatapathId, Mapping[str, frozenset[int]]] = {}
+        self._renumbered: dict[DatapathId, Mapping[str, frozenset[int]]] = {}
         """By switch and port name: OpenFlow numbers in rules that may differ from the present
         number. Values are replaced, never changed.
         """
-        self._only_moved: set[DatapathId] = set()
-        """Switches of ``_moved`` that hold the present state's rules except for port numbers."""
+        self._only_renumbered: set[DatapathId] = set()
+        """Switches of ``_renumbered`` with the present state's rules except for port numbers."""
 
     def ready(self) -> frozenset[DatapathId]:
         """Connected switches that hold exactly the intended rules.
@@ -153,7 +153,7 @@ class Readiness:
         self._slow.discard(datapath)
         self._untried.discard(datapath)
         self._missed.discard(datapath)
-        self._only_moved.discard(datapath)
+        self._only_renumbered.discard(datapath)
         self._renewed.add(datapath)  # the switch is brought to the ports' present numbers
         self._untaken.add(datapath)
         self._synchronised.discard(datapath)
@@ -170,7 +170,7 @@ class Readiness:
         """Have switches with unconfirmed steps synchronised."""
         datapaths = tuple(datapaths)
         self._synchronised.difference_update(datapaths)
-        self._only_moved.difference_update(datapaths)
+        self._only_renumbered.difference_update(datapaths)
         self._changes_of_synchronised += 1
 
     def renumbered(self, datapath: DatapathId, earlier: Mapping[str, int]) -> None:
@@ -179,50 +179,50 @@ class Readiness:
         """
         if datapath not in self.owned:
             return  # rules of a learning ToR name no ports
-        known = self._moved.get(datapath, {})
+        known = self._renumbered.get(datapath, {})
         added = {name: known.get(name, frozenset()) | {old} for name, old in earlier.items()}
-        self._moved[datapath] = {**known, **added}
+        self._renumbered[datapath] = {**known, **added}
         if datapath in self._synchronised:
-            self._only_moved.add(datapath)
-        elif datapath not in self._only_moved:
+            self._only_renumbered.add(datapath)
+        elif datapath not in self._only_renumbered:
             self._renewed.add(datapath)  # rules being sent may name the old numbers
         self._synchronised.discard(datapath)
         self._changes_of_synchronised += 1
 
-    def moved_ports(self) -> Sequence[MovedPort]:
+    def renumbered_ports(self) -> Sequence[RenumberedPort]:
         """Ports of connected switches whose rules may name old OpenFlow numbers."""
         return [
             port
-            for datapath in sorted(self._moved.copy())
+            for datapath in sorted(self._renumbered.copy())
             if datapath in self._connections.connected()
-            for port in self._moved_at(datapath)
+            for port in self._renumbered_at(datapath)
         ]
 
-    def _moved_at(self, datapath: DatapathId) -> list[MovedPort]:
+    def _renumbered_at(self, datapath: DatapathId) -> list[RenumberedPort]:
         return [
-            MovedPort(
+            RenumberedPort(
                 switch=self.owned[datapath],
                 port=name,
                 old=tuple(sorted(old)),
                 now=0 if port is None else port.number,
                 rack=self._rack_of(datapath),
             )
-            for name, old in self._moved.get(datapath, {}).items()
+            for name, old in self._renumbered.get(datapath, {}).items()
             if (port := self._connections.port(datapath, name)) is None or old != {port.number}
         ]
 
     def _note_ready(
-        self, datapaths: Collection[DatapathId], moved: Mapping[DatapathId, object]
-    ) -> Sequence[MovedPort]:
-        """Note that switches hold the present state's rules. Returns the ports of ``moved``, the
-        renumbered ports when the rules were sent, whose new numbers the rules now name.
+        self, datapaths: Collection[DatapathId], renumbered: Mapping[DatapathId, object]
+    ) -> Sequence[RenumberedPort]:
+        """Note that switches hold the present state's rules. Returns the ports whose new numbers
+        the rules now name, of ``renumbered``, the renumbered ports at the sending of the rules.
         """
-        followed: list[MovedPort] = []
+        followed: list[RenumberedPort] = []
         for datapath in sorted(datapaths):
-            if self._moved.get(datapath) is moved.get(datapath):
-                followed += self._moved_at(datapath)
-                self._moved.pop(datapath, None)
-        self._only_moved.difference_update(datapaths)
+            if self._renumbered.get(datapath) is renumbered.get(datapath):
+                followed += self._renumbered_at(datapath)
+                self._renumbered.pop(datapath, None)
+        self._only_renumbered.difference_update(datapaths)
         self._slow.difference_update(datapaths)
         self._missed.difference_update(datapaths)
         self._synchronised.update(datapaths)

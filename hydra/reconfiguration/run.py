@@ -113,10 +113,12 @@ class Run:
     gives_way: bool = False
     """True if other changes may take over unmoved pairs."""
     hurries: bool = False
-    """Skip vswitches far slower than the rest (decision 36), unless that would close ToR ports."""
+    """Skip vswitches far slower than the rest (decision 36), unless skipping would close their ToR
+    ports.
+    """
     slow: frozenset[DatapathId] = frozenset()
-    """Switches skipped by an earlier change: the run makes the skipped paths, at the switches'
-    pace.
+    """Switches skipped by an earlier change: the run makes the skipped paths, and waits for the
+    switches.
     """
     in_light: bool = False
     """True for make before break: pairs go from circuit to circuit without a divert."""
@@ -151,11 +153,11 @@ class Run:
     """Paths given up although none of their circuits is to blame."""
     retag_failed: bool = False
     untagging: dict[PortId, PortVlans] = field(default_factory=dict)
-    """Ports to untag first, with the VLANs left to each port, where the ToR has not answered. A
-    late untagging may still follow later commands.
+    """Ports of ToRs without an answer to the untagging before the moves, with the remaining VLANs
+    of each port. The ToR may still carry out the untagging after later commands.
     """
     untagged: dict[PortId, PortVlans] = field(default_factory=dict)
-    """Ports untagged first, with the VLANs left to each port."""
+    """Ports untagged before the moves, with the remaining VLANs of each port."""
     stuck: set[DatapathId] = field(default_factory=set)
     """Switches without a confirmed push: diverted until synchronised."""
     activated: frozenset[Pair] = frozenset()
@@ -167,9 +169,9 @@ class Run:
     pushed: Push | None = None
     in_use: Use | None = None
     planned: Plan = field(init=False)
-    """The plan at the begin: pairs given up since were diverted all the same."""
+    """The plan at the begin. Its affected pairs were diverted, also pairs given up since."""
     draining: Draining | None = None
-    left: Touched | None = None
+    ceded: Touched | None = None
     """Parts left to other changes."""
 
     def __post_init__(self) -> None:
@@ -193,14 +195,14 @@ class Run:
     @property
     def reason(self) -> str:
         """The reason for a deviation from the plan, in words; empty if none."""
-        told = map(str, self.failures.values())
-        return "; ".join(map(str, self.obstacles)) or "; ".join(sorted(set(told)))
+        reasons = map(str, self.failures.values())
+        return "; ".join(map(str, self.obstacles)) or "; ".join(sorted(set(reasons)))
 
-    def hear_of_uplinks(self, dead: frozenset[str]) -> None:
+    def set_dead_uplinks(self, dead: frozenset[str]) -> None:
         """Treat the servers in ``dead`` as cut off from circuits: their uplinks are down by now."""
         self.conditions = replace(self.conditions, dead_uplinks=dead)
 
-    def hear_of_dead(self, pairs: frozenset[Pair]) -> None:
+    def keep_electrical(self, pairs: frozenset[Pair]) -> None:
         """Leave ``pairs``, whose circuits or paths have died, electrical unless the plan moves
         them.
         """
@@ -228,7 +230,7 @@ class Run:
         self.state = state
 
     def note(self, name: str, outcomes: Sequence[Outcome], note: str = "") -> None:
-        """Record a step as a whole: from the start of the first command to the end of the last."""
+        """Record a step from the start of the first command to the end of the last command."""
         if outcomes:
             started = min(outcome.started_s for outcome in outcomes)
             finished = max(outcome.finished_s for outcome in outcomes)
@@ -237,8 +239,8 @@ class Run:
             )
 
     def missed(self, step: str, device: str, cause: Failure, words: str = "") -> Failure:
-        """Note a step that a device did not confirm, with ``words`` or else the reason of
-        ``cause``.
+        """Note a step without a device's confirmation. The reason is ``words``, by default the
+        reason of ``cause``.
         """
         failure = Failure(step, device, cause.kind, words or cause.reason)
         self.silent.append(failure)

@@ -97,5 +97,5 @@ class SideBySide:
             waiting.append(len(one.plan.affected - plan.affected))
         for one, plan in plans.items():
             if plan is not None:
-                one.leave_to(wanted, plan)
+                one.cede(wanted, plan)
         return waiting

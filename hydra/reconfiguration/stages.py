@@ -277,16 +277,18 @@ class _Cut:
         chosen: list[Number] = []
         load: _Load = {}
         if crowded:
-            left = self._in_the_way.users_left()
+            remaining = self._in_the_way.remaining_users()
             circles = list(self._circles.all())
             loads = list(map(self._load, circles))
             most_mbps = [max(pair_circuits.values(), default=0.0) for pair_circuits in loads]
             for index in sorted(range(len(circles)), key=most_mbps.__getitem__):
                 circle, more = circles[index], loads[index]
-                if self._in_the_way.of_none(circle, left) and self._fit(load, more, crowded=True):
+                if self._in_the_way.of_none(circle, remaining) and self._fit(
+                    load, more, crowded=True
+                ):
                     chosen += circle
                     _add(load, more.items())
-                    self._in_the_way.let_go(circle, left)
+                    self._in_the_way.let_go(circle, remaining)
         else:
             turns = self._circles.turns()
             free: list[Number] | None = next(turns, None)
@@ -305,7 +307,7 @@ class _Cut:
         """Pairs that fit together; some free ports for other pairs, and wait."""
         chosen: set[Number] = set()
         load: _Load = {}
-        left = self._in_the_way.users_left()
+        remaining = self._in_the_way.remaining_users()
 
         def free(bundle: Collection[Number]) -> list[int]:
             """Move ``bundle`` if there is room; return the circuits left with at most one user."""
@@ -314,7 +316,7 @@ class _Cut:
                 return []
             chosen.update(bundle)
             _add(load, more.items())
-            return self._in_the_way.let_go(bundle, left)
+            return self._in_the_way.let_go(bundle, remaining)
 
         for pair in self._by_others_waiting():
             if pair in chosen:
@@ -322,7 +324,7 @@ class _Cut:
             let_go = free({pair, *self._in_the_way.users_before(pair)} - chosen)
             while let_go:  # other pairs may need nothing but these ports
                 for rider in self._in_the_way.waiting(let_go.pop()):
-                    if rider not in chosen and self._in_the_way.of_none((rider,), left):
+                    if rider not in chosen and self._in_the_way.of_none((rider,), remaining):
                         let_go += free((rider,))
         return {self._pairs[number] for number in chosen}
 
@@ -473,8 +475,8 @@ class _Cut:
 
     def _by_others_waiting(self) -> list[Number]:
         """Arriving pairs, sorted by the traffic on circuits in the way, least first."""
-        left_mbps = self._in_the_way.sums_before(np.array(self._load_mbps))
-        return lowest_first(left_mbps, np.array(self._arriving, dtype=np.intp))
+        remaining_mbps = self._in_the_way.sums_before(np.array(self._load_mbps))
+        return lowest_first(remaining_mbps, np.array(self._arriving, dtype=np.intp))
 
 
 def _columns(pairs: Collection[Pair]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:

@@ -37,7 +37,7 @@ from hydra.reconfiguration.commands import (
 )
 from hydra.reconfiguration.executor import Execution
 from hydra.reconfiguration.plan import moving_pairs, pair_named, pair_of, without
-from hydra.reconfiguration.readiness import Connections, MovedPort
+from hydra.reconfiguration.readiness import Connections, RenumberedPort
 from hydra.reconfiguration.relaying import only, relay_rules, stale_relays
 from hydra.reconfiguration.whole_tables import Memory, WholeTables
 from hydra.rings import rings_of
@@ -76,7 +76,7 @@ class Switches(WholeTables):
         memory: Memory,
         connections: Connections,
         added_rules: Callable[[DatapathId], Iterable[FlowRule]] = lambda _datapath: (),
-        followed: Callable[[Sequence[MovedPort]], None] = lambda _ports: None,
+        followed: Callable[[Sequence[RenumberedPort]], None] = lambda _ports: None,
     ) -> None:
         """``added_rules``: rules that a switch holds beside the substrate's. ``followed``: called
         in a course's thread with renumbered ports, once all rules have the new numbers.
@@ -88,7 +88,7 @@ class Switches(WholeTables):
             connections=connections,
             added_rules=added_rules,
         )
-        self._tell_followed = followed
+        self._report_followed = followed
         self.settled = False
         """True if the present state is known, and switches may be brought there."""
         self.refused: Mapping[DatapathId, Failure] = {}
@@ -114,15 +114,15 @@ class Switches(WholeTables):
                 if one.name in refused
             }
         )
-        told = {rack for pair in execution.moving for rack in pair}
-        self.doubt(dp for dp in self._electrical if self.steering[dp].rack in told)
+        moving_racks = {rack for pair in execution.moving for rack in pair}
+        self.doubt(dp for dp in self._electrical if self.steering[dp].rack in moving_racks)
 
     def _note_refused(
         self, refused: Mapping[DatapathId, Failure], taken: Collection[DatapathId] = ()
     ) -> None:
         """Note steering switches refusing rules of circuits; remove ``taken`` switches."""
-        left = {dp: one for dp, one in self.refused.items() if dp not in taken}
-        self.refused = left | {dp: one for dp, one in refused.items() if dp in self.steering}
+        remaining = {dp: one for dp, one in self.refused.items() if dp not in taken}
+        self.refused = remaining | {dp: one for dp, one in refused.items() if dp in self.steering}
 
     # -- courses ----------------------------------------------------------------------------------
 
@@ -171,7 +171,7 @@ class Switches(WholeTables):
         if not taken:
             return
         self._electrical -= set(taken)
-        moved = self._moved.copy()
+        renumbered = self._renumbered.copy()
         errors = yield from self._write(taken)
         refused = {
             dp: self._refusal(dp, error)
@@ -180,15 +180,15 @@ class Switches(WholeTables):
         }
         brought = {dp for dp, error in errors.items() if error is None}
         self._note_refused(refused, brought)
-        self._note_brought(brought - self._renewed, moved)
+        self._note_brought(brought - self._renewed, renumbered)
         if not refused:
             return
         # Some rules of the refused tables may have taken effect: the switches get smaller tables.
         self._electrical |= refused.keys()
-        moved = self._moved.copy()
+        renumbered = self._renumbered.copy()
         errors = yield from self._write(sorted(refused))
         brought = {dp for dp, error in errors.items() if error is None}
-        self._note_brought(brought - self._renewed, moved)
+        self._note_brought(brought - self._renewed, renumbered)
 
     def _write(self, datapaths: Collection[DatapathId]) -> Course[dict[DatapathId, Failure | None]]:
         """Write whole tables to switches that hold other rules; return the failure or None by
@@ -248,16 +248,16 @@ class Switches(WholeTables):
         return Failure("synchronise", switch.name, FailureKind.REFUSED, reason)
 
     def _note_brought(
-        self, datapaths: Collection[DatapathId], moved: Mapping[DatapathId, object]
+        self, datapaths: Collection[DatapathId], renumbered: Mapping[DatapathId, object]
     ) -> None:
-        """Note that switches hold the present state's rules. Report followed ports of ``moved``,
-        the renumbered ports when the rules were sent.
+        """Note that switches hold the present state's rules. Report the followed ports of
+        ``renumbered``, the renumbered ports at the sending of the rules.
         """
-        followed = self._note_ready(datapaths, moved)
+        followed = self._note_ready(datapaths, renumbered)
         if self.all_ready:
             self._common_in, self._common = None, {}
         if followed:
-            self._tell_followed(followed)
+            self._report_followed(followed)
 
     def bring_beside(self, datapaths: Collection[DatapathId]) -> Course[frozenset[DatapathId]]:
         """Bring switches to the present state while other courses and changes run; return the
@@ -281,22 +281,24 @@ class Switches(WholeTables):
             self._missed |= some - self._synchronised
             self.being_brought -= some
 
-    def _bring_beside(self, left: set[DatapathId]) -> Course[frozenset[DatapathId]]:
-        yield from self._note_and_go_around(left)
-        left &= {*(yield from self._take(tuple(sorted(left)), beside=True, hurries=False))}
-        self._electrical -= left
-        tables = dict(self._whole_tables(sorted(left)))
+    def _bring_beside(self, remaining: set[DatapathId]) -> Course[frozenset[DatapathId]]:
+        yield from self._note_and_go_around(remaining)
+        remaining &= {
+            *(yield from self._take(tuple(sorted(remaining)), beside=True, hurries=False))
+        }
+        self._electrical -= remaining
+        tables = dict(self._whole_tables(sorted(remaining)))
         (read,) = yield Batch("confirm", (ConfirmRules(tables),), beside=True)
         before: HeldRules = read.value or HeldRules()
         held = {dp: self._anew(dp, tables[dp], before) for dp in before.exact}
         relays = {dp: list(rules) for dp, rules in before.relays.items()}
         relays |= {dp: list(relay_rules(installed(tables[dp]))) for dp in before.exact}
-        left -= self._unread(left, before)
+        remaining -= self._unread(remaining, before)
         while self.settled:  # else all switches are brought once the state is known
-            left -= self._renewed
-            moved = self._moved.copy()
+            remaining -= self._renewed
+            renumbered = self._renumbered.copy()
             known = replace(before, relays=relays)
-            whole = dict(self._whole_tables(sorted(left)))
+            whole = dict(self._whole_tables(sorted(remaining)))
             wanted = {dp: self._anew(dp, table, known) for dp, table in whole.items()}
             changes = {
                 dp: some
@@ -304,9 +306,9 @@ class Switches(WholeTables):
                 if dp not in held or not are_alike(held[dp], some)
             }
             if not changes:
-                self._note_refused({}, left - self._electrical)
-                self._note_brought(left, moved)
-                return frozenset(left)
+                self._note_refused({}, remaining - self._electrical)
+                self._note_brought(remaining, renumbered)
+                return frozenset(remaining)
             for datapath in changes:
                 relays.setdefault(datapath, []).extend(relay_rules(installed(whole[datapath])))
             (done,) = yield Batch("synchronise", (ApplyRules(changes),), beside=True)
@@ -321,7 +323,7 @@ class Switches(WholeTables):
                     self._electrical |= {datapath}
                     held.pop(datapath, None)
                 else:
-                    left.discard(datapath)
+                    remaining.discard(datapath)
         return frozenset()
 
     def follow_uplinks(self) -> Steps:
@@ -383,8 +385,8 @@ class Switches(WholeTables):
         Switches not yet mastered by this controller are left to :meth:`synchronise`.
         """
         able = self._connections.connected() - frozenset(self._untaken)
-        moved = {dp: some for dp, some in self._moved.copy().items() if dp in able}
-        if not self.settled or not moved:
+        renumbered = {dp: some for dp, some in self._renumbered.copy().items() if dp in able}
+        if not self.settled or not renumbered:
             return
         state = self._memory.state
         moving = frozenset().union(*(change.moving for change in changes))
@@ -396,7 +398,7 @@ class Switches(WholeTables):
         )
         rules = {
             datapath: tuple(self._renamed(datapath, ports, standing, diverts.get(datapath, ())))
-            for datapath, ports in moved.items()
+            for datapath, ports in renumbered.items()
         }
         (done,) = yield Batch("follow numbers", (ApplyRules(rules),), alone=True)
         followed = set[DatapathId]()
@@ -408,10 +410,13 @@ class Switches(WholeTables):
                     error,
                 )
                 self.doubt([datapath])
-            elif datapath in self._only_moved and self._moved.get(datapath) is moved[datapath]:
+            elif (
+                datapath in self._only_renumbered
+                and self._renumbered.get(datapath) is renumbered[datapath]
+            ):
                 followed.add(datapath)
         if not changes:
-            self._note_brought(followed, moved)
+            self._note_brought(followed, renumbered)
 
     def _renamed(
         self,
@@ -453,11 +458,11 @@ class Switches(WholeTables):
         if not pairs or not self.settled:
             return frozenset()
         self._dead |= pairs
-        left = pairs
+        remaining = pairs
         for change in changes:
-            change.hear_of_dead(pairs)
-            left -= change.moving
-        diverts = diverting(self._substrate, steering_of(self._substrate, left), state.epoch)
+            change.keep_electrical(pairs)
+            remaining -= change.moving
+        diverts = diverting(self._substrate, steering_of(self._substrate, remaining), state.epoch)
         changed = only(diverts, self.ready())
         (done,) = yield Batch("divert", (ApplyRules(changed, self._hurries),))
         for datapath, error in done.value.items():

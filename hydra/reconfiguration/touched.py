@@ -29,9 +29,9 @@ class Touched:
     @classmethod
     def by(cls, fabric: Fabric, plan: Plan) -> Touched:
         circuits = set(plan.connect | plan.disconnect)
-        left: set[VlanId] = set()
+        released: set[VlanId] = set()
         taken: set[VlanId] = set()
-        for state, vlans in ((plan.current, left), (plan.target, taken)):
+        for state, vlans in ((plan.current, released), (plan.target, taken)):
             for path, vlan in state.vlans.items():
                 if pair_of(path) in plan.affected:
                     circuits.update(path.circuits)
@@ -46,7 +46,7 @@ class Touched:
         return cls(
             pairs=frozenset(plan.affected),
             ports=ports,
-            vlans=frozenset(left | taken),
+            vlans=frozenset(released | taken),
             taken=frozenset(taken),
         )
 
@@ -76,7 +76,7 @@ class Touched:
         )
 
 
-def apart(state: NetworkState, touched: Touched) -> NetworkState:
+def state_beside(state: NetworkState, touched: Touched) -> NetworkState:
     """``state`` to plan from beside changes under way: no new path may take a touched VLAN-ID."""
     return replace(state, pool=state.pool.closed_to(touched.vlans))
 

@@ -65,7 +65,7 @@ def onward(
     """
     in_use = frozenset(state.vlans.values())
     lost = in_use.difference(target.vlans.values(), target.pool.resting)
-    pool = target.pool.left(lost).rested(lost) if lost else target.pool
+    pool = target.pool.without_ids(lost).rested(lost) if lost else target.pool
     vlans = dict(target.vlans)
     late = [path for path, vlan in vlans.items() if vlan in in_use and path not in state.vlans]
     if late:

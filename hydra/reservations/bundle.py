@@ -50,7 +50,7 @@ def bundle_of(fabric: Fabric, parts: Sequence[Reservation]) -> Bundle:
     first = parts[0]
     state = min((part.state for part in parts), key=_WORST_FIRST.index)
     reasons = [f"{part.src}-{part.dst}: {part.reason}" for part in parts if part.state is state]
-    told = reasons if any(part.reason for part in parts if part.state is state) else ()
+    shown = reasons if any(part.reason for part in parts if part.state is state) else ()
     ends = [part.expires_unix_s for part in parts]
     starts = min(part.starts_unix_s for part in parts)
     expires = None if None in ends else max(end for end in ends if end is not None)
@@ -80,7 +80,7 @@ def bundle_of(fabric: Fabric, parts: Sequence[Reservation]) -> Bundle:
             "booked": None,
             "path": None,
             "vlan": None,
-            "reason": "; ".join(told),
+            "reason": "; ".join(shown),
             "since_unix_s": max((part.since_unix_s or 0.0 for part in parts), default=None),
         },
         parts=tuple(parts),

@@ -51,11 +51,11 @@ def within_quota_mbps(
         )
     if quota.max_mbps is None:
         return inf
-    left_mbps = max(0.0, quota.max_mbps - peak_mbps(mine, start_unix_s, end_unix_s))
-    if least_mbps > left_mbps + ROUNDING_MBPS:
+    remaining_mbps = max(0.0, quota.max_mbps - peak_mbps(mine, start_unix_s, end_unix_s))
+    if least_mbps > remaining_mbps + ROUNDING_MBPS:
         raise QuotaExceeded(
             f"{least_mbps:g} Mb/s exceed the quota of {quota.max_mbps:g} Mb/s at a time; "
-            f"{at_most_mbps(left_mbps)} Mb/s are left at the requested time: ask for less "
+            f"{at_most_mbps(remaining_mbps)} Mb/s are left at the requested time: ask for less "
             "bandwidth or a different time, or ask an operator for a larger quota"
         )
-    return max(least_mbps, left_mbps)
+    return max(least_mbps, remaining_mbps)

@@ -119,7 +119,7 @@ class _Search:
 
     def __init__(self, fabric: Fabric, trial: Trial, edges: int) -> None:
         self._fabric, self._trial = fabric, trial
-        self._left = _TRIED + 2 * edges
+        self._remaining_effort = _TRIED + 2 * edges
         self._rooms: Sequence[Room] = ()
         self._sets = 0
         """Number of sets of racks that were tried."""
@@ -198,10 +198,10 @@ class _Search:
 
     def _refused(self, requests: _Requests, *, brief: bool = True) -> Refused | None:
         """Refusals of requests, up to :data:`_REFUSED`; None beyond the bound."""
-        if self._left <= 0:
+        if self._remaining_effort <= 0:
             return None
         refused = self._trial(requests, _REFUSED, brief)
-        self._left -= len(requests) + _REFUSAL * len(refused)
+        self._remaining_effort -= len(requests) + _REFUSAL * len(refused)
         return refused
 
     def fitting_order(self, shape: ShapeRequest, mbps: float) -> _Requests | None:
@@ -320,9 +320,9 @@ class _Search:
             alternatives.append(later)
         chosen = f" of {len(shape.among)}" if shape.choose else ""
         begun = f"the shape {shape.pattern} of {len(shape.racks)}{chosen} racks does not fit: "
-        told = f"; {', or '.join(ways)}" if ways else ""
-        public = f"{begun}{_cause(first.in_public)}{told}"
-        return type(first)(f"{begun}{_cause(str(first))}{told}", alternatives, public)
+        text = f"; {', or '.join(ways)}" if ways else ""
+        public = f"{begun}{_cause(first.in_public)}{text}"
+        return type(first)(f"{begun}{_cause(str(first))}{text}", alternatives, public)
 
     def _later(self, shape: ShapeRequest, mbps: float, refused: Refused) -> Alternative | None:
         """The latest of the times at which refused edges would fit, if the shape fits then."""
@@ -357,8 +357,8 @@ class _Search:
         return None
 
 
-def _cause(told: str) -> str:
+def _cause(text: str) -> str:
     """The refusal of an edge without remedies, which concern the edge alone."""
     for remedy in _REMEDIES:
-        told = told.partition(remedy)[0]
-    return told
+        text = text.partition(remedy)[0]
+    return text

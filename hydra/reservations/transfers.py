@@ -143,7 +143,7 @@ def plan_again(
     """
     transfer = reservation.transfer
     assert transfer is not None  # noqa: S101
-    left = left_megabytes(reservation, now)
+    left = remaining_megabytes(reservation, now)
     until = replace(ask, end_unix_s=max(transfer.deadline_unix_s, ask.end_unix_s))
     search = _Search(calendar, until, left * MBIT, limits, now)
     found = search.from_start() if reservation.holds_capacity else search.earliest()
@@ -171,7 +171,7 @@ def plan_again(
     )
 
 
-def left_megabytes(reservation: Reservation, now: float) -> float:
+def remaining_megabytes(reservation: Reservation, now: float) -> float:
     """Megabytes that the promised rate has not carried by ``now``; 0 if this is no transfer."""
     transfer = reservation.transfer
     if transfer is None:
@@ -186,7 +186,7 @@ def missing_megabytes(reservation: Reservation) -> float:
     transfer = reservation.transfer
     if transfer is None or reservation.expires_unix_s is None:
         return 0.0
-    missing = left_megabytes(reservation, reservation.expires_unix_s)
+    missing = remaining_megabytes(reservation, reservation.expires_unix_s)
     return missing if missing > transfer.megabytes * _SLACK else 0.0
 
 

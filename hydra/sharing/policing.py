@@ -76,7 +76,7 @@ class Holdings:
     """Links that each aggregate shares with other traffic. Empty: the aggregate may send without
     limit.
     """
-    left_mbps: Mapping[Link, float] = field(default_factory=dict)
+    remaining_mbps: Mapping[Link, float] = field(default_factory=dict)
     """Rate that reservations leave of each shared link."""
     electrical: frozenset[Aggregate] = frozenset()
     """Best-effort aggregates kept off the circuits."""
@@ -162,7 +162,9 @@ def _remaining_mbps(fabric: Fabric, ways: Collection[_Way]) -> dict[Link, float]
     return left
 
 
-def _meeting(fabric: Fabric, ways: Collection[_Way], left_mbps: Mapping[Link, float]) -> Holdings:
+def _meeting(
+    fabric: Fabric, ways: Collection[_Way], remaining_mbps: Mapping[Link, float]
+) -> Holdings:
     """Holdings of all ``ways``.
 
     Best effort between racks with several paths counts fully on each path, since the switches
@@ -172,15 +174,15 @@ def _meeting(fabric: Fabric, ways: Collection[_Way], left_mbps: Mapping[Link, fl
     electrical = frozenset(
         aggregate
         for way in ways
-        if any(left_mbps.get(link, inf) < fabric.electrical_rate_mbps for link in way.links)
+        if any(remaining_mbps.get(link, inf) < fabric.electrical_rate_mbps for link in way.links)
         for aggregate in way.best_effort
     )
-    parties = dict.fromkeys(left_mbps, 0)
+    parties = dict.fromkeys(remaining_mbps, 0)
     for way in ways:
         joining = len(way.promising) + len(way.best_effort) - len(electrical & set(way.best_effort))
         for link in parties.keys() & set(way.links):
             parties[link] += joining
-    met = {link: left_mbps[link] for link, count in parties.items() if count > 1}
+    met = {link: remaining_mbps[link] for link, count in parties.items() if count > 1}
     routes: dict[Aggregate, tuple[Link, ...]] = {}
     for way in ways:
         links_met = tuple(link for link in way.links if link in met)

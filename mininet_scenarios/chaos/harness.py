@@ -431,7 +431,7 @@ def play_round(
         users = Users(stage, process.base_url, random.Random(f"{text} users"))
         users.start()
         try:
-            pairs.wait_until_heard()
+            pairs.wait_for_all_flows()
             evidence = Evidence(stage, process.base_url, directory)
             played = Round(ground, pairs, users, evidence, text, result, say)
             for number in range(incidents):

@@ -11,7 +11,7 @@ import httpx
 
 from hydra.model import Fabric
 from mininet_scenarios.chaos import readers
-from mininet_scenarios.chaos.readers import Told
+from mininet_scenarios.chaos.readers import ReportedTopology
 from mininet_scenarios.stage.controller_process import ALL_THERE
 
 _AT_REST: Final = frozenset(
@@ -28,7 +28,7 @@ class Seen:
     fabric: Fabric
     journal: Path
     http: httpx.Client
-    told: Told
+    reported: ReportedTopology
 
     def get(self, path: str) -> dict[str, Any]:
         answer: dict[str, Any] = self.http.get(path).raise_for_status().json()
@@ -42,11 +42,11 @@ def ready(seen: Seen) -> Iterator[str]:
 
 
 def mirrors(seen: Seen) -> Iterator[str]:
-    yield from _differences("mirrors lead", readers.redirections(seen.fabric), seen.told.light)
+    yield from _differences("mirrors lead", readers.redirections(seen.fabric), seen.reported.light)
 
 
 def carriers(seen: Seen) -> Iterator[str]:
-    wanted = {end for ends in seen.told.circuits for end in ends}
+    wanted = {end for ends in seen.reported.circuits for end in ends}
     yield from _differences("carrier", readers.lit(seen.fabric), wanted)
 
 
@@ -57,7 +57,7 @@ def vlans(seen: Seen) -> Iterator[str]:
         return
     found = readers.trunks()
     for port in seen.fabric.ports:
-        wanted = seen.told.vlans_at(port.tor_port) or {parking}
+        wanted = seen.reported.vlans_at(port.tor_port) or {parking}
         there = found.get(port.tor_port)
         if there != wanted:
             yield f"{port.tor_port} has VLANs {there and sorted(there)}, not {sorted(wanted)}"
@@ -73,7 +73,7 @@ def tables(seen: Seen) -> Iterator[str]:
         bridge = rack.tor.bridge if server.vswitch is None else server.vswitch.bridge
         wanted = {
             (number[to], path["vlan"])
-            for path in seen.told.paths
+            for path in seen.reported.paths
             for source, to in _directions(path)
             if source == rack.name
         }
@@ -85,8 +85,10 @@ def tables(seen: Seen) -> Iterator[str]:
 
 def journal(seen: Seen) -> Iterator[str]:
     there = readers.journal(seen.journal)
-    yield from _differences("journal: circuit", there.circuits, seen.told.circuits)
-    yield from _differences("journal: path", set(there.vlans.items()), set(seen.told.vlans.items()))
+    yield from _differences("journal: circuit", there.circuits, seen.reported.circuits)
+    yield from _differences(
+        "journal: path", set(there.vlans.items()), set(seen.reported.vlans.items())
+    )
 
 
 def reservations(seen: Seen) -> Iterator[str]:
@@ -96,7 +98,7 @@ def reservations(seen: Seen) -> Iterator[str]:
     yield from _differences(
         "journal: reservation", set(readers.journal(seen.journal).reservations.items()), states
     )
-    standing = {_hops(path) for path in seen.told.paths}
+    standing = {_hops(path) for path in seen.reported.paths}
     for name, one in listed.items():
         if one["state"] not in _AT_REST:
             yield f"reservation {name} is {one['state']} for good"
@@ -138,8 +140,10 @@ def disagreements(fabric: Fabric, journal_path: Path, base_url: str) -> list[str
     """Present disagreements; also for a network still moving."""
     with readers.rest(base_url) as http:
         try:
-            told = Told.from_json(http.get("/v1/topology").raise_for_status().json())
-            seen = Seen(fabric, journal_path, http, told)
+            reported = ReportedTopology.from_json(
+                http.get("/v1/topology").raise_for_status().json()
+            )
+            seen = Seen(fabric, journal_path, http, reported)
             return [f"{name}: {one}" for name, check in AGREEMENT.items() for one in check(seen)]
         except httpx.HTTPError as error:
             return [f"REST: {error!r}"]

@@ -15,11 +15,11 @@ from typing import Final, Self
 
 import mininet_scenarios
 from mininet_scenarios.stage.stage import ScenarioError, Stage
-from mininet_scenarios.workloads.pair_probes import Heard, Report
+from mininet_scenarios.workloads.pair_probes import Received, Report
 
 PERIOD_MS: Final = 100.0
 _REPOSITORY: Final = Path(mininet_scenarios.__file__).parents[1]
-_ALL_HEARD_S: Final = 20.0
+_ALL_FLOWS_S: Final = 20.0
 _UNDER_WAY_S: Final = 0.5
 _POLL_S: Final = 0.1
 
@@ -98,17 +98,19 @@ class Pairs:
     def __init__(self, probers: Mapping[str, _Prober]) -> None:
         self._probers = probers
 
-    def wait_until_heard(self) -> None:
-        """Wait until everybody has heard everybody. Raises ScenarioError after a while."""
-        deadline_s = time.monotonic() + _ALL_HEARD_S
-        while unheard := [
+    def wait_for_all_flows(self) -> None:
+        """Wait until each server has received datagrams of all others. Raises ScenarioError after
+        a while.
+        """
+        deadline_s = time.monotonic() + _ALL_FLOWS_S
+        while silent := [
             f"{flow} at {name}"
             for name, report in self._reports().items()
-            for flow, heard in report.heard.items()
-            if heard.next is None
+            for flow, received in report.received.items()
+            if received.next is None
         ]:
             if time.monotonic() > deadline_s:
-                raise ScenarioError(f"never heard: {', '.join(unheard[:8])}")
+                raise ScenarioError(f"nothing was received on: {', '.join(silent[:8])}")
             time.sleep(_POLL_S)
 
     def outages(self) -> list[Outage]:
@@ -118,8 +120,8 @@ class Pairs:
         return [
             outage
             for destination, report in self._reports().items()
-            for flow, heard in report.heard.items()
-            for outage in _outages(flow, destination, heard, sent)
+            for flow, received in report.received.items()
+            for outage in _outages(flow, destination, received, sent)
         ]
 
     def silent(self) -> list[Outage]:
@@ -128,7 +130,7 @@ class Pairs:
 
     def sent(self) -> int:
         """Datagrams sent by all servers so far."""
-        return sum(report.sent * len(report.heard) for report in self._reports().values())
+        return sum(report.sent * len(report.received) for report in self._reports().values())
 
     def _reports(self) -> dict[str, Report]:
         for prober in self._probers.values():
@@ -137,15 +139,17 @@ class Pairs:
 
 
 def _outages(
-    flow: str, destination: str, heard: Heard, sent: dict[str, Report]
+    flow: str, destination: str, received: Received, sent: dict[str, Report]
 ) -> Iterator[Outage]:
     source, _, version = flow.partition("/")
-    for run in heard.missing:
+    for run in received.missing:
         yield Outage(source, destination, int(version), run.count, run.from_s, run.to_s)
-    lost = sent[source].sent - (heard.next or 0)
-    if heard.next is not None and lost > 0:
+    lost = sent[source].sent - (received.next or 0)
+    if received.next is not None and lost > 0:
         now_s = sent[source].now_s
-        yield Outage(source, destination, int(version), lost, heard.last_sent_s, now_s, lasts=True)
+        yield Outage(
+            source, destination, int(version), lost, received.last_sent_s, now_s, lasts=True
+        )
 
 
 @contextmanager

@@ -151,7 +151,7 @@ def _vlans(paths: Sequence[Mapping[str, Any]]) -> dict[frozenset[str], frozenset
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class ReportedTopology:
     """The controller's report about the network."""
 
     circuits: frozenset[frozenset[str]]
@@ -160,7 +160,7 @@ class Told:
     paths: Sequence[Mapping[str, Any]]
 
     @classmethod
-    def from_json(cls, topology: Mapping[str, Any]) -> Told:
+    def from_json(cls, topology: Mapping[str, Any]) -> ReportedTopology:
         light: set[Ends] = set()
         for circuit in topology["circuits"]:
             a, b = circuit["a"]["port"], circuit["b"]["port"]
@@ -193,7 +193,7 @@ class Watch:
 
     def __init__(self, base_url: str) -> None:
         self._base_url = base_url
-        self._samples: list[tuple[float, Told]] = []
+        self._samples: list[tuple[float, ReportedTopology]] = []
         self._stop = threading.Event()
         self._news = threading.Event()
         self._thread = threading.Thread(target=self._look, daemon=True)
@@ -215,8 +215,8 @@ class Watch:
         during = [sample for sample in self._samples if from_s <= sample[0] <= to_s]
         return frozenset(
             frozenset((path["src"], path["dst"]))
-            for _, told in (*last, *during)
-            for path in told.paths
+            for _, reported in (*last, *during)
+            for path in reported.paths
             if port in ports_of(path)
         )
 
@@ -234,7 +234,7 @@ class Watch:
                     answer = client.get("/v1/topology").raise_for_status()
                 except httpx.HTTPError:
                     continue
-                self._samples.append((time.monotonic(), Told.from_json(answer.json())))
+                self._samples.append((time.monotonic(), ReportedTopology.from_json(answer.json())))
 
     def _listen(self) -> None:
         """Have a sample taken at each piece of news; the controller may be away, or be stopped."""

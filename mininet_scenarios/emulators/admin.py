@@ -96,8 +96,8 @@ class AdminClient:
 
     def alarm(self, port: int, severity: str, code: str, text: str = "") -> None:
         """Have a port complain: CR, MJ or MN; CL ends the alarm of the same code."""
-        told = {"port": port, "severity": severity, "code": code, "text": text}
-        self._order({"op": "alarm", **told})
+        fields = {"port": port, "severity": severity, "code": code, "text": text}
+        self._order({"op": "alarm", **fields})
 
     def input_power(self, port: int, dbm: float | None) -> None:
         """Set the power at an ingress port; None: no light, also where the port leads to."""

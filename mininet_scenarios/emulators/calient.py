@@ -179,9 +179,9 @@ class CalientServer(Tl1Server):
         return [pair for circuit in circuits for pair in circuit.pairs(self.ocs.size)]
 
     async def _progress(self, _client: Tl1Client, _command: Tl1Command) -> Records:
-        return [f"SAVERECALL:STATUS={self._told()}"]
+        return [f"SAVERECALL:STATUS={self._bulk_status()}"]
 
-    def _told(self) -> str:
+    def _bulk_status(self) -> str:
         """How far the last bulk command is."""
         under_way = self._bulk is not None and not self._bulk.done()
         return "In progress" if under_way else "Completed"
@@ -369,7 +369,7 @@ class SharedServer(PlainServer):
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def _told(self) -> str:
+    def _bulk_status(self) -> str:
         return self._state
 
     def _given_name(self, circuit: _Circuit) -> str:

@@ -114,7 +114,7 @@ OF_TORS: Final = OF_SESSIONS | {FaultKind.REFUSE, FaultKind.SILENT, FaultKind.ME
 
 @dataclass(slots=True)
 class _Armed:
-    left: int | None
+    remaining: int | None
     delay_s: float
 
 
@@ -139,9 +139,9 @@ class Faults:
         armed = self._armed.get(kind)
         if armed is None:
             return False
-        if armed.left is not None:
-            armed.left -= 1
-            if armed.left <= 0:
+        if armed.remaining is not None:
+            armed.remaining -= 1
+            if armed.remaining <= 0:
                 del self._armed[kind]
         return True
 

@@ -170,8 +170,12 @@ class System100Server(GlimmerglassServer):
 
     async def _system(self, client: Tl1Client, command: Tl1Command) -> Records:
         records = await super()._system(client, command)
-        told = {"SystemType=System500": "SystemType=System100", "=5.0.1": "=6.0", "=3U": "=NA"}
-        for before, after in told.items():
+        replacements = {
+            "SystemType=System500": "SystemType=System100",
+            "=5.0.1": "=6.0",
+            "=3U": "=NA",
+        }
+        for before, after in replacements.items():
             records = [record.replace(before, after) for record in records]
         return records
 

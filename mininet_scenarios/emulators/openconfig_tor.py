@@ -218,8 +218,8 @@ class GnmiServer(RelayedServer):
         if self._switch.make.wraps:
             is_entry = names[-1] == "interface" and isinstance(value, dict)
             value = {names[-1]: [value] if is_entry else value}
-        told = value if encoding == "JSON" else _with_modules(value, module, "")
-        text = json.dumps(told).encode()
+        node = value if encoding == "JSON" else _with_modules(value, module, "")
+        text = json.dumps(node).encode()
         field = "json_val" if encoding == "JSON" else "json_ietf_val"
         return messages.Update(path=path, val=messages.TypedValue(**{field: text}))
 
@@ -309,11 +309,11 @@ def _with_modules(value: object, module: str, parent: str) -> object:
         return [_with_modules(one, module, parent) for one in value]
     if not isinstance(value, dict):
         return value
-    told = {}
+    members = {}
     for name, member in value.items():
         own = _MODULES.get(name, module)
-        told[name if own == parent else f"{own}:{name}"] = _with_modules(member, own, own)
-    return told
+        members[name if own == parent else f"{own}:{name}"] = _with_modules(member, own, own)
+    return members
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

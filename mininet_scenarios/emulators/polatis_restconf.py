@@ -305,8 +305,8 @@ def _dbm(value: object) -> float:
 
 
 def _errors(error: _RefusalError) -> object:
-    told = {"error-type": "application", "error-tag": error.tag, "error-message": f"{error}"}
-    return {"ietf-restconf:errors": {"error": [told]}}
+    details = {"error-type": "application", "error-tag": error.tag, "error-message": f"{error}"}
+    return {"ietf-restconf:errors": {"error": [details]}}
 
 
 PRODUCT: Final = Product(

@@ -81,11 +81,11 @@ class PolatisTl1Server(Tl1Server):
         return f'{alarm.port}:{alarm.severity},{alarm.code},NSA,,,,:\\"{alarm.text}\\"'
 
     async def _reports_on(self, client: Tl1Client, command: Tl1Command) -> Records:
-        client.hears_reports = self._is_report_manager(command)
+        client.receives_reports = self._is_report_manager(command)
         return []
 
     async def _reports_off(self, client: Tl1Client, command: Tl1Command) -> Records:
-        client.hears_reports = not self._is_report_manager(command)
+        client.receives_reports = not self._is_report_manager(command)
         return []
 
     def _is_report_manager(self, command: Tl1Command) -> bool:
@@ -94,16 +94,16 @@ class PolatisTl1Server(Tl1Server):
         return True
 
     async def _equipment(self, _client: Tl1Client, command: Tl1Command) -> Records:
-        told = {
+        settings = {
             ("SYSTEM", "PARAMETER=SIZE"): f"SYSTEM:SIZE={self.size()}",
             (
                 "ATTEN",
                 "PARAMETER=CONFIG",
             ): f"ATTEN::CONFIG={'ABSOLUTE' if self.ATTENUATES else 'NONE'}",
         }
-        if (command.aid, command.block(2)) not in told:
+        if (command.aid, command.block(2)) not in settings:
             raise Denied("IPNV", "Parameter not valid")
-        return [told[command.aid, command.block(2)]]
+        return [settings[command.aid, command.block(2)]]
 
     def size(self) -> str:
         """Number of ports on each side."""

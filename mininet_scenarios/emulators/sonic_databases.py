@@ -113,9 +113,9 @@ class Databases:
         client = redis.asyncio.Redis(
             unix_socket_path=str(self._directory / SOCKET), db=number, decode_responses=True
         )
-        heard = client.pubsub(ignore_subscribe_messages=True)
-        await heard.psubscribe(f"__keyspace@{number}__:{table}|*")
-        return heard
+        notices = client.pubsub(ignore_subscribe_messages=True)
+        await notices.psubscribe(f"__keyspace@{number}__:{table}|*")
+        return notices
 
     def _answers(self) -> bool:
         try:

@@ -160,35 +160,35 @@ class _Service:
             ]
         except _Bad as error:
             await context.abort(error.code, str(error))
-        told: asyncio.Queue[_Message] = asyncio.Queue()
-        listeners = [asyncio.create_task(_wait_for_end(requests, told))]
+        outgoing: asyncio.Queue[_Message] = asyncio.Queue()
+        listeners = [asyncio.create_task(_wait_for_end(requests, outgoing))]
         for path, database, table, _ in places:
-            heard = await self._switch.databases.changes(database, table)
-            work = self._tell(heard, path, database, table, told)
+            notices = await self._switch.databases.changes(database, table)
+            work = self._publish(notices, path, database, table, outgoing)
             listeners.append(asyncio.create_task(work))
         try:
             yield _notice(update=[self._update(*place) for place in places])
             yield messages.SubscribeResponse(sync_response=True)
             if asked.mode == messages.SubscriptionList.STREAM:
-                while (notice := await told.get()) is not None:
+                while (notice := await outgoing.get()) is not None:
                     yield notice
         finally:
             for listener in listeners:
                 listener.cancel()
 
-    async def _tell(
+    async def _publish(
         self,
-        heard: PubSub,
+        notices: PubSub,
         path: _Message,
         database: str,
         table: str,
-        told: asyncio.Queue[_Message],
+        outgoing: asyncio.Queue[_Message],
     ) -> None:
-        async with heard:
-            async for message in heard.listen():
+        async with notices:
+            async for message in notices.listen():
                 key = message["channel"].partition("|")[2]
                 row = self._switch.databases.row(database, table, key) or {}
-                told.put_nowait(_notice(update=[_update(path, {key: shown_fields(row)})]))
+                outgoing.put_nowait(_notice(update=[_update(path, {key: shown_fields(row)})]))
 
     async def _begin(self, context: _Context) -> None:
         """Check the login, and meet faults."""
@@ -216,11 +216,11 @@ async def _abandon(context: _Context) -> NoReturn:
     raise AssertionError("unreachable")
 
 
-async def _wait_for_end(requests: _Message, told: asyncio.Queue[_Message]) -> None:
+async def _wait_for_end(requests: _Message, outgoing: asyncio.Queue[_Message]) -> None:
     """End the subscription once the client closes its side."""
     async for _ in requests:
         pass
-    told.put_nowait(None)
+    outgoing.put_nowait(None)
 
 
 def _notice(**content: _Message) -> _Message:
@@ -240,8 +240,8 @@ def _place(prefix: _Message, path: _Message) -> tuple[str, str, list[str]]:
     if origin not in _ORIGINS:
         raise _Bad(grpc.StatusCode.INVALID_ARGUMENT, f"no origin {origin}")
     if len(names) < 3 or names[0] not in NUMBERS or names[1] != "localhost":
-        told = "/".join(names)
-        raise _Bad(grpc.StatusCode.INVALID_ARGUMENT, f"not DATABASE/localhost/TABLE: {told}")
+        path_text = "/".join(names)
+        raise _Bad(grpc.StatusCode.INVALID_ARGUMENT, f"not DATABASE/localhost/TABLE: {path_text}")
     database, _, table, *rest = names
     if table not in _TABLES[database]:
         raise _Bad(grpc.StatusCode.NOT_FOUND, f"no table {table} in {database}")

@@ -98,7 +98,7 @@ class Orchagent:
         """State words of the configured pairs."""
         self._carried: set[Pair] = set()
         """Pairs sent to the mirrors."""
-        self._told: object = None
+        self._published: object = None
         """Basis of the last written rows of all ports."""
         self._ports: dict[str, dict[str, str]] = {}
         self._overrides: dict[str, dict[str, str]] = {}
@@ -118,8 +118,8 @@ class Orchagent:
         self._databases.write("CONFIG_DB", METADATA, [], {"localhost": metadata})
         self.refresh()
         self._ocs.on_alarm(self._alarm)
-        heard = await self._databases.changes("CONFIG_DB", CROSS_CONNECTS)
-        self._keep(self._listen(heard))
+        notices = await self._databases.changes("CONFIG_DB", CROSS_CONNECTS)
+        self._keep(self._listen(notices))
 
     def refresh(self) -> None:
         """Write changes made outside the configuration into the tables: foreign cross-connects,
@@ -139,13 +139,13 @@ class Orchagent:
             self._carried |= foreign
             self._databases.write("CONFIG_DB", CROSS_CONNECTS, [], rows)
             self._say(foreign, self._dialect.made)
-        self._tell_ports()
+        self._publish_ports()
 
-    async def _listen(self, heard: PubSub) -> None:
+    async def _listen(self, notices: PubSub) -> None:
         while True:
-            told = await heard.get_message(timeout=None)
-            while told is not None:  # one comparison for all changes of a transaction
-                told = await heard.get_message(timeout=0)
+            message = await notices.get_message(timeout=None)
+            while message is not None:  # one comparison for all changes of a transaction
+                message = await notices.get_message(timeout=0)
             self._carry_out()
 
     def _carry_out(self) -> None:
@@ -165,7 +165,7 @@ class Orchagent:
         pairs = [pair for key in keys if (pair := self._pair(key)) is not None]
         self._ocs.disconnect(self._carried.intersection(pairs))
         self._forget(pairs, keys)
-        self._tell_ports()
+        self._publish_ports()
 
     def _add(self, keys: list[str]) -> None:
         standing = self._databases.keys("STATE_DB", CROSS_CONNECT_STATES)
@@ -189,7 +189,7 @@ class Orchagent:
         self._ocs.connect(made)
         self._carried.update(made)
         self._say(made, self._dialect.moving)
-        self._tell_ports()
+        self._publish_ports()
         if made and not self._ocs.faults.strikes(FaultKind.RESERVED):
             self._keep(self._settle(made))
 
@@ -199,7 +199,7 @@ class Orchagent:
             if pair in self._carried and self._words[pair] == self._dialect.moving:
                 fault = self._ocs.in_fault(pair[0])
                 self._say([pair], self._dialect.broken if fault else self._dialect.made)
-        self._tell_ports()
+        self._publish_ports()
 
     def _say(self, pairs: Iterable[Pair], word: str) -> None:
         """Write a state word for the cross-connects into the state database."""
@@ -220,13 +220,13 @@ class Orchagent:
         if rows:
             self._databases.write("STATE_DB", CROSS_CONNECT_STATES, [*rows], {})
 
-    def _tell_ports(self) -> None:
+    def _publish_ports(self) -> None:
         present, closed = {**self._ocs.cross_connects}, self._ocs.closed
         broken = {ingress for ingress in present if self._ocs.in_fault(ingress)}
-        told = present, closed, broken, {**self._words}
-        if told == self._told:
+        ports = present, closed, broken, {**self._words}
+        if ports == self._published:
             return
-        self._told = told
+        self._published = ports
         states: dict[str, dict[str, str]] = {}
         overrides: dict[str, dict[str, str]] = {}
         targets = {b: a for a, b in present.items()}

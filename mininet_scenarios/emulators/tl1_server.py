@@ -35,7 +35,7 @@ class Tl1Client:
 
     writer: asyncio.StreamWriter
     logged_in: bool
-    hears_reports: bool
+    receives_reports: bool
 
 
 class Tl1Server(SessionServer):
@@ -87,7 +87,7 @@ class Tl1Server(SessionServer):
         """A line of an alarm report."""
 
     async def converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        client = Tl1Client(writer, logged_in=not self.USERS, hears_reports=self.REPORTS_TO_ALL)
+        client = Tl1Client(writer, logged_in=not self.USERS, receives_reports=self.REPORTS_TO_ALL)
         self._clients.add(client)
         try:
             self._write(client, self.GREETING.encode())
@@ -175,7 +175,7 @@ class Tl1Server(SessionServer):
         code = _ALARM_CODES[alarm.severity]
         message = self._autonomous(code, "REPT ALM EQPT", f'"{self.alarm_record(alarm)}"')
         for client in self._clients:
-            if client.logged_in and client.hears_reports:
+            if client.logged_in and client.receives_reports:
                 self._write(client, message)
 
     def _autonomous(self, code: str, verb: str, line: str) -> bytes:

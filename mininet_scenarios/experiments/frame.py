@@ -29,6 +29,8 @@ class Setting:
     """Rates by which experiments with a data plane set their scale."""
     trace: Path | None = None
     """Trace, for experiments with a trace; None: the sample."""
+    fabric: Path | None = None
+    """Fabric file, for experiments on any fabric; None: the experiment's own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,10 @@ class Experiment(Generic[T]):
     """Writes plots (PNG) into a directory; returns their paths."""
     takes_trace: bool = False
     """True if the workload can be a user's trace."""
+    takes_fabric: Callable[[Path], object] | None = None
+    """Raises HydraError for a user's fabric file that does not suit the experiment; None: the
+    experiment has a fabric of its own.
+    """
     needs_mpi: bool = False
     """True for an experiment that compiles and starts MPI programs: Open MPI, and FFTW's MPI
     transforms.

@@ -40,6 +40,9 @@ class Begun:
     """File name of the trace, as asked for."""
     trace_sha256: str | None = None
     """Digest of the trace's contents; None: no trace, or a run made before digests were kept."""
+    fabric: str | None = None
+    """File name of the fabric, as asked for."""
+    fabric_sha256: str | None = None
 
     def same_trace(self, name: str | None, sha256: str | None) -> bool:
         """True if the played trace is the given trace, wherever the file lies now."""

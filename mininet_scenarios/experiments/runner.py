@@ -26,7 +26,12 @@ from mininet_scenarios.experiments import EXPERIMENTS, load, repetitions
 from mininet_scenarios.experiments.directories import held
 from mininet_scenarios.experiments.frame import Experiment, Setting, Table
 from mininet_scenarios.experiments.repetitions import Begun, Kept
-from mininet_scenarios.experiments.scaling import CALIBRATION_S, Rates, forwarded_mbps
+from mininet_scenarios.experiments.scaling import (
+    BUSY_SHARE,
+    CALIBRATION_S,
+    Rates,
+    forwarded_mbps,
+)
 from mininet_scenarios.reporting.narrator import ConsoleNarrator, Narrator
 from mininet_scenarios.reporting.table import Row, table
 from mininet_scenarios.stage import mpi
@@ -55,6 +60,8 @@ class Order:
     """True keeps the repetitions measured by an earlier run, and adds the missing repetitions."""
     trace: Path | None = None
     """Trace, for an experiment with a trace; None: the sample."""
+    fabric: Path | None = None
+    """Fabric file, for an experiment on any fabric; None: the experiment's own."""
 
     @property
     def trace_name(self) -> str | None:
@@ -62,11 +69,15 @@ class Order:
 
     @property
     def trace_sha256(self) -> str | None:
-        """Digest of the trace's present contents. Raises OSError for an unreadable trace."""
-        if self.trace is None:
-            return None
-        with self.trace.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        return _sha256(self.trace)
+
+    @property
+    def fabric_name(self) -> str | None:
+        return None if self.fabric is None else str(self.fabric)
+
+    @property
+    def fabric_sha256(self) -> str | None:
+        return _sha256(self.fabric)
 
     @property
     def command(self) -> str:
@@ -74,11 +85,31 @@ class Order:
         scale = "" if self.divisor is None else f" --scale 1:{self.divisor}"
         form = "full" if self.full else "short"
         trace = "" if self.trace_name is None else f" --trace {shlex.quote(self.trace_name)}"
+        trace += "" if self.fabric_name is None else f" --fabric {shlex.quote(self.fabric_name)}"
         options = f"--scale {form}{scale} --repeat {self.repeat}{trace}"
         return f"hydra experiment run {self.name} {options}"
 
     def calibrates(self, experiment: Experiment[Any]) -> bool:
         return experiment.needs_data_plane and self.divisor is None
+
+
+def _sha256(path: Path | None) -> str | None:
+    """Digest of a file's present contents. Raises OSError for an unreadable file."""
+    if path is None:
+        return None
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def calibrate(console: Console) -> dict[str, float]:
+    """Measure what this machine forwards, and what experiments carry of that at most, in Mb/s."""
+    with (
+        TemporaryDirectory(prefix="hydra-calibration-") as work,
+        sigterm_leaves(),
+        ConsoleNarrator(console, CALIBRATION_S) as narrator,
+    ):
+        mbps = forwarded_mbps(Path(work) / "calibration", narrator)
+    return {"forwarded_mbps": mbps, "carried_mbps": BUSY_SHARE * mbps}
 
 
 def catalogue() -> list[dict[str, Any]]:
@@ -96,6 +127,8 @@ def run(order: Order, console: Console) -> dict[str, Any]:
     experiment = load(order.name)
     if order.trace is not None:
         _check_trace(order.trace, experiment)
+    if order.fabric is not None:
+        _check_fabric(order.fabric, experiment)
     with _part(order, console) as part:
         earlier = part if repetitions.count(part) else order.results / order.name
         kept = repetitions.read(earlier, experiment) if _continues(order, earlier) else None
@@ -111,7 +144,15 @@ def run(order: Order, console: Console) -> dict[str, Any]:
                 _check_mpi(part / "work" / "mpi")
             if kept is None:
                 rates = _rates(order, calibrates, part, narrator)
-                begun = Begun(order.full, rates, 0.0, order.trace_name, order.trace_sha256)
+                begun = Begun(
+                    order.full,
+                    rates,
+                    0.0,
+                    order.trace_name,
+                    order.trace_sha256,
+                    order.fabric_name,
+                    order.fabric_sha256,
+                )
             else:
                 begun = kept.begun
                 narrator.say(f"{_repetitions(len(runs))} measured already")
@@ -121,7 +162,9 @@ def run(order: Order, console: Console) -> dict[str, Any]:
                     narrator.say(f"repetition {seed} of {order.repeat}")
                 work_dir = part / "work" / str(seed)
                 work_dir.mkdir(parents=True)
-                setting = Setting(order.full, seed, work_dir, begun.rates, order.trace)
+                setting = Setting(
+                    order.full, seed, work_dir, begun.rates, order.trace, order.fabric
+                )
                 runs.append(experiment.measure(setting, narrator))
                 begun = replace(begun, seconds=earlier_s + time.monotonic() - began_s)
                 repetitions.write(part, begun, runs)
@@ -200,6 +243,16 @@ def _check_trace(trace: Path, experiment: Experiment[Any]) -> None:
     summarise(trace)
 
 
+def _check_fabric(fabric: Path, experiment: Experiment[Any]) -> None:
+    """Raise HydraError for a fabric that does not suit, before anything is built."""
+    if experiment.takes_fabric is None:
+        takers = ", ".join(name for name, one in EXPERIMENTS.items() if one.takes_fabric)
+        raise ScenarioError(
+            f"{experiment.name} has a fabric of its own: leave out --fabric, or run {takers}"
+        )
+    experiment.takes_fabric(fabric)
+
+
 def _check_mpi(work_dir: Path) -> None:
     """Raise HydraError if MPI programs can't run, before anything is built."""
     work_dir.mkdir(parents=True)
@@ -236,6 +289,13 @@ def _check_same(order: Order, kept: Kept[Any] | None, earlier: Path) -> None:
             f"{earlier} holds windows of {what}{changed}: continue with the same --trace, or begin "
             "anew without --continue"
         )
+    if kept.begun.fabric_sha256 != order.fabric_sha256:
+        what = "the experiment's own fabric" if kept.begun.fabric is None else kept.begun.fabric
+        changed = "" if kept.begun.fabric != order.fabric_name else " as it was then"
+        raise ScenarioError(
+            f"{earlier} holds repetitions on {what}{changed}: continue with the same --fabric, or "
+            "begin anew without --continue"
+        )
 
 
 @contextmanager
@@ -262,8 +322,8 @@ def _part(order: Order, console: Console) -> Iterator[Path]:
                 yield part
             except HydraError:
                 leaving.pop_all()  # the logs show the reason
-                _tell_repetitions(part, console)
-                _tell_logs(part, order, console)
+                _report_repetitions(part, console)
+                _report_logs(part, order, console)
                 raise
             leaving.pop_all()
         shutil.rmtree(part / "work", ignore_errors=True)
@@ -280,16 +340,16 @@ def _remove(path: Path) -> None:
 
 def _leave_repetitions(part: Path, console: Console) -> None:
     """Remove everything but complete repetitions."""
-    _tell_repetitions(part, console)
+    _report_repetitions(part, console)
     shutil.rmtree(part / "work" if repetitions.count(part) else part, ignore_errors=True)
 
 
-def _tell_repetitions(part: Path, console: Console) -> None:
+def _report_repetitions(part: Path, console: Console) -> None:
     if left := repetitions.count(part):
         console.print(f"{_repetitions(left)} kept in {part}: --continue goes on with them")
 
 
-def _tell_logs(part: Path, order: Order, console: Console) -> None:
+def _report_logs(part: Path, order: Order, console: Console) -> None:
     """Name the logs of a run that can't be counted; a run without logs leaves nothing."""
     if any(path.is_file() for path in (part / "work").rglob("*")):
         console.print(

@@ -74,7 +74,7 @@ class ConsoleNarrator:
     def phase(self, title: str, expected_s: float) -> Iterator[None]:
         self._phase = (title, time.monotonic(), expected_s)
         if self._progress is None:
-            self.say(f"{title} (about {expected_s:.0f} s, {self._left()})")
+            self.say(f"{title} (about {expected_s:.0f} s, {self._remaining()})")
         try:
             yield
         finally:
@@ -102,7 +102,7 @@ class ConsoleNarrator:
             return 1.0
         return (self._took_s + believed_s) / (self._done_s + believed_s)
 
-    def _left(self) -> str:
+    def _remaining(self) -> str:
         remaining_s = max(0.0, self._total_s - self._position_s()) * self._pace
         minutes, seconds = divmod(round(remaining_s), 60)
         return f"{minutes} min {seconds:02d} s left"
@@ -115,7 +115,7 @@ class ConsoleNarrator:
                     self._progress.task_ids[0],
                     completed=self._position_s(),
                     description=phase[0] if phase else "between runs",
-                    left=self._left(),
+                    left=self._remaining(),
                 )
                 self._progress.refresh()
                 if phase is not None:

@@ -291,10 +291,10 @@ def sent_by_uplinks(stage: Stage) -> dict[str, tuple[int, int]]:
         optical, electrical = uplink_interfaces(stage.fabric, server)
         if server.vswitch is None:
             optical = electrical = server_interface(server)
-        apart = electrical != optical and electrical in queues
+        separate = electrical != optical and electrical in queues
         sent[server.name] = (
             queues[optical].sent_bytes,
-            queues[electrical].sent_bytes if apart else 0,
+            queues[electrical].sent_bytes if separate else 0,
         )
     return sent
 

@@ -25,7 +25,7 @@ class Preloaded:
         subprocess.run([*_COMPILER, "-o", str(library), str(_SOURCE)], check=True)
         path.write_bytes(bytes(2 * _WORD_BYTES))
         with path.open("r+b") as file:
-            self._told = mmap.mmap(file.fileno(), 2 * _WORD_BYTES)
+            self._settings = mmap.mmap(file.fileno(), 2 * _WORD_BYTES)
         self.environment: Final[Mapping[str, str]] = {
             "LD_PRELOAD": str(library),
             "HYDRA_PRELOADED_FILE": str(path),
@@ -37,8 +37,8 @@ class Preloaded:
 
     def set_clock_by(self, seconds: int) -> None:
         """Put the time of day so far off."""
-        struct.pack_into("q", self._told, 0, seconds)
+        struct.pack_into("q", self._settings, 0, seconds)
 
     def slow_disk_by(self, seconds: float) -> None:
         """Lengthen each synchronous write by the given time."""
-        struct.pack_into("q", self._told, _WORD_BYTES, round(seconds * 1e6))
+        struct.pack_into("q", self._settings, _WORD_BYTES, round(seconds * 1e6))

@@ -11,7 +11,7 @@ from typing import Final
 
 from mininet_scenarios.stage.stage import CONGESTION, Stage, wait_for_file
 from mininet_scenarios.workloads.mesh import Endpoint
-from mininet_scenarios.workloads.reports import read_report, tell_moment
+from mininet_scenarios.workloads.reports import read_report, write_moment
 from mininet_scenarios.workloads.transfers import Done, Order
 
 _PORT: Final = 5600
@@ -83,7 +83,7 @@ def transfer_all(stage: Stage, wishes: Sequence[Wish], timeout_s: float) -> tupl
             running.append((job, ready, report))
         for job, ready, _ in running:
             wait_for_file(ready, job)
-        tell_moment(begin, time.monotonic() + _LEAD_S)  # timed: all begin at the same time
+        write_moment(begin, time.monotonic() + _LEAD_S)  # timed: all begin at the same time
         for job, _, _ in running:
             job.finish(timeout_s)
     done = {

@@ -139,10 +139,10 @@ def confuses_cached_flows(version: tuple[int, int, int]) -> bool:
 
 
 def _version() -> tuple[int, int, int]:
-    told = run(["ovs-vswitchd", "--version"])
-    found = re.search(r"(\d+)\.(\d+)\.(\d+)", told)
+    version_text = run(["ovs-vswitchd", "--version"])
+    found = re.search(r"(\d+)\.(\d+)\.(\d+)", version_text)
     if found is None:
-        raise TestbedError(f"ovs-vswitchd tells no version of its own: {told!r}")
+        raise TestbedError(f"ovs-vswitchd reports no version: {version_text!r}")
     return int(found[1]), int(found[2]), int(found[3])
 
 
@@ -233,12 +233,12 @@ def _let_in(door: socket.socket, bridges: int) -> None:
 
 def _answers(bridge: socket.socket) -> bool:
     """Take up OpenFlow; False if the bridge hangs up to reconnect, as after a new identity."""
-    heard = b""
+    answer = b""
     with contextlib.suppress(ConnectionError):
         bridge.sendall(_HELLO + _ECHO_REQUEST)
         while more := bridge.recv(4096):
-            heard += more
-            if _ECHO_REPLY in heard:
+            answer += more
+            if _ECHO_REPLY in answer:
                 return True
     return False
 

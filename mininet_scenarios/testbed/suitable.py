@@ -23,7 +23,7 @@ OCS_DRIVERS: Final = tuple(
 """Drivers of planes that the testbed can emulate."""
 _TOR_DRIVERS: Final = ("openflow", "ovs-ovsdb")
 _SHOWN: Final = 3
-_MODEL: Final = "configs/demo.yaml is a fabric file to copy from"
+_MODEL: Final = "`hydra init --emulated` writes a fabric file for the emulation"
 
 
 def check_suitable(fabric: Fabric, planned: Layout) -> None:

@@ -123,7 +123,7 @@ def receive(address: str, port: int, stop: StopFlag, ready: Path | None) -> Rece
             return ReceiveReport(0, 0, 0.0, complete=False)
         with connection:
             connection.settimeout(_LOOK_S)  # timed: checks for a stop
-            heard_s = time.monotonic()
+            arrived_s = time.monotonic()
             while not stop.is_set and not complete:
                 try:
                     read = connection.recv(65536)
@@ -134,8 +134,8 @@ def receive(address: str, port: int, stop: StopFlag, ready: Path | None) -> Rece
                 now_s = time.monotonic()
                 complete = not read
                 if received and read:
-                    silence_s = max(silence_s, now_s - heard_s)
-                received, heard_s = received + len(read), now_s
+                    silence_s = max(silence_s, now_s - arrived_s)
+                received, arrived_s = received + len(read), now_s
                 check_sum = zlib.crc32(read, check_sum)
     return ReceiveReport(received, check_sum, silence_s * 1e3, complete)
 

@@ -53,7 +53,7 @@ class Flow:
     """Number of the next datagram; None: none has come so far."""
     last_sent_s: float = 0.0
     """Time of sending of the newest received datagram."""
-    heard: int = 0
+    received: int = 0
     longest_delay_s: float = 0.0
     _missing: dict[int, tuple[int, float, float]] = field(default_factory=dict)
     """By number: the first number of the run, and the run's times."""
@@ -61,9 +61,9 @@ class Flow:
     def arrived(self, number: int, sent_s: float, now_s: float) -> None:
         self.longest_delay_s = max(self.longest_delay_s, now_s - sent_s)
         if self.next is not None and number < self.next:
-            self.heard += self._missing.pop(number, None) is not None
+            self.received += self._missing.pop(number, None) is not None
             return
-        self.heard += 1
+        self.received += 1
         if self.next is not None:
             run = (self.next, self.last_sent_s, sent_s)
             self._missing.update(dict.fromkeys(range(self.next, number), run))
@@ -82,12 +82,12 @@ class Flow:
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class Received:
     """A flow as reported."""
 
     next: int | None
     last_sent_s: float
-    heard: int
+    received: int
     longest_delay_s: float
     missing: tuple[Missing, ...]
 
@@ -99,15 +99,15 @@ class Report:
     now_s: float
     sent: int
     """Datagrams sent to each peer over each version."""
-    heard: Mapping[str, Heard]
+    received: Mapping[str, Received]
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        heard = {
-            name: Heard(**{**flow, "missing": tuple(Missing(**run) for run in flow["missing"])})
-            for name, flow in data["heard"].items()
+        received = {
+            name: Received(**{**flow, "missing": tuple(Missing(**run) for run in flow["missing"])})
+            for name, flow in data["received"].items()
         }
-        return cls(data["now_s"], data["sent"], heard)
+        return cls(data["now_s"], data["sent"], received)
 
 
 class Prober:
@@ -177,17 +177,17 @@ class Prober:
 
     def _report(self) -> Report:
         now_s = time.monotonic()
-        heard = {
-            f"{self._names[source]}/{version}": Heard(
+        received = {
+            f"{self._names[source]}/{version}": Received(
                 flow.next,
                 flow.last_sent_s,
-                flow.heard,
+                flow.received,
                 flow.longest_delay_s,
                 flow.missing(now_s),
             )
             for (source, version), flow in self._flows.items()
         }
-        return Report(now_s, self._sent, heard)
+        return Report(now_s, self._sent, received)
 
 
 def _bound(family: socket.AddressFamily) -> socket.socket:

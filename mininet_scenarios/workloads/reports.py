@@ -39,7 +39,7 @@ class StopFlag:
         self.is_set = True
 
 
-def tell_moment(path: Path, moment_s: float) -> None:
+def write_moment(path: Path, moment_s: float) -> None:
     """Write a time of ``CLOCK_MONOTONIC`` for processes waiting by :func:`awaited_s`."""
     unfinished = path.with_name(path.name + ".part")
     unfinished.write_text(f"{moment_s:.6f}", encoding="utf-8")

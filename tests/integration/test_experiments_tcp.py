@@ -81,9 +81,10 @@ def test_elephants_take_the_direct_link_and_mice_do_not(tmp_path, narrator):
 
 @rates
 def test_a_window_of_a_trace_is_over_sooner_with_circuits(tmp_path, narrator):
-    played = trace_scenario.excerpt(SAMPLE, trace.RACKS, 1.5, 1)
+    network = trace_scenario.network_of(building.DEFAULT_CONFIG)
+    played = trace_scenario.excerpt(SAMPLE, network.racks, 1.5, 1)
     stages = [(Way.ELECTRICAL, Way.HITLESS), (Way.FULL_BISECTION,)]
-    alone, circuits, whole = trace.measure(tmp_path, played, 1 / 400, narrator, stages)
+    alone, circuits, whole = trace.measure(tmp_path, played, network, 1 / 400, narrator, stages)
     sizes = [Counter(one.size_bytes for one in run.done) for run in (alone, circuits, whole)]
     assert len(alone.done) == len(played.flows)
     assert sizes[0] == sizes[1] == sizes[2]

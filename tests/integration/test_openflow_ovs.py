@@ -209,7 +209,7 @@ def in_words(rule: FlowRule) -> str:
             tail = "" if mask is None else "/" + human(field.name, mask)
             name = IN_OVS_WORDS.get(field.name, field.name)
             words.append(f"{name}={human(field.name, value)}{tail}")
-    words += ["send_flow_rem"] if shape.tells_end else []
+    words += ["send_flow_rem"] if shape.reports_end else []
     actions = [] if shape.meter is None else [f"meter:{number(shape.meter)}"]
     actions += [action_in_words(action, number) for action in shape.actions]
     if shape.write_metadata is not None:

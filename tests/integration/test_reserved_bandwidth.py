@@ -38,8 +38,8 @@ def reserve(network):
 
 @pytest.mark.quiet("measures the rates of streams that compete", takes_s=15)
 def test_a_reservation_is_kept_against_greedy_tcp_which_uses_the_rest(network, reserve):
-    left_mbps = 0.97 * CIRCUIT_MBPS - RESERVED_MBPS
-    kept_against_greedy_tcp(network, reserve(), greedy_least_mbps=0.5 * left_mbps)
+    remaining_mbps = 0.97 * CIRCUIT_MBPS - RESERVED_MBPS
+    kept_against_greedy_tcp(network, reserve(), greedy_least_mbps=0.5 * remaining_mbps)
 
 
 def test_what_is_held_outlives_the_controller_and_ends_with_the_reservation(network, reserve):

@@ -121,6 +121,20 @@ def follow_the_examples(reader: Reader, terminals: ExitStack, folder: Path) -> N
     wait_until(lambda: identifier[1] in events.read_text())
 
 
+def test_a_fabric_of_init_is_emulated_at_once(tmp_path):
+    reader = Reader(tmp_path)
+    reader.read("hydra init mine.yaml --emulated --defaults --racks 3 --planes 1")
+    commands = ("python -m mininet_scenarios.testbed up mine.yaml", "hydra run --config mine.yaml")
+    with ExitStack() as terminals:
+        for number, command in enumerate(commands):
+            reader.start(command, terminals, tmp_path / f"{number}.log")
+        assert "healthy" in reader.read("hydra status --wait 30")
+        assert "r1 =p1= r3" in reader.read("hydra reserve r1 r3 --mbps 40 --wait")
+        assert "0% packet loss" in reader.read(
+            "mnexec -a $(pgrep -f 'mininet:r1-h1$') ping -c1 10.0.3.2"
+        )
+
+
 @pytest.mark.quiet("compares rates", takes_s=15)
 def test_five_racks_in_a_ring_are_faster_over_circuits(tmp_path):
     """With a relative directory, as somebody types; programs in hosts start in another one."""

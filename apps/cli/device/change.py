@@ -142,17 +142,22 @@ def _report(
     unchanged: Collection[CrossConnect],
     as_json: bool,
 ) -> None:
-    told = {"connected": connected, "disconnected": disconnected, "already so": unchanged}
+    circuits_by_result = {
+        "connected": connected,
+        "disconnected": disconnected,
+        "already so": unchanged,
+    }
     if as_json:
         print_json(
             {
                 "device": plane.name,
                 **{
-                    words.replace(" ", "_"): [c._asdict() for c in of] for words, of in told.items()
+                    words.replace(" ", "_"): [c._asdict() for c in of]
+                    for words, of in circuits_by_result.items()
                 },
             }
         )
         return
-    for words, cross_connects in told.items():
+    for words, cross_connects in circuits_by_result.items():
         for cross in cross_connects:
             click.echo(f"{plane.name}: {cross.ingress} to {cross.egress} {words}")

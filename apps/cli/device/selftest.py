@@ -80,8 +80,10 @@ def _test_optical(
     reason = _why_not(probe, reads_only, pair, "no free ingress and egress port")
     if pair is None or reason:
         return reason
-    told = f"{plane.name}: {pair.ingress} will be connected to {pair.egress} and taken down again."
-    if not _agreed(told, yes):
+    notice = (
+        f"{plane.name}: {pair.ingress} will be connected to {pair.egress} and taken down again."
+    )
+    if not _agreed(notice, yes):
         return "not agreed to"
     try_cross_connect(probe, switch, pair)
     return None
@@ -99,11 +101,11 @@ def _test_tor(
     reason = _why_not(probe, reads_only, trial, nothing)
     if trial is None or reason:
         return reason
-    told = (
+    notice = (
         f"{rack.name}: port {trial.port}, which carries only the parking VLAN, will be tagged for "
         f"VLAN {trial.vlan} as well, and put back."
     )
-    if not _agreed(told, yes):
+    if not _agreed(notice, yes):
         return "not agreed to"
     try_vlan(probe, tor, trial)
     return None
@@ -119,6 +121,6 @@ def _why_not(
     return nothing if found is None else None
 
 
-def _agreed(told: str, yes: bool) -> bool:
-    click.echo(told, err=True)
+def _agreed(notice: str, yes: bool) -> bool:
+    click.echo(notice, err=True)
     return yes or click.confirm("Go ahead?", err=True)

@@ -230,16 +230,16 @@ class Admission:
             if limits.brief:
                 raise
             refused = error
-        told, public, alternatives = str(refused), refused.in_public, refused.alternatives
+        text, public, alternatives = str(refused), refused.in_public, refused.alternatives
         if (most := self._largest_bundle(whole, limits, group)) is not None:
             hint = f", or for {at_most_mbps(most.bandwidth_mbps)} Mb/s, which fit in parts"
             if most.end_unix_s is not None:
                 hint = f", or for the end {moment(most.end_unix_s)}, which fits in parts"
-            told, public, alternatives = told + hint, public + hint, (most, *alternatives)
+            text, public, alternatives = text + hint, public + hint, (most, *alternatives)
         if why is not None:
-            told += f"; no division among separate servers fits either: {why}"
+            text += f"; no division among separate servers fits either: {why}"
             public += f"; no division among separate servers fits either: {why.in_public}"
-        raise type(why or refused)(told, alternatives, public)
+        raise type(why or refused)(text, alternatives, public)
 
     def _add_parts(
         self, request: ReservationRequest, limits: AdmissionLimits, group: str | None
@@ -423,10 +423,10 @@ class Admission:
 
 def without_ids(error: AdmissionError, admitted: Sequence[Reservation]) -> AdmissionError:
     """The refusal of a group, with ids of tried entries replaced by the entries' ends."""
-    told = str(error)
+    text = str(error)
     for reservation in admitted:
-        told = told.replace(reservation.id, f"{reservation.src}-{reservation.dst} of this request")
-    return type(error)(told, error.alternatives, error.in_public)
+        text = text.replace(reservation.id, f"{reservation.src}-{reservation.dst} of this request")
+    return type(error)(text, error.alternatives, error.in_public)
 
 
 def _with_devices(reach: Reach, error: NoRoom) -> DeviceMissing:

@@ -20,7 +20,7 @@ from hydra.model import NetworkState, Path
 from hydra.reconfiguration.executor import Execution
 from hydra.reconfiguration.plan import Plan, pair_of
 from hydra.reconfiguration.scheduler import Job, Work
-from hydra.reconfiguration.touched import Touched, apart
+from hydra.reconfiguration.touched import Touched, state_beside
 from hydra.reservations.reservation import Pin, Reservation
 from hydra.service import Reconfiguration
 
@@ -108,7 +108,7 @@ class Placement:
             return None
         for reservation_id in sorted(self._in_turn):
             under_way = tuple(
-                (execution, execution.may_leave) for execution in self._network.under_way
+                (execution, execution.may_cede) for execution in self._network.under_way
             )
             if self._tried_beside.get(reservation_id) == under_way:
                 continue
@@ -159,7 +159,7 @@ class Placement:
             target = self._target(pins, touched)
         else:  # pairs on ports taken over get other ports from the change that leaves the ports
             blocked = self._reach.blocked_ports() | touched.ports
-            target, _ = self._planning.with_pins(apart(state, touched), pins, blocked)
+            target, _ = self._planning.with_pins(state_beside(state, touched), pins, blocked)
         return self._mover.beside.plan(target, f"reservation {reservation.id}", takes_over=True)
 
     def _taken_by(self, path: Path) -> Touched:
@@ -255,7 +255,7 @@ class Placement:
 
         No pair gets a port or VLAN-ID ``touched`` by other changes.
         """
-        state = apart(self._network.state, touched)
+        state = state_beside(self._network.state, touched)
         blocked = self._reach.blocked_ports() | touched.ports
         if all(pin.path in state.vlans for pin in pins):
             return state

@@ -155,9 +155,9 @@ class ActivityLog:
     ) -> None:
         """Tell the course of an unfinished reconfiguration that touches ``circuits``."""
         entry = self.reconfiguration(reconfiguration_id)
-        told = f"{entry.id}, asked for by {entry.trigger}: {text}"
+        headline = f"{entry.id}, asked for by {entry.trigger}: {text}"
         LOG.info("%s", text, extra={"reconfiguration": entry.id})
-        self.note(HappeningKind.RECONFIGURATION, told, self._pairs_of(circuits))
+        self.note(HappeningKind.RECONFIGURATION, headline, self._pairs_of(circuits))
         self._report_progress(replace(entry, reason=text))
 
     def note_loss(self, circuits: Collection[Circuit]) -> None:

@@ -85,8 +85,8 @@ class JournalWriter:
             if not (everything or carried or self._events.waiting):
                 self._events.put(news)
                 return
-            with self._attempt(), self._events.writing(news) as told:
-                self._journal.write([*carried, *everything, *self._event_changes(told)])
+            with self._attempt(), self._events.writing(news) as published:
+                self._journal.write([*carried, *everything, *self._event_changes(published)])
             for rider, some in riding:
                 rider.written(some)
             self._late.clear()
@@ -124,7 +124,7 @@ class JournalWriter:
         else:
             self.append([entry(time.time(), what, details)])
 
-    def tell_waiting(self) -> None:
+    def notify_waiting(self) -> None:
         """Write waiting events, unless another write takes them along. Raises JournalError."""
         if self._events.waiting:
             with self._events.writing() as events:

@@ -129,7 +129,7 @@ class Ledger:
         if records:
             last = records[-1]
             self.events.resume(str(last["run"]), read, int(last["number"]))
-        self._teller = Teller(self.writer.tell_waiting, lambda: self.events.can_wait)
+        self._teller = Teller(self.writer.notify_waiting, lambda: self.events.can_wait)
         self.events.listen(self._teller.wake)
         self._teller.start()
 

@@ -90,7 +90,7 @@ class NetworkRecord:
         for network_state in used:
             if gone := taken_between(state.vlans, network_state.vlans):
                 self._rests.lose(gone, now_s)
-                state = replace(state, pool=state.pool.left(gone))
+                state = replace(state, pool=state.pool.without_ids(gone))
         before = self._state.topology.circuits
         if state.epoch < self._state.epoch:  # began before changes that have ended
             state = replace(state, epoch=self._state.epoch)
@@ -159,7 +159,7 @@ class NetworkRecord:
             self._under_way = tuple(one for one in self._under_way if one is not execution)
             self._settle(execution.result, (self._state, execution.wanted))
             for one in self._under_way:
-                one.hear_of_change(before, execution.result)
+                one.rebase_on(before, execution.result)
 
     @property
     def unsettled(self) -> Unsettled:

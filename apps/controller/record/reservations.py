@@ -197,7 +197,8 @@ class Reservations:
         reason: str = "",
         seen: Reservation | None = None,
     ) -> Reservation:
-        """Enter a state, unless the owner or a higher rank has ended the reservation.
+        """Enter a state, unless the owner or a reservation of a higher rank has ended this
+        reservation.
 
         Raises Changed if the reservation differs from ``seen``.
         """
@@ -257,12 +258,14 @@ class Reservations:
             for reservation_id, error in refused.items():
                 LOG.warning("reservation %s has no other path: %s", reservation_id, error)
                 owned = self._book.get(reservation_id).owner is not None
-                told = f"no other path: {error.in_public if owned else error}"
-                why = "; ".join(dict.fromkeys([*filter(None, tried), told]))
+                refusal = f"no other path: {error.in_public if owned else error}"
+                why = "; ".join(dict.fromkeys([*filter(None, tried), refusal]))
                 self.change(reservation_id, ReservationState.FAILED, why)
 
     def _let_stay(self, over: Iterable[str]) -> None:
-        """Reservations due to give way to ``over`` stay, as ``over`` need nothing any more."""
+        """Keep the reservations that would have been preempted by the finished reservations
+        ``over``.
+        """
         now_s = time.time()
         staying = [
             reservation
@@ -419,14 +422,14 @@ class Reservations:
         """Add the present state to the history; ``news``: the news, if not the state."""
         for reservation in reservations:
             ends = f"{reservation.src} to {reservation.dst}, {reservation.bandwidth_mbps:g} Mb/s"
-            told = news or f"is {reservation.state.value}"
+            happened = news or f"is {reservation.state.value}"
             if news == _PLACED and reservation.state is ReservationState.ACTIVATING:
-                told = _FIRST_PLACED  # the first path
+                happened = _FIRST_PLACED  # the first path
             why = f": {reservation.reason}" if reservation.reason else ""
             racks = [self._fabric.racks[r].name for r in reservation.pair if r != GONE]
             self._log.note(
                 HappeningKind.RESERVATION,
-                f"reservation {reservation.id} ({ends}) {told}{why}",
+                f"reservation {reservation.id} ({ends}) {happened}{why}",
                 [(racks[0], racks[1])] if len(racks) > 1 else (),
             )
 

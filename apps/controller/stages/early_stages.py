@@ -24,7 +24,7 @@ from hydra.policy import CurrentPolicy
 from hydra.reconfiguration.plan import Pair, Plan, directions, moving_pairs, pair_of, without
 from hydra.reconfiguration.scheduler import Work
 from hydra.reconfiguration.stages import Traffic, next_stage
-from hydra.reconfiguration.touched import Touched, apart, target_without
+from hydra.reconfiguration.touched import Touched, state_beside, target_without
 from hydra.service import Reconfiguration
 from hydra.staged_changes import Asker, StagedChange
 
@@ -90,18 +90,18 @@ class Parts:
         self._headroom = headroom
 
     def of(
-        self, goal: Topology, left: Touched, held: Touched, sent_mbps: DemandMatrix, requester: str
+        self, goal: Topology, ceded: Touched, held: Touched, sent_mbps: DemandMatrix, requester: str
     ) -> Part | None:
         """The part of a change to ``goal`` that can be carried out now, in one step, beside the
         changes under way. None if there is no such part, or if the change named ``requester``
         has to wait.
 
-        The part changes nothing ``left`` to or ``held`` by other changes, nothing touched by
+        The part changes nothing ``ceded`` to or ``held`` by other changes, nothing touched by
         changes under way, and nothing at racks awaited by changes under way. Raises HydraError.
         """
         state, touched = self._network.state, self._mover.beside.touched
-        start = apart(state, touched)
-        toward = target_without(left, start, self._planning.toward(start, goal))
+        start = state_beside(state, touched)
+        toward = target_without(ceded, start, self._planning.toward(start, goal))
         excluded = held | touched | self._at_slow_racks(moving_pairs(start, toward))
         shared = (path for path, vlan in start.vlans.items() if vlan in touched.taken)
         excluded |= Touched(
@@ -138,8 +138,8 @@ class Parts:
             if (min(a, b), max(a, b)) in moving:
                 diverted_mbps[a, b] = sent_mbps[a, b]
         taken_mbps = np.maximum(diverted_mbps.sum(axis=0), diverted_mbps.sum(axis=1))
-        left_mbps = np.maximum(0.0, self._headroom.electrical_mbps - taken_mbps)
-        return Traffic(sent_mbps, left_mbps, self._policy.now.divert_share)
+        remaining_mbps = np.maximum(0.0, self._headroom.electrical_mbps - taken_mbps)
+        return Traffic(sent_mbps, remaining_mbps, self._policy.now.divert_share)
 
 
 class EarlyStages:

@@ -62,11 +62,15 @@ class Headroom:
         if not any(stage.beyond for stage in ahead):
             return
         policy = self._policy.now
-        told = f"the electrical network has no room for what is diverted: {self.shortage(ahead)}"
+        shortage_text = (
+            f"the electrical network has no room for what is diverted: {self.shortage(ahead)}"
+        )
         if policy.beyond_room is Beyond.REFUSE:
-            raise PlanError(f"{told}; wait for less traffic, or set policy.beyond_room to announce")
+            raise PlanError(
+                f"{shortage_text}; wait for less traffic, or set policy.beyond_room to announce"
+            )
         if self.is_too_early(ahead):
-            raise PlanError(f"{told}; policy.beyond_hours are {policy.beyond_hours}")
+            raise PlanError(f"{shortage_text}; policy.beyond_hours are {policy.beyond_hours}")
 
     def warn_of(self, ahead: Iterable[Stage]) -> None:
         """Log the traffic of ``ahead`` diverted beyond the room."""

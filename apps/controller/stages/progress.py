@@ -17,7 +17,7 @@ from hydra.journal_format import Unfinished
 from hydra.lifecycle import ReconfigurationState, StagePhase
 from hydra.model import Circuit, DemandMatrix, Fabric, NetworkState, Topology
 from hydra.policy import CurrentPolicy
-from hydra.reconfiguration.moved import Moved
+from hydra.reconfiguration.change_result import ChangeResult
 from hydra.reconfiguration.plan import directions, moving_pairs
 from hydra.reconfiguration.scheduler import Job, Work
 from hydra.reconfiguration.stages import Stage
@@ -127,7 +127,7 @@ class Progress:
             return
         self.note_stage(change, done)
         after = self._network.state
-        if done.left is None:
+        if done.ceded is None:
             change.put_off_unmoved(stage.pairs, after, stage.target, goal)
         if (after.topology, after.vlans) == (before.topology, before.vlans):
             change.put_off |= moving_pairs(after, goal)  # the rest is a single further stage
@@ -144,9 +144,9 @@ class Progress:
         self._log.update(entry.id, stages_expected=change.expected)
         return self._log.enter(entry.trigger, f"stage {number} {of}of {entry.id}")
 
-    def note_stage(self, change: StagedChange, done: Moved, *, last: bool = False) -> None:
+    def note_stage(self, change: StagedChange, done: ChangeResult, *, last: bool = False) -> None:
         """Note a finished stage."""
-        change.left_out |= done.late
+        change.skipped_switches |= done.late
         change.asker.moved(done, change.done == 0 and not change.makes_up)
         self._leave_as_it_is(done, change)
         change.done += 1
@@ -156,14 +156,14 @@ class Progress:
         if not last:
             self.journal(change)
 
-    def _leave_as_it_is(self, done: Moved, by: StagedChange) -> None:
+    def _leave_as_it_is(self, done: ChangeResult, by: StagedChange) -> None:
         before, after = done.before, done.result
         for change in self._agenda.leave_as_it_is(by, before, after, self._network.state):
             self.journal(change)
 
     # -- end --------------------------------------------------------------------------------------
 
-    def note_last(self, change: StagedChange, done: Moved) -> None:
+    def note_last(self, change: StagedChange, done: ChangeResult) -> None:
         """Note the end of the last of several stages."""
         entry = change.entry
         self.note_stage(change, done, last=True)
@@ -172,24 +172,24 @@ class Progress:
         self._log.update(entry.id, connected=change.connected, disconnected=change.disconnected)
         self._queue_remainder(change, done)
 
-    def note_whole(self, change: StagedChange, done: Moved) -> None:
+    def note_whole(self, change: StagedChange, done: ChangeResult) -> None:
         """Note the end of a change without stages."""
-        change.left_out |= done.late
+        change.skipped_switches |= done.late
         change.asker.moved(done, True)
         self._leave_as_it_is(done, change)
         change.enter(StagePhase.OVER)
         self._queue_remainder(change, done)
 
-    def _queue_remainder(self, change: StagedChange, done: Moved) -> None:
+    def _queue_remainder(self, change: StagedChange, done: ChangeResult) -> None:
         """Continue, as another change, with the part left to other changes or at late switches.
 
         The next decision plans a recurring change anew.
         """
-        there, late = done.result.topology == done.wanted.topology, change.left_out
-        if change.asker.recurs or (done.left is None and (there or not late)):
+        there, late = done.result.topology == done.wanted.topology, change.skipped_switches
+        if change.asker.recurs or (done.ceded is None and (there or not late)):
             return
         before = change.entry
-        why = "the stage gave way to other changes" if done.left else "switches were late"
+        why = "the stage gave way to other changes" if done.ceded else "switches were late"
         entry = self._log.enter(before.trigger, f"the rest of {before.id}, since {why}")
         rest = change.rest(entry, time.monotonic() + self._policy.now.timeouts.vswitch_s)
         self._agenda.put(rest)

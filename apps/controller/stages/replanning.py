@@ -71,8 +71,8 @@ class Replanning:
         )
         before, change.goal = change.goal, plan.target.topology
         what = "goes on as planned" if change.goal == before else "is amended"
-        told = f"{replanned.why}: {what}"
-        self._log.note_course(change.entry.id, told, plan.connect | plan.disconnect)
+        text = f"{replanned.why}: {what}"
+        self._log.note_course(change.entry.id, text, plan.connect | plan.disconnect)
 
     def contradiction(self, unfinished: Unfinished) -> str | None:
         """The reason why a change cut off by a restart can't go on to its goal, or None."""

@@ -107,7 +107,7 @@ class BacklogBody(Body):
         | None
     ) = Field(
         default=None,
-        description="By destination rack, how many have something to send. Null: as told before.",
+        description="By destination rack, connections with data to send. Null: as reported before.",
     )
     elephants: Annotated[list[Connection], Field(fail_fast=True)] = Field(
         default=[],
@@ -209,7 +209,7 @@ def put_backlog(server_name: str, body: BacklogBody, service: Service) -> AgentA
         )
         for elephant in body.elephants
     )
-    revision = service.agents.hear(server_name, body.backlog_mb, elephants, body.connections)
+    revision = service.agents.take_report(server_name, body.backlog_mb, elephants, body.connections)
     return AgentAnswer(revision=revision)
 
 
@@ -246,12 +246,12 @@ async def follow_circuits(
     """Server-sent events ``circuits``, each an ``AgentCircuits``: one at once, then one for each
     change. The stream ends when the token, or its role, is no longer valid.
     """
-    told = None
+    sent = None
     while not closing.is_set() and standing():
         news.clear()
         racks = service.agents.circuits(server_name)
-        if racks != told:
-            told = racks
+        if racks != sent:
+            sent = racks
             yield ServerSentEvent(event="circuits", data=AgentCircuits(optical=list(racks)))
         with suppress(TimeoutError):
             await asyncio.wait_for(news.wait(), _LOOK_UP_S)

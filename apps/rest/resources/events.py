@@ -52,23 +52,25 @@ class Event(Document):
     reason: str
 
     @classmethod
-    def seen_by(cls, caller: Caller, fabric: Fabric, told: core.Event) -> Event | None:
+    def seen_by(cls, caller: Caller, fabric: Fabric, published: core.Event) -> Event | None:
         """The event as seen by ``caller``; None if ``caller`` is a tenant without a part in the
         event.
 
         Tenants do not see the reason of a circuit's move, perhaps another tenant's reservation or
         an operator's wish.
         """
-        mine = [reservation.id for reservation in told.served if caller.sees(reservation)]
-        about = mine if told.reservation is None else caller.sees(told.reservation)
+        mine = [reservation.id for reservation in published.served if caller.sees(reservation)]
+        about = mine if published.reservation is None else caller.sees(published.reservation)
         if caller.tenant is not None and not about:
             return None
         return cls.of(
             fabric,
-            told,
+            published,
             reservations=mine,
-            reconfiguration=told.progress,
-            reason=told.reason if caller.tenant is None or told.reservation is not None else "",
+            reconfiguration=published.progress,
+            reason=published.reason
+            if caller.tenant is None or published.reservation is not None
+            else "",
         )
 
 
@@ -191,8 +193,8 @@ def _is_about(event: core.Event, shown: Event, reservations: Sequence[str]) -> b
     ids = set(shown.reservations)
     if shown.reservation is not None:
         ids.add(shown.reservation.id)
-    told = event.served if event.reservation is None else (event.reservation, *event.served)
-    bundles = {reservation.bundle for reservation in told if reservation.id in ids}
+    concerned = event.served if event.reservation is None else (event.reservation, *event.served)
+    bundles = {reservation.bundle for reservation in concerned if reservation.id in ids}
     return not (ids | bundles).isdisjoint(reservations)
 
 

@@ -138,12 +138,12 @@ class RequestReader:
         count = self._wrong_count + self._unknown_count
         if not count:
             return
-        told = (self._invalid + self._unknown)[:MOST_ERRORS]
-        words = [f"{error_detail.pointer}: {error_detail.detail}" for error_detail in told]
-        if count > len(told):
-            words.append(f"and {count - len(told)} more")
+        shown = (self._invalid + self._unknown)[:MOST_ERRORS]
+        words = [f"{error_detail.pointer}: {error_detail.detail}" for error_detail in shown]
+        if count > len(shown):
+            words.append(f"and {count - len(shown)} more")
         problem = INVALID_REQUEST if self._wrong_count else UNKNOWN_NAME
-        raise ApiError(problem, "; ".join(words), errors=told)
+        raise ApiError(problem, "; ".join(words), errors=shown)
 
     def planes(self, field: str, names: Sequence[str] | None) -> frozenset[PlaneId] | None:
         known = self.fabric.plane_by_name
@@ -194,8 +194,8 @@ class RequestReader:
                 )
             matrix[pair] = entry.mbps
             expected[pair] = entry.mbps if entry.expected_mbps is None else entry.expected_mbps
-        told = any(entry.expected_mbps is not None for entry in entries)
-        return matrix, expected if told else None
+        shown = any(entry.expected_mbps is not None for entry in entries)
+        return matrix, expected if shown else None
 
     def matrix(self, given: DemandMatrix, *, alone: bool) -> model.DemandMatrix:
         """Demand from a matrix; ``alone``: whether the request has no ``demand`` besides."""

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from apps.rest.asking import Service
 
 routes = Routes("/v1", "maintenance")
-_MOST_TOLD: Final = 20
+_MOST_REPORTED: Final = 20
 """Largest number of errors put in words: the search for an intended word takes time."""
 
 
@@ -41,10 +41,10 @@ class PolicyBody(Body):
         try:
             return validate(data)
         except ValidationError as error:
-            told = error.errors(include_url=False)
+            found = error.errors(include_url=False)
             raise ValidationError.from_exception_data(
                 cls.__name__,
-                [*map(_in_words, told[:_MOST_TOLD]), *map(_as_it_is, told[_MOST_TOLD:])],
+                [*map(_in_words, found[:_MOST_REPORTED]), *map(_as_it_is, found[_MOST_REPORTED:])],
             ) from None
 
 
@@ -56,8 +56,8 @@ def _in_words(item: ErrorDetails) -> InitErrorDetails:
 
 def _as_it_is(item: ErrorDetails) -> InitErrorDetails:
     # The words are no template: there is no context to fill in.
-    told = PydanticCustomError(item["type"], item["msg"])
-    return InitErrorDetails(type=told, loc=item["loc"], input=item["input"])
+    custom_error = PydanticCustomError(item["type"], item["msg"])
+    return InitErrorDetails(type=custom_error, loc=item["loc"], input=item["input"])
 
 
 class ReloadBody(Body):

@@ -155,17 +155,17 @@ class ReservationBody(Wish):
 
     @model_validator(mode="after")
     def _rate_or_bytes(self) -> Self:
-        told = ""
+        wrong = ""
         if (self.bandwidth_mbps is None) == (self.megabytes is None):
-            told = "give bandwidth_mbps or megabytes, and not both"
+            wrong = "give bandwidth_mbps or megabytes, and not both"
         elif self.megabytes is None and self.profile is not Profile.EARLIEST:
-            told = "profile goes with megabytes"
+            wrong = "profile goes with megabytes"
         elif self.megabytes is not None and self.end_unix_s is None:
-            told = "megabytes need end_unix_s, the deadline"
+            wrong = "megabytes need end_unix_s, the deadline"
         elif self.megabytes is not None and self.minimum_mbps is not None:
-            told = "megabytes go without minimum_mbps: the rate follows from the deadline"
-        if told:
-            raise PydanticCustomError("rate_or_bytes", "{told}", {"told": told})
+            wrong = "megabytes go without minimum_mbps: the rate follows from the deadline"
+        if wrong:
+            raise PydanticCustomError("rate_or_bytes", "{wrong}", {"wrong": wrong})
         return self
 
     def request(self, key: str | None = None) -> ReservationRequest:

@@ -48,7 +48,9 @@ class ScheduleBody(Body):
     slots: Annotated[list[WantedSlot], Field(min_length=1, max_length=1000)] | None = Field(
         default=None, description="Topologies to repeat in this order, instead of `name`."
     )
-    dry_run: bool = Field(default=False, description="Only tell what would be followed.")
+    dry_run: bool = Field(
+        default=False, description="Only show the schedule that would be followed."
+    )
 
     def given(self, fabric: Fabric, policy: Policy) -> GivenSchedule:
         """The core's schedule.

@@ -301,7 +301,7 @@ def _instructions(shape: Shape, ports: SwitchPorts) -> list[_Piece]:
 
 def _flow_mod_pieces(kind: RuleKind, ports: SwitchPorts, command: int) -> list[_Piece]:
     shape = SHAPES[kind]
-    flags = _SEND_FLOW_REMOVED if shape.tells_end and command == FLOW_ADD else 0
+    flags = _SEND_FLOW_REMOVED if shape.reports_end and command == FLOW_ADD else 0
     fixed = struct.pack(
         "!QBBHHHIIIHxx", 0, shape.table, command, 0, 0, shape.priority,
         NO_BUFFER, PORT_ANY, GROUP_ANY, flags,

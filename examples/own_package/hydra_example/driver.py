@@ -18,7 +18,7 @@ class HttpSwitch(SimpleSwitch[RestconfSession]):
         return [(pair["ingress"], pair["egress"]) for pair in answer[LIST]["pair"]]
 
     def _disconnect(self, old: CrossConnect) -> None:
-        self._session.tell("DELETE", f"data/{LIST}/pair={old.ingress}")
+        self._session.write("DELETE", f"data/{LIST}/pair={old.ingress}")
 
     def _connect(self, new: CrossConnect) -> None:
-        self._session.tell("POST", f"data/{LIST}", {"pair": [new._asdict()]})
+        self._session.write("POST", f"data/{LIST}", {"pair": [new._asdict()]})

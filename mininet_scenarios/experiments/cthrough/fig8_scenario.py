@@ -57,7 +57,7 @@ def reads(fabric: Fabric, scale: Scale) -> Iterator[Wish]:
     servers = [[server.name for server in rack.servers] for rack in fabric.racks]
     blocks = _READS * PAPER_BYTES / BLOCK_BYTES / sum(map(len, servers))
     each_bytes = max(1, round(blocks * BLOCK_BYTES * scale.rate * scale.part / (RACKS - 1)))
-    for here, there, number in _apart(servers):
+    for here, there, number in _rack_pairs(servers):
         yield Wish(servers[there][number], servers[here][number], each_bytes, READ)
 
 
@@ -80,7 +80,7 @@ def output(fabric: Fabric, scale: Scale) -> Iterator[Wish]:
     block_bytes = max(1, round(BLOCK_BYTES * scale.rate * scale.part))
     servers = [[server.name for server in rack.servers] for rack in fabric.racks]
     paper_bytes = PAPER_BYTES / sum(map(len, servers)) / (RACKS - 1)
-    for here, there, number in _apart(servers):
+    for here, there, number in _rack_pairs(servers):
         rack = servers[there]
         ends = servers[here][number], rack[number], rack[(number + 1) % len(rack)]
         for source, destination, kind in ((*ends[:2], OUTPUT), (*ends[1:], COPY)):
@@ -88,7 +88,7 @@ def output(fabric: Fabric, scale: Scale) -> Iterator[Wish]:
             yield replace(wish, unit_bytes=block_bytes, disk=kind)
 
 
-def _apart(servers: Sequence[Sequence[str]]) -> Iterator[tuple[int, int, int]]:
+def _rack_pairs(servers: Sequence[Sequence[str]]) -> Iterator[tuple[int, int, int]]:
     """Pairs of racks, and the number of a server in both."""
     for here, rack in enumerate(servers):
         for there in range(len(servers)):
@@ -106,8 +106,8 @@ def _made(
 
 def _electrical_s(case: Case) -> float:
     """Time of a rack's uplink alone for all of the rack's data."""
-    apart = 1 - 1 / RACKS
-    rack_bytes = PAPER_BYTES / RACKS * (apart + 1 + _READS)
+    other_racks = 1 - 1 / RACKS
+    rack_bytes = PAPER_BYTES / RACKS * (other_racks + 1 + _READS)
     return rack_bytes * 8e-6 / case.electrical_mbps
 
 

@@ -28,7 +28,7 @@ from mininet_scenarios.reporting.narrator import Narrator
 from mininet_scenarios.stage import building
 from mininet_scenarios.stage.stage import CONGESTION, Job, Stage, sent_bytes, wait_for_file
 from mininet_scenarios.workloads.mesh import Endpoint
-from mininet_scenarios.workloads.reports import read_report, tell_moment
+from mininet_scenarios.workloads.reports import read_report, write_moment
 from mininet_scenarios.workloads.shifting import Sample, samples_from_json
 
 CONFIG: Final = building.CONFIGS / "helios.yaml"
@@ -240,7 +240,7 @@ def _play(
         for job, ready, _ in jobs:
             wait_for_file(ready, job)
         start_s = time.monotonic() + _LEAD_S
-        tell_moment(start, start_s)
+        write_moment(start, start_s)
         for job, _, _ in jobs:
             job.finish(_LEAD_S + len(plans) * stability_s + PATIENCE_S)
     return start_s, [samples_from_json(read_report(report)) for _, _, report in jobs]

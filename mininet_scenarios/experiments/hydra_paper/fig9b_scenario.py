@@ -73,7 +73,7 @@ _SETUP_S: Final = 6.0
 _LONGEST: Final = 10.0
 """Multiple of the expected time after which a run is given up."""
 _GRID_S: Final = 1.0
-"""Step of the series: several rounds, or the rhythm of the rounds shows as a beat."""
+"""Step of the series. A step covers several rounds: shorter steps would show single rounds."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,9 +18,11 @@ from mininet_scenarios.experiments.scaling import Scale
 from mininet_scenarios.experiments.trace import scenario
 from mininet_scenarios.experiments.trace.scenario import (
     CIRCUIT_MBPS,
-    RACK_MBPS,
+    DEMO_RACK_MBPS,
+    DEMO_RACKS,
     STAGES,
     Excerpt,
+    Network,
     Run,
     Way,
 )
@@ -29,15 +31,14 @@ from mininet_scenarios.reporting.plots import BLUE, GREEN, GREY, VERMILION, lege
 from mininet_scenarios.reporting.table import Row
 from mininet_scenarios.stage import building
 
-RACKS: Final = 4
 FULL_WINDOW_S: Final = 10.0
 SHORT_WINDOW_S: Final = 3.0
-_BUSIEST_MBPS: Final = RACKS * RACK_MBPS / 2
-"""Traffic at the busiest moment: not all racks send, or receive, at full rate at once."""
+_BUSY_SHARE: Final = 0.5
+"""Share of all circuits at the busiest moment: not all racks send, or receive, at full rate."""
 _CONTROLLER_S: Final = 4.0
 _NO_LATER: Final = 1.05
 _WHY_BISECTION: Final = (
-    "A circuit comes after the controller has seen its traffic for a moment, and a rack has two."
+    "A circuit comes after the controller has seen its traffic for a moment, and a rack has few."
 )
 
 
@@ -50,6 +51,10 @@ class Replay:
     scale: Scale
     played: Excerpt
     runs: tuple[Run, ...]
+    fabric: str = "demo"
+    racks: int = DEMO_RACKS
+    rack_mbps: float = DEMO_RACK_MBPS
+    """Rate of a rack's circuits, before scaling."""
 
     def run(self, way: Way) -> Run:
         return next(one for one in self.runs if one.way == way.value)
@@ -61,17 +66,20 @@ def _window_s(full: bool) -> float:
 
 def _measure(setting: Setting, narrator: Narrator) -> Replay:
     trace = setting.trace or SAMPLE
-    played = scenario.excerpt(trace, RACKS, _window_s(setting.full), setting.seed)
-    scale = setting.rates.scale(_BUSIEST_MBPS)
-    if (racks := len(summarise(trace).racks)) != RACKS:
-        narrator.say(f"{trace.name} has {racks} racks, the network {RACKS}: racks are folded")
-    runs = measure(setting.work_dir, played, 1 / scale.divisor, narrator)
-    return Replay(trace.name, scale, played, runs)
+    network = scenario.network_of(setting.fabric or building.DEFAULT_CONFIG)
+    many = len(network.racks)
+    played = scenario.excerpt(trace, network.racks, _window_s(setting.full), setting.seed)
+    scale = setting.rates.scale(_BUSY_SHARE * many * network.rack_mbps)
+    if (racks := len(summarise(trace).racks)) > many:
+        narrator.say(f"{trace.name} has {racks} racks, the network {many}: racks are folded")
+    runs = measure(setting.work_dir, played, network, 1 / scale.divisor, narrator)
+    return Replay(trace.name, scale, played, runs, network.name, many, network.rack_mbps)
 
 
 def measure(
     work_dir: Path,
     played: Excerpt,
+    network: Network,
     rate: float,
     narrator: Narrator,
     stages: Sequence[Sequence[Way]] = STAGES,
@@ -79,12 +87,12 @@ def measure(
     """Play a window in each way; ``rate`` is the factor of the network's rates."""
     runs: list[Run] = []
     for number, ways in enumerate(stages):
-        network = scenario.network(ways[0], rate)
+        config = scenario.network(ways[0], network, rate)
         with (
-            building.stage_with(network, work_dir / f"stage-{number}", narrator) as stage,
+            building.stage_with(config, work_dir / f"stage-{number}", narrator) as stage,
             stage.one_controller(),
         ):
-            runs += [scenario.run(stage, played, way, rate, narrator) for way in ways]
+            runs += [scenario.run(stage, played, network, way, rate, narrator) for way in ways]
     return tuple(runs)
 
 
@@ -138,7 +146,7 @@ def _rows(found: Sequence[Replay], way: Way) -> Iterator[Row]:
 
 def _windows_table(found: Sequence[Replay]) -> Table:
     return Table(
-        f"Windows of {found[0].trace}, folded onto {RACKS} racks",
+        f"Windows of {found[0].trace}, on {found[0].racks} racks of {found[0].fabric}",
         ("window", "from s", "length s", "coflows", "transfers", "sizes ×", "busiest rack Mb/s"),
         tuple(
             (
@@ -147,10 +155,10 @@ def _windows_table(found: Sequence[Replay]) -> Table:
                 f"{played.length_s:g}",
                 f"{played.coflows}",
                 f"{len(played.flows)}",
-                f"{scenario.size_factor(played):.3g}",
+                f"{scenario.size_factor(played, rack_mbps):.3g}",
                 f"{played.busiest_rack_mbps:.1f}",
             )
-            for played in (one.played for one in found)
+            for played, rack_mbps in ((one.played, one.rack_mbps) for one in found)
         ),
     )
 
@@ -212,7 +220,7 @@ EXPERIMENT: Final = Experiment(
     title="Coflows of a trace, with circuits and without",
     source="this project's own; coflows as in coflow-benchmark (Chowdhury et al., SIGCOMM 2014)",
     topology="configs/demo.yaml: four racks, two circuits of a rack, an electrical network of a "
-    "tenth of what both carry; and full bisection, by packets",
+    "tenth of what both carry; or a fabric of yours; and full bisection, by packets",
     workload=f"{FULL_WINDOW_S:g} s (short: {SHORT_WINDOW_S:g} s) of a trace, by default "
     "the sample: TCP transfers at its times, sizes such that the busiest rack needs "
     f"{scenario.BUSIEST_SHARE:.0%} of its circuits; repetition N plays the N-th busiest window",
@@ -225,4 +233,5 @@ EXPERIMENT: Final = Experiment(
     conclude=_conclude,
     draw=_draw,
     takes_trace=True,
+    takes_fabric=scenario.network_of,
 )

@@ -1,4 +1,4 @@
-"""Windows of a trace, played as TCP transfers between the racks of ``configs/demo.yaml``.
+"""Windows of a trace, played as TCP transfers between the racks of a fabric.
 
 Flows that start together in the trace are a coflow, which is over once the last flow has arrived
 (Chowdhury et al., SIGCOMM 2014). Racks of a larger trace are folded onto the network's racks, flows
@@ -9,14 +9,15 @@ circuits, and by the scale of the rates.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Mapping
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from itertools import cycle
 from pathlib import Path
 from typing import Any, Final
 
+from apps.process.configuration import load_configuration
 from apps.traces.reading import read_trace, summarise
 from apps.traces.windows import flows_of_window, rack_numbers, windows
 from hydra.model import Fabric
@@ -31,10 +32,10 @@ BUSIEST_SHARE: Final = 0.3
 """Mean rate of the window's busiest rack, as a share of the rate of a rack's circuits."""
 CIRCUIT_MBPS: Final = 10_000.0
 """Rate of a circuit before scaling, and of a server's link to the ToR."""
-RACK_MBPS: Final = 2 * CIRCUIT_MBPS
-"""Total rate of a rack's circuits; also of the rack's two servers, at full bisection."""
-ELECTRICAL_SHARE: Final = 0.1
-"""Total rate of a rack's electrical links, as a share of the rate of the rack's circuits."""
+DEMO_RACKS: Final = 4
+DEMO_RACK_MBPS: Final = 2 * CIRCUIT_MBPS
+DEMO_ELECTRICAL_SHARE: Final = 0.1
+"""Of :data:`building.DEFAULT_CONFIG`, for expectations and old results."""
 EPOCH_S: Final = 0.5
 _LEAST_SHARE: Final = 0.05
 """Share of a circuit below which pairs stay electrical, and gains justify no change."""
@@ -65,6 +66,23 @@ _CYCLES: Final = {
 
 STAGES: Final = ((Way.ELECTRICAL, Way.AS_PUBLISHED, Way.HITLESS), (Way.FULL_BISECTION,))
 """Ways on a common testbed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """The fabric on which a trace is played, with rates before scaling."""
+
+    source: Path
+    name: str
+    racks: tuple[str, ...]
+    rack_mbps: float
+    """Least rate of all circuits of a rack."""
+    electrical_share: float
+    """Least rate of a rack's electrical links, as a share of ``rack_mbps``."""
+    bisection: float
+    """Factor of the rate of electrical links by which each rack has ``rack_mbps`` at least."""
+    circuit_mbps: float
+    """Rate of a circuit in the file, of the first plane."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,21 +140,48 @@ class Run:
         return self.on_circuits_bytes / sum(one.size_bytes for one in self.done)
 
 
-def excerpt(trace: Path, racks: int, window_s: float, rank: int) -> Excerpt:
-    """The window with the ``rank``-th busiest rack, from 1, folded onto ``racks`` racks.
+def network_of(source: Path) -> Network:
+    """The fabric in a file. Raises HydraError if no trace can be played on the fabric."""
+    fabric = load_configuration(source).fabric
+    if fabric.one_way:
+        raise ScenarioError(f"{source}: a trace is played on bidirectional circuits alone")
+    ports = Counter(port.rack for port in fabric.ports)
+    for rack in fabric.racks:
+        if not rack.servers or not ports[rack.id]:
+            raise ScenarioError(
+                f"{source}: rack {rack.name} has no servers or no optical ports; a trace is played "
+                "between racks with both: name another --fabric"
+            )
+    circuit_mbps = fabric.planes[0].rate_mbps
+    rack_mbps = min(ports.values()) * circuit_mbps
+    links = min(1 if rack.tor.electrical_port else len(rack.servers) for rack in fabric.racks)
+    electrical_mbps = links * fabric.electrical_rate_mbps
+    return Network(
+        source,
+        fabric.name,
+        tuple(rack.name for rack in fabric.racks),
+        CIRCUIT_MBPS / circuit_mbps * rack_mbps,
+        electrical_mbps / rack_mbps,
+        rack_mbps / electrical_mbps,
+        circuit_mbps,
+    )
+
+
+def excerpt(trace: Path, racks: Sequence[str], window_s: float, rank: int) -> Excerpt:
+    """The window with the ``rank``-th busiest rack, from 1, folded onto ``racks``.
 
     Raises ScenarioError if the trace has fewer windows, and TraceError for an unreadable trace.
     """
-    numbers = rack_numbers(summarise(trace).racks, racks, fold=True)
+    numbers = rack_numbers(summarise(trace).racks, len(racks), fold=True, fabric=racks)
     found = [
         window
-        for window in windows(read_trace(trace), numbers, racks, window_s)
+        for window in windows(read_trace(trace), numbers, len(racks), window_s)
         if window.total_mbps > 0
     ]
     if rank > len(found):
         raise ScenarioError(
-            f"{trace} has {len(found)} windows of {window_s:g} s with flows between {racks} racks, "
-            f"and no busiest number {rank}: repeat {len(found)} times at most"
+            f"{trace} has {len(found)} windows of {window_s:g} s with flows between "
+            f"{len(racks)} racks, and no busiest number {rank}: repeat {len(found)} times at most"
         )
     found.sort(key=lambda window: (-window.busiest_rack_mbps, window.number))
     chosen = found[rank - 1]
@@ -154,30 +199,35 @@ def excerpt(trace: Path, racks: int, window_s: float, rank: int) -> Excerpt:
     )
 
 
-def network(way: Way, rate: float) -> dict[str, Any]:
+def network(way: Way, played_on: Network, rate: float) -> dict[str, Any]:
     """The fabric with circuits of ``CIRCUIT_MBPS`` times ``rate``, as a parsed file."""
-    config = building.scaled_config(building.times_its_rates(CIRCUIT_MBPS * rate))
+    factor = CIRCUIT_MBPS * rate / played_on.circuit_mbps
+    config = building.scaled_config(factor, played_on.source)
     if way is not Way.FULL_BISECTION:
         return config
-    each_mbps = CIRCUIT_MBPS * rate  # rate of a server
-    return {**config, "electrical": {**config["electrical"], "rate_mbps": each_mbps}}
+    electrical = config["electrical"]
+    each_mbps = electrical["rate_mbps"] * played_on.bisection
+    return {
+        **config,
+        "electrical": {**electrical, "rate_mbps": each_mbps},
+        "server_rate_mbps": max(config["server_rate_mbps"], each_mbps),
+    }
 
 
-def size_factor(played: Excerpt) -> float:
+def size_factor(played: Excerpt, rack_mbps: float) -> float:
     """Factor of the trace's bytes, before the scale of the rates."""
-    return BUSIEST_SHARE * RACK_MBPS / played.busiest_rack_mbps
+    return BUSIEST_SHARE * rack_mbps / played.busiest_rack_mbps
 
 
-def wishes(played: Excerpt, fabric: Fabric, rate: float) -> list[Wish]:
-    """The window's transfers; a rack's servers take turns."""
-    factor = size_factor(played) * rate
+def wishes(played: Excerpt, fabric: Fabric, bytes_factor: float) -> list[Wish]:
+    """The window's transfers, sizes times ``bytes_factor``; a rack's servers take turns."""
     senders = [cycle([server.name for server in rack.servers]) for rack in fabric.racks]
     receivers = [cycle([server.name for server in rack.servers]) for rack in fabric.racks]
     return [
         Wish(
             next(senders[src]),
             next(receivers[dst]),
-            max(1, round(size_bytes * factor)),
+            max(1, round(size_bytes * bytes_factor)),
             str(start_s),
             begins_s=start_s,
         )
@@ -185,9 +235,9 @@ def wishes(played: Excerpt, fabric: Fabric, rate: float) -> list[Wish]:
     ]
 
 
-def alone_s(window_s: float) -> float:
+def alone_s(window_s: float, electrical_share: float = DEMO_ELECTRICAL_SHARE) -> float:
     """Time of the electrical network for a window, by rate."""
-    return max(window_s, window_s * BUSIEST_SHARE / ELECTRICAL_SHARE)
+    return max(window_s, window_s * BUSIEST_SHARE / electrical_share)
 
 
 def expected_s(way: Way, window_s: float) -> float:
@@ -197,9 +247,12 @@ def expected_s(way: Way, window_s: float) -> float:
     return _SETUP_S + alone_s(window_s) * (1.1 if way is Way.ELECTRICAL else 0.4)
 
 
-def run(stage: Stage, played: Excerpt, way: Way, rate: float, narrator: Narrator) -> Run:
+def run(
+    stage: Stage, played: Excerpt, played_on: Network, way: Way, rate: float, narrator: Narrator
+) -> Run:
     """Play a window in one way; raises ScenarioError for a run that can't be counted."""
-    wanted = wishes(played, stage.fabric, rate)
+    wanted = wishes(played, stage.fabric, size_factor(played, played_on.rack_mbps) * rate)
+    longest_s = _LONGEST * alone_s(played.length_s, played_on.electrical_share) + PATIENCE_S
     title = f"window {played.number}, {way.value}"
     with (
         narrator.phase(title, expected_s(way, played.length_s)),
@@ -209,7 +262,7 @@ def run(stage: Stage, played: Excerpt, way: Way, rate: float, narrator: Narrator
         client.reconfigure([])  # circuits of the case before
         before, earlier = stage.losses(), client.changes_done()
         bytes_before = _on_circuits_bytes(stage)
-        done = transfer_all(stage, wanted, _LONGEST * alone_s(played.length_s) + PATIENCE_S)
+        done = transfer_all(stage, wanted, longest_s)
         result = Run(
             way.value,
             done,

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 from mininet_scenarios.chaos import readers
 from mininet_scenarios.chaos.optical_faults import EmulatorKilled
-from mininet_scenarios.chaos.readers import Dark, Told
+from mininet_scenarios.chaos.readers import Dark, ReportedTopology
 from tests.unit.core.fabrics import small_fabric
 
 RULES = """\
@@ -32,7 +32,7 @@ def hop(a, b):
 def told(*, one_way):
     circuit = {"plane": "p1", "a": {"port": "t-r1"}, "b": {"port": "t-r2"}, "one_way": one_way}
     path = {"src": "r1", "dst": "r2", "vlan": 100, "hops": [hop("r1", "r2")], "one_way": one_way}
-    return Told.from_json({"circuits": [circuit], "paths": [path]})
+    return ReportedTopology.from_json({"circuits": [circuit], "paths": [path]})
 
 
 def test_rules_are_circuits_by_rack_and_vlan_and_diverts():

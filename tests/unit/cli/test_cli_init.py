@@ -9,6 +9,9 @@ from click.testing import CliRunner
 from apps.cli import hydra
 from apps.process.configuration import load_configuration
 from drivers.registry import OPTICAL, TOR
+from hydra.model import SubstrateKind
+from mininet_scenarios.testbed.layout import layout
+from mininet_scenarios.testbed.suitable import check_suitable
 
 from . import CONFIGS
 
@@ -82,6 +85,28 @@ def test_the_substrate_suggests_the_driver_of_its_tors(here):
     assert done.exit_code == 0, done.output
     racks = yaml.safe_load((here / "fabric.yaml").read_text())["racks"]
     assert racks[0]["tor"]["driver"] == "openflow"
+
+
+@pytest.mark.parametrize("substrate", [kind.value for kind in SubstrateKind])
+@pytest.mark.parametrize(("racks", "servers", "planes"), [(6, 3, 2), (250, 200, 130)])
+def test_an_emulated_fabric_can_be_emulated(run, here, substrate, racks, servers, planes):
+    """With the longest names, too; nobody is asked about devices."""
+    done = CliRunner().invoke(
+        hydra, ["init", "--emulated"], input=f"\n{substrate}\n{racks}\n{servers}\n\n{planes}\n"
+    )
+    assert done.exit_code == 0, done.output
+    assert len(re.findall(r"\[[^\]]+\]: ", done.stdout)) == QUESTIONS - 4
+    assert "as root: python -m mininet_scenarios.testbed up fabric.yaml" in done.stdout
+    fabric = load_configuration(here / "fabric.yaml").fabric
+    assert (fabric.substrate.value, len(fabric.racks)) == (substrate, racks)
+    check_suitable(fabric, layout(fabric, "tcp:127.0.0.1:6653", 300))
+
+
+def test_devices_that_the_testbed_does_not_emulate_are_refused(run, here):
+    done = run("init", "--emulated", "--defaults", "--plane-driver", "calient-tl1")
+    assert done.exit_code == 2
+    assert "plane-driver calient-tl1: an emulated fabric has polatis-scpi" in done.stderr
+    assert list(here.iterdir()) == []
 
 
 def test_a_file_of_answers_is_taken_and_options_come_first(run, here):

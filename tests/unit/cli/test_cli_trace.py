@@ -68,7 +68,9 @@ def test_a_link_to_what_is_written_stays_one(run, trace, tmp_path):
 
 def test_a_window_is_a_demand_for_plan(run, trace, tmp_path):
     demand = tmp_path / "demand.json"
-    result = run("trace", "convert", str(trace), str(demand), "--window", "0", "--scale", "10")
+    result = run(
+        "trace", "convert", str(trace), str(demand), "--window", "0", "--size-factor", "10"
+    )
     assert result.exit_code == 0, result.output
     planned = run("plan", "--fabric", "3x1@100", "--demand", str(demand), "--json")
     assert planned.exit_code == 0, planned.output
@@ -215,7 +217,7 @@ def test_coflows_and_more_racks_become_a_recording_too(run, tmp_path):
     assert (refused.exit_code, lines) == (1, None)
     assert "the trace has 6 racks, the fabric 4" in refused.stderr
     result, lines = recording(
-        run, tmp_path, coflows, "--fabric", DEMO, "--fold", "--window-s", "1", "--scale", "2"
+        run, tmp_path, coflows, "--fabric", DEMO, "--fold", "--window-s", "1", "--size-factor", "2"
     )
     assert result.exit_code == 0, result.output
     assert [line["mbps"] for line in lines[1:]] == [[[0, 1, 16.0]], [[1, 0, 16.0]], []]

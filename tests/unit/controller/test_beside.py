@@ -249,7 +249,7 @@ def test_a_change_that_gives_way_leaves_it_the_ports_as_long_as_it_drains(stage)
     assert paths(stage.ledger.network.state) == {path_of(FABRIC, 1, 2)}
     assert whole.state is ReconfigurationState.PARTIAL
     assert whole.reason == "gives way to another change, of r1 - r2, r2 - r3"
-    assert stage.execution.left is not None
+    assert stage.execution.ceded is not None
     for datapath in stage.network.names:
         assert not list(stage.network.differing_rules(datapath, stage.ledger.network.state))
 
@@ -266,7 +266,7 @@ def test_a_switch_that_refused_the_others_rules_is_not_activated_by_the_change(s
 
     stage.before = before
     stage.change(gives_way=True)
-    assert stage.execution.left is not None
+    assert stage.execution.ceded is not None
     for server in FABRIC.servers:
         for rack in {one.id for one in FABRIC.racks} - {server.rack}:
             for way in stage.network.sends_on(server, rack):

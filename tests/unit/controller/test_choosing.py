@@ -31,7 +31,7 @@ class Auto(Stage):
             between_stages=False,
         )
         choosing = Choosing(
-            policy=self.policy, loop=self.loop, slots=self.slots._room, tell=self.told.append
+            policy=self.policy, loop=self.loop, slots=self.slots._room, notify=self.told.append
         )
         self.choosing = at_once(choosing, self.perform)
 

@@ -10,7 +10,7 @@ from hydra.faults.facts import MissingSwitch, RefusedWorker, TakeoverRisk
 from hydra.history import HappeningKind
 from hydra.model import NetworkState, PlaneId, RackId
 from hydra.reconfiguration.drift import Drift, DriftKind
-from hydra.reconfiguration.readiness import MovedPort
+from hydra.reconfiguration.readiness import RenumberedPort
 from hydra.roles import Alarm, Severity
 from tests.unit.core.fabrics import path_of, small_fabric, state_of
 
@@ -23,7 +23,7 @@ class Away:
 
     def __init__(self):
         self.planes, self.tors, self.switches, self.uplinks, self.complaints = {}, {}, [], set(), {}
-        self.mute, self.refusing, self.moved = [], {}, []
+        self.mute, self.refusing, self.renumbered = [], {}, []
         self.absences = self
 
     def planes_down(self):
@@ -50,8 +50,8 @@ class Away:
     def unconfirmed(self):
         return []
 
-    def moved_ports(self):
-        return self.moved
+    def renumbered_ports(self):
+        return self.renumbered
 
     def dead_uplinks(self):
         return self.uplinks
@@ -101,7 +101,7 @@ def risks():
 
 @pytest.fixture
 def health(ledger, away, auditor, refused, risks):
-    poller = SimpleNamespace(heard=lambda: (0.0, (), True), stale_s=3.0)
+    poller = SimpleNamespace(freshness=lambda: (0.0, (), True), stale_s=3.0)
     policing = SimpleNamespace(refused={})
     nothing = SimpleNamespace(entries=lambda: (), fitting_mbps=lambda _: {})
     return Health(
@@ -162,11 +162,13 @@ def test_what_comes_and_goes_is_told_once_in_words_for_people(health, away, audi
 
 
 def test_a_port_whose_new_number_is_not_followed_is_told_until_it_is(health, away, told):
-    away.moved = [MovedPort(switch="hyv-h11", port="hyo-h11", old=(2,), now=41, rack=RackId(0))]
+    away.renumbered = [
+        RenumberedPort(switch="hyv-h11", port="hyo-h11", old=(2,), now=41, rack=RackId(0))
+    ]
     health.look()
     (one,) = health.conditions()
     assert (one.kind, one.subjects) == (ConditionKind.PORT_RENUMBERED, ("hyv-h11:hyo-h11",))
-    away.moved = []
+    away.renumbered = []
     health.look()
     assert [text for text, *_ in told] == [
         "port hyo-h11 of switch hyv-h11 has OpenFlow number 41, was 2",

@@ -600,7 +600,7 @@ def test_what_waits_to_be_told_goes_with_an_intent(shared, disk, monkeypatch):
     shared.writer.record(INTENDED, {})
     assert writes == [[Kind.ENTRY, Kind.EVENT]]
     assert events_of(shared) == [(1, "circuit-moving")]
-    shared.writer.tell_waiting()
+    shared.writer.notify_waiting()
     assert len(writes) == 1
 
 
@@ -668,7 +668,7 @@ def test_what_another_write_has_told_is_not_written_again(shared, disk, monkeypa
 
     writes = writes_of(disk, monkeypatch)
     monkeypatch.setattr(shared.events, "writing", after_another)
-    shared.writer.tell_waiting()
+    shared.writer.notify_waiting()
     assert writes == []
 
 

@@ -144,7 +144,7 @@ def test_what_people_say_is_heard_once_wherever_they_say_it(
     people.wish(carry_out(fabric, devices, NetworkState(), target), alone=True)
     PanelStore(f"{tmp_path}/p1.db").settle(1, state, "at last", 1.0)  # past the controller
     (settled,) = people.settled()
-    assert settled.told == f"p1: task 1 is {state.value} (at last)"
+    assert settled.outcome == f"p1: task 1 is {state.value} (at last)"
     assert people.ports_of(settled) == {end for c in wanted.circuits for end in (c.a, c.b)}
     assert not people.awaited(wanted)
     assert people.ports() == frozenset()

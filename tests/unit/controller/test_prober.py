@@ -161,7 +161,7 @@ def test_where_nothing_is_probed_nothing_is_kept_of_frames_that_come_late():
     for nonce in range(100):
         frame = probe(one.mac, other.mac, STATE.vlans[PATH], nonce)
         wire.fleet.packet_received(other.vswitch.datapath_id, port, frame)
-    assert not wire.prober._heard
+    assert not wire.prober._received
 
 
 def test_without_vswitches_that_could_nothing_is_sent_and_nothing_lost(wire):

@@ -60,7 +60,7 @@ def test_several_are_written_down_at_once_and_told_of_one_by_one(clock, journal,
         fabric=FABRIC,
         journal=journal,
         policy=lasting(60.0),
-        tell=lambda text, _pairs: told.append(text),
+        report=lambda text, _pairs: told.append(text),
     )
     quarantine.put_each([([FIRST], "no carrier"), ([], "nothing"), ([SECOND], "no probe came")])
     assert len(written) == 1
@@ -177,7 +177,7 @@ def test_what_fails_again_for_the_same_reason_is_no_news(clock, journal):
         fabric=FABRIC,
         journal=journal,
         policy=lasting(60.0),
-        tell=lambda words, _pairs: told.append(words),
+        report=lambda words, _pairs: told.append(words),
     )
     quarantine.put([FIRST], "no carrier")
     clock.now_s += 30
@@ -197,7 +197,7 @@ def test_a_port_that_is_set_aside_stays_so_when_its_circuit_fails(journal, clock
         fabric=FABRIC,
         journal=journal,
         policy=lasting(60.0),
-        tell=lambda text, _pairs: told.append(text),
+        report=lambda text, _pairs: told.append(text),
     )
     quarantine.set_aside(*NAMES, "fibre is replaced")
     told.clear()

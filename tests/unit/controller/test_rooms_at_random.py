@@ -313,7 +313,7 @@ class _World:
             "under way": ledger.network.under_way,
             "the journal lags": ledger.writer.behind,
             "stages at work": rooms.early_stages._under_way,
-            "lost and standing": rooms.withdrawals._left,
+            "lost and standing": rooms.withdrawals._unwithdrawn,
             "pairs cut off": rooms.withdrawals._cut,
             "announcements suspended": rooms.announcer.suspended.locked(),
             "drift": rooms.auditor.look().items,

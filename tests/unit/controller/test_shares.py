@@ -20,10 +20,10 @@ def flow(mbps, *aggregates):
     return Flow("a", mbps, RackId(0), aggregates, ())
 
 
-def holding(left_mbps, *flows, best_effort=()):
+def holding(remaining_mbps, *flows, best_effort=()):
     aggregates = [aggregate for one in flows for aggregate in one.aggregates]
     routes = dict.fromkeys([*aggregates, *best_effort], (LINKS[0],))
-    return Holdings(flows, routes, {LINKS[0]: left_mbps})
+    return Holdings(flows, routes, {LINKS[0]: remaining_mbps})
 
 
 def greedy(mbps):

@@ -572,7 +572,7 @@ def leaves_something(monkeypatch, staged):
         moved = move(*arguments, **named)
         if first:
             first.pop()
-            moved.courses[-1].left = Touched()
+            moved.courses[-1].ceded = Touched()
         return moved
 
     monkeypatch.setattr(mover, "move", left)

@@ -225,7 +225,7 @@ def test_a_port_that_is_left_out_is_named_with_the_reason():
 
 
 def test_devices_that_plans_leave_out_come_before_what_the_two_want():
-    known = replace(evidence(), left_out=("optical switch p1 is left out: it is away",))
+    known = replace(evidence(), exclusions=("optical switch p1 is left out: it is away",))
     assert explain(known, R1, R2).lines[2] == "optical switch p1 is left out: it is away"
 
 

@@ -58,7 +58,7 @@ def counting(mbps):
 
 
 def test_a_confirmed_backlog_is_demand(desk):
-    desk.hear(FIRST, {R2: 10.0})
+    desk.take_report(FIRST, {R2: 10.0})
     backlog = desk.backlog(counting(5.0))
     assert (backlog.server, backlog.rack) == (0, 1)
     assert backlog.mbps == pytest.approx(min(80, FABRIC.server_rate_mbps - 5))
@@ -142,7 +142,7 @@ def test_a_server_follows_its_circuits_a_few_times_at_most(desk):
 
 
 def test_connections_count_without_a_backlog(desk, clock):
-    desk.hear(FIRST, {R3: 2.0}, connections={R2: 5})
+    desk.take_report(FIRST, {R3: 2.0}, connections={R2: 5})
     clock.now_s += 10
     found = desk.backlog(counting(5.0))
     told = zip(found.rack.tolist(), found.connections.tolist(), strict=True)
@@ -154,7 +154,7 @@ def test_connections_count_without_a_backlog(desk, clock):
 def test_a_lie_moves_nothing_and_is_counted_once(desk, clock, caplog):
     for _ in range(80):
         clock.now_s += 0.5
-        desk.hear(FIRST, {R2: 1e6})
+        desk.take_report(FIRST, {R2: 1e6})
         assert not desk.backlog(counting(0.0)).mbps.any()
     assert desk.troubles() == {AgentTrouble.UNCONFIRMED.value: 1}
     assert len(caplog.records) == 1
@@ -166,11 +166,11 @@ def test_a_lie_moves_nothing_and_is_counted_once(desk, clock, caplog):
     [("r99", AgentTrouble.UNKNOWN_RACK), (R1, AgentTrouble.OWN_RACK)],
 )
 def test_what_no_honest_agent_says(desk, clock, caplog, rack, trouble):
-    desk.hear(FIRST, {R2: 10.0})
+    desk.take_report(FIRST, {R2: 10.0})
     for _ in range(3):
         clock.now_s += 1
         with pytest.raises(WrongReport, match=rack):
-            desk.hear(FIRST, {R3: 20.0, rack: 5.0})
+            desk.take_report(FIRST, {R3: 20.0, rack: 5.0})
     assert desk.troubles() == {trouble.value: 3}
     assert len(caplog.records) == 1
     backlog = desk.backlog(counting(5.0))
@@ -179,28 +179,28 @@ def test_what_no_honest_agent_says(desk, clock, caplog, rack, trouble):
 
 
 def test_a_flood_is_refused(desk, clock, caplog):
-    desk.hear(FIRST, {R2: 10.0})
+    desk.take_report(FIRST, {R2: 10.0})
     for _ in range(100):
         clock.now_s += 0.001
         with pytest.raises(TooOften):
-            desk.hear(FIRST, {R2: 99.0})
+            desk.take_report(FIRST, {R2: 99.0})
     assert desk.troubles() == {AgentTrouble.TOO_OFTEN.value: 100}
     assert len(caplog.records) == 1
     assert desk.agents()[0].waiting_mb == 10.0
 
 
 def test_one_that_flooded_is_heard_again(desk, clock):
-    desk.hear(FIRST, {R2: 10.0})
+    desk.take_report(FIRST, {R2: 10.0})
     with pytest.raises(TooOften):
-        desk.hear(FIRST, {R2: 20.0})
+        desk.take_report(FIRST, {R2: 20.0})
     clock.now_s += 0.25
-    desk.hear(FIRST, {R2: 30.0})
+    desk.take_report(FIRST, {R2: 30.0})
     (one,) = desk.agents()
     assert (one.server, one.waiting_mb, one.age_s, one.stale) == (FIRST, 30.0, 0.0, False)
 
 
 def test_what_is_stale_does_not_count(desk, clock):
-    desk.hear(SECOND, {R1: 10.0})
+    desk.take_report(SECOND, {R1: 10.0})
     clock.now_s += 15.1
     assert not desk.backlog(counting(5.0)).mbps.any()
     assert desk.agents()[0].stale
@@ -208,7 +208,7 @@ def test_what_is_stale_does_not_count(desk, clock):
 
 def test_nobody_of_that_name(desk):
     with pytest.raises(UnknownName, match="no server 'h99'"):
-        desk.hear("h99", {})
+        desk.take_report("h99", {})
     with pytest.raises(UnknownName):
         desk.setup("h99")
 
@@ -217,7 +217,7 @@ def test_the_setup_names_the_other_racks_and_its_revision_follows_the_policy(des
     before = desk.setup(FIRST)
     assert before.rack == R1
     assert set(before.prefixes) == {R2, R3}
-    assert desk.hear(FIRST, {}) == before.revision
+    assert desk.take_report(FIRST, {}) == before.revision
     policy.now = Policy(agents=AgentPolicy(report_above_mb=2.0))
     assert desk.setup(FIRST).revision != before.revision
     assert desk.setup(FIRST).report_above_mb == 2.0
@@ -233,14 +233,14 @@ def test_each_cause_is_logged_once(desk, caplog):
 
 def test_a_transfer_that_begins_has_time_to_be_counted(desk, clock):
     """Also where there was a connection with too little to be told of, for longer."""
-    desk.hear(FIRST, {}, connections={R2: 1})
+    desk.take_report(FIRST, {}, connections={R2: 1})
     clock.now_s += 6
-    desk.hear(FIRST, {R2: 40.0})
+    desk.take_report(FIRST, {R2: 40.0})
     desk.backlog(counting(0.0))
     assert desk.troubles() == {}
     for _ in range(2):
         clock.now_s += 3
-        desk.hear(FIRST, {R2: 40.0})
+        desk.take_report(FIRST, {R2: 40.0})
     desk.backlog(counting(0.0))
     assert desk.troubles() == {AgentTrouble.UNCONFIRMED.value: 1}
 
@@ -268,24 +268,24 @@ FLOW = frozenset({TcpConnection(ip_address("10.0.1.1"), 40000, 5201)})
 
 def test_an_elephant_of_an_agent_that_was_silent_is_told_of_again(telling_desk, clock, told):
     """Switches may have been classed anew meanwhile, without it."""
-    telling_desk.hear(FIRST, {R2: 10.0}, FLOW)
+    telling_desk.take_report(FIRST, {R2: 10.0}, FLOW)
     clock.now_s += 60
     assert telling_desk.elephants(FABRIC.servers[0]) == frozenset()
-    telling_desk.hear(FIRST, {R2: 10.0}, FLOW)
+    telling_desk.take_report(FIRST, {R2: 10.0}, FLOW)
     clock.now_s += 5
-    telling_desk.hear(FIRST, {R2: 10.0}, FLOW)
+    telling_desk.take_report(FIRST, {R2: 10.0}, FLOW)
     assert told == [FLOW, FLOW]
 
 
 def test_one_that_ended_during_the_silence_is_told_of_too(telling_desk, clock, told):
-    telling_desk.hear(FIRST, {R2: 10.0}, FLOW)
+    telling_desk.take_report(FIRST, {R2: 10.0}, FLOW)
     clock.now_s += 60
-    telling_desk.hear(FIRST, {})
+    telling_desk.take_report(FIRST, {})
     assert told == [FLOW, frozenset()]
 
 
 def test_elephants_of_an_agent_that_becomes_silent_are_gone_once(telling_desk, clock, told):
-    telling_desk.hear(FIRST, {R2: 10.0}, FLOW)
+    telling_desk.take_report(FIRST, {R2: 10.0}, FLOW)
     clock.now_s += 10
     telling_desk.backlog(counting(5.0))
     assert told == [FLOW]
@@ -293,7 +293,7 @@ def test_elephants_of_an_agent_that_becomes_silent_are_gone_once(telling_desk, c
     for _ in range(2):
         telling_desk.backlog(counting(5.0))
     assert told == [FLOW, frozenset()]
-    telling_desk.hear(FIRST, {R2: 10.0}, FLOW)
+    telling_desk.take_report(FIRST, {R2: 10.0}, FLOW)
     assert told == [FLOW, frozenset(), FLOW]
 
 
@@ -319,4 +319,4 @@ def exchanged():
 def test_a_revision_tells_of_all_that_is_in_a_setup(desk, policy, clock, other):
     new = AgentDesk(fabric=other, policy=policy, standing=lambda: (EMPTY, ()), clock=clock)
     assert new.setup(FIRST).revision != desk.setup(FIRST).revision
-    assert new.hear(FIRST, {}) == new.setup(FIRST).revision
+    assert new.take_report(FIRST, {}) == new.setup(FIRST).revision

@@ -101,10 +101,10 @@ def test_counters_become_rates(fleet, start):
     def are_right() -> bool:  # one that was read late, on a busy machine, is not
         rates = poller.rates_mbps()
         wanted = [pytest.approx(80, rel=0.5), pytest.approx(20, rel=0.5)]
-        return [rates[0, 1], rates[2, 0]] == wanted and poller.heard()[0] < 10 * INTERVAL_S
+        return [rates[0, 1], rates[2, 0]] == wanted and poller.freshness()[0] < 10 * INTERVAL_S
 
     wait_until(are_right)
-    _, stale, ready = poller.heard()
+    _, stale, ready = poller.freshness()
     assert ready
     assert "h21" in stale
 
@@ -128,7 +128,7 @@ def test_sums_of_another_number_than_racks_are_malformed_and_others_count(
     poller = start()
     wait_until(lambda: f"statistics: {number} sums, not 3" in caplog.text)
     wait_until(lambda: poller.rates_mbps()[0, 1] > 0)
-    assert "h21" in poller.heard()[1], "stale"
+    assert "h21" in poller.freshness()[1], "stale"
 
 
 def test_a_silent_switch_is_stale_not_zero_and_delays_nobody(fleet, start, caplog):
@@ -141,7 +141,7 @@ def test_a_silent_switch_is_stale_not_zero_and_delays_nobody(fleet, start, caplo
     silent.set()
     asked = len(other.asked_s)
     wait_until(lambda: poller.troubles().get("no answer", 0) > 2 and len(other.asked_s) > asked + 3)
-    rates, (_, stale, _) = poller.rates_mbps(), poller.heard()
+    rates, (_, stale, _) = poller.rates_mbps(), poller.freshness()
     assert "h11" in stale
     assert rates[0, 1] > 10
     assert len(hung.asked_s) < len(other.asked_s)

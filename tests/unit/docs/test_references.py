@@ -21,6 +21,7 @@ ROLE = re.compile(r":(?:mod|class|func|meth|data|attr|exc):`~?([\w.]+)`")
 TEXTS = [document for document in DOCUMENTS if "results" not in document.parts]
 SOURCES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
 NO_MODULES = {
+    "benchmarks.NAME",
     "hydra.algorithms",
     "hydra.commands",
     "hydra.drivers",
@@ -30,7 +31,7 @@ NO_MODULES = {
     "topology.conf",
     "topology.yaml",
 }
-"""Groups of entry points, an event and an attribute of spans, which are named in that form."""
+"""Any benchmark, groups of entry points, an event and an attribute of spans: named in that form."""
 CHANGES = ROOT / "docs" / "architecture.md"
 
 

@@ -140,7 +140,7 @@ def test_nor_over_http(listener):
     )
     with closing(session), permitted(Lease(0.0)):
         with pytest.raises(DeviceUnavailable, match=OVER):
-            session.tell("POST", "data")
+            session.write("POST", "data")
         listener.setblocking(False)
         with pytest.raises(BlockingIOError):
             listener.accept()

@@ -183,7 +183,7 @@ class Tables:
             raise DeviceError("p1", "the switch refuses (ABORTED): no")
         self.written.append((list(delete), list(add)))
 
-    def heard_alarms(self):
+    def received_alarms(self):
         return ()
 
 
@@ -449,10 +449,10 @@ def test_an_alarm_that_a_read_found_ended_does_not_begin_again():
     switch.alarms()
     databases.tables["ALARM"] = {}
     switch.alarms()
-    databases.heard_alarms = lambda: (("1", {"1": row}), ("1", None))
+    databases.received_alarms = lambda: (("1", {"1": row}), ("1", None))
     assert [alarm.severity for alarm in switch.reports()] == [Severity.MINOR, Severity.CLEARED]
     again = {**row, "time-created": "2"}
-    databases.heard_alarms = lambda: (("1", {"1": again}),)
+    databases.received_alarms = lambda: (("1", {"1": again}),)
     assert [alarm.severity for alarm in switch.reports()] == [Severity.MINOR]
 
 
@@ -480,7 +480,7 @@ def test_gnmi_tells_of_an_ended_alarm_by_a_row_without_fields_or_by_deletion():
     databases._listener = _Listener("p1", lambda _over: stream)
     databases._listener.stop()
     began = ("5", {"5": {"text": "dark"}})
-    assert databases.heard_alarms() == (began, ("5", None), ("6", None), ("7", None))
+    assert databases.received_alarms() == (began, ("5", None), ("6", None), ("7", None))
 
 
 class Refusal(grpc.RpcError):

@@ -8,7 +8,7 @@ from contextlib import closing, contextmanager
 import pytest
 
 from apps.etcd.gateway import Etcd
-from apps.etcd.survey import APART_S, Survey
+from apps.etcd.survey import CLOCK_TOLERANCE_S, Survey
 from mininet_scenarios.stage.etcd_members import EtcdMembers
 from tests.unit.etcd.candidates import LONG_S, candidate
 from tests.waiting import wait_until
@@ -76,7 +76,7 @@ def test_clocks_that_agree_are_not_told_however_rarely_they_are_looked_at(settin
 
 
 def test_a_difference_that_little_hangs_on_is_not_told(settings):
-    ours, theirs = Clock(), Clock(APART_S / 2)
+    ours, theirs = Clock(), Clock(CLOCK_TOLERANCE_S / 2)
     with survey(settings, "a", clock=ours) as a, survey(settings, "b", clock=theirs) as b:
         told(a)
         b.publish()

@@ -17,6 +17,7 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from apps.cli import hydra
+from apps.process.configuration import load_configuration
 from apps.traces.synthetic import SAMPLE
 from hydra.errors import HydraError, UnknownName
 from mininet_scenarios.experiments import EXPERIMENTS, load, repetitions, runner
@@ -28,6 +29,7 @@ from mininet_scenarios.experiments.mordia import slots
 from mininet_scenarios.experiments.scaling import Rates, Scale
 from mininet_scenarios.experiments.tournament import experiment as tournament
 from mininet_scenarios.reporting.table import Row
+from mininet_scenarios.stage import building
 from tests.unit.demo.results import fig9a_result, fig9b_result, record, transfer, udp
 from tests.unit.experiments.judged import differing, missed
 from tests.waiting import PATIENCE_S
@@ -286,19 +288,28 @@ def experiment_of(measure) -> Experiment[Measured]:
         conclude=lambda runs: Findings((Row("sum", "", str(sum(run.seed for run in runs))),)),
         draw=lambda _runs, _directory: [],
         takes_trace=True,
+        takes_fabric=load_configuration,
     )
 
 
 @pytest.fixture
 def play(tmp_path, monkeypatch):
     def play(
-        measure, repeat=1, *, full=False, divisor=None, goes_on=False, trace=None, results=tmp_path
+        measure,
+        repeat=1,
+        *,
+        full=False,
+        divisor=None,
+        goes_on=False,
+        trace=None,
+        fabric=None,
+        results=tmp_path,
     ):
         def measured(setting: Setting, narrator) -> Measured:
             return measure(setting, narrator)
 
         monkeypatch.setattr(runner, "load", lambda _name: experiment_of(measured))
-        order = runner.Order("probe", full, repeat, results, divisor, goes_on, trace)
+        order = runner.Order("probe", full, repeat, results, divisor, goes_on, trace, fabric)
         return runner.run(order, Console(file=play.said, width=100))
 
     play.said = io.StringIO()
@@ -337,6 +348,42 @@ def test_a_trace_is_for_those_that_play_one(tmp_path):
     missing = invoke("run", "trace", "--trace", str(tmp_path / "none.txt"))
     assert missing.exit_code == 1
     assert "none.txt can't be read: No such file or directory" in missing.stderr
+
+
+def test_a_fabric_comes_to_the_one_that_plays_on_it(play, tmp_path):
+    fabrics = []
+
+    def measured(setting: Setting, _narrator) -> Measured:
+        fabrics.append(setting.fabric)
+        return Measured(setting.seed)
+
+    ours = tmp_path / "ours.yaml"
+    ours.write_bytes(building.DEFAULT_CONFIG.read_bytes())
+    assert play(measured, fabric=ours)["command"].endswith(f"--fabric {ours}")
+    assert fabrics == [ours]
+    with pytest.raises(HydraError, match=r"ours\.yaml: continue with the same --fabric"):
+        play(measured, repeat=2, goes_on=True)
+    ours.write_text("fabric: other\n")
+    with pytest.raises(HydraError, match=r"ours\.yaml:1: subnets"):
+        play(measured, fabric=ours)
+
+
+def test_a_fabric_is_for_those_that_play_on_any(tmp_path):
+    ours = str(building.DEFAULT_CONFIG)
+    refused = invoke("run", "fig9a", "--fabric", ours, "--results", str(tmp_path))
+    assert refused.exit_code == 1
+    assert "fig9a has a fabric of its own: leave out --fabric, or run trace" in refused.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_calibration_tells_what_may_be_carried(monkeypatch):
+    monkeypatch.setattr(runner, "forwarded_mbps", lambda _work, _narrator: 250.0)
+    done = invoke("calibrate")
+    assert done.output.splitlines()[-1] == (
+        "forwarded: 250 Mb/s; carried by experiments at a time, at most: 100 Mb/s"
+    )
+    found = json.loads(invoke("calibrate", "--json").stdout)
+    assert found == {"forwarded_mbps": 250.0, "carried_mbps": 100.0}
 
 
 def test_an_interrupted_run_leaves_the_last_complete_one(play, tmp_path):

@@ -3,7 +3,9 @@
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from apps.cli import hydra
 from apps.process.configuration import load_configuration
 from apps.traces.reading import TraceError
 from apps.traces.synthetic import SAMPLE
@@ -12,18 +14,25 @@ from mininet_scenarios.experiments.scaling import Scale
 from mininet_scenarios.experiments.trace import scenario
 from mininet_scenarios.experiments.trace.experiment import Replay
 from mininet_scenarios.experiments.trace.scenario import (
-    RACK_MBPS,
+    CIRCUIT_MBPS,
+    DEMO_ELECTRICAL_SHARE,
+    DEMO_RACK_MBPS,
+    DEMO_RACKS,
     STAGES,
     Run,
     Way,
     excerpt,
+    network_of,
+    size_factor,
     wishes,
 )
 from mininet_scenarios.stage import building
 from mininet_scenarios.stage.stage import ScenarioError
 from mininet_scenarios.stage.transfers import Transferred
 
+DEMO = network_of(building.DEFAULT_CONFIG)
 FABRIC = load_configuration(building.DEFAULT_CONFIG).fabric
+FACTOR = 0.004
 SECONDS = {
     Way.ELECTRICAL: 4.0,
     Way.AS_PUBLISHED: 2.0,
@@ -50,7 +59,7 @@ def trace(tmp_path) -> Path:
 
 
 def test_racks_are_folded_and_flows_of_a_coflow_joined(trace):
-    played = excerpt(trace, 4, 10.0, 1)
+    played = excerpt(trace, DEMO.racks, 10.0, 1)
     assert (played.number, played.start_s, played.length_s) == (1, 10.0, 10.0)
     # Racks 4 and 5 stand for 0 and 1; from 0 to 4 stays within a rack.
     assert played.flows == ((1.0, 0, 1, 4e6), (2.5, 2, 3, 2e6))
@@ -59,26 +68,26 @@ def test_racks_are_folded_and_flows_of_a_coflow_joined(trace):
 
 
 def test_repetitions_play_the_busiest_windows_in_turn(trace):
-    assert [excerpt(trace, 4, 10.0, rank).number for rank in (1, 2, 3)] == [1, 0, 2]
+    assert [excerpt(trace, DEMO.racks, 10.0, rank).number for rank in (1, 2, 3)] == [1, 0, 2]
     with pytest.raises(ScenarioError, match=r"3 windows of 10 s.*repeat 3 times at most"):
-        excerpt(trace, 4, 10.0, 4)
+        excerpt(trace, DEMO.racks, 10.0, 4)
     trace.write_text("nothing\n")
     with pytest.raises(TraceError, match=r"flows\.txt:1"):
-        excerpt(trace, 4, 10.0, 1)
+        excerpt(trace, DEMO.racks, 10.0, 1)
 
 
 def test_the_busiest_rack_needs_a_set_share_of_its_circuits(trace):
-    played, rate = excerpt(trace, 4, 10.0, 1), 0.01
-    wanted = wishes(played, FABRIC, rate)
+    played, rate = excerpt(trace, DEMO.racks, 10.0, 1), 0.01
+    wanted = wishes(played, FABRIC, size_factor(played, DEMO.rack_mbps) * rate)
     assert [(wish.begins_s, wish.kind) for wish in wanted] == [(1.0, "1.0"), (2.5, "2.5")]
     assert {wish.source[:2] for wish in wanted} == {"h1", "h3"}
     first_mbps = wanted[0].size_bytes * 8e-6 / 10
-    assert first_mbps == pytest.approx(scenario.BUSIEST_SHARE * RACK_MBPS * rate)
+    assert first_mbps == pytest.approx(scenario.BUSIEST_SHARE * DEMO.rack_mbps * rate)
     assert wanted[1].size_bytes == pytest.approx(wanted[0].size_bytes / 2, abs=1)
 
 
 def test_servers_take_transfers_in_turn():
-    wanted = wishes(excerpt(SAMPLE, 4, 10.0, 1), FABRIC, 0.004)
+    wanted = wishes(excerpt(SAMPLE, DEMO.racks, 10.0, 1), FABRIC, FACTOR)
     for rack in ("h1", "h2", "h3", "h4"):
         for side in ("source", "destination"):
             names = [getattr(wish, side) for wish in wanted]
@@ -88,8 +97,8 @@ def test_servers_take_transfers_in_turn():
 
 def test_full_bisection_is_an_electrical_network_of_what_circuits_carry():
     rate = 0.002
-    alone = scenario.network(Way.ELECTRICAL, rate)
-    whole = scenario.network(Way.FULL_BISECTION, rate)
+    alone = scenario.network(Way.ELECTRICAL, DEMO, rate)
+    whole = scenario.network(Way.FULL_BISECTION, DEMO, rate)
     circuits = [plane["rate_mbps"] for plane in alone["planes"]]
     assert whole["planes"] == alone["planes"]
     assert {way for ways in STAGES for way in ways} == set(Way)
@@ -99,11 +108,48 @@ def test_full_bisection_is_an_electrical_network_of_what_circuits_carry():
         for way, network in (("alone", alone), ("whole", whole))
     }
     assert by_packets["whole"] == pytest.approx(on_circuits)
-    assert by_packets["alone"] == pytest.approx(on_circuits * scenario.ELECTRICAL_SHARE)
+    assert by_packets["alone"] == pytest.approx(on_circuits * DEMO.electrical_share)
+
+
+def test_the_demo_has_what_expectations_count_on():
+    assert (len(DEMO.racks), DEMO.rack_mbps) == (DEMO_RACKS, DEMO_RACK_MBPS)
+    assert DEMO.electrical_share == pytest.approx(DEMO_ELECTRICAL_SHARE)
+
+
+@pytest.fixture
+def ours(tmp_path) -> Path:
+    """Three servers a rack, three circuits of a rack, a shared uplink of a tenth of a circuit."""
+    path = tmp_path / "ours.yaml"
+    options = ["--substrate", "single-homed-vlan", "--racks", "6", "--servers", "3"]
+    words = ["init", str(path), "--emulated", "--defaults", "--planes", "3", *options]
+    done = CliRunner().invoke(hydra, words)
+    assert done.exit_code == 0, done.output
+    return path
+
+
+def test_a_fabric_of_ones_own_is_played_at_its_proportions(ours, trace):
+    network = network_of(ours)
+    assert (len(network.racks), network.rack_mbps) == (6, 3 * CIRCUIT_MBPS)
+    assert network.electrical_share == pytest.approx(0.1 / 3)
+    whole = scenario.network(Way.FULL_BISECTION, network, 0.01)
+    assert whole["planes"][0]["rate_mbps"] == pytest.approx(0.01 * CIRCUIT_MBPS)
+    assert whole["electrical"]["rate_mbps"] == pytest.approx(0.01 * network.rack_mbps)
+    trace.write_text("r6 r2 1000 1\nr1 r2 500 1\n")
+    flows = excerpt(trace, network.racks, 10.0, 1).flows
+    assert {(src, dst) for _, src, dst, _ in flows} == {(5, 1), (0, 1)}
+
+
+@pytest.mark.parametrize(
+    ("file", "why"),
+    [("one-way.yaml", "on bidirectional circuits alone"), ("leaf-spine.yaml", "has no servers or")],
+)
+def test_a_fabric_on_which_no_trace_can_be_played_is_refused(file, why):
+    with pytest.raises(ScenarioError, match=why):
+        network_of(building.CONFIGS / file)
 
 
 def replay(seconds=SECONDS, dark_frames=0):
-    played = excerpt(SAMPLE, 4, 3.0, 1)
+    played = excerpt(SAMPLE, DEMO.racks, 3.0, 1)
 
     def run(way: Way) -> Run:
         done = tuple(
@@ -115,7 +161,7 @@ def replay(seconds=SECONDS, dark_frames=0):
                 wish.begins_s,
                 wish.begins_s + seconds[way],
             )
-            for wish in wishes(played, FABRIC, 0.004)
+            for wish in wishes(played, FABRIC, FACTOR)
         )
         return Run(way.value, done, 1000, 3, dark_frames)
 

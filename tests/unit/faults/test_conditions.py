@@ -13,7 +13,7 @@ from hydra.journal import JournalError, JournalTaken
 from hydra.lifecycle import ReservationState
 from hydra.model import NetworkState, PlaneId, RackId
 from hydra.reconfiguration.drift import Drift, DriftKind
-from hydra.reconfiguration.readiness import MovedPort
+from hydra.reconfiguration.readiness import RenumberedPort
 from hydra.reservations.book import ReservationBook
 from hydra.reservations.reservation import GONE, ReservationRequest, ServiceClass, Transfer
 from hydra.roles import Alarm, Severity
@@ -325,9 +325,9 @@ def test_the_others_have_their_words_too(watch):
 
 
 def test_a_port_that_is_renumbered_is_told_with_its_numbers_and_its_switch_not_again(watch):
-    ports = [MovedPort(switch="v-h11", port="optical", old=(2,), now=41, rack=RackId(0))]
-    ports += [MovedPort(switch="v-h31", port="host", old=(0, 5), now=0, rack=RackId(2))]
-    found = only(watch, facts(unconfirmed=["v-h11", "v-h31"], moved_ports=ports))
+    ports = [RenumberedPort(switch="v-h11", port="optical", old=(2,), now=41, rack=RackId(0))]
+    ports += [RenumberedPort(switch="v-h31", port="host", old=(0, 5), now=0, rack=RackId(2))]
+    found = only(watch, facts(unconfirmed=["v-h11", "v-h31"], renumbered_ports=ports))
     assert found.kind is ConditionKind.PORT_RENUMBERED
     assert found.subjects == ("v-h11:optical", "v-h31:host")
     assert found.what == (

@@ -59,7 +59,7 @@ class Racks:
                 lost |= not self.late.isdisjoint(map(switch_of, (probe.src, probe.dst)))
                 if not lost and not self.loses(probe):
                     for nonce in nonces:
-                        self.links.heard(nonce, self.now_s)
+                        self.links.probe_received(nonce, self.now_s)
             for switch in self.roll.take() - self.late:
                 self.roll.answered(switch, self.now_s)
             self.now_s += TICK_S

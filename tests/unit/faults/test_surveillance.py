@@ -53,7 +53,7 @@ class Air:
             self.answer()
 
     def carry(self, nonce):
-        self.watched.heard(nonce, self.now_s + 0.001)
+        self.watched.probe_received(nonce, self.now_s + 0.001)
 
     def answer(self):
         """Have the switches answer that are asked."""
@@ -148,9 +148,9 @@ def test_a_frame_that_comes_late_counts():
     again, _ = air.watched.due(air.now_s)
     assert way in again and way.lost == 1
     air.watched.sent(way, [78, 79], ENDS, air.now_s)
-    air.watched.heard(77, air.now_s + 0.01)
+    air.watched.probe_received(77, air.now_s + 0.01)
     assert way.lost == 0
-    air.watched.heard(78, air.now_s + 0.02)  # nobody waits for it any more
+    air.watched.probe_received(78, air.now_s + 0.02)  # nobody waits for it any more
 
 
 def test_a_circuit_that_works_for_another_path_is_not_blamed():
@@ -177,7 +177,7 @@ def test_where_all_circuits_work_the_path_alone_is_lost():
             nonce = next(air._nonces)
             air.watched.sent(way, [nonce], ENDS, air.now_s)
             if (way.src, way.dst) not in blocked:
-                air.watched.heard(nonce, air.now_s)
+                air.watched.probe_received(nonce, air.now_s)
         air.answer()
     ((_, lost),) = air.lost
     assert (lost.path, lost.circuits) == (RELAYED, frozenset())
@@ -269,7 +269,7 @@ def test_a_switch_that_answers_late_loses_no_probe_before_it_has_told_of_it():
         while waits and waits[0][2] <= air.now_s:
             nonce, asked, _ = waits.popleft()
             if asked is None:
-                air.watched.heard(nonce, air.now_s)
+                air.watched.probe_received(nonce, air.now_s)
             else:
                 air.roll.answered(*asked)
     assert air.lost == []

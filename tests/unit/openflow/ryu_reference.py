@@ -147,7 +147,7 @@ def flow_mod(rule: FlowRule, ports: SwitchPorts, command: int) -> Any:
         table_id=shape.table,
         command=command,
         priority=shape.priority,
-        flags=proto.OFPFF_SEND_FLOW_REM if adding and shape.tells_end else 0,
+        flags=proto.OFPFF_SEND_FLOW_REM if adding and shape.reports_end else 0,
         out_port=proto.OFPP_ANY,
         out_group=proto.OFPG_ANY,
         match=parser.OFPMatch(**fields),

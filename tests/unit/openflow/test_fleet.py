@@ -360,7 +360,7 @@ def test_a_stranger_is_logged_once_and_not_any_number_of_them(fleet, caplog):
     for number in range(1000):
         Switch(fleet, DatapathId(0xBEEF0000 + number)).disconnect()
     assert len(caplog.messages) == 100
-    assert caplog.messages[-1].endswith("; further ones are not told")
+    assert caplog.messages[-1].endswith("; further switches are not logged")
 
 
 def test_names_of_ports_do_not_pile_up(fleet, monkeypatch):

@@ -97,8 +97,8 @@ def test_a_racks_demand_and_its_ports_rates_are_measured(fleet):
     poller = StatsPoller(fabric=FABRIC, policy=policy, fleet=fleet)
     poller.start()
     try:
-        wait_until(lambda: poller.heard()[2] and poller.port_rates_mbps())
-        rates, (_, stale, _) = poller.rates_mbps(), poller.heard()
+        wait_until(lambda: poller.freshness()[2] and poller.port_rates_mbps())
+        rates, (_, stale, _) = poller.rates_mbps(), poller.freshness()
     finally:
         poller.stop()
     assert rates[0, 1] == pytest.approx(40, rel=0.5)

@@ -2,10 +2,14 @@
 
 import importlib
 import pkgutil
+from functools import partial
+
+import pytest
 
 import benchmarks
 from apps.process.configuration import load_configuration
 from benchmarks import __main__ as everything
+from benchmarks import policing, whole_tables
 from benchmarks.dashboard import CONFIGS
 from benchmarks.screenshots import TroubledService
 
@@ -20,19 +24,26 @@ def test_all_are_run_by_make_bench():
         "demand_live",
         "fuzz_files",
         "fuzz_openflow",
+        "page",
         "screenshots",
-        "reconfigurations",
         "replicas",
         "soak",
         "stability",
         "stages_live",
         "whole_fabric",
         "workers",
-    }  # pictures; as long as they are told to; a machine of its own
+    }  # pictures, the page of figures; as long as they are told to; a machine of its own
     run = {module.__name__.removeprefix("benchmarks.") for module in everything.BENCHMARKS}
     assert run | apart == public
     for name in NAMES:
         assert importlib.import_module(f"benchmarks.{name}")
+
+
+@pytest.mark.parametrize("measure", [whole_tables.measure, partial(policing.measure, number=1)])
+def test_what_only_computes_is_played_on_a_small_fabric(measure):
+    rows = measure(load_configuration(CONFIGS / "demo.yaml").fabric)
+    assert rows
+    assert all(row.ours > 0 for row in rows)
 
 
 def test_a_picture_tells_of_each_thing_that_is_wrong_wherever_it_is_shown():

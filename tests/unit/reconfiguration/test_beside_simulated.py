@@ -25,7 +25,7 @@ from hydra.reconfiguration.executor import Execution, intent
 from hydra.reconfiguration.plan import Plan, diff, hold, moving_pairs, pair_of
 from hydra.reconfiguration.scheduler import Running, Scheduler
 from hydra.reconfiguration.side_by_side import SideBySide
-from hydra.reconfiguration.touched import Touched, apart
+from hydra.reconfiguration.touched import Touched, state_beside
 from tests.unit.core.fabrics import (
     first_state,
     openflow_only,
@@ -205,7 +205,7 @@ class _World:
         """
         state = self.upkeep.memory.state
         touched = self.side_by_side.touched
-        start = apart(state, touched)
+        start = state_beside(state, touched)
         drawn = random_goal(self.fabric, start, self.rng, self.marks)
         goal = drawn if isinstance(drawn, NetworkState) else _without_new_vlans(start, drawn)
         moving = moving_pairs(state, goal)
@@ -229,7 +229,7 @@ class _World:
         """Whether a plan would touch pairs or ports of a change that leaves nothing to others:
         told before there is a plan, since most are for nothing.
         """
-        firm = [one.touched for one in self.under_way if not one.may_leave]
+        firm = [one.touched for one in self.under_way if not one.may_cede]
         if not firm:
             return False
         moved = state.topology.circuits ^ target.topology.circuits
@@ -335,7 +335,7 @@ class _World:
         self.watches.remove(watch)
         self.upkeep.take_over(execution)
         for one in self.watches:
-            one.execution.hear_of_change(before, execution.result)
+            one.execution.rebase_on(before, execution.result)
             one.hear_of(watch)
         self.saved = self.upkeep.memory.saved
         if self.watches:  # as the ledger writes it, in one with the state

@@ -245,7 +245,7 @@ def test_a_silent_vswitch_whose_uplink_comes_back_gets_onto_no_circuit_that_goes
 
     def comes_back(_command, true):
         network.uplink_back(silent)
-        execution.hear_of_uplinks(frozenset())
+        execution.set_dead_uplinks(frozenset())
         return true
 
     if when in read:
@@ -281,7 +281,7 @@ def test_nobody_is_closed_out_of_a_rack_that_loses_no_path():
     network = Scripted(FABRIC, NetworkState())
     silent, *_ = FABRIC.racks[1].servers
     execution = execution_of(network, NetworkState(), start(DIRECT))
-    execution.hear_of_uplinks(frozenset({silent.name}))
+    execution.set_dead_uplinks(frozenset({silent.name}))
     network.connected.discard(silent.vswitch.datapath_id)
     Watch(network, execution).run()
     assert network.commands(SetVlans), "ports of the new circuit"
@@ -684,7 +684,7 @@ def test_no_marker_is_sent_over_a_path_that_has_died():
     old = start(DIRECT)
     network = Scripted(FABRIC, old)
     execution = execution_of(network, old, state_of(FABRIC, old, path_of(FABRIC, 0, 2)))
-    execution.hear_of_dead(frozenset({(RackId(0), RackId(1))}))
+    execution.keep_electrical(frozenset({(RackId(0), RackId(1))}))
     Watch(network, execution).run()
     assert network.commands(PassMarkers) == []
 
@@ -739,11 +739,11 @@ def test_a_path_without_a_server_to_probe_says_nothing_of_its_fibres(when):
     (server,) = FABRIC.racks[1].servers
 
     def lost(command, true):
-        execution.hear_of_uplinks(frozenset({server.name}))
+        execution.set_dead_uplinks(frozenset({server.name}))
         return replace(true, value=(f"{command.ends[0].name} to {server.name}",))
 
     if when == "before":
-        execution.hear_of_uplinks(frozenset({server.name}))
+        execution.set_dead_uplinks(frozenset({server.name}))
     network.instead["probe", ProbePath] = lost
     Watch(network, execution).run()
     (circuit,) = DIRECT.circuits

@@ -210,7 +210,7 @@ def test_a_pair_whose_old_path_dies_meanwhile_comes_back_on_the_new_one():
     execution = course(network, current, target)
 
     def dies(_command, true):
-        execution.hear_of_dead(frozenset({(0, 1)}))  # and somebody diverts it
+        execution.keep_electrical(frozenset({(0, 1)}))  # and somebody diverts it
         return true
 
     network.instead["probe", ProbePath] = dies
@@ -229,7 +229,7 @@ def test_a_pair_that_dies_as_it_goes_over_has_left_its_old_path_before_that_brea
     execution = course(network, current, state(THERE, before=current))
 
     def dies(_command, true):
-        execution.hear_of_dead(frozenset({(0, 1)}))
+        execution.keep_electrical(frozenset({(0, 1)}))
         return true
 
     network.instead["shift", ApplyRules] = dies

@@ -123,7 +123,7 @@ class Renumbered:
         for datapath in self.struck:
             if misnamed := self.network.misnamed(datapath):
                 raise Violation(f"{datapath:#x} has rules with old numbers: {misnamed}")
-        if self.upkeep.switches.moved_ports():
+        if self.upkeep.switches.renumbered_ports():
             raise Violation("a port is told as renumbered whose rules have followed")
 
     def follow_meanwhile(self) -> None:

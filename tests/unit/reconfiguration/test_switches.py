@@ -497,7 +497,7 @@ def test_rules_that_name_a_renumbered_port_follow_and_no_others(at_work):
     with pytest.raises(StopIteration):
         course.send([Outcome({first: None})])
     assert first in at_work.switches.ready()
-    assert not at_work.switches.moved_ports()
+    assert not at_work.switches.renumbered_ports()
     assert [(port.port, port.old) for port in at_work.followed] == [("optical", (2,))]
 
 
@@ -508,7 +508,7 @@ def test_a_port_that_moves_again_meanwhile_is_followed_again(at_work):
     with pytest.raises(StopIteration):
         course.send([Outcome({first: None})])
     assert first not in at_work.switches.ready()
-    (port,) = at_work.switches.moved_ports()
+    (port,) = at_work.switches.renumbered_ports()
     assert (port.port, port.old) == ("optical", (2, 41))
 
 
@@ -519,11 +519,11 @@ def test_a_switch_that_refuses_to_follow_is_brought_as_a_whole(at_work):
     with pytest.raises(StopIteration):
         course.send([Outcome({first: refused})])
     assert first in at_work.switches.late()
-    assert at_work.switches.moved_ports()
+    assert at_work.switches.renumbered_ports()
     assert not at_work.followed
     at_work.run(at_work.switches.synchronise([first]))
     assert first in at_work.switches.ready()
-    assert not at_work.switches.moved_ports()
+    assert not at_work.switches.renumbered_ports()
     assert [(port.port, port.old) for port in at_work.followed] == [("optical", (2,))]
 
 
@@ -548,10 +548,10 @@ def test_a_switch_that_connects_anew_before_its_rules_followed_is_told_of_until_
     at_work.switches.renewed(first)
     with pytest.raises(StopIteration):
         next(at_work.switches.follow_numbers())
-    (port,) = at_work.switches.moved_ports()
+    (port,) = at_work.switches.renumbered_ports()
     assert (port.port, port.old) == ("optical", (2,))
     at_work.run(at_work.switches.synchronise([first]))
-    assert not at_work.switches.moved_ports()
+    assert not at_work.switches.renumbered_ports()
     assert [(port.port, port.old) for port in at_work.followed] == [("optical", (2,))]
 
 
@@ -560,7 +560,7 @@ def test_a_port_that_has_its_old_number_again_when_its_switch_connects_is_not_to
     number = at_work.switches._connections.port(first, "optical").number
     at_work.switches.renumbered(first, {"optical": number})
     at_work.switches.renewed(first)
-    assert not at_work.switches.moved_ports()
+    assert not at_work.switches.renumbered_ports()
 
 
 def test_a_switch_that_is_just_being_brought_when_a_port_moves_is_brought_again(core):
@@ -574,7 +574,7 @@ def test_a_switch_that_is_just_being_brought_when_a_port_moves_is_brought_again(
 def test_of_learning_tors_no_rule_names_a_port(at_work):
     tor = FABRIC.racks[0].tor.datapath_id
     at_work.switches.renumbered(tor, {"o1": 4})
-    assert not at_work.switches.moved_ports()
+    assert not at_work.switches.renumbered_ports()
     assert tor in at_work.switches.ready()
 
 

@@ -4,7 +4,7 @@ from functools import partial
 
 from hydra.model import NetworkState, RackId
 from hydra.reconfiguration.plan import diff, pair_of
-from hydra.reconfiguration.touched import Touched, apart, rebased, target_without
+from hydra.reconfiguration.touched import Touched, rebased, state_beside, target_without
 from tests.unit.core.fabrics import order_of, path_of, small_fabric, state_of
 
 FABRIC = small_fabric(racks=6, planes=1)
@@ -22,14 +22,14 @@ def test_a_new_path_joins_no_vlan_that_another_change_takes():
     first = state_of(FABRIC, standing, FAR, HERE)
     assert first.vlans[HERE] != standing.vlans[FAR], "a path under test has a VLAN-ID of its own"
     assert touched(standing, first).meets(touched(standing, state_of(FABRIC, standing, FAR, THERE)))
-    beside = state_of(FABRIC, apart(standing, touched(standing, first)), FAR, THERE)
+    beside = state_of(FABRIC, state_beside(standing, touched(standing, first)), FAR, THERE)
     assert not touched(standing, first).meets(touched(standing, beside))
 
 
 def test_what_a_change_under_way_takes_is_nobody_else_s_however_few_there_are():
     standing = state_of(FABRIC, EMPTY, FAR)
     under_way = touched(standing, state_of(FABRIC, standing, HERE))
-    start = apart(standing, under_way)
+    start = state_beside(standing, under_way)
     assert under_way.taken and under_way.vlans <= start.pool.closed
     assert start.pool.spare(start.vlans.values()).isdisjoint(under_way.vlans)
 
@@ -46,7 +46,7 @@ def test_ports_of_circuits_that_only_carry_a_moving_pair_are_touched():
 def test_one_that_goes_on_has_what_the_other_made():
     standing = state_of(FABRIC, EMPTY, HERE, FAR)
     slow = state_of(FABRIC, standing, FAR, THERE)
-    quick = state_of(FABRIC, apart(standing, touched(standing, slow)), HERE)
+    quick = state_of(FABRIC, state_beside(standing, touched(standing, slow)), HERE)
     found = rebased(slow, standing, quick)
     assert found.topology == state_of(FABRIC, EMPTY, THERE).topology
     assert found.vlans == {THERE: slow.vlans[THERE]}

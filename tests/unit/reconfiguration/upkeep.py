@@ -25,7 +25,7 @@ from hydra.reconfiguration.courses import Courses
 from hydra.reconfiguration.executor import STEPS, Execution, intent
 from hydra.reconfiguration.gating import GATE
 from hydra.reconfiguration.plan import SETTLED, Unsettled
-from hydra.reconfiguration.readiness import MovedPort, SeenPort
+from hydra.reconfiguration.readiness import RenumberedPort, SeenPort
 from hydra.reconfiguration.reconcile import NONE_HELD, Held
 from hydra.reconfiguration.run import Conditions
 from hydra.reconfiguration.scheduler import Job, Work, drive
@@ -102,7 +102,7 @@ class SimulatedUpkeep:
         self.memory = Remembered(state, unsettled)
         policy = CurrentPolicy(POLICY)
         fabric: Fabric = network.fabric
-        self.followed: list[MovedPort] = []
+        self.followed: list[RenumberedPort] = []
         """Ports with another OpenFlow number, once rules name them by that."""
         seen = Seen(network)
         courses = self.courses = Courses(
@@ -264,7 +264,7 @@ class SimulatedUpkeep:
         if self.network.substrate.detours:
             self.switches.closed_meanwhile = frozenset(change.closed)
             self.run_meanwhile(self.switches.follow_uplinks())
-            change.hear_of_uplinks(self.switches.dead_uplinks)
+            change.set_dead_uplinks(self.switches.dead_uplinks)
 
     def look_after(self) -> None:
         """One turn: retry what is uncertain, once what was late has happened."""

@@ -17,7 +17,7 @@ from hydra.reservations.reservation import (
     ServiceClass,
     Transfer,
 )
-from hydra.reservations.transfers import left_megabytes, missing_megabytes
+from hydra.reservations.transfers import missing_megabytes, remaining_megabytes
 from tests.unit.core.fabrics import small_fabric
 
 
@@ -162,7 +162,7 @@ def test_the_bytes_left_are_planned_again():
     changed, refused = lose_path(book, 10.0)
     assert not refused
     (moved,) = (one for one in changed if one.id == "t")
-    assert left_megabytes(moved, 10.0) == pytest.approx(375.0)
+    assert remaining_megabytes(moved, 10.0) == pytest.approx(375.0)
     assert moved.bandwidth_mbps == pytest.approx(40.0)
     assert moved.expires_unix_s == pytest.approx(85.0)  # 3,000 Mb at 40 Mb/s
     assert moved.starts_unix_s + moved.duration_s == pytest.approx(85.0)

@@ -50,7 +50,7 @@ def metrics():
     answers = dict(zip(changes, (SILENT, None, replace(SILENT, subject="h13")), strict=True))
     metrics.command(ApplyRules(changes), Outcome(answers))
     metrics.planned(80.0, 20.0, 60.0)
-    metrics.probes(sent=3, heard=2, lost_paths=1)
+    metrics.probes(sent=3, received=2, lost_paths=1)
     metrics.lost(2)
     metrics.job_failed()
     with metrics.stage("plan"):

@@ -113,7 +113,7 @@ def test_a_servers_reservation_is_held_against_the_rest_of_both_racks():
         Aggregate("h22", R1),
     }
     assert set(holding.routes.values()) == {(THERE,), (BACK,)}
-    assert holding.left_mbps == pytest.approx({THERE: 57.0, BACK: 57.0})
+    assert holding.remaining_mbps == pytest.approx({THERE: 57.0, BACK: 57.0})
     assert holding.tallies == {Tally("h21", R1, "h11"), Tally("h11", R2, "h21")}
 
 
@@ -121,12 +121,12 @@ def test_racks_alone_on_their_circuit_meet_nobody():
     holding = held(reserved("r1", "r2"))
     assert set(holding.routes.values()) == {()}
     assert {aggregate.sender for aggregate in holding.routes} == {"h11", "h12", "h21", "h22"}
-    assert holding.left_mbps == {}
+    assert holding.remaining_mbps == {}
 
 
 def test_two_reservations_of_a_pair_meet():
     holding = held(reserved("r1", "r2", 40.0), reserved("h11", "r2", 30.0, name="b"))
-    assert holding.left_mbps[THERE] == pytest.approx(USABLE * 100 - 70)
+    assert holding.remaining_mbps[THERE] == pytest.approx(USABLE * 100 - 70)
     both = Aggregate("h11", R2, reserved=True)
     assert [both in flow.aggregates for flow in holding.flows if flow.source == R1] == [True, True]
     assert not [
@@ -149,7 +149,7 @@ def test_those_that_pass_through_are_held_too():
     holding = held(reserved("r1", "r2"), state=state)
     assert holding.routes[Aggregate("h11", R3)] == ((first, True),)
     assert holding.routes[Aggregate("h31", R1)] == ((first, False),)
-    assert (second, True) not in holding.left_mbps, "nobody reserved that one"
+    assert (second, True) not in holding.remaining_mbps, "nobody reserved that one"
     assert Aggregate("h21", R3) not in holding.routes
 
 
@@ -183,7 +183,7 @@ def test_a_reservation_by_way_of_another_rack_holds_every_circuit():
     holding = held(reserved("r1", "r3", 30.0, booked=paths[2]), state=state)
     assert holding.routes[Aggregate("h11", R3, reserved=True)] == ((first, True), (second, True))
     assert holding.routes[Aggregate("h21", R3)] == ((second, True),)
-    assert holding.left_mbps[second, True] == pytest.approx(67.0)
+    assert holding.remaining_mbps[second, True] == pytest.approx(67.0)
 
 
 @pytest.mark.parametrize(
@@ -201,7 +201,7 @@ def test_best_effort_is_electrical_where_too_little_is_left(mbps, service):
 def test_best_effort_reservations_hold_nothing_and_are_counted():
     holding = held(reserved("h11", "h21", 40.0, ServiceClass.BEST_EFFORT))
     assert holding.routes == {}
-    assert holding.left_mbps == {}
+    assert holding.remaining_mbps == {}
     assert Tally("h21", R1, "h11") in holding.tallies
 
 

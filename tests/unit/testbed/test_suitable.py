@@ -66,7 +66,7 @@ def test_a_fabric_of_real_devices_is_refused_with_all_reasons_each_once() -> Non
         "- plane p1: 172.17.0.1:5025 is no address of this machine; give each plane a port of "
         "this machine, as 127.0.0.1:{5024 + plane}"
     )
-    assert last == "(configs/demo.yaml is a fabric file to copy from)"
+    assert last == "(`hydra init --emulated` writes a fabric file for the emulation)"
 
 
 def test_a_name_too_long_for_linux_is_refused(fabric: Fabric) -> None:

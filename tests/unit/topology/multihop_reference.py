@@ -367,14 +367,14 @@ def _second_paths(
     """
     pinned = {(path.src, path.dst) for path, _ in reserved.pinned}
     share, standing_mbps, old, left = {}, {}, {}, {}
-    for pair, left_mbps in zip(pairs, standing.left_mbps.tolist(), strict=True):
+    for pair, remaining_mbps in zip(pairs, standing.remaining_mbps.tolist(), strict=True):
         ends = pair.src, pair.dst
         mine = [booking for booking in found if booking.ends == ends]
         old[ends] = sum((path.src, path.dst) == ends for path in standing.paths)
         inside = budget.includes_rack(pair.src) and budget.includes_rack(pair.dst)
         count = old[ends] + len(mine)
-        share[ends], standing_mbps[ends] = pair.mbps / (count + 1), pair.mbps - left_mbps
-        rest = left_mbps - sum(booking.given_mbps for booking in mine)
+        share[ends], standing_mbps[ends] = pair.mbps / (count + 1), pair.mbps - remaining_mbps
+        rest = remaining_mbps - sum(booking.given_mbps for booking in mine)
         if ends not in pinned and inside and 0 < count < budget.paths_per_pair:
             left[ends] = rest
     again = [ends for ends, mbps in left.items() if mbps > RATE_TOLERANCE_MBPS]

@@ -58,10 +58,10 @@ PINNED = Reserved(((path(0, 1, DIRECT), 40.0),))
     [
         ({"result": replace(GOOD, served_share=0.6)}, "0.600000 of the demand is claimed served"),
         ({"result": replace(GOOD, mean_hops=1.0)}, "1 hops are claimed on average, not 1.5"),
-        ({"result": replace(GOOD, unserved=())}, "pair 1-3 is not served, and not told"),
+        ({"result": replace(GOOD, unserved=())}, "pair 1-3 is unserved, and not reported"),
         (
             {"result": replace(GOOD, unserved=((RackId(0), RackId(1)), (RackId(1), RackId(3))))},
-            "pair 0-1 is told unserved, and is not",
+            "pair 0-1 is reported unserved, and is served",
         ),
         ({"budget": Budget(1)}, "path 0-2 has 2 hops, more than 1"),
         ({"budget": Budget(2, planes=frozenset({PlaneId(0)}))}, "outside the budget and is new"),
@@ -240,4 +240,4 @@ def test_paths_get_what_they_would_get_one_by_one(seed):
                 left[hop] -= more
     load = count_load(fabric, demand, topology, NOTHING)
     assert load.carried_mbps == pytest.approx(gets)
-    assert load.left_mbps == pytest.approx(left)
+    assert load.remaining_mbps == pytest.approx(left)

@@ -154,7 +154,7 @@ class Controller:
     def switch_refused(self, datapath, address, why):
         self.told.append(("refused", datapath, address, why))
 
-    def tell_of_second(self, datapath, cause, text):
+    def report_second(self, datapath, cause, text):
         self.told.append(("second", datapath, cause, text))
 
     def rule_ended(self, datapath, connection, cookie):
@@ -516,7 +516,7 @@ def test_what_is_lost_on_the_way_is_found_out_and_told_anew(stack):
     link.sent += 1  # as if a message had been sent that never came
     wait_until(lambda: len([one for one in a.told if one[0] == "connected"]) == 2)
     a.await_ended({SessionEnd.LOSSES_REPORTED: 1})
-    link.heard += 1  # as if one had come that the controller never sent
+    link.received += 1  # as if one had come that the controller never sent
     wait_until(lambda: len([one for one in a.told if one[0] == "connected"]) == 3)
     a.await_ended({SessionEnd.LOSSES_REPORTED: 1, SessionEnd.ORDERS_LOST: 1})
 

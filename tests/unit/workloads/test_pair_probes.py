@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 
-from mininet_scenarios.workloads.pair_probes import Flow, Heard, Missing, Report
+from mininet_scenarios.workloads.pair_probes import Flow, Missing, Received, Report
 
 LATER_S = 100.0
 
@@ -20,7 +20,7 @@ def heard(*numbers):
 
 def test_what_was_before_the_first_is_not_missing():
     flow = heard(7, 8, 9)
-    assert (flow.heard, flow.next) == (3, 10)
+    assert (flow.received, flow.next) == (3, 10)
     assert flow.missing(LATER_S) == ()
 
 
@@ -33,7 +33,7 @@ def test_a_late_one_is_not_missing_and_a_repeated_one_counts_once():
     for number in (3, 3, 5):
         flow.arrived(number, number / 10, 2.3)
     assert flow.missing(LATER_S) == (Missing(2, 0.1, 0.5),)
-    assert flow.heard == 4
+    assert flow.received == 4
     assert flow.longest_delay_s == 2.3 - 0.3
 
 
@@ -45,6 +45,6 @@ def test_what_may_be_under_way_still_is_not_missing_yet():
 
 def test_a_report_survives_its_way():
     flow = heard(0, 3)
-    told = Heard(flow.next, flow.last_sent_s, flow.heard, 0.001, flow.missing(LATER_S))
+    told = Received(flow.next, flow.last_sent_s, flow.received, 0.001, flow.missing(LATER_S))
     report = Report(1.5, 4, {"h11/6": told})
     assert Report.from_json(json.loads(json.dumps(asdict(report)))) == report

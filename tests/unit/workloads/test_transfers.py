@@ -14,7 +14,7 @@ import pytest
 from mininet_scenarios.emulators.ports import free_port
 from mininet_scenarios.stage.transfers import Transferred
 from mininet_scenarios.workloads.mesh import Endpoint
-from mininet_scenarios.workloads.reports import WorkloadError, read_report, tell_moment
+from mininet_scenarios.workloads.reports import WorkloadError, read_report, write_moment
 from mininet_scenarios.workloads.transfers import (
     Counting,
     Done,
@@ -46,7 +46,7 @@ def test_every_byte_is_receipted(tmp_path: Path) -> None:
         _await(prepared, sender)
         time.sleep(0.2)  # timed: as while others get ready
         begin_s = time.monotonic() + 0.1  # timed: all begin at that time
-        tell_moment(begin, begin_s)
+        write_moment(begin, begin_s)
         assert sender.wait(PATIENCE_S) == 0
     finally:
         receiver.send_signal(signal.SIGTERM)

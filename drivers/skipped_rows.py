@@ -14,12 +14,12 @@ _SHOWN: Final = 8
 """Largest number of rows spelt out in a line of the log."""
 
 
-class LeftOut:
+class SkippedRows:
     """Rows left out of the readings of a device."""
 
     def __init__(self, device: str) -> None:
         self._device = device
-        self._told: dict[str, Collection[str]] = {}
+        self._reported: dict[str, Collection[str]] = {}
 
     def note(self, reading: str, rows: Mapping[str, str]) -> None:
         """Log the rows left out of a ``reading``: ``rows`` gives the fault of each row by the row's
@@ -27,8 +27,8 @@ class LeftOut:
 
         Rows that were also left out of the previous reading of the same kind are not logged again.
         """
-        news = [why for name, why in rows.items() if name not in self._told.get(reading, ())]
-        self._told[reading] = frozenset(rows)
+        news = [why for name, why in rows.items() if name not in self._reported.get(reading, ())]
+        self._reported[reading] = frozenset(rows)
         if news:
             more = f"; and {len(news) - _SHOWN} more" if len(news) > _SHOWN else ""
             _log.warning(

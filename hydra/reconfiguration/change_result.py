@@ -16,7 +16,7 @@ _ItemT = TypeVar("_ItemT")
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
+class ChangeResult:
     """The courses of one change: make-before-break courses and diverting courses.
 
     Properties combine the courses' attributes of the same name
@@ -81,8 +81,8 @@ class Moved:
         return _union(course.late for course in self.courses)
 
     @property
-    def left(self) -> Touched | None:
-        return self.courses[-1].left
+    def ceded(self) -> Touched | None:
+        return self.courses[-1].ceded
 
     @property
     def reason(self) -> str:
