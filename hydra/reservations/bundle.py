@@ -17,7 +17,7 @@ from hydra.model import Fabric, Server
 from hydra.names import rack_of
 from hydra.reservations.admission import fastest_circuit_mbps
 from hydra.reservations.reservation import GONE, Reservation, ReservationRequest
-from hydra.reservations.transfers import MBIT, left_megabytes
+from hydra.reservations.transfers import MBIT, remaining_megabytes
 
 _WAYS: Final = 4
 """Largest number of circuit counts tried before a refusal."""
@@ -57,7 +57,7 @@ def bundle_of(fabric: Fabric, parts: Sequence[Reservation]) -> Bundle:
     mbps, transfer = fsum(part.bandwidth_mbps for part in parts), first.transfer
     if transfer is not None and expires is not None:
         carried = [part.transfer.megabytes for part in parts if part.transfer is not None]
-        left = fsum(left_megabytes(part, expires) for part in parts)
+        left = fsum(remaining_megabytes(part, expires) for part in parts)
         mbps = fsum(carried) * MBIT / (expires - starts)
         transfer = replace(
             transfer, megabytes=fsum(carried), left_megabytes=left, planned_unix_s=expires
