@@ -148,10 +148,8 @@ class ReservationBook(Register):
     ) -> ReservationRequest:
         """A transfer with rate and times. Raises AdmissionError."""
         steady = replace(request, bandwidth_mbps=needed_mbps(request, now))
-        start, end = transfer_times(request, now)
-        most_mbps = self._allowed_mbps(steady, start, end)
-        if request.bandwidth_mbps:
-            most_mbps = min(most_mbps, request.bandwidth_mbps)
+        most_mbps = self._allowed_mbps(steady, *transfer_times(request, now))
+        most_mbps = min(most_mbps, request.bandwidth_mbps or most_mbps)
         return planned_request(self._calendar, request, most_mbps, limits, now)
 
     def _find_place(

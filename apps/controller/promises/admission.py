@@ -30,7 +30,7 @@ from hydra.errors import (
     PlanError,
     WrongRequest,
 )
-from hydra.forwarding.substrate import substrate_of
+from hydra.forwarding.substrate import Substrate, substrate_of
 from hydra.lifecycle import ReservationState
 from hydra.model import Fabric, NetworkState, PortId
 from hydra.names import rack_of
@@ -288,7 +288,7 @@ class Admission:
         starts_now = request.start_unix_s is None
         if starts_now:
             self._bookings.check(request)
-            self._check_switches(request)
+            _check_switches(self._fabric, self._substrate, self._reach, request)
         try:
             return self._bookings.add(request, limits, group, self._notice_s, bundle)
         except NoRoom as error:
@@ -310,23 +310,6 @@ class Admission:
         return blocked < limits.blocked and self._bookings.would_fit(
             request, replace(limits, blocked=blocked), self._notice_s
         )
-
-    def _check_switches(self, request: ReservationRequest) -> None:
-        ready = self._reach.ready_switches()
-        for name in (request.src, request.dst):
-            server = self._fabric.server_by_name.get(name)
-            rack = self._fabric.rack_by_name[name].id if server is None else server.rack
-            switches = [
-                switch.datapath
-                for switch in self._substrate.steering(rack)
-                if server is None or server in switch.servers
-            ]
-            if ready.isdisjoint(switches):
-                problems = "; ".join(map(self._reach.why_not_ready, switches))
-                raise DeviceMissing(
-                    f"{name}: {problems}",
-                    in_public=f"{name}: the switch that steers its traffic is not ready: ask again",
-                )
 
     def availability(self, request: ReservationRequest) -> Sequence[Available]:
         """The bandwidth that fits in each span of the request's time. Raises UnknownName,
@@ -419,6 +402,26 @@ class Admission:
                 f"reservation {reservation_id} is a part of reservation {bundle}: name that one"
             )
         return parts
+
+
+def _check_switches(
+    fabric: Fabric, substrate: Substrate, reach: Reach, request: ReservationRequest
+) -> None:
+    ready = reach.ready_switches()
+    for name in (request.src, request.dst):
+        server = fabric.server_by_name.get(name)
+        rack = fabric.rack_by_name[name].id if server is None else server.rack
+        switches = [
+            switch.datapath
+            for switch in substrate.steering(rack)
+            if server is None or server in switch.servers
+        ]
+        if ready.isdisjoint(switches):
+            problems = "; ".join(map(reach.why_not_ready, switches))
+            raise DeviceMissing(
+                f"{name}: {problems}",
+                in_public=f"{name}: the switch that steers its traffic is not ready: ask again",
+            )
 
 
 def without_ids(error: AdmissionError, admitted: Sequence[Reservation]) -> AdmissionError:

@@ -108,7 +108,7 @@ class ReservationCare:
             return
         await self._take_down(releasing)
         pairs = {one.pair for one in releasing}
-        stay = self._reservations.unwanted(pairs)
+        stay = self._network.unwanted(pairs)
         self._reservations.released([one.id for one in releasing], pairs - stay.keys())
         self._retries.note(pairs, stay)
 
@@ -117,7 +117,7 @@ class ReservationCare:
 
         Paths that can't be removed now for lack of a vswitch are tried again by :meth:`keep_time`.
         """
-        if unwanted := self._reservations.unwanted({one.pair for one in reservations}):
+        if unwanted := self._network.unwanted({one.pair for one in reservations}):
             more = f" and {len(reservations) - 1} more" if len(reservations) > 1 else ""
             entry = self._log.enter(f"release of reservation {reservations[0].id}{more}")
             try:
@@ -130,10 +130,10 @@ class ReservationCare:
 
     def _note_taken_down(self, pair: Pair) -> None:
         """Note whether the path left by the pair's reservations is gone, or wanted."""
-        stay = self._reservations.unwanted([pair])
+        stay = self._network.unwanted([pair])
         self._retries.note([pair], stay)
         if not stay:
-            self._reservations.leave_nothing(pair)
+            self._reservations.leave_nothing(lambda one: one == pair)
 
     async def _take_down_again(self) -> None:
         """Retry failed removals, once the needed vswitches are ready."""

@@ -24,13 +24,13 @@ class Limits:
     ) -> None:
         self._reach, self._mover, self._max_hops = reach, mover, max_hops
         self._paths_per_pair = paths_per_pair
-        self._reservations = ledger.reservations
+        self._network = ledger.network
         self._last = AdmissionLimits()
         """Limits as asked for last: the calendar knows the windows of the same limits again."""
 
     def now(self) -> AdmissionLimits:
         """Limits of hops and paths, and the ports and paths out of use at present."""
-        return replace(self.anywhere(), standing=self._reservations.unreserved_paths())
+        return replace(self.anywhere(), standing=self._network.unreserved_paths())
 
     def anywhere(self) -> AdmissionLimits:
         """:meth:`now` for paths that may displace standing paths."""

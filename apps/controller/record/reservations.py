@@ -15,7 +15,6 @@ from collections.abc import (
     Container,
     Iterable,
     Iterator,
-    Mapping,
     Sequence,
 )
 from contextlib import contextmanager
@@ -120,15 +119,7 @@ class Reservations:
         now_s = time.time()
         with self._or_as_they_were(ids):
             for reservation_id in ids:
-                old = self._book.get(reservation_id)
-                state, why = ReservationState.RELEASING, "asked for"
-                if old.state in _NOT_BEGUN:
-                    state = ReservationState.CANCELLED
-                elif old.state is ReservationState.FAILED:
-                    state, why = (
-                        ReservationState.RELEASED,
-                        f"released on request, after the failure: {old.reason}",
-                    )
+                state, why = _once_let_go(self._book.get(reservation_id))
                 gone.append(self._book.transition(reservation_id, state, why, now=now_s))
                 staying += self._book.let_stay(reservation_id, now_s)
             both = [*gone, *staying]
@@ -306,7 +297,7 @@ class Reservations:
         written. ``what`` names the event behind the state.
         """
         with self._lock:
-            placed = self._placed(self._promised_paths())
+            placed = self._placed(self._network.promised_paths())
             self._note(placed, _PLACED)
             self._network.note_unsaved(what)
             self._writer.write_in_time(self._records(placed), _news(placed))
@@ -337,52 +328,17 @@ class Reservations:
         Paths of released or finished reservations count only if their pair was ``planned`` for.
         """
         with self._lock:
-            self._leave_nothing(planned)
-            self.keep_unreserved()
-            self._note_placed(self._placed(self._promised_paths()))
+            self.leave_nothing(planned)
+            self._network.keep_unreserved()
+            self._note_placed(self._placed(self._network.promised_paths()))
 
-    def keep_unreserved(self) -> None:
-        """Count paths of pairs without a known reservation as requested in their own right."""
-        with self._lock:
-            reserved = {
-                reservation.pair for reservation in (*self._book.active(), *self._book.leaving())
-            }
-            self._network.keep_pairs(set(paths_by_pair(self._network.state)) - reserved)
-
-    def leave_nothing(self, pair: Pair) -> None:
-        """Clear ``leaves_path`` of the pair's finished reservations: the circuits left by them are
-        gone, or in other hands.
+    def leave_nothing(self, concerned: Callable[[Pair], bool]) -> None:
+        """Clear ``leaves_path`` of finished reservations on the given pairs: the circuits left by
+        them are gone, or in other hands.
         """
         with self._lock:
-            self._leave_nothing(lambda one: one == pair)
-
-    def unreserved_paths(self) -> tuple[Path, ...]:
-        """Standing paths of pairs without a reservation."""
-        with self._lock:
-            reserved = {reservation.pair for reservation in self._book.active()}
-            paths = self._network.state.topology.paths
-            return tuple(path for path in paths if pair_of(path) not in reserved)
-
-    def unwanted(self, pairs: Collection[Pair]) -> Mapping[Pair, Sequence[Path]]:
-        """Standing paths of pairs, requested neither in their own right nor by a reservation.
-        Pairs without such paths are left out.
-        """
-        with self._lock:
-            promised: dict[Pair, set[Path | None]] = {}
-            for one in self._book.active():
-                promised.setdefault(one.pair, set()).add(one.booked)
-            kept, paths = self._network.kept_pairs, paths_by_pair(self._network.state)
-            return {
-                pair: left
-                for pair in pairs
-                if (pair not in kept or pair in promised)
-                and (left := [p for p in paths.get(pair, ()) if p not in promised.get(pair, ())])
-            }
-
-    def _promised_paths(self) -> list[Path]:
-        """Paths of reservations: a change for a pair may give another pair's path a new VLAN."""
-        promised = {reservation.booked for reservation in self._book.active()}
-        return [path for path in self._network.state.vlans if path in promised]
+            if gone := self._left_nothing(concerned):
+                self._writer.write_in_time(self._records(gone))
 
     def _placed(self, paths: Iterable[Path]) -> list[Reservation]:
         """Note in the book that ``paths`` stand; returns the changed reservations."""
@@ -394,10 +350,6 @@ class Reservations:
             for reservation in self._book.place(path, vlans[path])
             if reservation != before[reservation.id]
         ]
-
-    def _leave_nothing(self, concerned: Callable[[Pair], bool]) -> None:
-        if gone := self._left_nothing(concerned):
-            self._writer.write_in_time(self._records(gone))
 
     def _left_nothing(self, concerned: Callable[[Pair], bool]) -> tuple[Reservation, ...]:
         """Clear ``leaves_path`` of finished reservations on the given pairs, in the book alone.
@@ -444,6 +396,16 @@ class Reservations:
         forgotten = self._book.prune(_KEPT_RESERVATIONS)
         deletions = [Change(Kind.RESERVATION, gone, None) for gone in forgotten]
         return [*self._records(reservations), *deletions]
+
+
+def _once_let_go(reservation: Reservation) -> tuple[ReservationState, str]:
+    """State of a reservation that its owner lets go, and why."""
+    if reservation.state in _NOT_BEGUN:
+        return ReservationState.CANCELLED, "asked for"
+    if reservation.state is ReservationState.FAILED:
+        why = f"released on request, after the failure: {reservation.reason}"
+        return ReservationState.RELEASED, why
+    return ReservationState.RELEASING, "asked for"
 
 
 def _news(reservations: Iterable[Reservation]) -> list[Event]:

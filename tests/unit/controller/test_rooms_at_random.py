@@ -298,7 +298,7 @@ class _World:
         }
         wanted = self.asked_for | failed | {one.pair for one in ledger.bookings.active()}
         pairs = set(map(pair_of, state.topology.paths))
-        unwanted = set(chain(*ledger.reservations.unwanted(pairs).values()))
+        unwanted = set(chain(*ledger.network.unwanted(pairs).values()))
         for path in state.topology.paths:
             if pair_of(path) not in wanted or path in unwanted:
                 yield f"nobody wants {path}"
