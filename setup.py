@@ -122,8 +122,15 @@ setup(
             ["deploy/systemd/hydra-agent.service.d/containers.conf"],
         ),
         ("share/hydra/configs", sorted(f"configs/{file.name}" for file in HERE.glob("configs/*"))),
-        ("share/hydra/prometheus", ["deploy/prometheus/hydra.rules.yml"]),
+        (
+            "share/hydra/prometheus",
+            ["deploy/prometheus/hydra.rules.yml", "deploy/prometheus/prometheus.yml"],
+        ),
         ("share/hydra/grafana", ["deploy/grafana/hydra.json"]),
+        (
+            "share/hydra/three-machines",
+            ["deploy/three-machines/controller.yaml", "deploy/three-machines/etcd"],
+        ),
     ],
     entry_points={
         "console_scripts": [

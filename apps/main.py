@@ -44,7 +44,7 @@ from apps.rest.rate import Limiter
 from apps.rest.server import RestServer
 from apps.rest.tokens import TokenFile
 from apps.rest.trust import Tls, trust_in
-from apps.rest.webhook_addresses import Reach
+from apps.rest.webhook_addresses import WebhookNetworks
 from apps.rest.webhook_delivery import Webhooks
 from apps.workers.opening import needs_workers
 from hydra import __version__
@@ -113,7 +113,7 @@ class HydraApplication:
         )
         desk = self._controller.desk
         self._webhooks = Webhooks(
-            loaded.fabric, desk.events, journal, Reach(settings.webhook_networks)
+            loaded.fabric, desk.events, journal, WebhookNetworks(settings.webhook_networks)
         )
         self._began = self._stopping = False
         self._beginning = threading.Lock()

@@ -43,7 +43,7 @@ from hydra.demand.known import KnownDemand
 from hydra.model import EMPTY_TOPOLOGY, DemandMatrix, Topology
 from topology.algorithms import algorithm
 from topology.demand import along, estimate_flows, max_min_rates, served_mbps
-from topology.estimator import FULL, Traffic, estimate
+from topology.estimator import FULL, Observation, estimate
 from topology.problem import Budget, Reserved
 
 CASES: Final = 10_000
@@ -91,7 +91,7 @@ class Ours:
         self._round += 1
         share = np.divide(sent, by_rack[self._pair], out=np.zeros(len(sent)), where=sent > 0)
         most = self._known.most_mbps(by_rack, now_s)[self._pair]
-        traffic = Traffic(
+        traffic = Observation(
             self._sender,
             self._to,
             sent,
@@ -343,7 +343,7 @@ def speed() -> Result:
     out = np.bincount(sender, mbps, SERVERS)
     capacity = np.concatenate([np.where(half, out, 2 * out), np.full(RACKS, np.inf), [np.inf]])
     load = np.concatenate([out, np.bincount(to, mbps, RACKS), [0.0]])
-    traffic = Traffic(sender, to, mbps, np.stack([sender, SERVERS + to], axis=1))
+    traffic = Observation(sender, to, mbps, np.stack([sender, SERVERS + to], axis=1))
     links = np.full(SERVERS, RATE_MBPS), np.full(RACKS, each * RATE_MBPS)
     times = median_ms(
         {

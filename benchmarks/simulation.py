@@ -8,7 +8,8 @@ so that what a former leader had begun comes out under the next one; one in the 
 circuit dies, with two withdrawals, audits, and flows that spill; one between whose steps, or while
 it waits, up to two others are made, for which it may give way, and during which the controller may
 die; one in stages, with a death within one and another between two; and four beside which slow
-switches are brought to the present state. After every event of every
+switches are brought to the present state; and a queue of jobs, duties and urgent jobs, in which
+none starves and none less urgent comes first. After every event of every
 run the invariants of :mod:`tests.unit.reconfiguration.watch` are checked. A seed that breaks one is
 printed; to replay it see :mod:`tests.unit.reconfiguration.seeds`.
 """
@@ -34,6 +35,7 @@ from tests.unit.reconfiguration import (
     test_recovery_simulated,
     test_slow_simulated,
     test_stages_simulated,
+    test_turns_simulated,
 )
 from tests.unit.reconfiguration.watch import Violation
 
@@ -104,6 +106,10 @@ def slow(seeds: range) -> Played:
     return played(test_slow_simulated.simulate, seeds, lambda course: [*course.seen.elements()])
 
 
+def turns(seeds: range) -> Played:
+    return played(test_turns_simulated.simulate, seeds, lambda seen: [*seen.counts.elements()])
+
+
 CASES: Final = {
     "executor": ("reconfigurations", executor, test_executor_simulated.RECONFIGURATIONS),
     "recovery": ("a crash and two recoveries", recovery, 1),
@@ -111,6 +117,7 @@ CASES: Final = {
     "meanwhile": ("what dies or spills meanwhile, and two withdrawals", meanwhile, 3),
     "beside": ("a change, and others beside it", beside, 1),
     "stages": ("a change in stages, with deaths within and between them", in_stages, 1),
+    "turns": ("jobs, duties and changes beside each other, whenever they come", turns, 1),
     "slow": ("changes while slow switches are brought", slow, test_slow_simulated.CHANGES),
 }
 """By name: in words, how it is played, and the reconfigurations of a seed."""

@@ -4,8 +4,7 @@ import os
 import sys
 from itertools import islice
 
-from hydra_hybrid_network_client import EventKind, HydraClient
-from hydra_hybrid_network_client.documents import Gap
+from hydra_hybrid_network_client import EventKind, Gap, HydraClient
 
 count = int(sys.argv[1]) if len(sys.argv) > 1 else None
 

@@ -1,4 +1,4 @@
-"""States and transitions of reconfigurations, staged changes and reservations.
+"""States and transitions of jobs, reconfigurations, staged changes and reservations.
 
 The only definition of transitions; the diagrams in the docs are generated from these tables.
 """
@@ -12,6 +12,24 @@ from typing import Final, TypeVar
 from hydra.errors import LifecycleError
 
 _StateT = TypeVar("_StateT", bound=StrEnum)
+
+
+class JobState(StrEnum):
+    """States of a job, or of another course, among the courses under way."""
+
+    QUEUED = "queued"
+    """Not begun."""
+    PERFORMING = "performing"
+    """Devices carry out a batch of the course."""
+    WRITING = "writing"
+    """The journal writes the course's intent. No other course continues meanwhile."""
+    HELD = "held"
+    """The batch is over; the course continues once no intent is being written."""
+    AWAITING_OTHERS = "awaiting-others"
+    """The course continues once all courses begun beside it are over."""
+    DONE = "done"
+    FAILED = "failed"
+    """Ended by an error, or given up."""
 
 
 class ReconfigurationState(StrEnum):
@@ -78,6 +96,18 @@ class ReservationState(StrEnum):
     PREEMPTED = "preempted"
     """Gave way to a reservation of higher priority."""
 
+
+_J = JobState
+_GOES_ON: Final = frozenset(_J) - {_J.QUEUED, _J.HELD}
+JOB_TRANSITIONS: Final[Mapping[_J, frozenset[_J]]] = {
+    _J.QUEUED: _GOES_ON,
+    _J.PERFORMING: _GOES_ON | {_J.HELD},
+    _J.WRITING: _GOES_ON | {_J.HELD},
+    _J.HELD: _GOES_ON,
+    _J.AWAITING_OTHERS: _GOES_ON | {_J.HELD},
+    _J.DONE: frozenset(),
+    _J.FAILED: frozenset(),
+}
 
 _R = ReconfigurationState
 RECONFIGURATION_TRANSITIONS: Final[Mapping[_R, frozenset[_R]]] = {

@@ -322,6 +322,12 @@ class NetworkState:
     pool: VlanPool = EMPTY_POOL
     """State of the VLAN-IDs that no path uses."""
 
+    def joined(self, circuits: frozenset[Circuit], vlans: Mapping[Path, VlanId]) -> NetworkState:
+        """The state with other ``circuits`` and paths, whose VLAN-IDs no longer rest."""
+        paths = dict(sorted(vlans.items()))
+        pool = self.pool.used(paths.values())
+        return NetworkState(self.epoch, Topology(circuits, tuple(paths)), paths, pool)
+
 
 @dataclass(frozen=True)
 class Fabric:

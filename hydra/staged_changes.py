@@ -260,7 +260,7 @@ class Agenda:
         free. Other changes may then leave VLANs in the meantime without touching the change.
         """
         vlans, in_use = self._vlans, frozenset(state.vlans.values())
-        if 2 * len(in_use | state.pool.resting) > vlans.last - vlans.first + 1:
+        if not state.pool.abounds(vlans, in_use):
             return state
         return replace(state, pool=state.pool.barred(in_use))
 

@@ -1,5 +1,4 @@
-"""The life cycle of a VLAN-ID (or a label, for ToRs that forward by label), and rules of
-allocation.
+"""The life cycle of a VLAN-ID (or a label, for ToRs that forward by label): allocation, use, rest.
 
 ::
 
@@ -73,6 +72,16 @@ class VlanPool:
         spare = self.spare(in_use)
         return [vlan for vlan in self.in_turn(vlans) if vlan in spare]
 
+    def assigned(
+        self, paths: Iterable[_PathT], vlans: VlanRange, in_use: AbstractSet[VlanId]
+    ) -> dict[_PathT, VlanId]:
+        """A free ID for each of ``paths``; without an ID, the last paths if IDs are too few."""
+        return dict(zip(paths, self.free(vlans, in_use), strict=False))
+
+    def abounds(self, vlans: VlanRange, in_use: AbstractSet[VlanId]) -> bool:
+        """True if at least half of the IDs of a range are free."""
+        return 2 * len(in_use | self.resting) <= len(vlans)
+
     # --- changes ---------------------------------------------------------------------------------
 
     def after(
@@ -97,6 +106,10 @@ class VlanPool:
         """The pool with ``in_use`` removed from the IDs at rest."""
         return VlanPool(self.resting.difference(in_use), self.freed)
 
+    def given_up(self, lost: AbstractSet[VlanId]) -> VlanPool:
+        """The pool with the IDs in ``lost`` at rest, and at the end of the allocation order."""
+        return self.without_ids(lost).rested(lost) if lost else self
+
     def rested(self, vlans: Iterable[VlanId]) -> VlanPool:
         """The pool with ``vlans`` at rest, too: a path may have used the IDs until now."""
         return VlanPool(self.resting.union(vlans), self.freed)
@@ -104,6 +117,12 @@ class VlanPool:
     def barred(self, vlans: Iterable[VlanId]) -> VlanPool:
         """The pool for planning without new paths on ``vlans``, if free IDs suffice."""
         return VlanPool(self.resting.union(vlans), self.freed, self.closed)
+
+    def shared(self, reserved: frozenset[VlanId], in_use: Iterable[VlanId]) -> VlanPool:
+        """The pool of a state that takes turns with other states: ``reserved`` IDs rest while the
+        state does not use the IDs.
+        """
+        return VlanPool(reserved.difference(in_use), self.freed)
 
     def closed_to(self, vlans: Collection[VlanId]) -> VlanPool:
         """The pool for planning beside changes under way that own ``vlans``."""
@@ -141,26 +160,39 @@ class RestClock(Generic[_PathT]):
             vlan: (now_s, frozenset()) for vlan in resting
         }
 
-    def lose(self, lost: Mapping[VlanId, AbstractSet[_PathT]], now_s: float) -> None:
-        """Note that paths lose IDs now."""
+    def lose(
+        self,
+        pool: VlanPool,
+        *,
+        before: Mapping[_PathT, VlanId],
+        after: Mapping[_PathT, VlanId],
+        now_s: float,
+    ) -> VlanPool:
+        """Note that paths have the IDs in ``after`` from now on; return the pool without the lost
+        IDs at the front of the allocation order.
+        """
+        lost = taken_between(after, before)
         self._lost |= {vlan: (now_s, paths) for vlan, paths in lost.items()}
+        return pool.without_ids(lost) if lost else pool
 
     def wait_s(
         self,
-        taken: Mapping[VlanId, AbstractSet[_PathT]],
         *,
-        joined: Collection[VlanId],
+        before: Mapping[_PathT, VlanId],
+        after: Mapping[_PathT, VlanId],
+        joins: bool,
         rest_s: float,
         now_s: float,
     ) -> float:
-        """Seconds until every ID to be taken has rested for ``rest_s``.
+        """Seconds until every ID taken between ``before`` and ``after`` has rested for ``rest_s``.
 
-        An ID that returns to paths that lost the ID needs no rest, and neither does an ID in
-        ``joined``, which other paths use all the time.
+        An ID that returns to paths that lost the ID needs no rest, and neither does an ID in use,
+        if ``joins`` (paths may join an ID in use).
         """
+        joined = before.values() if joins else ()
         lost_s = [
             self._lost[vlan][0]
-            for vlan, paths in taken.items()
+            for vlan, paths in taken_between(before, after).items()
             if vlan in self._lost and vlan not in joined and not paths <= self._lost[vlan][1]
         ]
         return max(0.0, max(lost_s, default=float("-inf")) + rest_s - now_s)

@@ -46,7 +46,7 @@ def judge(
         if young_circuits:
             which = "1 circuit" if young_circuits == 1 else f"{young_circuits:,} circuits"
             reason += f"; {which} younger than {policy.minimum_circuit_life_s:g} s left alone"
-        return Verdict(pays, reason, gain_mbps, gain_mbit, cost_mbit)
+        return Verdict(pays, reason, gain_mbps=gain_mbps, gain_mbit=gain_mbit, cost_mbit=cost_mbit)
 
     if gain_mbps < policy.minimum_gain_mbps:
         return verdict(
@@ -116,7 +116,9 @@ def decide_week(
         f"duty cycle {week.duty_cycle:.3f}: circuits carry {week.served_mbps:.1f} of "
         f"{week.demand_mbps:.1f} Mb/s"
     )
-    verdict = Verdict(True, reason, gain_mbps, gain_mbps * week.period_s, 0.0)
+    verdict = Verdict(
+        True, reason, gain_mbps=gain_mbps, gain_mbit=gain_mbps * week.period_s, cost_mbit=0.0
+    )
     proposal = Proposal(
         algorithm, circuits - standing, standing - circuits, week.served_mbps, verdict
     )

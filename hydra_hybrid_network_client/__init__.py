@@ -11,8 +11,11 @@ contain the controller's address and credentials. Answers are the models in :mod
 
 from hydra_hybrid_network_client.asynchronous.client import AsyncHydraClient
 from hydra_hybrid_network_client.documents import (
+    AnyRacks,
     EventKind,
+    Gap,
     MatrixEntry,
+    Profile,
     Repeat,
     ReservationState,
     ServiceClass,
@@ -35,6 +38,7 @@ from hydra_hybrid_network_client.synchronous.client import HydraClient
 
 __version__ = "0.1.0"
 __all__ = [
+    "AnyRacks",
     "AsyncHydraClient",
     "BadSetting",
     "BadToken",
@@ -42,12 +46,14 @@ __all__ = [
     "BadValue",
     "ClientError",
     "EventKind",
+    "Gap",
     "HydraClient",
     "MatrixEntry",
     "NoAnswer",
     "NoTls",
     "NotActive",
     "NotReached",
+    "Profile",
     "Refused",
     "Repeat",
     "ReservationState",

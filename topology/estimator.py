@@ -42,8 +42,8 @@ Ints = NDArray[np.intp]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Traffic:
-    """Observation, an entry for each sender and destination rack; shapes (F,), if not told."""
+class Observation:
+    """Observed traffic, an entry for each sender and destination rack; shapes (F,), if not told."""
 
     sender: Ints
     to: Ints
@@ -64,7 +64,7 @@ class Traffic:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Estimate:
-    """Shapes as in :class:`Traffic`."""
+    """Shapes as in :class:`Observation`."""
 
     mbps: Floats
     expected_mbps: Floats
@@ -78,7 +78,7 @@ class Estimate:
 
 
 def estimate(
-    traffic: Traffic,
+    traffic: Observation,
     load_mbps: Floats,
     capacity_mbps: Floats,
     out_mbps: Floats,
@@ -180,7 +180,9 @@ def _share(
         demand[free] = max_min_rates(ports[free], left, most[free], weight[free])
 
 
-def _weights(traffic: Traffic, constrained: NDArray[np.bool_], full: NDArray[np.bool_]) -> Floats:
+def _weights(
+    traffic: Observation, constrained: NDArray[np.bool_], full: NDArray[np.bool_]
+) -> Floats:
     """Apparent number of connections of ``constrained`` traffic; shape (F,).
 
     At the same bottleneck, TCP's shares show the numbers; across bottlenecks, averages count as

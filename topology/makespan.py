@@ -40,7 +40,7 @@ def shortest_window_s(
         return 0.0
 
     def carries_all(window_s: float) -> bool:
-        timed = replace(budget, timing=Timing(window_s, switching_s))
+        timed = replace(budget, timing=Timing(window_s=window_s, switching_s=switching_s))
         demand_mbps = volume_mbit / window_s
         result = plan(fabric, demand_mbps, EMPTY_TOPOLOGY, Reserved(), timed)
         return result.served_share >= _WHOLE

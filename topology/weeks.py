@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from hydra.model import NetworkState, Path, Topology, VlanId
-from hydra.vlan_pool import VlanPool
 from topology.marks import Marks
 
 
@@ -54,5 +53,5 @@ def _state(
     rests: frozenset[VlanId],
 ) -> NetworkState:
     own = {path: vlans[path] for path in topology.paths}
-    pool = VlanPool(rests.difference(own.values()), current.pool.freed)
+    pool = current.pool.shared(rests, own.values())
     return NetworkState(current.epoch + 1, topology, own, pool)

@@ -109,14 +109,18 @@ class Setup:
         """Raises KeyError, TypeError or ValueError for an answer that no controller gives."""
         return cls(
             RackFinder(document["prefixes"]),
-            ReportRule(float(document["report_above_mb"]), float(document["report_change_mb"])),
+            ReportRule(
+                above_mb=float(document["report_above_mb"]),
+                change_mb=float(document["report_change_mb"]),
+            ),
             float(document["sample_s"]),
             float(document["report_gap_s"]),
             float(document["repeat_s"]),
             None
             if document["elephant_mb"] is None
             else ConnectionWatch(
-                float(document["elephant_mb"]) * BYTES_PER_MB, float(document["elephant_idle_s"])
+                above_bytes=float(document["elephant_mb"]) * BYTES_PER_MB,
+                idle_s=float(document["elephant_idle_s"]),
             ),
             float(document["link_mbps"]),
             float(document["optical_share"]),

@@ -463,7 +463,15 @@ def _wants_login(problems: Iterable[Problem]) -> bool:
 
 def _plane(answers: Answers) -> Iterable[Problem]:
     """The driver's problems with a plane without a login."""
-    plane = Plane(PlaneId(0), "p1", answers.plane_driver, "p1:1", answers.racks, 25, 10_000)
+    plane = Plane(
+        PlaneId(0),
+        "p1",
+        answers.plane_driver,
+        "p1:1",
+        answers.racks,
+        switching_ms=25,
+        rate_mbps=10_000,
+    )
     return plane_checks()[answers.plane_driver](plane)
 
 

@@ -22,6 +22,7 @@ from apps.prices.files import (
 from hydra_hybrid_network_client.errors import JsonObject
 
 _MILLION: Final = 1e6
+_THOUSAND: Final = 1e3
 
 
 @click.command(
@@ -30,6 +31,7 @@ _MILLION: Final = 1e6
         "hydra price",
         "hydra price helios-2010 --plot prices.png",
         "hydra price hydra-2015 --planes 16 --oversubscription 6 --json",
+        "hydra price --planes 20 --equal-cost",
         "hydra price hydra-2015 --show-file > ours.yaml",
     ),
 )
@@ -46,6 +48,12 @@ _MILLION: Final = 1e6
     multiple=True,
     help="Oversubscription ratios of the fat tree, instead of the file's; repeatable.",
 )
+@click.option(
+    "--equal-cost",
+    is_flag=True,
+    help="Show the oversubscription of the fat tree that costs as much, for each number of "
+    "optical switches.",
+)
 @click.option("--show-file", is_flag=True, help="Print a price file of the package, to be edited.")
 @click.option(
     "--plot",
@@ -57,6 +65,7 @@ def price(
     prices: str,
     planes: tuple[int, ...],
     oversubscription: tuple[float, ...],
+    equal_cost: bool,
     show_file: bool,
     plot: Path | None,
     as_json: bool,
@@ -73,7 +82,7 @@ def price(
         return
     read = read_prices(prices)
     if isinstance(read, PodPrices):
-        if planes or oversubscription:
+        if planes or oversubscription or equal_cost:
             raise click.UsageError(f"{prices} prices pods: the file has no planes and no fat tree")
         _pods(read, plot, as_json=as_json)
     else:
@@ -82,13 +91,16 @@ def price(
             chosen["planes"] = planes
         if oversubscription:
             chosen["oversubscription"] = oversubscription
-        _racks(read.model_copy(update=chosen), plot, as_json=as_json)
+        _racks(read.model_copy(update=chosen), plot, equal_cost=equal_cost, as_json=as_json)
 
 
-def _racks(prices: RackPrices, plot: Path | None, *, as_json: bool) -> None:
+def _racks(prices: RackPrices, plot: Path | None, *, equal_cost: bool, as_json: bool) -> None:
     hydra = [networks.hydra_bill(prices, planes) for planes in prices.planes]
     fat_tree = [networks.fat_tree_bill(prices, ratio) for ratio in prices.oversubscription]
     compared = networks.comparisons(prices)
+    equal = [
+        (bill, networks.equal_cost(prices, k)) for bill, k in zip(hydra, prices.planes, strict=True)
+    ]
     if plot is not None:
         drawn_by("price_plots").plot_racks(prices, hydra, fat_tree, plot)
     if as_json:
@@ -97,7 +109,22 @@ def _racks(prices: RackPrices, plot: Path | None, *, as_json: bool) -> None:
                 "title": prices.title,
                 "networks": [_bill_document(bill) for bill in (*hydra, *fat_tree)],
                 "published": [_comparison_document(comparison) for comparison in compared],
+                "equal_cost": [
+                    {"hydra": bill.network, "usd": bill.usd, "oversubscription": ratio}
+                    for bill, ratio in equal
+                ],
             }
+        )
+        return
+    if equal_cost:
+        print_columns(
+            f"{prices.title}: fat trees of equal cost",
+            equal,
+            {
+                "network": lambda one: one[0].network,
+                "million USD>": lambda one: f"{one[0].usd / _MILLION:,.2f}",
+                "fat tree of β>": lambda one: "none" if one[1] is None else f"{one[1]:.2f}",
+            },
         )
         return
     print_columns(
@@ -109,6 +136,8 @@ def _racks(prices: RackPrices, plot: Path | None, *, as_json: bool) -> None:
             "USD per server>": lambda bill: (
                 f"{bill.usd / prices.racks / prices.servers_per_rack:,.0f}"
             ),
+            "higher rate, million USD>": lambda bill: f"{bill.upgrade_usd / _MILLION:,.2f}",
+            "kW>": lambda bill: f"{bill.watt / _THOUSAND:,.1f}",
             "the dearest part": lambda bill: f"{bill.dearest.count:,.0f} × {bill.dearest.what}",
             "of it>": lambda bill: f"{100 * bill.dearest.usd / bill.usd:.0f} %" if bill.usd else "",
         },
@@ -133,6 +162,8 @@ def _bill_document(bill: networks.Bill) -> JsonObject:
     return {
         "network": bill.network,
         "usd": bill.usd,
+        "upgrade_usd": bill.upgrade_usd,
+        "watt": bill.watt,
         "positions": [{**asdict(position), "usd": position.usd} for position in bill.positions],
     }
 

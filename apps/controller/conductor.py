@@ -1,10 +1,7 @@
-"""The thread that decides and acts: jobs in order of arrival, and duties when due.
+"""The thread that decides and acts, in the order of :mod:`hydra.reconfiguration.job_queue`.
 
-Jobs about traffic that does not reach its destination come before requests. An urgent part of such
-a job does not even wait for the job under way: the part is done while the job under way waits for
-devices.
-
-Reconfigurations, reservations, start-up and switch synchronisation are jobs of a single queue.
+Reconfigurations, reservations, start-up and switch synchronisation are jobs of a single queue;
+urgent jobs are about traffic that does not reach its destination.
 While the job under way waits for devices, changes begin beside the job's change;
 :meth:`Conductor.beside` has the order. The next job begins once all changes have ended. All courses
 run in the conductor's thread alone (:mod:`hydra.reconfiguration.scheduler`), and need no locks.
@@ -13,45 +10,24 @@ run in the conductor's thread alone (:mod:`hydra.reconfiguration.scheduler`), an
 from __future__ import annotations
 
 import logging
-import queue
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import Future, wait
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import contextmanager
 from typing import Final, TypeVar
 
 from apps.process.metrics import Metrics
 from hydra.errors import DeviceUnavailable, HydraError
 from hydra.reconfiguration.commands import Batch, Outcome
-from hydra.reconfiguration.scheduler import Job, Running, Scheduler, Work
+from hydra.reconfiguration.job_queue import Duty, JobQueue, Part
+from hydra.reconfiguration.scheduler import Job, Running, Scheduler, Source, Work
 
 LOG = logging.getLogger("hydra.controller")
 _LONGEST_NAP_S: Final = 0.25
 _PATIENCE_S: Final = 60.0
 _AnswerT = TypeVar("_AnswerT")
-Part = Callable[[], None]
-"""A part of a job, done when called."""
-Source = Callable[[], Work[None] | None]
-"""Returns the next change that may begin beside the changes under way; None if there is none."""
-
-
-def _look_first() -> None:
-    """Queued to wake the conductor, so that jobs put as ``first`` are done."""
-
-
-@dataclass(slots=True, kw_only=True)
-class Duty:
-    """A repeated action."""
-
-    stage: str
-    action: Job
-    every_s: Callable[[], float | None]
-    last_s: float
-    in_part_s: float = float("-inf")
-    """Time of the last partial run while a job waited."""
 
 
 class Conductor:
@@ -59,24 +35,16 @@ class Conductor:
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
-        self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
-        self._first: queue.SimpleQueue[Job] = queue.SimpleQueue()
-        self._waiting_once: set[Job] = set()
-        self._meanwhile: dict[Part, None] = {}
+        self._queue = JobQueue()
         self._lock = threading.Lock()
         self._woken = threading.Event()
-        """Set once there is something to do while a job waits, or nothing more to wait for."""
+        """Set once there may be something to do."""
         self._scheduler = Scheduler()
         self._submit: Callable[[Batch], Sequence[Future[Outcome]]] = lambda _batch: ()
         self._landed: deque[tuple[Running, Sequence[Future[Outcome]]]] = deque()
         """Courses with a finished batch, and the batch's futures."""
-        self._may_begin_beside: Callable[[], bool] = lambda: False
-        self._sources: Sequence[Source] = ()
-        self._duties: list[Duty] = []
         self._thread = threading.Thread(target=self._conduct, name="conductor", daemon=True)
         self._nap_s: Callable[[float], float] = lambda most_s: most_s
-        self._ends = False
-        """True once no duty is begun any more."""
 
     def duty(
         self, stage: str, action: Job, every_s: Callable[[], float | None], *, at_once: bool = False
@@ -87,8 +55,9 @@ class Conductor:
         the duty still runs is skipped, and the interval begins anew.
         """
         first_s = float("-inf") if at_once else time.monotonic()
-        self._duties.append(Duty(stage=stage, action=action, every_s=every_s, last_s=first_s))
-        return self._duties[-1]
+        duty = Duty(stage=stage, action=action, every_s=every_s, last_s=first_s)
+        self._queue.add_duty(duty)
+        return duty
 
     def carry_out_by(self, submit: Callable[[Batch], Sequence[Future[Outcome]]]) -> None:
         """Have ``submit`` begin the commands of batches, a future for each."""
@@ -99,7 +68,7 @@ class Conductor:
 
         Sources are asked in the given order.
         """
-        self._may_begin_beside, self._sources = may_begin, sources
+        self._scheduler.let_begin_beside(may_begin, sources)
 
     def start(self, nap_s: Callable[[float], float] | None = None) -> None:
         """``nap_s``: seconds until something needs an exact moment, at most its argument."""
@@ -109,12 +78,13 @@ class Conductor:
 
     def end_soon(self) -> None:
         """Begin no duty from now on; jobs are done until :meth:`stop`."""
-        self._ends = True
+        self._queue.end_duties()
 
     def stop(self) -> None:
         """End after all queued jobs."""
         if self._thread.is_alive():
-            self._jobs.put(None)
+            self._queue.close()
+            self._woken.set()
             self._thread.join()
 
     @property
@@ -128,35 +98,15 @@ class Conductor:
         ``meanwhile``, with ``first``: the part of the job that can't wait for the job under way.
         The part is done while the job under way waits, and left out if no job is under way.
         """
-        if first:
-            self._first.put(job)
-            self._jobs.put(_look_first)  # the conductor may be asleep
-        else:
-            self._jobs.put(job)
-        if meanwhile is not None:
-            with self._lock:
-                self._meanwhile[meanwhile] = None
+        self._queue.put(job, first=first, meanwhile=meanwhile)
         self._woken.set()
 
     def put_once(self, job: Job, *, first: bool = False, meanwhile: Part | None = None) -> None:
         """:meth:`put` a job unless the same job is queued already. Such a job handles everything
         there is at its begin.
         """
-
-        def begin() -> Work[None] | None:
-            with self._lock:
-                self._waiting_once.remove(job)
-            return job()
-
-        with self._lock:
-            waits = job in self._waiting_once
-            self._waiting_once.add(job)
-            if waits and meanwhile is not None:
-                self._meanwhile[meanwhile] = None
-        if waits:
-            self._woken.set()
-        else:
-            self.put(begin, first=first, meanwhile=meanwhile)
+        self._queue.put_once(job, first=first, meanwhile=meanwhile)
+        self._woken.set()
 
     def ask(self, question: Callable[[], Work[_AnswerT]]) -> _AnswerT:
         """Have the conductor answer between two jobs, for another thread that waits.
@@ -174,8 +124,7 @@ class Conductor:
             except Exception as error:
                 answer.set_exception(error)
 
-        self._jobs.put(job)
-        self._woken.set()
+        self.put(job)
         try:
             return answer.result(_PATIENCE_S)
         except TimeoutError:
@@ -191,10 +140,7 @@ class Conductor:
 
         The part runs at most once per interval of the duty. The duty itself stays due as before.
         """
-        every_s = duty.every_s()
-        if every_s is None or self._ends:
-            return
-        if time.monotonic() >= max(duty.last_s, duty.in_part_s) + every_s:
+        if self._queue.part_is_due(duty, time.monotonic()):
             with self._survived(duty.stage):
                 await action()
             duty.in_part_s = time.monotonic()
@@ -202,41 +148,14 @@ class Conductor:
     # -- the conductor's thread -------------------------------------------------------------------
 
     def _conduct(self) -> None:
-        while True:
-            for duty in self._duties:
-                if not self._ends:
-                    self._do_if_due(duty)
-                self._do_first()
-            try:
-                job = self._jobs.get(timeout=self._nap_s(_LONGEST_NAP_S))
-            except queue.Empty:
-                continue
-            self._do_first()
-            if job is None:
-                return
-            if job is not _look_first:
-                self._do(job, "job")
-
-    def _do_first(self) -> None:
-        with suppress(queue.Empty):
-            while True:
-                self._do(self._first.get_nowait(), "job")
-        # By now the jobs have covered every part that could have been done meanwhile.
-        if self._first.empty():
-            with self._lock:
-                self._meanwhile.clear()
-
-    def _do_if_due(self, duty: Duty) -> None:
-        every_s, now_s = duty.every_s(), time.monotonic()
-        if every_s is None:
-            duty.last_s = now_s
-            return
-        due_s = duty.last_s + every_s
-        if now_s < due_s:
-            return
-        self._do(duty.action, duty.stage)
-        ended_s = time.monotonic()
-        duty.last_s = due_s if ended_s - due_s < every_s else ended_s
+        while not self._queue.closed:
+            self._woken.clear()
+            turn = self._queue.next(time.monotonic())
+            if turn is not None:
+                self._do(turn.job, turn.stage)
+                self._queue.over(turn, time.monotonic())
+            elif not self._queue.closed:
+                self._woken.wait(self._nap_s(_LONGEST_NAP_S))
 
     def _do(self, job: Job, stage: str) -> None:
         """Do a job to the end, and to the end of all changes that begin beside the job."""
@@ -265,7 +184,7 @@ class Conductor:
         come before the switch's answer, and the job under way has to know the news.
         """
         landed = [self._landed.popleft() for _ in range(len(self._landed))]
-        while (part := self._next_part()) is not None:
+        while (part := self._queue.next_part()) is not None:
             with self._survived("job"):
                 part()
         for running, futures in landed:
@@ -321,21 +240,9 @@ class Conductor:
             future.add_done_callback(one_done)
 
     def _begin_beside(self) -> None:
-        """Begin changes beside the changes under way, the most urgent first, as long as there are
-        any.
-        """
-        while self._may_begin_beside():
-            work = next(filter(None, (source() for source in self._sources)), None)
-            if work is None:
-                return
+        """Begin changes beside the changes under way, as long as there are any."""
+        while (work := self._scheduler.next_beside()) is not None:
             self._begin(work, beside=True)
-
-    def _next_part(self) -> Part | None:
-        with self._lock:
-            part = next(iter(self._meanwhile), None)
-            if part is not None:
-                del self._meanwhile[part]
-        return part
 
     @contextmanager
     def _survived(self, stage: str) -> Iterator[None]:

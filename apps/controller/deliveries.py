@@ -112,9 +112,13 @@ class Deliveries:
         flows = self._sharing().by_reservation.get(reservation.id, ())
         return Delivery(
             reservation,
-            self._delivered_mbps(flow for flow in flows if flow.source == reservation.src_rack),
-            self._delivered_mbps(flow for flow in flows if flow.source != reservation.src_rack),
-            tuple(name for name in self._senders(flows) if not is_metered(name)),
+            there_mbps=self._delivered_mbps(
+                flow for flow in flows if flow.source == reservation.src_rack
+            ),
+            back_mbps=self._delivered_mbps(
+                flow for flow in flows if flow.source != reservation.src_rack
+            ),
+            unheld=tuple(name for name in self._senders(flows) if not is_metered(name)),
         )
 
     def _delivered_mbps(self, flows: Iterable[Flow]) -> float | None:

@@ -291,7 +291,9 @@ def delivery_of(bundle: Bundle, deliveries: Sequence[Delivery]) -> Delivery:
     forward_mbps = [delivery.there_mbps for delivery in deliveries]
     back = [delivery.back_mbps for delivery in deliveries]
     unheld = sorted({name for delivery in deliveries for name in delivery.unheld})
-    return Delivery(bundle, _together(forward_mbps), _together(back), tuple(unheld))
+    return Delivery(
+        bundle, there_mbps=_together(forward_mbps), back_mbps=_together(back), unheld=tuple(unheld)
+    )
 
 
 def _together(rates_mbps: Sequence[float | None]) -> float | None:

@@ -21,7 +21,7 @@ from hydra.errors import PlanError
 from hydra.model import DemandMatrix, Fabric, PortId
 from hydra.policy import CurrentPolicy, Policy
 from hydra.service import DemandReport, DemandSource
-from hydra.sharing.spill import Room, Spills
+from hydra.sharing.spill import PairRates, Spills
 
 
 class Monitor:
@@ -105,8 +105,8 @@ class Monitor:
                 self._spills.shares(),
             )
 
-    def room(self) -> Room | None:
-        """Room of pairs on both networks now; None: not measured, or forbidden by the policy."""
+    def room(self) -> PairRates | None:
+        """Rates of pairs on both networks now; None: not measured, or forbidden by the policy."""
         _, _, ready = self.poller.freshness()
         room = self._find().room if ready else None
         if room is None:

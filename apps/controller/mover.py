@@ -398,9 +398,9 @@ def _timeline(courses: Iterable[Execution], started_s: float) -> tuple[StepTimin
         StepTiming(
             step.name,
             step.device,
-            (step.started_s - started_s) * 1000,
-            (step.finished_s - started_s) * 1000,
-            step.note,
+            started_ms=(step.started_s - started_s) * 1000,
+            finished_ms=(step.finished_s - started_s) * 1000,
+            note=step.note,
         )
         for course in courses
         for step in course.steps

@@ -67,10 +67,14 @@ class Prober:
         self._roll = RollCall()
         self._questions: dict[DatapathId, tuple[float, Reply[Answer]]] = {}
         """Barriers without an answer yet, with the time of the question."""
-        self._surveillance = Surveillance(fabric, interval_s, policy.timeouts.probe_s, self._roll)
+        self._surveillance = Surveillance(
+            fabric, interval_s=interval_s, timeout_s=policy.timeouts.probe_s, roll=self._roll
+        )
         self._linked = linked
         self._report_links = report_links
-        self._links = ServerLinks(interval_s, policy.timeouts.probe_s, self._roll)
+        self._links = ServerLinks(
+            interval_s=interval_s, timeout_s=policy.timeouts.probe_s, roll=self._roll
+        )
         self._unknown = 0
         """Unknown probes counted in the metrics so far."""
         self._links_seen: tuple[object, ...] = ()

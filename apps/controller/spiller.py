@@ -10,7 +10,7 @@ from typing import Final
 from hydra.forwarding.substrate import substrate_of
 from hydra.model import DatapathId, Fabric
 from hydra.policy import CurrentPolicy, Spill
-from hydra.sharing.spill import Room, Spills
+from hydra.sharing.spill import PairRates, Spills
 
 LOG = logging.getLogger("hydra.spiller")
 _SETTLE_POLLS: Final = 3
@@ -26,7 +26,7 @@ class Spiller:
         fabric: Fabric,
         policy: CurrentPolicy,
         spills: Spills,
-        measure: Callable[[], Room | None],
+        measure: Callable[[], PairRates | None],
         classify: Callable[[Iterable[DatapathId]], None],
     ) -> None:
         """``classify`` brings switches to the present spills."""

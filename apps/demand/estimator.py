@@ -20,8 +20,8 @@ from hydra.demand.known import KnownDemand
 from hydra.demand.reported_backlog import Believed
 from hydra.model import DemandMatrix, Fabric, NetworkState, PortId, RackId, Topology
 from hydra.policy import CurrentPolicy, DemandBasis, Spill
-from hydra.sharing.spill import Room
-from topology.estimator import Traffic, estimate
+from hydra.sharing.spill import PairRates
+from topology.estimator import Observation, estimate
 
 LOG = logging.getLogger("hydra.demand")
 _MEMORY_S: Final = 60.0
@@ -49,7 +49,7 @@ class Found:
     """True if a resource on the way was full: the demand is a guess, and at least the rate sent."""
     basis: DemandBasis = DemandBasis.ESTIMATE
     """``policy.demand``, the basis of :attr:`wanted_mbps`."""
-    room: Room | None = None
+    room: PairRates | None = None
     """Room for pairs on both networks; None if the policy does not need it."""
     expected_mbps: DemandMatrix | None = None
     """Mean of the possible demand of elephants; None: :attr:`wanted_mbps` is no guess."""
@@ -65,7 +65,9 @@ class DemandEstimator:
         self._fabric = fabric
         self._policy = policy
         self._resources = Resources(fabric)
-        self._elephants = ElephantWatch(policy.now.elephant_mbps, policy.now.elephant_release)
+        self._elephants = ElephantWatch(
+            threshold_mbps=policy.now.elephant_mbps, release=policy.now.elephant_release
+        )
         self._known = KnownDemand(len(fabric.racks), _MEMORY_S)
         self._troubles: Counter[str] = Counter()
         self._odd: frozenset[tuple[str, str]] = frozenset()
@@ -151,7 +153,7 @@ class DemandEstimator:
             meters = np.zeros(len(load) - len(came))
             came, peak = np.concatenate([came, meters]), np.concatenate([peak, meters])
         found = estimate(
-            Traffic(
+            Observation(
                 sent.source,
                 sent.to,
                 mbps + more,

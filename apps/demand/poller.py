@@ -95,10 +95,10 @@ class StatsPoller:
                 *(Question(dp, Table.ACCOUNT) for dp in self._source_of),
                 *(Question(dp, None) for dp in self._ports_of),
             ),
-            max(self._interval_s, _TICK_S),
-            min(policy.timeouts.vswitch_s, max(self._interval_s, 0.1)),
-            _WINDOW,
-            attrgetter("switch"),
+            interval_s=max(self._interval_s, _TICK_S),
+            timeout_s=min(policy.timeouts.vswitch_s, max(self._interval_s, 0.1)),
+            window=_WINDOW,
+            same=attrgetter("switch"),
         )
         self._asked: dict[Question, Reply[Counted]] = {}
         self._answers: queue.SimpleQueue[_Answer | None] = queue.SimpleQueue()

@@ -14,7 +14,7 @@ from hydra.demand.counters import Sent
 from hydra.demand.reported_backlog import Believed
 from hydra.forwarding.substrate import substrate_of
 from hydra.model import DemandMatrix, Fabric, Path, PortId, RackId, Topology
-from hydra.sharing.spill import Room
+from hydra.sharing.spill import PairRates
 from topology.demand import routes
 from topology.estimator import CLEAR, FULL
 from topology.problem import FabricArrays
@@ -201,8 +201,8 @@ class Resources:
         load: NDArray[np.float64],
         wanted_mbps: NDArray[np.float64],
         settled: NDArray[np.bool_],
-    ) -> Room:
-        """Room of pairs with circuits on both networks, for ``settled`` pairs.
+    ) -> PairRates:
+        """Rates of pairs with circuits on both networks, for ``settled`` pairs.
 
         Traffic without circuits is not counted by receiving server: assume a single receiver per
         rack.
@@ -230,7 +230,7 @@ class Resources:
         np.add.at(free_mbps, pair, remaining_mbps[at.uplink])
         for place in (at.out, at.into):
             np.minimum.at(free_mbps, pair, remaining_mbps[place])
-        return Room(
+        return PairRates(
             sent_mbps=now,
             circuits_mbps=circuits_mbps,
             carried_mbps=used * circuits_mbps,

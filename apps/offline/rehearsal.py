@@ -76,7 +76,9 @@ class Rehearsal:
     def __post_init__(self) -> None:
         self.policy = replace(self.policy, mode=Mode.PERIODIC)
         self.planning = Planning(self.fabric, self.policy)
-        self._elephants = ElephantWatch(self.policy.elephant_mbps, self.policy.elephant_release)
+        self._elephants = ElephantWatch(
+            threshold_mbps=self.policy.elephant_mbps, release=self.policy.elephant_release
+        )
         policy = self._current = CurrentPolicy(self.policy)
         self._rounds, self._forecast = Rounds(self.fabric, policy), Forecast(policy)
 

@@ -147,7 +147,7 @@ def replay(
             "configuration of a fabric"
         )
     judge = Rates(fabric)
-    elephants = ElephantWatch(base.elephant_mbps, base.elephant_release)
+    elephants = ElephantWatch(threshold_mbps=base.elephant_mbps, release=base.elephant_release)
     actor = None if variant.policy is None else Rehearsal(fabric, variant.policy, outage_s)
     moments: list[Moment] = []
     due_s = -math.inf
@@ -170,17 +170,19 @@ def replay(
             if actor is None
             else actor.served_mbps(judge, wanted, catches_up=catches_up)
         )
-        moments.append(Moment(at_s, wanted_mbps, served_mbps, decision))
+        moments.append(
+            Moment(at_s=at_s, wanted_mbps=wanted_mbps, served_mbps=served_mbps, decision=decision)
+        )
         wanted_mbit += wanted_mbps * lasts_s
         served_mbit += served_mbps * lasts_s
     return Run(
         variant,
         tuple(moments),
-        wanted_mbit / _MBIT_PER_GB,
-        max(0.0, served_mbit - cost_mbit) / _MBIT_PER_GB,
-        cost_mbit / _MBIT_PER_GB,
-        refused,
-        None if actor is None else actor.prediction_error,
+        wanted_gb=wanted_mbit / _MBIT_PER_GB,
+        served_gb=max(0.0, served_mbit - cost_mbit) / _MBIT_PER_GB,
+        cost_gb=cost_mbit / _MBIT_PER_GB,
+        refused=refused,
+        prediction_error=None if actor is None else actor.prediction_error,
     )
 
 

@@ -108,7 +108,15 @@ def _plain_rack(rack: int) -> Rack:
 
 
 def _plain_plane(plane: int, ports: int, rate_mbps: float) -> Plane:
-    return Plane(PlaneId(plane), f"p{plane + 1}", "", "", ports, _PLAIN_SWITCHING_MS, rate_mbps)
+    return Plane(
+        PlaneId(plane),
+        f"p{plane + 1}",
+        "",
+        "",
+        ports,
+        switching_ms=_PLAIN_SWITCHING_MS,
+        rate_mbps=rate_mbps,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,7 +289,7 @@ class Study:
             boolean=not limits.weighted,
             paths_per_pair=self._paths_per_pair,
             disturbance_mbps=limits.disturbance_mbps,
-            timing=Timing(limits.window_s, switching_s),
+            timing=Timing(window_s=limits.window_s, switching_s=switching_s),
             expired=lambda: time.monotonic() > deadline_s,
         )
 

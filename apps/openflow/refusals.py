@@ -116,7 +116,7 @@ class Refusals:
                 return
             is_news = seen is None or seen.why != why or now_s >= seen.log_s
             log_s = now_s + _LOG_S if seen is None or is_news else seen.log_s
-            self._seen[subject] = _Seen(why, now_s + _LASTS_S, log_s)
+            self._seen[subject] = _Seen(why, until_s=now_s + _LASTS_S, log_s=log_s)
         if is_news:
             where = host if datapath is None else f"{host}, datapath id {datapath:#018x}"
             LOG.warning("%s (%s) is not let in as a switch: %s", subject, where, why)

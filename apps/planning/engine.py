@@ -237,7 +237,7 @@ class Planning(SinglePaths):
         else:
             budget = replace(
                 self._budget(request, reserved, blocked, expired),
-                timing=Timing(slots.week_s, night_s, slots.slot_s),
+                timing=Timing(window_s=slots.week_s, switching_s=night_s, shortest_s=slots.slot_s),
             )
             result = self._planned(SCHEDULER, demand, current.topology, reserved, budget)
             wanted = topologies(self._arrays, result)

@@ -37,12 +37,14 @@ def as_wanted(
     wanted = request.topology or Topology()
     standing = current.topology
     stays = {
-        circuit: "the circuit may not change"
+        circuit: "the circuit is outside the planes and racks that may change; allow both"
         for circuit in standing.circuits
         if _fixed(fabric, request, circuit)
     }
     stays |= {
-        circuit: "a reservation has the circuit" for path in pinned for circuit in path.circuits
+        circuit: "a reservation has the circuit; release the reservation, or wait for the end"
+        for path in pinned
+        for circuit in path.circuits
     }
     _check_new(fabric, request, sorted(wanted.circuits - standing.circuits), blocked)
     _check_ports(fabric, wanted, stays)

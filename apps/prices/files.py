@@ -30,10 +30,13 @@ class _Section(BaseModel):
 
 
 class Item(_Section):
-    """An item to buy: the price, and the number needed for each network."""
+    """An item to buy: price and power, and the number needed for each network."""
 
     what: str = Field(min_length=1)
     usd: Amount
+    watt: Amount = 0.0
+    replaced: Annotated[bool, Field(strict=True)] = False
+    """True for an item that a higher rate replaces."""
     hydra: Mapping[HydraTerm, Amount] = Field(default_factory=dict)
     fat_tree: Mapping[FatTreeTerm, Amount] = Field(default_factory=dict)
 
@@ -54,6 +57,10 @@ class RackPrices(_Section):
     title: str
     racks: Count
     servers_per_rack: Count
+    plane_ports: Annotated[int, Field(strict=True, ge=2, le=1_000_000)] | None = None
+    """Ports of an optical switch; more racks need several switches a plane. None: as many ports
+    as racks.
+    """
     items: Mapping[str, Item] = Field(min_length=1)
     planes: tuple[Annotated[int, Field(ge=0, le=4096)], ...] = Field(min_length=1)
     oversubscription: tuple[Ratio, ...] = Field(min_length=1)
@@ -175,6 +182,14 @@ def _check_together(prices: PriceFile, log: ProblemLog) -> None:
         for network in ("hydra", "fat_tree"):
             if not any(getattr(item, network) for item in prices.items.values()):
                 log.add(("items",), f"no item says how many pieces {network} needs")
+        ports = prices.plane_ports or prices.racks
+        most = max(ports, ports * (ports // 2))
+        if prices.racks > most:
+            log.add(
+                ("plane_ports",),
+                f"two levels of switches of {ports} ports join {most} racks at most, "
+                f"not {prices.racks}: give more ports",
+            )
         return
     for position, count in enumerate(prices.destinations):
         if count >= prices.pods:

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import sqrt
+from math import ceil, sqrt
+from typing import Final
 
 from apps.prices.files import RackPrices
+
+_STEPS: Final = 60
+"""Halvings of a search by price: more than a float has digits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +21,8 @@ class Position:
     what: str
     count: float
     usd_each: float
+    watt_each: float
+    replaced: bool
 
     @property
     def usd(self) -> float:
@@ -33,6 +39,15 @@ class Bill:
     @property
     def usd(self) -> float:
         return sum(position.usd for position in self.positions)
+
+    @property
+    def watt(self) -> float:
+        return sum(position.count * position.watt_each for position in self.positions)
+
+    @property
+    def upgrade_usd(self) -> float:
+        """Price of the items that a higher rate replaces, if they cost what they cost now."""
+        return sum(position.usd for position in self.positions if position.replaced)
 
     @property
     def dearest(self) -> Position:
@@ -54,13 +69,21 @@ class Comparison:
     """Additional cost of HydRA that would reproduce the published figure."""
 
 
+def optical_switches(racks: int, ports: int) -> int:
+    """Optical switches of ``ports`` ports in a plane of ``racks`` racks.
+
+    Racks beyond a switch's ports need a folded Clos network: leaves have half of their ports down.
+    """
+    return 1 if racks <= ports else ceil(racks / (ports // 2)) + ceil(racks / ports)
+
+
 def hydra_bill(prices: RackPrices, planes: int) -> Bill:
     """Bill of a network with ``planes`` optical switches (Table I)."""
     servers = prices.racks * prices.servers_per_rack
     units = {
         "rack": float(prices.racks),
         "server": float(servers),
-        "plane": float(planes),
+        "plane": float(planes * optical_switches(prices.racks, prices.plane_ports or prices.racks)),
         "rack_plane": float(prices.racks * planes),
     }
     terms = {name: dict[str, float](item.hydra.items()) for name, item in prices.items.items()}
@@ -82,6 +105,24 @@ def fat_tree_bill(prices: RackPrices, oversubscription: float) -> Bill:
     return _bill(f"fat tree, β = {oversubscription:g}", prices, terms, units)
 
 
+def equal_cost(prices: RackPrices, planes: int) -> float | None:
+    """The oversubscription β of the fat tree that costs as much as HydRA with ``planes`` planes.
+
+    None if every fat tree is cheaper, or dearer.
+    """
+    usd = hydra_bill(prices, planes).usd
+    low, high = 1.0, 1e12
+    if not fat_tree_bill(prices, high).usd <= usd <= fat_tree_bill(prices, low).usd:
+        return None
+    for _ in range(_STEPS):
+        middle = sqrt(low * high)
+        if fat_tree_bill(prices, middle).usd > usd:
+            low = middle
+        else:
+            high = middle
+    return high
+
+
 def comparisons(prices: RackPrices) -> list[Comparison]:
     """The published statements in the price file."""
     found = []
@@ -93,10 +134,10 @@ def comparisons(prices: RackPrices) -> list[Comparison]:
             Comparison(
                 hydra,
                 fat_tree,
-                100 * saved,
-                pair.cheaper_percent,
-                pair.where,
-                fat_tree.usd * (1 - pair.cheaper_percent / 100) - hydra.usd,
+                cheaper_percent=100 * saved,
+                published_percent=pair.cheaper_percent,
+                where=pair.where,
+                missing_usd=fat_tree.usd * (1 - pair.cheaper_percent / 100) - hydra.usd,
             )
         )
     return found
@@ -114,8 +155,10 @@ def _bill(
             Position(
                 name,
                 item.what,
-                sum(factor * units[unit] for unit, factor in terms[name].items()),
-                item.usd,
+                count=sum(factor * units[unit] for unit, factor in terms[name].items()),
+                usd_each=item.usd,
+                watt_each=item.watt,
+                replaced=item.replaced,
             )
             for name, item in prices.items.items()
             if terms[name]

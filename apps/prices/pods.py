@@ -115,11 +115,23 @@ def helios_network(
     light = _cost(superlinks, (prices.circuit_port, prices.fibre), superlinks)
     ends = _cost(circuits, (kind,), 0)
     total = Network(
-        packet.usd + light.usd + ends.usd,
-        packet.watt + light.watt + ends.watt,
-        packet.ports + light.ports,
+        usd=packet.usd + light.usd + ends.usd,
+        watt=packet.watt + light.watt + ends.watt,
+        ports=packet.ports + light.ports,
     )
     return HeliosNetwork(kind.superlink, destinations, total)
+
+
+def packet_share(prices: PodPrices, superlink: int, power_factor: float) -> float:
+    """Part of the hosts with a packet link, if the electrical network's power is ``power_factor``
+    times Helios'.
+
+    All other hosts' traffic fills superlinks of ``superlink`` wavelengths.
+    """
+    kind = next(one for one in prices.transceivers if one.superlink == superlink)
+    packet = sum(part.watt for part in _packet_link(prices))
+    light = kind.watt + (prices.circuit_port.watt + prices.fibre.watt) / superlink
+    return (packet / power_factor - light) / (packet - light)
 
 
 def least_flows(prices: PodPrices) -> NDArray[np.float64]:
@@ -146,5 +158,7 @@ def _packet_link(prices: PodPrices) -> tuple[Part, ...]:
 
 def _cost(number: float, parts: tuple[Part, ...], ports: float) -> Network:
     return Network(
-        number * sum(part.usd for part in parts), number * sum(part.watt for part in parts), ports
+        usd=number * sum(part.usd for part in parts),
+        watt=number * sum(part.watt for part in parts),
+        ports=ports,
     )

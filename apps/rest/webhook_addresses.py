@@ -23,7 +23,7 @@ class RefusedAddress(HydraError):
     """A webhook would lead to a forbidden address."""
 
 
-class Reach:
+class WebhookNetworks:
     """Public addresses, and the networks listed in the configuration."""
 
     def __init__(self, networks: Iterable[str] = ()) -> None:
@@ -58,7 +58,7 @@ class Reach:
 class _Backend(httpcore.AsyncNetworkBackend):
     """Connects to exactly the checked address."""
 
-    def __init__(self, reach: Reach) -> None:
+    def __init__(self, reach: WebhookNetworks) -> None:
         self._reach = reach
         self._inner = httpcore.AnyIOBackend()
 
@@ -105,7 +105,7 @@ class ReachTransport(httpx.AsyncBaseTransport):
     at a controller's start, and most controllers have no webhooks.
     """
 
-    def __init__(self, reach: Reach, most_kept: int) -> None:
+    def __init__(self, reach: WebhookNetworks, most_kept: int) -> None:
         self._reach = reach
         self._most_kept = most_kept
 

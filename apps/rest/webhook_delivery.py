@@ -26,7 +26,7 @@ import httpx
 from apps.rest.problems import TOO_MANY_WEBHOOKS, ApiError
 from apps.rest.resources.events import CloudEvent, Gap
 from apps.rest.resources.events import Event as EventDocument
-from apps.rest.webhook_addresses import Reach, ReachTransport, RefusedAddress
+from apps.rest.webhook_addresses import ReachTransport, RefusedAddress, WebhookNetworks
 from hydra.access import LOCAL, Caller, Role
 from hydra.errors import UnknownName
 from hydra.events import Event, EventKind, EventLog
@@ -87,9 +87,9 @@ class Webhooks:
         fabric: Fabric,
         events: EventLog,
         journal: Journal | None = None,
-        reach: Reach | None = None,
+        reach: WebhookNetworks | None = None,
     ) -> None:
-        self._reach = reach or Reach()
+        self._reach = reach or WebhookNetworks()
         self._fabric = fabric
         self._events = events
         self._journal = journal

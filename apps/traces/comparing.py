@@ -113,10 +113,10 @@ def _attempt(window: Window, study: Study, outcome: Outcome) -> Attempt:
     now, then = study.current.topology.circuits, outcome.plan.topology.circuits
     return Attempt(
         window.number,
-        window.start_s,
-        window.total_mbps,
-        outcome.plan.served_share,
-        outcome.planning_ms,
+        start_s=window.start_s,
+        demand_mbps=window.total_mbps,
+        served_share=outcome.plan.served_share,
+        planning_ms=outcome.planning_ms,
         connect=len(then - now),
         disconnect=len(now - then),
         mean_hops=outcome.plan.mean_hops if outcome.plan.topology.paths else None,

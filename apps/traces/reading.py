@@ -118,7 +118,15 @@ def summarise(path: Path) -> Summary:
         first_s, last_s = min(first_s, flow.start_s), flow.start_s
     if not flows:
         raise TraceError(f"{path} holds no flow")
-    return Summary(in_order(racks), flows, local_flows, size, local, first_s, last_s)
+    return Summary(
+        in_order(racks),
+        flows,
+        local_flows,
+        size_bytes=size,
+        local_bytes=local,
+        first_s=first_s,
+        last_s=last_s,
+    )
 
 
 def in_order(racks: set[str]) -> tuple[str, ...]:
@@ -218,7 +226,7 @@ def _flow(cells: Sequence[str]) -> Flow:
     if len(cells) != 4:
         raise ValueError(f"{len(cells)} fields: src dst bytes start are four")
     src, dst, size, start = cells
-    return Flow(src, dst, _number("bytes", size), _number("start", start))
+    return Flow(src, dst, size_bytes=_number("bytes", size), start_s=_number("start", start))
 
 
 def _coflows(
@@ -267,7 +275,7 @@ def _coflow(cells: Sequence[str], racks: int) -> Iterator[Flow]:
     if reducers and not mappers:
         raise ValueError("has reducers and no mapper")
     return (
-        Flow(mapper, reducer, size / len(mappers), start_s)
+        Flow(mapper, reducer, size_bytes=size / len(mappers), start_s=start_s)
         for reducer, size in reducers
         for mapper in mappers
     )

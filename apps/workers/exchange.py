@@ -27,7 +27,7 @@ from apps.process.ending import give_up
 from apps.process.worker_list import SessionEnd
 from apps.workers import wire
 from apps.workers.roster import Leased, Roster
-from apps.workers.switches import REPORT_FAILED, ExchangeEvents, Switches
+from apps.workers.switches import REPORT_FAILED, ExchangeEvents, WorkersSwitches
 from apps.workers.wire import ConnectionReports, Order, Record, boot_s
 from hydra.errors import HydraError
 from hydra.model import Fabric
@@ -59,7 +59,7 @@ class Exchange:
         """
         self._settings = settings
         self._incarnation = incarnation
-        self._switches = Switches(settings, fabric, self.post)
+        self._switches = WorkersSwitches(settings, fabric, self.post)
         self._workers: dict[bytes, Leased] = {}
         self.roster = Roster(settings.shards)
         self._led: int | None = None

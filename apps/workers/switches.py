@@ -98,7 +98,7 @@ class Connection:
         self.worker.orders.append(Record(Order.CLOSE, self.number))
 
 
-class Switches:
+class WorkersSwitches:
     """Used in the exchange's thread only."""
 
     def __init__(self, settings: WorkerSettings, fabric: Fabric, post: Post) -> None:

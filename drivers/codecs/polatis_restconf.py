@@ -118,8 +118,8 @@ def parse_thresholds(text: bytes) -> dict[int, ThresholdEntry]:
     return {
         _port(entry, "port-id"): ThresholdEntry(
             str(entry.get("mode", "")),
-            _dbm_if_any(entry, "signal-low-threshold"),
-            _dbm_if_any(entry, "signal-high-threshold"),
+            low_dbm=_dbm_if_any(entry, "signal-low-threshold"),
+            high_dbm=_dbm_if_any(entry, "signal-high-threshold"),
         )
         for entry in _entries(text, "opm-alarm-config", "port")
     }

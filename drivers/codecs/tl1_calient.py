@@ -225,7 +225,9 @@ def parse_power(record: str) -> PortPower:
     port_order(name)
     pairs = parse_pairs(rest)
     return PortPower(
-        name, parse_power_dbm(pair(pairs, "INPWR")), parse_power_dbm(pair(pairs, "OUTPWR"))
+        name,
+        input_dbm=parse_power_dbm(pair(pairs, "INPWR")),
+        output_dbm=parse_power_dbm(pair(pairs, "OUTPWR")),
     )
 
 

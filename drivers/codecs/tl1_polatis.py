@@ -162,8 +162,8 @@ def parse_thresholds(record: str) -> ThresholdRow:
     return ThresholdRow(
         int(match[1]),
         match[2] != "OFF",
-        None if edge == "HIGH" else low_dbm,
-        None if edge == "LOW" else high_dbm,
+        low_dbm=None if edge == "HIGH" else low_dbm,
+        high_dbm=None if edge == "LOW" else high_dbm,
     )
 
 

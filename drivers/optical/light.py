@@ -51,7 +51,11 @@ class LightLimits:
 
 
 def limits_of(options: LightOptions) -> LightLimits:
-    return LightLimits(options.max_input_dbm, options.min_input_dbm, options.loss_budget_db)
+    return LightLimits(
+        max_input_dbm=options.max_input_dbm,
+        min_input_dbm=options.min_input_dbm,
+        loss_budget_db=options.loss_budget_db,
+    )
 
 
 def limits(plane: Plane) -> LightLimits:

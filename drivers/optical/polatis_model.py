@@ -105,7 +105,7 @@ def attenuator(mode: str, level: float | None) -> Attenuator:
 
 def thresholds(mode: str, low_dbm: float | None, high_dbm: float | None) -> AlarmThresholds:
     """Alarm thresholds; an alarm is on unless its mode ends with DISABLED."""
-    return AlarmThresholds(not mode.endswith(_OFF), low_dbm, high_dbm)
+    return AlarmThresholds(not mode.endswith(_OFF), low_dbm=low_dbm, high_dbm=high_dbm)
 
 
 def warn_of_start(device: str, mode: str | None) -> None:

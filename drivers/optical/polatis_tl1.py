@@ -181,7 +181,10 @@ class PolatisTl1(Tl1Switch):
 
     def _thresholds(self) -> Mapping[int, AlarmThresholds]:
         rows = self._records(tl1_polatis.THRESHOLDS_QUERY, tl1_polatis.parse_thresholds)
-        return {row.port: AlarmThresholds(row.on, row.low_dbm, row.high_dbm) for row in rows}
+        return {
+            row.port: AlarmThresholds(row.on, low_dbm=row.low_dbm, high_dbm=row.high_dbm)
+            for row in rows
+        }
 
     def _per_port(
         self,

@@ -114,9 +114,9 @@ def seen_demand(
         SeenDemand(
             RackId(int(a)),
             RackId(int(b)),
-            float(rates[a, b]),
-            float(estimated[a, b]),
-            float(expected[a, b]),
+            rate_mbps=float(rates[a, b]),
+            estimated_mbps=float(estimated[a, b]),
+            expected_mbps=float(expected[a, b]),
         )
         for a, b in zip(src[order], dst[order], strict=True)
     )

@@ -132,7 +132,13 @@ def _touched(fabric: Fabric, decision: Decision, ends: set[RackId]) -> list[Circ
 def _demand(evidence: Evidence, src: RackId, dst: RackId) -> SeenDemand:
     rate, estimated = evidence.rates_mbps[src, dst], evidence.estimated_mbps[src, dst]
     expected = estimated if evidence.expected_mbps is None else evidence.expected_mbps[src, dst]
-    return SeenDemand(src, dst, float(rate), float(estimated), float(expected))
+    return SeenDemand(
+        src,
+        dst,
+        rate_mbps=float(rate),
+        estimated_mbps=float(estimated),
+        expected_mbps=float(expected),
+    )
 
 
 def _counted_on(one: SeenDemand) -> str:

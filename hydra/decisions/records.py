@@ -65,7 +65,13 @@ def read_decision(fabric: Fabric, record: Mapping[str, Any]) -> Decision:
         standing=read_circuits(fabric, record["standing"]),
         demand_mbps=record["demand_mbps"],
         demand=tuple(
-            SeenDemand(racks[src].id, racks[dst].id, rate_mbps, estimated_mbps, expected_mbps)
+            SeenDemand(
+                racks[src].id,
+                racks[dst].id,
+                rate_mbps=rate_mbps,
+                estimated_mbps=estimated_mbps,
+                expected_mbps=expected_mbps,
+            )
             for src, dst, rate_mbps, estimated_mbps, expected_mbps in record["demand"]
             if src in racks and dst in racks
         ),

@@ -265,4 +265,4 @@ def _predictor(kind: Prediction, horizon_s: float, season_s: float) -> Predictor
         case Prediction.HOLT:
             return Holt(horizon_s)
         case Prediction.SEASONAL:
-            return Seasonal(season_s, horizon_s)
+            return Seasonal(season_s=season_s, horizon_s=horizon_s)

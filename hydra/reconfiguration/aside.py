@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from hydra.model import Circuit, DemandMatrix, Fabric, Path, PlaneId, PortId, Topology
-from hydra.reconfiguration.detours import Detours, Room
+from hydra.reconfiguration.detours import DetourRoom, Detours
 from hydra.reconfiguration.plan import Pair
 
 
@@ -170,7 +170,7 @@ class Board:
         position: Position,
         circuits: Collection[Circuit],
         users: Mapping[Circuit, frozenset[Pair]],
-        room: Callable[[], Room | None],
+        room: Callable[[], DetourRoom | None],
     ) -> Mapping[Pair, tuple[Path, ...]]:
         """Paths by which pairs can leave ``circuits`` in one course: a spare circuit between the
         same racks, or a detour where there is ``room``.
@@ -200,7 +200,10 @@ class Board:
         )
 
     def _detours(
-        self, pairs: Collection[Pair], but: Collection[Circuit], room: Callable[[], Room | None]
+        self,
+        pairs: Collection[Pair],
+        but: Collection[Circuit],
+        room: Callable[[], DetourRoom | None],
     ) -> Mapping[Pair, tuple[Path, ...]]:
         """Detours for pairs, avoiding the circuits of ``but``, as far as there is room."""
         there = room() if pairs else None
@@ -213,13 +216,13 @@ class Board:
             there.give_back(path)
         return {pair: (path,) for pair, path in found.items()}
 
-    def room(self, position: Position) -> Room | None:
+    def room(self, position: Position) -> DetourRoom | None:
         """Room for detours; None if traffic is not measured."""
         spare = self._spare
         if spare.sent_mbps is None:
             return None
         paths = [path for members in position.paths.values() for path in members]
-        return Room(
+        return DetourRoom(
             detours=spare.detours,
             topology=Topology(position.circuits, (*self._still.paths, *paths)),
             sent_mbps=spare.sent_mbps,

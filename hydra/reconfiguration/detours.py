@@ -34,7 +34,7 @@ class Detours:
     """True once the search must end; detours found by then are used."""
 
 
-class Room:
+class DetourRoom:
     """Room for detours on the circuits of a topology.
 
     Circuits go by number n. Each circuit has two lanes: 2n, and 2n + 1 for the way back.

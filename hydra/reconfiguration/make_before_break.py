@@ -19,7 +19,7 @@ from hydra.forwarding.resteering import Resteering, steering_of
 from hydra.forwarding.rules import Remove, RuleChange
 from hydra.forwarding.substrate import Steering
 from hydra.lifecycle import ReconfigurationState
-from hydra.model import Circuit, DatapathId, NetworkState, RackId, Topology
+from hydra.model import Circuit, DatapathId, NetworkState, RackId
 from hydra.reconfiguration.commands import ApplyRules, AwaitRounds, Batch, Outcome, Steps
 from hydra.reconfiguration.diverting import drained, unlooked
 from hydra.reconfiguration.draining import Draining, circuits_to_drain
@@ -159,14 +159,8 @@ def _keep_both(run: Run, pairs: Collection[Pair], circuits: Collection[Circuit] 
         return
     both, goal = run.plan.current, run.plan.target
     old = {path: vlan for path, vlan in run.began.vlans.items() if pair_of(path) in pairs}
-    vlans = dict(sorted({**goal.vlans, **old}.items()))
     standing = {circuit for path in old for circuit in path.circuits}.union(circuits)
-    kept = replace(
-        goal,
-        topology=Topology(goal.topology.circuits | standing, tuple(vlans)),
-        vlans=vlans,
-        pool=goal.pool.used(vlans.values()),
-    )
+    kept = goal.joined(goal.topology.circuits | standing, {**goal.vlans, **old})
     changes = _resteering(run, goal, kept, pairs)
     run.plan = under_traffic(run.fabric, both, kept)
     if not changes:

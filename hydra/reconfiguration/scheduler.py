@@ -17,6 +17,7 @@ from functools import partial
 from types import coroutine
 from typing import Any, Final, TypeVar
 
+from hydra.lifecycle import JOB_TRANSITIONS, JobState, check_transition
 from hydra.reconfiguration.commands import Batch, Course, Outcome
 
 INTENT: Final = "intent"
@@ -28,6 +29,8 @@ Work = Coroutine[Batch, Sequence[Outcome], _ResultT]
 """A coroutine that awaits batches."""
 Job = Callable[[], Work[None] | None]
 """A call does the job, or returns the work to do the job."""
+Source = Callable[[], Work[None] | None]
+"""Returns the next change that may begin beside the changes under way; None if there is none."""
 _Outcomes = Callable[[], Sequence[Outcome]]
 """Returns outcomes, or raises the error of the batch."""
 
@@ -76,25 +79,45 @@ class Running:
         self.context = copy_context()
         self.batch: Batch | None = None
         """The batch to carry out; None if the course waits for other courses, or is over."""
-        self.over = False
+        self.state = JobState.QUEUED
         self.result: Any = None
         self.error: Exception | None = None
         """The error that ended the course, if any."""
+
+    @property
+    def over(self) -> bool:
+        """True if the course has ended."""
+        return not JOB_TRANSITIONS[self.state]
+
+    def enter(self, state: JobState) -> None:
+        """Change the state. Raises LifecycleError for a step outside the transition table."""
+        check_transition(JOB_TRANSITIONS, self.state, state, "a course")
+        self.state = state
 
     def go_on(self, outcomes: _Outcomes | None) -> None:
         """Resume the course with the last batch's outcomes (None: start), up to the next batch."""
         self.batch = None
         try:
-            self.batch = self.context.run(self._send, outcomes)
+            batch = self.context.run(self._send, outcomes)
         except StopIteration as end:
-            self.over, self.result = True, end.value
+            self.result = end.value
+            self.enter(JobState.DONE)
         except Exception as error:
-            self.over, self.error = True, error
+            self.error = error
+            self.enter(JobState.FAILED)
+        else:
+            if batch is _OTHERS:
+                self.enter(JobState.AWAITING_OTHERS)
+            else:
+                self.batch = batch
+                self.enter(JobState.WRITING if batch.step == INTENT else JobState.PERFORMING)
 
     def close(self) -> None:
+        """Give the course up."""
         if not self.over:
-            self.over, self.batch = True, None
+            self.batch = None
             self.context.run(self.steps.close)
+            self.enter(JobState.FAILED)
 
     def _send(self, outcomes: _Outcomes | None) -> Batch:
         if outcomes is None:
@@ -107,11 +130,16 @@ class Running:
 
 
 class Scheduler:
-    """Resumes courses when batches end. For one thread."""
+    """Resumes courses when batches end. For one thread.
+
+    The states of a course are in :mod:`hydra.lifecycle`.
+    """
 
     def __init__(self) -> None:
         self._beside: set[Running] = set()
         """Courses under way, begun beside another course."""
+        self._may_begin_beside: Callable[[], bool] = lambda: False
+        self._sources: Sequence[Source] = ()
         self._writing: set[Running] = set()
         """Courses whose intents are being written."""
         self._ready: deque[tuple[Running, _Outcomes | None]] = deque()
@@ -125,6 +153,16 @@ class Scheduler:
     def others(self) -> bool:
         """True if courses begun beside another course are under way."""
         return bool(self._beside)
+
+    def let_begin_beside(self, may_begin: Callable[[], bool], sources: Sequence[Source]) -> None:
+        """Have :meth:`next_beside` ask ``sources``, the most urgent first, if ``may_begin()``."""
+        self._may_begin_beside, self._sources = may_begin, sources
+
+    def next_beside(self) -> Work[None] | None:
+        """The most urgent change that may begin beside the courses under way, if any."""
+        if not self._may_begin_beside():
+            return None
+        return next(filter(None, (source() for source in self._sources)), None)
 
     def begin(self, steps: Course[Any] | Work[Any], *, beside: bool = False) -> Running:
         """Begin a course, up to the first batch."""
@@ -147,6 +185,9 @@ class Scheduler:
     def _settle(self) -> None:
         while self._ready and not self._writing:
             self._resume(*self._ready.popleft())
+        for running, _outcomes in self._ready:
+            if running.state is not JobState.HELD:
+                running.enter(JobState.HELD)
 
     def moved(self) -> Sequence[Running]:
         """Courses begun or resumed since the last call. Each course has a batch to carry out, waits
@@ -157,13 +198,12 @@ class Scheduler:
 
     def _resume(self, running: Running, outcomes: _Outcomes | None) -> None:
         running.go_on(outcomes)
-        while running.batch is _OTHERS and not self._beside:
+        while running.state is JobState.AWAITING_OTHERS and not self._beside:
             running.go_on(_nothing)
-        if running.batch is _OTHERS:
-            running.batch = None
+        if running.state is JobState.AWAITING_OTHERS:
             self._waiting.append(running)
         self._moved.append(running)
-        if running.batch is not None and running.batch.step == INTENT:
+        if running.state is JobState.WRITING:
             self._writing.add(running)
         if running.over and running.beside:
             self._beside.remove(running)

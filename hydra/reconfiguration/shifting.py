@@ -6,7 +6,7 @@ beside the old paths, and traffic goes from circuit to circuit.
 
 from __future__ import annotations
 
-from hydra.model import Circuit, Fabric, NetworkState, Topology
+from hydra.model import Circuit, Fabric, NetworkState
 from hydra.policy import MOST_PATHS_PER_PAIR
 from hydra.reconfiguration.plan import Pair, hold, moving_pairs, paths_by_pair, without
 from hydra.reconfiguration.run import Conditions, switches_of
@@ -110,7 +110,5 @@ def in_use(state: NetworkState) -> frozenset[Circuit]:
 
 def beside(current: NetworkState, target: NetworkState) -> NetworkState:
     """The state with the paths and circuits of both states."""
-    vlans = dict(sorted({**target.vlans, **current.vlans}.items()))
     circuits = current.topology.circuits | target.topology.circuits
-    pool = target.pool.used(vlans.values())
-    return NetworkState(target.epoch, Topology(circuits, tuple(vlans)), vlans, pool)
+    return target.joined(circuits, {**target.vlans, **current.vlans})

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from hydra.errors import HydraError
 from hydra.model import Circuit, DemandMatrix, NetworkState, Path, RackId, Topology
-from hydra.reconfiguration.detours import Detours, Room, rerouted
+from hydra.reconfiguration.detours import DetourRoom, Detours, rerouted
 from hydra.reconfiguration.in_the_way import (
     Circles,
     Floats,
@@ -423,10 +423,10 @@ class _Cut:
         pairs = frozenset(self._pairs[number] for number in added)
         return self._reached(topology, self._current, detours, pairs)
 
-    def _room_in(self, state: NetworkState, detours: Detours) -> Room:
+    def _room_in(self, state: NetworkState, detours: Detours) -> DetourRoom:
         leaving = state.topology.circuits - self._target.topology.circuits
         traffic = self._traffic
-        return Room(
+        return DetourRoom(
             detours=detours,
             topology=state.topology,
             sent_mbps=traffic.sent_mbps,

@@ -64,13 +64,12 @@ def onward(
     new path, the path gets a free VLAN-ID, if any: paths in the light share no VLAN.
     """
     in_use = frozenset(state.vlans.values())
-    lost = in_use.difference(target.vlans.values(), target.pool.resting)
-    pool = target.pool.without_ids(lost).rested(lost) if lost else target.pool
+    pool = target.pool.given_up(in_use.difference(target.vlans.values(), target.pool.resting))
     vlans = dict(target.vlans)
     late = [path for path, vlan in vlans.items() if vlan in in_use and path not in state.vlans]
     if late:
-        free = pool.free(fabric.circuit_vlans, in_use.union(vlans.values(), others))
-        vlans |= dict(zip(late, free, strict=False))
+        others_too = in_use.union(vlans.values(), others)
+        vlans |= pool.assigned(late, fabric.circuit_vlans, others_too)
         pool = pool.used(vlans.values())
     return replace(target, epoch=state.epoch + 1, vlans=vlans, pool=pool)
 
@@ -171,11 +170,10 @@ def _aside(state: NetworkState, target: NetworkState, move: Move, fabric: Fabric
     }
     new = [path for path in aside if path not in vlans]
     in_use = frozenset(state.vlans.values()).union(target.vlans.values())
-    free = target.pool.free(fabric.circuit_vlans, in_use)
-    if len(free) < len(new):
+    fresh = target.pool.assigned(new, fabric.circuit_vlans, in_use)
+    if len(fresh) < len(new):
         raise PlanError("no VLAN-IDs are free for pairs that move aside")
-    vlans = dict(sorted({**vlans, **dict(zip(new, free, strict=False))}.items()))
+    vlans |= fresh
     used = {circuit for path in vlans for circuit in path.circuits}
     circuits = (state.topology.circuits & target.topology.circuits) | used
-    pool = target.pool.used(vlans.values())
-    return NetworkState(target.epoch, Topology(circuits, tuple(vlans)), vlans, pool)
+    return target.joined(circuits, vlans)

@@ -37,7 +37,7 @@ _Direction = tuple[RackId, RackId]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Room:
+class PairRates:
     """Current rates from rack to rack, Mbps; shapes (N, N)."""
 
     sent_mbps: DemandMatrix
@@ -91,7 +91,9 @@ class Spills:
             shares[direction] = 1 / parts
         return shares
 
-    def decide(self, room: Room | None, now_s: float, horizon_s: float, settle_s: float) -> None:
+    def decide(
+        self, room: PairRates | None, now_s: float, horizon_s: float, settle_s: float
+    ) -> None:
         """Update the spills from the measured ``room``; None: end all spills.
 
         A pair spills after the pair's circuits were full for ``horizon_s``. The result of a change
@@ -119,7 +121,7 @@ class Spills:
                     kept[src, dst] = _Spill(parts, now_s)
         self._spills = kept
 
-    def _note(self, room: Room, now_s: float) -> None:
+    def _note(self, room: PairRates, now_s: float) -> None:
         full = np.where(np.isinf(self._full_since_s), room.full, ~room.slack)
         for since_s, so in ((self._full_since_s, full), (self._fits_since_s, room.fits)):
             since_s[so] = np.minimum(since_s[so], now_s)
@@ -130,7 +132,7 @@ class Spills:
         self,
         direction: _Direction,
         spill: _Spill,
-        room: Room,
+        room: PairRates,
         now_s: float,
         horizon_s: float,
         settle_s: float,

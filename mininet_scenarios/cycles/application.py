@@ -11,16 +11,21 @@ from hydra.config.checks import is_loopback
 from hydra.config.devices import parse_endpoint
 from hydra.errors import HydraError
 from hydra.model import Plane
-from mininet_scenarios.cycles.names import cycle_in_environment
+from mininet_scenarios.cycles.names import cycle_in_environment, told_of_ports
+from mininet_scenarios.cycles.unaware import Prototype
 
 
 class ExperimentalHydRA(HydRA):
     """Application for ryu-manager."""
 
     def compose(self, post: Post) -> Application:
-        refuse_real_switches(load_configuration(configuration_path()).fabric.planes)
+        fabric = load_configuration(configuration_path()).fabric
+        refuse_real_switches(fabric.planes)
         self.cycle = cycle_in_environment()
-        return super().compose(post)
+        application = super().compose(post)
+        if told_of_ports(self.cycle):
+            return application
+        return Prototype(application, {port.tor_port for port in fabric.ports})
 
 
 def refuse_real_switches(planes: Iterable[Plane]) -> None:

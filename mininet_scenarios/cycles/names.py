@@ -10,7 +10,7 @@ from typing import Any, Final
 from hydra.errors import HydraError
 from hydra.policy import Transition
 from hydra.reconfiguration.cycle import OWN_CYCLE, Cycle
-from mininet_scenarios.cycles.orders import AsPublished, Padded, Undiverted
+from mininet_scenarios.cycles.orders import AsPublished, Padded, Prototype, Undiverted
 
 CYCLE_VARIABLE: Final = "HYDRA_EXPERIMENT_CYCLE"
 RULES_VARIABLE: Final = "HYDRA_EXPERIMENT_RULES"
@@ -25,6 +25,8 @@ class CycleName(StrEnum):
     """Divert, move, activate, as in the papers' prototypes: without drain and gate."""
     UNDIVERTED = "undiverted"
     """Mirrors move under the traffic, as Abu-Tair et al. move their links."""
+    PROTOTYPE = "prototype"
+    """As published, as slowly as HydRA's prototype."""
 
     @property
     def own(self) -> bool:
@@ -46,6 +48,7 @@ class CycleName(StrEnum):
 _CYCLES: Final[Mapping[CycleName, Cycle]] = {
     CycleName.AS_PUBLISHED: AsPublished(),
     CycleName.UNDIVERTED: Undiverted(),
+    CycleName.PROTOTYPE: Prototype(),
 }
 
 
@@ -53,6 +56,11 @@ def cycle_of(name: CycleName, rules: int = 0) -> Cycle:
     """The cycle with the given name. With ``rules``, each push is filled up to ``rules`` rules."""
     cycle = _CYCLES.get(name, OWN_CYCLE)
     return Padded(cycle=cycle, rules=rules) if rules else cycle
+
+
+def told_of_ports(cycle: Cycle) -> bool:
+    """True if the controller learns which optical ports are down, as no published prototype did."""
+    return not isinstance(cycle.cycle if isinstance(cycle, Padded) else cycle, AsPublished)
 
 
 def environment_for(name: CycleName, rules: int = 0) -> dict[str, str]:

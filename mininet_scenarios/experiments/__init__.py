@@ -15,6 +15,8 @@ _PLACES: Final = {
     "mordia-slots": "mordia.slots",
     "helios-patterns": "helios.patterns",
     "tournament": "tournament.experiment",
+    "fig4": "hydra_paper.fig4",
+    "heuristic": "hydra_paper.heuristic",
     "fig7": "hydra_paper.fig7",
     "fig9a": "hydra_paper.fig9a",
     "fig9b": "hydra_paper.fig9b",

@@ -23,6 +23,16 @@ from types import MappingProxyType
 from typing import Final
 
 from mininet_scenarios.experiments.abu_tair.published import LOADS, TABLES
+from mininet_scenarios.experiments.bands import (
+    FALLS,
+    RISES,
+    Band,
+    about,
+    computed,
+    measured,
+    percent,
+    stated,
+)
 from mininet_scenarios.reporting.table import Row
 
 HYDRA: Final = "HydRA"
@@ -30,53 +40,6 @@ CTHROUGH: Final = "c-Through"
 HELIOS: Final = "Helios"
 MORDIA: Final = "Mordia"
 ABU_TAIR: Final = "Abu-Tair"
-
-
-@dataclass(frozen=True, slots=True)
-class Band:
-    """Range of values that agree with a claim; None: no limit on the side."""
-
-    least: float | None
-    most: float | None
-    figure: float | None = None
-    """The paper's own figure; None for a statement without a figure."""
-
-    @property
-    def two_sided(self) -> bool:
-        return self.least is not None and self.most is not None
-
-    def holds(self, value: float) -> bool:
-        return (self.least is None or value >= self.least) and (
-            self.most is None or value <= self.most
-        )
-
-
-def measured(figure: float) -> Band:
-    return Band(0.9 * figure, 1.1 * figure, figure)
-
-
-def percent(gain: float) -> Band:
-    """Band of a gain or cost, both as fractions."""
-    off = max(abs(gain) / 5, 0.02)
-    return Band(gain - off, gain + off, gain)
-
-
-def about(figure: float) -> Band:
-    return Band(0.8 * figure, 1.2 * figure, figure)
-
-
-def computed(figure: float, digit: float) -> Band:
-    """Band of a figure whose last printed digit counts ``digit``."""
-    return Band(figure - digit / 2, figure + digit / 2, figure)
-
-
-def stated(least: float | None, most: float | None, figure: float | None = None) -> Band:
-    return Band(least, most, figure)
-
-
-RISES: Final = stated(1.0, None)
-"""Ratio of a later value to an earlier value."""
-FALLS: Final = stated(None, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +117,7 @@ def _hydra() -> Iterator[tuple[str, Claim]]:
             ".1%",
         )
     yield claim(
-        "switches", "IV, Table I", "switches of a fat tree, β = 1", "800", computed(800, 1), ".0f"
+        "switches", "IV, Table I", "switches of a fat tree, β = 1", "800", computed(800, 1), ".1f"
     )
     for scenario in (1, 2):
         for program in ("FFTW", "NPB FT", "NPB MG", "NPB SP"):
@@ -234,8 +197,38 @@ def _hydra() -> Iterator[tuple[str, Claim]]:
         "VLANs of seven paths among six racks",
         "3",
         computed(3, 1),
-        ".0f",
+        ".1f",
     )
+    for what, most in (("H", 1), ("N", 3), ("K", 1), ("Z", 2)):
+        yield claim(
+            f"exponent {what}",
+            "III.B.3",
+            f"exponent of {what} in the heuristic's running time",
+            "O(H·N³ + H·K·Z²·N²)",
+            stated(None, most),
+        )
+    yield claim(
+        "hops changes",
+        "III.B.1",
+        "reconfigurations under moving demand, up to three hops over one",
+        "less frequent",
+        FALLS,
+    )
+    yield claim(
+        "hops served",
+        "III.B.1",
+        "throughput under moving demand, up to three hops over one",
+        "preserved",
+        RISES,
+    )
+    yield claim(
+        "upgrade",
+        "IV",
+        "cost of an upgrade to a higher rate, K = 32 over a fat tree of β = 1",
+        "much smaller",
+        FALLS,
+    )
+    yield claim("power", "IV", "power, K = 32 over a fat tree of β = 1", "much less", FALLS)
 
 
 def _cthrough() -> Iterator[tuple[str, Claim]]:
@@ -376,6 +369,21 @@ def _cthrough() -> Iterator[tuple[str, Claim]]:
         )
     yield claim(
         "edmonds", "7.3", "Edmonds' algorithm for 1000 racks, ms", "640 ms", measured(640), ".0f"
+    )
+    yield claim(
+        "clos",
+        "7.3",
+        "320 × 320 optical switches of a fat tree for 1000 racks",
+        "eleven",
+        computed(11, 1),
+        ".1f",
+    )
+    yield claim(
+        "clos cost",
+        "7.3",
+        "optical switches a rack, fat tree of 1000 racks over zones of 320",
+        "three times",
+        about(3.0),
     )
     yield claim(
         "reports", "7.3", "demand reports above 1 MB, share of all", "22 %", percent(0.22), ".0%"

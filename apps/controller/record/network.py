@@ -17,7 +17,7 @@ from hydra.reconfiguration.executor import Execution, intent
 from hydra.reconfiguration.plan import SETTLED, Pair, Unsettled, pair_of, paths_by_pair
 from hydra.reconfiguration.reconcile import NONE_HELD, Held
 from hydra.reservations.book import ReservationBook
-from hydra.vlan_pool import RestClock, taken_between
+from hydra.vlan_pool import RestClock
 
 
 class NetworkRecord:
@@ -88,9 +88,10 @@ class NetworkRecord:
         """
         now_s = time.monotonic()
         for network_state in used:
-            if gone := taken_between(state.vlans, network_state.vlans):
-                self._rests.lose(gone, now_s)
-                state = replace(state, pool=state.pool.without_ids(gone))
+            pool = self._rests.lose(
+                state.pool, before=network_state.vlans, after=state.vlans, now_s=now_s
+            )
+            state = replace(state, pool=pool)
         before = self._state.topology.circuits
         if state.epoch < self._state.epoch:  # began before changes that have ended
             state = replace(state, epoch=self._state.epoch)
@@ -109,10 +110,10 @@ class NetworkRecord:
         Where ToRs learn, a path may join a VLAN-ID in use, without a rest.
         """
         with self._lock:
-            joined = self._state.vlans.values() if substrate_of(self._fabric).retags else ()
             return self._rests.wait_s(
-                taken_between(self._state.vlans, target.vlans),
-                joined=joined,
+                before=self._state.vlans,
+                after=target.vlans,
+                joins=substrate_of(self._fabric).retags,
                 rest_s=vlan_rest_s,
                 now_s=time.monotonic(),
             )

@@ -65,9 +65,9 @@ def get_availability(service: Reserving, query: Asked[AvailabilityFilter]) -> Av
         query.src,
         query.dst,
         fastest_circuit_mbps(fabric, *racks) or 1.0,
-        length_s,
-        query.start_unix_s,
-        query.end_unix_s,
+        duration_s=length_s,
+        start_unix_s=query.start_unix_s,
+        end_unix_s=query.end_unix_s,
     )
     spans = service.availability(asked)
     return Availability.of(None, src=query.src, dst=query.dst, spans=spans)

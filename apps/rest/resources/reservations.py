@@ -176,7 +176,7 @@ class ReservationBody(Wish):
         if megabytes is None or self.end_unix_s is None:
             return ReservationRequest(**values, retry=retry)
         values |= {"bandwidth_mbps": 0.0, "end_unix_s": None}
-        transfer = Transfer(megabytes, self.end_unix_s, profile)
+        transfer = Transfer(megabytes=megabytes, deadline_unix_s=self.end_unix_s, profile=profile)
         return ReservationRequest(**values, retry=retry, transfer=transfer)
 
 

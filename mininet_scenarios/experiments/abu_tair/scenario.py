@@ -92,6 +92,8 @@ class Case:
     cycle: CycleName
     transfers: int
     """Number of transfers, a multiple of 24: eight for each pair, one of the eight an elephant."""
+    epoch_s: float = PAPER_EPOCH_S
+    """Epoch of sharing by time, at the paper's scale."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +130,13 @@ class Run:
     dark_frames: int
     second_uplink_bytes: int
     """Bytes sent by the senders' racks into their second uplinks, headers included."""
+    epoch_s: float = PAPER_EPOCH_S
+    """Epoch of sharing by time, at the paper's scale."""
+
+    @property
+    def mean_mbps(self) -> float:
+        """Mean throughput of all transfers."""
+        return fmean(one.mbps for one in self.done)
 
     def mbps(self, kind: str) -> float:
         """Mean throughput of transfers of a kind."""
@@ -176,6 +185,8 @@ def run(agents: AgentStage, case: Case, scale: Scale, narrator: Narrator) -> Run
     """Play one case; raises ScenarioError for a run that can't be counted."""
     stage, wanted = agents.stage, wishes(case.transfers, scale)
     title = f"{case.transfers} transfers, {case.regime.value}, {case.cycle.value}"
+    if case.epoch_s != PAPER_EPOCH_S:
+        title += f", epochs of {case.epoch_s:g} s"
     agents.play(case.cycle)
     with narrator.phase(title, scale.expected_s(case)), agents.client() as client:
         _lead_uplinks(stage, client, case.regime)
@@ -197,6 +208,7 @@ def run(agents: AgentStage, case: Case, scale: Scale, narrator: Narrator) -> Run
         changes,
         lost.dark_frames,
         sent_bytes,
+        case.epoch_s,
     )
     narrator.say(
         f"{title}: elephants {result.mbps(ELEPHANT):.2f} Mb/s, mice {result.mbps(MOUSE):.2f}; "
@@ -278,5 +290,5 @@ def _policy(case: Case, scale: Scale) -> dict[str, Any]:
     return {
         "mode": "on-request" if sharing is None else "periodic",
         "sharing": (sharing or Sharing.BY_DEMAND).value,
-        "epoch_s": 0.5 if on_demand else PAPER_EPOCH_S * scale.time,
+        "epoch_s": 0.5 if on_demand else case.epoch_s * scale.time,
     }

@@ -61,12 +61,10 @@ _BARELY_BELOW_S: Final = 4.0
 _BOTH_WAYS: Final = "bidirectional"
 _STILL: Final = (
     "NOTIFY UP follows the mirrors, not the ports (4.3.4): a pod sends into circuits whose ports "
-    "are not up yet, and nothing arrives until a ToR has told that its port is down, and the pair "
-    "is diverted. The controller then takes late circuits for dead ones, which costs a part of "
-    "the throughput, too. Pods that send into ports that are down can at most have {most:.2f} of "
-    "the packet switch's throughput at this stability, with the paper's five circuits {fives:.2f}: "
-    "so the paper's figure is one of pods that keep to the packet switch until ports are up, as "
-    "with HydRA, whose row of the same stability lies in the band."
+    "are not up yet, and nothing arrives. Pods that send into ports that are down can at most have "
+    "{most:.2f} of the packet switch's throughput at this stability, with the paper's five "
+    "circuits {fives:.2f}: so the paper's figure is one of pods that keep to the packet switch "
+    "until ports are up, as with HydRA, whose row of the same stability lies in the band."
 )
 _DIVERTED: Final = (
     "With HydRA, a change also waits until the queues of circuits that move are empty, until ports "

@@ -54,3 +54,20 @@ def test_errors(run, tmp_path):
     nowhere = run("price", "--plot", str(tmp_path / "none" / "x.png"))
     assert nowhere.exit_code == 1
     assert "can't be written" in nowhere.stderr
+
+
+def test_fat_trees_of_equal_cost(run):
+    (told,) = json.loads(run("price", "--planes", "20", "--json").stdout)["equal_cost"]
+    assert (told["hydra"], round(told["oversubscription"], 2)) == ("HydRA, K = 20", 5.98)
+    shown = run("price", "--planes", "20", "--planes", "80", "--equal-cost").stdout
+    assert "5.98" in shown
+    assert "none" in shown  # 80 planes cost more than full bisection
+    assert run("price", "helios-2010", "--equal-cost").exit_code == 2
+
+
+def test_power_and_the_price_of_a_higher_rate_are_told(run):
+    networks = json.loads(run("price", "--planes", "32", "--json").stdout)["networks"]
+    hydra, fat_tree = networks[:2]
+    assert hydra["watt"] < fat_tree["watt"]
+    assert hydra["upgrade_usd"] < hydra["usd"]
+    assert fat_tree["upgrade_usd"] == fat_tree["usd"]

@@ -88,11 +88,7 @@ class Doer:
 
     def let_in(self) -> None:
         """Make the changes that may begin beside those under way."""
-        while self._conductor._may_begin_beside():
-            sources = self._conductor._sources
-            work = next(filter(None, (source() for source in sources)), None)
-            if work is None:
-                return
+        while (work := self._conductor._scheduler.next_beside()) is not None:
             self.do(work)
 
 

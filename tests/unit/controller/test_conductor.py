@@ -11,25 +11,8 @@ from apps.process.metrics import Metrics
 from hydra.errors import DeviceUnavailable, HydraError
 from hydra.reconfiguration.commands import Batch
 from hydra.reconfiguration.scheduler import performed
-from tests.unit.controller.runners import awaited, do
+from tests.unit.controller.runners import awaited
 from tests.waiting import PATIENCE_S, wait_until
-
-
-class Clock:
-    """Time that passes only while a duty or a job takes some."""
-
-    def __init__(self):
-        self.now_s = 100.0
-
-    def monotonic(self):
-        return self.now_s
-
-
-@pytest.fixture
-def clock(monkeypatch):
-    clock = Clock()
-    monkeypatch.setattr(room, "time", clock)
-    return clock
 
 
 @pytest.fixture
@@ -46,62 +29,6 @@ async def answers(*devices):
 
 
 nothing = awaited(lambda: None)
-
-
-def turns(conductor, clock, times):
-    """The duties that are done at these times."""
-    for now_s in times:
-        clock.now_s = now_s
-        for duty in conductor._duties:
-            conductor._do_if_due(duty)
-
-
-def test_a_duty_comes_once_a_period_and_at_once_if_asked(conductor, clock):
-    done = []
-    conductor.duty("a", lambda: done.append(("a", clock.now_s)), lambda: 2.0, at_once=True)
-    conductor.duty("b", lambda: done.append(("b", clock.now_s)), lambda: 2.0)
-    turns(conductor, clock, (100.0, 101.0, 102.0, 103.9, 104.1, 105.0))
-    assert done == [("a", 100.0), ("a", 102.0), ("b", 102.0), ("a", 104.1), ("b", 104.1)]
-
-
-def test_one_that_takes_longer_than_its_period_leaves_time_for_others(conductor, clock):
-    done = []
-
-    def slow():
-        done.append(clock.now_s)
-        clock.now_s += 5.0
-
-    conductor.duty("slow", slow, lambda: 2.0, at_once=True)
-    turns(conductor, clock, (100.0,))
-    turns(conductor, clock, (105.0, 106.9, 107.0))
-    assert done == [100.0, 107.0]
-
-
-def test_one_that_is_off_begins_a_period_after_it_is_on(conductor, clock):
-    done, period = [], [None]
-    conductor.duty("a", lambda: done.append(clock.now_s), lambda: period[0])
-    turns(conductor, clock, (100.0, 110.0))
-    period[0] = 5.0
-    turns(conductor, clock, (112.0, 114.9, 115.0))
-    assert done == [115.0]
-
-
-def test_a_part_of_a_duty_is_done_once_a_period_while_a_job_waits(conductor, clock):
-    """And the duty itself, which the job held up, as soon as that is over."""
-    done, period = [], [10.0]
-    duty = conductor.duty("a", lambda: done.append(("all", clock.now_s)), lambda: period[0])
-
-    def wait(*times):
-        for now_s in times:
-            clock.now_s = now_s
-            do(conductor.in_part(duty, awaited(lambda: done.append(("part", clock.now_s)))))
-
-    wait(105.0, 110.0, 112.0, 119.9, 121.0)
-    turns(conductor, clock, (122.0,))
-    wait(123.0)
-    period[0] = None
-    wait(200.0)
-    assert done == [("part", 110.0), ("part", 121.0), ("all", 122.0)]
 
 
 def test_a_job_that_waits_is_not_put_again(conductor):

@@ -175,7 +175,9 @@ class Stage:
 
     def every_s(self, stage):
         """The time between two turns of a duty."""
-        (duty,) = [one for one in self.controller.rooms.conductor._duties if one.stage == stage]
+        (duty,) = [
+            one for one in self.controller.rooms.conductor._queue._duties if one.stage == stage
+        ]
         return duty.every_s()
 
     def quarantined_s(self):

@@ -1,18 +1,23 @@
 """The controller's rooms on the simulated network, whatever people and failures do, and when.
 
 Requests, releases, changes in stages, losses, ports set aside, a full journal and faults of devices
-come in any order, also between the steps of changes under way. Once all is quiet, nothing is stuck,
+come in any order, also between the steps of changes under way, of which the shipped queue and
+scheduler say which begins and goes on when. Once all is quiet, nothing is stuck,
 nothing stands that nobody wants, and the devices are as the ledger says.
 
 ``HYDRA_SIMULATION_SEED=7`` plays one seed, ``HYDRA_SIMULATION_RUNS=3000`` that many.
 """
 
-import queue
 import random
 import time
 import traceback
+from collections.abc import Coroutine
 from contextlib import suppress
+<<<<<<< HEAD
 from itertools import chain
+=======
+from functools import partial
+>>>>>>> 462f3920a34826b286d2b426f91b1efcc5ba48fc
 
 import numpy as np
 import pytest
@@ -71,7 +76,7 @@ class _World:
         self.rooms = rooms = self.staged.rooms
         self.network = self.staged.stage.network
         self.full = self.quiet = False
-        self.depth = self.between = 0
+        self.depth = self.between = self.beside = 0
         self.sent_mbps = np.zeros((len(FABRIC.racks),) * 2)
         self.events = dict(_WHAT)
         self.asked_for = set()
@@ -104,7 +109,13 @@ class _World:
             rooms.promises.care._retries,
         ):
             retries._clock = lambda: float(next(ticks))
-        rooms.conductor._do = self._do
+        self.queue, self.scheduler = rooms.conductor._queue, rooms.conductor._scheduler
+        for duty in (
+            self.staged.stage.controller._look_after,
+            self.staged.staging.keep_time,
+            rooms.promises.care.keep_time,
+        ):
+            rooms.conductor.duty("duty", duty, lambda: 0.0, at_once=True)
         write = rooms.ledger._journal.write
 
         def written(changes):
@@ -113,15 +124,46 @@ class _World:
             write(changes)
 
         rooms.ledger._journal.write = written
-        self.staged.stage.doer.look = lambda _batch: self._between_steps()
 
     def _now_sent(self):
         return self.sent_mbps.copy()
 
-    def _do(self, job, _stage):
+    def _do(self, job):
         """As the conductor does a job; what is no refusal is a defect."""
         with suppress(HydraError):
-            self.staged.stage.do(job())
+            work = job()
+            if isinstance(work, Coroutine):
+                self._see_through(work)
+
+    def _see_through(self, work):
+        """Batches of all courses under way, in any order, and changes beside each other."""
+        job = self.scheduler.begin(work)
+        flying = self._flying([])
+        while not job.over or self.scheduler.others:
+            running = next((one for one in flying if one.batch.alone), self.rng.choice(flying))
+            self._between_steps()
+            while (part := self.queue.next_part()) is not None:
+                part()
+            flying.remove(running)
+            self.scheduler.outcome(running, partial(self._carried_out, running.batch))
+            flying = self._flying(flying)
+            while (beside := self.scheduler.next_beside()) is not None:
+                self.beside += 1
+                self.scheduler.begin(beside, beside=True)
+                flying = self._flying(flying)
+        if job.error is not None:
+            raise job.error
+
+    def _flying(self, flying):
+        """The courses whose batches are to be carried out."""
+        for running in self.scheduler.moved():
+            if running.beside and not isinstance(running.error, HydraError | None):
+                raise running.error
+            flying += [running] if running.batch is not None else []
+        return flying
+
+    def _carried_out(self, batch):
+        return self.staged.stage.doer._perform(batch)
 
     # -- events ------------------------------------------------------------------------------------
 
@@ -218,26 +260,17 @@ class _World:
     # -- turns of the conductor --------------------------------------------------------------------
 
     def turn(self):
-        """Duties, and the next job; False if there was none."""
-        rooms, conductor = self.rooms, self.rooms.conductor
+        """Duties, and the next job, urgent or not; False if there was none."""
         self.between = 0
         for datapath in sorted(set(self.network.names) - self.network.connected):
             if self.quiet or self.rng.random() < 0.5:
                 self.network.connected.add(datapath)
-                rooms.courses.switches.renewed(datapath)
-        duties = (
-            self.staged.stage.controller._look_after,
-            self.staged.staging.keep_time,
-            rooms.promises.care.keep_time,
-        )
-        for duty in duties:
-            self._do(duty, "duty")
-            conductor._do_first()
-        with suppress(queue.Empty):
-            job = conductor._jobs.get_nowait()
-            conductor._do_first()
-            self._do(job, "job")
-            return True
+                self.rooms.courses.switches.renewed(datapath)
+        while (turn := self.queue.next(time.monotonic())) is not None:
+            self._do(turn.job)
+            self.queue.over(turn, time.monotonic())
+            if turn.duty is None:
+                return True
         return False
 
     def play(self):

@@ -97,37 +97,72 @@ def test_ids_change_hands_with_the_paths_that_take_them():
     assert taken_between(after, before) == {100: {"b"}, 101: {"c"}}
 
 
+A, B = VlanId(100), VlanId(101)
+
+
 @pytest.fixture
 def clock():
+    """A clock after path a has lost an ID at 10 s."""
     clock = RestClock()
-    clock.lose({VlanId(100): {"a"}}, 10.0)
+    assert clock.lose(pool(), before={"a": A}, after={}, now_s=10.0) == pool(freed=(A,))
     return clock
 
 
-def wait_s(clock, taken, now_s, joined=()):
-    return clock.wait_s(taken, joined=joined, rest_s=REST_S, now_s=now_s)
+def wait_s(clock, after, now_s, before=(), *, joins=False):
+    return clock.wait_s(before=dict(before), after=after, joins=joins, rest_s=REST_S, now_s=now_s)
 
 
 def test_another_path_waits_until_an_id_has_rested(clock):
-    assert wait_s(clock, {VlanId(100): {"b"}}, 12.0) == 3.0
-    assert wait_s(clock, {VlanId(100): {"b"}}, 15.0) == 0.0
-    assert wait_s(clock, {VlanId(100): {"a", "b"}}, 12.0) == 3.0
+    assert wait_s(clock, {"b": A}, 12.0) == 3.0
+    assert wait_s(clock, {"b": A}, 15.0) == 0.0
+    assert wait_s(clock, {"a": A, "b": A}, 12.0) == 3.0
 
 
 def test_the_path_that_lost_an_id_gets_it_back_at_once(clock):
-    assert wait_s(clock, {VlanId(100): {"a"}}, 10.0) == 0.0
+    assert wait_s(clock, {"a": A}, 10.0) == 0.0
 
 
-def test_an_id_that_others_use_needs_no_rest(clock):
-    assert wait_s(clock, {VlanId(100): {"b"}}, 10.0, joined=ids(100)) == 0.0
+def test_a_path_may_join_an_id_in_use_where_switches_learn(clock):
+    before, after = {"c": A}, {"b": A, "c": A}
+    assert wait_s(clock, after, 10.0, before, joins=True) == 0.0
+    assert wait_s(clock, after, 10.0, before) == REST_S
 
 
 def test_the_id_that_was_lost_last_decides(clock):
-    clock.lose({VlanId(101): {"c"}}, 11.0)
-    taken = {VlanId(100): {"b"}, VlanId(101): {"b"}, VlanId(102): {"b"}}
-    assert wait_s(clock, taken, 12.0) == 4.0
+    later = clock.lose(pool(freed=(A,)), before={"c": B}, after={}, now_s=11.0)
+    assert later == pool(freed=(A, B))
+    assert wait_s(clock, {"b": A, "d": B, "e": VlanId(102)}, 12.0) == 4.0
+
+
+def test_a_loss_of_nothing_leaves_the_pool(clock):
+    some = pool(resting=(102,))
+    assert clock.lose(some, before={"c": B}, after={"c": B}, now_s=11.0) is some
 
 
 def test_after_a_start_ids_rest_whoever_had_them():
     clock = RestClock(ids(100), 1.0)
-    assert wait_s(clock, {VlanId(100): {"a"}}, 2.0) == 4.0
+    assert wait_s(clock, {"a": A}, 2.0) == 4.0
+
+
+def test_paths_get_free_ids_in_the_order_of_allocation_as_far_as_there_are_any():
+    some = pool(resting=(100,), freed=(101,))
+    assert some.assigned("abcd", VlanRange(VlanId(100), VlanId(103)), ids(102)) == {
+        "a": 103,
+        "b": 101,
+    }
+
+
+def test_ids_abound_while_half_of_a_range_is_free():
+    assert pool(resting=(100,)).abounds(RANGE, ids(101, 102))
+    assert not pool(resting=(100, 103)).abounds(RANGE, ids(101, 102))
+
+
+def test_ids_given_up_rest_and_come_last():
+    some = pool(freed=(104,))
+    assert some.given_up(ids(101)) == pool(resting=(101,), freed=(104, 101))
+    assert some.given_up(frozenset()) is some
+
+
+def test_states_that_take_turns_rest_each_others_ids():
+    some = pool(resting=(105,), freed=(104,))
+    assert some.shared(ids(100, 101), ids(101)) == pool(resting=(100,), freed=(104,))

@@ -4,13 +4,14 @@ from dataclasses import replace
 
 import pytest
 
+from apps.openflow.seam import PortInfo
 from hydra.errors import HydraError
 from hydra.forwarding.pipeline import COOKIE_KIND_EPOCH_MASK, RuleKind, cookie
 from hydra.forwarding.rules import RemoveByCookie, match_key, rack_metadata
 from hydra.lifecycle import ReconfigurationState
 from hydra.model import NetworkState, VlanId
 from hydra.policy import Policy, Transition
-from hydra.reconfiguration.commands import ApplyRules, StageRules
+from hydra.reconfiguration.commands import ApplyRules, Pause, StageRules
 from hydra.reconfiguration.cycle import OWN_CYCLE
 from mininet_scenarios.cycles.application import refuse_real_switches
 from mininet_scenarios.cycles.names import (
@@ -20,8 +21,10 @@ from mininet_scenarios.cycles.names import (
     cycle_in_environment,
     cycle_of,
     environment_for,
+    told_of_ports,
 )
 from mininet_scenarios.cycles.orders import emulated_rules
+from mininet_scenarios.cycles.unaware import Unaware
 from tests.unit.core.fabrics import circuit_between, path_of, small_fabric, state_of
 from tests.unit.reconfiguration.test_executor import Scripted, execution_of
 from tests.unit.reconfiguration.watch import Violation, Watch
@@ -63,6 +66,7 @@ def steps(network):
     ("name", "order"),
     [
         (CycleName.AS_PUBLISHED, ["intent", "divert", "move", "activate"]),
+        (CycleName.PROTOTYPE, ["intent", "divert", "move", "activate"]),
         (CycleName.UNDIVERTED, ["intent", "move", "carrier", "announce", "probe", "activate"]),
     ],
 )
@@ -78,6 +82,14 @@ def test_as_published_takes_traffic_off_first_and_then_tries_nothing():
     """All that is watched holds, but that paths are tried before traffic is on them."""
     with pytest.raises(Violation, match="is in use and was not probed"):
         Watch(*course(CycleName.AS_PUBLISHED)).run()
+
+
+@pytest.mark.parametrize(("rules", "seconds"), [(0, 1.2), (100, 1.2), (5000, 2.2)])
+def test_the_prototype_takes_as_long_as_the_paper_s(rules, seconds):
+    network, execution = course(CycleName.PROTOTYPE, rules=rules)
+    _Indulgent(network, execution).run()
+    (pause,) = network.commands(Pause, "move")
+    assert pause.seconds == pytest.approx(seconds)
 
 
 def test_undiverted_moves_mirrors_under_the_traffic():
@@ -196,3 +208,41 @@ def test_what_loses_packets_is_for_emulated_mirrors_only(address):
     refuse_real_switches(emulated)
     with pytest.raises(HydraError, match=rf"{address} may be a real switch"):
         refuse_real_switches([*emulated, replace(FABRIC.planes[1], address=address)])
+
+
+class _Heard:
+    """Receiver that keeps reports of ports."""
+
+    def __init__(self):
+        self.up = {}
+
+    def knows(self, datapath):
+        return datapath == 7
+
+    def switch_connected(self, datapath, _connection, ports):
+        self.up |= {(datapath, port.name): port.up for port in ports.values()}
+
+    def port_changed(self, datapath, _connection, port, *, deleted):
+        self.up[datapath, port.name] = port.up and not deleted
+
+
+def test_a_published_prototype_does_not_learn_that_optical_ports_are_down():
+    heard = _Heard()
+    events = Unaware(heard, {"o1"})
+    events.switch_connected(7, None, {1: PortInfo(1, "o1", False), 2: PortInfo(2, "s1", False)})
+    assert heard.up == {(7, "o1"): True, (7, "s1"): False}
+    events.port_changed(7, None, PortInfo(1, "o1", False), deleted=False)
+    events.port_changed(7, None, PortInfo(2, "s1", True), deleted=False)
+    assert heard.up == {(7, "o1"): True, (7, "s1"): True}
+    events.port_changed(7, None, PortInfo(1, "o1", False), deleted=True)
+    assert heard.up[7, "o1"] is False
+    assert events.knows(7)
+    assert not events.knows(8)
+
+
+@pytest.mark.parametrize("rules", [0, 100])
+@pytest.mark.parametrize("name", CycleName)
+def test_all_other_cycles_learn_of_ports(name, rules):
+    assert told_of_ports(cycle_of(name, rules)) is (
+        name not in {CycleName.AS_PUBLISHED, CycleName.PROTOTYPE}
+    )

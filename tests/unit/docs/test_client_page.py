@@ -2,6 +2,7 @@
 
 import inspect
 import re
+from typing import get_args, get_type_hints
 
 import pytest
 
@@ -9,7 +10,7 @@ import hydra_hybrid_network_client as package
 from apps.process.configuration import load_configuration
 from apps.rest.app import create_app
 from apps.rest.server import RestServer
-from hydra_hybrid_network_client import ClientError, HydraClient, Refused
+from hydra_hybrid_network_client import ClientError, HydraClient, Refused, documents
 from tests.unit.rest.fake_service import FakeService
 
 from .blocks import ROOT, blocks
@@ -40,6 +41,26 @@ def test_each_error_is_there():
     assert len(errors) > 10
     table = PAGE.read_text().partition("| error | meaning |")[2]
     assert [name for name in errors if f"`{name}`" not in table] == []
+
+
+def classes(hint):
+    """The document classes in a type."""
+    inner = [found for part in get_args(hint) for found in classes(part)]
+    return [*inner, hint] if getattr(hint, "__module__", "") == documents.__name__ else inner
+
+
+def test_documents_that_a_program_names_are_at_the_top():
+    """Documents in arguments of methods, and the gap, which programs tell from events."""
+    hints = [
+        hint
+        for method in vars(HydraClient).values()
+        if inspect.isfunction(method) and not method.__name__.startswith("_")
+        for name, hint in get_type_hints(method).items()
+        if name != "return"
+    ]
+    named = {found.__name__ for hint in hints for found in classes(hint)} | {"Gap"}
+    assert len(named) > 3
+    assert named - set(package.__all__) == set()
 
 
 @pytest.fixture

@@ -263,3 +263,17 @@ def test_the_cells_of_study_ipynb_run_in_order(tmp_path):
     assert 0 < float(shares["greedy"]) < float(shares["anytime"]) < 1
     for plot in re.findall(r"!\[[^]]*\]\((\S+)\)", json.dumps(notebook)):
         assert (tmp_path / plot).read_bytes().startswith(b"\x89PNG"), plot
+
+
+@pytest.mark.parametrize(
+    ("paths", "told"),
+    [
+        ([], ["r1 - r2 - r4", "r1 - r3 - r4", "r1 - r4"]),  # HydRA's Fig. 4
+        (["1-2", "2-3", "3-1"], ["r1 - r3", "r2 - r3"]),
+    ],
+)
+def test_paths_that_would_make_a_loop_get_vlans_of_their_own(paths, told):
+    command = [sys.executable, EXAMPLES / "loop_free_vlans.py", *paths]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    vlans = dict(reversed(line.split(": ")) for line in done.stdout.splitlines())
+    assert len({vlans[path] for path in told}) == len(told) == len(set(vlans.values()))

@@ -93,6 +93,31 @@ def test_fast_mirrors_have_a_row_of_their_own():
     assert (row.ours, row.met) == ("-16.7%", None)
 
 
+def test_the_best_epoch_is_told_of_all_played(tmp_path):
+    one = comparison()
+    keys = {row.claim for row in abu_tair.EXPERIMENT.conclude([one]).rows}
+    assert "abu-tair/epoch" not in keys
+    assert len({case.epoch_s for case in abu_tair.EPOCHS}) == len(abu_tair.EPOCHS)
+
+    def swept(best_s):
+        return replace(
+            one,
+            epochs=tuple(
+                replace(
+                    run_of(case, SHARES | {case.regime: (share, share)}, 0), epoch_s=case.epoch_s
+                )
+                for case in abu_tair.EPOCHS
+                for share in (0.5 if case.epoch_s == best_s else 0.4,)
+            ),
+        )
+
+    for best_s, met in ((10.0, True), (40.0, False)):
+        rows = abu_tair.EXPERIMENT.conclude([swept(best_s)] * 2).rows
+        (row,) = (row for row in rows if row.claim == "abu-tair/epoch")
+        assert row.met is met
+        assert row.ours.startswith(f"{best_s:.1f} (2.5 s: ")
+
+
 def test_without_a_direct_link_there_is_one_run_for_both_ways():
     found = abu_tair.cases((24,))
     assert len(found) == 7

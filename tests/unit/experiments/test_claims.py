@@ -3,18 +3,15 @@
 import pytest
 
 from mininet_scenarios.experiments import judgement
-from mininet_scenarios.experiments.claims import (
-    CLAIMS,
-    PAPERS,
+from mininet_scenarios.experiments.bands import (
     Band,
     about,
     computed,
-    judged,
     measured,
     percent,
     stated,
-    unjudged,
 )
+from mininet_scenarios.experiments.claims import CLAIMS, PAPERS, judged, unjudged
 
 
 @pytest.mark.parametrize(

@@ -200,6 +200,25 @@ def test_a_change_that_costs_tcp_more_than_its_delay_or_nothing_is_told(publishe
     assert {"hydra/part-100", "hydra/part-5000"} <= set(differing(rows))
 
 
+def test_the_paper_s_losses_are_judged_with_its_delays(tmp_path):
+    """A change every 4 s costs 2.5 of 95 Mb/s: 1.1 % at one every 10 s."""
+    slow = replace(fig9a_ways(), prototype=fig9a_result(mbps=92.5))
+    rows = load("fig9a").conclude([slow, slow]).rows
+    costs = {row.figure: row for row in rows if "lost, share of static" in row.figure}
+    for rules in (100, 5000):
+        case = f"lost, share of static, a change every 10 s, {rules} rules"
+        assert costs[f"prototype: {case}"].claim == f"hydra/cost-{rules}"
+        assert costs[f"prototype: {case}"].ours == f"{1 / 95:.1%} ({1 / 95:.1%} to {1 / 95:.1%})"
+        fast = costs[f"as published: {case}"]
+        assert (fast.claim, fast.paper, fast.met) == ("", "", None)
+        assert fast.ours.startswith(f"{0.4 / 95:.1%}")
+    claims = [row.claim for row in rows if row.claim]
+    assert claims.count("hydra/cost-100") == claims.count("hydra/part-100") == 1
+    assert claims.count("hydra/delay-100") == 1
+    plots = load("fig9a").draw([slow], tmp_path)
+    assert "fig9a-prototype-1.png" in {plot.name for plot in plots}
+
+
 def test_each_repetition_of_fig9a_sends_enough_datagrams():
     short = replace(fig9a_ways(), divert_first=fig9a_result(affected=udp(sent=9_999)))
     rows = load("fig9a").conclude([fig9a_ways(), short]).rows

@@ -46,7 +46,7 @@ def test_circuits_that_may_not_change_stay():
 def test_a_reservation_stays_and_what_needs_its_ports_is_refused():
     before = state_of(FABRIC, NetworkState(), A, B)
     assert after(before, of(C), pins=[pin(A)]) == of(A, C)
-    with pytest.raises(PlanError, match=r"r2 =p1= r3 needs a port of r1 =p1= r2.*reservation"):
+    with pytest.raises(PlanError, match=r"r3 needs a port of r1 =p1= r2.*release the reservation"):
         after(before, of(ACROSS), pins=[pin(A)])
 
 

@@ -152,6 +152,58 @@ def test_small_numbers_of_destinations_cost_more(helios):
     assert cost[-1] == min(cost)
 
 
+@pytest.mark.parametrize("superlink", [1, 8])
+def test_power_tells_how_many_hosts_have_packet_links(helios, superlink):
+    kind = next(one for one in helios.transceivers if one.superlink == superlink)
+    half = np.full(63, 1024 / 63 / 2)
+    built = pods.helios_network(helios, kind, 63, half)
+    on_circuits = 63 * (half[0] // superlink) * superlink / 1024
+    factor = pods.electrical_network(helios).watt / built.network.watt
+    assert pods.packet_share(helios, superlink, factor) == pytest.approx(1 - on_circuits)
+
+
+@pytest.mark.parametrize(
+    ("racks", "ports", "switches"),
+    [
+        (320, 320, 1),
+        (321, 320, 3 + 2),
+        (1000, 320, 11),  # c-Through, 7.3: "Eleven 320x320 optical MEMS switches"
+        (8, 4, 4 + 2),
+    ],
+)
+def test_racks_beyond_a_switch_s_ports_take_two_levels(racks, ports, switches):
+    assert networks.optical_switches(racks, ports) == switches
+
+
+def test_a_plane_of_many_racks_has_several_switches(racks):
+    many = racks.model_copy(update={"racks": 1000})
+    assert counts(networks.hydra_bill(many, 4))["optical_switch_320"] == 44
+    alone = many.model_copy(update={"plane_ports": None})
+    assert counts(networks.hydra_bill(alone, 4))["optical_switch_320"] == 4
+
+
+@pytest.mark.parametrize("planes", [1, 6, 20, 32])
+def test_the_fat_tree_of_equal_cost_costs_as_much(racks, planes):
+    ratio = networks.equal_cost(racks, planes)
+    usd = networks.hydra_bill(racks, planes).usd
+    assert networks.fat_tree_bill(racks, ratio).usd == pytest.approx(usd)
+
+
+def test_what_costs_more_than_full_bisection_has_no_fat_tree_of_equal_cost(racks):
+    assert networks.equal_cost(racks, 80) is None
+    cheap = racks.items["switch_64x10g"].model_copy(update={"hydra": {"plane": 1.0}})
+    few = racks.model_copy(update={"items": {"switch_64x10g": cheap}})
+    assert networks.equal_cost(few, 1) is None
+
+
+def test_a_higher_rate_replaces_all_but_mirrors_and_single_mode_fibre(racks):
+    hydra, fat_tree = networks.hydra_bill(racks, 32), networks.fat_tree_bill(racks, 1)
+    assert hydra.usd - hydra.upgrade_usd == 32 * 110e3 + 10_240 * 25
+    assert fat_tree.upgrade_usd == fat_tree.usd
+    assert hydra.watt == pytest.approx(320 * 800 + 2 * 10_240 + 32 * 320 * 0.24)
+    assert fat_tree.watt == 800 * 800 + 51_200
+
+
 # --- files ----------------------------------------------------------------------------------
 
 
@@ -171,6 +223,9 @@ def test_shipped_files_can_be_copied(name, tmp_path):
         ("hydra-2015", "usd: 665", "usd: 665, 3", "665, 3"),
         ("hydra-2015", "model: racks", "model: rows", "rows"),
         ("hydra-2015", "racks: 320", "racks: 0", "greater than 0"),
+        ("hydra-2015", "plane_ports: 320", "plane_ports: 4", "8 racks at most, not 320"),
+        ("hydra-2015", "plane_ports: 320", "plane_ports: 1", "greater than or equal to 2"),
+        ("hydra-2015", "replaced: true", "replaced: 1", "valid boolean"),
         ("helios-2010", "63]", "64]", "63 other pods, not to 64"),
         ("helios-2010", "superlink: 32", "superlink: 16", "superlink 16 stands twice"),
         ("helios-2010", "[4, 8]", "[4, 7]", "no transceiver has superlink 7"),

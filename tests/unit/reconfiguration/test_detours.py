@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from hydra.reconfiguration.detours import Detours, Room
+from hydra.reconfiguration.detours import DetourRoom, Detours
 from tests.unit.core.fabrics import circuit_between, path_of, small_fabric, topology_of
 
 FABRIC = small_fabric(racks=3, planes=2)
@@ -22,7 +22,7 @@ def room(sent, share=1.0):
         closed=frozenset(),
         toward=lambda _state, _topology: pytest.fail("no state"),
     )
-    return Room(detours=detours, topology=STANDING, sent_mbps=sent_mbps, share=share)
+    return DetourRoom(detours=detours, topology=STANDING, sent_mbps=sent_mbps, share=share)
 
 
 LOADS = {(0, 1): 60.0, (1, 0): 20.0, (1, 2): 50.0, (2, 1): 10.0}

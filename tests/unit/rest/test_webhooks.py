@@ -19,7 +19,7 @@ from standardwebhooks import WebhookVerificationError
 from apps.rest.app import create_app
 from apps.rest.resources.events import CloudEvent, Event
 from apps.rest.server import RestServer
-from apps.rest.webhook_addresses import Reach, RefusedAddress
+from apps.rest.webhook_addresses import RefusedAddress, WebhookNetworks
 from apps.rest.webhook_delivery import Webhooks
 from hydra.access import LOCAL
 from hydra.errors import HydraError
@@ -33,7 +33,7 @@ from tests.waiting import HANGS_S, PATIENCE_S, remains, wait_until
 
 from .fake_service import relay_path
 
-HERE = Reach(["127.0.0.0/8"])
+HERE = WebhookNetworks(["127.0.0.0/8"])
 
 
 class Receiver:
@@ -362,7 +362,7 @@ def test_pauses_grow_to_five_minutes(failures, chance):
     ],
 )
 def test_where_webhooks_may_lead(address, allowed):
-    reach = Reach(["10.1.0.0/16", "fd01::/16"])
+    reach = WebhookNetworks(["10.1.0.0/16", "fd01::/16"])
     if allowed:
         reach.check("a.example", address)
     else:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from hydra.sharing.spill import Room, Spills
+from hydra.sharing.spill import PairRates, Spills
 from topology.estimator import CLEAR, FULL
 
 HORIZON_S, SETTLE_S = 10.0, 3.0
@@ -27,7 +27,7 @@ class Played:
                 circuits[pair], carried[pair] = CIRCUIT_MBPS, carried_mbps
                 free_mbps[pair], free_part[pair] = FREE_MBPS, free
             known, used = circuits > 0, carried / CIRCUIT_MBPS
-            room = Room(
+            room = PairRates(
                 sent,
                 circuits,
                 carried,

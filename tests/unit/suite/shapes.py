@@ -2,6 +2,8 @@
 
 import ast
 from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -74,3 +76,68 @@ def _positional(one: ast.ClassDef) -> list[str]:
         if "ClassVar" not in kind and not ("field(" in value and "init=False" in value):
             names.append(ast.unparse(field.target))
     return names
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call of a constructor with look-alike numbers by their position."""
+
+    path: Path
+    line: int
+    name: str
+    arguments: list[ast.expr]
+    names: list[str]
+    """Of the arguments, from the first number that looks like the one beside it."""
+
+
+def look_alike(files: list[Path], root: Path) -> Iterator[Call]:
+    """Calls that give two numbers of the same kind, one beside the other, by position alone."""
+    trees = {path: ast.parse(path.read_text()) for path in files}
+    numbers = {
+        (".".join(path.relative_to(root).with_suffix("").parts), one.name): parameters
+        for path, tree in trees.items()
+        for one in ast.walk(tree)
+        if isinstance(one, ast.ClassDef) and (parameters := _parameters(one))
+    }
+    for path, tree in trees.items():
+        here = ".".join(path.relative_to(root).with_suffix("").parts)
+        seen = {
+            one.name: (here, one.name) for one in ast.walk(tree) if isinstance(one, ast.ClassDef)
+        }
+        for one in ast.walk(tree):
+            if isinstance(one, ast.ImportFrom):
+                seen |= {name.asname or name.name: (one.module, name.name) for name in one.names}
+        for one in ast.walk(tree):
+            if isinstance(one, ast.Call) and isinstance(one.func, ast.Name):
+                parameters = numbers.get(seen.get(one.func.id), [])[: len(one.args)]
+                first = next(
+                    (
+                        place
+                        for place, (this, other) in enumerate(pairwise(parameters))
+                        if this[1] == other[1] and this[1] in ("float", "float | None")
+                    ),
+                    None,
+                )
+                if first is not None:
+                    names = [name for name, _kind in parameters[first:]]
+                    yield Call(path, one.lineno, one.func.id, one.args[first:], names)
+
+
+def _parameters(one: ast.ClassDef) -> list[tuple[str, str]]:
+    """Names and types of what a constructor may take by position."""
+    names = _positional(one)
+    kinds = {
+        field.target.id: ast.unparse(field.annotation)
+        for field in one.body
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
+    }
+    for init in one.body:
+        if isinstance(init, ast.FunctionDef) and init.name == "__init__":
+            kinds = {
+                argument.arg: ast.unparse(argument.annotation)
+                for argument in init.args.args
+                if argument.annotation is not None
+            }
+    if not names and any(ast.unparse(base) == "NamedTuple" for base in one.bases):
+        names = [*kinds]
+    return [(name, kinds.get(name, "")) for name in names]

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hydra.errors import PlanError
-from topology.estimator import COMPARABLE, FULL, HEADROOM, ODD, Traffic, estimate, surety
+from topology.estimator import COMPARABLE, FULL, HEADROOM, ODD, Observation, estimate, surety
 
 LINK = 100.0
 
@@ -12,7 +12,7 @@ LINK = 100.0
 def traffic(*entries, **more):
     """Of (sender, rack, Mb/s, resources); resources are lists of the same length."""
     sender, to, mbps, uses = zip(*entries, strict=True)
-    return Traffic(
+    return Observation(
         np.array(sender), np.array(to), np.array(mbps, dtype=float), np.array(uses), **more
     )
 
@@ -101,7 +101,9 @@ def test_a_link_that_is_configured_too_small_makes_no_demand_smaller():
 def test_silence_is_no_demand():
     found = estimated(traffic((0, 1, 0.0, [0]), (0, 2, 10.0, [0])), [10.0], [10.0])
     assert found.mbps == pytest.approx([0.0, LINK])
-    nothing = Traffic(*(np.zeros(0, dtype=np.intp),) * 2, np.zeros(0), np.zeros((0, 1), np.intp))
+    nothing = Observation(
+        *(np.zeros(0, dtype=np.intp),) * 2, np.zeros(0), np.zeros((0, 1), np.intp)
+    )
     assert estimated(nothing, [1.0], [1.0]).mbps.shape == (0,)
 
 
