@@ -13,11 +13,8 @@ import time
 import traceback
 from collections.abc import Coroutine
 from contextlib import suppress
-<<<<<<< HEAD
-from itertools import chain
-=======
 from functools import partial
->>>>>>> 462f3920a34826b286d2b426f91b1efcc5ba48fc
+from itertools import chain
 
 import numpy as np
 import pytest
