@@ -212,15 +212,13 @@ class Admission:
         bundle.
         """
         src, dst = (rack_of(self._fabric, name) for name in (request.src, request.dst))
-        least_mbps = request.least_mbps
+        least_mbps, whole = request.least_mbps, request
         if request.transfer is not None:
             self._bookings.check(request)
             least_mbps = needed_mbps(request, time.time())
+            whole = replace(request, bandwidth_mbps=least_mbps)
         if beyond_any_circuit(self._fabric, src, dst, least_mbps) is None:
             return [self._add_one(request, limits, group)]
-        whole = request
-        if request.transfer is not None:
-            whole = replace(request, bandwidth_mbps=least_mbps)
         parts, why = self._add_parts(whole, limits, group)
         if parts:
             return parts
@@ -275,7 +273,8 @@ class Admission:
             entered, _ = self._add_parts(tried, limits, group)
             if entered:
                 self._bookings.take_back(entered)
-                return Alternative(smaller.bandwidth_mbps, start, end)
+                mbps = smaller.bandwidth_mbps
+                return Alternative(mbps, start_unix_s=start, end_unix_s=end)
         return None
 
     def _add_one(
