@@ -108,9 +108,9 @@ class _World:
             retries._clock = lambda: float(next(ticks))
         self.queue, self.scheduler = rooms.conductor._queue, rooms.conductor._scheduler
         for duty in (
-            self.staged.stage.controller._look_after,
-            self.staged.staging.keep_time,
-            rooms.promises.care.keep_time,
+            _itself(self.staged.stage.controller)._look_after,
+            _itself(self.staged.staging).keep_time,
+            _itself(rooms.promises.care).keep_time,
         ):
             rooms.conductor.duty("duty", duty, lambda: 0.0, at_once=True)
         write = rooms.ledger._journal.write
@@ -359,6 +359,11 @@ class _World:
             if circuit in failed or circuit in entry.connected:
                 return bool(failed) and circuit not in failed
         return False
+
+
+def _itself(room):
+    """A room whose coroutines the scheduler is to carry out, not the caller."""
+    return room.__dict__.get("_room", room)
 
 
 def _whenever(planned):
