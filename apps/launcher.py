@@ -20,12 +20,12 @@ _WORKER = str(Path(__file__).with_name("workers") / "application.py")
 
 
 def _check(config: Path | None) -> str:
-    """The variable that tells the application its file, once that can be used.
+    """Environment variable with the path of the configuration file, once checked.
 
-    Raises HydraError if it can't; None: the variable tells it already.
+    ``config`` None: the variable is set already. Raises HydraError for an unusable file.
     """
     check_memory()
-    # Applications of other people's do without these, which take a third of a second to import.
+    # Imported late: the imports take a third of a second, wasted on foreign applications.
     with uncollected():
         from apps.process.configuration import (  # noqa: PLC0415
             CONFIG_VARIABLE,
@@ -38,16 +38,16 @@ def _check(config: Path | None) -> str:
 
 
 def _import_controller() -> None:
-    """Import the controller's application ahead of the framework, which would collect garbage."""
+    """Import the controller's application before the framework collects garbage."""
     with uncollected():
-        import_module("apps.main")  # most of a second, which a worker does without
+        import_module("apps.main")  # takes most of a second; workers need no import
 
 
 def _serve(arguments: list[str]) -> int:
     with uncollected():
         from apps.openflow import framework  # noqa: PLC0415  (a third of a second, too)
     share_one_arena()
-    os.umask(0o077)  # the journal, its log and its copies hold webhooks' keys
+    os.umask(0o077)  # the journal, the write-ahead log and copies hold webhooks' keys
     try:
         framework.run_manager(arguments)
     except KeyboardInterrupt:
@@ -62,12 +62,12 @@ def _serve(arguments: list[str]) -> int:
         print(sentence, file=sys.stderr)
         return 1
     finally:
-        gc.freeze()  # or the interpreter's end looks for cycles in all of it, for a second
+        gc.freeze()  # or the interpreter's end looks for cycles for a second
     return 0
 
 
 def main(argv: list[str]) -> int:
-    """Run the controller of one configuration file until it is told to stop.
+    """Run the controller of a configuration file until a signal ends the controller.
 
     Raises HydraError if the file can't be used.
     """
@@ -78,14 +78,14 @@ def main(argv: list[str]) -> int:
 
 
 def worker(config: Path, options: WorkerOptions) -> int:
-    """Run a worker until it is told to stop. Raises HydraError if the file can't be used."""
+    """Run a worker until a signal ends the worker. Raises HydraError if the file can't be used."""
     os.environ[_check(config)] = str(config)
     os.environ[WORKER_VARIABLE] = handed_on(options)
     return _serve([_WORKER])
 
 
 def ryu_manager() -> None:
-    """The ``ryu-manager`` command: Ryu's own, in a process prepared for it."""
+    """The ``ryu-manager`` command: Ryu's command in a prepared process."""
     arguments = sys.argv[1:]
     if any(argument.endswith(("apps/main.py", "apps.main")) for argument in arguments):
         try:

@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger("hydra")
 LOST_LEASE: Final = 75
-"""Exit status of a leader that could not renew its lease in time: EX_TEMPFAIL of sysexits.h.
+"""Exit status of a leader without a renewed lease: EX_TEMPFAIL of sysexits.h.
 Started again, the controller stands by."""
 _TURN_S: Final = 0.001
 """Time for which a thread computes while other threads wait for Python.
@@ -71,7 +71,7 @@ _LAST_WORDS_S: Final = 0.05
 
 
 class HydraApplication:
-    """A controller with its REST server."""
+    """A controller with a REST server."""
 
     def __init__(self, loaded: Loaded, post: Post, cycle: Cycle = OWN_CYCLE) -> None:
         settings = loaded.controller
@@ -91,7 +91,7 @@ class HydraApplication:
         check_port("controller.rest", settings.rest_host, settings.rest_port)
         journal = self._open_journal(loaded)
         self._traces = traces(loaded.fabric.name)
-        began = int(time.time()) // 10  # below all terms in etcd, which begin at 2**28
+        began = int(time.time()) // 10  # below all terms in etcd, beginning at 2**28
         exchange = self._exchange = needs_workers(
             settings.workers,
             fabric,
@@ -152,7 +152,7 @@ class HydraApplication:
         return self._controller.fleet
 
     def _open_journal(self, loaded: Loaded) -> Journal:
-        """The journal: open, or opened once this controller leads, if others may lead."""
+        """The journal: open, or opened once this controller leads."""
         settings, fabric = loaded.controller, loaded.fabric
         self._term: Term = Alone()
         self._take_part: Callable[[], None] | None = None
@@ -183,7 +183,7 @@ class HydraApplication:
                 exempt_present_objects(collect=False)
             except HydraError as error:
                 give_up(error)
-            except Exception as error:  # a leader that never begins keeps all others from leading
+            except Exception as error:  # a leader that never begins keeps standbys from leading
                 LOG.exception("this controller can't begin to lead")
                 give_up(HydraError(f"can't begin to lead, the log says where: {error!r}"))
 
@@ -205,7 +205,7 @@ class HydraApplication:
     def start(self) -> None:
         sys.setswitchinterval(_TURN_S)
         exempt_present_objects()  # the configuration: devices' replies fill the memory many times
-        if self._exchange is None:  # workers tell of their switches once this controller leads
+        if self._exchange is None:  # workers report switches once this controller leads
             self._controller.fleet.note_listening()
         if self._take_part is None:
             self._begin()
@@ -230,8 +230,8 @@ class HydraApplication:
             self._webhooks.start()
 
     def stop(self) -> None:
-        """End in order. If others stand by, do as much as possible before or after the change of
-        leaders: in between nobody leads.
+        """End in order. If there are standbys, do as much as possible before or after the change of
+        leaders: in between, no controller leads.
         """
         self._term.end_soon()
         self._heart.stop()
@@ -259,7 +259,7 @@ class HydraApplication:
         LOG.info("stopped; the switches go on forwarding")
 
     def _incarnation(self, began: int) -> int | None:
-        """The number of this leader to its workers; None if this controller does not lead."""
+        """The leader's number for workers; None if this controller does not lead."""
         if not self._term.is_shared:
             return began
         return None if self._term.over() else self._term.generation

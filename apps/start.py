@@ -1,7 +1,7 @@
-"""Entry points of ``hydra`` and ``ryu-manager``, which first look whether our packages are ours.
+"""Entry points of ``hydra`` and ``ryu-manager``: first check that our packages are ours.
 
 PyPI's hydra-core has a package ``hydra``, too. Whichever of two distributions pip installs last
-overwrites the other one's files: nothing of ours may be imported before that is known.
+overwrites files of the first distribution: check before any import of ours.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ def ryu_manager() -> None:
 
 
 def other_owners() -> Iterator[tuple[str, str, str]]:
-    """Yield (package of ours, distribution, version) of each other distribution that has one."""
+    """Yield (package of ours, foreign distribution with the package, version)."""
     for distribution in distributions():
         packages = _FILES_OF_OURS.findall(distribution.read_text("RECORD") or "")
-        # Metadata are slow to read, and almost all distributions have other packages.
+        # Metadata are slow to read, and almost all distributions have different packages.
         if packages and distribution.metadata["Name"] != _DISTRIBUTION:
             yield packages[0], distribution.metadata["Name"], distribution.version
 
 
 def _refuse_if_shared() -> None:
-    """Exit with status 1 if another distribution in this environment has a package of ours."""
+    """Exit with status 1 if a foreign distribution in this environment has a package of ours."""
     for package, name, version in other_owners():
         sys.exit(
             f"{name} {version} has a package `{package}`, and so has {_DISTRIBUTION}: in one "

@@ -336,7 +336,7 @@ class Policy:
     timeouts: Timeouts = Timeouts()
     divert_share: Annotated[float, Interval(gt=0, le=1), Taken.AT_ONCE] = 0.8
     """Share of the room on the electrical network that a change may fill with diverted traffic. A
-    larger change is made in [stages](operators-guide.md#large-changes).
+    larger change is made in [stages](circuits.md#large-changes).
     """
     beyond_room: Annotated[Beyond, Taken.AT_ONCE] = Beyond.ANNOUNCE
     """If a stage with a single move exceeds the room of a rack: the stage is made and announced, or

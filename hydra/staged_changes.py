@@ -215,7 +215,7 @@ class Agenda:
         """Note that a change has no stage ahead any more."""
         self._changes.pop(change.entry.id, None)
 
-    def others(self, than: StagedChange | None) -> list[StagedChange]:
+    def all_but(self, than: StagedChange | None) -> list[StagedChange]:
         """Changes with stages ahead, except ``than``."""
         return [
             staged_change
@@ -238,7 +238,7 @@ class Agenda:
         changes.
         """
         theirs = change.made
-        for other in self.others(change):
+        for other in self.all_but(change):
             if other.rank > change.rank:
                 theirs |= self.ahead(other, state)
         return theirs
@@ -246,7 +246,7 @@ class Agenda:
     def held_by_others(self, change: StagedChange, state: NetworkState) -> Touched:
         """Pairs and ports that all other changes have yet to alter."""
         held = Touched()
-        for other in self.others(change):
+        for other in self.all_but(change):
             held |= self.ahead(other, state)
         return held
 
@@ -274,9 +274,9 @@ class Agenda:
         traffic alone.
         """
         closed = frozenset[PortId]() if change is None else change.made.ports
-        others = self.others(change)
-        mine = altered(state.topology, goal).ports if others else frozenset()
-        for other in others:
+        all_but = self.all_but(change)
+        mine = altered(state.topology, goal).ports if all_but else frozenset()
+        for other in all_but:
             later = change is not None and other.rank > change.rank
             next_ports = self.ahead(other, state).ports
             closed |= next_ports if later else next_ports - mine
@@ -292,7 +292,7 @@ class Agenda:
         """
         made = altered(before.topology, after.topology)
         amended = []
-        for change in self.others(by):
+        for change in self.all_but(by):
             if change.phase is StagePhase.BEGUN_BESIDE and change.rank > by.rank:
                 continue
             change.made |= made

@@ -29,8 +29,8 @@ class Scale(click.ParamType[str | int]):
     ) -> str | int:
         if isinstance(value, int) or value in {"short", "full"}:
             return value
-        one, colon, divisor = value.partition(":")
-        if one != "1" or not colon or not divisor.isdecimal() or not int(divisor):
+        numerator, colon, divisor = value.partition(":")
+        if numerator != "1" or not colon or not divisor.isdecimal() or not int(divisor):
             self.fail(f"{value!r} is none of short, full, and 1:N such as 1:100", param, ctx)
         return int(divisor)
 
@@ -70,21 +70,21 @@ def list_experiments(as_json: bool) -> None:
         ("name", "what", "source", "short>", "full>", "needs"),
         [
             (
-                one["name"],
-                one["title"],
-                one["source"],
-                _duration(one["expected_short_s"]),
-                _duration(one["expected_full_s"]),
-                _needs(one),
+                listed["name"],
+                listed["title"],
+                listed["source"],
+                _duration(listed["expected_short_s"]),
+                _duration(listed["expected_full_s"]),
+                _needs(listed),
             )
-            for one in found
+            for listed in found
         ],
     )
 
 
-def _needs(one: Mapping[str, Any]) -> str:
-    needs = ["root, Mininet"] if one["needs_data_plane"] else []
-    needs += ["Open MPI, FFTW"] if one["needs_mpi"] else []
+def _needs(listed: Mapping[str, Any]) -> str:
+    needs = ["root, Mininet"] if listed["needs_data_plane"] else []
+    needs += ["Open MPI, FFTW"] if listed["needs_mpi"] else []
     return ", ".join(needs)
 
 
@@ -194,7 +194,7 @@ def conclude(names: tuple[str, ...], results: Path, as_json: bool) -> None:
     runner = _module("runner")
     found = [
         runner.conclude(name, results)
-        for name in names or [one["name"] for one in runner.read_results(results)]
+        for name in names or [listed["name"] for listed in runner.read_results(results)]
     ]
     if as_json:
         click.echo(json.dumps(found, indent=2))
@@ -222,9 +222,9 @@ def report(results: Path, to: Path | None, as_json: bool) -> None:
     counts = judgement.counts(verdicts)
     _module("page").write_page(found, verdicts, results, path)
     missed = [
-        f"{one['name']}: {row['figure']}"
-        for one in found
-        for row in one["rows"]
+        f"{listed['name']}: {row['figure']}"
+        for listed in found
+        for row in listed["rows"]
         if row["met"] is False
     ]
     if as_json:

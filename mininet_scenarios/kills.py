@@ -131,7 +131,7 @@ class Customer:
         if not mine or self._chance.random() < (0.2 if len(mine) > _MANY else 0.6):
             order = self._order()
             self.unanswered.append(order)
-            self.hear(order, order.send(http))
+            self.note_answer(order, order.send(http))
         else:
             self._change(http, self._chance.choice(mine))
 
@@ -159,7 +159,7 @@ class Customer:
         service = pick(["shared", "shared", "shared", "guaranteed", "best-effort"])
         return Order("/v1/reservations", {**pair, **span, **more, "service": service}, 1)
 
-    def hear(self, order: Order, answer: httpx.Response) -> None:
+    def note_answer(self, order: Order, answer: httpx.Response) -> None:
         """Take note of an answer."""
         if self._is_answer(answer):
             document = answer.json()
@@ -216,7 +216,7 @@ class Customer:
     def repeat(self, http: httpx.Client) -> None:
         """Repeat the unanswered requests."""
         for order in tuple(self.unanswered):
-            self.hear(order, order.send(http))
+            self.note_answer(order, order.send(http))
 
     def forget_what_is_over(self) -> None:
         self.acknowledged = {

@@ -1,6 +1,6 @@
 """Compiled kernels (topology/native); arrays are C-contiguous, of the types named, and checked."""
 
-from numpy import float64, int8, int32, int64, uint8
+from numpy import float64, int8, int32, int64, uint8, uint64
 from numpy.typing import NDArray
 
 def plan_paths(
@@ -98,18 +98,56 @@ def pack_paths(
 ) -> int:
     """First fit in this order; writes ``bin_of`` and returns the number of bins."""
 
+def carry_vlans(
+    n_ports: int,
+    n_vlans: int,
+    hop_start: NDArray[int32],
+    hop_a: NDArray[int32],
+    hop_b: NDArray[int32],
+    vlan: NDArray[int32],
+    carries: NDArray[uint64],
+    /,
+) -> None:
+    """Put the VLAN of each path into the bit sets of its ports, ``carries``."""
+
 def hold_circuits_back(
     n_racks: int,
     port_rack: NDArray[int32],
     a: NDArray[int32],
     b: NDArray[int32],
     is_fixed: NDArray[uint8],
-    start: NDArray[int32],
-    circuit: NDArray[int32],
+    n_vlans: int,
+    carries: NDArray[uint64],
     is_held: NDArray[uint8],
     /,
 ) -> None:
     """VLAN by VLAN, hold circuits back that could close a loop; writes ``is_held``."""
+
+def tag_ports(
+    n_ports: int,
+    n_vlans: int,
+    hop_start: NDArray[int32],
+    hop_a: NDArray[int32],
+    hop_b: NDArray[int32],
+    vlan: NDArray[int32],
+    carries: NDArray[uint64],
+    /,
+) -> None:
+    """Tag the ports of each path with its VLAN; skips ports that don't exist."""
+
+def list_domains(
+    n_ports: int,
+    n_vlans: int,
+    carries: NDArray[uint64],
+    a: NDArray[int32],
+    b: NDArray[int32],
+    start: NDArray[int32],
+    circuit: NDArray[int32],
+    /,
+) -> int:
+    """Circuits with both ports in a VLAN, by VLAN; writes ``start``, and ``circuit`` if there is
+    room for all. Returns their number.
+    """
 
 def find_loops(
     n_racks: int,

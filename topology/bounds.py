@@ -114,8 +114,8 @@ def _by_capacity(within_mbps: NDArray[np.float64], usable_mbps: float) -> float:
 
 def _fractional(
     value: NDArray[np.float64],
-    one: NDArray[np.intp],
-    other: NDArray[np.intp],
+    a: NDArray[np.intp],
+    b: NDArray[np.intp],
     limits: NDArray[np.float64],
     most: NDArray[np.float64],
 ) -> float:
@@ -126,7 +126,7 @@ def _fractional(
 
     if not value.size:
         return 0.0
-    ends = np.concatenate([one, other])
+    ends = np.concatenate([a, b])
     edges = np.tile(np.arange(value.size), 2)
     incidence = coo_array((np.ones(ends.size), (ends, edges)), shape=(limits.size, value.size))
     bounds = np.stack([np.zeros(value.size), most], axis=1)

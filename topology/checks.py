@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from operator import attrgetter
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -163,7 +164,7 @@ class _Columns:
             ),
         )
 
-    def chosen(self, places: NDArray[np.intp]) -> _Columns:
+    def chosen(self, places: NDArray[np.integer[Any]]) -> _Columns:
         circuits = [self.circuits[place] for place in places.tolist()]
         return _Columns(circuits, self.plane[places], self.a[places], self.b[places])
 
@@ -342,41 +343,44 @@ class _Domains:
     circuits: _Columns
     vlans: NDArray[np.int32]
     """The VLANs that ports carry, ascending."""
-    vlan: NDArray[np.intp]
-    """Place in ``vlans`` of a VLAN, once for each circuit in the VLAN; ascending."""
-    circuit: NDArray[np.intp]
-    """Place in ``circuits`` of the circuit in the VLAN."""
+    start: NDArray[np.int32]
+    """Start of each VLAN's circuits in ``circuit``, and the end."""
+    circuit: NDArray[np.int32]
+    """Places in ``circuits``, ascending for each VLAN."""
 
     @classmethod
     def of(cls, circuits: _Columns, states: Iterable[NetworkState], n_ports: int) -> _Domains:
         marked = [Lanes.of(state.vlans) for state in states]
         known = np.unique(np.concatenate([lanes.vlan for lanes in marked]))
-        carries = np.zeros((n_ports + 1, len(known)), dtype=np.bool_)  # the last: no such port
+        carries = np.zeros(n_ports * -(-len(known) // 64), dtype=np.uint64)
         for lanes in marked:
             table = lanes.paths.table
-            place = np.repeat(np.searchsorted(known, lanes.vlan), table.hops)
-            for port in (table.hop_a, table.hop_b):
-                carries[np.where((port >= 0) & (port < n_ports), port, n_ports), place] = True
+            place = np.searchsorted(known, lanes.vlan).astype(np.int32)
+            _native.tag_ports(
+                n_ports, len(known), table.start, table.hop_a, table.hop_b, place, carries
+            )
         lowest, highest = (each(circuits.a, circuits.b) for each in (np.minimum, np.maximum))
         real = (lowest >= 0) & (highest < n_ports)
         if not real.all():
             circuits = circuits.chosen(np.flatnonzero(real))
-        both = carries[circuits.a] & carries[circuits.b]
-        circuit, vlan = np.divmod(np.flatnonzero(both), max(1, len(known)))
-        by_vlan = np.argsort(vlan.astype(np.int16), kind="stable")  # IDs are of 12 bits
-        return cls(circuits, known, vlan[by_vlan], circuit[by_vlan])
+        start, circuit = np.zeros(len(known) + 1, dtype=np.int32), np.zeros(0, dtype=np.int32)
+        domains = n_ports, len(known), carries, circuits.a, circuits.b, start
+        circuit = np.empty(_native.list_domains(*domains, circuit), dtype=np.int32)
+        _native.list_domains(*domains, circuit)
+        return cls(circuits, known, start, circuit)
 
     def loops(self, racks: NDArray[np.int32]) -> Iterator[tuple[int, Circuit]]:
         """VLANs, each with a circuit that closes a loop with earlier circuits, no two sharing a
         port.
         """
         a, b = self.circuits.a, self.circuits.b
-        start = np.searchsorted(self.vlan, np.arange(len(self.vlans) + 1)).astype(np.int32)
         closes = np.zeros(len(self.circuit), dtype=np.int32)
         ports = a[self.circuit], b[self.circuit]
-        _native.find_loops(int(racks.max(initial=-1)) + 1, racks, start, *ports, closes)
-        for place in np.flatnonzero(closes).tolist():
-            yield int(self.vlans[self.vlan[place]]), self.circuits.circuits[self.circuit[place]]
+        _native.find_loops(int(racks.max(initial=-1)) + 1, racks, self.start, *ports, closes)
+        places = np.flatnonzero(closes)
+        vlans = self.vlans[np.searchsorted(self.start, places, side="right") - 1]
+        for vlan, circuit in zip(vlans.tolist(), self.circuit[places].tolist(), strict=True):
+            yield vlan, self.circuits.circuits[circuit]
 
     def with_cycles(self, racks: NDArray[np.int32]) -> Iterator[tuple[int, Sequence[Circuit]]]:
         """VLANs whose circuits contain a cycle, each with its circuits in order.
@@ -385,8 +389,9 @@ class _Domains:
         until none is left to remove: of a forest nothing is left.
         """
         n_racks = int(racks.max(initial=0)) + 1
-        one = self.vlan * n_racks + racks[self.circuits.a[self.circuit]]
-        other = self.vlan * n_racks + racks[self.circuits.b[self.circuit]]
+        first = np.repeat(n_racks * np.arange(len(self.vlans)), np.diff(self.start))
+        one = first + racks[self.circuits.a[self.circuit]]
+        other = first + racks[self.circuits.b[self.circuit]]
         left = np.arange(len(one))
         while True:
             ends = np.bincount(
@@ -396,8 +401,8 @@ class _Domains:
             if stays.all():
                 break
             left = left[stays]
-        for place in np.unique(self.vlan[left]).tolist():
-            within = self.circuits.chosen(self.circuit[self.vlan == place])
+        for place in np.unique(first[left] // n_racks).tolist():
+            within = self.circuits.chosen(self.circuit[self.start[place] : self.start[place + 1]])
             yield int(self.vlans[place]), within.circuits
 
 

@@ -44,7 +44,7 @@ def assign_labels(current: NetworkState, target: Topology, labels: VlanRange) ->
     for path, label in kept.items():
         _take(taken, path, 1 << place_of[label])
     assigned = dict(kept)
-    for path in sorted(set(target.paths) - kept.keys(), key=lambda one: (-one.hops, one)):
+    for path in sorted(set(target.paths) - kept.keys(), key=lambda entry: (-entry.hops, entry)):
         others = reduce(or_, map(taken.__getitem__, path.circuits), 0)
         bit = _lowest_clear(others | barred)
         if bit.bit_length() > len(labels):

@@ -161,9 +161,9 @@ class _Work:
                     break
                 matching, pairs = _match(weight, single=perfect)
                 matchings.append(matching)
-                for one, other in pairs:
-                    self._join(plane, one, other, capacity)
-                    used[[one, other]] += 1
+                for a, b in pairs:
+                    self._join(plane, a, b, capacity)
+                    used[[a, b]] += 1
         return matchings
 
     def _weight(
@@ -181,16 +181,14 @@ class _Work:
             weight[possible] += int(weight.max(initial=0)) * (len(weight) // 2) + 1
         return weight
 
-    def _join(self, plane: PlaneId, one: int, other: int, capacity: NDArray[np.int64]) -> None:
-        self.joined.setdefault(plane, []).append((one, other))
-        self.favoured.get(plane, set()).difference_update({(one, other), (other, one)})
-        carried = int(min(self.remaining[one, other], capacity[one, other]))
+    def _join(self, plane: PlaneId, a: int, b: int, capacity: NDArray[np.int64]) -> None:
+        self.joined.setdefault(plane, []).append((a, b))
+        self.favoured.get(plane, set()).difference_update({(a, b), (b, a)})
+        carried = int(min(self.remaining[a, b], capacity[a, b]))
         self.value += carried
-        self.open_paths[[one, other], [other, one]] -= 1
-        more = self.open_paths[one, other] > 0
-        self.remaining[[one, other], [other, one]] = (
-            self.remaining[one, other] - carried if more else 0
-        )
+        self.open_paths[[a, b], [b, a]] -= 1
+        more = self.open_paths[a, b] > 0
+        self.remaining[[a, b], [b, a]] = self.remaining[a, b] - carried if more else 0
 
 
 def _rates_by_plane(layers: tuple[Layer, ...]) -> dict[PlaneId, NDArray[np.float64]]:
@@ -198,7 +196,7 @@ def _rates_by_plane(layers: tuple[Layer, ...]) -> dict[PlaneId, NDArray[np.float
     rates: dict[PlaneId, list[NDArray[np.float64]]] = {}
     for layer in layers:
         rates.setdefault(layer.plane, []).append(layer.rate_mbps)
-    return {plane: np.stack([*one, np.zeros_like(one[0])]) for plane, one in rates.items()}
+    return {plane: np.stack([*rows, np.zeros_like(rows[0])]) for plane, rows in rates.items()}
 
 
 def _match(weight: NDArray[np.int64], *, single: bool) -> tuple[Matching, list[_Pair]]:
@@ -211,9 +209,9 @@ def _match(weight: NDArray[np.int64], *, single: bool) -> tuple[Matching, list[_
         weight[-1, -1] = 0
     matching = heaviest_matching(weight)
     return matching, [
-        (int(racks[one]), int(racks[other]))
-        for one, other in enumerate(matching.mate[: len(racks)].tolist())
-        if one < other < len(racks)
+        (int(racks[a]), int(racks[b]))
+        for a, b in enumerate(matching.mate[: len(racks)].tolist())
+        if a < b < len(racks)
     ]
 
 

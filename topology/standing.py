@@ -142,7 +142,7 @@ def _check_pinned_circuit(fabric: FabricArrays, circuit: Circuit, budget: Budget
             raise PlanError(f"pinned {circuit} ends at port {port}: no such port")
         if fabric.port_plane[port] != circuit.plane:
             raise PlanError(
-                f"pinned {circuit} ends at port {port}of plane {fabric.port_plane[port]}"
+                f"pinned {circuit} ends at port {port} of plane {fabric.port_plane[port]}"
             )
         if port in budget.blocked_ports:
             raise PlanError(

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hydra.model import Circuit, NetworkState
-from hydra.path_arrays import lanes_of, numbered, starts
+from hydra.path_arrays import lanes_of, numbered
 from topology import _native
 from topology.problem import FabricArrays
 from topology.tables import end_ports, in_order
@@ -50,35 +50,26 @@ def transit_order(fabric: FabricArrays, old: NetworkState, new: NetworkState) ->
     staying = in_order(before & after)
     circuits = [*staying, *in_order(going), *in_order(coming)]
     a, b = end_ports(circuits)
-    carries = _ports_carrying(fabric, old, new)
-    n_vlans = carries.shape[1]
-    circuit, vlan = np.divmod(np.flatnonzero(carries[a] & carries[b]), max(1, n_vlans))
-    by_vlan = np.argsort(vlan.astype(np.int16), kind="stable")  # IDs are of 12 bits
     is_fixed = np.zeros(len(circuits), dtype=np.uint8)
     is_fixed[: len(staying)] = 1
     is_held = np.zeros(len(circuits), dtype=np.uint8)
+    n_vlans, carries = _ports_carrying(fabric, old, new)
     _native.hold_circuits_back(
-        fabric.n_racks,
-        fabric.port_rack,
-        a,
-        b,
-        is_fixed,
-        starts(np.bincount(vlan, minlength=n_vlans).astype(np.int32)),
-        circuit[by_vlan].astype(np.int32),
-        is_held,
+        fabric.n_racks, fabric.port_rack, a, b, is_fixed, n_vlans, carries, is_held
     )
     held = frozenset(circuits[place] for place in np.flatnonzero(is_held).tolist())
     return TransitOrder(disconnect_first=held & going, connect_last=held & coming)
 
 
-def _ports_carrying(fabric: FabricArrays, *states: NetworkState) -> NDArray[np.bool_]:
-    """Shape (P, VLANs): True where a port carries a VLAN in any state; VLANs ascend."""
+def _ports_carrying(fabric: FabricArrays, *states: NetworkState) -> tuple[int, NDArray[np.uint64]]:
+    """(Number of VLANs; the bit sets of VLANs that ports carry in any state, in a row)."""
     marked = [lanes_of(state) for state in states]
     vlans, places = numbered(np.concatenate([lanes.vlan for lanes in marked]))
-    carries = np.zeros((fabric.n_ports, len(vlans)), dtype=np.bool_)
+    carries = np.zeros(fabric.n_ports * -(-len(vlans) // 64), dtype=np.uint64)
     ends = np.cumsum([len(lanes) for lanes in marked])
     for lanes, place in zip(marked, np.split(places, ends[:-1]), strict=True):
         table = lanes.paths.table
-        of_hop = np.repeat(place, table.hops)
-        carries[table.hop_a, of_hop] = carries[table.hop_b, of_hop] = True
-    return carries
+        _native.carry_vlans(
+            fabric.n_ports, len(vlans), table.start, table.hop_a, table.hop_b, place, carries
+        )
+    return len(vlans), carries

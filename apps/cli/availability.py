@@ -40,8 +40,8 @@ def availability(
         f"Available between {src} and {dst}",
         document["spans"],
         {
-            "from": lambda one: moment(one["start_unix_s"]),
-            "until": lambda one: moment(one["end_unix_s"]),
-            "Mb/s>": lambda one: mbps(one["mbps"]),
+            "from": lambda row: moment(row["start_unix_s"]),
+            "until": lambda row: moment(row["end_unix_s"]),
+            "Mb/s>": lambda row: mbps(row["mbps"]),
         },
     )

@@ -179,9 +179,9 @@ def _draw_rack(root: Xml.Element, rack: str, x: float, y: float, dx: float, dy: 
 
 
 def _draw_legend(
-    root: Xml.Element, title: str, topology: JsonObject, planes: list[str], left: float
+    root: Xml.Element, title: str, topology: JsonObject, planes: list[str], left_px: float
 ) -> None:
-    Xml.SubElement(root, "text", x=f"{left:.0f}", y="24").text = title
+    Xml.SubElement(root, "text", x=f"{left_px:.0f}", y="24").text = title
     many = Counter(circuit["plane"] for circuit in topology["circuits"])
     for index, plane in enumerate(planes):
         colour, dash = _style(index)
@@ -190,14 +190,14 @@ def _draw_legend(
             root,
             "line",
             {
-                "x1": f"{left:.0f}",
+                "x1": f"{left_px:.0f}",
                 "y1": y,
-                "x2": f"{left + 36:.0f}",
+                "x2": f"{left_px + 36:.0f}",
                 "y2": y,
                 "stroke": colour,
                 "stroke-width": "2.5",
                 "stroke-dasharray": dash or "none",
             },
         )
-        text = Xml.SubElement(root, "text", x=f"{left + 44:.0f}", y=f"{52 + 20 * index}")
+        text = Xml.SubElement(root, "text", x=f"{left_px + 44:.0f}", y=f"{52 + 20 * index}")
         text.text = f"{plane}: {many[plane]} circuits"

@@ -119,11 +119,11 @@ def history(
         chosen,
         {
             "id": "id",
-            "created": lambda one: moment(one["created_unix_s"]),
+            "created": lambda row: moment(row["created_unix_s"]),
             "trigger": "trigger",
             "state": "state",
-            "circuits": lambda one: f"+{len(one['connected'])} -{len(one['disconnected'])}",
-            "ms>": lambda one: f"{_end_ms(one):.0f}" if one["timeline"] else "",
+            "circuits": lambda row: f"+{len(row['connected'])} -{len(row['disconnected'])}",
+            "ms>": lambda row: f"{_end_ms(row):.0f}" if row["timeline"] else "",
             "reason": "reason",
         },
     )

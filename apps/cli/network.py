@@ -83,7 +83,7 @@ def _print_changes(changes: Sequence[JsonObject]) -> None:
                 "id": "id",
                 "asked for by": "trigger",
                 "state": "state",
-                "stages": lambda one: dict(_stages(one)).get("stages", ""),
+                "stages": lambda row: dict(_stages(row)).get("stages", ""),
                 "reason": "reason",
             },
         )
@@ -97,9 +97,9 @@ def _print_devices(many: Iterable[JsonObject]) -> None:
             "device": "name",
             "kind": "kind",
             "driver": "driver",
-            "connected": lambda one: "yes" if one["connected"] else "NO",
+            "connected": lambda row: "yes" if row["connected"] else "NO",
             "detail": "detail",
-            "alarms": lambda one: "; ".join(_alarm(alarm) for alarm in one["alarms"]),
+            "alarms": lambda row: "; ".join(_alarm(alarm) for alarm in row["alarms"]),
         },
     )
 
@@ -358,12 +358,12 @@ def _print_reconfigurations(many: Iterable[JsonObject]) -> None:
         many,
         {
             "id": "id",
-            "created": lambda one: moment(one["created_unix_s"]),
+            "created": lambda row: moment(row["created_unix_s"]),
             "trigger": "trigger",
             "state": "state",
             "epoch>": "epoch",
-            "up>": lambda one: len(one["connected"]),
-            "down>": lambda one: len(one["disconnected"]),
+            "up>": lambda row: len(row["connected"]),
+            "down>": lambda row: len(row["disconnected"]),
             "rules>": "rules_pushed",
             "ms>": _duration_ms,
             "reason": "reason",

@@ -121,9 +121,9 @@ def _racks(prices: RackPrices, plot: Path | None, *, equal_cost: bool, as_json: 
             f"{prices.title}: fat trees of equal cost",
             equal,
             {
-                "network": lambda one: one[0].network,
-                "million USD>": lambda one: f"{one[0].usd / _MILLION:,.2f}",
-                "fat tree of β>": lambda one: "none" if one[1] is None else f"{one[1]:.2f}",
+                "network": lambda row: row[0].network,
+                "million USD>": lambda row: f"{row[0].usd / _MILLION:,.2f}",
+                "fat tree of β>": lambda row: "none" if row[1] is None else f"{row[1]:.2f}",
             },
         )
         return
@@ -146,12 +146,12 @@ def _racks(prices: RackPrices, plot: Path | None, *, equal_cost: bool, as_json: 
         "The paper's figures",
         compared,
         {
-            "where": lambda one: one.where,
-            "networks": lambda one: f"{one.hydra.network} against {one.fat_tree.network}",
-            "paper: cheaper by>": lambda one: f"{one.published_percent:g} %",
-            "ours>": lambda one: f"{one.cheaper_percent:.1f} %",
-            "HydRA would cost, for that>": lambda one: (
-                f"{one.missing_usd / _MILLION:+,.2f} million USD"
+            "where": lambda row: row.where,
+            "networks": lambda row: f"{row.hydra.network} against {row.fat_tree.network}",
+            "paper: cheaper by>": lambda row: f"{row.published_percent:g} %",
+            "ours>": lambda row: f"{row.cheaper_percent:.1f} %",
+            "HydRA would cost, for that>": lambda row: (
+                f"{row.missing_usd / _MILLION:+,.2f} million USD"
             ),
         },
         empty="the price file names none",

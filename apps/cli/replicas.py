@@ -77,9 +77,9 @@ def _print(document: JsonObject) -> None:
             "member": "endpoint",
             "state": _state,
             "version": "version",
-            "MB": lambda one: f"{one['size_mb']:.1f}",
+            "MB": lambda row: f"{row['size_mb']:.1f}",
             "behind": "behind",
-            "problems": lambda one: "; ".join(one["problems"]),
+            "problems": lambda row: "; ".join(row["problems"]),
         },
     )
     if document["problem"]:

@@ -232,9 +232,9 @@ def _print_times(group: JsonObject, as_json: bool) -> None:
         group["reservations"],
         {
             "id": "id",
-            "start": lambda one: moment(one["start_unix_s"]),
-            "end": lambda one: moment(one["expires_unix_s"]),
-            "Mb/s>": lambda one: mbps(one["bandwidth_mbps"]),
+            "start": lambda row: moment(row["start_unix_s"]),
+            "end": lambda row: moment(row["expires_unix_s"]),
+            "Mb/s>": lambda row: mbps(row["bandwidth_mbps"]),
             "state": "state",
         },
     )

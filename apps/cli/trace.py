@@ -102,17 +102,17 @@ def show(trace_file: Path, window_s: float, as_json: bool) -> None:
             ("time", f"{seconds(summary.first_s)} to {seconds(summary.last_s)} s"),
         ]
     )
-    busiest = sorted(found, key=lambda one: -one["mbps"])[:_LISTED]
+    busiest = sorted(found, key=lambda row: -row["mbps"])[:_LISTED]
     print_columns(
         f"Windows of {window_s:g} s, the busiest {len(busiest)} of {len(found)}",
         busiest,
         {
             "window>": "window",
-            "from s>": lambda one: seconds(one["start_s"]),
+            "from s>": lambda row: seconds(row["start_s"]),
             "flows>": "flows",
             "pairs>": "pairs",
-            "Mb/s>": lambda one: f"{one['mbps']:,.1f}",
-            "busiest rack Mb/s>": lambda one: f"{one['busiest_rack_mbps']:,.1f}",
+            "Mb/s>": lambda row: f"{row['mbps']:,.1f}",
+            "busiest rack Mb/s>": lambda row: f"{row['busiest_rack_mbps']:,.1f}",
         },
         empty="none with a flow between racks",
     )
@@ -438,15 +438,15 @@ def _print_contest(
         f"{len(cut)} windows",
         found,
         {
-            "algorithm": lambda one: one.algorithm,
-            "served>": lambda one: f"{100 * one.served_share:.1f} %" if one.attempts else "",
-            "least>": lambda one: f"{100 * one.worst_share:.1f} %" if one.attempts else "",
-            "hops>": lambda one: "" if one.mean_hops is None else f"{one.mean_hops:.2f}",
-            "ms>": lambda one: f"{one.planning_ms:,.1f}" if one.attempts else "",
-            "circuits changed>": lambda one: (
-                f"{one.changes:.1f}" if one.attempts and _stands(one) else ""
+            "algorithm": lambda row: row.algorithm,
+            "served>": lambda row: f"{100 * row.served_share:.1f} %" if row.attempts else "",
+            "least>": lambda row: f"{100 * row.worst_share:.1f} %" if row.attempts else "",
+            "hops>": lambda row: "" if row.mean_hops is None else f"{row.mean_hops:.2f}",
+            "ms>": lambda row: f"{row.planning_ms:,.1f}" if row.attempts else "",
+            "circuits changed>": lambda row: (
+                f"{row.changes:.1f}" if row.attempts and _stands(row) else ""
             ),
-            "remark": lambda one: one.refused,
+            "remark": lambda row: row.refused,
         },
     )
 

@@ -44,8 +44,8 @@ def webhooks(ctx: click.Context, url: str, as_json: bool) -> None:
         {
             "id": "id",
             "url": "url",
-            "kinds": lambda one: ", ".join(one["kinds"]) or "all",
-            "tenant": lambda one: one["tenant"] or "all",
+            "kinds": lambda row: ", ".join(row["kinds"]) or "all",
+            "tenant": lambda row: row["tenant"] or "all",
             "delivered>": "delivered",
             "waiting>": "waiting",
             "missed>": "missed",

@@ -182,11 +182,11 @@ def workers(url: str, as_json: bool) -> None:
         {
             "name": "name",
             "release": "release",
-            "since": lambda one: moment(one["since_unix_s"]),
+            "since": lambda row: moment(row["since_unix_s"]),
             "switches": "switches",
             "serves": "serves",
-            "shards": lambda one: len(one["shards"]),
-            "processor s": lambda one: f"{one['cpu_s']:.1f}",
+            "shards": lambda row: len(row["shards"]),
+            "processor s": lambda row: f"{row['cpu_s']:.1f}",
         },
         empty="no worker has a lease, or switches connect to the controller itself",
     )

@@ -78,7 +78,7 @@ class Prober:
         self._unknown = 0
         """Unknown probes counted in the metrics so far."""
         self._links_seen: tuple[object, ...] = ()
-        self._links_told: Dead = {}
+        self._links_reported: Dead = {}
         self._tick_s = min(
             max(self._surveillance.timeout_s / 10, _SHORTEST_TICK_S), _LONGEST_TICK_S
         )
@@ -142,8 +142,8 @@ class Prober:
         self._metrics.probes(unknown=unknown - self._unknown)
         self._unknown = unknown
         dead = self._links.dead
-        if dead != self._links_told:
-            self._links_told = dead
+        if dead != self._links_reported:
+            self._links_reported = dead
             self._report_links(dead)
 
     def _echo(self, now_s: float) -> None:

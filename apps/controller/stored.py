@@ -67,15 +67,15 @@ class _Read(Generic[_T]):
             self._by_place = {
                 place: before
                 if (before := known.get(place)) is not None and before[0] is record
-                else (record, self._one(record))
+                else (record, self._parsed(record))
                 for place, record in records.items()
             }
-            read = (one for _, one in self._by_place.values())
-            self._found = [one for one in read if one is not None]
+            read = (parsed for _, parsed in self._by_place.values())
+            self._found = [parsed for parsed in read if parsed is not None]
             self._records = records
         return self._found
 
-    def _one(self, record: Record) -> _T | None:
+    def _parsed(self, record: Record) -> _T | None:
         try:
             return self._read(record)
         except (HydraError, KeyError, TypeError, ValueError) as error:

@@ -99,14 +99,14 @@ def _state(document: _Document, fabric: Fabric) -> NetworkState:
     return NetworkState(0, Topology(circuits, tuple(sorted(vlans))), vlans)
 
 
-def _circuit(fabric: Fabric, one: tuple[str, str], other: tuple[str, str]) -> Circuit:
+def _circuit(fabric: Fabric, end: tuple[str, str], far_end: tuple[str, str]) -> Circuit:
     ports = fabric.port_by_name
-    for name in (one, other):
+    for name in (end, far_end):
         if name not in ports:
             raise PlanError(f"rack {name[0]} has no optical port {name[1]} in this fabric")
-    if one == other:
-        raise PlanError(f"a circuit from {one[0]}:{one[1]} to itself")
-    return fabric.circuit(ports[one].id, ports[other].id)
+    if end == far_end:
+        raise PlanError(f"a circuit from {end[0]}:{end[1]} to itself")
+    return fabric.circuit(ports[end].id, ports[far_end].id)
 
 
 def _path(fabric: Fabric, path: _Path) -> Path:

@@ -255,7 +255,7 @@ class Fleet(Roles):
         until_s = time.monotonic() + timeout_s
         while True:
             remaining_s = until_s - time.monotonic()
-            missing = self.await_told_up(datapath, names, max(0.0, remaining_s))
+            missing = self.await_catch_up(datapath, names, max(0.0, remaining_s))
             if missing or timeout_s <= 0:
                 return missing
             now = self._described(datapath, max(0.0, remaining_s))
@@ -266,7 +266,7 @@ class Fleet(Roles):
                 return ()
             self.note_ports(datapath, now.values())
 
-    def await_told_up(
+    def await_catch_up(
         self, datapath: DatapathId, names: Collection[str], timeout_s: float
     ) -> tuple[str, ...]:
         """Wait until a switch has reported carrier at the given ports.

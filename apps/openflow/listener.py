@@ -17,13 +17,9 @@ from hydra.errors import HydraError
 
 LOG = logging.getLogger("hydra.framework")
 Serve = Callable[[socket.socket, Peer], Coroutine[Any, Any, None]]
-"""Serve a connection with the given other end until the connection ends; raise its error, if
-any.
-"""
+"""Serve a connection (socket, address of the peer) until the end; raise the connection's error."""
 Refused = Callable[[str, str], None]
-"""Called for a connection that did not become a switch's: address with port, and cause and
-remedy.
-"""
+"""Report a refused connection: (address with port, cause with remedy)."""
 
 
 class Listener:

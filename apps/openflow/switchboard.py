@@ -70,7 +70,7 @@ class Switchboard(Requests):
         self._report_rival: Callable[[DeviceAlarm], None] = lambda _alarm: None
         self._report_master: Callable[[DatapathId, int], None] = lambda *_master: None
         self._quiet_until_s: dict[tuple[DatapathId, str], float] = {}
-        self._refusals = Refusals(lambda one: self._names.get(DatapathId(one)))
+        self._refusals = Refusals(lambda entry: self._names.get(DatapathId(entry)))
         self._strangers: set[DatapathId] = set()
         """Logged switches outside the fabric."""
 

@@ -226,7 +226,7 @@ class Webhooks:
         with self._lock:
             return [self._delivery(subscriber) for subscriber in self._subscribers.values()]
 
-    def one(self, webhook_id: str) -> Delivery:
+    def delivery(self, webhook_id: str) -> Delivery:
         """State of a webhook. Raises UnknownName."""
         with self._lock:
             return self._delivery(self._get(webhook_id))

@@ -44,7 +44,7 @@ _TOKENS: Final = "tokens.json"
 _MANIFEST: Final = "manifest.json"
 _SECRET_KEY: Final = re.compile(r"pass|secret|token|key|community|login|credential", re.IGNORECASE)
 _SECRET_TEXT: Final = re.compile(
-    r"\bhydra_[A-Za-z0-9][A-Za-z0-9.-]*_[\w-]{43}(?![\w-])"  # tokens, also those revoked by now
+    r"\bhydra_[A-Za-z0-9][A-Za-z0-9.-]*_[\w-]{43}(?![\w-])"  # tokens, revoked tokens included
     r"|(?i:bearer)\s+\S+"
     r"|(?i:\b(?:password|passwd|secret|token|community)\b[\"']?\s*[=:]\s*)[\"']?[^\s\"',}]+"
     r"|-----BEGIN [A-Z ]*PRIVATE KEY-----.*?-----END [A-Z ]*PRIVATE KEY-----",
@@ -70,7 +70,7 @@ class Backup:
 def back_up(loaded: Loaded, target: Path) -> Backup:
     """Write the journal, the configuration and the tokens' hashes to ``target``, a new .tar.gz.
 
-    The controller may be running: the journal is copied as it is at one moment. Raises HydraError.
+    The controller may run meanwhile: the copy shows a single moment. Raises HydraError.
     """
     about = Backup(loaded.fabric.name, __version__, time.time())
     with TemporaryDirectory() as folder:
@@ -87,7 +87,7 @@ def back_up(loaded: Loaded, target: Path) -> Backup:
 
 
 def _copy(settings: ControllerSettings, target: Path) -> None:
-    """Write the journal to a new file, wherever it is."""
+    """Write the journal to a new file, from SQLite or etcd."""
     if settings.etcd is not None:
         with looked_into(settings) as source, closing(SqliteJournal(target)) as copy:
             migration.copy(source, copy)
@@ -102,7 +102,7 @@ def _copy(settings: ControllerSettings, target: Path) -> None:
 
 
 def look(loaded: Loaded, source: Path) -> Backup:
-    """What a backup is of, if it can be restored here; raises as :func:`restore` does."""
+    """Description of a restorable backup. Raises the errors of :func:`restore`."""
     about, _ = _backup(loaded, source)
     if loaded.controller.etcd is None:
         with journal_held(loaded.controller.journal):
@@ -113,9 +113,9 @@ def look(loaded: Loaded, source: Path) -> Backup:
 def restore(loaded: Loaded, source: Path) -> tuple[Backup, Path | None]:
     """Put the journal of a backup in place; returns the backup and the former journal's new path.
 
-    In etcd, there must be none, and its path is None. Raises HydraError, with nothing changed,
-    while a controller is at work on the journal, and for another fabric's backup or a file that is
-    none.
+    With etcd, the prefix must hold no journal; the former journal's path is None. Raises
+    HydraError, without any change, if a controller uses the journal, if the backup is of a
+    different fabric, or if the file is no backup.
     """
     about, journal = _backup(loaded, source)
     if loaded.controller.etcd is not None:
@@ -130,7 +130,7 @@ def restore(loaded: Loaded, source: Path) -> tuple[Backup, Path | None]:
 
 
 def _backup(loaded: Loaded, source: Path) -> tuple[Backup, bytes]:
-    """What a backup of this fabric says of itself, and its journal. Raises HydraError."""
+    """Description and journal of a backup of this fabric. Raises HydraError."""
     files = _read(source)
     if not {_JOURNAL, _MANIFEST} <= files.keys():
         raise ArchiveError(f"{source} is no backup of a controller, without a {_JOURNAL}")
@@ -147,31 +147,31 @@ def _backup(loaded: Loaded, source: Path) -> tuple[Backup, bytes]:
 
 
 def _put_in_place(content: bytes, journal: Path) -> Path | None:
-    """Put a journal in place of another one, for the same user; returns that one's new path.
+    """Replace the file ``journal``, for the same user; returns the former journal's new path.
 
-    Where its name is a link, that is where the link leads. Interrupted at any moment, it leaves the
-    one, the other, or what a start refuses.
+    A link is followed. After an interruption, the path has the former journal, the new journal, or
+    a file refused by the next start.
     """
     try:
         path = journal.resolve()
         restored = restored_path(path)
         owner = next(one for one in (path, restored, path.parent) if one.exists()).stat()
     except (OSError, RuntimeError) as error:
-        # RuntimeError: a link that leads to itself, before Python 3.13.
+        # RuntimeError: a circular link, before Python 3.13.
         raise ArchiveError(f"{journal} can't be written: {error}") from error
     fresh = path.with_name(f"{path.name}.restoring")
     parts = [Path(f"{fresh}{end}") for end in ("", "-wal", "-shm")]
     try:
-        for part in parts:  # of a restoration that was killed
+        for part in parts:  # left by a killed restoration
             part.unlink(missing_ok=True)
         with making(fresh) as file:
             file.write(content)
-        SqliteJournal(fresh).close()  # raises for a file that this release can't read
+        SqliteJournal(fresh).close()  # raises for a file of an unknown format
         give_to(owner, fresh, Path(f"{journal}.lock"))  # the controller may run as somebody else
         fresh.replace(restored)
-        sync_folder(path)  # it is known of before the journal is away
+        sync_folder(path)  # the path is known before the journal is away
         kept = set_aside(path)
-        sync_folder(path)  # and not beside another one's write-ahead log
+        sync_folder(path)  # and not beside a foreign write-ahead log
         restored.replace(path)
         sync_folder(path)
     except OSError as error:
@@ -191,11 +191,11 @@ def support_bundle(
 ) -> list[str]:
     """Write the contents of a problem report to ``target``, a new .tar.gz, without secrets.
 
-    ``answers`` are the controller's, by file name. Returns the names in the bundle. ``warn`` is
-    told why the configuration or the journal is not in it. Raises HydraError.
+    ``answers``: the controller's answers, by file name. Returns the names in the bundle. ``warn``
+    gets the reason for a missing configuration or journal. Raises HydraError.
     """
     texts = {"system.json": _json(_system()), **answers}
-    with suppress(OSError, ValueError, YamlError):  # else what is wrong with it is told below
+    with suppress(OSError, ValueError, YamlError):  # else a warning follows below
         texts["configuration.yaml"] = redacted_configuration(config.read_text("utf-8"))
     known: set[str] = set()
     try:
@@ -220,7 +220,7 @@ def support_bundle(
 
 
 def _tail(log: Path) -> bytes:
-    """The end of a log. Raises OSError, also if it is no file: a pipe might never end."""
+    """The end of a log. Raises OSError, also for a pipe: reading might never end."""
     handle = os.open(log, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(handle, "rb") as file:
         status = os.fstat(handle)
@@ -233,8 +233,8 @@ def _tail(log: Path) -> bytes:
 def _add_journal(
     texts: dict[str, str], settings: ControllerSettings, warn: Callable[[str], None]
 ) -> set[str]:
-    """Add the journal's last entries, or why they are not there; returns keys and addresses of
-    webhooks, which it has.
+    """Add the journal's last entries, or the reason for their absence. Returns the keys and
+    addresses of webhooks in the journal.
     """
     if settings.etcd is None and not Path(settings.journal).is_file():
         return set()
@@ -255,7 +255,7 @@ def _add_journal(
 
 
 def _known_secrets(loaded: Loaded) -> set[str]:
-    """Passwords of devices and of etcd's user, as far as they can be read here."""
+    """Readable passwords of devices and of etcd's user."""
     fabric, known = loaded.fabric, set()
     logins = [plane.login for plane in fabric.planes] + [rack.tor.login for rack in fabric.racks]
     etcd = loaded.controller.etcd
@@ -283,7 +283,7 @@ def _system() -> dict[str, Any]:
 
 
 def redacted_configuration(text: str) -> str:
-    """The configuration without the values of keys that hold secrets, or lead to them."""
+    """The configuration without the values of keys for secrets or paths of secrets."""
     return yaml.safe_dump(_without_secrets(parse_yaml(text).data), sort_keys=False)
 
 
@@ -299,7 +299,7 @@ def _without_secrets(value: object) -> object:
 
 
 def hide(text: str, known: Iterable[str] = ()) -> str:
-    """``text`` without secrets that are known, nor what is plainly a token, password or key."""
+    """``text`` without known secrets, and without recognisable tokens, passwords and keys."""
     for value in sorted(filter(None, known), key=len, reverse=True):
         for written in (value, json.dumps(value)[1:-1]):
             text = text.replace(written, _HIDDEN)
@@ -311,9 +311,9 @@ def _json(document: object) -> str:
 
 
 def _write(target: Path, files: Mapping[str, bytes]) -> None:
-    """Write the files for their owner alone: a backup has the hashes of tokens.
+    """Write the files, readable by the owner alone: a backup has the hashes of tokens.
 
-    Nothing is left where the disk is full: half a backup would keep the next one from its name.
+    If the disk is full, nothing is left: half a backup would block the name for the next backup.
     """
     try:
         with making(target) as sink, tarfile.open(fileobj=sink, mode="w:gz") as archive:
@@ -328,8 +328,8 @@ def _write(target: Path, files: Mapping[str, bytes]) -> None:
 
 
 def _read(source: Path) -> dict[str, bytes]:
-    """Contents of the files in a backup. Raises ArchiveError, also where the checksum at the end of
-    the compressed file is not that of what is before it, which tarfile does not look at.
+    """Contents of the files in a backup. Raises ArchiveError, also for a wrong checksum at the end
+    of the compressed file: tarfile ignores the checksum.
     """
     try:
         whole = gzip.decompress(source.read_bytes())

@@ -1,6 +1,6 @@
-"""A certificate authority for a lab: its own certificate, and those that it issues.
+"""A certificate authority for a lab: the authority's certificate, and issued certificates.
 
-Keys are ECDSA on P-256. Networks that have an authority of their own should use that.
+Keys are ECDSA on P-256. Networks with an authority should use their own.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _HOST_NAME: Final = re.compile(
 )
 _LONGEST_NAME: Final = 253
 _CLOCK_SKEW: Final = timedelta(minutes=5)
-"""Time by which certificates count earlier than now: clocks in a lab differ."""
+"""Certificates are valid from this time before the issue: clocks in a lab differ."""
 
 
 class Use(Enum):
@@ -47,7 +47,10 @@ _USAGE: Final = {
 
 
 def create_authority(directory: Path, name: str, days: int, now: datetime) -> Path:
-    """Make ``ca.pem`` and ``ca.key``; returns the former. Raises HydraError, also if they exist."""
+    """Make ``ca.pem`` and ``ca.key``; returns the path of ``ca.pem``.
+
+    Raises HydraError, also if a file exists.
+    """
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     certificate = (
@@ -65,7 +68,7 @@ def create_authority(directory: Path, name: str, days: int, now: datetime) -> Pa
 def issue(
     directory: Path, name: str, hosts: Sequence[str], use: Use, days: int, now: datetime
 ) -> Path:
-    """Make ``NAME.pem`` and ``NAME.key`` for these host names and addresses; returns the former.
+    """Make ``NAME.pem`` and ``NAME.key`` for host names and addresses; returns the former's path.
 
     Raises HydraError if ``directory`` has no authority, or if the files exist.
     """
@@ -86,10 +89,10 @@ def renew(
     days: int,
     now: datetime,
 ) -> Path:
-    """Put a new certificate in the place of ``NAME.pem``; returns its path.
+    """Replace the certificate ``NAME.pem``; returns the path.
 
-    The key stays, so that whoever reads both files finds a certificate of that key at any time. For
-    None, the hosts and the use are those of the old one. Raises HydraError if there is none.
+    The key stays, so certificate and key fit at any time. None: hosts and use of the old
+    certificate. Raises HydraError without an old certificate.
     """
     _check_name(name)
     authority = _read_authority(directory)
@@ -215,7 +218,7 @@ def _read_authority(directory: Path) -> tuple[x509.Certificate, ec.EllipticCurve
 def _read_pair(
     directory: Path, name: str, remedy: str
 ) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
-    """``remedy``: what makes the files if there are none."""
+    """``remedy``: the command that makes missing files."""
     certificate_file, key_file = directory / f"{name}.pem", directory / f"{name}.key"
     kind = "authority" if name == _CA else "certificate"
     try:
@@ -240,7 +243,7 @@ def _write_pair(
     key: ec.EllipticCurvePrivateKey,
     chain: Sequence[x509.Certificate],
 ) -> Path:
-    """Write both files or none; the key is its owner's alone from the first moment on."""
+    """Write both files or none; only the owner can read the key, from the first moment on."""
     certificate_file, key_file = directory / f"{name}.pem", directory / f"{name}.key"
     secret = key.private_bytes(
         serialization.Encoding.PEM,

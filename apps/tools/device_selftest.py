@@ -1,4 +1,4 @@
-"""Self-test of a device and its driver: reads first, then one change on ports that nobody uses."""
+"""Self-test of a device and driver: reads first, then a change on unused ports."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _ValueT = TypeVar("_ValueT")
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A step of the test, and its outcome."""
+    """A step of the test, and the outcome."""
 
     name: str
     ok: bool
@@ -46,7 +46,7 @@ class _Seen:
 
 @dataclass(frozen=True, slots=True)
 class VlanTrial:
-    """A trial of one more VLAN on a ToR port without a circuit."""
+    """A trial of a further VLAN on a ToR port without a circuit."""
 
     port: str
     before: PortVlans
@@ -58,7 +58,7 @@ class VlanTrial:
 
 
 class Probe:
-    """Runs steps one after the other, and keeps their outcomes."""
+    """Runs steps in turn, and keeps the outcomes."""
 
     def __init__(self) -> None:
         self.steps: list[Step] = []
@@ -70,7 +70,7 @@ class Probe:
     def attempt(
         self, name: str, action: Callable[[], _ValueT], describe: Callable[[_ValueT], str]
     ) -> _ValueT | None:
-        """The action's value; None if the device failed, which the step then says."""
+        """The action's value; None if the device failed: the step has the reason."""
         started_s = time.perf_counter()
         try:
             value = action()
@@ -218,10 +218,10 @@ def read_tor(
 
 
 def try_vlan(probe: Probe, tor: TorSwitch, trial: VlanTrial) -> None:
-    """Tag the port for one more VLAN, read back, and restore it."""
+    """Tag the port for a further VLAN, read back, and restore it."""
     for name, wanted in (("tag", trial.during), ("untag", trial.before)):
         change = {trial.port: wanted}
-        # Both, even if the first failed: it may have taken effect.
+        # Both, even if the first failed: the command may have taken effect.
         probe.carry_out(name, partial(tor.set_vlans, change), f"{trial.port}, VLAN {trial.vlan}")
         seen = probe.attempt("read back", lambda: tor.vlans([trial.port]), lambda _: trial.port)
         if seen is not None:

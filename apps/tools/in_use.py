@@ -1,4 +1,4 @@
-"""Circuits and VLANs that are in use by a controller's journal, for work on its devices."""
+"""Circuits and VLANs in use by a controller's journal, for work on devices."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hydra.model import Circuit, CrossConnect, Fabric, NetworkState, PlaneId, Vl
 
 @dataclass(frozen=True, slots=True)
 class InUse:
-    """Cross-connects and VLANs of the circuits that a controller has set up, or is setting up."""
+    """Cross-connects and VLANs of circuits set up, or being set up, by a controller."""
 
     mirrors: Mapping[PlaneId, Mapping[CrossConnect, Circuit]] = field(default_factory=dict)
     vlans: frozenset[VlanId] = frozenset()
@@ -21,7 +21,7 @@ class InUse:
         return self.mirrors.get(plane, {})
 
     def touching(self, plane: PlaneId, ports: frozenset[int]) -> dict[CrossConnect, Circuit]:
-        """Cross-connects with an end at one of these ports, with their circuits."""
+        """Cross-connects with an end at any of ``ports``, with the circuits."""
         return {
             cross: circuit
             for cross, circuit in self.on(plane).items()
@@ -32,8 +32,8 @@ class InUse:
 def read_in_use(fabric: Fabric, journal: Journal) -> InUse:
     """Circuits and VLANs in use by the journal.
 
-    A change that was begun and has not ended counts with both its start and its end. Raises
-    JournalError if the journal is of another fabric or can't be read.
+    A change under way counts with the states before and after. Raises JournalError for an
+    unreadable journal, or a different fabric's journal.
     """
     states = [saved_state(fabric, journal)]
     for last in journal.records(Kind.ENTRY, newest=1):

@@ -1,4 +1,4 @@
-"""What the controller remembers, moved from one store to another."""
+"""Copies of a journal from store to store."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class MigrationError(HydraError):
 
 
 def to_etcd(settings: ControllerSettings) -> int:
-    """Copy the journal's file into etcd, which has to hold none; returns the number of records.
+    """Copy the journal's file into etcd, without a journal so far; returns the number of records.
 
-    The file stays as it is. No controller may be at work on either. Raises HydraError.
+    The file stays. No controller may use either store. Raises HydraError.
     """
     path = Path(settings.journal)
     if not path.is_file():
@@ -37,9 +37,9 @@ def to_etcd(settings: ControllerSettings) -> int:
 
 
 def to_file(settings: ControllerSettings) -> int:
-    """Copy the journal in etcd into a file, which has to be new; returns the number of records.
+    """Copy the journal in etcd into a new file; returns the number of records.
 
-    What etcd holds stays as it is. No controller may be at work. Raises HydraError.
+    The journal in etcd stays. No controller may be at work. Raises HydraError.
     """
     path = Path(settings.journal)
     if path.exists():
@@ -86,9 +86,9 @@ def check_nobody_leads(leader: str | None, where: EtcdSettings) -> None:
 
 
 def copy(source: Journal, target: Journal) -> int:
-    """Write all that ``source`` holds to ``target``, all or nothing; the number of records.
+    """Write all records of ``source`` to ``target``, or nothing; returns the number of records.
 
-    Raises MigrationError if ``target`` holds anything, and JournalError.
+    Raises MigrationError if ``target`` is not empty, and JournalError.
     """
     if any(target.records(kind, newest=1) for kind in Kind):
         raise MigrationError(f"{target.name} holds a journal already, left untouched")

@@ -113,7 +113,7 @@ class Roster:
                 shards.get(one.name, ()),
                 one.cpu_s,
             )
-            for one in sorted(workers, key=lambda one: one.name)
+            for one in sorted(workers, key=lambda entry: entry.name)
         )
         for name in [n for n, (_, last_s) in self._refusals.items() if now_s - last_s > _REFUSED_S]:
             del self._refusals[name]

@@ -43,7 +43,7 @@ class SharedSets:
         if known is not None:
             return known
         try:
-            found = [int(one) for one in text.split(b",")]
+            found = [int(number) for number in text.split(b",")]
         except ValueError:
             raise OvsdbError("a set of numbers has an element of a different type") from None
         known = frozenset(found)
@@ -61,7 +61,7 @@ class SharedSets:
                 self._keep(known, numbers)
         return known
 
-    def one(self, numbers: frozenset[int]) -> frozenset[int]:
+    def shared(self, numbers: frozenset[int]) -> frozenset[int]:
         """The object shared by all users of an equal set."""
         return self._sets.get(self.text(numbers), numbers)
 

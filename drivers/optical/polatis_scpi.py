@@ -80,7 +80,7 @@ class PolatisScpi(ReadBackSwitch):
     ) -> None:
         super().__init__(name)
         self._max_input_dbm = max_input_dbm
-        self._tells_start = True
+        self._reports_start = True
         self._expected: str | None = None
         """Text of the reply that means :attr:`_last`."""
         self._last: frozenset[CrossConnect] = frozenset()
@@ -101,13 +101,13 @@ class PolatisScpi(ReadBackSwitch):
         """
         was_connected = self._transport.connected
         self._transport.open()
-        if was_connected or not self._tells_start:
+        if was_connected or not self._reports_start:
             return
         try:
             start = self._query(scpi.START_QUERY, str, follows=True, is_part=scpi.is_part_of_start)
         except (DeviceUnavailable, ProtocolError) as error:
             _log.info("%s does not report a start-up mode: %s", self._name, error)
-            self._tells_start = False
+            self._reports_start = False
             self._transport.close()
             self._transport.open()
             return

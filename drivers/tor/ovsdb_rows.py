@@ -150,7 +150,7 @@ COUNTERS: Final = Reading("Interface", ("statistics",), lambda port: port.interf
 
 def shared(vlans: PortVlans) -> PortVlans:
     """The same membership, with a set shared by all equal memberships."""
-    return PortVlans(cast("frozenset[VlanId]", SETS.one(vlans.tagged)), vlans.native)
+    return PortVlans(cast("frozenset[VlanId]", SETS.shared(vlans.tagged)), vlans.native)
 
 
 @lru_cache(maxsize=64)  # most ports have equal memberships

@@ -141,9 +141,9 @@ def _demand(evidence: Evidence, src: RackId, dst: RackId) -> SeenDemand:
     )
 
 
-def _counted_on(one: SeenDemand) -> str:
+def _counted_on(demand: SeenDemand) -> str:
     """The demand that plans count on, if less than the possible demand."""
-    expected, estimated = f"{one.expected_mbps:.1f}", f"{one.estimated_mbps:.1f}"
+    expected, estimated = f"{demand.expected_mbps:.1f}", f"{demand.estimated_mbps:.1f}"
     return "" if expected == estimated else f" (plans count on {expected})"
 
 
@@ -278,37 +278,37 @@ class _Words:
                 "rates of traffic are averages over "
                 f"{self.evidence.policy.demand_window_s:g} s (policy.demand_window_s)"
             )
-            for one in self.found.demand:
-                yield from self._demand_of(one)
+            for demand in self.found.demand:
+                yield from self._demand_of(demand)
         else:
             yield "no traffic has been measured yet: the demand of the two racks is not known"
         for reservation in self.evidence.reservations:
             if reservation.id in self.found.reservations:
                 yield self._reserved(reservation)
 
-    def _demand_of(self, one: SeenDemand) -> Iterator[str]:
+    def _demand_of(self, demand: SeenDemand) -> Iterator[str]:
         threshold_mbps = self.evidence.policy.elephant_mbps
-        direction = f"{self._rack(one.src)} to {self._rack(one.dst)}"
-        if one.estimated_mbps:
+        direction = f"{self._rack(demand.src)} to {self._rack(demand.dst)}"
+        if demand.estimated_mbps:
             directions = {way for path in self.found.paths for way in path.directions}
-            way = "by circuits" if (one.src, one.dst) in directions else "electrically"
-            guess = _counted_on(one) if self.evidence.predicted_mbps is None else ""
+            way = "by circuits" if (demand.src, demand.dst) in directions else "electrically"
+            guess = _counted_on(demand) if self.evidence.predicted_mbps is None else ""
             yield (
-                f"{direction} wants {one.estimated_mbps:.1f} Mb/s, {self._known(one)}"
-                f"{guess}; gets {one.rate_mbps:.1f} Mb/s {way}"
-                f"{self._prediction(one)}"
+                f"{direction} wants {demand.estimated_mbps:.1f} Mb/s, {self._known(demand)}"
+                f"{guess}; gets {demand.rate_mbps:.1f} Mb/s {way}"
+                f"{self._prediction(demand)}"
             )
-            yield from self._spilled_flows(one)
-        elif one.rate_mbps >= threshold_mbps:
+            yield from self._spilled_flows(demand)
+        elif demand.rate_mbps >= threshold_mbps:
             yield (
-                f"{direction} sends {one.rate_mbps:.1f} Mb/s, and no waiting traffic is reported"
-                f"{self._prediction(one)}"
+                f"{direction} sends {demand.rate_mbps:.1f} Mb/s, and no waiting traffic is reported"
+                f"{self._prediction(demand)}"
             )
-        elif self.evidence.planned_mbps[one.src, one.dst]:
-            yield f"{direction} sends {one.rate_mbps:.1f} Mb/s{self._prediction(one)}"
+        elif self.evidence.planned_mbps[demand.src, demand.dst]:
+            yield f"{direction} sends {demand.rate_mbps:.1f} Mb/s{self._prediction(demand)}"
         else:
             yield (
-                f"{direction} sends {one.rate_mbps:.1f} Mb/s: mice, left out of plans "
+                f"{direction} sends {demand.rate_mbps:.1f} Mb/s: mice, left out of plans "
                 f"(elephants begin at {threshold_mbps:g} Mb/s)"
             )
 
@@ -322,7 +322,7 @@ class _Words:
         begins = f"begins {moment(reservation.starts_unix_s)}, and has no path yet"
         return f"{between}, {reservation.state.value}: the reservation {begins}"
 
-    def _known(self, one: SeenDemand) -> str:
+    def _known(self, demand: SeenDemand) -> str:
         """Source of the demand of a pair."""
         match self.evidence.policy.demand:
             case DemandBasis.RATE:
@@ -330,30 +330,30 @@ class _Words:
             case DemandBasis.BACKLOG:
                 return "to send the waiting traffic"
         constrained = self.evidence.constrained
-        if constrained is not None and constrained[one.src, one.dst]:
+        if constrained is not None and constrained[demand.src, demand.dst]:
             return "by estimate: the pair is constrained, a link of the path is full"
         return "measured"
 
-    def _spilled_flows(self, one: SeenDemand) -> Iterator[str]:
+    def _spilled_flows(self, demand: SeenDemand) -> Iterator[str]:
         spilled = self.evidence.spilled
-        if spilled is not None and (share := spilled[one.src, one.dst]):
-            direction = f"{self._rack(one.src)} to {self._rack(one.dst)}"
+        if spilled is not None and (share := spilled[demand.src, demand.dst]):
+            direction = f"{self._rack(demand.src)} to {self._rack(demand.dst)}"
             yield (
                 f"1 in {round(1 / share)} flows from {direction} is electrical: the circuits are "
                 f"full (policy.spill)"
             )
 
-    def _prediction(self, one: SeenDemand) -> str:
+    def _prediction(self, demand: SeenDemand) -> str:
         predicted_mbps = self.evidence.predicted_mbps
         if predicted_mbps is None:
             return ""
         policy, predicted_demand_mbps = (
             self.evidence.policy,
-            float(predicted_mbps[one.src, one.dst]),
+            float(predicted_mbps[demand.src, demand.dst]),
         )
-        part = one.expected_mbps / one.estimated_mbps if one.estimated_mbps else 1.0
+        part = demand.expected_mbps / demand.estimated_mbps if demand.estimated_mbps else 1.0
         planned = replace(
-            one, estimated_mbps=predicted_demand_mbps, expected_mbps=predicted_demand_mbps * part
+            demand, estimated_mbps=predicted_demand_mbps, expected_mbps=predicted_demand_mbps * part
         )
         return (
             f"; {policy.prediction.value} foretells {predicted_demand_mbps:.1f} for "

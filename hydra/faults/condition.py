@@ -138,15 +138,15 @@ _OVER: Final[Mapping[ConditionKind, tuple[str, str]]] = {
 
 def over(kind: ConditionKind, names: Sequence[str]) -> str:
     """A sentence for the end of a condition with at least one subject."""
-    one, many = _OVER[kind]
+    singular, many = _OVER[kind]
     if len(names) == 1:
-        return one.format(names[0])
+        return singular.format(names[0])
     return f"{many.format(f'{len(names):,}')}: {names_of(names)}"
 
 
-def many_are(one: str, many: str, names: Collection[str], state: str) -> str:
+def many_are(singular: str, many: str, names: Collection[str], state: str) -> str:
     if len(names) == 1:
-        return f"{one} {next(iter(names))} is {state}"
+        return f"{singular} {next(iter(names))} is {state}"
     return f"{len(names):,} {many} are {state}: {names_of(tuple(names))}"
 
 

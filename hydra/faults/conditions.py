@@ -102,7 +102,7 @@ class Watch:
             end_s = since_s + _MISSED_S if one.expires_unix_s is None else one.expires_unix_s
             if facts.now_unix_s < end_s and latest.get(_owner_and_ends(one), 0.0) < since_s:
                 missed.append((one, since_s))
-        return sorted(missed, key=lambda one: one[1])
+        return sorted(missed, key=lambda entry: entry[1])
 
     def _planes(self, facts: Facts) -> Iterator[Condition]:
         kind, fabric = ConditionKind.OPTICAL_SWITCH_DOWN, facts.fabric

@@ -79,7 +79,7 @@ class _Check:
     under_way: Silence | None = None
     src_sends: bool = False
     """True if a witness has received from ``src`` since the first loss in a row."""
-    dst_hears: bool = False
+    dst_receives: bool = False
     """True if ``dst`` has received from a witness since the first loss in a row."""
     ring: tuple[Server, Server] = field(init=False)
     """The two servers under test."""
@@ -170,7 +170,7 @@ class ServerLinks:
         check.nonces.clear()
         check.under_way = None
         check.lost = 0
-        check.src_sends = check.dst_hears = False
+        check.src_sends = check.dst_receives = False
 
     # -- what to do -------------------------------------------------------------------------------
 
@@ -248,7 +248,7 @@ class ServerLinks:
             return
         if not check.src_sends:
             self._blame(check.src.name, LinkDirection.SENDING)
-        if not check.dst_hears:
+        if not check.dst_receives:
             self._blame(check.dst.name, LinkDirection.RECEIVING)
 
     def _blame(self, name: str, direction: LinkDirection) -> None:
@@ -277,7 +277,7 @@ class ServerLinks:
         check, one = known
         if (one.src, one.dst) != (check.src, check.dst):
             check.src_sends |= one.src == check.src
-            check.dst_hears |= one.dst == check.dst
+            check.dst_receives |= one.dst == check.dst
             return
         sent_s = at_s if check.under_way is None else check.under_way.sent_s
         self._clear(check)

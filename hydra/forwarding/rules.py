@@ -124,9 +124,9 @@ def installed(installations: Iterable[Installation]) -> Iterator[FlowRule]:
             yield installation.rule
 
 
-def are_alike(one: Sequence[RuleChange], other: Sequence[RuleChange]) -> bool:
+def are_alike(before: Sequence[RuleChange], after: Sequence[RuleChange]) -> bool:
     """True if two changes leave the same rules on a switch, apart from the epochs."""
-    return one == other or _effect(one) == _effect(other)
+    return before == after or _effect(before) == _effect(after)
 
 
 def _effect(

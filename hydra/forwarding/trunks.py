@@ -21,16 +21,18 @@ class Trunks(Mapping[PortId, PortVlans]):
     Creates :class:`~hydra.roles.PortVlans` objects only on access.
     """
 
-    __slots__ = ("_made", "carries", "parking", "vlans")
+    __slots__ = ("_made", "bits", "parking", "vlans")
 
     vlans: IntArray
     """Shape (V,), ascending: VLANs of paths."""
-    carries: NDArray[np.bool_]
-    """Shape (V, P): True where a port carries a VLAN. A port without any carries ``parking``."""
+    bits: NDArray[np.uint8]
+    """Shape (P, V / 8): a bit for each VLAN that a port carries. A port without any carries
+    ``parking``.
+    """
     parking: VlanId
 
-    def __init__(self, vlans: IntArray, carries: NDArray[np.bool_], parking: VlanId) -> None:
-        self.vlans, self.carries, self.parking = vlans, carries, parking
+    def __init__(self, vlans: IntArray, bits: NDArray[np.uint8], parking: VlanId) -> None:
+        self.vlans, self.bits, self.parking = vlans, bits, parking
         self._made: dict[PortId, PortVlans] | None = None
 
     @classmethod
@@ -40,38 +42,36 @@ class Trunks(Mapping[PortId, PortVlans]):
         table = lanes.paths.table
         vlans, place = numbered(lanes.vlan)
         of_hop = np.repeat(place, table.hops)
-        carries = np.zeros((len(vlans), n_ports), dtype=np.bool_)
-        carries[of_hop, table.hop_a] = carries[of_hop, table.hop_b] = True
-        return cls(vlans, carries, parking)
+        carries = np.zeros((n_ports, len(vlans)), dtype=np.bool_)
+        carries[table.hop_a, of_hop] = carries[table.hop_b, of_hop] = True
+        return cls(vlans, np.packbits(carries, axis=1), parking)
 
     def without(self, vlans: frozenset[VlanId], ports: IntArray) -> Trunks:
         """The same with ``vlans`` removed from ``ports``."""
-        elsewhere = np.ones(len(self), dtype=np.bool_)
-        elsewhere[ports] = False
-        carries = self.carries.copy()
-        carries[np.isin(self.vlans, list(vlans))] &= elsewhere
-        return Trunks(self.vlans, carries, self.parking)
+        bits = self.bits.copy()
+        bits[ports] &= ~np.packbits(np.isin(self.vlans, list(vlans)))
+        return Trunks(self.vlans, bits, self.parking)
 
     def unlike(self, other: Trunks) -> NDArray[np.intp]:
         """Ports with a different membership in ``other``, ascending."""
         vlans = np.union1d(self.vlans, other.vlans)
-        return np.flatnonzero((self._over(vlans) != other._over(vlans)).any(axis=0))
+        return np.flatnonzero((self._over(vlans) != other._over(vlans)).any(axis=1))
 
     def packed(self, ports: NDArray[np.intp]) -> PackedTrunks:
         """The membership of each of ``ports``."""
-        return PackedTrunks(self.vlans, np.packbits(self.carries, axis=0).T[ports], self.parking)
+        return PackedTrunks(self.vlans, self.bits[ports], self.parking)
 
-    def _over(self, vlans: IntArray) -> NDArray[np.bool_]:
-        """``carries`` with a row for each of ``vlans``, among them all of ``self.vlans``."""
+    def _over(self, vlans: IntArray) -> NDArray[np.uint8]:
+        """``bits`` with a bit for each of ``vlans``, among them all of ``self.vlans``."""
         if len(vlans) == len(self.vlans):
-            return self.carries
-        carries = np.zeros((len(vlans), len(self)), dtype=np.bool_)
-        carries[np.searchsorted(vlans, self.vlans)] = self.carries
-        return carries
+            return self.bits
+        carries = np.zeros((len(self), len(vlans)), dtype=np.bool_)
+        own = np.unpackbits(self.bits, axis=1, count=len(self.vlans))
+        carries[:, np.searchsorted(vlans, self.vlans)] = own
+        return np.packbits(carries, axis=1)
 
     def __len__(self) -> int:
-        n_ports: int = self.carries.shape[1]
-        return n_ports
+        return len(self.bits)
 
     def __iter__(self) -> Iterator[PortId]:
         return map(PortId, range(len(self)))

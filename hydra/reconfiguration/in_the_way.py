@@ -87,7 +87,7 @@ class InTheWay:
         return len(self._circuits)
 
     @cached_property
-    def _others(self) -> csr_array:
+    def _blockers(self) -> csr_array:
         """Sparse matrix of :meth:`users_before`: a row for each pair."""
         shape = self.pairs, len(self._circuits)
         before = _incidence(self._waiting, self._awaited, shape)
@@ -98,14 +98,14 @@ class InTheWay:
 
     def users_before(self, pair: Number) -> list[Number]:
         """Users of the circuits in the pair's way, possibly including the pair."""
-        ends = self._others.indptr[pair : pair + 2]
-        found: list[Number] = self._others.indices[ends[0] : ends[1]].tolist()
+        ends = self._blockers.indptr[pair : pair + 2]
+        found: list[Number] = self._blockers.indices[ends[0] : ends[1]].tolist()
         return found
 
     def sums_before(self, load_mbps: Floats) -> Floats:
         """By pair: summed loads of the other users of the circuits in the pair's way."""
-        its_own = self._others.diagonal() * load_mbps
-        sums: Floats = self._others @ load_mbps - its_own
+        own_mbps = self._blockers.diagonal() * load_mbps
+        sums: Floats = self._blockers @ load_mbps - own_mbps
         return sums
 
     def before(self, pair: Number) -> set[Circuit]:
@@ -215,14 +215,14 @@ class Circles:
 class _Lists:
     """For each number, the partners in order."""
 
-    def __init__(self, numbers: Numbers, others: Numbers, most: int) -> None:
-        """``others``: partners of ``numbers``, in order; ``most``: how many numbers exist."""
+    def __init__(self, numbers: Numbers, partners: Numbers, most: int) -> None:
+        """``partners``: partners of ``numbers``, in order; ``most``: how many numbers exist."""
         order = np.argsort(numbers, kind="stable")
-        self._others: list[int] = others[order].tolist()
+        self._partners: list[int] = partners[order].tolist()
         self._starts: list[int] = np.searchsorted(numbers[order], np.arange(most + 1)).tolist()
 
     def __getitem__(self, number: int) -> list[int]:
-        return self._others[self._starts[number] : self._starts[number + 1]]
+        return self._partners[self._starts[number] : self._starts[number + 1]]
 
 
 def _hops(topology: Topology, number_of: Numbers) -> tuple[Numbers, Numbers]:
@@ -242,11 +242,11 @@ def path_ends(topology: Topology) -> Numbers:
     return np.stack([src, dst])
 
 
-def _entries(one: Numbers, other: Numbers) -> tuple[Numbers, Numbers]:
+def _entries(rows: Numbers, columns: Numbers) -> tuple[Numbers, Numbers]:
     """Pairs of numbers in order, each once."""
-    width = 1 + int(other.max(initial=0))
-    one, other = np.divmod(np.unique(one * width + other), width)
-    return one, other
+    width = 1 + int(columns.max(initial=0))
+    rows, columns = np.divmod(np.unique(rows * width + columns), width)
+    return rows, columns
 
 
 def _incidence(rows: Numbers, columns: Numbers, shape: tuple[int, int]) -> csr_array:

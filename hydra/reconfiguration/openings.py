@@ -83,7 +83,7 @@ class Openings:
                         value = (*ended, child.cost_mbps)
                         if key not in after or value < after[key][0]:
                             after[key] = value, child
-            ranked = sorted(after.values(), key=lambda one: one[0])
+            ranked = sorted(after.values(), key=lambda entry: entry[0])
             beam = [node for _, node in ranked[:_BEAM] if not self._spare.detours.expired()]
         return best.first
 

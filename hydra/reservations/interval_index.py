@@ -47,25 +47,25 @@ class IntervalIndex(Generic[_TimedT]):
     def __iter__(self) -> Iterator[_TimedT]:
         return iter(self._by_id.values())
 
-    def get(self, one_id: str) -> _TimedT | None:
-        return self._by_id.get(one_id)
+    def get(self, entry_id: str) -> _TimedT | None:
+        return self._by_id.get(entry_id)
 
-    def add(self, one: _TimedT) -> None:
+    def add(self, entry: _TimedT) -> None:
         """Add an entry whose id is new."""
-        self._by_id[one.id] = one
-        if isfinite(one.end_unix_s):
-            insort(self._starts, (one.start_unix_s, one.id))
-            self._longest_s = max(self._longest_s, one.end_unix_s - one.start_unix_s)
+        self._by_id[entry.id] = entry
+        if isfinite(entry.end_unix_s):
+            insort(self._starts, (entry.start_unix_s, entry.id))
+            self._longest_s = max(self._longest_s, entry.end_unix_s - entry.start_unix_s)
         else:
-            self._endless[one.id] = one
+            self._endless[entry.id] = entry
 
-    def remove(self, one_id: str) -> None:
+    def remove(self, entry_id: str) -> None:
         """Remove an entry. Raises KeyError for an unknown id."""
-        one = self._by_id.pop(one_id)
-        if isfinite(one.end_unix_s):
-            del self._starts[bisect_left(self._starts, (one.start_unix_s, one_id))]
+        entry = self._by_id.pop(entry_id)
+        if isfinite(entry.end_unix_s):
+            del self._starts[bisect_left(self._starts, (entry.start_unix_s, entry_id))]
         else:
-            del self._endless[one_id]
+            del self._endless[entry_id]
 
     def meeting(self, start_unix_s: float, end_unix_s: float) -> list[_TimedT]:
         """Entries at any moment of [start, end), unordered; none for an empty interval."""
@@ -73,21 +73,21 @@ class IntervalIndex(Generic[_TimedT]):
             return []
         if len(self._by_id) <= _FEW:
             return [
-                one
-                for one in self._by_id.values()
-                if one.start_unix_s < end_unix_s and start_unix_s < one.end_unix_s
+                entry
+                for entry in self._by_id.values()
+                if entry.start_unix_s < end_unix_s and start_unix_s < entry.end_unix_s
             ]
         first = bisect_left(self._starts, (start_unix_s - self._longest_s, ""))
         last = bisect_left(self._starts, (end_unix_s, ""))
-        near = (self._by_id[one_id] for _, one_id in self._starts[first:last])
-        found = [one for one in near if one.end_unix_s > start_unix_s]
-        found += [one for one in self._endless.values() if one.start_unix_s < end_unix_s]
+        near = (self._by_id[entry_id] for _, entry_id in self._starts[first:last])
+        found = [entry for entry in near if entry.end_unix_s > start_unix_s]
+        found += [entry for entry in self._endless.values() if entry.start_unix_s < end_unix_s]
         return found
 
     def ending_after(self, unix_s: float) -> Iterator[_TimedT]:
         """Entries with a finite end later than ``unix_s``, ordered by start."""
         first = bisect_left(self._starts, (unix_s - self._longest_s, ""))
         for place in range(first, len(self._starts)):
-            one = self._by_id[self._starts[place][1]]
-            if one.end_unix_s > unix_s:
-                yield one
+            entry = self._by_id[self._starts[place][1]]
+            if entry.end_unix_s > unix_s:
+                yield entry

@@ -23,7 +23,7 @@ def lower_ranks(
         for booking in calendar.meeting(ask.start_unix_s, ask.end_unix_s)
         if (reservation := reservations[booking.id]).rank < rank
     ]
-    lower.sort(key=lambda one: (-one[0].rank, one[0].created_unix_s))
+    lower.sort(key=lambda entry: (-entry[0].rank, entry[0].created_unix_s))
     return lower
 
 

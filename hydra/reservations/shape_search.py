@@ -328,7 +328,7 @@ class _Search:
         """The latest of the times at which refused edges would fit, if the shape fits then."""
         offers = [one for error in refused.values() for one in error.alternatives]
         starts = [one for one in offers if one.start_unix_s is not None]
-        later = max(starts, key=lambda one: one.start_unix_s or 0.0, default=None)
+        later = max(starts, key=lambda entry: entry.start_unix_s or 0.0, default=None)
         if later is None:
             return None
         start, end = later.start_unix_s, later.end_unix_s
@@ -353,7 +353,7 @@ class _Search:
                 tried.append((len(left), smaller, left))
             if not tried:
                 return None
-            _, shape, refused = min(tried, key=lambda one: one[0])
+            _, shape, refused = min(tried, key=lambda entry: entry[0])
         return None
 
 

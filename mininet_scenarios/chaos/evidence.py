@@ -97,7 +97,7 @@ def trails(
         if not near:
             yield "  none of its datagrams was seen at any switch"
         for number in sorted(near)[:_SHOWN]:
-            its = sorted(flow[number], key=lambda one: one.time_s)
+            its = sorted(flow[number], key=lambda entry: entry.time_s)
             yield f"  datagram {number}, sent {clock(its[0].sent_s)}:"
             yield from (f"    {_of_day(one.time_s)} {one.place}" for one in its)
         missing = sorted(set(range(min(near, default=0), max(near, default=0))) - set(near))

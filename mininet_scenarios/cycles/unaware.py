@@ -27,16 +27,16 @@ class Unaware:
     def switch_connected(
         self, datapath: int, connection: SwitchConnection, ports: Mapping[int, PortInfo]
     ) -> None:
-        told = {number: self._told(port) for number, port in ports.items()}
-        self._events.switch_connected(datapath, connection, told)
+        reported = {number: self._always_up(port) for number, port in ports.items()}
+        self._events.switch_connected(datapath, connection, reported)
 
     def port_changed(
         self, datapath: int, connection: SwitchConnection, port: PortInfo, *, deleted: bool
     ) -> None:
-        told = port if deleted else self._told(port)
-        self._events.port_changed(datapath, connection, told, deleted=deleted)
+        reported = port if deleted else self._always_up(port)
+        self._events.port_changed(datapath, connection, reported, deleted=deleted)
 
-    def _told(self, port: PortInfo) -> PortInfo:
+    def _always_up(self, port: PortInfo) -> PortInfo:
         return replace(port, up=True) if port.name in self._ports else port
 
 

@@ -26,7 +26,7 @@ def _frame(kind: int, body: bytes) -> bytes:
 
 
 def kinds(datapath: int) -> Mapping[str, bytes]:
-    """By name, a message, or several, of each kind sent by switches."""
+    """Messages of each kind that switches send, by name of the kind."""
     features = struct.pack("!QIBBxxII", datapath, 0, 254, 0, 0x47, 0)
     statistics_of_ports = struct.pack("!HH4x", 4, 1) + bytes(112)
     return {

@@ -41,9 +41,11 @@ class AgentStage:
     policy: Mapping[str, Any]
     """Policy of the first start."""
 
-    def ask(self, method: str, path: str, *, who: str = _OPERATOR, **more: Any) -> httpx.Response:
-        """Send a request with the token of ``who``."""
-        headers = {"Authorization": f"Bearer {self.tokens[who]}", **more.pop("headers", {})}
+    def ask(
+        self, method: str, path: str, *, caller: str = _OPERATOR, **more: Any
+    ) -> httpx.Response:
+        """Send a request with the token of ``caller``."""
+        headers = {"Authorization": f"Bearer {self.tokens[caller]}", **more.pop("headers", {})}
         url = self.process.base_url + path
         with plain_http.client(timeout=PATIENCE_S) as client:
             return client.request(method, url, headers=headers, **more)

@@ -97,10 +97,10 @@ def _listener(endpoint: Endpoint, backlog: int) -> socket.socket:
     return listener
 
 
-def _remaining(deadline_s: float, stop: StopFlag, whom: str) -> float:
+def _remaining(deadline_s: float, stop: StopFlag, peer: str) -> float:
     remaining_s = deadline_s - time.monotonic()
     if remaining_s <= 0 or stop.is_set:
-        raise WorkloadError(f"{whom} did not turn up in time")
+        raise WorkloadError(f"{peer} did not turn up in time")
     return remaining_s
 
 

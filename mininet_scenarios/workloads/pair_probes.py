@@ -127,7 +127,9 @@ class Prober:
         """IP version and address."""
         for name, addresses in peers.items():
             if name != server:
-                self._targets += [(6 if ":" in one else 4, (one, PORT)) for one in addresses]
+                self._targets += [
+                    (6 if ":" in address else 4, (address, PORT)) for address in addresses
+                ]
         self._sockets = {version: _bound(family) for version, family in _FAMILIES.items()}
         self._sent = 0
 
@@ -140,7 +142,7 @@ class Prober:
             ready = select.select(readable, [], [], wait_s)[0]
             for one in ready:
                 if isinstance(one, socket.socket):
-                    self._hear(one)
+                    self._receive(one)
                 elif not sys.stdin.readline():
                     return
                 else:
@@ -160,10 +162,10 @@ class Prober:
                 continue  # no neighbour, no link: counts as sent
         self._sent += 1
 
-    def _hear(self, one: socket.socket) -> None:
+    def _receive(self, receiver: socket.socket) -> None:
         while True:
             try:
-                datagram = one.recv(2048)
+                datagram = receiver.recv(2048)
             except BlockingIOError:
                 return
             except OSError:
@@ -191,13 +193,13 @@ class Prober:
 
 
 def _bound(family: socket.AddressFamily) -> socket.socket:
-    one = socket.socket(family, socket.SOCK_DGRAM)
+    probe_socket = socket.socket(family, socket.SOCK_DGRAM)
     if family == socket.AF_INET6:
-        one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-    one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
-    one.setblocking(False)
-    one.bind(("", PORT))
-    return one
+        probe_socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+    probe_socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
+    probe_socket.setblocking(False)
+    probe_socket.bind(("", PORT))
+    return probe_socket
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -53,7 +53,7 @@ def test_what_waits_brings_a_circuit_and_a_lie_does_not(demo_testbed, tmp_path):
         with agents.agent("h11", *options) as job:
             wait_until(lambda: "reports to the controller" in job.text())
             lie = {"backlog_mb": {"r4": 900.0}}
-            said = agents.ask("PUT", "/v1/agents/h31/backlog", who="h31", json=lie)
+            said = agents.ask("PUT", "/v1/agents/h31/backlog", caller="h31", json=lie)
             assert said.status_code == 200
             with tcp_transfer(stage, "h11", "h21", 5201, LONG_S):
                 wait_until(lambda: (pair("r1", "r2") or {}).get("backlog_mbps", 0) > 20)
@@ -63,8 +63,8 @@ def test_what_waits_brings_a_circuit_and_a_lie_does_not(demo_testbed, tmp_path):
                 demo_testbed.host("h11").cmd("ping -c 3 -i 0.1 -s 1000 10.0.3.1")
                 assert 3000 < sent_bytes(demo_testbed, OTHERS) - before < 100_000
             for answer in (
-                agents.ask("PUT", "/v1/agents/h11/backlog", who="h31", json=lie),
-                agents.ask("PUT", "/v1/agents/h31/backlog", who="h31", json=[]),
+                agents.ask("PUT", "/v1/agents/h11/backlog", caller="h31", json=lie),
+                agents.ask("PUT", "/v1/agents/h31/backlog", caller="h31", json=[]),
             ):
                 assert not answer.is_success
         assert "stopped" in job.text()

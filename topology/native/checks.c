@@ -4,6 +4,51 @@
 #include <stdlib.h>
 #include <string.h>
 
+static void tag(Membership ports, int32_t port, int32_t vlan)
+{
+    if (port >= 0 && port < ports.n_ports)
+        ports.bits[(size_t)port * ports.words + vlan / 64] |= (uint64_t)1 << vlan % 64;
+}
+
+void tag_ports(Tagged paths, const int32_t *vlan, Membership ports)
+{
+    for (int32_t p = 0; p < paths.count; p++)
+        for (int32_t hop = paths.start[p]; hop < paths.start[p + 1]; hop++) {
+            tag(ports, paths.hop_a[hop], vlan[p]);
+            tag(ports, paths.hop_b[hop], vlan[p]);
+        }
+}
+
+int64_t list_domains(Membership ports, int32_t n_vlans, int32_t n_circuits, const int32_t *a,
+                     const int32_t *b, int32_t *start, int32_t room, int32_t *circuit)
+{
+    int64_t count = 0;
+    for (int32_t word = 0; word < ports.words; word++) {
+        int32_t first = 64 * word, in_word[64] = {0};
+        int32_t last = n_vlans - first < 64 ? n_vlans - first : 64;
+        uint64_t known = last < 64 ? ((uint64_t)1 << last) - 1 : ~(uint64_t)0;
+        for (int32_t c = 0; c < n_circuits; c++) {
+            uint64_t both = known & ports.bits[(size_t)a[c] * ports.words + word] &
+                            ports.bits[(size_t)b[c] * ports.words + word];
+            for (; both; both &= both - 1)
+                in_word[__builtin_ctzll(both)]++;
+        }
+        for (int32_t v = 0; v < last; v++) {
+            start[first + v] = (int32_t)count;
+            count += in_word[v];
+            in_word[v] = start[first + v];
+        }
+        for (int32_t c = 0; count <= room && c < n_circuits; c++) {
+            uint64_t both = known & ports.bits[(size_t)a[c] * ports.words + word] &
+                            ports.bits[(size_t)b[c] * ports.words + word];
+            for (; both; both &= both - 1)
+                circuit[in_word[__builtin_ctzll(both)]++] = c;
+        }
+    }
+    start[n_vlans] = (int32_t)count;
+    return count;
+}
+
 typedef struct {
     const int32_t *port_rack;
     const int32_t *a, *b;   /* ports of the circuits of a domain */

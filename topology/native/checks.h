@@ -4,6 +4,27 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* Paths in a row: path i has the hops start[i] .. start[i + 1] - 1, each from one port to another. */
+typedef struct {
+    int32_t count;
+    const int32_t *start, *hop_a, *hop_b;
+} Tagged;
+
+/* VLANs of each port, a bit each: `words` words a port. */
+typedef struct {
+    int32_t n_ports, words;
+    uint64_t *bits;
+} Membership;
+
+/* Puts the ports of each path into the path's VLAN; ports that don't exist are left out. */
+void tag_ports(Tagged paths, const int32_t *vlan, Membership ports);
+
+/* Circuits with both ports in a VLAN, VLAN after VLAN, each VLAN's in order: writes start[v], for
+   each VLAN and the end, and if there are `room` in all, the circuits. Returns the number of all
+   circuits. */
+int64_t list_domains(Membership ports, int32_t n_vlans, int32_t n_circuits, const int32_t *a,
+                     const int32_t *b, int32_t *start, int32_t room, int32_t *circuit);
+
 /* Domains of circuits in a row; domain i has the circuits start[i] .. start[i + 1] - 1. */
 typedef struct {
     const int32_t *start;

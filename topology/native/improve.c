@@ -289,11 +289,13 @@ static void sort_paths(Work *w, int32_t pair)
     for (int32_t i = first + 1; i < first + w->n_paths[pair]; i++)
         for (int32_t k = i; k > first && goes_before(w, k, k - 1); k--) {
             int32_t *a = w->path_links + (size_t)k * LONGEST_PATH, *b = a - LONGEST_PATH;
-            int32_t hops = w->path_hops[k], links[LONGEST_PATH];
+            int32_t hops = w->path_hops[k];
             double given = w->given[k];
-            memcpy(links, a, sizeof links);
-            memcpy(a, b, sizeof links);
-            memcpy(b, links, sizeof links);
+            for (int32_t n = 0; n < LONGEST_PATH; n++) {
+                int32_t link = a[n];
+                a[n] = b[n];
+                b[n] = link;
+            }
             w->path_hops[k] = w->path_hops[k - 1];
             w->path_hops[k - 1] = hops;
             w->given[k] = w->given[k - 1];

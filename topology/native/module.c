@@ -2,6 +2,7 @@
    here, not in the kernels; kernels run without the interpreter lock. */
 #include "arguments.h"
 
+#include "bits.h"
 #include "checks.h"
 #include "improve.h"
 #include "matchings_module.h"
@@ -124,24 +125,54 @@ static PyObject *py_pack_paths(PyObject *self, PyObject *args)
     return a.failed ? NULL : PyLong_FromLong(n_bins);
 }
 
+/* Bit sets of `n` elements, one for each of `n_owners`; or NULL. */
+static word *bit_sets(Arguments *a, int32_t n_owners, int32_t n, int32_t *words)
+{
+    int32_t length = -1;
+    *words = words_for(n);
+    word *sets = next_array(a, sizeof(word), &length, 1);
+    if (!a->failed && length != (int64_t)n_owners * *words)
+        fail(a, "has the wrong length");
+    return a->failed ? NULL : sets;
+}
+
+static PyObject *py_carry_vlans(PyObject *self, PyObject *args)
+{
+    (void)self;
+    Arguments a = {.args = args};
+    int32_t n_ports = integer(&a, 0), n_hops = 0;
+    PortVlans ports = {.n_vlans = integer(&a, 0)};
+    VlanPaths paths = {.count = 0};
+    paths.start = starts(&a, &paths.count, &n_hops);
+    paths.hop_a = indices(&a, &n_hops, n_ports);
+    paths.hop_b = indices(&a, &n_hops, n_ports);
+    paths.vlan = indices(&a, &paths.count, ports.n_vlans);
+    ports.sets = bit_sets(&a, n_ports, ports.n_vlans, &ports.words);
+    if (!a.failed) {
+        Py_BEGIN_ALLOW_THREADS;
+        carry_vlans(paths, ports);
+        Py_END_ALLOW_THREADS;
+    }
+    return ended(&a);
+}
+
 static PyObject *py_hold_circuits_back(PyObject *self, PyObject *args)
 {
     (void)self;
     Arguments a = {.args = args};
-    Change change = {.n_racks = integer(&a, 0)};
-    int32_t n_ports = -1, n_circuits = -1, n_entries = 0;
+    Change change = {.n_racks = integer(&a, 0), .n_circuits = -1};
+    int32_t n_ports = -1;
     change.port_rack = indices(&a, &n_ports, change.n_racks);
-    change.a = indices(&a, &n_circuits, n_ports);
-    change.b = indices(&a, &n_circuits, n_ports);
-    change.is_fixed = next_array(&a, sizeof(uint8_t), &n_circuits, 0);
-    VlanCircuits vlans = {.count = 0};
-    vlans.start = starts(&a, &vlans.count, &n_entries);
-    vlans.circuit = indices(&a, &n_entries, n_circuits);
-    uint8_t *is_held = next_array(&a, sizeof(uint8_t), &n_circuits, 1);
+    change.a = indices(&a, &change.n_circuits, n_ports);
+    change.b = indices(&a, &change.n_circuits, n_ports);
+    change.is_fixed = next_array(&a, sizeof(uint8_t), &change.n_circuits, 0);
+    PortVlans ports = {.n_vlans = integer(&a, 0)};
+    ports.sets = bit_sets(&a, n_ports, ports.n_vlans, &ports.words);
+    uint8_t *is_held = next_array(&a, sizeof(uint8_t), &change.n_circuits, 1);
     if (!a.failed) {
         bool done;
         Py_BEGIN_ALLOW_THREADS;
-        done = hold_circuits_back(&change, vlans, is_held);
+        done = hold_circuits_back(&change, ports, is_held);
         Py_END_ALLOW_THREADS;
         if (!done)
             fail_for_memory(&a);
@@ -169,6 +200,50 @@ static PyObject *py_find_loops(PyObject *self, PyObject *args)
             fail_for_memory(&a);
     }
     return ended(&a);
+}
+
+static PyObject *py_tag_ports(PyObject *self, PyObject *args)
+{
+    (void)self;
+    Arguments a = {.args = args};
+    Membership ports = {.n_ports = integer(&a, 0)};
+    int32_t n_vlans = integer(&a, 0), n_hops = 0;
+    Tagged paths = {.count = 0};
+    paths.start = starts(&a, &paths.count, &n_hops);
+    paths.hop_a = next_array(&a, sizeof(int32_t), &n_hops, 0);
+    paths.hop_b = next_array(&a, sizeof(int32_t), &n_hops, 0);
+    const int32_t *vlan = indices(&a, &paths.count, n_vlans);
+    ports.bits = bit_sets(&a, ports.n_ports, n_vlans, &ports.words);
+    if (!a.failed) {
+        Py_BEGIN_ALLOW_THREADS;
+        tag_ports(paths, vlan, ports);
+        Py_END_ALLOW_THREADS;
+    }
+    return ended(&a);
+}
+
+static PyObject *py_list_domains(PyObject *self, PyObject *args)
+{
+    (void)self;
+    Arguments a = {.args = args};
+    Membership ports = {.n_ports = integer(&a, 0)};
+    int32_t n_vlans = integer(&a, 0), n_circuits = -1, room = -1;
+    ports.bits = bit_sets(&a, ports.n_ports, n_vlans, &ports.words);
+    const int32_t *one = indices(&a, &n_circuits, ports.n_ports);
+    const int32_t *other = indices(&a, &n_circuits, ports.n_ports);
+    int32_t n_starts = n_vlans < INT32_MAX ? n_vlans + 1 : n_vlans;
+    int32_t *start = integers_out(&a, &n_starts);
+    int32_t *circuit = integers_out(&a, &room);
+    int64_t count = 0;
+    if (!a.failed) {
+        Py_BEGIN_ALLOW_THREADS;
+        count = list_domains(ports, n_vlans, n_circuits, one, other, start, room, circuit);
+        Py_END_ALLOW_THREADS;
+        if (count > INT32_MAX)
+            fail_for_memory(&a);
+    }
+    release(&a);
+    return a.failed ? NULL : PyLong_FromLongLong(count);
 }
 
 static PyObject *py_book_turns(PyObject *self, PyObject *args)
@@ -257,8 +332,11 @@ static PyMethodDef methods[] = {
     {"improve_links", py_improve_links, METH_VARARGS, "Rewiring while that serves more."},
     {"serve_paths", py_serve_paths, METH_VARARGS, "What paths get of their demand, in turn."},
     {"pack_paths", py_pack_paths, METH_VARARGS, "First fit of paths into loop-free VLANs."},
+    {"carry_vlans", py_carry_vlans, METH_VARARGS, "VLANs that ports may carry."},
     {"hold_circuits_back", py_hold_circuits_back, METH_VARARGS, "Circuits that could close loops."},
     {"find_loops", py_find_loops, METH_VARARGS, "For checks: circuits that close loops."},
+    {"tag_ports", py_tag_ports, METH_VARARGS, "For checks: the VLANs of each port."},
+    {"list_domains", py_list_domains, METH_VARARGS, "For checks: the circuits of each VLAN."},
     {"book_turns", py_book_turns, METH_VARARGS, "For checks: what paths get, turn by turn."},
     {"assign_rows", py_assign_rows, METH_VARARGS, "The heaviest assignment."},
     {"colour_edges", py_colour_edges, METH_VARARGS, "Edges of a bipartite graph, in colours."},

@@ -78,13 +78,67 @@ static void add(Graph *g, int32_t circuit)
     g->parent[root(g, one)] = root(g, other);
 }
 
-bool hold_circuits_back(const Change *change, VlanCircuits vlans, uint8_t *is_held)
+void carry_vlans(VlanPaths paths, PortVlans ports)
 {
-    int32_t largest = 1;
-    for (int32_t v = 0; v < vlans.count; v++)
-        if (vlans.start[v + 1] - vlans.start[v] > largest)
-            largest = vlans.start[v + 1] - vlans.start[v];
-    size_t racks = change->n_racks ? change->n_racks : 1, arcs = 2 * (size_t)largest;
+    for (int32_t path = 0; path < paths.count; path++)
+        for (int32_t h = paths.start[path]; h < paths.start[path + 1]; h++) {
+            put(ports.sets + (size_t)paths.hop_a[h] * ports.words, paths.vlan[path]);
+            put(ports.sets + (size_t)paths.hop_b[h] * ports.words, paths.vlan[path]);
+        }
+}
+
+/* VLANs, of those of a word, on both ports of a circuit that is not held back. */
+static word shared(const Change *change, PortVlans ports, const uint8_t *is_held, int32_t circuit,
+                   int32_t of_word)
+{
+    if (is_held[circuit])
+        return 0;
+    return ports.sets[(size_t)change->a[circuit] * ports.words + of_word] &
+           ports.sets[(size_t)change->b[circuit] * ports.words + of_word];
+}
+
+static void hold_in_vlan(Graph *g, const int32_t *circuits, int32_t count, uint8_t *is_held)
+{
+    clear(g);
+    for (int32_t i = 0; i < count; i++) {
+        int32_t circuit = circuits[i];
+        if (is_held[circuit])
+            continue;
+        if (!g->change->is_fixed[circuit] && closes_loop(g, circuit))
+            is_held[circuit] = 1;
+        else
+            add(g, circuit);
+    }
+}
+
+/* The VLANs of a word, lowest first. False if memory runs out. */
+static bool hold_in_word(Graph *g, PortVlans ports, int32_t of_word, uint8_t *is_held)
+{
+    int32_t start[WORD_BITS + 1] = {0}, total = 0, filled[WORD_BITS];
+    for (int32_t c = 0; c < g->change->n_circuits; c++)
+        for (word w = shared(g->change, ports, is_held, c, of_word); w; w &= w - 1)
+            start[lowest(w) + 1]++;
+    for (int32_t v = 0; v < WORD_BITS; v++) {
+        filled[v] = total;
+        total = start[v + 1] += total;
+    }
+    int32_t *circuits = malloc((total ? total : 1) * sizeof(int32_t));
+    if (!circuits)
+        return false;
+    for (int32_t c = 0; c < g->change->n_circuits; c++)
+        for (word w = shared(g->change, ports, is_held, c, of_word); w; w &= w - 1)
+            circuits[filled[lowest(w)]++] = c;
+    for (int32_t v = 0; v < WORD_BITS; v++)
+        if (start[v + 1] > start[v])
+            hold_in_vlan(g, circuits + start[v], start[v + 1] - start[v], is_held);
+    free(circuits);
+    return true;
+}
+
+bool hold_circuits_back(const Change *change, PortVlans ports, uint8_t *is_held)
+{
+    size_t racks = change->n_racks ? change->n_racks : 1;
+    size_t arcs = 2 * (size_t)(change->n_circuits ? change->n_circuits : 1);
     Graph g = {.change = change};
     g.parent = malloc(racks * sizeof(int32_t));
     g.first = malloc(racks * sizeof(int32_t));
@@ -94,18 +148,8 @@ bool hold_circuits_back(const Change *change, VlanCircuits vlans, uint8_t *is_he
     g.circuit = malloc(arcs * sizeof(int32_t));
     g.to = malloc(arcs * sizeof(int32_t));
     bool ready = g.parent && g.first && g.seen && g.queue && g.next_arc && g.circuit && g.to;
-    for (int32_t v = 0; ready && v < vlans.count; v++) {
-        clear(&g);
-        for (int32_t i = vlans.start[v]; i < vlans.start[v + 1]; i++) {
-            int32_t circuit = vlans.circuit[i];
-            if (is_held[circuit])
-                continue;
-            if (!change->is_fixed[circuit] && closes_loop(&g, circuit))
-                is_held[circuit] = 1;
-            else
-                add(&g, circuit);
-        }
-    }
+    for (int32_t w = 0; ready && w < ports.words; w++)
+        ready = hold_in_word(&g, ports, w, is_held);
     free(g.parent);
     free(g.first);
     free(g.seen);

@@ -212,25 +212,36 @@ static void sort_by_lacking(const Packing *p, int32_t block, int32_t path)
     }
 }
 
+/* Bins of a block with all circuits of the path. */
+static word complete(const Packing *p, int32_t block, int32_t path)
+{
+    word bins = opened(p, block);
+    for (int32_t h = p->paths.hop_start[path]; h < p->paths.hop_start[path + 1]; h++)
+        bins &= *carried(p, p->paths.hop_a[h], block);
+    return bins;
+}
+
 /* The first bin with all circuits of the path; else, among bins that stay a forest, the first with
    the fewest missing circuits; or -1. */
 static int32_t find_bin(Packing *p, int32_t path)
 {
     int32_t hops = p->paths.hop_start[path + 1] - p->paths.hop_start[path];
     for (int32_t b = 0; b < p->n_blocks; b++) {
-        sort_by_lacking(p, b, path);
-        if (p->blocks[b].lacking[0])
-            return b * WORD_BITS + lowest(p->blocks[b].lacking[0]);
+        word bins = complete(p, b, path);
+        if (bins)
+            return b * WORD_BITS + lowest(bins);
     }
     for (int32_t b = 0; b < p->n_blocks; b++) {
         Block *block = p->blocks + b;
         block->loopless = ~block->spanning & ~once_joined(p, b, path);
         if (block->loopless)
             block->loopless &= ~closing_loops(p, b, path);
+        if (block->loopless)
+            sort_by_lacking(p, b, path);
     }
     for (int32_t n = 1; n <= hops; n++)
         for (int32_t b = 0; b < p->n_blocks; b++) {
-            word bins = p->blocks[b].lacking[n] & p->blocks[b].loopless;
+            word bins = p->blocks[b].loopless ? p->blocks[b].lacking[n] & p->blocks[b].loopless : 0;
             if (bins)
                 return b * WORD_BITS + lowest(bins);
         }

@@ -115,14 +115,14 @@ def contacted(loaded: Loaded) -> list[str | None]:
         return list(pool.map(lambda device: _problem_of(loaded, device), devices))
 
 
-def _problem_of(loaded: Loaded, one: Plane | Rack) -> str | None:
+def _problem_of(loaded: Loaded, device: Plane | Rack) -> str | None:
     limits = loaded.policy.timeouts
     try:
-        if isinstance(one, Plane):
-            with closing(optical_switch(one, limits.ocs_s)) as switch:
+        if isinstance(device, Plane):
+            with closing(optical_switch(device, limits.ocs_s)) as switch:
                 switch.size()  # an accepted connection shows little
         else:
-            with closing(tor_switch(one, limits.tor_s)) as tor:
+            with closing(tor_switch(device, limits.tor_s)) as tor:
                 tor.open()
     except DeviceError as error:
         return str(error)

@@ -64,20 +64,20 @@ class ReadBook:
 
         Raises HydraError if a record can't be read, or occurs twice.
         """
-        left, self._known = self._known, None
-        if left is None:
-            self._book, left = ReservationBook(self._fabric), {}
-        self._known = self._changed(left, records)
+        outdated, self._known = self._known, None
+        if outdated is None:
+            self._book, outdated = ReservationBook(self._fabric), {}
+        self._known = self._changed(outdated, records)
         return self._book
 
     def _changed(
-        self, left: dict[str, tuple[Record, Reservation]], records: Sequence[Record]
+        self, outdated: dict[str, tuple[Record, Reservation]], records: Sequence[Record]
     ) -> dict[str, tuple[Record, Reservation]]:
-        """Bring the book from ``left``, the known records, to ``records``; returns the known."""
+        """Bring the book from ``outdated`` to ``records``; returns the known records."""
         now_s = time.time()
         known: dict[str, tuple[Record, Reservation]] = {}
         for record in records:
-            before = left.pop(record.get("id", ""), None)
+            before = outdated.pop(record.get("id", ""), None)
             if before is None or before[0] is not record or out_of_date(*before):
                 reservation = read_reservation(self._fabric, record, now_s)
                 if before is None:
@@ -86,7 +86,7 @@ class ReadBook:
                     self._book.put_back(reservation)
                 before = record, reservation
             known[before[1].id] = before
-        for name in left:
+        for name in outdated:
             self._book.remove(name)
         if any(one.id != name for one, name in zip(self._book, known, strict=True)):
             # A removed reservation has come back: a write was undone.

@@ -103,7 +103,7 @@ async def create_webhook(body: WebhookBody, answer: Answer, hooks: Hooks) -> Cre
     """Have events posted to an address from now on. The secret is shown only once."""
     webhook = await answer.made(lambda: hooks.add(body.url, body.kinds, body.tenant))
     answer.at(f"{routes.prefix}/{webhook.id}")
-    return CreatedWebhook.of(None, hooks.one(webhook.id))
+    return CreatedWebhook.of(None, hooks.delivery(webhook.id))
 
 
 @routes.on("GET")
@@ -117,7 +117,7 @@ def list_webhooks(hooks: Hooks, caller: Asking) -> Webhooks:
 @routes.on("GET", "/{webhook_id}", UNKNOWN_NAME)
 def get_webhook(webhook_id: str, hooks: Hooks, caller: Asking) -> Webhook:
     """Address of a webhook, and the state of delivery."""
-    return _shown(hooks.one(webhook_id), caller)
+    return _shown(hooks.delivery(webhook_id), caller)
 
 
 @routes.on("PUT", "/{webhook_id}", *BODY_PROBLEMS, UNKNOWN_NAME, JOURNAL_FAILED)

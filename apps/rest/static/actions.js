@@ -127,7 +127,7 @@ export async function setAside(rack, port) {
   const standing = circuits.filter((one) => touches(one, rack, port)); // two where they are one-way
   const text = standing.flatMap((circuit) => [
     `${describe(circuit)} stands on the port and stays until the next change, which avoids the port.`,
-    ...paths.filter((path) => uses(path, circuit)).map((path) => `It carries ${along(path)}.`),
+    ...paths.filter((path) => uses(path, circuit)).map((path) => `The circuit carries ${along(path)}.`),
   ]);
   if (text.length === 0) text.push("No circuit stands on the port.");
   const reason = el("input", { required: true, maxLength: 200 });

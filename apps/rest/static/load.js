@@ -24,7 +24,7 @@ function words({ name, samples }, interval) {
 function plot({ interval_s: interval, unix_s: times }, directions, full, of) {
   if (interval === null) return [el("p", {}, "Not recorded: policy.poll_interval_s is 0.")];
   if (!times.length) return [el("p", {}, `No sample yet: the first comes ${interval} s after the start.`)];
-  if (!directions.length) return [el("p", {}, "It is gone.")];
+  if (!directions.length) return [el("p", {}, "The circuit or rack pair is gone.")];
   const top = Math.max(full, ...directions.flatMap(({ samples }) => samples.map((rate) => rate ?? 0))) || 1;
   const lines = directions.map(({ samples }, k) => svg("path", { d: line(times, samples, top, WIDTH, HEIGHT), class: k ? "back" : "there" }));
   return [

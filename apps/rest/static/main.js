@@ -128,7 +128,7 @@ function fail(error) {
   age();
   by("error").hidden = false;
   const words = error instanceof Refused ? told(error.message) : "The controller does not answer";
-  say(by("error"), stale || silent ? `${words}; trying again.${shownAt === null ? "" : " What is shown is old."}` : words);
+  say(by("error"), stale || silent ? `${words}; trying again.${shownAt === null ? "" : " The page shows old data."}` : words);
 }
 
 // Nobody knows what is now while the controller does not answer: it refuses connections, or hangs,
@@ -175,7 +175,7 @@ function renderLeaderless() {
     conditions.render();
   }
   by("error").hidden = false;
-  say(by("error"), "No controller leads; trying again. What is shown of the network is old.");
+  say(by("error"), "No controller leads; trying again. The page shows old data of the network.");
 }
 
 // What was seen last says nothing of now: it is grey, with its age.

@@ -136,7 +136,7 @@ function carriedOut({ apply, reload }) {
       dialog.close();
     } catch (error) {
       by("policy-error").hidden = false;
-      by("policy-error").textContent = isUnknown(error) ? "The controller has not answered. It may have changed the policy, or not: open this again before you try again." : told(error.message);
+      by("policy-error").textContent = isUnknown(error) ? "The controller has not answered. The policy may have changed: open this form again before you try again." : told(error.message);
     }
     isBusy = false;
   };

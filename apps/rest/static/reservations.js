@@ -34,5 +34,5 @@ export function render({ reservations, ended, deliveries }, more = () => []) {
     const time = el("div", {}, bad ? "" : calendar(one, limits, now), el("div", { className: "quiet" }, "from ", at(one.start_unix_s), " ", ...end), ...more(one));
     return row(pair, mbps(one.bandwidth_mbps), state, delivered(deliveries.get(one.id)), time);
   }), "No reservations.");
-  by("calendar-span").textContent = current.length ? `${clock(limits[0])} to ${clock(limits[1])}; the mark is now. What they get, in Mb/s, is of the last seconds.${reservations.length < MOST ? "" : ` The first ${MOST} current reservations are shown: hydra list shows all.`}` : "";
+  by("calendar-span").textContent = current.length ? `${clock(limits[0])} to ${clock(limits[1])}; the mark is now. Rates in Mb/s are of the last seconds.${reservations.length < MOST ? "" : ` The first ${MOST} current reservations are shown: hydra list shows all.`}` : "";
 }

@@ -76,7 +76,7 @@ const fits = (one) => `${mbps(one.bandwidth_mbps)} Mb/s${one.start_unix_s ? ` fr
 // Tells of a refusal; resolves to the alternative that is chosen, or null. The nearest comes first.
 async function alternative(error, title, all) {
   const [first, ...others] = all;
-  const text = [el("p", {}, isUnknown(error) ? UNANSWERED : told(error.message)), ...(first ? [el("p", {}, "This would fit:")] : [])];
+  const text = [el("p", {}, isUnknown(error) ? UNANSWERED : told(error.message)), ...(first ? [el("p", {}, "Available instead:")] : [])];
   const chosen = await ask(title, text, first ? `Take ${fits(first)}` : "", { others: others.map((one, k) => [String(k), `Take ${fits(one)}`]) });
   if (!chosen) return null;
   return chosen === "yes" ? first : others[Number(chosen)];
@@ -132,7 +132,7 @@ async function keep(one) {
 }
 
 async function release(one) {
-  const text = `${one.src} to ${one.dst}, ${mbps(one.bandwidth_mbps)} Mb/s, ${times(one)}. ${one.state === "failed" ? "It has failed, and is not listed any more then." : "From then on the traffic has no promised bandwidth."}${one.bundle ? ` The whole bundle ${one.bundle} is released.` : ""}`;
+  const text = `${one.src} to ${one.dst}, ${mbps(one.bandwidth_mbps)} Mb/s, ${times(one)}. ${one.state === "failed" ? "The failed reservation is not listed any more then." : "From then on the traffic has no promised bandwidth."}${one.bundle ? ` The whole bundle ${one.bundle} is released.` : ""}`;
   if (!(await ask(`Release ${one.id}?`, [el("p", {}, text)], "Release reservation", { isFinal: true }))) return false;
   return done("Not released", () => send("DELETE", place(one)));
 }

@@ -27,7 +27,7 @@ export function gantt(reconfiguration, isOver) {
   const current = isOver ? null : underWay(reconfiguration, last);
   if (current !== null) steps.push(current);
   if (!steps.length) {
-    return el("p", { className: "quiet" }, isOver ? "It had no substeps." : "No substep has begun yet.");
+    return el("p", { className: "quiet" }, isOver ? "The reconfiguration had no substeps." : "No substep has begun yet.");
   }
   const end = Math.max(current?.finished_ms ?? last, 0.001);
   const grid = el("div", { className: "gantt" });

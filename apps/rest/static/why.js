@@ -32,15 +32,15 @@ export function said(a, b) {
   get(`/v1/explanations/circuits/${encodeURIComponent(a)}/${encodeURIComponent(b)}`).then(
     ({ lines }) => place.replaceChildren(list(lines.map(told))),
     (error) => place.replaceChildren(el("p", { className: "bad" }, told(error.message))));
-  return [el("h3", {}, `What the controller says of ${a} and ${b}`), place];
+  return [el("h3", {}, `The controller's explanation for ${a} and ${b}`), place];
 }
 
 const names = (many) => `${many.slice(0, MOST_NAMED).map(({ src, dst }) => `${src} to ${dst}`).join(", ")}${many.length > MOST_NAMED ? ` and ${many.length - MOST_NAMED} more` : ""}`;
 
 // The answer in a sentence: a promise weighs more than traffic, and traffic more than a port to light.
 function answer(circuit, paths, promised, lit) {
-  if (promised.length) return `It was promised to ${promised.length === 1 ? "the reservation" : `${promised.length} reservations`} of ${names(promised)}.`;
-  if (paths.length) return `It carries the traffic of ${names(paths)}.`;
+  if (promised.length) return `The circuit was promised to ${promised.length === 1 ? "the reservation" : `${promised.length} reservations`} of ${names(promised)}.`;
+  if (paths.length) return `The circuit carries the traffic of ${names(paths)}.`;
   if (lit.length) return `The circuit closes a ring of one-way circuits, and carries no traffic.`;
   return "No traffic uses the circuit: the circuit is idle, and free for the next plan.";
 }
@@ -65,7 +65,7 @@ export function explain(circuit, { topology, demand, reservations }) {
     paths.length
       ? list(paths.map((path) => `${along(path)}, VLAN ${path.vlan}: ${carried(path)}`))
       : el("p", {}, "None."),
-    ...(paths.length ? [el("p", { className: "quiet" }, `Rates of paths are what servers send, on average over ${demand.window_s} s.`)] : []),
+    ...(paths.length ? [el("p", { className: "quiet" }, `Rates of paths are the averages that servers send, over ${demand.window_s} s.`)] : []),
     el("h3", {}, "Reservations with the circuit"),
     promised.length ? list(promised.map((one) => [idButton(one.id), ` ${one.state}: ${one.src} to ${one.dst}, ${mbps(one.bandwidth_mbps)} Mb/s`])) : el("p", {}, "None."),
     ...said(circuit.a.rack, circuit.b.rack),

@@ -356,7 +356,7 @@ class _Packer:
         blank = [p if isinstance(p, bytes) else bytes(p.size) for p in self._pieces]
         self._template = np.void(b"".join(blank))
 
-    def one(self, rule: FlowRule, xid: int) -> bytes:
+    def encode(self, rule: FlowRule, xid: int) -> bytes:
         values: list[int | bytes] = []
         for piece in self._pieces:
             if isinstance(piece, bytes):
@@ -374,7 +374,7 @@ class _Packer:
         return self._layout.pack(*values)
 
     def many(self, rules: Sequence[FlowRule], xid: int) -> bytes:
-        """Messages of many rules, as by :meth:`one`, filled a column of all rules at a time."""
+        """Messages of many rules, as by :meth:`encode`, filled a column of all rules at a time."""
         rows = np.empty(len(rules), self._rows)
         rows["bytes"] = self._template
         columns = tuple(zip(*map(_ARGS, rules), strict=True))
@@ -475,7 +475,7 @@ def _flow_mods(
         packer = _compiled(kind, ports, command, bundle_id)
         run = list(alike)
         if len(run) < _LONG_RUN:
-            yield from (packer.one(rule, xid) for rule in run)
+            yield from (packer.encode(rule, xid) for rule in run)
         else:
             yield packer.many(run, xid)
 

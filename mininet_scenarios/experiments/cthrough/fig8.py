@@ -104,7 +104,7 @@ def measure(work_dir: Path, scale: Scale, cases: Sequence[Case], narrator: Narra
 def _conclude(found: Sequence[Sorts]) -> Findings:
     of = cthrough_cases.seconds_of(found)
     rows = list(cthrough_cases.scale_rows(found[0].scale))
-    whole = all(one.scale.part == 1 for one in found)
+    whole = all(sorts.scale.part == 1 for sorts in found)
     for cycle, name in WAYS:
         rows += _near_rows(of, cycle, name, whole)
         rows += _interval_rows(of, cycle, name)
@@ -161,9 +161,9 @@ def _step_rows(found: Sequence[Sorts], cycle: CycleName, name: str, whole: bool)
 
 def _ended_s(found: Sequence[Sorts], case: Case, kind: str) -> float | None:
     """End of the last transfer of a kind, scaled to all of the paper's data."""
-    runs = [(one.find(case), one.scale.part) for one in found]
+    runs = [(sorts.find(case), sorts.scale.part) for sorts in found]
     ends = [
-        fig8_scenario.ended_s([one for one in run.done if one.kind == kind]) / part
+        fig8_scenario.ended_s([sorts for sorts in run.done if sorts.kind == kind]) / part
         for run, part in runs
         if run is not None
     ]
@@ -177,7 +177,7 @@ def _draw(found: Sequence[Sorts], directory: Path) -> Sequence[Path]:
     return [panels, timeline]
 
 
-def _timeline(one: Sorts) -> Figure:
+def _timeline(sorts: Sorts) -> Figure:
     """Plot of the finished share of each step's transfers, by time."""
     figure = Figure(figsize=(9.0, 7.0), dpi=150, layout="constrained")
     curves = (
@@ -189,9 +189,9 @@ def _timeline(one: Sorts) -> Figure:
     steps = (("read from afar", {READ}), ("shuffle", {SHUFFLE}), ("output", {OUTPUT, COPY}))
     for axes, (title, kinds) in zip(figure.subplots(3, 1, sharex=True), steps, strict=True):
         for case, label, colour in curves:
-            if (run := one.find(case)) is not None:
+            if (run := sorts.find(case)) is not None:
                 ends = sorted(
-                    each.finished_s / one.scale.part for each in run.done if each.kind in kinds
+                    each.finished_s / sorts.scale.part for each in run.done if each.kind in kinds
                 )
                 shares = [100 * (number + 1) / len(ends) for number in range(len(ends))]
                 axes.step(ends, shares, where="post", color=colour, label=label)

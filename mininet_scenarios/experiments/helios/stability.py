@@ -179,16 +179,16 @@ def measure(
 
 def _mbps(found: Sequence[Stability], case: Case) -> float | None:
     """Mean throughput of all repetitions; None for a case not run."""
-    runs = [one.find(case) for one in found]
+    runs = [result.find(case) for result in found]
     rates = [run.mbps for run in runs if run is not None]
     return fmean(rates) if rates else None
 
 
-def _usual_s(one: Stability) -> float:
+def _usual_s(result: Stability) -> float:
     """Stability of the measurement of the packet switch alone, and of comparisons with the packet
     switch.
     """
-    alone = (run.stability_s for run in one.runs if run.way == Case("", 0.0, None).way)
+    alone = (run.stability_s for run in result.runs if run.way == Case("", 0.0, None).way)
     return next(alone, _USUAL_S)
 
 
@@ -204,7 +204,10 @@ def _conclude(found: Sequence[Stability]) -> Findings:
     rows += _hitless_rows(found)
     rows += _loop_rows(found)
     dark = sum(
-        run.dark_frames for one in found for run in one.runs if run.way == CycleName.HITLESS.value
+        run.dark_frames
+        for result in found
+        for run in result.runs
+        if run.way == CycleName.HITLESS.value
     )
     rows.append(Row("hydra: frames at dark OCS ports", "", str(dark), target="0", met=dark == 0))
     return Findings(tuple(rows), (_table(found), _loop_table(found)))
@@ -260,18 +263,18 @@ def _one_way_rows(found: Sequence[Stability], cycle: CycleName) -> Iterator[Row]
     """Rows of Fig. 12."""
     usual_s = _usual_s(found[0])
     one_way, both_ways = (
-        [run for one in found if (run := one.find(case)) is not None]
+        [run for result in found if (run := result.find(case)) is not None]
         for case in (Case("PStride", usual_s, cycle), _both_ways(usual_s, cycle))
     )
     if not one_way or not both_ways:
         return
 
     def ratio(series: Callable[[Run], Sequence[float]]) -> float:
-        one, other = (
+        result, other = (
             fmean(stability_scenario.asymmetric_mbps(series(run), usual_s) for run in runs)
             for runs in (one_way, both_ways)
         )
-        return one / other
+        return result / other
 
     carried = ratio(lambda run: run.on_circuits)
     what = f"unidirectional over bidirectional, PStride at {usual_s:g} s, asymmetric periods"
@@ -387,7 +390,9 @@ def _hitless_rows(found: Sequence[Stability]) -> Iterator[Row]:
                 why=_DIVERTED,
             )
     for cycle in (CycleName.AS_PUBLISHED, CycleName.UNDIVERTED):
-        dark = [run.dark_frames for one in found for run in one.runs if run.way == cycle.value]
+        dark = [
+            run.dark_frames for result in found for run in result.runs if run.way == cycle.value
+        ]
         if dark:
             yield Row(f"{_name(cycle)}: frames at dark OCS ports, all runs", "", str(sum(dark)))
 
@@ -396,8 +401,8 @@ def _loops(found: Sequence[Stability], cycle: CycleName) -> Mapping[str, float]:
     """Mean of each step over all runs with changes."""
     runs = [
         run.loop_ms
-        for one in found
-        for run in one.runs
+        for result in found
+        for run in result.runs
         if run.way == cycle.value
         and run.changes
         and (run.port_up, run.circuits) == (_NEITHER, "unidirectional")
@@ -433,8 +438,8 @@ def _table(found: Sequence[Stability]) -> Table:
     def cell(pattern: str, way: str, port_up: str, circuits: str, stability_s: float) -> str:
         rates = [
             run.mbps
-            for one in found
-            for run in one.runs
+            for result in found
+            for run in result.runs
             if (run.pattern, run.way, run.port_up, run.circuits)
             == (pattern, way, port_up, circuits)
             and run.stability_s == stability_s
@@ -490,7 +495,7 @@ def _stability_figure(found: Sequence[Stability]) -> Figure:
         alone = _mbps(found, Case(pattern, _usual_s(found[0]), None))
         if alone is not None:
             axes.axhline(alone, color=colour, linestyle=":", linewidth=0.8)
-    logarithmic(axes, sorted({run.stability_s for one in found for run in one.runs}))
+    logarithmic(axes, sorted({run.stability_s for result in found for run in result.runs}))
     axes.set_xlabel("stability [s]; dotted: the packet switch alone")
     axes.set_ylabel("received by all hosts [Mb/s]")
     axes.set_ylim(bottom=0)
@@ -498,9 +503,9 @@ def _stability_figure(found: Sequence[Stability]) -> Figure:
     return figure
 
 
-def _time_figure(one: Stability) -> Figure:
+def _time_figure(result: Stability) -> Figure:
     """Plots as Fig. 8 to 10: PStride over time."""
-    usual_s = _usual_s(one)
+    usual_s = _usual_s(result)
     figure = Figure(figsize=(8.0, 7.0), dpi=150, layout="constrained")
     panels = figure.subplots(len(PORT_UP_S), 1, sharex=True, sharey=True)
     for axes, port_up in zip(panels, PORT_UP_S, strict=True):
@@ -509,11 +514,11 @@ def _time_figure(one: Stability) -> Figure:
             (CycleName.HITLESS, BLUE),
             (CycleName.UNDIVERTED, GREEN),
         ):
-            run = one.find(Case("PStride", usual_s, cycle, port_up))
+            run = result.find(Case("PStride", usual_s, cycle, port_up))
             if run is not None:
                 times = [(number + 0.5) * GRID_S for number in range(len(run.series))]
                 axes.plot(times, run.series, color=colour, label=_name(cycle))
-        alone = one.find(Case("PStride", usual_s, None))
+        alone = result.find(Case("PStride", usual_s, None))
         if alone is not None:
             axes.axhline(alone.mbps, color=GREY, linestyle=":", label="packets alone")
         axes.set_title(f"PStride at {usual_s:g} s, {port_up}")

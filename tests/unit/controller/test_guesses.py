@@ -18,7 +18,7 @@ def loop(stage, monkeypatch):
     source, to = np.array([0, 4]), np.array([1, 3])
     mbps = np.array([1.0, 0.5]) * FABRIC.electrical_rate_mbps
     monkeypatch.setattr(monitor.poller, "sent", lambda: Sent(source, to, mbps, mbps, mbps))
-    monkeypatch.setattr(monitor.poller, "heard", lambda: (0.1, (), True))
+    monkeypatch.setattr(monitor.poller, "freshness", lambda: (0.1, (), True))
     return stage.controller.rooms.loop
 
 

@@ -62,7 +62,7 @@ class Asked(Staged):
         self.late = {SLOW}
         """Switches that are late for whoever hurries."""
         self._tell = self.ledger.log._report_progress
-        self.ledger.log._report_progress = self._hear
+        self.ledger.log._report_progress = self._receive
         perform = self.stage.network.perform
 
         def performing(batch, watch):
@@ -87,7 +87,7 @@ class Asked(Staged):
 
         self.stage.doer.look = before
 
-    def _hear(self, entry):
+    def _receive(self, entry):
         self.states.setdefault(entry.id, []).append(entry.state.value)
         self._tell(entry)
 

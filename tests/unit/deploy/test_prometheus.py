@@ -71,11 +71,11 @@ def exposed(controller):
     return {name + end for name, kind in families for end in parts.get(kind, ("",))}
 
 
-def test_every_metric_is_in_the_operators_guide(controller):
+def test_every_metric_is_in_the_page_about_watching(controller):
     """Under its name without ``hydra_``, in the table of metrics; and no other name is."""
     text = plain_http.get(f"{controller.url}/metrics").text
     served = set(re.findall(r"^# TYPE hydra_(\w+) ", text, re.MULTILINE))
-    guide = (ROOT / "docs" / "operators-guide.md").read_text()
+    guide = (ROOT / "docs" / "watching.md").read_text()
     table = guide.partition("| metrics `hydra_…` | tell |\n")[2].partition("\n\n")[0]
     told = {
         name for row in table.splitlines() for name in re.findall(r"`(\w+)`", row.split("|")[1])
@@ -107,15 +107,17 @@ def test_the_rules_fire_when_they_should():
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_every_alert_has_a_section_in_the_operators_guide():
+def test_every_alert_has_a_section_in_the_page_about_watching():
     rules = yaml.safe_load((DEPLOY / "prometheus" / "hydra.rules.yml").read_text())
-    guide = (ROOT / "docs" / "operators-guide.md").read_text()
-    sections = dict(re.findall(r"^### (Hydra\w+)\n\n(.*?)\n\n", guide, re.MULTILINE | re.DOTALL))
+    guide = (ROOT / "docs" / "watching.md").read_text()
+    sections = dict(
+        re.findall(r"^### (Hydra\w+)\n\n(.*?)\n(?:\n|\Z)", guide, re.MULTILINE | re.DOTALL)
+    )
     alerts = {rule["alert"]: rule for group in rules["groups"] for rule in group["rules"]}
     assert sections.keys() == alerts.keys()
     for name, rule in alerts.items():
         page, _, anchor = rule["annotations"]["runbook_url"].rpartition("#")
-        assert "docs/operators-guide.md" in page, "no address that nobody has"
+        assert "docs/watching.md" in page, "no address that nobody has"
         assert anchor == name.lower()
         told = re.findall(r"^- (\w+): ", sections[name], re.MULTILINE)
         assert told == ["Symptom", "Meaning", "Check", "Cure"], name

@@ -82,9 +82,9 @@ def test_what_is_written_is_read_back_as_the_same_object(numbers):
     again = frozenset(list(numbers))
     if len(text) > 128:
         assert sets.numbers(text) is numbers
-        assert sets.one(again) is numbers
+        assert sets.shared(again) is numbers
     else:
-        assert sets.one(again) == numbers
+        assert sets.shared(again) == numbers
 
 
 def test_sets_are_forgotten_before_they_are_too_many():

@@ -91,7 +91,7 @@ def test_units_rules_configurations_and_the_dashboard_come_in_the_wheel(metadata
     assert configs == {file.name for file in (ROOT / "configs").iterdir()}
     page = (ROOT / "docs" / "configuration.md").read_text()
     assert set(re.findall(r"\(\.\./configs/([\w.-]+)\)", page)) >= configs
-    guide = (ROOT / "docs" / "operators-guide.md").read_text()
+    guide = (ROOT / "docs" / "install.md").read_text()
     assert "/opt/hydra/lib/systemd/system/hydra.service" in guide
 
 

@@ -94,7 +94,7 @@ def test_the_last_hour_of_circuits_and_pairs_is_drawn_and_told(server, network, 
     there = "r1 to r3: 60 Mb/s at the last sample, 60 at most, 30 on average; not known for 10 s."
     ports = "A sample every 10 s: the rate between the last two readings of the ports."
     expect(why).to_contain_text(ports)
-    expect(why).to_contain_text("what servers send, on average over 3 s.")
+    expect(why).to_contain_text("the averages that servers send, over 3 s.")
     expect(why.locator(".load-there")).to_have_text(there)
     expect(why.locator(".load-back")).to_contain_text("r3 to r1: 0 Mb/s at the last sample, 0 at")
     line = why.locator("svg.load .there").get_attribute("d")

@@ -73,7 +73,7 @@ def test_axe_finds_nothing_on_the_page_nor_in_its_dialogs(server, network, page,
     page.emulate_media(color_scheme=scheme)
     page.goto(server.url)
     expect(page.locator("#conditions .bad-thing").first).to_be_visible()
-    page.get_by_text("What the periodic mode decided").click()
+    page.get_by_text("Decisions of the periodic mode").click()
     for width in (390, 2560, 1280):
         page.set_viewport_size({"width": width, "height": 900})
         assert complaints(page) == [], width

@@ -21,7 +21,7 @@ def test_a_port_is_set_aside_with_all_that_stands_on_it(server, service, page):
     ask = page.locator("#ask")
     for circuit in ("r1 =p1> r2", "r2 =p1> r3"):
         expect(ask).to_contain_text(f"{circuit} stands on the port")
-        expect(ask).to_contain_text(f"It carries {circuit}.")
+        expect(ask).to_contain_text(f"The circuit carries {circuit}.")
     expect(ask).not_to_contain_text("r3 =p1> r1")
 
 
@@ -110,7 +110,7 @@ def test_a_port_is_set_aside_after_a_question(server, network, page):
     page.get_by_role("button", name="Set aside…").click()
     ask = page.locator("#ask")
     expect(ask).to_contain_text("r2 =p2= r3 stands on the port")
-    expect(ask).to_contain_text("It carries r1 =p1= r3 =p2= r2.")
+    expect(ask).to_contain_text("The circuit carries r1 =p1= r3 =p2= r2.")
     ask.get_by_label("Why?").fill("fibre is cleaned")
     shoot(page, "aside")
     ask.get_by_role("button", name="Set port aside").click()

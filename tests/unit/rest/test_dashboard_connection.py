@@ -44,7 +44,7 @@ def test_what_is_shown_grows_old_while_readings_fail(server, network, page, stat
     page.goto(server.url)
     expect(page.locator("#summary")).to_contain_text("✓ ready")
     page.route("**/v1/**", lambda route: route.fulfill(status=status, body=body))
-    expect(page.locator("#error")).to_have_text(f"{words}; trying again. What is shown is old.")
+    expect(page.locator("#error")).to_have_text(f"{words}; trying again. The page shows old data.")
     expect(page.locator("#summary")).to_contain_text(re.compile("ready · not healthy.* s ago"))
     expect(page.locator("#summary .good, #summary .bad")).to_have_count(0)
     page.reload()

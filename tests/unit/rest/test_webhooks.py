@@ -139,8 +139,8 @@ def test_it_is_tried_again_until_it_is_taken_and_in_order(hooks, service, receiv
     wait_until(lambda: len(receiver.accepted) == 5)
     assert [event["id"] for event in receiver.events()] == [f"run-{n}" for n in range(1, 6)]
     assert {json.loads(body)["id"] for _, body in receiver.refused} == {"run-1"}
-    wait_until(lambda: hooks.one(webhook.id).waiting == 0)
-    state = hooks.one(webhook.id)
+    wait_until(lambda: hooks.delivery(webhook.id).waiting == 0)
+    state = hooks.delivery(webhook.id)
     assert (state.delivered, state.refused, state.failing_since_unix_s) == (5, 0, None)
 
 
@@ -149,8 +149,8 @@ def test_one_that_is_not_there_is_told_when_it_is_back(hooks, service, receiver)
     receiver.close()
     webhook = hooks.add(port, [], None)
     happen(service)
-    wait_until(lambda: hooks.one(webhook.id).problem)
-    state = hooks.one(webhook.id)
+    wait_until(lambda: hooks.delivery(webhook.id).problem)
+    state = hooks.delivery(webhook.id)
     assert state.failing_since_unix_s is not None
     assert state.waiting == 1
     back = Receiver()
@@ -172,15 +172,15 @@ def test_one_that_hangs_holds_up_nobody(hooks, service, receiver):
         happen(service, 50)
         assert time.monotonic() - started < HANGS_S, "it would wait for ever"
         wait_until(lambda: len(receiver.accepted) == 50)
-        assert hooks.one(hanging.id).waiting == 50
+        assert hooks.delivery(hanging.id).waiting == 50
         happen(service, 30)  # the history of this log holds 50
         slow.held.set()
-        wait_until(lambda: hooks.one(hanging.id).waiting == 0)
+        wait_until(lambda: hooks.delivery(hanging.id).waiting == 0)
         kinds = [event["type"] for event in slow.events()]
         assert kinds[0] == "hydra.circuit-up"
         assert kinds.count("hydra.gap") == 1
         (gap,) = (event for event in slow.events() if event["type"] == "hydra.gap")
-        assert hooks.one(hanging.id).missed == gap["data"]["missed"] == 29
+        assert hooks.delivery(hanging.id).missed == gap["data"]["missed"] == 29
     finally:
         slow.close()
 
@@ -192,14 +192,14 @@ def test_what_is_refused_is_not_sent_again(hooks, service, receiver):
     wait_until(lambda: receiver.accepted)
     assert [json.loads(body)["id"] for _, body in receiver.refused] == ["run-1"]
     assert receiver.events()[0]["id"] == "run-2"
-    assert hooks.one(webhook.id).refused == 1
+    assert hooks.delivery(webhook.id).refused == 1
 
 
 def test_gone_ends_it_until_it_is_changed(hooks, service, receiver):
     receiver.answers = [410]
     webhook = hooks.add(receiver.url, [], None)
     happen(service)
-    wait_until(lambda: "nothing more is sent" in hooks.one(webhook.id).problem)
+    wait_until(lambda: "nothing more is sent" in hooks.delivery(webhook.id).problem)
     happen(service)
     assert remains(lambda: not receiver.accepted)
     hooks.change(webhook.id, receiver.url, [], None)
@@ -387,7 +387,7 @@ def test_a_name_that_leads_inside_is_refused_at_the_connection(
         port = receiver.url.rpartition(":")[2]
         webhook = hooks.add(f"http://{name}:{port}", [], None)
         happen(service)
-        wait_until(lambda: "webhook_networks" in hooks.one(webhook.id).problem)
+        wait_until(lambda: "webhook_networks" in hooks.delivery(webhook.id).problem)
     finally:
         hooks.stop()
     assert receiver.accepted == []
@@ -421,8 +421,8 @@ def test_the_second_address_of_a_name_is_tried_when_the_first_is_silent(
         port = receiver.url.rpartition(":")[2]
         webhook = hooks.add(f"http://batch.example:{port}", [], None)
         happen(service)
-        wait_until(lambda: receiver.accepted or hooks.one(webhook.id).problem)
-        assert hooks.one(webhook.id).problem == ""
+        wait_until(lambda: receiver.accepted or hooks.delivery(webhook.id).problem)
+        assert hooks.delivery(webhook.id).problem == ""
     finally:
         hooks.stop()
     assert given_s[0] < given_s[1]
@@ -437,7 +437,7 @@ def test_one_of_an_earlier_release_with_an_impossible_port_goes_on_failing(
     hooks = Webhooks(service.fabric, service.events, journal, HERE)
     hooks.start()
     try:
-        wait_until(lambda: hooks.one("w").problem)
+        wait_until(lambda: hooks.delivery("w").problem)
         hooks.change("w", receiver.url, [], None)
         happen(service)
         wait_until(lambda: receiver.accepted)

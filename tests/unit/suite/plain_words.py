@@ -22,6 +22,10 @@ MOST_OF_PACKAGE: Final = 0.05
 MOST_OF_FILE: Final = 0.07
 """Limit of the share in the words of a file, for files of more than ``FEW`` words."""
 FEW: Final = 100
+VAGUE_NAMES: Final = frozenset(
+    {"apart", "hear", "heard", "hears", "left", "one", "tell", "tells", "told", "who", "whom"}
+)
+"""Words that are no names of functions, classes, fields, parameters and modules."""
 _LOG_CALLS: Final = frozenset({"critical", "debug", "error", "exception", "info", "warning"})
 _WORD: Final = re.compile(r"[a-z']+")
 _BEFORE_NOUNS: Final = frozenset({"another", "this"})
@@ -94,6 +98,24 @@ def too_many(files: Iterable[tuple[str, str]]) -> Iterator[str]:
             yield f"{name}: {found}; at most {MOST_OF_FILE:.0%}"
     if total.share > MOST_OF_PACKAGE:
         yield f"all files: {total}; at most {MOST_OF_PACKAGE:.0%}"
+
+
+def vague_names(source: str) -> Iterator[tuple[int, str]]:
+    """Yield (line, name) of each vague name of a function, a class, a field or a parameter."""
+    for node in ast.walk(ast.parse(source)):
+        named: list[tuple[int, str]] = []
+        match node:
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
+                named = [(node.lineno, node.name)]
+            case ast.ClassDef():
+                fields = [part for part in node.body if isinstance(part, ast.AnnAssign)]
+                named = [(node.lineno, node.name.lower())]
+                named += [(f.lineno, f.target.id) for f in fields if isinstance(f.target, ast.Name)]
+            case ast.arg():
+                named = [(node.lineno, node.arg)]
+            case ast.Attribute(ctx=ast.Store()):
+                named = [(node.lineno, node.attr)]
+        yield from ((line, name) for line, name in named if name.strip("_") in VAGUE_NAMES)
 
 
 def sources(package: Path, root: Path) -> Iterator[tuple[str, str]]:

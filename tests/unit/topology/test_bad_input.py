@@ -5,7 +5,7 @@ import pytest
 from topology_fabrics import arrays, circuit, demand_of, full, path, topology_of
 
 from hydra.errors import PlanError
-from hydra.model import EMPTY_TOPOLOGY, Circuit, PlaneId, PortId, RackId, Topology
+from hydra.model import EMPTY_TOPOLOGY, Circuit, Path, PlaneId, PortId, RackId, Topology
 from topology.algorithms import ENTRIES, Product
 from topology.plan_checks import check_result
 from topology.problem import Budget, FabricArrays, Reserved
@@ -126,6 +126,16 @@ def test_huge_and_tiny_demands_are_no_trouble(name):
 def test_budgets_that_name_what_is_not_there(name, budget, message):
     with pytest.raises(PlanError, match=message):
         ENTRIES[name].plan(full(3, 1), np.zeros((3, 3)), EMPTY_TOPOLOGY, Reserved(), budget)
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "static"])  # plans nothing
+def test_a_pinned_circuit_on_another_plane_than_its_port(name):
+    wrong = Path(RackId(0), RackId(1), (Circuit(PlaneId(5), PortId(0), PortId(1)),))
+    fabric = full(2, 1)
+    with pytest.raises(PlanError, match=r"ends at port 0 of plane 0$"):
+        ENTRIES[name].plan(
+            fabric, np.zeros((2, 2)), EMPTY_TOPOLOGY, Reserved(((wrong, 1.0),)), Budget(1)
+        )
 
 
 @pytest.mark.parametrize("name", NAMES)

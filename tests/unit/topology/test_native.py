@@ -272,16 +272,101 @@ def test_loops_are_those_of_a_graph(seed):
     _native.find_loops(n_racks, port_rack, start, lower, higher, closes)
     assert closes.tolist() == expected
     assert 0 < sum(expected) < len(expected)
-    held = np.zeros(start[-1], np.uint8)
-    is_fixed = np.zeros(start[-1], np.uint8)
-    every = np.arange(start[-1], dtype=INTS)
-    _native.hold_circuits_back(n_racks, port_rack, lower, higher, is_fixed, start, every, held)
-    stays = held == 0
-    left = np.concatenate([[0], np.cumsum(np.add.reduceat(stays.astype(INTS), start[:-1]))])
-    closes = np.zeros(int(stays.sum()), INTS)
-    kept = lower[stays].copy(), higher[stays].copy()
-    _native.find_loops(n_racks, port_rack, left.astype(INTS), *kept, closes)
-    assert not closes.any(), "without circuits that are held back, nothing closes a loop"
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_without_circuits_that_are_held_back_nothing_closes_a_loop(seed):
+    random = np.random.default_rng(seed)
+    n_racks, n_vlans = 6, 70
+    port_rack = np.repeat(np.arange(n_racks, dtype=INTS), 3)
+    n_ports = len(port_rack)
+    ends = np.sort(random.integers(0, n_ports, (30, 2)), axis=1)
+    ends = ends[port_rack[ends[:, 0]] != port_rack[ends[:, 1]]]
+    lower, higher = ends.astype(INTS).T.copy()
+    hops = random.integers(0, n_ports, (2, 200)).astype(INTS)
+    vlan = random.integers(0, n_vlans, 200).astype(INTS)
+    words = np.zeros(2 * n_ports, np.uint64)
+    _native.carry_vlans(n_ports, n_vlans, np.arange(201, dtype=INTS), *hops, vlan, words)
+    carries = np.zeros((n_ports, n_vlans), dtype=np.bool_)
+    carries[hops, vlan] = True
+    held, is_fixed = np.zeros((2, len(lower)), np.uint8)
+    _native.hold_circuits_back(n_racks, port_rack, lower, higher, is_fixed, n_vlans, words, held)
+    assert held.any(), "a seed that shows nothing"
+    circuits = [np.flatnonzero(both & (held == 0)) for both in (carries[lower] & carries[higher]).T]
+    left = np.cumsum([0, *map(len, circuits)]).astype(INTS)
+    every = np.concatenate(circuits)
+    closes = np.zeros(len(every), INTS)
+    _native.find_loops(n_racks, port_rack, left, lower[every], higher[every], closes)
+    assert not closes.any()
+
+
+@pytest.mark.parametrize("n_vlans", [1, 63, 64, 130])
+def test_circuits_of_a_vlan_have_both_ports_there(n_vlans):
+    random = np.random.default_rng(n_vlans)
+    n_ports = 12
+    hops = random.integers(-1, n_ports + 1, (2, 150)).astype(INTS)
+    vlan = random.integers(0, n_vlans, 50).astype(INTS)
+    words = np.zeros(n_ports * -(-n_vlans // 64), np.uint64)
+    three_each = np.arange(0, 151, 3, dtype=INTS)
+    _native.tag_ports(n_ports, n_vlans, three_each, *hops, vlan, words)
+    carries = np.zeros((n_ports, n_vlans), dtype=np.bool_)
+    for port, of_hop in zip(hops.ravel().tolist(), np.tile(np.repeat(vlan, 3), 2), strict=True):
+        if 0 <= port < n_ports:
+            carries[port, of_hop] = True
+    ends = random.integers(0, n_ports, (2, 40)).astype(INTS)
+    start = np.zeros(n_vlans + 1, INTS)
+    domains = n_ports, n_vlans, words, *ends, start
+    circuit = np.zeros(_native.list_domains(*domains, ints()), INTS)
+    assert _native.list_domains(*domains, circuit) == start[-1] == len(circuit) > 0
+    both = carries[ends[0]] & carries[ends[1]]
+    for place in range(n_vlans):
+        listed = circuit[start[place] : start[place + 1]].tolist()
+        assert listed == np.flatnonzero(both[:, place]).tolist()
+
+
+def domain_arguments():
+    return [3, 2, np.full(3, 3, np.uint64), ints(0, 1), ints(1, 2), np.zeros(3, INTS), ints()]
+
+
+@pytest.mark.parametrize(
+    ("position", "value"),
+    [
+        (0, 4),
+        (1, 65),
+        (2, np.zeros(4, np.uint64)),
+        (3, ints(0, 3)),
+        (4, ints(1)),
+        (5, np.zeros(2, INTS)),
+    ],
+)
+def test_listing_domains_refuses(position, value):
+    arguments = domain_arguments()
+    assert _native.list_domains(*arguments) == 4
+    arguments[position] = value
+    with pytest.raises(ValueError, match="argument"):
+        _native.list_domains(*arguments)
+
+
+@pytest.mark.parametrize("kernel", [_native.carry_vlans, _native.tag_ports])
+@pytest.mark.parametrize(
+    ("position", "value"),
+    [
+        (1, 1),
+        (1, 65),
+        (2, ints(0, 3)),
+        (3, ints(0)),
+        (4, ints(1)),
+        (5, ints(2)),
+        (6, np.zeros(2, np.uint64)),
+    ],
+)
+def test_tagging_refuses(kernel, position, value):
+    arguments = [3, 2, ints(0, 2), ints(0, 1), ints(1, 2), ints(1), np.zeros(3, np.uint64)]
+    kernel(*arguments)
+    assert arguments[-1].tolist() == [2, 2, 2]
+    arguments[position] = value
+    with pytest.raises(ValueError, match="argument"):
+        kernel(*arguments)
 
 
 @pytest.mark.parametrize(
@@ -309,8 +394,8 @@ def hold_arguments():
         ints(0, 3, 1),
         ints(2, 4, 5),
         np.array([1, 0, 0], np.uint8),
-        ints(0, 3),
-        ints(0, 1, 2),
+        1,
+        np.ones(6, np.uint64),
         np.zeros(3, np.uint8),
     ]
 
@@ -328,8 +413,8 @@ def test_holding_back():
         (2, ints(0, 3, 6)),
         (3, ints(2, 4)),
         (4, np.zeros(2, np.uint8)),
-        (5, ints(0, 4)),
-        (6, ints(0, 1, 3)),
+        (5, 65),
+        (6, np.ones(5, np.uint64)),
         (7, np.zeros(2, np.uint8)),
     ],
 )
