@@ -1,39 +1,43 @@
 """Shapes, transfers and availability at 320 racks and 8 planes, with and without reservations.
 
-``python -m benchmarks.jobs [RUNS]``. The controller of the reference fabric, with 8 planes, a
-journal in memory and no network, admits shapes of 64 racks, shapes of racks that it chooses, and
-bytes by a deadline, and tells what is available: with an empty calendar, and beside 1,000
-reservations. Figures are medians of processor time. First, threads ask for more than there is, and
-the calendar must have nothing promised twice.
+``python -m benchmarks.jobs [RUNS]``. The controller of the reference fabric, with 8 planes, its
+REST server, a journal in memory and no network, admits shapes of 64 racks, shapes of racks that it
+chooses, and bytes by a deadline, and tells what is available: with an empty calendar, and beside
+1,000 reservations. Shapes are asked for and released over HTTP. Figures are medians of processor
+time. First, clients ask in parallel for more than there is, and the calendar must have nothing
+promised twice.
 """
 
 from __future__ import annotations
 
+import json
 import random
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
-from functools import partial
+from http.client import HTTPConnection
 from itertools import count
 from math import inf
 from pathlib import Path
 from statistics import median
-from typing import Final
+from typing import Any, Final
 
 from apps.controller.controller import Controller
 from apps.controller.rooms import Rooms
 from apps.process.configuration import load_configuration
+from apps.process.garbage import exempt_present_objects
+from apps.rest.app import create_app
+from apps.rest.server import RestServer
 from benchmarks._report import Result, report, run_benchmark
 from hydra.errors import AdmissionError
 from hydra.model import Circuit
 from hydra.reservations.calendar import ROUNDING_MBPS, Booking, peak_mbps
 from hydra.reservations.calendar_entries import bookings_of
 from hydra.reservations.reservation import ReservationRequest, Transfer
-from hydra.reservations.shapes import ShapeRequest, chosen_request, pattern_request
 from tests.journals import SqliteJournal
 
 CONFIG: Final = Path(__file__).parents[1] / "configs" / "reference.yaml"
@@ -42,11 +46,12 @@ BOOKED, SINGLE, QUESTIONS = 1_000, 200, 2_000
 REQUESTS, THREADS = 1_000, 16
 SHAPE_MS, AVAILABILITY_PER_S = 200.0, 1_000.0
 HOUR_S, MONTH_S = 3_600.0, 30 * 86_400.0
+CREATED, REFUSED = 201, 409
 PATTERNS: Final = ("ring", "torus:4x4x4", "tree", "pairs", "all-to-all")
 _HOURS: Final = count(2)
 
 
-def controller() -> Rooms:
+def controller() -> Controller:
     """A controller of the reference fabric with 8 planes."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "eight.yaml"
@@ -57,7 +62,7 @@ def controller() -> Rooms:
         journal=SqliteJournal(":memory:"),
         post=lambda job: job(),
         read_file=lambda: loaded,
-    ).rooms
+    )
 
 
 def wish(mbps: float = 0.0, length_s: float | None = None) -> ReservationRequest:
@@ -70,17 +75,43 @@ def hour(mbps: float = 0.0) -> ReservationRequest:
     return wish(mbps, HOUR_S - 60)
 
 
-def filled() -> Rooms:
-    """A controller with reservations for a month, of racks beyond the first 64."""
-    rooms, rng, done = controller(), random.Random(1), 0
-    others = [rack.name for rack in rooms.fabric.racks[RACKS:]]
+def filled() -> Controller:
+    """A controller with reservations for a month, between racks near each other beyond the first
+    64: each rack has idle ports left.
+    """
+    full, rng = controller(), random.Random(1)
+    others = [rack.name for rack in full.rooms.fabric.racks[RACKS:]]
     month = replace(hour(500.0), duration_s=MONTH_S)
-    while done < BOOKED:
-        src, dst = rng.sample(others, 2)
-        with suppress(AdmissionError):
-            rooms.promises.admission.reserve(replace(month, src=src, dst=dst))
-            done += 1
-    return rooms
+    for _ in range(BOOKED):
+        place = rng.randrange(len(others))
+        far = others[(place + rng.randint(1, 3)) % len(others)]
+        full.rooms.promises.admission.reserve(replace(month, src=others[place], dst=far))
+    return full
+
+
+class Client:
+    """Asks a REST server, each time over a new connection. For any thread."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+
+    def __call__(self, method: str, path: str, body: object = None) -> tuple[int, Any]:
+        """Status and document of the answer."""
+        with closing(HTTPConnection("127.0.0.1", self._port)) as connection:
+            headers = {"Content-Type": "application/json", "Connection": "close"}
+            connection.request(method, path, json.dumps(body), headers)
+            answer = connection.getresponse()
+            return answer.status, json.loads(answer.read())
+
+
+@contextmanager
+def served(controller: Controller) -> Iterator[Client]:
+    server = RestServer(create_app(controller.desk), "127.0.0.1", 0)
+    server.start()
+    try:
+        yield Client(server.port)
+    finally:
+        server.stop()
 
 
 def cpu_ms(ask: Callable[[], object], runs: int) -> float:
@@ -94,31 +125,51 @@ def cpu_ms(ask: Callable[[], object], runs: int) -> float:
     return median(times)
 
 
-def shapes(empty: Rooms, full: Rooms, runs: int) -> list[Result]:
-    """Shapes of 64 racks."""
-    names = [rack.name for rack in empty.fabric.racks[:RACKS]]
-    circuit_mbps = empty.fabric.ports[0].rate_mbps
-
-    def asked(pattern: str, rate: float | None) -> Callable[[], ShapeRequest]:
-        return lambda: pattern_request(pattern, names, rate, hour())
-
-    cases: dict[str, Callable[[], ShapeRequest]] = {}
+def shapes(
+    empty: Client, full: Client, names: Sequence[str], circuit_mbps: float, runs: int
+) -> list[Result]:
+    """Shapes of 64 racks, from the request to the answer, and their release."""
+    cases: dict[str, tuple[str, object, float | str]] = {}
     for pattern in PATTERNS:
         rate = circuit_mbps / (200 if pattern == "all-to-all" else 4)
-        cases[f"{pattern}, {rate:g} Mb/s"] = asked(pattern, rate)
-        cases[f"{pattern}, most"] = asked(pattern, None)
-    cases["ring, any 64, 2500 Mb/s"] = lambda: chosen_request("ring", 64, (), 2500.0, hour())
-    results = []
-    for case, made in cases.items():
-        ours, baseline = (cpu_ms(partial(_reserve, rooms, made), runs) for rooms in (full, empty))
-        results.append(
-            Result(case, "CPU time", "ms", "lower", ours, baseline, "empty calendar", SHAPE_MS)
+        cases[f"{pattern}, {rate:g} Mb/s"] = pattern, names, rate
+        cases[f"{pattern}, most"] = pattern, names, "most"
+    cases["ring, any 64, 2500 Mb/s"] = "ring", {"any": RACKS}, 2500.0
+    results, releases = [], {}
+    for case, (pattern, racks, rate) in cases.items():
+        ours, baseline = (
+            [_shape_ms(client, pattern, racks, rate) for _ in range(runs)]
+            for client in (full, empty)
         )
-    return results
+        made, was = (median(ms for ms, _, _ in times) for times in (ours, baseline))
+        releases[ours[0][2]] = [median(ms for _, ms, _ in times) for times in (ours, baseline)]
+        of = "empty calendar"
+        told = f"{case}, {ours[0][2]} reservations"
+        results.append(Result(told, "CPU time", "ms", "lower", made, was, of, SHAPE_MS))
+    most = max(releases)
+    told = f"release of {most} reservations"
+    return [*results, Result(told, "CPU time", "ms", "lower", *releases[most], "empty calendar")]
 
 
-def _reserve(rooms: Rooms, made: Callable[[], ShapeRequest]) -> None:
-    rooms.promises.shapes.reserve(made())
+def _shape_ms(
+    client: Client, pattern: str, racks: object, rate: float | str
+) -> tuple[float, float, int]:
+    """Processor time of a shape and of its release, and the number of reservations."""
+    body = {"pattern": pattern, "racks": racks, "bandwidth_mbps": rate, **span(hour())}
+    began = time.process_time()
+    status, shape = client("POST", "/v1/shapes", body)
+    made = time.process_time()
+    if status != CREATED:
+        raise SystemExit(f"{pattern} of {RACKS} racks is refused: {shape}")
+    group = client("GET", f"/v1/groups/{shape['id']}")[1]
+    asked = time.process_time()
+    client("DELETE", f"/v1/shapes/{shape['id']}")
+    released_s = time.process_time() - asked
+    return (made - began) * 1000, released_s * 1000, len(group["reservations"])
+
+
+def span(wish: ReservationRequest) -> Mapping[str, float | None]:
+    return {"start_unix_s": wish.start_unix_s, "duration_s": wish.duration_s}
 
 
 def questions(rooms: Rooms) -> list[Result]:
@@ -153,30 +204,36 @@ def by_deadline(megabytes: float) -> ReservationRequest:
     return replace(asked, transfer=Transfer(megabytes, deadline))
 
 
-def promised_twice(rooms: Rooms) -> Result:
+def promised_twice() -> Result:
     """Circuits with more promises than capacity, after requests in parallel for one hour."""
-    rng, names = random.Random(3), [rack.name for rack in rooms.fabric.racks[:8]]
-    at, by = hour(), by_deadline(900_000.0)
+    asked = controller()
+    rng, names = random.Random(3), [rack.name for rack in asked.rooms.fabric.racks[:8]]
+    at = span(hour())
+    start_s = at["start_unix_s"] or 0.0
     cases = [(number, rng.sample(names, 4)) for number in range(REQUESTS)]
 
     def ask(case: tuple[int, Sequence[str]]) -> bool:
         number, racks = case
-        one = replace(at if number % 2 else by, src=racks[0], dst=racks[1])
-        try:
-            if number % 10 == 0:
-                ring = pattern_request("ring", racks, 3000.0, at)
-                rooms.promises.shapes.reserve(ring)
-            else:
-                rate = 4000.0 if number % 2 else 0.0
-                rooms.promises.admission.reserve(replace(one, bandwidth_mbps=rate))
-        except AdmissionError:
-            return False
-        return True
+        pair = {"src": racks[0], "dst": racks[1]}
+        if number % 10 == 0:
+            body = {"pattern": "ring", "racks": racks, "bandwidth_mbps": 3000.0, **at}
+            status, told = client("POST", "/v1/shapes", body)
+        elif number % 2:
+            body = {**pair, "bandwidth_mbps": 4000.0, **at}
+            status, told = client("POST", "/v1/reservations", body)
+        else:
+            by_deadline = {"megabytes": 900_000.0, "end_unix_s": start_s + HOUR_S}
+            body = {**pair, **by_deadline, "start_unix_s": start_s}
+            status, told = client("POST", "/v1/reservations", body)
+        if status not in {CREATED, REFUSED}:
+            raise SystemExit(f"{body} is answered by {status}: {told}")
+        return status == CREATED
 
-    with ThreadPoolExecutor(THREADS) as asking:
+    with served(asked) as client, ThreadPoolExecutor(THREADS) as asking:
         admitted = sum(asking.map(ask, cases))
-    case = f"{REQUESTS} requests, {THREADS} threads, {admitted} admitted"
-    return Result(case, "promised twice", "circuits", "lower", overfull(rooms), target=0)
+    case = f"{REQUESTS} requests to REST, {THREADS} clients, {admitted} admitted"
+    over = overfull(asked.rooms)
+    return Result(case, "promised twice", "circuits", "lower", over, target=0)
 
 
 def overfull(rooms: Rooms) -> int:
@@ -194,8 +251,15 @@ def overfull(rooms: Rooms) -> int:
 
 def main(arguments: Sequence[str] = ()) -> int:
     runs = int(arguments[0]) if arguments else RUNS
-    empty, full = controller(), filled()
-    results = [promised_twice(controller()), *questions(full), *shapes(empty, full, runs)]
+    twice, empty, full = promised_twice(), controller(), filled()
+    racks = full.rooms.fabric.racks[:RACKS]
+    circuit_mbps = full.rooms.fabric.ports[0].rate_mbps
+    asked = questions(full.rooms)
+    exempt_present_objects()  # as a controller does at its start
+    with served(empty) as of_empty, served(full) as of_full:
+        names = [rack.name for rack in racks]
+        answered = shapes(of_empty, of_full, names, circuit_mbps, runs)
+    results = [twice, *asked, *answered]
     return report("jobs", results)
 
 

@@ -35,7 +35,8 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
         "tournament", "both_networks", "slotted", "output_scheduling",
     ),
     "Servers and reservations": (
-        "agent", "reserved", "meter_changes", "policing", "source_check", "jobs", "calendars",
+        "agent", "reserved", "meter_changes", "policing", "source_check", "jobs", "ring",
+        "calendars",
     ),
     "The controller at work": (
         "whole_fabric", "workers", "rest", "undisturbed", "dashboard", "statistics", "sweep",

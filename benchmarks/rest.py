@@ -28,7 +28,7 @@ from benchmarks._wrk import CLIENTS, check_wrk, load
 from hydra.errors import AdmissionError
 from hydra.model import Fabric
 from hydra.reservations.book import ReservationBook
-from hydra.reservations.calendar import AdmissionLimits
+from hydra.reservations.limits import AdmissionLimits
 from hydra.reservations.reservation import Reservation, ReservationRequest
 
 CONFIG = Path(__file__).parents[1] / "configs" / "reference.yaml"

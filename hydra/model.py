@@ -413,6 +413,17 @@ class Fabric:
         """The ingress and the egress OCS port of each optical port, by port id."""
         return tuple(port.ingress for port in self.ports), tuple(port.egress for port in self.ports)
 
+    @cached_property
+    def port_rates_mbps(self) -> frozenset[float]:
+        """Rates of optical ports."""
+        return frozenset(port.rate_mbps for port in self.ports)
+
+    @cached_property
+    def fastest_port_mbps(self) -> tuple[float, ...]:
+        """Rate of the fastest optical port of each rack; 0 for a rack without ports."""
+        ports = self._ports_by_rack
+        return tuple(max((port.rate_mbps for port in some), default=0.0) for some in ports)
+
     def ports_of(self, rack: RackId) -> tuple[OpticalPort, ...]:
         return self._ports_by_rack[rack]
 

@@ -393,6 +393,11 @@ class ReservationService(Protocol):
         ``seen``.
         """
 
+    def release_group(self, group: str) -> Sequence[Reservation]:
+        """Release all reservations of a group, and return the group; reservations that are over
+        stay as they are. Raises UnknownName.
+        """
+
 
 class PlanningService(Protocol):
     """The present and possible network: demand, plans, changes, decisions."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from types import FrameType
 from typing import Final, TypeVar
@@ -15,7 +15,7 @@ import click
 from apps.cli.client import in_words
 from apps.cli.output import CommandError, ExitCode, warn
 from apps.cli.parameters import Duration, Option
-from apps.jobs.mpi import HostPair, between_racks
+from apps.jobs.mpi import HostPair, between_racks, check_known
 from apps.rest.document import MOST_ENTRIES
 from hydra_hybrid_network_client.documents import (
     CreatedGroup,
@@ -74,6 +74,15 @@ def connected(url: str) -> Iterator[HydraClient]:
     """A client with the caller's token. Client errors end the command in words."""
     with in_words(url), HydraClient(url) as client:
         yield client
+
+
+def racks_of(client: HydraClient, hosts: Iterable[str]) -> list[str]:
+    """The racks of hosts, each once, in the order of the hosts. Raises HydraError for hosts in no
+    rack.
+    """
+    rack_of, hosts = {server.name: server.rack for server in client.servers().servers}, tuple(hosts)
+    check_known(hosts, rack_of)
+    return list(dict.fromkeys(rack_of[host] for host in hosts))
 
 
 def entries_of(client: HydraClient, traffic: Mapping[HostPair, float]) -> list[MatrixEntry]:

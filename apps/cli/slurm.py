@@ -6,19 +6,20 @@ import os
 import uuid
 from http import HTTPStatus
 from pathlib import Path
+from typing import Literal
 
 import click
 from pydantic import BaseModel, Field, ValidationError
 
 from apps.cli.client import url_option
 from apps.cli.command import Command, Group
-from apps.cli.job import await_active, connected, duration_option, entries_of, patiently
+from apps.cli.job import await_active, connected, duration_option, entries_of, patiently, racks_of
 from apps.cli.output import CommandError
 from apps.cli.slurm_topology import topology
 from apps.jobs.mpi import host_traffic, placement
 from apps.jobs.slurm import Job, job_number
 from apps.process.files import replacing
-from hydra_hybrid_network_client.documents import CreatedGroup, MatrixEntry
+from hydra_hybrid_network_client.documents import CreatedGroup, MatrixEntry, Shape
 from hydra_hybrid_network_client.errors import ClientError, Refused
 from hydra_hybrid_network_client.synchronous.client import HydraClient
 
@@ -47,10 +48,12 @@ _state_option = click.option(
 def slurm() -> None:
     """Reserve what Slurm's jobs need, and give it back; tell Slurm which racks are near.
 
-    prolog and epilog are for PrologSlurmctld and EpilogSlurmctld in slurm.conf: write two programs
-    that run prolog and epilog. A job asks for bandwidth by a comment, hydra:PATTERN=MBPS, with the
-    patterns and rates of `hydra mpirun`. Nodes have the names of servers, with a rank for each of a
-    job's processors.
+    prolog and epilog are for PrologSlurmctld and EpilogSlurmctld in slurm.conf: write two
+    programs that run prolog and epilog. A job asks for bandwidth by a comment,
+    hydra:PATTERN=MBPS, with the patterns and rates of `hydra mpirun`, or
+    hydra:shape:PATTERN=MBPS (or =most), with the patterns of `hydra shape reserve` among the
+    job's racks in the order of its nodes. Nodes have the names of servers, with a rank for each
+    of a job's processors.
     """
 
 
@@ -72,11 +75,17 @@ def prolog(duration_s: float | None, directory: Path, url: str) -> None:
             job = Job.from_environment(os.environ)
             if job.wish is None:
                 return
-            places = placement(job.hosts, None)
-            traffic = host_traffic(job.wish.pattern, places, job.wish.mbps)
-            if entries := entries_of(client, traffic):
+            ask = _Note(duration_s=duration_s)
+            if job.wish.of_racks:
+                ask.pattern, ask.mbps = job.wish.pattern, job.wish.mbps
+                ask.racks = racks_of(client, [host.name for host in job.hosts])
+            elif job.wish.mbps is not None:
+                places = placement(job.hosts, None)
+                traffic = host_traffic(job.wish.pattern, places, job.wish.mbps)
+                ask.entries = entries_of(client, traffic)
+            if ask.entries or len(ask.racks) > 1:
                 note.parent.mkdir(parents=True, exist_ok=True)
-                _reserve(client, _Note(entries=entries, duration_s=duration_s), note)
+                _reserve(client, ask, note)
     except OSError as error:
         raise CommandError(str(error)) from error
 
@@ -85,12 +94,22 @@ class _Note(BaseModel):
     """A job's request, written before the request is sent; then the granted group."""
 
     key: str = Field(default_factory=lambda: uuid.uuid4().hex)
-    entries: list[MatrixEntry]
+    entries: list[MatrixEntry] = []
     duration_s: float | None
     group: str | None = None
+    pattern: str | None = None
+    """Pattern of a shape of ``racks``; None: ``entries``."""
+    racks: list[str] = []
+    mbps: float | None = None
+    """Rate of each pair of the shape; None: the most."""
 
-    def ask(self, client: HydraClient) -> CreatedGroup:
+    def ask(self, client: HydraClient) -> CreatedGroup | Shape:
         """The group of the note; reserves the group unless already reserved."""
+        if self.pattern is not None:
+            rate: float | Literal["most"] = "most" if self.mbps is None else self.mbps
+            return client.reserve_shape(
+                self.pattern, self.racks, rate, duration_s=self.duration_s, key=self.key
+            )
         return client.reserve_matrix(self.entries, duration_s=self.duration_s, key=self.key)
 
     def write(self, path: Path) -> None:

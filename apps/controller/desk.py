@@ -99,6 +99,9 @@ class ReservationDesk(_OfRooms):
     def release(self, reservation_id: str, seen: Reservation | None = None) -> Reservation:
         return self._rooms.promises.admission.release(reservation_id, seen)
 
+    def release_group(self, group: str) -> Sequence[Reservation]:
+        return self._rooms.promises.admission.release_group(group)
+
     def reservation(self, reservation_id: str) -> Reservation:
         return self._rooms.promises.admission.reservation(reservation_id)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -443,6 +443,10 @@ class Devices:
         """Ports of a ToR found missing when VLANs were last read or set."""
         return self._missing.get(rack, frozenset())
 
+    def all_missing_ports(self) -> Sequence[tuple[RackId, frozenset[str]]]:
+        """:meth:`missing_ports` of all racks that have some."""
+        return [(rack, ports) for rack, ports in tuple(self._missing.items()) if ports]
+
     def _of_those_there(
         self,
         rack: RackId,
@@ -511,6 +515,13 @@ class Devices:
         """The failure that makes a ToR unusable now; None, too, if the ToR only speaks OpenFlow."""
         slot = self._tors.get(rack)
         return None if slot is None else slot.problem
+
+    def out_of_command(self) -> tuple[frozenset[PlaneId], frozenset[RackId]]:
+        """Planes and racks with a :meth:`plane_problem` or a :meth:`tor_problem`."""
+        return (
+            frozenset(plane for plane in self._planes if self.plane_problem(plane) is not None),
+            frozenset(rack for rack in self._tors if self.tor_problem(rack) is not None),
+        )
 
     def statuses(self) -> list[DeviceStatus]:
         planes = [

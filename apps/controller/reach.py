@@ -46,6 +46,18 @@ class Reach:
         self._writer = ledger.writer
         self._substrate = substrate_of(fabric)
         planes = (plane.id for plane in fabric.planes)
+        self._owned_tors = {
+            datapath: rack.id
+            for datapath, rack in fabric.rack_by_tor_datapath.items()
+            if datapath in self._switches.owned
+        }
+        self._at_plane: dict[PlaneId, list[PortId]] = {}
+        self._at_rack: dict[RackId, list[PortId]] = {}
+        for port in fabric.ports:
+            self._at_plane.setdefault(port.plane, []).append(port.id)
+            self._at_rack.setdefault(port.rack, []).append(port.id)
+        self._last_blocked: tuple[object, frozenset[PortId]] = None, frozenset()
+        """Causes of blocked ports, and these ports, as asked for last."""
         self._by_hand = frozenset(filter(devices.worked_by_people, planes))
         self.absences = Absences(
             fabric=fabric, fleet=fleet, devices=devices, panels=panels, courses=courses
@@ -120,34 +132,31 @@ class Reach:
 
     def _blocked(self, planes: Collection[PlaneId], racks: Collection[RackId]) -> frozenset[PortId]:
         quarantined = self._quarantine.blocked() | self._panels.ports() | self._not_there()
-        if not (quarantined or planes or racks):
-            return frozenset()
-        return frozenset(
-            port.id
-            for port in self._fabric.ports
-            if port.id in quarantined or port.plane in planes or port.rack in racks
-        )
+        causes = quarantined, planes, racks
+        last, blocked = self._last_blocked
+        if last != causes:
+            at_planes = (self._at_plane.get(plane, ()) for plane in planes)
+            at_racks = (self._at_rack.get(rack, ()) for rack in racks)
+            blocked = quarantined.union(*at_planes, *at_racks)
+            self._last_blocked = causes, blocked
+        return blocked
 
     def _not_there(self) -> frozenset[PortId]:
         """Ports missing on ToRs."""
+        racks, port_by_name = self._fabric.racks, self._fabric.port_by_name
         return frozenset(
-            self._fabric.port_by_name[rack.name, name].id
-            for rack in self._fabric.racks
-            for name in self._devices.missing_ports(rack.id)
-            if (rack.name, name) in self._fabric.port_by_name
+            port_by_name[racks[rack].name, name].id
+            for rack, names in self._devices.all_missing_ports()
+            for name in names
+            if (racks[rack].name, name) in port_by_name
         )
 
     def _out_of_reach(self) -> tuple[frozenset[PlaneId], frozenset[RackId]]:
         """Planes and racks whose devices can't be commanded, or whose VLANs are not known."""
-        owned, ready = self._switches.owned, self.ready_switches()
-        planes = {p.id for p in self._fabric.planes if self._devices.plane_problem(p.id)}
-        racks = {
-            rack.id
-            for rack in self._fabric.racks
-            if self._devices.tor_problem(rack.id)
-            or (rack.tor.datapath_id in owned and rack.tor.datapath_id not in ready)
-        }
-        return frozenset(planes), frozenset(racks | self._care.uncertain_racks)
+        ready = self.ready_switches()
+        planes, racks = self._devices.out_of_command()
+        not_ready = {rack for datapath, rack in self._owned_tors.items() if datapath not in ready}
+        return planes, racks | not_ready | self._care.uncertain_racks
 
     def awaited_racks(self) -> frozenset[RackId]:
         """Racks out of reach until their ToR, which has just connected or answered, has its rules.

@@ -1,6 +1,7 @@
 """Slurm's description of a job, for programs that Slurm runs before and after the job.
 
-A job asks for bandwidth in its comment: ``sbatch --comment hydra:all-to-all=5 …``. Variables:
+A job asks for bandwidth in its comment: ``sbatch --comment hydra:all-to-all=5 …``, or ``--comment
+hydra:shape:ring=most …`` for a shape of its racks. Variables:
 slurm.conf(5), PrologSlurmctld; notation of host lists: scontrol(1), ``show hostnames``.
 """
 
@@ -24,6 +25,7 @@ _WISH: Final = re.compile(
     """,
     re.IGNORECASE | re.VERBOSE,
 )
+_SHAPE: Final = "shape:"
 _LISTED: Final = re.compile(r"(?:[^,\[\]]|\[[^\[\]]*\])+")
 _BRACKET: Final = re.compile(r"\[([^\]]*)\]")
 _RANGE: Final = re.compile(r"([0-9]+)(?:-([0-9]+))?")
@@ -39,8 +41,10 @@ class Wish:
     """Bandwidth requested by a job."""
 
     pattern: str
-    mbps: float
-    """Rate for each pair of communicating ranks, each way."""
+    mbps: float | None
+    """Rate for each pair of communicating ranks, or of joined racks, each way; None: the most."""
+    of_racks: bool = False
+    """True for the pattern of a shape, between the job's racks instead of its ranks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,18 +107,23 @@ def read_wish(comment: str) -> Wish | None:
             f"the comment {comment!r} asks for bandwidth {len(found)} times: write one "
             "hydra:PATTERN=MBPS"
         )
-    pattern = found[0]["pattern"].lower()
+    named, pattern = found[0]["pattern"].lower(), found[0]["pattern"].lower().removeprefix(_SHAPE)
+    of_racks = pattern != named
+    if of_racks and pattern and found[0]["rate"].lower() == "most":
+        return Wish(pattern, None, of_racks)
     try:
         mbps = float(found[0]["rate"])
     except ValueError:
         mbps = 0.0
     is_named_right = re.match(r"hydra:", found[0][0], re.IGNORECASE) is not None
-    if not is_named_right or pattern not in PATTERNS or not (isfinite(mbps) and mbps > 0):
+    is_known = bool(pattern) if of_racks else pattern in PATTERNS
+    if not is_named_right or not is_known or not (isfinite(mbps) and mbps > 0):
         raise HydraError(
             f"{found[0][0].strip()!r} is not hydra:PATTERN=MBPS with a pattern of "
-            f"{', '.join(PATTERNS)} and a rate such as 2.5"
+            f"{', '.join(PATTERNS)} and a rate such as 2.5; nor hydra:shape:PATTERN=MBPS with the "
+            "pattern of a shape, such as ring, and a rate, or most"
         )
-    return Wish(pattern, mbps)
+    return Wish(pattern, mbps, of_racks)
 
 
 def hostnames(listed: str) -> Iterator[str]:

@@ -107,6 +107,10 @@ class TenantView:
     def release(self, reservation_id: str, seen: Reservation | None = None) -> Reservation:
         return self._service.release(self._mine(reservation_id), seen)
 
+    def release_group(self, group: str) -> Sequence[Reservation]:
+        self.group(group)  # raises UnknownName
+        return self._service.release_group(group)
+
     def reservation(self, reservation_id: str) -> Reservation:
         found = self._service.reservation(reservation_id)
         if not self._tenant.sees(found):

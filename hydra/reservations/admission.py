@@ -9,10 +9,9 @@ from math import isfinite
 from typing import Final
 
 from hydra.errors import AdmissionError, Alternative, NoRoom
-from hydra.model import Fabric, OpticalPort, Path, PlaneId, PortId, RackId
+from hydra.model import Fabric, OpticalPort, Path, PlaneId, RackId
 from hydra.reservations.calendar import (
     ROUNDING_MBPS,
-    AdmissionLimits,
     Booking,
     Calendar,
     Need,
@@ -21,6 +20,7 @@ from hydra.reservations.calendar import (
     at_most_mbps,
 )
 from hydra.reservations.constraints import ANY_ROUTE, Route
+from hydra.reservations.limits import AdmissionLimits
 from hydra.reservations.reservation import LATEST_UNIX_S
 
 _LATER_STARTS_TRIED: Final = 24
@@ -95,6 +95,7 @@ def admit_most(
     path = find(calendar, ask, limits)
     if path is not None:
         return ask.mbps, path
+    anywhere = limits.anywhere
     window = calendar.window(ask.start_unix_s, ask.end_unix_s, anywhere)
     lower = _lower_rate(window, calendar, ask)
     if lower is None or lower.bandwidth_mbps < least_mbps - ROUNDING_MBPS:
@@ -122,12 +123,10 @@ def find(calendar: Calendar, ask: Ask, limits: AdmissionLimits) -> Path | None:
     """Find a path, avoiding standing paths and moving ports where possible; None if no path
     fits.
     """
-    for standing in (limits.standing, ()) if limits.standing else ((),):
-        for moving in (limits.moving, frozenset[PortId]()) if limits.moving else (limits.moving,):
-            around = replace(limits, standing=standing, blocked=limits.blocked | moving)
-            path = _fit(calendar, ask, around)
-            if path is not None:
-                return path
+    for around in limits.gentlest_first:
+        path = _fit(calendar, ask, around)
+        if path is not None:
+            return path
     return None
 
 
@@ -143,6 +142,8 @@ def _servers_have_room(window: Window, calendar: Calendar, ask: Ask) -> bool:
     """True if the uplinks have room. A path on standby takes no further room: the servers send on a
     single path at a time.
     """
+    if not ask.need.servers:
+        return True
     room_mbps = calendar.fabric.server_rate_mbps - ask.mbps + ROUNDING_MBPS
     return all(window.server_mbps(server) <= room_mbps for server in ask.need.servers)
 
@@ -152,9 +153,7 @@ def fastest_circuit_mbps(fabric: Fabric, src: RackId, dst: RackId) -> float:
 
     0 if a rack has no optical port.
     """
-    return min(
-        max((port.rate_mbps for port in fabric.ports_of(rack)), default=0.0) for rack in (src, dst)
-    )
+    return min(fabric.fastest_port_mbps[src], fabric.fastest_port_mbps[dst])
 
 
 def beyond_any_circuit(fabric: Fabric, src: RackId, dst: RackId, mbps: float) -> str | None:

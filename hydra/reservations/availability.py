@@ -8,7 +8,8 @@ from itertools import pairwise
 from typing import Final
 
 from hydra.reservations.admission import Ask, fitting_mbps
-from hydra.reservations.calendar import AdmissionLimits, Calendar
+from hydra.reservations.calendar import Calendar
+from hydra.reservations.limits import AdmissionLimits
 
 _SPANS: Final = 96
 """Largest number of spans in an answer."""

@@ -21,9 +21,9 @@ from hydra.reservations.admission import (
     moment,
     takes,
 )
-from hydra.reservations.calendar import AdmissionLimits
 from hydra.reservations.calendar_entries import ask_of, servers_among
 from hydra.reservations.constraints import route_of
+from hydra.reservations.limits import AdmissionLimits
 from hydra.reservations.modification import Modification, modified, place_again
 from hydra.reservations.preemption import lower_ranks, make_room
 from hydra.reservations.protected import Protected
@@ -158,8 +158,8 @@ class ReservationBook(Protected):
     ) -> ReservationRequest:
         """A transfer with rate and times. Raises AdmissionError."""
         steady = replace(request, bandwidth_mbps=needed_mbps(request, now))
-        start, end = transfer_times(request, now)
-        most_mbps = self._allowed_mbps(steady, start, end)
+        most_mbps = self._allowed_mbps(steady, *transfer_times(request, now))
+        most_mbps = min(most_mbps, request.bandwidth_mbps or most_mbps)
         return planned_request(self._calendar, request, most_mbps, limits, now)
 
     def _find_place(
@@ -183,7 +183,7 @@ class ReservationBook(Protected):
             if not lower and not request.priority:
                 raise
         else:
-            return replace(ask, mbps=mbps), path, []
+            return ask if mbps == ask.mbps else replace(ask, mbps=mbps), path, []
         try:
             return least, *make_room(self._calendar, least, lower, limits)
         except AdmissionError:

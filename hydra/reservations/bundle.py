@@ -17,6 +17,7 @@ from hydra.model import Fabric, Server
 from hydra.names import rack_of
 from hydra.reservations.admission import fastest_circuit_mbps
 from hydra.reservations.reservation import GONE, Reservation, ReservationRequest
+from hydra.reservations.transfers import MBIT, remaining_megabytes
 
 _WAYS: Final = 4
 """Largest number of circuit counts tried before a refusal."""
@@ -43,12 +44,24 @@ class Bundle(Reservation):
 
 
 def bundle_of(fabric: Fabric, parts: Sequence[Reservation]) -> Bundle:
-    """Combine ``parts``: the sum of the bandwidths, and the worst state."""
+    """Combine ``parts``: the sum of the bandwidths, and the worst state. The parts of a transfer
+    may differ in time: the bandwidth of their bundle is the mean until the last end.
+    """
     first = parts[0]
     state = min((part.state for part in parts), key=_WORST_FIRST.index)
     reasons = [f"{part.src}-{part.dst}: {part.reason}" for part in parts if part.state is state]
     shown = reasons if any(part.reason for part in parts if part.state is state) else ()
     ends = [part.expires_unix_s for part in parts]
+    starts = min(part.starts_unix_s for part in parts)
+    expires = None if None in ends else max(end for end in ends if end is not None)
+    mbps, transfer = fsum(part.bandwidth_mbps for part in parts), first.transfer
+    if transfer is not None and expires is not None:
+        carried = [part.transfer.megabytes for part in parts if part.transfer is not None]
+        left = fsum(remaining_megabytes(part, expires) for part in parts)
+        mbps = fsum(carried) * MBIT / (expires - starts)
+        transfer = replace(
+            transfer, megabytes=fsum(carried), left_megabytes=left, planned_unix_s=expires
+        )
     as_first = {field.name: getattr(first, field.name) for field in fields(Reservation)}
     return Bundle(
         **as_first
@@ -58,11 +71,12 @@ def bundle_of(fabric: Fabric, parts: Sequence[Reservation]) -> Bundle:
             "state": state,
             "src": _end(fabric, [part.src for part in parts], first.src_rack),
             "dst": _end(fabric, [part.dst for part in parts], first.dst_rack),
-            "bandwidth_mbps": fsum(part.bandwidth_mbps for part in parts),
+            "bandwidth_mbps": mbps,
+            "transfer": transfer,
             "wanted_mbps": _sum(part.wanted_mbps for part in parts),
             "minimum_mbps": _sum(part.minimum_mbps for part in parts),
-            "starts_unix_s": min(part.starts_unix_s for part in parts),
-            "expires_unix_s": None if None in ends else max(end for end in ends if end is not None),
+            "starts_unix_s": starts,
+            "expires_unix_s": expires,
             "booked": None,
             "protection": None,
             "path": None,
@@ -91,7 +105,8 @@ def divisions(
     among the servers of ``src`` first, then of ``dst``.
 
     All circuits get the same bandwidth. Servers are dealt to circuits in turn, and share the
-    bandwidth of the circuit evenly. Nothing if both ends are servers.
+    bandwidth of the circuit evenly. Nothing if both ends are servers. A transfer, with the rate
+    needed as its bandwidth, is divided by megabytes: each part may have its share of a circuit.
     """
     racks = rack_of(fabric, request.src), rack_of(fabric, request.dst)
     fastest_mbps = fastest_circuit_mbps(fabric, *racks)
@@ -103,7 +118,7 @@ def divisions(
             servers = fabric.racks[rack].servers
             whole = getattr(request, end) in fabric.rack_by_name
             if whole and len(servers) >= circuits and not any(server.guests for server in servers):
-                yield _divided(request, end, servers, circuits)
+                yield _divided(request, end, servers, circuits, fastest_mbps)
 
 
 def smaller_bundles(
@@ -120,19 +135,27 @@ def smaller_bundles(
 
 
 def _divided(
-    request: ReservationRequest, end: str, servers: Sequence[Server], circuits: int
+    request: ReservationRequest,
+    end: str,
+    servers: Sequence[Server],
+    circuits: int,
+    fastest_mbps: float,
 ) -> tuple[ReservationRequest, ...]:
     parts = []
     for place, server in enumerate(servers):
         sharing = len(range(place % circuits, len(servers), circuits))
         share = 1 / (circuits * sharing)
-        minimum = request.minimum_mbps
+        minimum, transfer = request.minimum_mbps, request.transfer
+        mbps = request.bandwidth_mbps * share if transfer is None else fastest_mbps / sharing
+        if transfer is not None:
+            transfer = replace(transfer, megabytes=transfer.megabytes * share)
         parts.append(
             replace(
                 request,
                 src=server.name if end == "src" else request.src,
                 dst=server.name if end == "dst" else request.dst,
-                bandwidth_mbps=request.bandwidth_mbps * share,
+                bandwidth_mbps=mbps,
+                transfer=transfer,
                 minimum_mbps=None if minimum is None else minimum * share,
             )
         )

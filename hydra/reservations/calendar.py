@@ -24,16 +24,16 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from decimal import ROUND_FLOOR, Context
 from heapq import merge
 from math import fsum, inf
 from typing import Final, TypeVar
 
 from hydra.model import Circuit, Fabric, Path, PlaneId, PortId, RackId
-from hydra.policy import MOST_PATHS_PER_PAIR
 from hydra.reservations.constraints import ANY_ROUTE, Route
 from hydra.reservations.interval_index import IntervalIndex
+from hydra.reservations.limits import AdmissionLimits
 
 ROUNDING_MBPS: Final = 1e-6
 """Slack for comparisons of bandwidth sums, so that 0.1 + 0.2 fits into 0.3."""
@@ -81,35 +81,6 @@ class Need:
     route: Route = ANY_ROUTE
     standby: bool = False
     """As in :class:`Booking`."""
-
-
-@dataclass(frozen=True, slots=True)
-class AdmissionLimits:
-    """Limits of admission besides the calendar."""
-
-    max_hops: int = 3
-    blocked: frozenset[PortId] = frozenset()
-    """Ports that new bookings must not use."""
-    standing: tuple[Path, ...] = ()
-    """Unbooked paths to be left alone where possible."""
-    moving: frozenset[PortId] = frozenset()
-    """Ports in a change under way, avoided where possible: a path there has to wait for the
-    change.
-    """
-    paths_per_pair: int = MOST_PATHS_PER_PAIR
-    """Largest number of simultaneous paths of a rack pair."""
-    brief: bool = False
-    """True: a refusal has neither words nor alternatives."""
-
-    @property
-    def anywhere(self) -> AdmissionLimits:
-        """The limits of the present network for a path that may displace standing paths."""
-        return replace(self, standing=())
-
-    @property
-    def later(self) -> AdmissionLimits:
-        """The limits for a later time, when blocked ports may be repaired."""
-        return AdmissionLimits(self.max_hops, paths_per_pair=self.paths_per_pair, brief=self.brief)
 
 
 def at_most_mbps(mbps: float) -> str:
@@ -266,6 +237,18 @@ def _drop(index: dict[_KeyT, IntervalIndex[Booking]], key: _KeyT, booking_key: s
     return True
 
 
+_NO_NEED: Final = Need(0.0)
+
+
+@dataclass(slots=True)
+class _Lit:
+    """A booked circuit that new bookings may use, with the room known."""
+
+    circuit: Circuit
+    spare_mbps: float | None = None
+    """None: not known."""
+
+
 class Window:
     """A time interval, and the paths that fit throughout."""
 
@@ -283,8 +266,17 @@ class Window:
             for circuit in path.circuits
             for port in circuit.ends
         }
+        self._standing_of: dict[Pair, list[Path]] = {}
+        for path in limits.standing:
+            self._standing_of.setdefault((path.src, path.dst), []).append(path)
+        # What is known of the occupancy. Searches ask for the same racks and pairs again and again.
         self._users: dict[PortId, frozenset[Circuit]] = {}
         self._loads: dict[Circuit, float] = {}
+        self._met: dict[Pair, list[Booking]] = {}
+        self._booked: dict[Pair, frozenset[Path]] = {}
+        self._idle: dict[RackId, list[PortId]] = {}
+        self._lit: dict[RackId, list[tuple[_Lit, RackId]]] = {}
+        self._lit_by_circuit: dict[Circuit, _Lit] = {}
 
     def is_of(self, start_unix_s: float, end_unix_s: float, limits: AdmissionLimits) -> bool:
         """True if the window is that of the arguments."""
@@ -296,20 +288,42 @@ class Window:
         """Keep known occupancy up to date with a new booking."""
         if not booking.overlaps(self.start_unix_s, self.end_unix_s):
             return
+        path, pair = booking.path, (booking.path.src, booking.path.dst)
+        if (met := self._met.get(pair)) is not None:
+            met.append(booking)
+        if (booked := self._booked.get(pair)) is not None and path not in booked:
+            self._booked[pair] = booked | {path}
         whole = booking.start_unix_s <= self.start_unix_s and self.end_unix_s <= booking.end_unix_s
-        for circuit in booking.path.circuits:
+        for circuit in path.circuits:
             for port in circuit.ends:
-                if (users := self._users.get(port)) is not None:
+                if (users := self._users.get(port)) is not None and circuit not in users:
+                    self._forget_racks(users)
                     self._users[port] = users | {circuit}
+            self._forget_racks((circuit,))
             if (load := self._loads.pop(circuit, None)) is not None and whole:
                 self._loads[circuit] = inf if booking.exclusive else load + booking.mbps
+            if (lit := self._lit_by_circuit.get(circuit)) is not None:
+                lit.spare_mbps = None
 
     def note_removed(self, booking: Booking) -> None:
         """Forget the occupancy of a removed booking's circuits."""
+        pair = booking.path.src, booking.path.dst
+        self._met.pop(pair, None)
+        self._booked.pop(pair, None)
         for circuit in booking.path.circuits:
             self._loads.pop(circuit, None)
+            self._lit_by_circuit.pop(circuit, None)
+            self._forget_racks((circuit,))
             for port in circuit.ends:
-                self._users.pop(port, None)
+                self._forget_racks(self._users.pop(port, ()))
+
+    def _forget_racks(self, circuits: Iterable[Circuit]) -> None:
+        """Forget idle ports and lit circuits of the racks at both ends of circuits."""
+        for circuit in circuits:
+            for port in circuit.ends:
+                rack = self._fabric.ports[port].rack
+                self._idle.pop(rack, None)
+                self._lit.pop(rack, None)
 
     # --- occupancy -------------------------------------------------------------------------------
 
@@ -348,35 +362,42 @@ class Window:
 
     def pair_paths(self, pair: Pair) -> frozenset[Path]:
         """Paths of ``pair`` at some moment of the window: booked paths, or else standing paths."""
-        return self.booked_paths(pair) or frozenset(
-            path for path in self._limits.standing if (path.src, path.dst) == pair
-        )
+        return self.booked_paths(pair) or frozenset(self._standing_of.get(pair, ()))
 
     def booked_paths(self, pair: Pair) -> frozenset[Path]:
         """Booked paths of ``pair`` at some moment of the window."""
-        start, end = self.start_unix_s, self.end_unix_s
-        return frozenset(b.path for b in self._calendar.pair_meets(pair, start, end))
+        if (booked := self._booked.get(pair)) is None:
+            booked = self._booked[pair] = frozenset(b.path for b in self._pair_meets(pair))
+        return booked
+
+    def _pair_meets(self, pair: Pair) -> Sequence[Booking]:
+        """Bookings of ``pair`` at any moment of the window."""
+        if (met := self._met.get(pair)) is None:
+            met = self._calendar.pair_meets(pair, self.start_unix_s, self.end_unix_s)
+            self._met[pair] = met
+        return met
 
     def bound_paths(self, pair: Pair, need: Need) -> frozenset[Path]:
-        """Booked paths that a booking with ``need`` has to share."""
-        start, end = self.start_unix_s, self.end_unix_s
-        return frozenset(
-            booking.path
-            for booking in self._calendar.pair_meets(pair, start, end)
-            if not (need.standby or booking.standby)
-            and not (booking.mbps and need.mbps and self._disjoint(booking.servers, need.servers))
-        )
+        """Booked paths that a booking with ``need`` has to share.
 
-    def _disjoint(self, some: frozenset[str], others: frozenset[str]) -> bool:
-        """True if bookings of a rack pair with these servers have no common server pair: in a rack,
-        both name a server, and the servers differ.
+        Bookings of a rack pair have no common server pair if, in a rack, both name a server, and
+        the servers differ. Bookings on standby neither bind nor are bound.
         """
-        if not (some and others):
-            return False
-        rack_of = self._fabric.server_by_name
-        here = {rack_of[name].rack: name for name in some}
-        there = {rack_of[name].rack: name for name in others}
-        return any(here[rack] != there[rack] for rack in here.keys() & there.keys())
+        if need.standby:
+            return frozenset()
+        binding = [booking for booking in self._pair_meets(pair) if not booking.standby]
+        if not (need.mbps and need.servers):
+            return frozenset(booking.path for booking in binding)
+        server, mine = self._fabric.server_by_name, need.servers
+        racks = {server[name].rack for name in mine}
+        bound = set()
+        for booking in binding:
+            for name in booking.servers if booking.mbps else ():
+                if name not in mine and server[name].rack in racks:
+                    break
+            else:
+                bound.add(booking.path)
+        return frozenset(bound)
 
     # --- search ----------------------------------------------------------------------------------
 
@@ -409,11 +430,10 @@ class Window:
         """True if at some moment the pair has the full number of booked paths, not counting
         ``but_for``.
         """
-        met = self._calendar.pair_meets(pair, self.start_unix_s, self.end_unix_s)
-        others = [booking for booking in met if booking.path != but_for]
         most = self._limits.paths_per_pair
-        if len({booking.path for booking in others}) < most:
+        if len(self.booked_paths(pair) - {but_for}) < most:
             return False
+        others = [booking for booking in self._pair_meets(pair) if booking.path != but_for]
         moments = {max(self.start_unix_s, booking.start_unix_s) for booking in others}
         return any(
             len(
@@ -438,12 +458,18 @@ class Window:
 
     def _usable(self, circuit: Circuit, need: Need) -> bool:
         return (
-            self._limits.blocked.isdisjoint((circuit.a, circuit.b))
+            self._is_whole(circuit)
             and circuit.plane not in need.route.avoided_planes
-            and self.users(circuit.a) <= {circuit}
-            and self.users(circuit.b) <= {circuit}
             and self.spare_mbps(circuit) >= need.mbps - ROUNDING_MBPS
             and not (need.exclusive and self.bookings(circuit))
+        )
+
+    def _is_whole(self, circuit: Circuit) -> bool:
+        """True if both ports are in use, and free or serving the circuit throughout the window."""
+        return (
+            self._limits.blocked.isdisjoint((circuit.a, circuit.b))
+            and self.users(circuit.a) <= {circuit}
+            and self.users(circuit.b) <= {circuit}
         )
 
     def _search(self, pair: Pair, need: Need) -> Path | None:
@@ -455,56 +481,76 @@ class Window:
         """
         src, dst = pair
         came: dict[RackId, tuple[RackId, Circuit] | None] = {src: None}
-        lit: set[PlaneId] = set()
+        near = self._circuits_to(dst, need)
+        ends = {self._fabric.ports[port].plane: port for port in self._free_ports(dst, need)}
+        searched: set[PlaneId] = set()
         frontier = [src]
         max_hops = need.route.within(self._limits.max_hops)
         for hop in range(max_hops):
             for rack in frontier:
-                last = self._direct(rack, dst, need)
+                last = near.get(rack) or self._new_circuit(rack, ends, need)
                 if last is not None:
                     return _path(pair, came, rack, last)
             if hop == max_hops - 1:
                 break
             reached: list[RackId] = []
             for rack in frontier:
-                for circuit, far in self._onward(rack, need, lit):
+                for circuit, far in self._onward(rack, need, searched):
                     if far not in came and far not in need.route.avoided_relays:
                         came[far] = (rack, circuit)
                         reached.append(far)
             frontier = reached
         return None
 
-    def _direct(self, rack: RackId, dst: RackId, need: Need) -> Circuit | None:
-        """Find a circuit between two racks: a booked circuit if possible, or else a new circuit."""
-        booked = [
-            circuit
-            for circuit, far in self._booked_from(rack)
-            if far == dst and self._usable(circuit, need)
-        ]
-        if booked:
-            return min(booked)
-        ends = {self._fabric.ports[port].plane: port for port in self._free_ports(dst, need)}
-        for port in self._free_ports(rack, need):
+    def _circuits_to(self, dst: RackId, need: Need) -> Mapping[RackId, Circuit]:
+        """The usable booked circuit from each rack to ``dst``, where there is one."""
+        near: dict[RackId, Circuit] = {}
+        for circuit, far in self._booked_onward(dst, need):
+            near[far] = min(circuit, near.get(far, circuit))
+        return near
+
+    def _new_circuit(
+        self, rack: RackId, ends: Mapping[PlaneId, PortId], need: Need
+    ) -> Circuit | None:
+        """A new circuit from a rack to one of ``ends``, free ports by plane."""
+        for port in self._free_ports(rack, need) if ends else ():
             plane = self._fabric.ports[port].plane
             if plane in ends:
                 return _circuit(plane, port, ends[plane])
         return None
 
     def _onward(
-        self, rack: RackId, need: Need, lit: set[PlaneId]
+        self, rack: RackId, need: Need, searched: set[PlaneId]
     ) -> Iterator[tuple[Circuit, RackId]]:
         """Circuits from a rack, booked ones first, with the racks at the far ends."""
-        for circuit, far in self._booked_from(rack):
-            if self._usable(circuit, need):
-                yield circuit, far
+        yield from self._booked_onward(rack, need)
         for port in self._free_ports(rack, need):
             plane = self._fabric.ports[port].plane
-            if plane in lit:
+            if plane in searched:
                 continue
-            lit.add(plane)
+            searched.add(plane)
             for other in self._calendar.ports_on[plane]:
                 if self._fabric.ports[other].rack != rack and self._free(other, need):
                     yield _circuit(plane, port, other), self._fabric.ports[other].rack
+
+    def _booked_onward(self, rack: RackId, need: Need) -> Iterator[tuple[Circuit, RackId]]:
+        """Usable booked circuits from a rack, with the racks at the far ends."""
+        least_mbps = need.mbps - ROUNDING_MBPS
+        if (known := self._lit.get(rack)) is None:
+            known = self._lit[rack] = [
+                (self._lit_by_circuit.setdefault(circuit, _Lit(circuit)), far)
+                for circuit, far in self._booked_from(rack)
+                if self._is_whole(circuit)
+            ]
+        for lit, far in known:
+            if lit.spare_mbps is None:
+                lit.spare_mbps = self.spare_mbps(lit.circuit)
+            if (
+                lit.spare_mbps >= least_mbps
+                and lit.circuit.plane not in need.route.avoided_planes
+                and not (need.exclusive and self.bookings(lit.circuit))
+            ):
+                yield lit.circuit, far
 
     def _booked_from(self, rack: RackId) -> Iterator[tuple[Circuit, RackId]]:
         for port in self._fabric.ports_of(rack):
@@ -515,7 +561,11 @@ class Window:
                 yield circuit, self._fabric.ports[other].rack
 
     def _free_ports(self, rack: RackId, need: Need) -> list[PortId]:
-        return [p.id for p in self._fabric.ports_of(rack) if self._free(p.id, need)]
+        if (idle := self._idle.get(rack)) is None:
+            ports = self._fabric.ports_of(rack)
+            idle = self._idle[rack] = [port.id for port in ports if self._free(port.id, _NO_NEED)]
+        least_mbps, ports_by_id = need.mbps - ROUNDING_MBPS, self._fabric.ports
+        return [port for port in idle if ports_by_id[port].rate_mbps >= least_mbps]
 
     def _free(self, port: PortId, need: Need) -> bool:
         return (
@@ -527,7 +577,7 @@ class Window:
 
     def room_mbps(self, rack: RackId) -> tuple[float, float]:
         """Free Mbps of a rack: at ports without circuits, and on booked circuits."""
-        ports = self._free_ports(rack, Need(0.0))
+        ports = self._free_ports(rack, _NO_NEED)
         free = fsum(self._fabric.ports[port].rate_mbps for port in ports)
         spare = (self.spare_mbps(circuit) for circuit, _ in self._booked_from(rack))
         return free, fsum(max(0.0, mbps) for mbps in spare)
@@ -539,7 +589,7 @@ class Window:
             for booking in self._calendar.meeting(self.start_unix_s, self.end_unix_s)
             for circuit in booking.path.circuits
         }
-        return sorted(spare | {port.rate_mbps for port in self._fabric.ports})
+        return sorted(spare | self._fabric.port_rates_mbps)
 
 
 def _circuit(plane: PlaneId, port: PortId, other: PortId) -> Circuit:

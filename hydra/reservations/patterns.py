@@ -73,9 +73,10 @@ def _circle(length: int) -> Iterator[list[Edge]]:
 def _torus(pattern: str, lengths: Sequence[int], racks: int) -> list[Edge]:
     """A circle along each dimension; the last dimension varies fastest."""
     if prod(lengths) != racks or racks < 2:
+        fits = f", or write {_nearest(racks, len(lengths))}" if racks > 1 else ""
         raise AdmissionError(
             f"{pattern} needs {prod(lengths)} racks, and {racks} are given: the lengths multiply "
-            "to the number of racks"
+            f"to the number of racks; name {prod(lengths)} racks{fits}"
         )
     edges = []
     step = racks
@@ -85,6 +86,16 @@ def _torus(pattern: str, lengths: Sequence[int], racks: int) -> list[Edge]:
         for matching in _circle(length):
             edges += [(one + a * step, one + b * step) for a, b in matching for one in firsts]
     return edges
+
+
+def _nearest(racks: int, dimensions: int) -> str:
+    """The torus of a number of racks with lengths as even as its divisors allow."""
+    lengths = []
+    for left in range(dimensions, 0, -1):
+        divisors = (one for one in range(1, racks + 1) if racks % one == 0)
+        lengths.append(min(divisors, key=lambda one: abs(one**left - racks)))
+        racks //= lengths[-1]
+    return f"torus:{'x'.join(map(str, sorted(lengths, reverse=True)))}"
 
 
 def _all_to_all(racks: int) -> list[Edge]:

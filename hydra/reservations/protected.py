@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Final
 
 from hydra.reservations.admission import Ask, fitting_mbps, takes
-from hydra.reservations.calendar import AdmissionLimits
 from hydra.reservations.calendar_entries import ask_of, bookings_of
 from hydra.reservations.constraints import planes_of
+from hydra.reservations.limits import AdmissionLimits
 from hydra.reservations.protection import find_standby, is_free_of
 from hydra.reservations.register import Register
 from hydra.reservations.reservation import Reservation

@@ -12,8 +12,9 @@ from dataclasses import replace
 from hydra.errors import AdmissionError, NoRoom, NotHitless
 from hydra.model import Fabric, Path, PlaneId
 from hydra.reservations.admission import Ask, admit, find
-from hydra.reservations.calendar import AdmissionLimits, Calendar
+from hydra.reservations.calendar import Calendar
 from hydra.reservations.constraints import Route, planes_of, relays_of
+from hydra.reservations.limits import AdmissionLimits
 from hydra.reservations.reservation import Reservation
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from itertools import islice
 from operator import itemgetter
@@ -18,8 +17,9 @@ from hydra.model import Circuit, Fabric, Path, RackId, VlanId
 from hydra.names import no_group, no_reservation
 from hydra.reservations.admission import Ask
 from hydra.reservations.availability import Available, availability
-from hydra.reservations.calendar import AdmissionLimits, Booking, Calendar, peak_mbps
+from hydra.reservations.calendar import Booking, Calendar, peak_mbps
 from hydra.reservations.calendar_entries import bookings_of, pin_of, servers_among
+from hydra.reservations.limits import AdmissionLimits
 from hydra.reservations.quotas import Usage
 from hydra.reservations.requests import check, times
 from hydra.reservations.reservation import (
@@ -148,18 +148,6 @@ class Register:
             may_wait=False,
         )
         return availability(self._calendar, ask, limits, now)
-
-    @contextmanager
-    def unbooked(self, reservations: Iterable[Reservation]) -> Iterator[None]:
-        """Leave the bookings of ``reservations`` out of the calendar for a while."""
-        unbooked = [reservation for reservation in reservations if reservation.is_booked]
-        for reservation in unbooked:
-            self._calendar.remove(reservation.id)
-        try:
-            yield
-        finally:
-            for reservation in unbooked:
-                self._put(reservation)
 
     def _unbook(self, reservation: Reservation) -> None:
         self._calendar.remove(reservation.id)

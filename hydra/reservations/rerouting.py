@@ -6,8 +6,9 @@ from dataclasses import replace
 
 from hydra.errors import AdmissionError
 from hydra.reservations.admission import admit_most, fastest_circuit_mbps, takes
-from hydra.reservations.calendar import AdmissionLimits, Calendar
+from hydra.reservations.calendar import Calendar
 from hydra.reservations.calendar_entries import ask_of
+from hydra.reservations.limits import AdmissionLimits
 from hydra.reservations.reservation import Reservation
 from hydra.reservations.transfers import plan_again
 

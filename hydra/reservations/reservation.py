@@ -155,7 +155,10 @@ class Wish:
     @property
     def kept(self) -> dict[str, Any]:
         """The fields by name, to construct a reservation."""
-        return {field.name: getattr(self, field.name) for field in fields(Wish)}
+        return {name: getattr(self, name) for name in _KEPT}
+
+
+_KEPT: Final = tuple(field.name for field in fields(Wish))
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +169,7 @@ class ReservationRequest(Wish):
     """Name of a rack or a server."""
     dst: str
     bandwidth_mbps: float
-    """Upper limit if ``minimum_mbps`` is given."""
+    """Upper limit if ``minimum_mbps`` is given, or ``transfer``; 0: no limit of a transfer."""
     duration_s: float | None = None
     """None: until the release, or until ``end_unix_s``."""
     start_unix_s: float | None = None

@@ -18,8 +18,9 @@ from hydra.errors import AdmissionError, Alternative
 from hydra.model import PortId
 from hydra.names import rack_of
 from hydra.reservations.admission import Ask, admit, fitting_mbps, moment
-from hydra.reservations.calendar import ROUNDING_MBPS, AdmissionLimits, Calendar, at_most_mbps
+from hydra.reservations.calendar import ROUNDING_MBPS, Calendar, at_most_mbps
 from hydra.reservations.calendar_entries import servers_among
+from hydra.reservations.limits import AdmissionLimits
 from hydra.reservations.requests import times
 from hydra.reservations.reservation import (
     Profile,
@@ -37,7 +38,7 @@ _RATES: Final = 64
 _SLACK_S: Final = 1e-3
 _SLACK: Final = 1e-6
 """Part of a transfer that rounding may lose."""
-_MBIT: Final = 8.0
+MBIT: Final = 8.0
 """Mb in a megabyte."""
 
 
@@ -96,7 +97,7 @@ def needed_mbps(request: ReservationRequest, now: float) -> float:
     """The least rate that carries a transfer from its earliest start until its deadline."""
     assert request.transfer is not None  # noqa: S101
     start, end = transfer_times(request, now)
-    return request.transfer.megabytes * _MBIT / (end - start)
+    return request.transfer.megabytes * MBIT / (end - start)
 
 
 def plan(
@@ -107,7 +108,7 @@ def plan(
     ``ask`` has the earliest start, the deadline, and the highest rate allowed. Raises
     AdmissionError with the earliest end that fits.
     """
-    megabits = transfer.megabytes * _MBIT
+    megabits = transfer.megabytes * MBIT
     search = _Search(calendar, ask, megabits, limits, now)
     least_mbps = megabits / (ask.end_unix_s - ask.start_unix_s)
     if transfer.profile is Profile.CHEAPEST and least_mbps <= ask.mbps:
@@ -144,7 +145,7 @@ def plan_again(
     assert transfer is not None  # noqa: S101
     left = remaining_megabytes(reservation, now)
     until = replace(ask, end_unix_s=max(transfer.deadline_unix_s, ask.end_unix_s))
-    search = _Search(calendar, until, left * _MBIT, limits, now)
+    search = _Search(calendar, until, left * MBIT, limits, now)
     found = search.from_start() if reservation.holds_capacity else search.earliest()
     if found is None or found.end_unix_s > until.end_unix_s:
         mbps = fitting_mbps(calendar, until, limits)
@@ -177,7 +178,7 @@ def remaining_megabytes(reservation: Reservation, now: float) -> float:
         return 0.0
     since = transfer.planned_unix_s or reservation.starts_unix_s
     left = transfer.megabytes if transfer.left_megabytes is None else transfer.left_megabytes
-    return max(0.0, left - max(0.0, now - since) * reservation.bandwidth_mbps / _MBIT)
+    return max(0.0, left - max(0.0, now - since) * reservation.bandwidth_mbps / MBIT)
 
 
 def missing_megabytes(reservation: Reservation) -> float:

@@ -52,9 +52,12 @@ class Kernel:
 
     name: str
     """``fft``: a cube of complex numbers, transformed there and back; ``alltoall``: bytes from each
-    to each, several at a time."""
+    to each, several at a time; ``allreduce``: numbers summed over all ranks, in a ring.
+    """
     size: int
-    """The side of the cube, a multiple of the number of ranks; or bytes from each to each."""
+    """The side of the cube, a multiple of the number of ranks; or bytes from each to each; or
+    bytes of the numbers of a rank.
+    """
     rounds: int
     pause_s: float = 0.0
     """Pause after each round, instead of computing."""
@@ -263,6 +266,11 @@ def _launcher(stage: Stage, job: Job, kernel: Kernel, places: Path) -> list[str]
             "coll_tuned_use_dynamic_rules": "1",
             "coll_tuned_alltoall_algorithm": "linear_sync",
             "coll_tuned_alltoall_algorithm_max_requests": str(_AT_ONCE),
+        }
+    if kernel.name == "allreduce":
+        parameters |= {
+            "coll_tuned_use_dynamic_rules": "1",
+            "coll_tuned_allreduce_algorithm": "ring",
         }
     return [
         *(_LAUNCHER, "--allow-run-as-root", "--bind-to", "none"),

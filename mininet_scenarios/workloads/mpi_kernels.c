@@ -2,6 +2,7 @@
  *
  *     mpi_kernels REPORTS fft SIDE ROUNDS PAUSE_MS        SIDE^3 complex numbers, there and back
  *     mpi_kernels REPORTS alltoall BYTES ROUNDS PAUSE_MS  BYTES from each rank to each other
+ *     mpi_kernels REPORTS allreduce BYTES ROUNDS PAUSE_MS BYTES of numbers, summed over all ranks
  *
  * A pause after each round stands for computing. Rank 0 makes REPORTS/begun once all have met, and
  * every rank writes REPORTS/rank-N.json at its end. MPI's profiling interface counts what leaves a rank for others, also where FFTW calls MPI.
@@ -73,6 +74,20 @@ int MPI_Alltoallv(const void *out, const int *out_items, const int *out_at, MPI_
     double began_s = now_s();
     int result =
         PMPI_Alltoallv(out, out_items, out_at, out_type, in, in_items, in_at, in_type, comm);
+    inside_s += now_s() - began_s;
+    return result;
+}
+
+/* Counted as a ring sends: each rank passes on every part of the numbers twice, but for its own. */
+int MPI_Allreduce(const void *out, void *in, int items, MPI_Datatype type, MPI_Op op, MPI_Comm comm)
+{
+    int ranks, bytes;
+    PMPI_Comm_size(comm, &ranks);
+    PMPI_Type_size(type, &bytes);
+    sent_bytes += 2ull * (unsigned long long)(ranks - 1) * (unsigned long long)(items / ranks) *
+                  (unsigned long long)bytes;
+    double began_s = now_s();
+    int result = PMPI_Allreduce(out, in, items, type, op, comm);
     inside_s += now_s() - began_s;
     return result;
 }
@@ -222,6 +237,31 @@ static int alltoall(const Work *work, double *began_s)
     return right;
 }
 
+static int allreduce(const Work *work, double *began_s)
+{
+    int rank, ranks, right = 1;
+    int items = (int)(work->size / (long)sizeof(double));
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    double *out = calloc((size_t)items, sizeof *out);
+    double *in = calloc((size_t)items, sizeof *in);
+    if (!out || !in)
+        return 0;
+    *began_s = begin(work);
+    for (long round = 0; round < work->rounds; round++) {
+        for (int i = 0; i < items; i++)
+            out[i] = (double)(i % 1009 + rank + round);
+        MPI_Allreduce(out, in, items, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+        for (int i = 0; i < items; i++) /* whole numbers: the sum is exact */
+            right &= in[i] == (double)ranks * (double)(i % 1009 + round) +
+                                  (double)ranks * (double)(ranks - 1) / 2;
+        compute(work);
+    }
+    free(out);
+    free(in);
+    return right;
+}
+
 /* --- the rank ---------------------------------------------------------------------------------- */
 
 static int write_report(const char *directory, double began_s, double ended_s, int right)
@@ -252,15 +292,21 @@ static int number(const char *text, double least, double *value)
 int main(int count, char **words)
 {
     double size, rounds, pause_ms, began_s = 0;
-    if (count != 6 || (strcmp(words[2], "fft") && strcmp(words[2], "alltoall")) ||
-        !number(words[3], 1, &size) || !number(words[4], 1, &rounds) ||
-        !number(words[5], 0, &pause_ms)) {
-        fprintf(stderr, "usage: mpi_kernels REPORTS fft|alltoall SIZE ROUNDS PAUSE_MS\n");
+    static const struct {
+        const char *name;
+        int (*run)(const Work *, double *);
+    } kernels[] = {{"fft", fft}, {"alltoall", alltoall}, {"allreduce", allreduce}, {NULL, NULL}};
+    int chosen = 0;
+    while (count == 6 && kernels[chosen].name && strcmp(words[2], kernels[chosen].name))
+        chosen++;
+    if (count != 6 || !kernels[chosen].name || !number(words[3], 1, &size) ||
+        !number(words[4], 1, &rounds) || !number(words[5], 0, &pause_ms)) {
+        fprintf(stderr, "usage: mpi_kernels REPORTS fft|alltoall|allreduce SIZE ROUNDS PAUSE_MS\n");
         return 2;
     }
     Work work = {words[1], (long)size, (long)rounds, pause_ms / 1e3};
     MPI_Init(&count, &words);
-    int right = strcmp(words[2], "fft") ? alltoall(&work, &began_s) : fft(&work, &began_s);
+    int right = kernels[chosen].run(&work, &began_s);
     PMPI_Barrier(MPI_COMM_WORLD);
     int written = write_report(words[1], began_s, now_s(), right);
     if (!right || !written)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import threading
+import time
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from typing import Final
 
@@ -12,6 +14,7 @@ from apps.controller.promises.care import ReservationCare
 from apps.controller.promises.limits import Limits
 from apps.controller.promises.placement import Placement
 from apps.controller.reach import Reach
+from apps.controller.record.bookings import Bookings
 from apps.controller.record.ledger import Ledger
 from apps.planning.engine import Planning
 from apps.planning.planner import Planner
@@ -27,20 +30,24 @@ from hydra.errors import (
     PlanError,
     WrongRequest,
 )
-from hydra.forwarding.substrate import substrate_of
+from hydra.forwarding.substrate import Substrate, substrate_of
 from hydra.lifecycle import ReservationState
 from hydra.model import Fabric, NetworkState, PortId
 from hydra.names import rack_of
-from hydra.reservations.admission import beyond_any_circuit
+from hydra.reservations.admission import beyond_any_circuit, moment
 from hydra.reservations.availability import Available
 from hydra.reservations.bundle import bundle_of, divisions, smaller_bundles
-from hydra.reservations.calendar import AdmissionLimits, at_most_mbps
+from hydra.reservations.calendar import at_most_mbps
+from hydra.reservations.limits import AdmissionLimits
 from hydra.reservations.modification import Modification
 from hydra.reservations.reservation import Pin, Reservation, ReservationRequest
+from hydra.reservations.transfers import MBIT, needed_mbps
 from hydra.service import GroupOutcome, Refusal, ReservationPreview
 
 _CHECKS: Final = 3
 """Checks of whether paths can be built, before a client is told to ask again."""
+_SLACK_S: Final = 1e-3
+"""Rounding of times."""
 _Basis = tuple[NetworkState, tuple[Pin, ...], frozenset[PortId]]
 """The basis of planned paths: the present state, the promised pins, and ports out of use."""
 
@@ -70,6 +77,12 @@ class Admission:
         self._reservations = ledger.reservations
         self._substrate = substrate_of(fabric)
         self._turn = threading.Lock()
+
+    def to(self, bookings: Bookings) -> Admission:
+        """The same admission to other bookings, for trials."""
+        other = copy(self)
+        other._bookings = bookings
+        return other
 
     def reserve(self, request: ReservationRequest) -> Reservation:
         """Admit and queue.
@@ -199,9 +212,14 @@ class Admission:
         bundle.
         """
         src, dst = (rack_of(self._fabric, name) for name in (request.src, request.dst))
-        if beyond_any_circuit(self._fabric, src, dst, request.least_mbps) is None:
+        least_mbps, whole = request.least_mbps, request
+        if request.transfer is not None:
+            self._bookings.check(request)
+            least_mbps = needed_mbps(request, time.time())
+            whole = replace(request, bandwidth_mbps=least_mbps)
+        if beyond_any_circuit(self._fabric, src, dst, least_mbps) is None:
             return [self._add_one(request, limits, group)]
-        parts, why = self._add_parts(request, limits, group)
+        parts, why = self._add_parts(whole, limits, group)
         if parts:
             return parts
         try:
@@ -211,8 +229,10 @@ class Admission:
                 raise
             refused = error
         text, public, alternatives = str(refused), refused.in_public, refused.alternatives
-        if (most := self._largest_bundle(request, limits, group)) is not None:
+        if (most := self._largest_bundle(whole, limits, group)) is not None:
             hint = f", or for {at_most_mbps(most.bandwidth_mbps)} Mb/s, which fit in parts"
+            if most.end_unix_s is not None:
+                hint = f", or for the end {moment(most.end_unix_s)}, which fits in parts"
             text, public, alternatives = text + hint, public + hint, (most, *alternatives)
         if why is not None:
             text += f"; no division among separate servers fits either: {why}"
@@ -240,12 +260,21 @@ class Admission:
     def _largest_bundle(
         self, request: ReservationRequest, limits: AdmissionLimits, group: str | None
     ) -> Alternative | None:
-        """The largest bundle of whole circuits that fits in place of the unfitting ``request``."""
+        """The largest bundle of whole circuits that fits in place of the unfitting ``request``; of
+        a transfer, the bundle with the earliest end.
+        """
         for smaller in smaller_bundles(self._fabric, request, limits.paths_per_pair):
-            entered, _ = self._add_parts(smaller, limits, group)
+            tried, start, end = smaller, None, None
+            if request.transfer is not None:
+                start = request.start_unix_s or time.time()
+                end = start + request.transfer.megabytes * MBIT / smaller.bandwidth_mbps + _SLACK_S
+                transfer = replace(request.transfer, deadline_unix_s=end)
+                tried = replace(smaller, transfer=transfer, end_unix_s=end)
+            entered, _ = self._add_parts(tried, limits, group)
             if entered:
                 self._bookings.take_back(entered)
-                return Alternative(smaller.bandwidth_mbps, None)
+                mbps = smaller.bandwidth_mbps
+                return Alternative(mbps, start_unix_s=start, end_unix_s=end)
         return None
 
     def _add_one(
@@ -255,10 +284,10 @@ class Admission:
         group: str | None,
         bundle: str | None = None,
     ) -> Reservation:
-        self._bookings.check(request)
         starts_now = request.start_unix_s is None
         if starts_now:
-            self._check_switches(request)
+            self._bookings.check(request)
+            _check_switches(self._fabric, self._substrate, self._reach, request)
         try:
             return self._bookings.add(request, limits, group, self._notice_s, bundle)
         except NoRoom as error:
@@ -281,28 +310,11 @@ class Admission:
             request, replace(limits, blocked=blocked), self._notice_s
         )
 
-    def _check_switches(self, request: ReservationRequest) -> None:
-        ready = self._reach.ready_switches()
-        for name in (request.src, request.dst):
-            server = self._fabric.server_by_name.get(name)
-            rack = self._fabric.rack_by_name[name].id if server is None else server.rack
-            switches = [
-                switch.datapath
-                for switch in self._substrate.steering(rack)
-                if server is None or server in switch.servers
-            ]
-            if ready.isdisjoint(switches):
-                problems = "; ".join(map(self._reach.why_not_ready, switches))
-                raise DeviceMissing(
-                    f"{name}: {problems}",
-                    in_public=f"{name}: the switch that steers its traffic is not ready: ask again",
-                )
-
     def availability(self, request: ReservationRequest) -> Sequence[Available]:
         """The bandwidth that fits in each span of the request's time. Raises UnknownName,
         AdmissionError.
         """
-        return self._bookings.availability(request, self._limits.now())
+        return self._bookings.availability(request, self._limits.anywhere())
 
     def fitting_mbps(self, failed: Sequence[Reservation]) -> Mapping[str, float]:
         """Mbps by which failed reservations would fit now, by id; absent: no rate would fit."""
@@ -355,10 +367,20 @@ class Admission:
             return self.reservation(reservation_id)
         return self._let_go(reservation_id, seen)
 
+    def release_group(self, group: str) -> Sequence[Reservation]:
+        """Release all reservations of a group that are not over; returns the whole group. Raises
+        UnknownName.
+        """
+        gone = self._reservations.let_group_go(group)
+        releasing = [one.id for one in gone if one.state is ReservationState.RELEASING]
+        if releasing:
+            self._care.release_in_turn(releasing)
+        return self._bookings.group(group)
+
     def _let_go(self, reservation_id: str, seen: Reservation | None) -> Reservation:
         reservation = self._reservations.let_go(reservation_id, seen)
         if reservation.state is ReservationState.RELEASING:
-            self._care.release_in_turn(reservation_id)
+            self._care.release_in_turn([reservation_id])
         return reservation
 
     def reservation(self, reservation_id: str) -> Reservation:
@@ -379,6 +401,26 @@ class Admission:
                 f"reservation {reservation_id} is a part of reservation {bundle}: name that one"
             )
         return parts
+
+
+def _check_switches(
+    fabric: Fabric, substrate: Substrate, reach: Reach, request: ReservationRequest
+) -> None:
+    ready = reach.ready_switches()
+    for name in (request.src, request.dst):
+        server = fabric.server_by_name.get(name)
+        rack = fabric.rack_by_name[name].id if server is None else server.rack
+        switches = [
+            switch.datapath
+            for switch in substrate.steering(rack)
+            if server is None or server in switch.servers
+        ]
+        if ready.isdisjoint(switches):
+            problems = "; ".join(map(reach.why_not_ready, switches))
+            raise DeviceMissing(
+                f"{name}: {problems}",
+                in_public=f"{name}: the switch that steers its traffic is not ready: ask again",
+            )
 
 
 def without_ids(error: AdmissionError, admitted: Sequence[Reservation]) -> AdmissionError:

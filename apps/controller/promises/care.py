@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import chain
 
 from apps.controller.mover import Mover
 from apps.controller.promises.placement import Placement
@@ -51,9 +52,9 @@ class ReservationCare:
 
     # -- from any thread --------------------------------------------------------------------------
 
-    def release_in_turn(self, reservation_id: str) -> None:
-        """Queue the release of a reservation let go by its owner."""
-        self._enqueue(lambda: self._release(reservation_id))
+    def release_in_turn(self, ids: Sequence[str]) -> None:
+        """Queue the release of reservations let go by their owner."""
+        self._enqueue(lambda: self._release(ids))
 
     def hold_in_turn(self) -> None:
         """Have meters follow a changed reservation."""
@@ -67,9 +68,7 @@ class ReservationCare:
 
     async def resume(self) -> None:
         """After a start: finish unfinished releases of the last run, and restore lost paths."""
-        for reservation in self._bookings.all():
-            if reservation.state is ReservationState.RELEASING:
-                await self._release(reservation.id)
+        await self._release([reservation.id for reservation in self._bookings.leaving()])
         await self._placement.restore()
 
     async def keep_time(self) -> None:
@@ -116,40 +115,44 @@ class ReservationCare:
             ):
                 self._reservations.change(reservation.id, ReservationState.FAILED, why)
 
-    async def _release(self, reservation_id: str) -> None:
-        reservation = self._bookings.get(reservation_id)
-        if self._placement.ends or reservation.state is not ReservationState.RELEASING:
-            return  # asked for before :meth:`resume`, and handled there
-        await self._take_down(reservation)
-        self._reservations.change(
-            reservation.id,
-            ReservationState.RELEASED,
-            reservation.reason,
-            leaves_nothing=not self._reservations.unwanted(reservation.pair),
-        )
-        self._note_taken_down(reservation.pair)
+    async def _release(self, ids: Sequence[str]) -> None:
+        """Take down the paths of reservations together, by one change of the network.
 
-    async def _take_down(self, reservation: Reservation) -> None:
-        """Remove the pair's unwanted paths.
+        Reservations released meanwhile are skipped: :meth:`resume` may have come first.
+        """
+        releasing = [
+            one for one in self._bookings.known(ids) if one.state is ReservationState.RELEASING
+        ]
+        if self._placement.ends or not releasing:
+            return
+        await self._take_down(releasing)
+        pairs = {one.pair for one in releasing}
+        stay = self._network.unwanted(pairs)
+        self._reservations.released([one.id for one in releasing], pairs - stay.keys())
+        self._retries.note(pairs, stay)
+
+    async def _take_down(self, reservations: Sequence[Reservation]) -> None:
+        """Remove the unwanted paths of the reservations' pairs.
 
         Paths that can't be removed now for lack of a vswitch are tried again by :meth:`keep_time`.
         """
-        pair = reservation.pair
-        if unwanted := self._reservations.unwanted(pair):
-            entry = self._log.enter(f"release of reservation {reservation.id}")
+        if unwanted := self._network.unwanted({one.pair for one in reservations}):
+            more = f" and {len(reservations) - 1} more" if len(reservations) > 1 else ""
+            entry = self._log.enter(f"release of reservation {reservations[0].id}{more}")
             try:
+                paths = tuple(chain(*unwanted.values()))
                 await self._mover.move(
-                    entry, self._planning.reduced(self._network.state, (), unwanted)
+                    entry, self._planning.reduced(self._network.state, (), paths)
                 )
             except HydraError as error:
                 self._log.refuse(entry, str(error))
 
     def _note_taken_down(self, pair: Pair) -> None:
         """Note whether the path left by the pair's reservations is gone, or wanted."""
-        stays = bool(self._reservations.unwanted(pair))
-        self._retries.note([pair], [pair] if stays else [])
-        if not stays:
-            self._reservations.leave_nothing(pair)
+        stay = self._network.unwanted([pair])
+        self._retries.note([pair], stay)
+        if not stay:
+            self._reservations.leave_nothing(lambda one: one == pair)
 
     async def _take_down_again(self) -> None:
         """Retry failed removals, once the needed vswitches are ready."""
@@ -165,7 +168,7 @@ class ReservationCare:
             if self._placement.ends:
                 return
             if ready.issuperset(one.datapath for rack in pair for one in steering(rack)):
-                await self._take_down(left[pair])
+                await self._take_down([left[pair]])
             self._note_taken_down(pair)
 
     async def _expire(self, reservation_id: str) -> None:
@@ -183,5 +186,5 @@ class ReservationCare:
         except Changed:
             return  # likewise, just now
         if before.holds_capacity:
-            await self._take_down(reservation)
+            await self._take_down([reservation])
             self._note_taken_down(reservation.pair)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from apps.controller.mover import Mover
 from apps.controller.reach import Reach
 from apps.controller.record.ledger import Ledger
-from hydra.reservations.calendar import AdmissionLimits
+from hydra.reservations.limits import AdmissionLimits
 
 
 class Limits:
@@ -22,14 +24,22 @@ class Limits:
     ) -> None:
         self._reach, self._mover, self._max_hops = reach, mover, max_hops
         self._paths_per_pair = paths_per_pair
-        self._reservations = ledger.reservations
+        self._network = ledger.network
+        self._last = AdmissionLimits()
+        """Limits as asked for last: the calendar knows the windows of the same limits again."""
 
     def now(self) -> AdmissionLimits:
         """Limits of hops and paths, and the ports and paths out of use at present."""
-        return AdmissionLimits(
+        return replace(self.anywhere(), standing=self._network.unreserved_paths())
+
+    def anywhere(self) -> AdmissionLimits:
+        """:meth:`now` for paths that may displace standing paths."""
+        made = AdmissionLimits(
             self._max_hops,
             self._reach.blocked_ports(),
-            self._reservations.unreserved_paths(),
-            self._mover.beside.touched.ports,
+            moving=self._mover.beside.touched.ports,
             paths_per_pair=self._paths_per_pair,
         )
+        if made != self._last:
+            self._last = made
+        return self._last

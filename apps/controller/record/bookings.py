@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from hydra.errors import AdmissionError, UnknownName
 from hydra.reservations.availability import Available
 from hydra.reservations.book import NOTICE_S, ReservationBook
-from hydra.reservations.calendar import AdmissionLimits
+from hydra.reservations.limits import AdmissionLimits
 from hydra.reservations.quotas import Usage
 from hydra.reservations.reservation import Pin, Reservation, ReservationRequest
 
@@ -77,12 +77,6 @@ class Bookings:
         """Free Mbps of each rack during the time of ``request``, as the book tells."""
         with self._lock:
             return self._book.rooms_mbps(request, time.time(), limits)
-
-    @contextmanager
-    def unbooked(self, reservations: Iterable[Reservation]) -> Iterator[None]:
-        """A :meth:`trial` without the bookings of ``reservations``."""
-        with self._lock, self._book.unbooked(reservations), self.trial():
-            yield
 
     def take_back(self, reservations: Sequence[Reservation]) -> None:
         """Undo :meth:`add` of ``reservations``, given in the order of entry."""

@@ -149,7 +149,7 @@ class Ledger:
         self.reservations.resume(
             lambda reservation: out_of_date(by_id[reservation.id], reservation)
         )
-        self.reservations.keep_unreserved()
+        self.network.keep_unreserved()
 
     def _load_builders(self) -> None:
         try:

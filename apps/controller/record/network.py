@@ -14,7 +14,7 @@ from hydra.journal import Change, entry
 from hydra.journal_format import save_state
 from hydra.model import Circuit, Fabric, NetworkState, Path
 from hydra.reconfiguration.executor import Execution, intent
-from hydra.reconfiguration.plan import SETTLED, Pair, Unsettled, paths_by_pair
+from hydra.reconfiguration.plan import SETTLED, Pair, Unsettled, pair_of, paths_by_pair
 from hydra.reconfiguration.reconcile import NONE_HELD, Held
 from hydra.reservations.book import ReservationBook
 from hydra.vlan_pool import RestClock
@@ -231,3 +231,42 @@ class NetworkRecord:
         """Note that the journal has :attr:`unwritten`."""
         if changes:
             self._unsettled, self._unsaved = SETTLED, None
+
+    # -- paths and reservations -------------------------------------------------------------------
+
+    def unreserved_paths(self) -> tuple[Path, ...]:
+        """Standing paths of pairs without a reservation."""
+        with self._lock:
+            reserved = {reservation.pair for reservation in self._book.active()}
+            paths = self.state.topology.paths
+            return tuple(path for path in paths if pair_of(path) not in reserved)
+
+    def unwanted(self, pairs: Collection[Pair]) -> Mapping[Pair, Sequence[Path]]:
+        """Standing paths of pairs, requested neither in their own right nor by a reservation.
+        Pairs without such paths are left out.
+        """
+        with self._lock:
+            promised: dict[Pair, set[Path]] = {}
+            for reservation in self._book.active():
+                promised.setdefault(reservation.pair, set()).update(reservation.paths)
+            kept, paths = self.kept_pairs, paths_by_pair(self.state)
+            return {
+                pair: left
+                for pair in pairs
+                if (pair not in kept or pair in promised)
+                and (left := [p for p in paths.get(pair, ()) if p not in promised.get(pair, ())])
+            }
+
+    def keep_unreserved(self) -> None:
+        """Count paths of pairs without a known reservation as requested in their own right."""
+        with self._lock:
+            reserved = {
+                reservation.pair for reservation in (*self._book.active(), *self._book.leaving())
+            }
+            self.keep_pairs(set(paths_by_pair(self.state)) - reserved)
+
+    def promised_paths(self) -> list[Path]:
+        """Paths of reservations: a change for a pair may give another pair's path a new VLAN."""
+        with self._lock:
+            promised = {reservation.booked for reservation in self._book.active()}
+            return [path for path in self.state.vlans if path in promised]

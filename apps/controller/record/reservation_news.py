@@ -15,7 +15,7 @@ from hydra.journal import Change, Kind
 from hydra.lifecycle import ReservationState
 from hydra.model import Fabric
 from hydra.reservations.book import ReservationBook
-from hydra.reservations.calendar import AdmissionLimits
+from hydra.reservations.limits import AdmissionLimits
 from hydra.reservations.records import reservation_record
 from hydra.reservations.reservation import GONE, Reservation
 

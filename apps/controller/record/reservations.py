@@ -9,7 +9,14 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import (
+    Callable,
+    Collection,
+    Container,
+    Iterable,
+    Iterator,
+    Sequence,
+)
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -23,7 +30,7 @@ from hydra.lifecycle import RESERVATION_TRANSITIONS, ReservationState
 from hydra.model import Fabric, Path
 from hydra.reconfiguration.plan import Pair, pair_of, paths_by_pair
 from hydra.reservations.book import ReservationBook
-from hydra.reservations.calendar import AdmissionLimits
+from hydra.reservations.limits import AdmissionLimits
 from hydra.reservations.modification import Modification
 from hydra.reservations.reservation import Reservation
 
@@ -78,31 +85,45 @@ class Reservations(ReservationNews):
 
         Raises UnknownName, Changed, LifecycleError, JournalError.
         """
-        with self._lock, self._or_as_it_was(reservation_id):
+        with self._lock:
             self._check_unchanged(seen)
-            old = self._book.get(reservation_id)
-            state, why = ReservationState.RELEASING, "asked for"
-            if old.state in _NOT_BEGUN:
-                state = ReservationState.CANCELLED
-            elif old.state is ReservationState.FAILED:
-                state, why = (
-                    ReservationState.RELEASED,
-                    f"released on request, after the failure: {old.reason}",
-                )
-            now_s = time.time()
-            reservation = self._book.transition(reservation_id, state, why, now=now_s)
-            staying = self._book.let_stay(reservation_id, now_s)
-            both = [reservation, *staying]
-            self._writer.write(self._records_and_forgotten(both), news_of(both))
-            self._note([reservation])
-            self._note(staying, _STAYS)
+            (reservation,) = self._let_go([reservation_id])
             return reservation
+
+    def let_group_go(self, group: str) -> Sequence[Reservation]:
+        """:meth:`let_go` of all reservations of a group that are not over, in one journal write.
+
+        Raises UnknownName, JournalError; all reservations are as before then.
+        """
+        with self._lock:
+            return self._let_go(
+                [
+                    member.id
+                    for member in self._book.members(group)
+                    if member.is_booked or member.state is ReservationState.FAILED
+                ]
+            )
+
+    def _let_go(self, ids: Sequence[str]) -> Sequence[Reservation]:
+        gone: list[Reservation] = []
+        staying: list[Reservation] = []
+        now_s = time.time()
+        with self._or_as_they_were(ids):
+            for reservation_id in ids:
+                state, why = _once_let_go(self._book.get(reservation_id))
+                gone.append(self._book.transition(reservation_id, state, why, now=now_s))
+                staying += self._book.let_stay(reservation_id, now_s)
+            both = [*gone, *staying]
+            self._writer.write(self._records_and_forgotten(both), news_of(both))
+        self._note(gone)
+        self._note(staying, _STAYS)
+        return gone
 
     def commit(self, reservation_id: str, seen: Reservation | None) -> Reservation:
         """Commit a held reservation. Raises UnknownName, Changed, LifecycleError, JournalError."""
         with self._lock:
             self._check_unchanged(seen)
-            with self._or_as_it_was(reservation_id):
+            with self._or_as_they_were([reservation_id]):
                 now = time.time()
                 committed = self._book.transition(
                     reservation_id, ReservationState.COMMITTED, now=now
@@ -126,7 +147,7 @@ class Reservations(ReservationNews):
         with self._lock:
             self._check_unchanged(seen)
             old = self._book.get(reservation_id)
-            with self._or_as_it_was(reservation_id):
+            with self._or_as_they_were([reservation_id]):
                 new = self._book.modify(reservation_id, change, time.time(), limits)
                 if new != old:
                     self._writer.write(self._records_and_forgotten([new]), news_of([new]))
@@ -139,9 +160,9 @@ class Reservations(ReservationNews):
             raise Changed(f"reservation {seen.id} has changed meanwhile: read it again")
 
     @contextmanager
-    def _or_as_it_was(self, reservation_id: str) -> Iterator[None]:
-        """If the journal can't be written: restore the reservation, and others due to give way."""
-        before = self._book.get(reservation_id), *self._book.giving_way_to(reservation_id)
+    def _or_as_they_were(self, ids: Iterable[str]) -> Iterator[None]:
+        """If the journal can't be written: restore reservations, and others due to give way."""
+        before = [one for i in ids for one in (self._book.get(i), *self._book.giving_way_to(i))]
         try:
             yield
         except JournalError:
@@ -157,14 +178,11 @@ class Reservations(ReservationNews):
         state: ReservationState,
         reason: str = "",
         seen: Reservation | None = None,
-        *,
-        leaves_nothing: bool = False,
     ) -> Reservation:
         """Enter a state, unless the owner or a reservation of a higher rank has ended this
         reservation.
 
-        ``leaves_nothing``: do :meth:`leave_nothing` for the pair, too. Raises Changed if the
-        reservation differs from ``seen``.
+        Raises Changed if the reservation differs from ``seen``.
         """
         with self._lock:
             self._check_unchanged(seen)
@@ -177,16 +195,38 @@ class Reservations(ReservationNews):
             now_s = time.time()
             reservation = self._book.transition(reservation_id, state, reason, now=now_s)
             staying = self._book.let_stay(reservation_id, now_s)
-            pair = reservation.pair
-            gone = self._left_nothing(lambda entry: entry == pair) if leaves_nothing else ()
-            reservation = self._book.get(reservation_id)
-            self._note([reservation])
-            self._note(staying, _STAYS)
-            self._writer.write_in_time(
-                self._records_and_forgotten([reservation, *staying, *gone]),
-                news_of([reservation, *staying]),
-            )
+            self._write_changed([reservation], staying)
             return reservation
+
+    def released(self, ids: Iterable[str], gone: Container[Pair]) -> None:
+        """End the release of reservations, in one journal write; do :meth:`leave_nothing` for the
+        pairs ``gone``, too.
+        """
+        with self._lock:
+            now_s = time.time()
+            staying: list[Reservation] = []
+            ended = []
+            for one in ids:
+                before = self._book.get(one)
+                if before.state is ReservationState.RELEASING:
+                    state, reason = ReservationState.RELEASED, before.reason
+                    self._book.transition(one, state, reason, now=now_s)
+                    staying += self._book.let_stay(one, now_s)
+                    ended.append(one)
+            left = self._left_nothing(gone.__contains__)
+            self._write_changed([self._book.get(one) for one in ended], staying, left)
+
+    def _write_changed(
+        self,
+        changed: Sequence[Reservation],
+        staying: Sequence[Reservation],
+        silent: Sequence[Reservation] = (),
+    ) -> None:
+        """Write changed reservations and those that stay, with news, and ``silent`` ones."""
+        self._note(changed)
+        self._note(staying, _STAYS)
+        told = [*changed, *staying]
+        self._writer.write_in_time(self._records_and_forgotten([*told, *silent]), news_of(told))
 
     def reroute(self, pair: Pair, limits: AdmissionLimits, tried: Sequence[str] = ()) -> None:
         """Book the pair's reservations around blocked ports; those without another path fail.
@@ -248,7 +288,7 @@ class Reservations(ReservationNews):
         written. ``what`` names the event behind the state.
         """
         with self._lock:
-            placed = self._placed(self._promised_paths())
+            placed = self._placed(self._network.promised_paths())
             self._note(placed, PLACED)
             self._network.note_unsaved(what)
             self._writer.write_in_time(self._records(placed), news_of(placed))
@@ -279,45 +319,17 @@ class Reservations(ReservationNews):
         Paths of released or finished reservations count only if their pair was ``planned`` for.
         """
         with self._lock:
-            self._leave_nothing(planned)
-            self.keep_unreserved()
-            self._note_placed(self._placed(self._promised_paths()))
+            self.leave_nothing(planned)
+            self._network.keep_unreserved()
+            self._note_placed(self._placed(self._network.promised_paths()))
 
-    def keep_unreserved(self) -> None:
-        """Count paths of pairs without a known reservation as requested in their own right."""
-        with self._lock:
-            reserved = {
-                reservation.pair for reservation in (*self._book.active(), *self._book.leaving())
-            }
-            self._network.keep_pairs(set(paths_by_pair(self._network.state)) - reserved)
-
-    def leave_nothing(self, pair: Pair) -> None:
-        """Clear ``leaves_path`` of the pair's finished reservations: the circuits left by them are
-        gone, or in other hands.
+    def leave_nothing(self, concerned: Callable[[Pair], bool]) -> None:
+        """Clear ``leaves_path`` of finished reservations on the given pairs: the circuits left by
+        them are gone, or in other hands.
         """
         with self._lock:
-            self._leave_nothing(lambda entry: entry == pair)
-
-    def unreserved_paths(self) -> tuple[Path, ...]:
-        """Standing paths of pairs without a reservation."""
-        with self._lock:
-            reserved = {reservation.pair for reservation in self._book.active()}
-            paths = self._network.state.topology.paths
-            return tuple(path for path in paths if pair_of(path) not in reserved)
-
-    def unwanted(self, pair: Pair) -> tuple[Path, ...]:
-        """Standing paths of the pair, requested neither in their own right nor by a reservation."""
-        with self._lock:
-            promised = {one for r in self._book.active() if r.pair == pair for one in r.paths}
-            if pair in self._network.kept_pairs and not promised:
-                return ()
-            paths = paths_by_pair(self._network.state).get(pair, ())
-            return tuple(path for path in paths if path not in promised)
-
-    def _promised_paths(self) -> list[Path]:
-        """Paths of reservations: a change for a pair may give another pair's path a new VLAN."""
-        promised = {reservation.booked for reservation in self._book.active()}
-        return [path for path in self._network.state.vlans if path in promised]
+            if gone := self._left_nothing(concerned):
+                self._writer.write_in_time(self._records(gone))
 
     def _placed(self, paths: Iterable[Path]) -> list[Reservation]:
         """Note in the book that ``paths`` stand; returns the changed reservations."""
@@ -330,10 +342,6 @@ class Reservations(ReservationNews):
             if reservation != before[reservation.id]
         ]
 
-    def _leave_nothing(self, concerned: Callable[[Pair], bool]) -> None:
-        if gone := self._left_nothing(concerned):
-            self._writer.write_in_time(self._records(gone))
-
     def _left_nothing(self, concerned: Callable[[Pair], bool]) -> tuple[Reservation, ...]:
         """Clear ``leaves_path`` of finished reservations on the given pairs, in the book alone.
 
@@ -345,3 +353,13 @@ class Reservations(ReservationNews):
             if reservation.state is not ReservationState.RELEASING and concerned(reservation.pair)
         ]
         return self._book.leave_nothing(over)
+
+
+def _once_let_go(reservation: Reservation) -> tuple[ReservationState, str]:
+    """State of a reservation that its owner lets go, and why."""
+    if reservation.state in _NOT_BEGUN:
+        return ReservationState.CANCELLED, "asked for"
+    if reservation.state is ReservationState.FAILED:
+        why = f"released on request, after the failure: {reservation.reason}"
+        return ReservationState.RELEASED, why
+    return ReservationState.RELEASING, "asked for"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,7 +12,7 @@ from pydantic import Field
 from apps.rest.access import TENANTS
 from apps.rest.conditional import retry_key
 from apps.rest.document import MOST_ENTRIES, Body, Document, Name
-from apps.rest.problems import JOURNAL_FAILED, LIFECYCLE_CONFLICT, UNKNOWN_NAME
+from apps.rest.problems import JOURNAL_FAILED, UNKNOWN_NAME
 from apps.rest.resources.problem_types import Alternative
 from apps.rest.resources.reservations import (
     ADMISSION_PROBLEMS,
@@ -20,16 +20,13 @@ from apps.rest.resources.reservations import (
     Wish,
     is_over,
     is_up,
-    release,
 )
 from apps.rest.routing import Routes
 from hydra.errors import WrongRequest
-from hydra.reservations import reservation as core
 from hydra.reservations.reservation import ReservationRequest
 
 if TYPE_CHECKING:
     from apps.rest.asking import IdempotencyKey, LateAnswer, Reserving
-    from hydra.service import ReservationService
 
 routes = Routes("/v1/groups", "reservations", TENANTS)
 
@@ -195,7 +192,6 @@ def get_group(group_id: str, service: Reserving) -> Group:
     "DELETE",
     "/{group_id}",
     UNKNOWN_NAME,
-    LIFECYCLE_CONFLICT,
     JOURNAL_FAILED,
     status_code=202,
     responses={200: {"model": Group, "description": "All reservations of the group are over"}},
@@ -203,18 +199,9 @@ def get_group(group_id: str, service: Reserving) -> Group:
 async def release_group(group_id: str, service: Reserving, answer: LateAnswer) -> Group:
     """Release the capacity of a whole group. Repeating the request is harmless."""
     members = await answer.outcome(
-        lambda: release_all(service, group_id),
+        lambda: service.release_group(group_id),
         lambda _: service.group(group_id),
         lambda members: all(map(is_over, members)),
         ended=True,
     )
     return Group.of(service.fabric, id=group_id, reservations=members)
-
-
-def release_all(service: ReservationService, group_id: str) -> Sequence[core.Reservation]:
-    """Release all reservations of a group; no error if they are over."""
-    for reservation_id in dict.fromkeys(
-        reservation.bundle or reservation.id for reservation in service.group(group_id)
-    ):
-        release(service, reservation_id)
-    return service.group(group_id)

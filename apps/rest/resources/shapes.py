@@ -11,9 +11,9 @@ from pydantic_core import PydanticCustomError
 from apps.rest.access import TENANTS
 from apps.rest.conditional import retry_key
 from apps.rest.document import MOST_ENTRIES, Body, Document, Name
-from apps.rest.problems import JOURNAL_FAILED, LIFECYCLE_CONFLICT, UNKNOWN_NAME
+from apps.rest.problems import JOURNAL_FAILED, UNKNOWN_NAME
 from apps.rest.reading import in_words
-from apps.rest.resources.groups import pointing_into, release_all
+from apps.rest.resources.groups import pointing_into
 from apps.rest.resources.reservations import (
     ADMISSION_PROBLEMS,
     Reservation,
@@ -246,7 +246,6 @@ def get_shape(shape_id: str, service: Reserving) -> Shape:
     "DELETE",
     "/{shape_id}",
     UNKNOWN_NAME,
-    LIFECYCLE_CONFLICT,
     JOURNAL_FAILED,
     status_code=202,
     responses={200: {"model": Shape, "description": "All reservations of the shape are over"}},
@@ -256,7 +255,7 @@ async def release_shape(shape_id: str, service: Reserving, answer: LateAnswer) -
     fabric = service.fabric
     core.shape_of(fabric, service.group(shape_id))  # raises UnknownName for other groups
     members = await answer.outcome(
-        partial(release_all, service, shape_id),
+        partial(service.release_group, shape_id),
         lambda _: service.group(shape_id),
         lambda members: all(map(is_over, members)),
         ended=True,

@@ -188,13 +188,14 @@ def test_a_job_does_not_run_without_what_it_asks_for(idle, service):
 def slurm(rest, service, tmp_path):
     """slurm(WHAT, COMMENT=…): ``hydra slurm WHAT`` for one job, a process."""
 
-    def begin(what, comment="hydra:all-to-all=5", **more):
+    def begin(what, comment="hydra:all-to-all=5", job=None, **more):
         variables = {
             "SLURM_JOB_ID": "42",
             "SLURM_JOB_NODELIST": "h[11,21]",
             "SLURM_JOB_CPUS_PER_NODE": "1(x2)",
             "SLURM_JOB_COMMENT": comment,
             "HYDRA_URL": rest.url,
+            **(job or {}),
         }
         command = [sys.executable, "-m", "apps.cli", "slurm", what, "--state", tmp_path / "jobs"]
         return subprocess.Popen(command, env={**os.environ, **variables}, **more)
@@ -242,6 +243,22 @@ def test_a_prolog_that_runs_again_gives_back_what_the_first_reserved(slurm, serv
     assert states(service) == [State.RELEASED, State.ACTIVE]
     assert slurm("epilog").wait(PATIENCE_S) == 0
     assert all_over(service)
+
+
+def test_a_job_has_the_shape_of_its_racks(slurm, service, network):
+    job = {"SLURM_JOB_NODELIST": "h[11-12,31,21,41]", "SLURM_JOB_CPUS_PER_NODE": "4(x5)"}
+    assert slurm("prolog", "hydra:shape:ring=most", job).wait(PATIENCE_S) == 0
+    made = [(one.src, one.dst, one.bandwidth_mbps) for one in service.reservations()]
+    assert made == [
+        *(("r1", "r3", 100.0), ("r2", "r4", 100.0)),
+        *(("r3", "r2", 100.0), ("r4", "r1", 100.0)),
+    ]
+    assert slurm("epilog").wait(PATIENCE_S) == 0
+    assert all_over(service)
+    assert slurm("prolog", "hydra:shape:rnig=9", job).wait(PATIENCE_S) == 1
+    alone = {"SLURM_JOB_NODELIST": "h[11-12]"}
+    assert slurm("prolog", "hydra:shape:ring=most", alone).wait(PATIENCE_S) == 0
+    assert len(service.reservations()) == 4
 
 
 def test_what_does_not_come_up_is_given_back(slurm, service, network, tmp_path):
@@ -304,6 +321,8 @@ def test_a_damaged_note_is_named_and_kept(slurm, service, tmp_path):
         ("HYDRA:Ring=5", Wish("ring", 5.0)),
         ("'hydra:ring=5'", Wish("ring", 5.0)),
         ('{"net": "hydra:ring=5"}', Wish("ring", 5.0)),
+        ("x,hydra:shape:torus:2x2=Most", Wish("torus:2x2", None, of_racks=True)),
+        ("hydra:shape:ring=40", Wish("ring", 40.0, of_racks=True)),
     ],
 )
 def test_wishes(comment, wish):
@@ -313,7 +332,9 @@ def test_wishes(comment, wish):
 @pytest.mark.parametrize("comment", ["hydra:", "hydra:ring", "hydra:ring=", "hydra:ring=-1",
                                      "hydra:ring=nan", "hydra:some=5", "x,hydra: ring=5",
                                      "hydra=ring:5", "hydra:ring=2,5", "hydra:ring=5Mb/s",
-                                     "Hydra :ring=5", "hydra:ring:5"])  # fmt: skip
+                                     "Hydra :ring=5", "hydra:ring:5", "hydra:ring=most",
+                                     "hydra:shape:=5", "hydra:shape:ring=",
+                                     "hydra:shape=5"])  # fmt: skip
 def test_wishes_that_make_no_sense(comment):
     with pytest.raises(HydraError, match="is not hydra:PATTERN=MBPS with a pattern of all-to-all"):
         read_wish(comment)

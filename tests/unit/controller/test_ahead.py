@@ -18,7 +18,7 @@ from hydra.journal import Kind
 from hydra.lifecycle import ReservationState as State
 from hydra.model import NetworkState
 from hydra.reservations.book import ReservationBook
-from hydra.reservations.calendar import AdmissionLimits
+from hydra.reservations.limits import AdmissionLimits
 from hydra.reservations.modification import Modification
 from hydra.reservations.records import read_reservation, reservation_record
 from hydra.reservations.reservation import ReservationRequest, RetryKey

@@ -21,7 +21,7 @@ from hydra.journal_format import INTENDED, state_record
 from hydra.lifecycle import ReconfigurationState
 from hydra.lifecycle import ReservationState as State
 from hydra.model import NetworkState
-from hydra.reservations.calendar import AdmissionLimits
+from hydra.reservations.limits import AdmissionLimits
 from hydra.reservations.modification import Modification
 from hydra.reservations.reservation import ReservationRequest
 from hydra.roles import Alarm, Severity

@@ -246,18 +246,18 @@ def test_a_path_that_is_to_go_goes_though_another_one_is_lost_meanwhile():
 def test_a_path_that_is_to_go_stays_where_it_is_planned_for():
     reserved = Reserved()
     datapath = reserved.released_while_one_is_away()
-    assert reserved.ledger.reservations.unwanted((0, 1))
+    assert reserved.ledger.network.unwanted([(0, 1)])
     loop, entry = reserved.rooms.loop, reserved.ledger.log.enter("operator")
     state = reserved.ledger.network.state
     course = SimpleNamespace(asked_planes=frozenset(), wanted=state, result=state)
     made = SimpleNamespace(courses=[course], wanted=state)
     elsewhere = PlanRequest(demand=demand_between(0, 1), racks=frozenset({0, 2}))
     loop._asker(entry, elsewhere).moved(made, False)
-    assert reserved.ledger.reservations.unwanted((0, 1)), "the change was for other racks"
+    assert reserved.ledger.network.unwanted([(0, 1)]), "the change was for other racks"
     loop._asker(entry, PlanRequest(demand=demand_between(2, 3))).moved(made, False)
-    assert reserved.ledger.reservations.unwanted((0, 1)), "the path stood in the plan, held"
+    assert reserved.ledger.network.unwanted([(0, 1)]), "the path stood in the plan, held"
     loop._asker(entry, PlanRequest(demand=demand_between(1, 0))).moved(made, False)
-    assert not reserved.ledger.reservations.unwanted((0, 1))
+    assert not reserved.ledger.network.unwanted([(0, 1)])
     reserved.is_back(datapath)
     reserved.care._retries._waits.clear()
     reserved.care.keep_time()

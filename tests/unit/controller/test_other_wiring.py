@@ -16,7 +16,7 @@ from hydra.errors import AdmissionError
 from hydra.journal import Kind
 from hydra.lifecycle import ReservationState as State
 from hydra.model import NetworkState
-from hydra.reservations.calendar import AdmissionLimits
+from hydra.reservations.limits import AdmissionLimits
 from hydra.reservations.reservation import GONE, ReservationRequest
 from tests.journals import SqliteJournal
 from tests.unit.core.fabrics import path_of, physical, state_of

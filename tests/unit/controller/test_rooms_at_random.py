@@ -14,6 +14,7 @@ import traceback
 from collections.abc import Coroutine
 from contextlib import suppress
 from functools import partial
+from itertools import chain
 
 import numpy as np
 import pytest
@@ -327,8 +328,10 @@ class _World:
             if one.state is State.FAILED or "after the failure" in one.reason
         }
         wanted = self.asked_for | failed | {one.pair for one in ledger.bookings.active()}
+        pairs = set(map(pair_of, state.topology.paths))
+        unwanted = set(chain(*ledger.network.unwanted(pairs).values()))
         for path in state.topology.paths:
-            if pair_of(path) not in wanted or path in ledger.reservations.unwanted(pair_of(path)):
+            if pair_of(path) not in wanted or path in unwanted:
                 yield f"nobody wants {path}"
         for circuit in state.topology.circuits - in_use(state):
             if not self._is_rest_of_a_path(circuit):

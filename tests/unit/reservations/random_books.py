@@ -9,7 +9,7 @@ from math import inf, isclose
 from hydra.errors import AdmissionError
 from hydra.lifecycle import ReservationState as State
 from hydra.reservations.book import ReservationBook
-from hydra.reservations.calendar import AdmissionLimits
+from hydra.reservations.limits import AdmissionLimits
 from hydra.reservations.modification import Modification
 from hydra.reservations.quotas import Quota
 from hydra.reservations.reservation import HOLDING_STATES, ReservationRequest, ServiceClass

@@ -38,7 +38,12 @@ def test_in_random_books_everything_happens():
         (calendar.Window, "_onward", lambda *_: (), "refused what fits"),
         (calendar.Window, "bound_paths", lambda *_: frozenset(), "admitted what does not fit"),
         (calendar.Window, "has_all_paths", lambda *_: False, "admitted what does not fit"),
-        (calendar.Window, "_disjoint", lambda *_: False, "refused what fits"),
+        (
+            calendar.Window,
+            "bound_paths",
+            lambda self, pair, _need: self.booked_paths(pair),
+            "refused what fits",
+        ),
         (preemption, "takes", lambda *_: False, "need not have given way"),
         (modification, "takes", lambda *_: True, "changed what does not fit"),
         (book, "lower_ranks", lambda *_: [], "refused what fits"),

@@ -11,7 +11,7 @@ from hydra.lifecycle import ReservationState as State
 from hydra.model import Circuit, Fabric, Path, PlaneId, PortId, RackId, VlanId
 from hydra.reservations.admission import moment
 from hydra.reservations.book import ReservationBook
-from hydra.reservations.calendar import AdmissionLimits
+from hydra.reservations.limits import AdmissionLimits
 from hydra.reservations.reservation import LATEST_UNIX_S, Pin, ReservationRequest, ServiceClass
 from tests.unit.core.fabrics import small_fabric
 

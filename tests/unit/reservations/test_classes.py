@@ -6,7 +6,7 @@ from apps.controller.record.ledger import Ledger
 from hydra.errors import AdmissionError, QuotaExceeded, WrongRequest
 from hydra.lifecycle import ReservationState as State
 from hydra.reservations.book import ReservationBook
-from hydra.reservations.calendar import AdmissionLimits
+from hydra.reservations.limits import AdmissionLimits
 from hydra.reservations.quotas import Quota
 from hydra.reservations.reservation import ReservationRequest, ServiceClass
 from tests.journals import SqliteJournal

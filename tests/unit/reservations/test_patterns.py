@@ -80,6 +80,8 @@ def test_as_few_planes_as_any_order_needs(pattern, racks, planes):
         ("pairs", 3, "an even number of racks"),
         ("torus:4x4x2", 31, "torus:4x4x2 needs 32 racks, and 31 are given"),
         ("torus:1x1", 1, "multiply to the number"),
+        ("torus:2x3", 4, "name 6 racks, or write torus:2x2"),
+        ("torus:2x2x2", 30, "or write torus:5x3x2"),
         ("torus:0x4", 0, "multiply to the number"),
         ("torus:", 4, "there is no pattern 'torus:'"),
         ("torus:2x-2", 4, "there is no pattern"),

@@ -8,8 +8,8 @@ from hydra.errors import AdmissionError, NotHitless, QuotaExceeded, UnknownName,
 from hydra.lifecycle import ReservationState as State
 from hydra.model import NetworkState
 from hydra.reservations.book import ReservationBook
-from hydra.reservations.calendar import AdmissionLimits
 from hydra.reservations.constraints import Constraints, planes_of, relays_of
+from hydra.reservations.limits import AdmissionLimits
 from hydra.reservations.modification import Modification
 from hydra.reservations.protection import shared_by
 from hydra.reservations.quotas import Quota

@@ -9,7 +9,7 @@ import pytest
 from hydra.errors import AdmissionError, DeviceMissing, QuotaExceeded, UnknownName, WrongRequest
 from hydra.lifecycle import ReservationState as State
 from hydra.reservations.book import ReservationBook
-from hydra.reservations.calendar import AdmissionLimits
+from hydra.reservations.limits import AdmissionLimits
 from hydra.reservations.quotas import Quota
 from hydra.reservations.reservation import ReservationRequest, ServiceClass
 from hydra.reservations.shape_search import admit_shape, with_remedy
@@ -44,25 +44,21 @@ class Shaped:
                 name = f"v{self.number}"
                 entered.append(self.book.add(name, wish, 0.0, self.limits, group))
         except AdmissionError:
-            self._take_back(entered)
+            for one in reversed(entered):
+                self.book.remove(one.id)
             raise
         return entered
 
-    def _take_back(self, entered):
-        for one in reversed(entered):
-            self.book.remove(one.id)
-
     def trial(self, requests, most, _brief=True, apart=()):
-        refused, entered = {}, []
-        with self.book.unbooked(apart):
-            for place, request in enumerate(requests):
-                try:
-                    entered += self.add(request)
-                except AdmissionError as error:
-                    refused[place] = error
-                    if len(refused) == most:
-                        break
-            self._take_back(entered)
+        refused = {}
+        book = ReservationBook(self.fabric, [one for one in self.book if one not in apart])
+        for place, request in enumerate(requests):
+            try:
+                book.add(f"t{place}", request, 0.0, self.limits)
+            except AdmissionError as error:
+                refused[place] = error
+                if len(refused) == most:
+                    break
         return refused
 
     def rooms(self, request):

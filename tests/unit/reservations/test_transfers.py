@@ -7,7 +7,7 @@ import pytest
 from hydra.errors import AdmissionError, NoRoom, QuotaExceeded, WrongRequest
 from hydra.lifecycle import ReservationState as State
 from hydra.reservations.book import ReservationBook
-from hydra.reservations.calendar import AdmissionLimits
+from hydra.reservations.limits import AdmissionLimits
 from hydra.reservations.modification import Modification
 from hydra.reservations.quotas import Quota
 from hydra.reservations.records import read_reservation, reservation_record

@@ -1,10 +1,14 @@
 """Windows that a calendar keeps agree with new windows, whatever comes and goes."""
 
 import random
+from itertools import combinations
+
+import pytest
 
 from hydra.errors import AdmissionError
 from hydra.reservations.book import ReservationBook
-from hydra.reservations.calendar import AdmissionLimits, Need, Window
+from hydra.reservations.calendar import Need, Window
+from hydra.reservations.limits import AdmissionLimits
 from hydra.reservations.reservation import ReservationRequest, ServiceClass
 from tests.unit.core.fabrics import small_fabric
 
@@ -45,7 +49,13 @@ def test_a_kept_window_is_as_a_new_one(monkeypatch):
                     assert abs(kept.load_mbps(circuit) - new.load_mbps(circuit)) < 1e-9 or (
                         kept.load_mbps(circuit) == new.load_mbps(circuit)
                     )
-            assert kept.find((0, 1), Need(20.0)) == new.find((0, 1), Need(20.0))
+            need = Need(rng.choice([0.0, 20.0, 60.0]), rng.random() < 0.3)
+            for pair in combinations(range(len(fabric.racks)), 2):
+                assert kept.find(pair, need) == new.find(pair, need)
+                assert kept.booked_paths(pair) == new.booked_paths(pair)
+                assert kept.has_all_paths(pair) == new.has_all_paths(pair)
+            for rack in fabric.racks:
+                assert kept.room_mbps(rack.id) == pytest.approx(new.room_mbps(rack.id))
             assert calendar.window(100.0, 200.0, limits) is kept
             compared += 1
     assert compared > 500

@@ -493,15 +493,13 @@ class FakeService:
         return GroupOutcome(admitted[0].group, tuple(admitted), tuple(refused))
 
     def _trial(self, requests, most, _brief, apart=()):
-        refused, entered = {}, []
-        with self._book.unbooked(apart):
-            for place, request in enumerate(requests):
-                try:
-                    entered.append(self._book.add(f"t{place}", request, CREATED_UNIX_S))
-                except AdmissionError as error:
-                    refused[place] = error
-            for one in reversed(entered):
-                self._book.remove(one.id)
+        refused = {}
+        book = ReservationBook(self._fabric, [one for one in self._book if one not in apart])
+        for place, request in enumerate(requests):
+            try:
+                book.add(f"t{place}", request, CREATED_UNIX_S)
+            except AdmissionError as error:
+                refused[place] = error
         return dict(list(refused.items())[:most])
 
     def availability(self, request):
@@ -585,6 +583,12 @@ class FakeService:
                 ReservationState.FAILED: ReservationState.RELEASED,
             }.get(self._book.get(reservation_id).state, ReservationState.RELEASING)
             return self._book.transition(reservation_id, over, "released")
+
+    def release_group(self, group: str):
+        for one in self.group(group):
+            if one.is_booked or one.state is ReservationState.FAILED:
+                self.release(one.id)
+        return self.group(group)
 
     def devices(self):
         return [

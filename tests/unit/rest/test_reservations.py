@@ -582,14 +582,8 @@ def test_a_part_whose_path_the_configuration_has_no_more_is_shown_without(fabric
     assert "h11 to r2, 75.0 Mb/s: none" in _describe_own_path(shown.model_dump(mode="json"))
 
 
-def test_a_group_releases_a_bundle_once(client, service, monkeypatch):
-    service.divides, released = True, []
+def test_a_group_releases_all_parts_of_a_bundle(client, service):
+    service.divides = True
     client.post("/v1/reservations", json={**ENTRY, "bandwidth_mbps": 150})
-
-    def release(reservation_id, _seen=None):
-        released.append(reservation_id)
-        return service.reservation(reservation_id)
-
-    monkeypatch.setattr(service, "release", release)
     assert client.delete("/v1/groups/g").status_code == 202
-    assert released == ["v0"]
+    assert [one.state.value for one in service.group("g")] == ["releasing"] * 2

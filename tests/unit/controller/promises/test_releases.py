@@ -8,7 +8,7 @@ import pytest
 from hydra.errors import (
     DeviceUnavailable,
 )
-from hydra.journal import Kind
+from hydra.journal import JournalError, Kind
 from hydra.lifecycle import ReservationState as State
 from hydra.reservations.modification import Modification
 from tests.unit.controller.runners import awaited
@@ -123,6 +123,51 @@ def test_the_end_of_a_release_is_written_once(journal, monkeypatch):
     assert [record["state"] for record in written] == ["releasing", "released"]
     assert stage.ledger.bookings.leaving() == ()
     assert journal.records(Kind.RESERVATION) == written[-1:]
+
+
+def test_a_group_is_released_by_one_write_and_one_change(journal, monkeypatch):
+    stage = Stage(journal, small_fabric(racks=4, planes=2))
+    wishes = [TO_R3, replace(TO_R3, src="h21", dst="r4"), replace(TO_R3, bandwidth_mbps=5.0)]
+    group = stage.reservations.reserve_all(wishes, all_or_nothing=True)
+    stage.conduct()
+    later = replace(TO_R3, start_unix_s=time.time() + PATIENCE_S)
+    other = stage.reservations.reserve(later)
+    changes = len(stage.ledger.log.reconfigurations())
+    written, write = [], journal.write
+
+    def note(changes):
+        changes = list(changes)
+        written.append([one.record["state"] for one in changes if one.kind is Kind.RESERVATION])
+        write(changes)
+
+    monkeypatch.setattr(journal, "write", note)
+    told = stage.reservations.release_group(group.group)
+    assert {one.state for one in told} == {State.RELEASING}
+    stage.conduct()
+    assert [states for states in written if states] == [["releasing"] * 3, ["released"] * 3]
+    assert len(stage.ledger.log.reconfigurations()) == changes + 1
+    assert stage.ledger.network.state.topology.paths == ()
+    assert stage.ledger.bookings.leaving() == ()
+    assert stage.reservations.release_group(group.group) == stage.ledger.bookings.group(group.group)
+    assert stage.ledger.bookings.get(other.id).state is State.SCHEDULED
+
+
+def test_a_group_stays_if_its_release_can_not_be_written(journal, monkeypatch):
+    stage = Stage(journal, small_fabric(racks=4, planes=2))
+    wishes = [TO_R3, replace(TO_R3, bandwidth_mbps=5.0)]
+    group = stage.reservations.reserve_all(wishes, all_or_nothing=True)
+    stage.conduct()
+    before = stage.ledger.bookings.all()
+
+    def fails(_changes):
+        raise JournalError("full")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(journal, "write", fails)
+        with pytest.raises(JournalError):
+            stage.reservations.release_group(group.group)
+    assert stage.ledger.bookings.all() == before
+    assert len(stage.ledger.bookings.pins()) == 1
 
 
 @pytest.mark.parametrize("lasts_s", [None, PATIENCE_S], ids=["released", "expired"])

@@ -1,6 +1,7 @@
 """The controller's admission of shapes: with bundles, and without a trace of what was tried."""
 
 import re
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -11,10 +12,11 @@ from apps.controller.controller import Controller
 from apps.process.configuration import load_configuration
 from hydra.errors import AdmissionError
 from hydra.lifecycle import ReservationState
+from hydra.reservations.book import ReservationBook
 from hydra.reservations.reservation import ReservationRequest, RetryKey, ServiceClass
 from hydra.reservations.shapes import chosen_request, pattern_request, shape_of
 from tests.journals import SqliteJournal
-from tests.waiting import PATIENCE_S
+from tests.waiting import HANGS_S, PATIENCE_S
 
 LOADED = load_configuration(Path(__file__).parents[4] / "configs" / "demo.yaml")
 FOUR = ("r1", "r2", "r3", "r4")
@@ -85,3 +87,21 @@ def test_racks_for_a_lost_pair_are_tried_first(rooms):
     before = rooms.ledger.bookings.all()
     assert rooms.promises.shapes.shape(shape.id).instead == ("r3", "r4")
     assert rooms.ledger.bookings.all() == before, "a trial leaves nothing"
+
+
+def test_others_get_answers_while_racks_for_a_lost_pair_are_tried(rooms, monkeypatch):
+    shape = admit(rooms, "pairs", 80.0)
+    rooms.ledger.bookings._book.transition(shape.edges[0].id, ReservationState.FAILED, "dark")
+    add, answered = ReservationBook.add, []
+
+    def ask_meanwhile(book, *asked):
+        other = threading.Thread(target=rooms.ledger.bookings.all)
+        other.start()
+        other.join(HANGS_S)
+        answered.append(not other.is_alive())
+        return add(book, *asked)
+
+    monkeypatch.setattr(ReservationBook, "add", ask_meanwhile)
+    assert rooms.promises.shapes.shape(shape.id).instead == FOUR
+    assert answered
+    assert all(answered)
