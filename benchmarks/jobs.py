@@ -35,7 +35,7 @@ from apps.rest.server import RestServer
 from benchmarks._report import Result, report, run_benchmark
 from hydra.errors import AdmissionError
 from hydra.model import Circuit
-from hydra.reservations.calendar import ROUNDING_MBPS, Booking, peak_mbps
+from hydra.reservations.booking import ROUNDING_MBPS, Booking, peak_mbps
 from hydra.reservations.calendar_entries import bookings_of
 from hydra.reservations.reservation import ReservationRequest, Transfer
 from tests.journals import SqliteJournal

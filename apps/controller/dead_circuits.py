@@ -31,7 +31,7 @@ class DeadCircuits:
         self._runner, self._switches, self._recovery = runner, courses.switches, courses.recovery
         self.dark: frozenset[_Dark] = frozenset()
         """Circuits dark while a ToR was away, or while a change was under way."""
-        self._left: frozenset[Circuit] = frozenset()
+        self._vacated: frozenset[Circuit] = frozenset()
         """Circuits without light that traffic has left, until they are taken down."""
         self.denied: frozenset[Circuit] = frozenset()
         """Circuits in use missing on an optical switch that answered again."""
@@ -42,7 +42,7 @@ class DeadCircuits:
         """
         self.dark = frozenset(one for one in self.dark if one[0] in standing)
         self.denied = self.denied.intersection(standing)
-        self._left = self._left.intersection(standing)
+        self._vacated = self._vacated.intersection(standing)
 
     def find(self) -> tuple[frozenset[Circuit], str]:
         """Circuits in use without light, or missing on an optical switch, and the reason in words.
@@ -104,10 +104,10 @@ class DeadCircuits:
         if not self._recovery.done:
             return frozenset()
         dark = frozenset(circuit for circuit, _ in self._dark_now())
-        if dark - self._left:
-            await self.divert(dark - self._left, ())
-        self._left |= dark
-        return self._left
+        if dark - self._vacated:
+            await self.divert(dark - self._vacated, ())
+        self._vacated |= dark
+        return self._vacated
 
     async def divert(self, circuits: Collection[Circuit], paths: Collection[Path]) -> None:
         """Divert the pairs on dead circuits and paths, while no change is under way."""

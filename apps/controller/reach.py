@@ -101,7 +101,7 @@ class Reach:
             dead_uplinks=switches.dead_uplinks,
             closed=self._switches.closed,
             diverted=switches.diverted,
-            left=switches.left,
+            vacated=switches.vacated,
             awaited=self._fleet.mute() | switches.late(),
             by_hand=self._by_hand,
         )

@@ -194,10 +194,10 @@ class Withdrawals:
         ]
 
     async def _withdraw(
-        self, lost: Collection[Circuit | Path], why: str, left: Collection[Circuit] = ()
+        self, lost: Collection[Circuit | Path], why: str, vacated: Collection[Circuit] = ()
     ) -> None:
         """Divert the pairs on lost circuits at once, withdraw the circuits, and plan around them.
-        Traffic has ``left`` some of the circuits already.
+        ``vacated``: circuits that traffic has left already.
 
         If a withdrawal fails, because a vswitch is silent or the journal is full, the pairs stay
         diverted. The withdrawal is retried after ever longer pauses, or when a missing switch is
@@ -210,7 +210,7 @@ class Withdrawals:
         paths = [one for one in self._unwithdrawn if isinstance(one, Path)]
         if news:
             LOG.error("%s", why)
-            if paths or not set(circuits) <= set(left):
+            if paths or not set(circuits) <= set(vacated):
                 await self._upkeep.dead.divert(circuits, paths)
             self._log.note_loss([circuit for circuit in circuits if circuit in news])
             self._pause_s = _FIRST_PAUSE_S

@@ -145,7 +145,7 @@ def drained(
     unproven = [
         path
         for path in draining.unproven(probed=bool(run.policy.probe_interval_s))
-        if pair_of(path) not in run.conditions.diverted and path not in run.conditions.left
+        if pair_of(path) not in run.conditions.diverted and path not in run.conditions.vacated
     ]
     if unproven:
         reason = (

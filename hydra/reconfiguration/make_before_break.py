@@ -193,7 +193,9 @@ def _empty(run: Run, dead: Collection[Pair]) -> Steps:
     old = {
         path: both.vlans[path]
         for path in gone
-        if path in run.began.vlans and pair_of(path) not in dead and path not in run.conditions.left
+        if path in run.began.vlans
+        and pair_of(path) not in dead
+        and path not in run.conditions.vacated
     }
     to_drain, hidden = circuits_to_drain(both, gone, run.plan.disconnect)
     to_drain &= run.began.topology.circuits  # failed new circuits have carried nothing

@@ -58,7 +58,7 @@ class Conditions:
     """Pairs sent electrical by the death of circuits or paths. A pair stays electrical unless the
     plan moves the pair.
     """
-    left: frozenset[Path] = frozenset()
+    vacated: frozenset[Path] = frozenset()
     """Lost paths whose traffic has gone to surviving paths: nothing proves them empty."""
     awaited: frozenset[DatapathId] = frozenset()
     """Connected switches expected to hold the intended rules soon."""

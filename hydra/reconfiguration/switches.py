@@ -112,7 +112,7 @@ class Switches(WholeTables):
             or (datapath in self.steering and self.steering[datapath].name in unconfirmed)
         )
         self._dead -= execution.activated
-        self.left &= self._memory.state.vlans.keys()
+        self.vacated &= self._memory.state.vlans.keys()
         refused = {failure.subject: failure for failure in execution.silent if _is_refusal(failure)}
         self._note_refused(
             {
@@ -472,7 +472,7 @@ class Switches(WholeTables):
         lost = [path for path in state.topology.paths if path not in reduced.vlans]
         surviving = survivors_of(lost, self._protection.survivors(), reduced, moving)
         over = frozenset(map(pair_of, surviving))
-        self.left |= surviving.keys()
+        self.vacated |= surviving.keys()
         self._dead |= pairs - over
         remaining = pairs - over
         for change in changes:

@@ -57,7 +57,7 @@ class WholeTables(Uplinks):
     _electrical: frozenset[DatapathId] = frozenset()
     """Switches that refuse circuit rules, and hold none: the traffic they send is electrical."""
     _dead: frozenset[Pair] = frozenset()
-    left: frozenset[Path] = frozenset()
+    vacated: frozenset[Path] = frozenset()
     """Lost paths of the present state that carry no traffic since a switch-over."""
 
     def may_send(self, lane: Lane) -> bool:
@@ -111,8 +111,8 @@ class WholeTables(Uplinks):
         A switch that refuses rules of its circuits gets none of these rules.
         """
         substrate, state = self._substrate, self._memory.state
-        if self.left:
-            state = without(state, (), self.left)
+        if self.vacated:
+            state = without(state, (), self.vacated)
         diverts = diverting(substrate, steering_of(substrate, self.diverted), state.epoch)
         common = {} if common is None else common
         tor_rules = tuple(map(Install, substrate.tor_rules()))
@@ -154,7 +154,7 @@ class WholeTables(Uplinks):
     def _whole_tables(
         self, datapaths: Iterable[DatapathId]
     ) -> Iterator[tuple[DatapathId, tuple[Installation, ...]]]:
-        basis = self._memory.state, self.left
+        basis = self._memory.state, self.vacated
         if self._common_in is None or any(map(is_not, self._common_in, basis)):
             self._common_in, self._common = basis, {}
         yield from self.tables(datapaths, self._common)

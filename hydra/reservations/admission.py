@@ -10,15 +10,8 @@ from typing import Final
 
 from hydra.errors import AdmissionError, Alternative, NoRoom
 from hydra.model import Fabric, OpticalPort, Path, PlaneId, RackId
-from hydra.reservations.calendar import (
-    ROUNDING_MBPS,
-    Booking,
-    Calendar,
-    Need,
-    Pair,
-    Window,
-    at_most_mbps,
-)
+from hydra.reservations.booking import ROUNDING_MBPS, Booking, Need, at_most_mbps
+from hydra.reservations.calendar import Calendar, Pair, Window
 from hydra.reservations.constraints import ANY_ROUTE, Route
 from hydra.reservations.limits import AdmissionLimits
 from hydra.reservations.reservation import LATEST_UNIX_S

@@ -25,82 +25,19 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from decimal import ROUND_FLOOR, Context
 from heapq import merge
 from math import fsum, inf
 from typing import Final, TypeVar
 
 from hydra.model import Circuit, Fabric, Path, PlaneId, PortId, RackId
-from hydra.reservations.constraints import ANY_ROUTE, Route
+from hydra.reservations.booking import ROUNDING_MBPS, Booking, Need, booking_key, peak_mbps
 from hydra.reservations.interval_index import IntervalIndex
 from hydra.reservations.limits import AdmissionLimits
-
-ROUNDING_MBPS: Final = 1e-6
-"""Slack for comparisons of bandwidth sums, so that 0.1 + 0.2 fits into 0.3."""
 
 Pair = tuple[RackId, RackId]
 _WINDOWS: Final = 4
 """Number of windows that a calendar keeps."""
 _KeyT = TypeVar("_KeyT")
-
-
-@dataclass(frozen=True, slots=True)
-class Booking:
-    """A bandwidth on a path, in both directions, from ``start_unix_s`` until ``end_unix_s``."""
-
-    id: str
-    """Id of the reservation."""
-    path: Path
-    mbps: float
-    start_unix_s: float
-    end_unix_s: float
-    """Infinite: until removed."""
-    servers: frozenset[str] = frozenset()
-    """Servers whose uplink carries the booking; empty if the request named whole racks."""
-    exclusive: bool = False
-    """True if no other booking may share a circuit."""
-    standby: bool = False
-    """True for the second path of a protected reservation."""
-
-    @property
-    def key(self) -> str:
-        return _key(self.id, self.standby)
-
-    def overlaps(self, start_unix_s: float, end_unix_s: float) -> bool:
-        return self.start_unix_s < end_unix_s and start_unix_s < self.end_unix_s
-
-
-@dataclass(frozen=True, slots=True)
-class Need:
-    """Requirements of a booking on circuits."""
-
-    mbps: float
-    exclusive: bool = False
-    servers: frozenset[str] = frozenset()
-    """As in :class:`Booking`."""
-    route: Route = ANY_ROUTE
-    standby: bool = False
-    """As in :class:`Booking`."""
-
-
-def at_most_mbps(mbps: float) -> str:
-    """Format a bandwidth limit of ``mbps``, rounded down."""
-    digits = Context(prec=6, rounding=ROUND_FLOOR)
-    return f"{float(digits.create_decimal(round(mbps, 6))):g}"
-
-
-def peak_mbps(bookings: Iterable[Booking], start_unix_s: float, end_unix_s: float) -> float:
-    """Largest sum of bandwidths at any moment of [start, end)."""
-    changes: list[tuple[float, float]] = []
-    for booking in bookings:
-        if booking.overlaps(start_unix_s, end_unix_s):
-            changes.append((max(booking.start_unix_s, start_unix_s), booking.mbps))
-            changes.append((booking.end_unix_s, -booking.mbps))
-    level = peak = 0.0
-    for _, change in sorted(changes):  # at the same moment, ends come before beginnings
-        level += change
-        peak = max(peak, level)
-    return peak
 
 
 class Calendar:
@@ -127,7 +64,7 @@ class Calendar:
 
     def get(self, booking_id: str) -> Booking | None:
         """The booking of a reservation, not on standby."""
-        return self._bookings.get(_key(booking_id))
+        return self._bookings.get(booking_key(booking_id))
 
     def add(self, booking: Booking) -> None:
         """Enter a booking, even without room; replaces a booking with the same key."""
@@ -147,7 +84,7 @@ class Calendar:
     def remove(self, booking_id: str) -> None:
         """Remove the bookings of a reservation; ignores an unknown id."""
         for standby in (False, True):
-            booking = self._bookings.get(_key(booking_id, standby))
+            booking = self._bookings.get(booking_key(booking_id, standby))
             if booking is not None:
                 self._take_out(booking)
 
@@ -221,10 +158,6 @@ class Calendar:
         window = Window(self, start_unix_s, end_unix_s, limits)
         self._windows = [window, *self._windows[: _WINDOWS - 1]]
         return window
-
-
-def _key(booking_id: str, standby: bool = False) -> str:
-    return f"{booking_id}/standby" if standby else booking_id
 
 
 def _drop(index: dict[_KeyT, IntervalIndex[Booking]], key: _KeyT, booking_key: str) -> bool:
@@ -565,7 +498,12 @@ class Window:
             ports = self._fabric.ports_of(rack)
             idle = self._idle[rack] = [port.id for port in ports if self._free(port.id, _NO_NEED)]
         least_mbps, ports_by_id = need.mbps - ROUNDING_MBPS, self._fabric.ports
-        return [port for port in idle if ports_by_id[port].rate_mbps >= least_mbps]
+        avoided = need.route.avoided_planes
+        return [
+            number
+            for number in idle
+            if (port := ports_by_id[number]).rate_mbps >= least_mbps and port.plane not in avoided
+        ]
 
     def _free(self, port: PortId, need: Need) -> bool:
         return (

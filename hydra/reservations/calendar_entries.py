@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from hydra.model import Fabric, Path, RackId
 from hydra.reservations.admission import Ask
-from hydra.reservations.calendar import Booking
+from hydra.reservations.booking import Booking
 from hydra.reservations.constraints import route_of
 from hydra.reservations.reservation import Pin, Reservation, ServiceClass
 

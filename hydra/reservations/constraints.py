@@ -96,22 +96,22 @@ def check_constraints(
     avoided = route_of(fabric, constraints).avoided_planes
     for rack in (src, dst):
         planes = {port.plane for port in fabric.ports_of(rack)}
-        left = planes - avoided
-        if planes and len(left) < 1 + protected:
-            raise AdmissionError(_too_few(fabric, rack, planes, left, constraints))
+        remaining = planes - avoided
+        if planes and len(remaining) < 1 + protected:
+            raise AdmissionError(_too_few(fabric, rack, planes, remaining, constraints))
 
 
 def _too_few(
     fabric: Fabric,
     rack: RackId,
     planes: Iterable[PlaneId],
-    left: Iterable[PlaneId],
+    remaining: Iterable[PlaneId],
     constraints: Constraints,
 ) -> str:
     """The refusal where a rack has too few planes for its paths."""
     name = fabric.racks[rack].name
     has, may = (
-        ", ".join(fabric.planes[one].name for one in sorted(some)) for some in (planes, left)
+        ", ".join(fabric.planes[one].name for one in sorted(some)) for some in (planes, remaining)
     )
     if constraints == UNCONSTRAINED or may == has:
         return (

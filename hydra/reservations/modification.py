@@ -14,7 +14,8 @@ from hydra.errors import AdmissionError, Alternative, LifecycleError, NotHitless
 from hydra.model import Fabric
 from hydra.names import rack_of
 from hydra.reservations.admission import Ask, admit, beyond_any_circuit, moment, takes
-from hydra.reservations.calendar import ROUNDING_MBPS, Calendar, at_most_mbps, peak_mbps
+from hydra.reservations.booking import ROUNDING_MBPS, at_most_mbps, peak_mbps
+from hydra.reservations.calendar import Calendar
 from hydra.reservations.limits import AdmissionLimits
 from hydra.reservations.quotas import Quota
 from hydra.reservations.requests import check

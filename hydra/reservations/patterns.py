@@ -92,8 +92,8 @@ def _nearest(racks: int, dimensions: int) -> str:
     """The torus of a number of racks with lengths as even as its divisors allow."""
     lengths = []
     for left in range(dimensions, 0, -1):
-        divisors = (one for one in range(1, racks + 1) if racks % one == 0)
-        lengths.append(min(divisors, key=lambda one: abs(one**left - racks)))
+        divisors = (length for length in range(1, racks + 1) if racks % length == 0)
+        lengths.append(min(divisors, key=lambda length: abs(length**left - racks)))
         racks //= lengths[-1]
     return f"torus:{'x'.join(map(str, sorted(lengths, reverse=True)))}"
 

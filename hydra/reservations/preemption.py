@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from hydra.model import Path
 from hydra.reservations.admission import Ask, admit, takes
-from hydra.reservations.calendar import Booking, Calendar
+from hydra.reservations.booking import Booking
+from hydra.reservations.calendar import Calendar
 from hydra.reservations.limits import AdmissionLimits
 from hydra.reservations.reservation import Reservation
 

@@ -78,10 +78,10 @@ def standby_again(calendar: Calendar, new: Reservation, ask: Ask, limits: Admiss
     )
 
 
-def _standby(ask: Ask, apart: Route) -> Ask:
+def _standby(ask: Ask, avoiding: Route) -> Ask:
     route = Route(
-        ask.route.avoided_planes | apart.avoided_planes,
-        ask.route.avoided_relays | apart.avoided_relays,
+        ask.route.avoided_planes | avoiding.avoided_planes,
+        ask.route.avoided_relays | avoiding.avoided_relays,
         ask.route.max_hops,
     )
     return replace(ask, route=route, constraints="", standby=True, may_wait=False)

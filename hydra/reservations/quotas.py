@@ -8,7 +8,7 @@ from math import inf
 from typing import Final
 
 from hydra.errors import QuotaExceeded
-from hydra.reservations.calendar import ROUNDING_MBPS, Booking, at_most_mbps, peak_mbps
+from hydra.reservations.booking import ROUNDING_MBPS, Booking, at_most_mbps, peak_mbps
 
 
 @dataclass(frozen=True, slots=True)

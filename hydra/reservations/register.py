@@ -17,7 +17,8 @@ from hydra.model import Circuit, Fabric, Path, RackId, VlanId
 from hydra.names import no_group, no_reservation
 from hydra.reservations.admission import Ask
 from hydra.reservations.availability import Available, availability
-from hydra.reservations.calendar import Booking, Calendar, peak_mbps
+from hydra.reservations.booking import Booking, peak_mbps
+from hydra.reservations.calendar import Calendar
 from hydra.reservations.calendar_entries import bookings_of, pin_of, servers_among
 from hydra.reservations.limits import AdmissionLimits
 from hydra.reservations.quotas import Usage

@@ -14,7 +14,7 @@ from hydra.errors import AdmissionError, Alternative, DeviceMissing, WrongReques
 from hydra.model import Fabric
 from hydra.names import rack_of
 from hydra.reservations.admission import fastest_circuit_mbps, moment
-from hydra.reservations.calendar import ROUNDING_MBPS, at_most_mbps
+from hydra.reservations.booking import ROUNDING_MBPS, at_most_mbps
 from hydra.reservations.reservation import ReservationRequest
 from hydra.reservations.shapes import AGAIN, KEPT, MATRIX, Shape, ShapeRequest
 

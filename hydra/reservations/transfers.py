@@ -18,7 +18,8 @@ from hydra.errors import AdmissionError, Alternative
 from hydra.model import PortId
 from hydra.names import rack_of
 from hydra.reservations.admission import Ask, admit, fitting_mbps, moment
-from hydra.reservations.calendar import ROUNDING_MBPS, Calendar, at_most_mbps
+from hydra.reservations.booking import ROUNDING_MBPS, at_most_mbps
+from hydra.reservations.calendar import Calendar
 from hydra.reservations.calendar_entries import servers_among
 from hydra.reservations.limits import AdmissionLimits
 from hydra.reservations.requests import times

@@ -36,8 +36,8 @@ from hydra.model import Fabric, NetworkState, PortId
 from hydra.names import rack_of
 from hydra.reservations.admission import beyond_any_circuit, moment
 from hydra.reservations.availability import Available
+from hydra.reservations.booking import at_most_mbps
 from hydra.reservations.bundle import bundle_of, divisions, smaller_bundles
-from hydra.reservations.calendar import at_most_mbps
 from hydra.reservations.limits import AdmissionLimits
 from hydra.reservations.modification import Modification
 from hydra.reservations.reservation import Pin, Reservation, ReservationRequest

@@ -152,7 +152,7 @@ class ReservationCare:
         stay = self._network.unwanted([pair])
         self._retries.note([pair], stay)
         if not stay:
-            self._reservations.leave_nothing(lambda one: one == pair)
+            self._reservations.leave_nothing(lambda entry: entry == pair)
 
     async def _take_down_again(self) -> None:
         """Retry failed removals, once the needed vswitches are ready."""

@@ -112,7 +112,7 @@ def loaded_plainly(settings):
 
 
 def test_who_has_read_ahead_goes_on_as_who_has_not(settings, reads, monkeypatch):
-    monkeypatch.setattr("apps.controller.record.reservations._KEPT_RESERVATIONS", 8)
+    monkeypatch.setattr("apps.controller.record.reservation_news._KEPT_RESERVATIONS", 8)
     rng = random.Random(3)
     with closing(Copying(settings)) as copies:
         journal = EtcdJournal(settings, later=True)

@@ -10,7 +10,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from apps.controller.record import journal_writer, network, reconfigurations, reservations, teller
+from apps.controller.record import (
+    journal_writer,
+    network,
+    reconfigurations,
+    reservation_news,
+    teller,
+)
 from apps.controller.record.ledger import Ledger
 from apps.process.metrics import Metrics
 from hydra.errors import LifecycleError
@@ -382,7 +388,7 @@ def test_the_next_promise_takes_along_what_is_late(ledger, disk):
 
 
 def test_old_ones_that_are_forgotten_meanwhile_do_not_come_back(ledger, disk, monkeypatch):
-    monkeypatch.setattr(reservations, "_KEPT_RESERVATIONS", 1)
+    monkeypatch.setattr(reservation_news, "_KEPT_RESERVATIONS", 1)
     one, other = reserve(ledger), reserve(ledger)
     disk.full = True
     ledger.reservations.change(one.id, State.FAILED)

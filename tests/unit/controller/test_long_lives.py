@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from apps.controller.record import reservations as reservations_module
+from apps.controller.record import reservation_news
 from hydra.decisions.decision import Action
 from hydra.errors import HydraError, UnknownName
 from hydra.faults.surveillance import LostPath
@@ -292,7 +292,7 @@ def test_a_group_begins_though_one_of_it_is_over_and_forgotten_before_its_turn(m
     """It gave way while a long change was made, and a thousand others have ended since."""
     reserved = Reserved()
     admission, ledger = reserved.admission, reserved.ledger
-    monkeypatch.setattr(reservations_module, "_KEPT_RESERVATIONS", 0)
+    monkeypatch.setattr(reservation_news, "_KEPT_RESERVATIONS", 0)
     others = [
         ReservationRequest("r3", "r4", 5.0, service=ServiceClass.BEST_EFFORT),
         ReservationRequest("r3", "r4", 4.0),

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hydra.model import Circuit, Fabric, Path, PlaneId, PortId, RackId
-from hydra.reservations.calendar import ROUNDING_MBPS, Booking, Calendar, Need, peak_mbps
+from hydra.reservations.booking import ROUNDING_MBPS, Booking, Need, peak_mbps
+from hydra.reservations.calendar import Calendar
 from hydra.reservations.limits import AdmissionLimits
 from tests.unit.core.fabrics import circuit_between, path_of, small_fabric
 

@@ -11,7 +11,7 @@ from apps.controller.record.ledger import Ledger
 from hydra.errors import AdmissionError, QuotaExceeded
 from hydra.lifecycle import ReservationState as State
 from hydra.reservations.book import ReservationBook
-from hydra.reservations.calendar import Booking
+from hydra.reservations.booking import Booking
 from hydra.reservations.limits import AdmissionLimits
 from hydra.reservations.modification import Modification
 from hydra.reservations.quotas import Quota

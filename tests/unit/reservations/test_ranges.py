@@ -9,7 +9,8 @@ from hydra.errors import AdmissionError, Alternative, QuotaExceeded, WrongReques
 from hydra.model import RackId
 from hydra.reservations.admission import Ask, admit_most
 from hydra.reservations.book import ReservationBook
-from hydra.reservations.calendar import ROUNDING_MBPS, Calendar, Need
+from hydra.reservations.booking import ROUNDING_MBPS, Need
+from hydra.reservations.calendar import Calendar
 from hydra.reservations.limits import AdmissionLimits
 from hydra.reservations.quotas import Quota
 from hydra.reservations.reservation import ReservationRequest

@@ -7,7 +7,8 @@ import pytest
 
 from hydra.errors import AdmissionError
 from hydra.reservations.book import ReservationBook
-from hydra.reservations.calendar import Need, Window
+from hydra.reservations.booking import Need
+from hydra.reservations.calendar import Window
 from hydra.reservations.limits import AdmissionLimits
 from hydra.reservations.reservation import ReservationRequest, ServiceClass
 from tests.unit.core.fabrics import small_fabric

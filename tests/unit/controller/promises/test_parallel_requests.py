@@ -12,7 +12,7 @@ from apps.controller.controller import Controller
 from apps.process.configuration import load_configuration
 from apps.rest.app import create_app
 from apps.rest.server import RestServer
-from hydra.reservations.calendar import peak_mbps
+from hydra.reservations.booking import peak_mbps
 from tests.journals import SqliteJournal
 from tests.waiting import PATIENCE_S
 

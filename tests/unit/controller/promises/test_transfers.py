@@ -10,7 +10,7 @@ import pytest
 from apps.controller.controller import Controller
 from apps.process.configuration import load_configuration
 from hydra.errors import AdmissionError
-from hydra.reservations.calendar import peak_mbps
+from hydra.reservations.booking import peak_mbps
 from hydra.reservations.reservation import Profile, ReservationRequest, Transfer
 from hydra.reservations.transfers import missing_megabytes
 from tests.journals import SqliteJournal
