@@ -43,7 +43,7 @@ def test_both_paths_come_up_in_one_change(wide, made):
     assert made.state is State.ACTIVE
     assert set(wide.ledger.network.state.topology.paths) == set(made.paths)
     assert len(wide.ledger.log.reconfigurations()) == 1
-    assert wide.ledger.reservations.unwanted(made.pair) == ()
+    assert wide.ledger.network.unwanted([made.pair]) == {}
     again = Ledger(fabric=WIDE, journal=wide.journal)
     again.load()
     assert again.bookings.get(made.id) == made
