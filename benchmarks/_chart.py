@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from datetime import date
 from html import escape
 from itertools import groupby
+from math import isnan
 
 from benchmarks._report import Result, Run
 
@@ -24,7 +25,7 @@ _STYLE = (
 
 def number(value: float) -> str:
     """A figure in at most three significant digits, or all digits before the point."""
-    if value != value:  # noqa: PLR0124 - NaN
+    if isnan(value):
         return "none"
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
@@ -87,7 +88,7 @@ def _scales(rows: Sequence[Result]) -> dict[tuple[str, str], float]:
     scales: dict[tuple[str, str], float] = {}
     for row in rows:
         values = [row.ours, row.baseline or 0.0, row.target or 0.0]
-        largest = max(value if value == value else 0.0 for value in values)  # noqa: PLR0124 - NaN
+        largest = max(0.0 if isnan(value) else value for value in values)
         key = row.metric, row.unit
         scales[key] = max(scales.get(key, 0.0), largest)
     return scales
