@@ -12,10 +12,12 @@ contain the controller's address and credentials. Answers are the models in :mod
 from hydra_hybrid_network_client.asynchronous.client import AsyncHydraClient
 from hydra_hybrid_network_client.documents import (
     AnyRacks,
+    ConstraintsBody,
     EventKind,
     Gap,
     MatrixEntry,
     Profile,
+    Protect,
     Repeat,
     ReservationState,
     ServiceClass,
@@ -45,6 +47,7 @@ __all__ = [
     "BadUrl",
     "BadValue",
     "ClientError",
+    "ConstraintsBody",
     "EventKind",
     "Gap",
     "HydraClient",
@@ -54,6 +57,7 @@ __all__ = [
     "NotActive",
     "NotReached",
     "Profile",
+    "Protect",
     "Refused",
     "Repeat",
     "ReservationState",

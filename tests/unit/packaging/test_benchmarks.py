@@ -40,7 +40,8 @@ def test_all_are_run_by_make_bench():
 
 
 @pytest.mark.parametrize("measure", [whole_tables.measure, partial(policing.measure, number=1)])
-def test_what_only_computes_is_played_on_a_small_fabric(measure):
+def test_what_only_computes_is_played_on_a_small_fabric(monkeypatch, measure):
+    monkeypatch.setattr(whole_tables, "RUNS", 1)
     rows = measure(load_configuration(CONFIGS / "demo.yaml").fabric)
     assert rows
     assert all(row.ours > 0 for row in rows)
