@@ -82,7 +82,7 @@ class Stage:
                 frozenset(plane.id for plane in fabric.planes if plane.id in self.down),
                 frozenset(rack.id for rack in fabric.racks if f"r{rack.id}" in self.down),
             ),
-            all_missing_ports=lambda: self.missing.items(),
+            all_missing_ports=self.missing.items,
             statuses=lambda: self.statuses,
             missing_ports=lambda rack: self.missing.get(rack, frozenset()),
             worked_by_people=lambda _plane: False,
