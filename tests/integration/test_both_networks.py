@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import ExitStack
+from itertools import product
 
 import pytest
 import yaml
@@ -21,6 +22,11 @@ pytestmark = [
     pytest.mark.quiet("fills a circuit to the brim, and what spills is taken back if it is not"),
 ]
 PATIENCE_S = 60.0
+SENDERS = ("h11", "h12")
+STREAMS = 32
+"""Of each server. Ports of connections are drawn by the kernel: all 64 miss one part of 6 with a
+chance of 1 in 100,000 (16 of one server: 1 in 20).
+"""
 SCALE = 0.1
 """Circuits of 10 Mb/s: a busy machine fills them, too."""
 
@@ -50,26 +56,27 @@ def network(slow_testbed, tmp_path):
 def fill(network):
     """TCP from r1 to r2, all that its circuit carries."""
     stack = ExitStack()
-    for number in (1, 2):
-        ends = f"h1{number}", f"h2{number}"
-        stack.enter_context(tcp_transfer(network.stage, *ends, 5201, 120.0, streams=16))
+    for ends in zip(SENDERS, ("h21", "h22"), strict=True):
+        stack.enter_context(tcp_transfer(network.stage, *ends, 5201, 120.0, streams=STREAMS))
     return stack
 
 
 def electrical_mbps(network, seconds=1.0):
-    """What h11 sends by its electrical uplink."""
-    port = [network.fabric.server_by_name["h11"].vswitch.electrical_port]
-    before = sent_bytes(port)
+    """What r1's servers send by their electrical uplinks."""
+    servers = (network.fabric.server_by_name[name] for name in SENDERS)
+    ports = [server.vswitch.electrical_port for server in servers]
+    before = sent_bytes(ports)
     time.sleep(seconds)
-    return (sent_bytes(port) - before) * 8e-6 / seconds
+    return (sent_bytes(ports) - before) * 8e-6 / seconds
 
 
-def connections(frames):
-    """TCP connections with IPv4 by the ports of who sends and who receives, tagged or not."""
+def connections(captures):
+    """TCP connections with IPv4: address and port of sender and receiver, tagged or not."""
     found = set()
-    for frame in frames.frames():
-        at = 18 if frame.data[12:14] == b"\x81\x00" else 14
-        found.add(frame.data[at + 20 : at + 24])
+    for capture in captures:
+        for frame in capture.frames():
+            at = 18 if frame.data[12:14] == b"\x81\x00" else 14
+            found.add(frame.data[at + 12 : at + 24])
     return found
 
 
@@ -78,13 +85,14 @@ def while_the_share_stays(network):
     deadline_s = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline_s:
         share = network.client.electrical_share("r1", "r2")
-        with (
-            network.testbed.frames_at("h11", "electrical", expression="tcp or vlan") as electrical,
-            network.testbed.frames_at("h11", "optical", expression="tcp or vlan") as optical,
-        ):
+        captures = {"electrical": [], "optical": []}
+        with ExitStack() as capturing:
+            for server, kind in product(SENDERS, captures):
+                at_port = network.testbed.frames_at(server, kind, expression="tcp or vlan")
+                captures[kind].append(capturing.enter_context(at_port))
             time.sleep(1.0)
         if share and share == network.client.electrical_share("r1", "r2"):
-            return {"electrical": connections(electrical), "optical": connections(optical)}
+            return {kind: connections(of_servers) for kind, of_servers in captures.items()}
     raise AssertionError(f"the share has not stayed for a second in {PATIENCE_S:.0f} s")
 
 
@@ -101,4 +109,4 @@ def test_part_of_the_flows_is_electrical_while_the_circuit_is_full(network):
         assert any("flows from r1 to r2 is electrical" in line for line in said)
         network.client.amend({"spill": "off"})
         wait_until(lambda: not network.client.electrical_share("r1", "r2"))
-        wait_until(lambda: electrical_mbps(network) < 0.02)
+        wait_until(lambda: electrical_mbps(network) < 0.04)
