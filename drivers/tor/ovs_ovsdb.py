@@ -522,7 +522,10 @@ def _statistics_interval_s(session: OvsdbSession) -> float:
     rows = session.rows["Open_vSwitch"].values()
     intervals_ms = [dict(members_of(row["other_config"])).get(_INTERVAL_MS, "") for row in rows]
     return max(
-        [STATISTICS_INTERVAL_S, *(int(one) / 1000 for one in intervals_ms if one.isdecimal())]
+        [
+            STATISTICS_INTERVAL_S,
+            *(int(interval_ms) / 1000 for interval_ms in intervals_ms if interval_ms.isdecimal()),
+        ]
     )
 
 
