@@ -77,7 +77,7 @@ def mean(splits: Sequence[DelaySplit]) -> DelaySplit:
         raise ControllerError("no reconfiguration to average")
     return DelaySplit(
         **{
-            item.name: fmean(getattr(one, item.name) for one in splits)
+            item.name: fmean(getattr(split, item.name) for split in splits)
             for item in fields(DelaySplit)
         }
     )

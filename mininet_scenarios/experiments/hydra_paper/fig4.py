@@ -105,10 +105,10 @@ def loop_free(fabric: FabricArrays, circuits: Iterable[Circuit]) -> bool:
     """True if the circuits are a forest on the racks; parallel circuits are a loop."""
     group = list(range(fabric.n_racks))
     for circuit in circuits:
-        one, other = (group[rack] for rack in fabric.racks_of(circuit))
-        if one == other:
+        group_a, group_b = (group[rack] for rack in fabric.racks_of(circuit))
+        if group_a == group_b:
             return False
-        group = [one if number == other else number for number in group]
+        group = [group_a if number == group_b else number for number in group]
     return True
 
 
@@ -163,7 +163,7 @@ def _measure(setting: Setting, narrator: Narrator) -> Allocation:
 
 def _conclude(runs: Sequence[Allocation]) -> Findings:
     first = runs[0]
-    random = [one for run in runs for one in run.random]
+    random = [sample for run in runs for sample in run.random]
     more = sum(allocated > fewest for allocated, fewest in random)
     fabric, topology = laid(WALKS)
     paths = dict(zip(WALKS, first.vlans, strict=True))
