@@ -471,7 +471,7 @@ def _renewal(
 ) -> tuple[str, str]:
     """The next step and the command for the rest of a failed reservation."""
     release = f"hydra release {reservation.id}"
-    who = "" if reservation.owner is None else f"as the owner {reservation.owner}, "
+    as_owner = "" if reservation.owner is None else f"as the owner {reservation.owner}, "
     command = (
         f"hydra reserve {reservation.src} {reservation.dst} --mbps {reservation.bandwidth_mbps:g}"
     )
@@ -503,7 +503,7 @@ def _renewal(
         else "the full bandwidth fits"
     )
     return (
-        f"{who}reserve anew ({much} now), or `{release}` if the reservation is not needed",
+        f"{as_owner}reserve anew ({much} now), or `{release}` if the reservation is not needed",
         command,
     )
 

@@ -93,13 +93,19 @@ def trails(
         yield f"{outage}"
         key = servers.index(outage.source), addresses[outage.destination, outage.version]
         flow = flows.get(key, {})
-        near = [n for n, its in flow.items() if outage.from_s <= its[0].sent_s <= outage.to_s]
+        near = [
+            n
+            for n, sightings in flow.items()
+            if outage.from_s <= sightings[0].sent_s <= outage.to_s
+        ]
         if not near:
             yield "  none of its datagrams was seen at any switch"
         for number in sorted(near)[:_SHOWN]:
-            its = sorted(flow[number], key=lambda entry: entry.time_s)
-            yield f"  datagram {number}, sent {clock(its[0].sent_s)}:"
-            yield from (f"    {_of_day(sighting.time_s)} {sighting.place}" for sighting in its)
+            sightings = sorted(flow[number], key=lambda entry: entry.time_s)
+            yield f"  datagram {number}, sent {clock(sightings[0].sent_s)}:"
+            yield from (
+                f"    {_of_day(sighting.time_s)} {sighting.place}" for sighting in sightings
+            )
         missing = sorted(set(range(min(near, default=0), max(near, default=0))) - set(near))
         if missing:
             yield f"  seen at no switch: datagrams {', '.join(map(str, missing[:_SHOWN]))}"

@@ -205,8 +205,10 @@ def refused_frames(ports: SwitchPorts, body: bytes) -> dict[int, int]:
         while at >= 0:
             start = at - _COOKIE_AT
             if start >= 0 and len(body) >= start + _IN_PORT_ENTRY.size:
-                _, table, its, packets, field, port = _IN_PORT_ENTRY.unpack_from(body, start)
-                here = (table, its, field) == (Table.INGRESS, priority, _IN_PORT)
+                _, table, own_priority, packets, field, port = _IN_PORT_ENTRY.unpack_from(
+                    body, start
+                )
+                here = (table, own_priority, field) == (Table.INGRESS, priority, _IN_PORT)
                 if here and port in place:
                     found[place[port]] = found.get(place[port], 0) + packets
             at = body.find(cookie, at + 1)

@@ -102,9 +102,9 @@ def cases(loads: Sequence[int], hitless: Sequence[Regime] = tuple(Regime)) -> li
     regimes = {CycleName.HITLESS: (Regime.NONE, *hitless), CycleName.UNDIVERTED: tuple(Regime)}
     played = (
         _case(regime, cycle, transfers)
-        for cycle, its in regimes.items()
+        for cycle, wanted in regimes.items()
         for transfers in loads
-        for regime in its
+        for regime in wanted
     )
     return sorted(dict.fromkeys(played), key=lambda case: case.cycle is not CycleName.HITLESS)
 
@@ -259,7 +259,7 @@ def _why(found: Sequence[Comparison], kind: str, regime: Regime, load: int) -> s
             "told of it, the controller has decided, and the link has moved. These times do not "
             "scale, and weigh six times as much as on the paper's scale."
         )
-    ours, theirs = (rate[who] * seconds[who] * 1e6 / (8 * MOUSE_BYTES) for who in (0, 1))
+    ours, theirs = (rate[place] * seconds[place] * 1e6 / (8 * MOUSE_BYTES) for place in (0, 1))
     return (
         "The mean rate times the mean time is the size of a mouse if all mice fare alike: "
         f"{theirs:.2f} of the size in the paper, where few fast mice raise the mean rate, and "
@@ -341,7 +341,7 @@ def _table(found: Sequence[Comparison], number: int, kind: str, metric: str) -> 
             cells.append(_span(paper))
             cells.append(_span((min(values), fmean(values), max(values))))
         rows.append(tuple(cells))
-    heads = [f"{load}: {whose}" for load in loads for whose in ("paper", "ours")]
+    heads = [f"{load}: {source}" for load in loads for source in ("paper", "ours")]
     plural = "elephants" if kind == ELEPHANT else "mice"
     return Table(
         f"Table {number}: average {metric} of {plural} in {unit}, minimum / average / maximum of "

@@ -239,7 +239,7 @@ def _draw(runs: Sequence[Allocation], directory: Path) -> Sequence[Path]:
         left.plot(x, y, color=colours[vlan], linewidth=1.5)
     circuits = sorted({(min(hop), max(hop)) for walk in WALKS for hop in pairwise(walk)})
     for axes, vlan in zip(others, vlans, strict=True):
-        mine = [walk for walk, its in zip(WALKS, runs[0].vlans, strict=True) if its == vlan]
+        mine = [walk for walk, walked in zip(WALKS, runs[0].vlans, strict=True) if walked == vlan]
         used = {(min(hop), max(hop)) for walk in mine for hop in pairwise(walk)}
         axes.set_title(f"VLAN {vlan}")
         for pair in circuits:
