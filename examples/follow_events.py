@@ -15,7 +15,7 @@ ENDS = {State.RELEASED, State.FAILED, State.CANCELLED, State.EXPIRED, State.PREE
 def follow(hydra: HydraClient, open_ids: set[str]) -> None:
     named = sorted(open_ids)
     # From 0 on: all kept events come first. Whoever starts again gives the last id that was seen.
-    last_seen = os.environ.get("LAST_EVENT_ID", "0" if named else None)
+    last_seen = os.environ.get("LAST_EVENT_ID") or ("0" if named else None)
     for number, event in hydra.events(EventKind.RESERVATION, last_id=last_seen, reservations=named):
         if isinstance(event, Gap):
             # The server no longer has all events after the last id.
