@@ -26,6 +26,8 @@ VAGUE_NAMES: Final = frozenset(
     {"apart", "hear", "heard", "hears", "left", "one", "tell", "tells", "told", "who", "whom"}
 )
 """Words that are no names of functions, classes, fields, parameters and modules."""
+VAGUE_VARIABLES: Final = frozenset({"another", "its", "one", "them", "who", "whom", "whose"})
+"""Words that are no names of variables: a loop variable is named after its element."""
 _LOG_CALLS: Final = frozenset({"critical", "debug", "error", "exception", "info", "warning"})
 _WORD: Final = re.compile(r"[a-z']+")
 _BEFORE_NOUNS: Final = frozenset({"another", "this"})
@@ -101,7 +103,9 @@ def too_many(files: Iterable[tuple[str, str]]) -> Iterator[str]:
 
 
 def vague_names(source: str) -> Iterator[tuple[int, str]]:
-    """Yield (line, name) of each vague name of a function, a class, a field or a parameter."""
+    """Yield (line, name) of each vague name of a function, a class, a field, a parameter or a
+    variable.
+    """
     for node in ast.walk(ast.parse(source)):
         named: list[tuple[int, str]] = []
         match node:
@@ -115,6 +119,10 @@ def vague_names(source: str) -> Iterator[tuple[int, str]]:
                 named = [(node.lineno, node.arg)]
             case ast.Attribute(ctx=ast.Store()):
                 named = [(node.lineno, node.attr)]
+            case ast.Name(ctx=ast.Store(), id=name) if name.strip("_") in VAGUE_VARIABLES:
+                yield node.lineno, name
+            case ast.MatchAs(name=str(name)) if name.strip("_") in VAGUE_VARIABLES:
+                yield node.lineno, name
         yield from ((line, name) for line, name in named if name.strip("_") in VAGUE_NAMES)
 
 

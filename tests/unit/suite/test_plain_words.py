@@ -93,7 +93,10 @@ def test_names_are_not_vague(package):
         ("class A:\n    left: int", [(2, "left")]),
         ("key = lambda one: one.id", [(1, "one")]),
         ("class A:\n    def f(self): self._told = 1", [(2, "_told")]),
-        ("def f(other, left_mbps): one = other.told", []),
+        ("def f(other, left_mbps): left = other.told", []),
+        ("for one in ports: pass", [(1, "one")]),
+        ("total = sum(its for port, its in ports)", [(1, "its")]),
+        ("match port:\n    case [one, 2]: pass", [(2, "one")]),
     ],
 )
 def test_a_vague_name_is_found(source, found):
