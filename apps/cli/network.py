@@ -45,7 +45,7 @@ OVER: Final = frozenset(s for s, after in RECONFIGURATION_TRANSITIONS.items() if
 @json_option
 @click.pass_context
 def status(ctx: click.Context, wait_s: float, url: str, as_json: bool) -> None:
-    """Show whether the controller is ready and healthy, what is wrong, what changes, its devices.
+    """Show the controller's readiness, problems, present changes and devices.
 
     Ready: the controller takes requests. Healthy: nothing is wrong, and no device is away. Exit
     status 0 if ready and healthy, 1 if not ready, 5 if ready and something is wrong.
@@ -246,7 +246,7 @@ def _changed_by(value: JsonObject) -> str:
 @url_option
 @json_option
 def topology(form: str, url: str, as_json: bool) -> None:
-    """Show the circuits and paths that stand now.
+    """Show the present circuits and paths.
 
     `there` and `back` are a circuit's load between the last two readings of its ports.
     """

@@ -402,7 +402,7 @@ class Admission:
             raise Changed(f"reservation {reservation_id} has changed meanwhile: read it again")
         if not parts and (bundle := self._bookings.get(reservation_id).bundle):
             raise LifecycleError(
-                f"reservation {reservation_id} is a part of reservation {bundle}: name that one"
+                f"reservation {reservation_id} is a part of reservation {bundle}: name {bundle}"
             )
         return parts
 
@@ -446,4 +446,4 @@ def _with_devices(reach: Reach, error: NoRoom) -> DeviceMissing:
 
 def _none_fits(reasons: Iterable[str]) -> str:
     """The message of a refusal; a common reason is told once."""
-    return "none of them fits: " + "; ".join(dict.fromkeys(reasons))
+    return "no entry fits: " + "; ".join(dict.fromkeys(reasons))
