@@ -54,7 +54,7 @@ class _Why:
         mine = [p for p in self._topology.paths if pair_of(p) == (self._src, self._dst)]
         if len(mine) > 1:
             carried = load.carried_mbps[self._src, self._dst]
-            yield f"{len(mine)} paths share the demand; {carried:,.1f} Mb/s of the demand fit"
+            yield f"joined by {len(mine)} paths; {carried:,.1f} Mb/s of the demand fit"
         if mine:
             for path in mine:
                 yield from self._joined(path, load, alone=len(mine) == 1)

@@ -184,7 +184,7 @@ class Links:
         if boot_s() >= link.until_s or incarnation < self._incarnation:
             LOG.warning(
                 "orders of the controller at %s are thrown away: %s", link.name,
-                "the lease is over" if incarnation >= self._incarnation else "another leader is newer",
+                "the lease is over" if incarnation >= self._incarnation else "the leader is new",
             )  # fmt: skip
             if incarnation >= self._incarnation:
                 link.lose()  # the controller is told so by the next renewal, and begins anew

@@ -210,7 +210,7 @@ def test_several_paths_of_a_pair_are_shown_checked_and_explained(run):
     for words in (
         "1 pair with 3",
         "100.0 % of the demand",
-        "joined by 3 paths, which share it; 250.0",
+        "joined by 3 paths; 250.0",
     ):
         assert words in result.stdout
     document = json.loads(run(*arguments, "--json").stdout)
