@@ -44,7 +44,7 @@ _COMMANDS: Final = {
     "replay": ("replay", "Replay a recorded demand with other algorithms and policies."),
     "top": ("top", "Show readiness, busiest circuits, demand and changes, live."),
     "history": ("history", "List events, and reconfigurations with their reasons."),
-    "plan": ("planning", "Dry run: show what a reconfiguration would change."),
+    "plan": ("planning", "Dry run: show the changes of a reconfiguration."),
     "apply": ("apply", "Show the changes to a wanted topology, ask, and carry out the changes."),
     "reconfigure": ("apply", "Change the topology to suit a demand."),
     "pause": ("apply", "Pause a large change after the stage under way."),
@@ -55,7 +55,7 @@ _COMMANDS: Final = {
     "modify": ("reservations", "Change a reservation without an interruption."),
     "reservations": ("reservations", "List reservations."),
     "release": ("reservations", "Release the bandwidth of a reservation."),
-    "shape": ("shapes", "Reserve bandwidth between racks in a pattern, under one id."),
+    "shape": ("shapes", "Reserve bandwidth between racks in a pattern, under a common id."),
     "availability": ("availability", "Show the bandwidth that could be reserved, and when."),
     "quotas": ("quotas", "Show each tenant's quota and current use."),
     "reconcile": (

@@ -134,7 +134,7 @@ def _await_health(client: ControllerClient, deadline_s: float) -> tuple[list[str
 @url_option
 @json_option
 def devices(down: bool, url: str, as_json: bool) -> None:
-    """List switches, whether they are connected, and their alarms."""
+    """List switches with connections and alarms."""
     with ControllerClient(url) as client:
         many = client.get("/v1/devices")["devices"]
     if down:
@@ -278,9 +278,9 @@ def topology(form: str, url: str, as_json: bool) -> None:
 @url_option
 @json_option
 def demand(url: str, as_json: bool) -> None:
-    """Show the rack-to-rack demand as the controller sees it.
+    """Show the rack-to-rack demand that the controller measured.
 
-    Measured: nothing held the pair's traffic back, and the demand is the sent rate with some
+    Measured: the pair's traffic met no full link, and the demand is the sent rate with some
     head-room. Constrained: the traffic met a full link. The estimate is then the pair's share of
     the servers' links, and plans count on an expected part of the estimate. Mice have no demand. By
     policy.demand, plans may be made for the sent rates instead, or for the bytes waiting in
@@ -344,7 +344,7 @@ def _known(entry: JsonObject, basis: str) -> str:
 @url_option
 @json_option
 def reconfigurations(identifier: str | None, url: str, as_json: bool) -> None:
-    """List reconfigurations, newest first; with an ID, show the timeline of one."""
+    """List reconfigurations, newest first; with an ID, show a reconfiguration's timeline."""
     path = "/v1/reconfigurations"
     with ControllerClient(url) as client:
         document = client.get(path if identifier is None else resource(path, identifier))

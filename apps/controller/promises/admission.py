@@ -372,11 +372,7 @@ class Admission:
         UnknownName.
         """
         gone = self._reservations.let_group_go(group)
-        releasing = [
-            reservation.id
-            for reservation in gone
-            if reservation.state is ReservationState.RELEASING
-        ]
+        releasing = [r.id for r in gone if r.state is ReservationState.RELEASING]
         if releasing:
             self._care.release_in_turn(releasing)
         return self._bookings.group(group)
