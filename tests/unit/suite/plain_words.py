@@ -43,6 +43,11 @@ _UNNAMED_CLAUSE: Final = re.compile(
     rf"(?:^|[.:;] |, (?:and|but|or) )(?:{'|'.join(sorted(_UNNAMED))})\b(?!: )", re.IGNORECASE
 )
 """A clause without a named subject, first in a text or behind punctuation."""
+_COMMAND: Final = re.compile(r"\b(?:command|group)\b")
+"""A decorator of a command: the docstring is the command's help."""
+_VAGUE_HELP: Final = re.compile(
+    r"\b(?:it|nobody|somebody|them|they|those|what|whatever|who|whoever)\b", re.IGNORECASE
+)
 _FEWEST_WORDS: Final = 3
 """Strings of fewer words are names or keys."""
 _SHOWN: Final = 5
@@ -151,6 +156,17 @@ def unnamed_subjects(source: str) -> Iterator[tuple[int, str]]:
         for words in filter(None, map(_beginning, shown)):
             if _NO_SUBJECT.match(words):
                 yield node.lineno, words
+
+
+def vague_help(source: str) -> Iterator[tuple[int, str]]:
+    """Yield (line, text) of each command's help whose first paragraph has a pronoun for a thing."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef) and any(
+            _COMMAND.search(ast.unparse(decorator)) for decorator in node.decorator_list
+        ):
+            first = (ast.get_docstring(node) or "").partition("\n\n")[0]
+            if _VAGUE_HELP.search(first):
+                yield node.lineno, first
 
 
 def _beginning(node: ast.expr) -> str | None:
