@@ -1,4 +1,4 @@
-"""Between stages, a change is planned anew if there is something else to plan with or for."""
+"""Between stages, plan the rest of a change anew if demand, ports or reservations have changed."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Replanning:
         self._reach = reach
 
     def planned_anew(self, change: StagedChange, others_reason: str) -> Replanned | None:
-        """The change planned anew; None if there is no reason to.
+        """The change planned anew; None without a reason to plan anew.
 
         ``others_reason``: the reason to plan anew nevertheless, since other changes may have
         touched the network. Raises HydraError.

@@ -1,8 +1,8 @@
 """Helios (SIGCOMM 2010, section 5): patterns of shifting flows, and a controller that follows.
 
 ``configs/helios.yaml`` is the network: four pods of four hosts. Every host sends as many flows as a
-pod has hosts, to other ones after each stability period. Without being told, the controller sees
-the new demand in its counters, plans, and moves circuits.
+pod has hosts, with new receivers after each stability period. The controller sees the new demand
+in its counters only, plans, and moves circuits.
 """
 
 from __future__ import annotations
