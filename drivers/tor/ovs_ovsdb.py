@@ -378,7 +378,7 @@ class OvsTor:
         return self._session
 
     def _leave_if_robbed(self) -> None:
-        """End a session whose bridge another controller has taken; the next session reads the taker."""
+        """End the session if another controller has taken the bridge; the next session names it."""
         if self._session is not None and self._is_robbed(self._session):
             self.close()
 

@@ -201,7 +201,7 @@ class ReservationBook(Protected):
         return later, *make_room(self._calendar, later, lower, around)
 
     def _give_way(self, reservation: Reservation, other: Reservation) -> None:
-        """Preempt a reservation: with circuits, at the start of ``other``; without circuits, now."""
+        """Preempt a reservation: with circuits, at the start of ``other``; without, now."""
         reason = (
             f"gives way to a reservation of priority {other.priority}"
             if reservation.rank >= 0
