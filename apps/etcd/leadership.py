@@ -292,11 +292,11 @@ class Leadership:
                 f"no controller stands by to lead{f' ({found.problem})' if found.problem else ''}: "
                 "start another controller with the same store first"
             )
-        mine = self._switches()
+        connected = self._switches()
         for replica in found.standing_by:
-            if replica.switches is not None and replica.switches < mine:
+            if replica.switches is not None and replica.switches < connected:
                 raise LifecycleError(
-                    f"{replica.name} has {replica.switches} of the {mine} switches connected "
+                    f"{replica.name} has {replica.switches} of the {connected} switches connected "
                     f"here: hand over once the switches have found {replica.name}, "
                     "within seconds if the switches name the controller"
                 )

@@ -51,14 +51,14 @@ class _Why:
     def path(self) -> Iterator[str]:
         yield self._demand()
         load = count_load(self._study.arrays, self._study.demand, self._topology, Reserved())
-        mine = [p for p in self._topology.paths if pair_of(p) == (self._src, self._dst)]
-        if len(mine) > 1:
+        paths = [p for p in self._topology.paths if pair_of(p) == (self._src, self._dst)]
+        if len(paths) > 1:
             carried = load.carried_mbps[self._src, self._dst]
-            yield f"joined by {len(mine)} paths; {carried:,.1f} Mb/s of the demand fit"
-        if mine:
-            for path in mine:
-                yield from self._joined(path, load, alone=len(mine) == 1)
-            if min(path.hops for path in mine) > 1:
+            yield f"joined by {len(paths)} paths; {carried:,.1f} Mb/s of the demand fit"
+        if paths:
+            for path in paths:
+                yield from self._joined(path, load, alone=len(paths) == 1)
+            if min(path.hops for path in paths) > 1:
                 yield from self._why_not_direct()
         elif self._want:
             yield from self._not_joined(load)
@@ -94,12 +94,12 @@ class _Why:
         load = count_load(self._study.arrays, self._study.demand, self._topology, Reserved())
         for src, dst in ((self._src, self._dst), (self._dst, self._src)):
             want = float(self._study.demand[src, dst])
-            mine = [path for path in self._topology.paths if (path.src, path.dst) == (src, dst)]
+            paths = [path for path in self._topology.paths if (path.src, path.dst) == (src, dst)]
             there = f"{self._rack(src)} to {self._rack(dst)} {want:,.1f} Mb/s"
-            if mine:
-                many = f"{len(mine)} circuit{'s' if len(mine) > 1 else ''}"
+            if paths:
+                many = f"{len(paths)} circuit{'s' if len(paths) > 1 else ''}"
                 yield f"{there}: {many}; {load.carried_mbps[src, dst]:,.1f} Mb/s of the demand fit"
-                for path in mine:
+                for path in paths:
                     yield from self._leads(path, load, wanted=want > 0)
             elif want:
                 yield f"{there}: no circuit: the traffic stays electrical"

@@ -234,8 +234,8 @@ def _play(
         jobs = []
         for number, name in enumerate(servers):
             orders = stage.file(f"shifting-{name}", ".json")
-            mine = [[addresses[to] for to in plan[number]] for plan in plans]
-            orders.write_text(json.dumps(mine), encoding="utf-8")
+            receivers = [[addresses[to] for to in plan[number]] for plan in plans]
+            orders.write_text(json.dumps(receivers), encoding="utf-8")
             jobs.append(stack.enter_context(_host(stage, name, orders, start, stability_s)))
         for job, ready, _ in jobs:
             wait_for_file(ready, job)

@@ -26,7 +26,9 @@ VAGUE_NAMES: Final = frozenset(
     {"apart", "hear", "heard", "hears", "left", "one", "tell", "tells", "told", "who", "whom"}
 )
 """Words that are no names of functions, classes, fields, parameters and modules."""
-VAGUE_VARIABLES: Final = frozenset({"another", "its", "one", "them", "who", "whom", "whose"})
+VAGUE_VARIABLES: Final = frozenset(
+    {"another", "its", "mine", "one", "them", "told", "who", "whom", "whose"}
+)
 """Words that are no names of variables: a loop variable is named after its element."""
 _LOG_CALLS: Final = frozenset({"critical", "debug", "error", "exception", "info", "warning"})
 _WORD: Final = re.compile(r"[a-z']+")
