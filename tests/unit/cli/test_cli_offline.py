@@ -422,7 +422,11 @@ def test_what_can_not_stand_beside_one_way_circuits_is_not_compared(run):
         ),
         (("r1:r2=250",), (), ["250.0 Mb/s: 2 circuits; 200.0 Mb/s of the demand fit"]),
         (("r1:r3=80",), (), ["r1 to r2 0.0 Mb/s: no circuit\n"]),
-        (("r1:r2=9",), ("--rack=r3",), ["the traffic stays electrical\n    r1 is not among the racks"]),
+        (
+            ("r1:r2=9",),
+            ("--rack=r3",),
+            ["the traffic stays electrical\n    r1 is not among the racks"],
+        ),
     ],
 )
 def test_one_way_circuits_are_explained(run, demands, options, words):
