@@ -420,7 +420,7 @@ def reservations(identifier: str | None, ended: bool, url: str, as_json: bool) -
 @url_option
 @json_option
 def release(identifier: str, wait: bool, url: str, as_json: bool) -> None:
-    """Give the bandwidth of reservation ID back. A repetition is harmless."""
+    """Release the bandwidth of reservation ID. A repetition is harmless."""
     with ControllerClient(url) as client:
         document = client.delete(resource(_RESERVATIONS, identifier), wait=wait)
     _print_reservation(document, as_json)

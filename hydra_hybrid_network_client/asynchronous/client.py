@@ -341,9 +341,7 @@ class AsyncHydraClient:
                 try:
                     event = document.model_validate(data)
                 except ValidationError as error:
-                    raise ClientError(
-                        f"event {place.last_id} is something else: {error}"
-                    ) from error
+                    raise ClientError(f"event {place.last_id} is unexpected: {error}") from error
                 yield place.last_id or "", event
 
     # -- on the way -------------------------------------------------------------------------------

@@ -243,7 +243,7 @@ def test_an_event_that_is_none_is_an_error_of_the_client(data):
     stream = silent_streams.stream("event: reservation", "id: run-1", f"data: {data}", "")
     with silent_streams.answering(stream) as script, HydraClient(script.url) as client:
         events = client.events()
-        with pytest.raises(ClientError, match="something else"):
+        with pytest.raises(ClientError, match="unexpected"):
             next(events)
 
 
