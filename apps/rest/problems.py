@@ -207,8 +207,8 @@ TOO_MANY_WEBHOOKS: Final = ProblemType(
 
 CATALOGUE: Final = tuple(one for one in globals().values() if isinstance(one, ProblemType))
 """All problem types, in the order from above."""
-BODY_PROBLEMS: Final = (MALFORMED, BODY_TOO_LARGE, UNSUPPORTED_MEDIA_TYPE, INVALID_REQUEST)
-"""Answers of each route with a body."""
+BODY_PROBLEMS: Final = (MALFORMED, BODY_TOO_LARGE, UNSUPPORTED_MEDIA_TYPE)
+"""Answers of each route with a body, besides :data:`INVALID_REQUEST`."""
 
 
 class ApiError(HydraError):
