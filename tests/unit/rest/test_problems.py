@@ -1,8 +1,8 @@
 """Every error is a problem document (RFC 9457) that says what to do, and changes nothing."""
 
 import json
-import re
 import logging
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
