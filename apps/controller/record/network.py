@@ -257,6 +257,21 @@ class NetworkRecord:
                 and (left := [p for p in paths.get(pair, ()) if p not in promised.get(pair, ())])
             }
 
+    def wishes(self, pairs: Collection[Pair]) -> Mapping[Pair, frozenset[str]]:
+        """Ids of the reservations that alone want a path of a pair; empty for a pair with a path
+        requested in its own right. Pairs whose paths nobody wants any more are left out.
+        """
+        with self._lock:
+            promised: dict[Pair, set[str]] = {}
+            for reservation in self._book.active():
+                promised.setdefault(reservation.pair, set()).add(reservation.id)
+            left = {reservation.pair for reservation in self._book.leaving()} - self._kept
+            return {
+                pair: frozenset() if pair in self._kept else frozenset(promised.get(pair, ()))
+                for pair in pairs
+                if pair in promised or pair not in left
+            }
+
     def keep_unreserved(self) -> None:
         """Count paths of pairs without a known reservation as requested in their own right."""
         with self._lock:
