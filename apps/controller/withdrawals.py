@@ -212,10 +212,10 @@ class Withdrawals:
         back.
         """
         self._unwithdrawn = self._still_standing()
-        news = [one for one in lost if one not in self._unwithdrawn]
+        news = [element for element in lost if element not in self._unwithdrawn]
         self._unwithdrawn |= dict.fromkeys(news, why)
-        circuits = [one for one in self._unwithdrawn if isinstance(one, Circuit)]
-        paths = [one for one in self._unwithdrawn if isinstance(one, Path)]
+        circuits = [element for element in self._unwithdrawn if isinstance(element, Circuit)]
+        paths = [element for element in self._unwithdrawn if isinstance(element, Path)]
         if news:
             LOG.error("%s", why)
             if paths or not set(circuits) <= set(vacated):
@@ -248,7 +248,7 @@ class Withdrawals:
     def _still_standing(self) -> dict[Circuit | Path, str]:
         topology = self._network.state.topology
         standing = {*topology.circuits, *topology.paths}
-        return {one: why for one, why in self._unwithdrawn.items() if one in standing}
+        return {element: why for element, why in self._unwithdrawn.items() if element in standing}
 
     def _wishes(self, ways: Set[tuple[RackId, RackId]]) -> _Wishes:
         """Who wants the paths of pairs, as (from, to); pairs wanted by nobody are left out."""
@@ -269,8 +269,8 @@ class Withdrawals:
     def _any_wants(self, ids: Collection[str]) -> bool:
         """True if a reservation among ``ids`` holds bandwidth, or has failed with its circuit."""
         return any(
-            one.holds_capacity or one.state is ReservationState.FAILED
-            for one in self._bookings.known(ids)
+            reservation.holds_capacity or reservation.state is ReservationState.FAILED
+            for reservation in self._bookings.known(ids)
         )
 
     async def _plan_around(self, before: _Wishes) -> None:
@@ -296,9 +296,9 @@ class Withdrawals:
         settled = self._panels.settled()
         if not settled:
             return
-        for one in settled:
-            if one.task.state is TaskState.FAILED:
-                self._quarantine.put(self._panels.ports_of(one), one.outcome)
+        for path in settled:
+            if path.task.state is TaskState.FAILED:
+                self._quarantine.put(self._panels.ports_of(path), path.outcome)
         await self._placement.restore()
         reason = "; ".join(settled.outcome for settled in settled)
         await self._rejoining.join(self._panels.ready(), reason)

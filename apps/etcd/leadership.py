@@ -239,7 +239,7 @@ class Leadership:
             (registered,) = self._observer.transaction(
                 self.conditions(), [ending, get(*self._roster.range)], patience_s=_TELL_S
             ).found or ((),)
-            if any(replica_of(one).id != self._me.id for one in registered):
+            if any(replica_of(entry).id != self._me.id for entry in registered):
                 self._closing.wait(self._look_s + _NOTICE_S)
 
     # -- the threads ------------------------------------------------------------------------------
@@ -251,10 +251,10 @@ class Leadership:
         warned = False
         while not self._closing.is_set():
             pause_s = renew_s
-            another = False
+            other_leads = False
             try:
                 if not self.leads:
-                    another = self._look()
+                    other_leads = self._look()
                 if boot_s() - renewed_s >= renew_s:
                     self._asked_s = asked_s = boot_s()
                     try:
@@ -262,7 +262,7 @@ class Leadership:
                     finally:
                         self._asked_s = None
                     renewed_s = asked_s
-                if not self.leads and not another:
+                if not self.leads and not other_leads:
                     self._try_to_lead()
                 self._trouble, warned = None, False
             except (EtcdRefused, EtcdUnanswered, NoReplica) as error:
@@ -270,7 +270,7 @@ class Leadership:
                 if not warned:
                     LOG.warning("the lease is not renewed: %s", error)
                 warned = True
-                self._trouble = None if another else (since_s, str(error))
+                self._trouble = None if other_leads else (since_s, str(error))
                 pause_s = _SOON_S  # etcd elects a leader within a second or two, of a lease of two
             if not self.leads:
                 pause_s = _SOON_S if self._leader_ends else look_s

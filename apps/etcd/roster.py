@@ -120,7 +120,7 @@ def replica_of(entry: Entry) -> Replica:
     return Replica(**{**_UNREPORTED, **known})
 
 
-def who_leads(settings: EtcdSettings) -> str | None:
+def leader_name(settings: EtcdSettings) -> str | None:
     """Name of the present leader; None without a leader. Raises EtcdRefused, EtcdUnanswered."""
     etcd = Etcd(settings)
     try:

@@ -157,10 +157,10 @@ class NetworkRecord:
         """
         with self._lock:
             before = self._state
-            self._under_way = tuple(one for one in self._under_way if one is not execution)
+            self._under_way = tuple(change for change in self._under_way if change is not execution)
             self._settle(execution.result, (self._state, execution.wanted))
-            for one in self._under_way:
-                one.rebase_on(before, execution.result)
+            for change in self._under_way:
+                change.rebase_on(before, execution.result)
 
     @property
     def unsettled(self) -> Unsettled:
