@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import hydra
+from apps.journal.layout import FORMAT
 from apps.journal.sqlite import SCHEMA_VERSION, copy_journal, set_aside
 from hydra.journal import Change, JournalError, Kind, entry
 from tests.journals import SqliteJournal
@@ -208,5 +209,6 @@ def test_what_is_set_aside_takes_its_write_ahead_log_along(path):
 
 def test_the_page_about_upgrades_names_the_schema():
     guide = (Path(__file__).parents[3] / "docs" / "install.md").read_text()
+    assert str(SCHEMA_VERSION) == FORMAT, "the page says that both are the same"
     said = f"both are {SCHEMA_VERSION} in this release, {hydra.__version__}"
     assert said in " ".join(guide.split())
