@@ -83,7 +83,10 @@ def layout(fabric: Fabric, controller: str, fdb_age_s: float) -> Layout:
 
 
 def _vswitch(vswitch: VSwitch, controller: str) -> BridgeSpec:
-    ports = tuple(map(PortSpec, vswitch.ports))
+    uplinks = {vswitch.optical_port, vswitch.electrical_port}
+    ports = tuple(
+        PortSpec(name, protected=len(uplinks) > 1 and name in uplinks) for name in vswitch.ports
+    )
     return BridgeSpec(vswitch.bridge, ports, vswitch.datapath_id, controller)
 
 
