@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import subprocess
+from contextlib import ExitStack, contextmanager
+from itertools import permutations
 
 import pytest
 
 from apps.process.configuration import load_configuration
+
+from mininet_scenarios.testbed.capture import Capture
 
 from .live import CONFIGS, live, wait_until
 from .test_one_way import THERE, around
@@ -20,6 +24,13 @@ KINDS = {
     "openflow-only": ("hyt-r1-p1", "hys-h11", "hyl-r1"),
     "one-way": ("hyt-r1-p1", "hys-h11", "hyl-r1"),
 }
+LEARNING = {
+    "demo": ("hyo-", "hye-"),
+    "single-homed": ("hyo-",),
+    "openflow-only": ("hyl-",),
+    "one-way": ("hyl-",),
+}
+"""Ports that lead to a switch that learns: how their names begin."""
 
 
 @pytest.fixture(scope="module", params=KINDS)
@@ -120,3 +131,46 @@ def test_one_whose_switch_is_away_meanwhile(network):
     request(**{port: FRESH + 20})
     subprocess.run(["ovs-vsctl", "set-controller", bridge, *controllers], check=True)
     follows(network, port)
+
+
+@contextmanager
+def no_foreign_sources(servers, *ports):
+    """In the block, no frame with a MAC address of these servers leaves by these ports."""
+    sources = " or ".join(f"ether src {server.mac}" for server in servers)
+    captures = [Capture(port, expression=sources, direction="out") for port in ports]
+    with ExitStack() as stack:
+        for capture in captures:
+            stack.enter_context(capture)
+        yield
+    assert [len(capture.frames()) for capture in captures] == [0] * len(captures)
+
+
+def send(network, source, destination):
+    """Send pings, answered or not."""
+    address = str(network.fabric.server_by_name[destination].addresses[0].ip)
+    # timed: the frames leave at once, and the answers don't matter
+    network.testbed.host(source).pexec(["ping", "-c", "3", "-l", "3", "-w", "1", address])
+
+
+def test_any_that_change_places_while_no_controller_runs(network):
+    """What comes from elsewhere never leaves for a network that learns: no switch takes a sender to
+    be here.
+    """
+    ports = KINDS[network.fabric.name]
+    to_learning = [port for port in ports if port.startswith(LEARNING[network.fabric.name])]
+    elsewhere = [server for server in network.fabric.servers if server.name[:2] != "h1"]
+    numbers = {port: number_of(port) for port in ports}
+    network.process.kill()
+    try:
+        for places in permutations(numbers.values()):
+            request(**dict(zip(ports, places, strict=True)))
+            assert tuple(map(number_of, ports)) == places
+            with no_foreign_sources(elsewhere, *to_learning):
+                for sender in ("h12", "h21", "h31"):
+                    send(network, sender, "h11")
+            assert network.reaches("h31", "h21")
+            assert network.reaches("h41", "h22")
+    finally:
+        request(**numbers)
+        network.process.start()
+    follows(network)
