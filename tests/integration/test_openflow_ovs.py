@@ -56,6 +56,7 @@ from hydra.forwarding.shapes import (
     Arg,
     EndOnFin,
     Output,
+    PassProtected,
     PickPath,
     Port,
     PushVlan,
@@ -78,7 +79,7 @@ from tests.unit.forwarding.sample_rules import circuit_rule, reservation_rules, 
 
 pytestmark = pytest.mark.ovs
 METER = 5
-PORTS = SwitchPorts(host=1, optical=2, electrical=3, servers=(11, 12), wired=(21, 22))
+PORTS = SwitchPorts(host=1, optical=2, electrical=3, servers=(11, 12), wired=(21, 22), protected=True)
 NAMES = {
     Port.HOST: "1",
     Port.OPTICAL: "2",
@@ -183,6 +184,8 @@ def action_in_words(action: Action, number: Callable[[int | Arg], int]) -> str:
     if isinstance(action, PushVlan):
         tag = number(action.vlan) | 0x1000
         return f"push_vlan:0x8100,set_field:{tag}->vlan_vid"
+    if isinstance(action, PassProtected):
+        return "set_field:CONTROLLER->in_port"
     if isinstance(action, PickPath):
         links = number(action.last) + 1
         return f"multipath(symmetric_l3l4,{action.basis},hrw,{links},0,NXM_NX_REG0[])"

@@ -67,6 +67,7 @@ from hydra.forwarding.shapes import (
     EndOnFin,
     Field,
     Output,
+    PassProtected,
     PickPath,
     Port,
     PushVlan,
@@ -113,6 +114,8 @@ class SwitchPorts:
     electrical: int = 0
     servers: tuple[int, ...] = ()
     wired: tuple[int, ...] = ()
+    protected: bool = False
+    """True if wired ports and the electrical port are protected ports of Open vSwitch."""
 
     def number(self, port: int) -> int:
         """A symbolic port's number; a real number stays unchanged."""
@@ -151,6 +154,8 @@ _OXM: Final[Mapping[str, tuple[int, int]]] = {  # name: (field code, bytes)
     PATH_REGISTER: (0, 4),
 }
 _OXM_CLASS: Final = 0x8000
+_NXM_0: Final = 0x0000
+"""The class of Open vSwitch's other fields; field 0 is the ingress port, in 2 bytes."""
 _NXM_1: Final = 0x0001
 """The class of Open vSwitch's registers, each of 4 bytes (ovs-fields(7))."""
 _HOLE_FORMAT: Final = {1: "B", 2: "H", 4: "I", 8: "Q"}
@@ -254,6 +259,11 @@ def _pick_path(action: PickPath) -> list[_Piece]:
     ]
 
 
+def _pass_protected() -> bytes:
+    """Set Open vSwitch's field ``in_port`` to OFPP_CONTROLLER, which is not a protected port."""
+    return struct.pack("!HHHBBH6x", 25, 16, _NXM_0, 0, 2, PORT_CONTROLLER & 0xFFFF)
+
+
 def _end_on_fin() -> bytes:
     """The action ``fin_timeout`` of Open vSwitch, without an idle time-out (nicira-ext.h)."""
     return struct.pack("!HHIHHHxx", 0xFFFF, 16, 0x2320, 19, 0, 1)
@@ -274,6 +284,8 @@ def _actions(shape: Shape, ports: SwitchPorts) -> list[_Piece]:
             pieces += _pick_path(action)
         elif isinstance(action, SetPath):
             pieces += _set_field(PATH_REGISTER, action.number)
+        elif isinstance(action, PassProtected):
+            pieces += [_pass_protected()] if ports.protected else []
         elif isinstance(action, EndOnFin):
             pieces.append(_end_on_fin())
         else:
