@@ -79,7 +79,9 @@ from tests.unit.forwarding.sample_rules import circuit_rule, reservation_rules, 
 
 pytestmark = pytest.mark.ovs
 METER = 5
-PORTS = SwitchPorts(host=1, optical=2, electrical=3, servers=(11, 12), wired=(21, 22), protected=True)
+PORTS = SwitchPorts(
+    host=1, optical=2, electrical=3, servers=(11, 12), wired=(21, 22), protected=True
+)
 NAMES = {
     Port.HOST: "1",
     Port.OPTICAL: "2",

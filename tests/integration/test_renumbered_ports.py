@@ -9,7 +9,6 @@ from itertools import permutations
 import pytest
 
 from apps.process.configuration import load_configuration
-
 from mininet_scenarios.testbed.capture import Capture
 
 from .live import CONFIGS, live, wait_until
