@@ -58,6 +58,7 @@ from hydra.forwarding.shapes import (
     Output,
     PassProtected,
     PickPath,
+    PopVlan,
     Port,
     PushVlan,
     SetDscp,
@@ -174,6 +175,13 @@ def human(name: str, value: int) -> str:
     return hex(value)
 
 
+FIXED_ACTIONS = {
+    PopVlan: "pop_vlan",
+    EndOnFin: "fin_timeout(hard_timeout=1)",
+    PassProtected: "set_field:CONTROLLER->in_port",
+}
+
+
 def action_in_words(action: Action, number: Callable[[int | Arg], int]) -> str:
     if isinstance(action, Output):
         return f"output:{NAMES[number(action.port)]}"
@@ -186,12 +194,10 @@ def action_in_words(action: Action, number: Callable[[int | Arg], int]) -> str:
     if isinstance(action, PushVlan):
         tag = number(action.vlan) | 0x1000
         return f"push_vlan:0x8100,set_field:{tag}->vlan_vid"
-    if isinstance(action, PassProtected):
-        return "set_field:CONTROLLER->in_port"
     if isinstance(action, PickPath):
         links = number(action.last) + 1
         return f"multipath(symmetric_l3l4,{action.basis},hrw,{links},0,NXM_NX_REG0[])"
-    return "fin_timeout(hard_timeout=1)" if isinstance(action, EndOnFin) else "pop_vlan"
+    return FIXED_ACTIONS[type(action)]
 
 
 def in_words(rule: FlowRule) -> str:
