@@ -94,6 +94,8 @@ _VLAN_PRESENT: Final = 0x1000
 _SEND_FLOW_REMOVED: Final = 1
 _IN_PORT: Final = 0xFFF8
 """Port number that makes the action ``resubmit`` use a packet's own ingress port."""
+_AS_IF_FROM_CONTROLLER: Final = struct.pack("!HHHBBH6x", 25, 16, 0, 0, 2, PORT_CONTROLLER & 0xFFFF)
+"""The action that sets Open vSwitch's field ``in_port``; the controller is no protected port."""
 _FIN: Final = 0x01
 
 
@@ -154,8 +156,6 @@ _OXM: Final[Mapping[str, tuple[int, int]]] = {  # name: (field code, bytes)
     PATH_REGISTER: (0, 4),
 }
 _OXM_CLASS: Final = 0x8000
-_NXM_0: Final = 0x0000
-"""The class of Open vSwitch's other fields; field 0 is the ingress port, in 2 bytes."""
 _NXM_1: Final = 0x0001
 """The class of Open vSwitch's registers, each of 4 bytes (ovs-fields(7))."""
 _HOLE_FORMAT: Final = {1: "B", 2: "H", 4: "I", 8: "Q"}
@@ -259,11 +259,6 @@ def _pick_path(action: PickPath) -> list[_Piece]:
     ]
 
 
-def _pass_protected() -> bytes:
-    """Set Open vSwitch's field ``in_port`` to OFPP_CONTROLLER, which is not a protected port."""
-    return struct.pack("!HHHBBH6x", 25, 16, _NXM_0, 0, 2, PORT_CONTROLLER & 0xFFFF)
-
-
 def _end_on_fin() -> bytes:
     """The action ``fin_timeout`` of Open vSwitch, without an idle time-out (nicira-ext.h)."""
     return struct.pack("!HHIHHHxx", 0xFFFF, 16, 0x2320, 19, 0, 1)
@@ -285,7 +280,7 @@ def _actions(shape: Shape, ports: SwitchPorts) -> list[_Piece]:
         elif isinstance(action, SetPath):
             pieces += _set_field(PATH_REGISTER, action.number)
         elif isinstance(action, PassProtected):
-            pieces += [_pass_protected()] if ports.protected else []
+            pieces += [_AS_IF_FROM_CONTROLLER] * ports.protected
         elif isinstance(action, EndOnFin):
             pieces.append(_end_on_fin())
         else:
@@ -301,11 +296,7 @@ def _instructions(shape: Shape, ports: SwitchPorts) -> list[_Piece]:
     if actions:
         pieces += [struct.pack("!HHxxxx", 4, 8 + _length(actions)), *actions]
     if shape.write_metadata is not None:
-        pieces += [
-            struct.pack("!HHxxxx", 2, 24),
-            _value(shape.write_metadata, 8),
-            b"\xff" * 8,
-        ]
+        pieces += [struct.pack("!HHxxxx", 2, 24), _value(shape.write_metadata, 8), b"\xff" * 8]
     if shape.goto is not None:
         pieces.append(struct.pack("!HHBxxx", 1, 8, shape.goto))
     return pieces
@@ -347,13 +338,11 @@ class _Packer:
     def __init__(self, pieces: Iterable[_Piece], ports: SwitchPorts) -> None:
         self._pieces = _merge(pieces)
         self._ports = ports
-        self._layout = struct.Struct(
-            "!"
-            + "".join(
-                f"{len(p)}s" if isinstance(p, bytes) else _HOLE_FORMAT.get(p.size, f"{p.size}s")
-                for p in self._pieces
-            )
+        layout = (
+            f"{len(p)}s" if isinstance(p, bytes) else _HOLE_FORMAT.get(p.size, f"{p.size}s")
+            for p in self._pieces
         )
+        self._layout = struct.Struct("!" + "".join(layout))
         self._holes: list[tuple[str, _Hole]] = []
         names, formats, offsets, at = ["bytes"], [f"V{self._layout.size}"], [0], 0
         for piece in self._pieces:
