@@ -110,10 +110,12 @@ def test_two_that_swap_their_numbers(network):
 
 
 def test_one_that_is_deleted_and_added(network):
-    """As a network manager does that starts anew."""
+    """As a network manager does that starts anew, and adds ports with their settings."""
     port = KINDS[network.fabric.name][0]
     bridge = bridge_of(port)
-    anew = ["del-port", bridge, port, "--", "add-port", bridge, port]
+    get = ["ovs-vsctl", "get", "Port", port, "protected"]
+    protected = subprocess.run(get, check=True, capture_output=True, text=True).stdout.strip()
+    anew = ["del-port", bridge, port, "--", "add-port", bridge, port, f"protected={protected}"]
     number = ["set", "Interface", port, f"ofport_request={FRESH + 10}"]
     subprocess.run(["ovs-vsctl", *anew, "--", *number], check=True)
     assert number_of(port) == FRESH + 10
