@@ -1,18 +1,26 @@
-"""Print what happens to reservations; ``follow_events.py 3`` ends after three events."""
+"""Print what happens to reservations; with ids as arguments, until all of these have ended."""
 
-import os
 import sys
-from itertools import islice
 
-from hydra_hybrid_network_client import EventKind, Gap, HydraClient
+from hydra_hybrid_network_client import ClientError, EventKind, Gap, HydraClient
+from hydra_hybrid_network_client import ReservationState as State
 
-count = int(sys.argv[1]) if len(sys.argv) > 1 else None
-
-with HydraClient() as hydra:
-    # Whoever starts again gives the last id that was seen, and misses nothing.
-    last_seen = os.environ.get("LAST_EVENT_ID")
-    for number, event in islice(hydra.events(EventKind.RESERVATION, last_id=last_seen), count):
-        if isinstance(event, Gap):
-            print("events were missed: read the reservations anew", flush=True)
-        else:
-            print(number, event.model_dump_json(), flush=True)
+ENDS = {State.RELEASED, State.FAILED, State.CANCELLED, State.EXPIRED, State.PREEMPTED}
+named = set(sys.argv[1:])
+left = set(named)
+try:
+    with HydraClient() as hydra:
+        # After event 0, a gap comes first, then all kept events. Give the last id that was seen
+        # instead, and nothing is missed while your program is away.
+        for number, event in hydra.events(EventKind.RESERVATION, last_id="0", reservations=named):
+            if isinstance(event, Gap):  # events are missing: read the reservations
+                now = [hydra.reservation(reservation_id) for reservation_id in sorted(left)]
+            else:
+                now = [after for after in [event.reservation] if after]
+            for after in now:
+                print(number, after.id, after.state, after.reason, flush=True)
+            left -= {after.id for after in now if after.state in ENDS}
+            if named and not left:
+                break
+except ClientError as error:
+    sys.exit(str(error))

@@ -39,7 +39,7 @@ class HeldTables:
             tables[datapath] = after = switched_over(table, self._holdings.standbys, lost)
             if after is not table:
                 changes[datapath] = tuple(
-                    differing(*(way_rules(self._fabric, one) for one in (table, after)))
+                    differing(*(way_rules(self._fabric, tables) for tables in (table, after)))
                 )
         with self._lock:
             self._tables = tables

@@ -280,8 +280,8 @@ def survivors(reservations: Iterable[Reservation], state: NetworkState) -> dict[
     A path on standby is survived by a working path.
     """
     found: dict[Path, Path] = {}
-    for one in reservations:
-        working, standby = one.booked, one.protection
+    for reservation in reservations:
+        working, standby = reservation.booked, reservation.protection
         if working in state.vlans and standby in state.vlans and working and standby:
             found[working] = standby
             found.setdefault(standby, working)
