@@ -128,7 +128,7 @@ class Runner:
             course, lambda batch: [self._timed(batch.step, command) for command in batch.commands]
         )
 
-    def submit(self, batch: Batch) -> Sequence[Future[Outcome]]:
+    def submit(self, batch: Batch) -> Sequence[Future[Outcome[Any]]]:
         """Begin all commands of a batch; outcomes in the same order."""
         timed = partial(self._timed, batch.step)
         return [
@@ -136,7 +136,7 @@ class Runner:
             for command in batch.commands
         ]
 
-    def _timed(self, step: str, command: Command) -> Outcome:
+    def _timed(self, step: str, command: Command) -> Outcome[Any]:
         started = time.monotonic()
         value, failure = None, None
         try:
@@ -155,7 +155,7 @@ class Runner:
         self._log(command, outcome)
         return outcome
 
-    def _log(self, command: Command, outcome: Outcome) -> None:
+    def _log(self, command: Command, outcome: Outcome[Any]) -> None:
         failure, name = outcome.failure, type(command).__name__
         known = isinstance(command, ReadMirrors | ReadVlans) and (
             failure is not None and failure.kind is FailureKind.NOT_CONNECTED

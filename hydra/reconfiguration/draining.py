@@ -7,6 +7,7 @@ on the paths left: once a marker arrives, so have all frames before it.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
 
 from hydra.model import Circuit, Fabric, NetworkState, Pair, Path, PortId, RackId, Server, VlanId
 from hydra.policy import DrainPolicy
@@ -94,16 +95,15 @@ class Readings:
         self,
         circuits: Collection[Circuit],
         commands: Sequence[ReadPortPackets],
-        outcomes: Sequence[Outcome],
+        outcomes: Sequence[Outcome[Mapping[str, int]]],
         *,
         late: bool,
     ) -> None:
         """Note a reading of these circuits; ``late`` if the reading began after the bound."""
         frames: dict[tuple[RackId, str], int] = {}
         for command, outcome in zip(commands, outcomes, strict=True):
-            if outcome.confirmed:
-                for name, count in outcome.value.items():
-                    frames[command.rack, name] = count
+            for name, counted in outcome.value_or({}).items():
+                frames[command.rack, name] = counted
 
         def at(end: PortId) -> int | None:
             port = self._fabric.ports[end]
@@ -215,7 +215,7 @@ class Draining:
         self._let_go: set[Path] = set()
         self.missing: tuple[Marker, ...] = ()
         """Markers that did not arrive."""
-        self.outcomes: list[Outcome] = []
+        self.outcomes: list[Outcome[Any]] = []
         self.bound_reached = False
 
     @classmethod
@@ -278,7 +278,7 @@ class Draining:
             outcomes = yield Batch("drain", (*reads, *passing, *beside))
             outcomes = outcomes[: len(reads) + len(passing)]
             for command, outcome in zip(passing, outcomes[len(reads) :], strict=True):
-                self.missing = outcome.value if outcome.confirmed else command.markers
+                self.missing = outcome.value_or(command.markers)
                 mine = [marker for marker in command.markers if marker.path not in self._let_go]
                 left = self._paths.keys() - self._let_go
                 self._lost |= unshown(left, mine, set(self.missing).intersection(mine))

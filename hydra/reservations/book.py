@@ -69,10 +69,6 @@ class ReservationBook(Protected):
 
     # --- admission ------------------------------------------------------------------------------
 
-    def check(self, request: ReservationRequest) -> tuple[RackId, RackId]:
-        """Check a request by :func:`hydra.reservations.requests.check`; return the two racks."""
-        return check(self._fabric, request)
-
     def add(
         self,
         reservation_id: str,

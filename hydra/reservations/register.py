@@ -46,8 +46,8 @@ class Register:
         """Ids of the parts of each bundle, in order of entry."""
         self._calendar = Calendar(fabric)
         self._by_key: dict[tuple[str | None, str], list[str]] = {}
-        self._booked_by: dict[str, set[str]] = {}
-        """Ids of booked reservations by owner."""
+        self._booked_by: dict[str, dict[str, tuple[Booking, ...]]] = {}
+        """Bookings by owner and id of the reservation."""
         self._timers = TimerQueue()
         self._active: dict[str, None] = {}
         """Ids of reservations that have or are getting circuits."""
@@ -118,10 +118,11 @@ class Register:
                     self._giving_way[reservation.id] = None
             if reservation.protection is None:
                 self._calendar.remove(reservation.id)
-            for booking in bookings_of(self._fabric, reservation):
+            bookings = tuple(bookings_of(self._fabric, reservation))
+            for booking in bookings:
                 self._calendar.add(booking)
             if reservation.owner is not None:
-                self._booked_by.setdefault(reservation.owner, set()).add(reservation.id)
+                self._booked_by.setdefault(reservation.owner, {})[reservation.id] = bookings
         else:
             self._unbook(reservation)
         return reservation
@@ -161,7 +162,7 @@ class Register:
         self._active.pop(reservation.id, None)
         self._giving_way.pop(reservation.id, None)
         if reservation.owner is not None and (mine := self._booked_by.get(reservation.owner)):
-            mine.discard(reservation.id)
+            mine.pop(reservation.id, None)
             if not mine:
                 del self._booked_by[reservation.owner]
 
@@ -234,10 +235,8 @@ class Register:
         return members
 
     def _bookings_of(self, owner: str) -> list[Booking]:
-        mine = (self._by_id[reservation_id] for reservation_id in self._booked_by.get(owner, ()))
-        return [
-            booking for reservation in mine for booking in bookings_of(self._fabric, reservation)
-        ]
+        booked = self._booked_by.get(owner, {})
+        return [booking for bookings in booked.values() for booking in bookings]
 
     def usage(self, owner: str, now: float) -> Usage:
         """Usage of a tenant, for comparison with the quota."""

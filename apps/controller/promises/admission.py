@@ -33,15 +33,14 @@ from hydra.errors import (
 from hydra.forwarding.substrate import Substrate, substrate_of
 from hydra.lifecycle import ReservationState
 from hydra.model import Fabric, NetworkState, PortId
-from hydra.names import rack_of
-from hydra.reservations.admission import beyond_any_circuit, moment
+from hydra.reservations.admission import moment
 from hydra.reservations.availability import Available
 from hydra.reservations.booking import at_most_mbps
-from hydra.reservations.bundle import bundle_of, divisions, smaller_bundles
+from hydra.reservations.bundle import bundle_of, divisions, smaller_bundles, too_large
 from hydra.reservations.limits import AdmissionLimits
 from hydra.reservations.modification import Modification
 from hydra.reservations.reservation import Pin, Reservation, ReservationRequest
-from hydra.reservations.transfers import MBIT, needed_mbps
+from hydra.reservations.transfers import MBIT
 from hydra.service import GroupOutcome, Refusal, ReservationPreview
 
 _CHECKS: Final = 3
@@ -211,13 +210,8 @@ class Admission:
         """Enter ``request`` in the book, in a trial; returns the reservation, or the parts of the
         bundle.
         """
-        src, dst = (rack_of(self._fabric, name) for name in (request.src, request.dst))
-        least_mbps, whole = request.least_mbps, request
-        if request.transfer is not None:
-            self._bookings.check(request)
-            least_mbps = needed_mbps(request, time.time())
-            whole = replace(request, bandwidth_mbps=least_mbps)
-        if beyond_any_circuit(self._fabric, src, dst, least_mbps) is None:
+        whole = too_large(self._fabric, request, time.time())
+        if whole is None:
             return [self._add_one(request, limits, group)]
         parts, why = self._add_parts(whole, limits, group)
         if parts:
@@ -286,7 +280,6 @@ class Admission:
     ) -> Reservation:
         starts_now = request.start_unix_s is None
         if starts_now:
-            self._bookings.check(request)
             _check_switches(self._fabric, self._substrate, self._reach, request)
         try:
             return self._bookings.add(request, limits, group, self._notice_s, bundle)

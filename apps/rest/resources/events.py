@@ -15,7 +15,7 @@ from pydantic import Field
 
 from apps.rest.access import TENANTS
 from apps.rest.document import Document
-from apps.rest.problems import INVALID_REQUEST, TOO_MANY_SUBSCRIBERS, UNKNOWN_NAME, ApiError
+from apps.rest.problems import TOO_MANY_SUBSCRIBERS, UNKNOWN_NAME, ApiError
 from apps.rest.resources.devices import DeviceAlarm
 from apps.rest.resources.reconfigurations import Progress
 from apps.rest.resources.reservations import Reservation
@@ -120,7 +120,6 @@ def _too_many(words: str) -> ApiError:
     "GET",
     "",
     UNKNOWN_NAME,
-    INVALID_REQUEST,
     TOO_MANY_SUBSCRIBERS,
     response_class=EventSourceResponse,
     responses={200: {"model": Event | Gap}},

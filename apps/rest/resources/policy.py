@@ -12,7 +12,6 @@ from apps.rest.problems import (
     BODY_PROBLEMS,
     DEVICE_UNAVAILABLE,
     INVALID_CONFIGURATION,
-    INVALID_REQUEST,
     MALFORMED,
     UNSUPPORTED_MEDIA_TYPE,
 )
@@ -132,7 +131,6 @@ def _in_force(policy: Policy) -> PolicyInForce:
     MALFORMED,
     INVALID_CONFIGURATION,
     UNSUPPORTED_MEDIA_TYPE,
-    INVALID_REQUEST,
     DEVICE_UNAVAILABLE,
 )
 def reload(body: ReloadBody, service: Service) -> Reload:

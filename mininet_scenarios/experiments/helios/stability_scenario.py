@@ -27,11 +27,12 @@ from mininet_scenarios.patience import PATIENCE_S
 from mininet_scenarios.reporting.narrator import Narrator
 from mininet_scenarios.stage import building
 from mininet_scenarios.stage.stage import CONGESTION, Job, Stage, sent_bytes, wait_for_file
+from mininet_scenarios.testbed.shipped import CONFIGS
 from mininet_scenarios.workloads.mesh import Endpoint
 from mininet_scenarios.workloads.reports import read_report, write_moment
 from mininet_scenarios.workloads.shifting import Sample, samples_from_json
 
-CONFIG: Final = building.CONFIGS / "helios.yaml"
+CONFIG: Final = CONFIGS / "helios.yaml"
 PODS: Final = 4
 HOSTS: Final = 4
 """Number of hosts in each pod, and of flows of each host."""
