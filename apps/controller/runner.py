@@ -199,17 +199,17 @@ class Runner:
     def _take_switches(self, command: TakeSwitches) -> frozenset[DatapathId]:
         taken = self._mastership.take(command.datapaths, hurries=command.hurries)
         owned = self._substrate.owned()
-        mine = [
+        taken_over = [
             datapath for datapath in command.datapaths if datapath in taken and datapath in owned
         ]
-        for datapath in mine:
+        for datapath in taken_over:
             if missing := self._fleet.missing_ports(datapath):
                 LOG.error(
                     "switch %s has no port %s: check the names in the configuration",
                     owned[datapath],
                     ", ".join(missing),
                 )
-        self._policing.prepare(mine)
+        self._policing.prepare(taken_over)
         return taken
 
     def _compare_rules(self, command: CompareRules) -> dict[DatapathId, RuleDrift]:

@@ -340,7 +340,7 @@ class OvsTor:
         return self._session
 
     def _leave_if_robbed(self) -> None:
-        """End a session if its bridge was taken by another controller: reconnecting tells whose."""
+        """End the session if another controller has taken the bridge; the next session names it."""
         if self._session and self._hold and self._hold.is_robbed(self._session):
             self.close()
 

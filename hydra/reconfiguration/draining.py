@@ -44,15 +44,15 @@ def markers(
                 ways.setdefault(here, []).append((path, receivers[there][0]))
     found: list[Marker] = []
     for rack, rack_ways in sorted(ways.items()):
-        mine = senders.get(rack, ())
-        turns = range(max(len(rack_ways), len(mine)) if mine else 0)
-        chosen = {(turn % len(rack_ways), turn % len(mine)) for turn in turns}
+        switches = senders.get(rack, ())
+        turns = range(max(len(rack_ways), len(switches)) if switches else 0)
+        chosen = {(turn % len(rack_ways), turn % len(switches)) for turn in turns}
         for way, (path, _) in enumerate(rack_ways):
             if path in hidden:
-                chosen |= {(way, sender) for sender in range(len(mine))}
+                chosen |= {(way, sender) for sender in range(len(switches))}
         for way, sender in sorted(chosen):
             path, dst = rack_ways[way]
-            found.append(Marker(path=path, vlan=paths[path], src=mine[sender], dst=dst))
+            found.append(Marker(path=path, vlan=paths[path], src=switches[sender], dst=dst))
     return tuple(found)
 
 
@@ -279,9 +279,9 @@ class Draining:
             outcomes = outcomes[: len(reads) + len(passing)]
             for command, outcome in zip(passing, outcomes[len(reads) :], strict=True):
                 self.missing = outcome.value_or(command.markers)
-                mine = [marker for marker in command.markers if marker.path not in self._let_go]
+                expected = [marker for marker in command.markers if marker.path not in self._let_go]
                 left = self._paths.keys() - self._let_go
-                self._lost |= unshown(left, mine, set(self.missing).intersection(mine))
+                self._lost |= unshown(left, expected, set(self.missing).intersection(expected))
             waiting = (waiting | self._hidden & self._lost) - self._let_go
             beside, passing = (), ()
             self.outcomes += outcomes

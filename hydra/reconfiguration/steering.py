@@ -85,7 +85,7 @@ def rules_to_push(run: Run) -> Mapping[DatapathId, tuple[RuleChange, ...]]:
             ),
         )
     changes = run.pushed.changes
-    return {dp: mine for dp, mine in changes.items() if takes_rules(run, dp)}
+    return {dp: rules for dp, rules in changes.items() if takes_rules(run, dp)}
 
 
 def note_relays(run: Run, outcome: Outcome[SwitchFailures], relays: Collection[DatapathId]) -> None:

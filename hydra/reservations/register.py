@@ -161,9 +161,9 @@ class Register:
         self._timers.drop(reservation.id)
         self._active.pop(reservation.id, None)
         self._giving_way.pop(reservation.id, None)
-        if reservation.owner is not None and (mine := self._booked_by.get(reservation.owner)):
-            mine.pop(reservation.id, None)
-            if not mine:
+        if reservation.owner is not None and (booked := self._booked_by.get(reservation.owner)):
+            booked.pop(reservation.id, None)
+            if not booked:
                 del self._booked_by[reservation.owner]
 
     def _forget(self, reservation: Reservation) -> None:
@@ -240,9 +240,9 @@ class Register:
 
     def usage(self, owner: str, now: float) -> Usage:
         """Usage of a tenant, for comparison with the quota."""
-        mine = self._bookings_of(owner)
-        count = sum(not booking.standby for booking in mine)
-        return Usage(count, peak_mbps(mine, now, math.inf))
+        bookings = self._bookings_of(owner)
+        count = sum(not booking.standby for booking in bookings)
+        return Usage(count, peak_mbps(bookings, now, math.inf))
 
     def admitted_before(self, owner: str | None, retry: RetryKey) -> tuple[Reservation, ...]:
         """Reservations that an earlier identical request with the same key made; empty for a new

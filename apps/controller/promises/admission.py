@@ -365,11 +365,7 @@ class Admission:
         UnknownName.
         """
         gone = self._reservations.let_group_go(group)
-        releasing = [
-            reservation.id
-            for reservation in gone
-            if reservation.state is ReservationState.RELEASING
-        ]
+        releasing = [r.id for r in gone if r.state is ReservationState.RELEASING]
         if releasing:
             self._care.release_in_turn(releasing)
         return self._bookings.group(group)
@@ -395,7 +391,7 @@ class Admission:
             raise Changed(f"reservation {reservation_id} has changed meanwhile: read it again")
         if not parts and (bundle := self._bookings.get(reservation_id).bundle):
             raise LifecycleError(
-                f"reservation {reservation_id} is a part of reservation {bundle}: name that one"
+                f"reservation {reservation_id} is a part of reservation {bundle}: name {bundle}"
             )
         return parts
 
@@ -439,4 +435,4 @@ def _with_devices(reach: Reach, error: NoRoom) -> DeviceMissing:
 
 def _none_fits(reasons: Iterable[str]) -> str:
     """The message of a refusal; a common reason is told once."""
-    return "none of them fits: " + "; ".join(dict.fromkeys(reasons))
+    return "no entry fits: " + "; ".join(dict.fromkeys(reasons))

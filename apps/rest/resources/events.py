@@ -59,14 +59,14 @@ class Event(Document):
         Tenants do not see the reason of a circuit's move, perhaps another tenant's reservation or
         an operator's wish.
         """
-        mine = [reservation.id for reservation in published.served if caller.sees(reservation)]
-        about = mine if published.reservation is None else caller.sees(published.reservation)
+        ids = [reservation.id for reservation in published.served if caller.sees(reservation)]
+        about = ids if published.reservation is None else caller.sees(published.reservation)
         if caller.tenant is not None and not about:
             return None
         return cls.of(
             fabric,
             published,
-            reservations=mine,
+            reservations=ids,
             reconfiguration=published.progress,
             reason=published.reason
             if caller.tenant is None or published.reservation is not None
