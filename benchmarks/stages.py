@@ -38,16 +38,10 @@ from benchmarks._demands import scaled
 from benchmarks._fabric import Size, reference
 from benchmarks._report import Result, report, run_benchmark
 from hydra.forwarding.substrate import substrate_of
-from hydra.model import (
-    Circuit,
-    DemandMatrix,
-    Fabric,
-    NetworkState,
-    Topology,
-)
+from hydra.model import Circuit, DemandMatrix, Fabric, NetworkState, Pair, Topology
 from hydra.policy import Policy
 from hydra.reconfiguration.detours import Detours
-from hydra.reconfiguration.plan import Pair, moving_pairs, pair_of
+from hydra.reconfiguration.plan import moving_pairs, pair_of
 from hydra.reconfiguration.stages import Stage, Traffic, stages
 from hydra.service import PlanRequest
 from topology.demand import max_min_rates

@@ -28,6 +28,8 @@ PortId = NewType("PortId", int)
 DatapathId = NewType("DatapathId", int)
 MacAddress = NewType("MacAddress", str)
 """Lower case, colon separated."""
+Pair = tuple[RackId, RackId]
+"""Two racks, lower first."""
 
 
 class SubstrateKind(StrEnum):

@@ -28,9 +28,8 @@ from typing import Any, TypeVar, cast, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from hydra.model import Circuit, NetworkState, Path, RackId, VlanId
+from hydra.model import Circuit, NetworkState, Pair, Path, VlanId
 
-Pair = tuple[RackId, RackId]
 IntArray = NDArray[np.int32]
 T = TypeVar("T")
 

@@ -24,12 +24,13 @@ from hydra.model import (
     DemandMatrix,
     Fabric,
     NetworkState,
+    Pair,
     PortId,
     RackId,
     Topology,
 )
 from hydra.reconfiguration.change_result import ChangeResult
-from hydra.reconfiguration.plan import Pair, Plan, directions, moving_pairs, pair_of
+from hydra.reconfiguration.plan import Plan, directions, moving_pairs, pair_of
 from hydra.reconfiguration.touched import Touched, target_without
 from hydra.reservations.reservation import Pin
 from hydra.service import Reconfiguration

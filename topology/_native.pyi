@@ -83,6 +83,20 @@ def serve_paths(
 ) -> None:
     """Book paths in this order on their links; writes the first array and the last one."""
 
+def walk_paths(
+    n_racks: int,
+    port_rack: NDArray[int32],
+    hop_start: NDArray[int32],
+    hop_a: NDArray[int32],
+    hop_b: NDArray[int32],
+    src: NDArray[int32],
+    dst: NDArray[int32],
+    rack: NDArray[int32],
+    is_broken: NDArray[uint8],
+    /,
+) -> None:
+    """Write the racks that paths visit, and 1 for each path that breaks or ends elsewhere."""
+
 def pack_paths(
     n_racks: int,
     once_joined: NDArray[int32],
@@ -134,6 +148,19 @@ def tag_ports(
     /,
 ) -> None:
     """Tag the ports of each path with its VLAN; skips ports that don't exist."""
+
+def find_strays(
+    n_racks: int,
+    port_rack: NDArray[int32],
+    hop_start: NDArray[int32],
+    hop_a: NDArray[int32],
+    hop_b: NDArray[int32],
+    src: NDArray[int32],
+    dst: NDArray[int32],
+    is_stray: NDArray[uint8],
+    /,
+) -> None:
+    """Write 1 for each path that breaks, ends elsewhere or visits a rack twice."""
 
 def list_domains(
     n_ports: int,

@@ -42,7 +42,7 @@ _CONSTRUCTIONS: Final = (
 """Rules of the rounds at the start of each search."""
 _LARGE_CONSTRUCTIONS: Final = (
     Rule(whole=False, partial=True, widest=True, direct_share=0.5, spare=0.75),
-    Rule(whole=False, partial=True, widest=True, direct_share=0.625, spare=0.75),
+    Rule(whole=False, partial=True, widest=True, spare=0.75),
 )
 """Rules for fabrics without improvement of topologies, if routing a topology takes long."""
 _FURTHER: Final = 2

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hydra.model import Circuit, Fabric, NetworkState, Path, PortId, Topology, VlanId, VlanRange
-from hydra.path_arrays import Lanes, Paths, PathTable, among
+from hydra.path_arrays import Lanes, Paths, among
 from topology import _native
 from topology.problem import FabricArrays
 
@@ -254,35 +254,24 @@ def _suspects(
     table, hops = paths.table, paths.table.hops
     exists = _among(paths.circuits, circuits)
     one_way = np.fromiter(map(attrgetter("one_way"), paths.circuits), bool, len(paths.circuits))
-    wrong = (hops > max_hops) | (hops == 0) | table.any_hop(~exists[paths.link])
+    wrong = (hops > max_hops) | (hops == 0)
+    if not exists.all():
+        wrong |= table.any_hop(~exists[paths.link])
     if one_way.any():
         wrong |= table.any_hop(one_way[paths.link])
     wrong |= table.src >= table.dst
-    whole = np.where(wrong, 0, hops)
-    for length in range(1, int(whole.max(initial=0)) + 1):
-        alike = np.flatnonzero(whole == length)
-        wrong[alike] = _strays(table, alike, length, racks)
-    return np.flatnonzero(wrong)
-
-
-def _strays(
-    table: PathTable, which: NDArray[np.intp], length: int, racks: NDArray[np.int32]
-) -> NDArray[np.bool_]:
-    """True for paths of ``length`` hops that break, end elsewhere, or visit a rack twice."""
-    here = table.src[which]
-    wrong = np.zeros(len(which), dtype=np.bool_)
-    visited = [here]
-    for hop in range(length):
-        at = table.start[which] + hop
-        rack_a, rack_b = racks[table.hop_a[at]], racks[table.hop_b[at]]
-        forward = rack_a == here
-        wrong |= ~forward & (rack_b != here)
-        here = np.where(forward, rack_b, rack_a)
-        for before in visited:
-            wrong |= before == here
-        visited.append(here)
-    wrong |= here != table.dst[which]
-    return wrong
+    strays = np.empty(len(paths), dtype=np.uint8)
+    _native.find_strays(
+        int(racks.max(initial=-1)) + 1,
+        racks,
+        table.start,
+        table.hop_a,
+        table.hop_b,
+        table.src,
+        table.dst,
+        strays,
+    )
+    return np.flatnonzero(wrong | (strays > 0))
 
 
 def _among(listed: Sequence[Circuit], circuits: Collection[Circuit]) -> NDArray[np.bool_]:

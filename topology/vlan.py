@@ -172,23 +172,22 @@ class _Walk:
     def of(cls, fabric: FabricArrays, paths: Paths) -> _Walk:
         """Raises PlanError if a path is broken."""
         table = paths.table
-        hops = table.hops
-        rack_a, rack_b = fabric.port_rack[table.hop_a], fabric.port_rack[table.hop_b]
-        first = starts(hops + np.int32(1))[:-1]
-        rack = np.empty(len(rack_a) + len(paths), dtype=np.int32)
-        here = table.src.copy()
-        rack[first] = here
-        broken = np.zeros(len(paths), dtype=np.bool_)
-        for step in range(hops.max(initial=0)):
-            going = np.flatnonzero(hops > step)
-            hop = table.start[going] + step
-            broken[going] |= (rack_a[hop] != here[going]) & (rack_b[hop] != here[going])
-            here[going] = np.where(rack_a[hop] == here[going], rack_b[hop], rack_a[hop])
-            rack[first[going] + step + 1] = here[going]
-        broken |= here != table.dst
+        rack = np.empty(len(table.hop_a) + len(paths), dtype=np.int32)
+        broken = np.empty(len(paths), dtype=np.uint8)
+        _native.walk_paths(
+            fabric.n_racks,
+            fabric.port_rack,
+            table.start,
+            table.hop_a,
+            table.hop_b,
+            table.src,
+            table.dst,
+            rack,
+            broken,
+        )
         for index in np.flatnonzero(broken).tolist():
             fabric.racks_along(paths[index])
-        return cls(table, rack, first)
+        return cls(table, rack, starts(table.hops + np.int32(1))[:-1])
 
     def orders(self) -> tuple[IntArray, IntArray]:
         """Two orders to pack in: by relay, direct paths last, and by hops, then relay.

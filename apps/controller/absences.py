@@ -11,9 +11,8 @@ from apps.openflow.fleet import Fleet
 from hydra.failures import Failure
 from hydra.faults.facts import MissingSwitch, RefusedSwitch
 from hydra.forwarding.substrate import substrate_of
-from hydra.model import DatapathId, Fabric, PlaneId, RackId
+from hydra.model import DatapathId, Fabric, Pair, PlaneId, RackId
 from hydra.reconfiguration.courses import Courses
-from hydra.reconfiguration.plan import Pair
 from hydra.roles import Alarm
 from hydra.service import DeviceStatus
 

@@ -19,8 +19,7 @@ from hydra.faults.conditions import Watch
 from hydra.faults.facts import Facts, RefusedWorker, TakeoverRisk
 from hydra.faults.server_links import Dead
 from hydra.history import HappeningKind
-from hydra.model import Fabric
-from hydra.reconfiguration.plan import Pair
+from hydra.model import Fabric, Pair
 
 _NOTED: Final = (
     ConditionKind.OPTICAL_SWITCH_DOWN,

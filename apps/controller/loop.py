@@ -32,10 +32,10 @@ from hydra.errors import HydraError, PlanError
 from hydra.forwarding.substrate import substrate_of
 from hydra.journal import JournalError
 from hydra.journal_format import Unfinished
-from hydra.model import DemandMatrix, Fabric, NetworkState, PortId, RackId
+from hydra.model import DemandMatrix, Fabric, NetworkState, Pair, PortId, RackId
 from hydra.policy import CurrentPolicy
 from hydra.reconfiguration.change_result import ChangeResult
-from hydra.reconfiguration.plan import Pair, Plan, pair_of, paths_by_pair
+from hydra.reconfiguration.plan import Plan, pair_of, paths_by_pair
 from hydra.reconfiguration.scheduler import Job, Work
 from hydra.reservations.reservation import Pin, rack_pair
 from hydra.service import (

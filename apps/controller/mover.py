@@ -19,20 +19,13 @@ from apps.process.logs import about
 from hydra.errors import HydraError, PlanError
 from hydra.journal import JournalError
 from hydra.lifecycle import ReconfigurationState
-from hydra.model import DatapathId, Fabric, NetworkState
+from hydra.model import DatapathId, Fabric, NetworkState, Pair
 from hydra.policy import CurrentPolicy
 from hydra.reconfiguration.change_result import ChangeResult
 from hydra.reconfiguration.commands import Batch
 from hydra.reconfiguration.cycle import OWN_CYCLE, Cycle
 from hydra.reconfiguration.executor import Execution, rest
-from hydra.reconfiguration.plan import (
-    Pair,
-    Plan,
-    hold,
-    moving_pairs,
-    pair_named,
-    resting_beside,
-)
+from hydra.reconfiguration.plan import Plan, hold, moving_pairs, pair_named, resting_beside
 from hydra.reconfiguration.scheduler import carried_out, others_ended, performed
 from hydra.reconfiguration.touched import Touched, rebased
 from hydra.reconfiguration.ways import MOST_COURSES, having, onward

@@ -15,9 +15,8 @@ from apps.openflow.seam import PortInfo
 from apps.process.metrics import Metrics
 from hydra.faults.server_links import Dead
 from hydra.faults.surveillance import LostPath
-from hydra.model import DatapathId, Fabric, NetworkState
+from hydra.model import DatapathId, Fabric, NetworkState, Pair
 from hydra.policy import Policy
-from hydra.reconfiguration.plan import Pair
 from hydra.reconfiguration.switches import Switches
 
 

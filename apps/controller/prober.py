@@ -22,9 +22,8 @@ from hydra.faults.surveillance import LostPath, Surveillance, Way
 from hydra.forwarding.frames import PROBE_NONCE_BYTES, probe
 from hydra.forwarding.shapes import Port
 from hydra.forwarding.substrate import substrate_of
-from hydra.model import DatapathId, Fabric, NetworkState, RackId, Server, VlanId
+from hydra.model import DatapathId, Fabric, NetworkState, Pair, RackId, Server, VlanId
 from hydra.policy import Policy
-from hydra.reconfiguration.plan import Pair
 
 LOG = logging.getLogger("hydra.prober")
 _REFRESH_S: Final = 0.25

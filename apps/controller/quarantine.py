@@ -11,9 +11,9 @@ from dataclasses import replace
 from hydra.errors import UnknownName
 from hydra.faults.quarantine import Quarantined, quarantine_record, read_quarantine
 from hydra.journal import Change, Journal, JournalError, Kind
-from hydra.model import Fabric, Path, PortId
+from hydra.model import Fabric, Pair, Path, PortId
 from hydra.policy import CurrentPolicy
-from hydra.reconfiguration.plan import Pair, pair_of
+from hydra.reconfiguration.plan import pair_of
 
 LOG = logging.getLogger("hydra.quarantine")
 

@@ -30,10 +30,10 @@ from hydra.demand.reported_backlog import (
 )
 from hydra.errors import UnknownName
 from hydra.forwarding.class_table import TcpConnection
-from hydra.model import Fabric, NetworkState, RackId, Server
+from hydra.model import Fabric, NetworkState, Pair, RackId, Server
 from hydra.names import did_you_mean
 from hydra.policy import CurrentPolicy, Policy
-from hydra.reconfiguration.plan import Pair, pair_of
+from hydra.reconfiguration.plan import pair_of
 
 LOG = logging.getLogger("hydra.agents")
 _SHORTEST_GAP: Final = 0.5

@@ -7,9 +7,9 @@ from collections.abc import Collection, Iterator, Mapping
 import numpy as np
 
 from apps.offline.study import Outcome, Study
-from hydra.model import Circuit, OpticalPort, Path, RackId
+from hydra.model import Circuit, OpticalPort, Pair, Path, RackId
 from hydra.policy import MOST_PATHS_PER_PAIR
-from hydra.reconfiguration.plan import Pair, pair_of
+from hydra.reconfiguration.plan import pair_of
 from topology.plan_checks import Load, count_load
 from topology.problem import RATE_TOLERANCE_MBPS, PlanResult, Reserved
 

@@ -21,6 +21,7 @@ from hydra.model import (
     DemandMatrix,
     Fabric,
     NetworkState,
+    Pair,
     Path,
     PlaneId,
     PortId,
@@ -28,7 +29,7 @@ from hydra.model import (
     Topology,
 )
 from hydra.policy import Policy, SlotPolicy
-from hydra.reconfiguration.plan import Pair, Plan, diff, pair_of, paths_by_pair
+from hydra.reconfiguration.plan import Plan, diff, pair_of, paths_by_pair
 from hydra.reservations.reservation import Pin
 from hydra.service import CircuitShares, PlanRequest
 from hydra.sharing.given import GivenSchedule

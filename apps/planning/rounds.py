@@ -16,9 +16,9 @@ from apps.planning.engine import PlannedChange
 from apps.planning.periodic import TURN, PeriodicRequests
 from hydra.decisions.decision import Decision, seen_demand
 from hydra.errors import PlanError
-from hydra.model import Circuit, DemandMatrix, Fabric, NetworkState, PortId
+from hydra.model import Circuit, DemandMatrix, Fabric, NetworkState, Pair, PortId
 from hydra.policy import CurrentPolicy
-from hydra.reconfiguration.plan import Pair, Plan, pair_of, paths_by_pair
+from hydra.reconfiguration.plan import Plan, pair_of, paths_by_pair
 from hydra.reconfiguration.ways import Way
 from hydra.reservations.reservation import Pin
 from hydra.rings import rings_of

@@ -10,8 +10,8 @@ from pydantic import Field
 
 from apps.rest.document import Body, Name
 from apps.rest.errors import json_pointer
-from hydra.model import Circuit, Fabric, OpticalPort, Path, PortId, RackId, Topology
-from hydra.reconfiguration.plan import Pair, pair_of
+from hydra.model import Circuit, Fabric, OpticalPort, Pair, Path, PortId, RackId, Topology
+from hydra.reconfiguration.plan import pair_of
 
 _Walk = Annotated[list[Name], Field(min_length=3)]
 

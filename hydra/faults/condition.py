@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from hydra.reconfiguration.plan import Pair
+from hydra.model import Pair
 
 MOST_NAMED: Final = 5
 """Largest number of subjects that a sentence names; further subjects are counted."""

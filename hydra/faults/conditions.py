@@ -27,9 +27,9 @@ from hydra.faults.lost_protection import protection_lost
 from hydra.faults.quarantine import Quarantined
 from hydra.faults.server_links import named
 from hydra.lifecycle import ReservationState
-from hydra.model import Fabric, NetworkState, Path, PlaneId, PortId, RackId
+from hydra.model import Fabric, NetworkState, Pair, Path, PlaneId, PortId, RackId
 from hydra.names import rack_of
-from hydra.reconfiguration.plan import Pair, pair_of
+from hydra.reconfiguration.plan import pair_of
 from hydra.reservations.admission import moment
 from hydra.reservations.reservation import GONE, Reservation, ServiceClass
 from hydra.reservations.transfers import remaining_megabytes

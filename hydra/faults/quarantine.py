@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from hydra.model import Fabric, PortId
-from hydra.reconfiguration.plan import Pair
+from hydra.model import Fabric, Pair, PortId
 from hydra.reservations.admission import moment
 from hydra.reservations.reservation import rack_pair
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from hydra.faults.roll_call import Ends, Fate, RollCall, Silence
-from hydra.model import Circuit, Fabric, NetworkState, Path, PortId, RackId, VlanId
-from hydra.reconfiguration.plan import Pair, pair_of
+from hydra.model import Circuit, Fabric, NetworkState, Pair, Path, PortId, RackId, VlanId
+from hydra.reconfiguration.plan import pair_of
 
 LOSSES: Final = 3
 """Number of lost probes in a row after which a path is dead."""

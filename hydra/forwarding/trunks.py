@@ -54,21 +54,23 @@ class Trunks(Mapping[PortId, PortVlans]):
 
     def unlike(self, other: Trunks) -> NDArray[np.intp]:
         """Ports with a different membership in ``other``, ascending."""
-        vlans = np.union1d(self.vlans, other.vlans)
-        return np.flatnonzero((self._over(vlans) != other._over(vlans)).any(axis=1))
+        own, others = np.isin(self.vlans, other.vlans), np.isin(other.vlans, self.vlans)
+        unlike = (self.bits & np.packbits(~own)).any(axis=1)
+        unlike |= (other.bits & np.packbits(~others)).any(axis=1)
+        if own.any():
+            unlike |= (self._only(own) != other._only(others)).any(axis=1)
+        return np.flatnonzero(unlike)
 
     def packed(self, ports: NDArray[np.intp]) -> PackedTrunks:
         """The membership of each of ``ports``."""
         return PackedTrunks(self.vlans, self.bits[ports], self.parking)
 
-    def _over(self, vlans: IntArray) -> NDArray[np.uint8]:
-        """``bits`` with a bit for each of ``vlans``, among them all of ``self.vlans``."""
-        if len(vlans) == len(self.vlans):
+    def _only(self, chosen: NDArray[np.bool_]) -> NDArray[np.uint8]:
+        """``bits`` with a bit for each VLAN that is True in ``chosen``, shape (V,)."""
+        if chosen.all():
             return self.bits
-        carries = np.zeros((len(self), len(vlans)), dtype=np.bool_)
-        own = np.unpackbits(self.bits, axis=1, count=len(self.vlans))
-        carries[:, np.searchsorted(vlans, self.vlans)] = own
-        return np.packbits(carries, axis=1)
+        carries = np.unpackbits(self.bits, axis=1, count=len(self.vlans))
+        return np.packbits(carries[:, chosen], axis=1)
 
     def __len__(self) -> int:
         return len(self.bits)

@@ -6,9 +6,9 @@ from collections.abc import Collection, Iterable, Iterator
 
 from hydra.forwarding.resteering import Resteering
 from hydra.forwarding.rules import Remove, RuleChange
-from hydra.model import DatapathId, RackId
+from hydra.model import DatapathId, Pair, RackId
 from hydra.reconfiguration.commands import ApplyRules, Batch, Command, SetVlans, Steps, ask
-from hydra.reconfiguration.plan import Pair, changed_pairs, retagging, without
+from hydra.reconfiguration.plan import changed_pairs, retagging, without
 from hydra.reconfiguration.relaying import abandoned, only
 from hydra.reconfiguration.run import Run
 from hydra.reconfiguration.steering import note_relays

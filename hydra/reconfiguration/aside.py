@@ -12,9 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from hydra.model import Circuit, DemandMatrix, Fabric, Path, PlaneId, PortId, Topology
+from hydra.model import Circuit, DemandMatrix, Fabric, Pair, Path, PlaneId, PortId, Topology
 from hydra.reconfiguration.detours import DetourRoom, Detours
-from hydra.reconfiguration.plan import Pair
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 
-from hydra.model import Circuit, DemandMatrix, Fabric, NetworkState, Path, RackId, Topology
-from hydra.reconfiguration.plan import Pair, pair_of, paths_by_pair
+from hydra.model import Circuit, DemandMatrix, Fabric, NetworkState, Pair, Path, RackId, Topology
+from hydra.reconfiguration.plan import pair_of, paths_by_pair
 
 
 def _never() -> bool:

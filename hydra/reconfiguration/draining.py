@@ -9,16 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from hydra.model import (
-    Circuit,
-    Fabric,
-    NetworkState,
-    Path,
-    PortId,
-    RackId,
-    Server,
-    VlanId,
-)
+from hydra.model import Circuit, Fabric, NetworkState, Pair, Path, PortId, RackId, Server, VlanId
 from hydra.policy import DrainPolicy
 from hydra.reconfiguration.commands import (
     Batch,
@@ -30,7 +21,7 @@ from hydra.reconfiguration.commands import (
     ReadPortPackets,
     Steps,
 )
-from hydra.reconfiguration.plan import Pair, Plan, pair_of
+from hydra.reconfiguration.plan import Plan, pair_of
 
 
 def markers(

@@ -19,7 +19,7 @@ from hydra.forwarding.resteering import Resteering, steering_of
 from hydra.forwarding.rules import Remove, RuleChange
 from hydra.forwarding.substrate import Steering
 from hydra.lifecycle import ReconfigurationState
-from hydra.model import Circuit, DatapathId, NetworkState, RackId
+from hydra.model import Circuit, DatapathId, NetworkState, Pair, RackId
 from hydra.reconfiguration.commands import (
     ApplyRules,
     AwaitRounds,
@@ -32,7 +32,6 @@ from hydra.reconfiguration.draining import Draining, circuits_to_drain
 from hydra.reconfiguration.gate import gate
 from hydra.reconfiguration.moving import move
 from hydra.reconfiguration.plan import (
-    Pair,
     changed_pairs,
     hold,
     mirror_moves,

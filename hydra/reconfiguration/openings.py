@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from functools import cache, partial
 from typing import Final
 
-from hydra.model import Circuit, Path, PlaneId
+from hydra.model import Circuit, Pair, Path, PlaneId
 from hydra.reconfiguration.aside import Board, Position, Spare
-from hydra.reconfiguration.plan import Pair
 
 MOST_PAIRS: Final = 800
 """Limit of pairs on a board: with more, the search would try fewer than ten moves."""

@@ -24,6 +24,7 @@ from hydra.model import (
     CrossConnect,
     Fabric,
     NetworkState,
+    Pair,
     Path,
     PlaneId,
     RackId,
@@ -33,9 +34,6 @@ from hydra.model import (
 from hydra.path_arrays import Lanes, Pairs, column, no_cycles
 from hydra.rings import rings_of, whole_rings
 from hydra.roles import PortVlans
-
-Pair = tuple[RackId, RackId]
-"""Two racks, lower first: traffic moving in one direction is diverted in both."""
 
 PortsToTag = Mapping[RackId, Mapping[str, PortVlans]]
 """Intended VLAN membership of ToR ports, by rack and port name."""

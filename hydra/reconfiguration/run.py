@@ -12,13 +12,22 @@ from hydra.failures import Failure
 from hydra.forwarding.rules import RuleChange
 from hydra.forwarding.substrate import Steering, Substrate, substrate_of
 from hydra.lifecycle import RECONFIGURATION_TRANSITIONS, ReconfigurationState, check_transition
-from hydra.model import Circuit, DatapathId, Fabric, NetworkState, Path, PlaneId, PortId, RackId
+from hydra.model import (
+    Circuit,
+    DatapathId,
+    Fabric,
+    NetworkState,
+    Pair,
+    Path,
+    PlaneId,
+    PortId,
+    RackId,
+)
 from hydra.policy import Policy
 from hydra.reconfiguration.commands import Outcome
 from hydra.reconfiguration.draining import Draining
 from hydra.reconfiguration.plan import (
     OrderOf,
-    Pair,
     Plan,
     Unsettled,
     begun_by,

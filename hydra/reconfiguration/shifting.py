@@ -6,9 +6,9 @@ beside the old paths, and traffic goes from circuit to circuit.
 
 from __future__ import annotations
 
-from hydra.model import Circuit, Fabric, NetworkState
+from hydra.model import Circuit, Fabric, NetworkState, Pair
 from hydra.policy import MOST_PATHS_PER_PAIR
-from hydra.reconfiguration.plan import Pair, hold, moving_pairs, paths_by_pair, without
+from hydra.reconfiguration.plan import hold, moving_pairs, paths_by_pair, without
 from hydra.reconfiguration.run import Conditions, switches_of
 
 

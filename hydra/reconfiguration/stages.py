@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hydra.errors import HydraError
-from hydra.model import Circuit, DemandMatrix, NetworkState, Path, RackId, Topology
+from hydra.model import Circuit, DemandMatrix, NetworkState, Pair, Path, RackId, Topology
 from hydra.reconfiguration.detours import DetourRoom, Detours, rerouted
 from hydra.reconfiguration.in_the_way import (
     Circles,
@@ -34,13 +34,7 @@ from hydra.reconfiguration.in_the_way import (
     lowest_first,
     path_ends,
 )
-from hydra.reconfiguration.plan import (
-    Pair,
-    hold,
-    moving_pairs,
-    pair_of,
-    paths_by_pair,
-)
+from hydra.reconfiguration.plan import hold, moving_pairs, pair_of, paths_by_pair
 from hydra.reconfiguration.ways import Ways
 
 _ROUNDING_MBPS: Final = 1e-6

@@ -8,9 +8,9 @@ from dataclasses import replace
 from hydra.failures import Failure, FailureKind
 from hydra.forwarding.rules import RuleChange
 from hydra.forwarding.substrate import Steering
-from hydra.model import DatapathId, RackId, Server
+from hydra.model import DatapathId, Pair, RackId, Server
 from hydra.reconfiguration.commands import Outcome, SwitchFailures
-from hydra.reconfiguration.plan import Pair, paths_by_pair
+from hydra.reconfiguration.plan import paths_by_pair
 from hydra.reconfiguration.pushing import rules_of
 from hydra.reconfiguration.run import Push, Run
 

@@ -22,7 +22,7 @@ from hydra.forwarding.rules import (
     matches_port,
     ports_named,
 )
-from hydra.model import Circuit, DatapathId, Fabric, NetworkState, Path, Server, VlanId
+from hydra.model import Circuit, DatapathId, Fabric, NetworkState, Pair, Path, Server, VlanId
 from hydra.policy import CurrentPolicy, OnSilence
 from hydra.reconfiguration.commands import (
     Announce,
@@ -37,7 +37,7 @@ from hydra.reconfiguration.commands import (
     ask,
 )
 from hydra.reconfiguration.executor import Execution
-from hydra.reconfiguration.plan import Pair, moving_pairs, pair_named, pair_of, without
+from hydra.reconfiguration.plan import moving_pairs, pair_named, pair_of, without
 from hydra.reconfiguration.readiness import Connections, RenumberedPort
 from hydra.reconfiguration.relaying import only, relay_rules, stale_relays
 from hydra.reconfiguration.switching_over import (

@@ -8,8 +8,8 @@ from typing import Final, Protocol
 from hydra.forwarding.resteering import steering_of
 from hydra.forwarding.rules import Install, Lane, RuleChange, in_lanes
 from hydra.forwarding.substrate import Substrate
-from hydra.model import DatapathId, NetworkState, Path
-from hydra.reconfiguration.plan import Pair, pair_of
+from hydra.model import DatapathId, NetworkState, Pair, Path
+from hydra.reconfiguration.plan import pair_of
 
 
 class Protection(Protocol):

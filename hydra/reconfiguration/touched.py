@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from hydra.model import Circuit, Fabric, NetworkState, PortId, Topology, VlanId
-from hydra.reconfiguration.plan import Pair, Plan, hold, pair_of, without
+from hydra.model import Circuit, Fabric, NetworkState, Pair, PortId, Topology, VlanId
+from hydra.reconfiguration.plan import Plan, hold, pair_of, without
 from hydra.vlan_pool import taken_between
 
 

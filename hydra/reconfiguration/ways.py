@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from hydra.errors import PlanError
-from hydra.model import Fabric, NetworkState, Topology, VlanId
+from hydra.model import Fabric, NetworkState, Pair, Topology, VlanId
 from hydra.reconfiguration.aside import Board, Position, Spare
 from hydra.reconfiguration.openings import MOST_PAIRS, Move, Openings
-from hydra.reconfiguration.plan import Pair, moving_pairs, pair_of, paths_by_pair
+from hydra.reconfiguration.plan import moving_pairs, pair_of, paths_by_pair
 from hydra.reconfiguration.run import Conditions
 from hydra.reconfiguration.shifting import Shifting, in_light
 

@@ -17,10 +17,10 @@ from hydra.forwarding.rules import (
     RuleChange,
     installed,
 )
-from hydra.model import DatapathId, Fabric, NetworkState, Path, RackId
+from hydra.model import DatapathId, Fabric, NetworkState, Pair, Path, RackId
 from hydra.policy import CurrentPolicy
 from hydra.reconfiguration.commands import HeldRules
-from hydra.reconfiguration.plan import Pair, Unsettled, pair_of, without
+from hydra.reconfiguration.plan import Unsettled, pair_of, without
 from hydra.reconfiguration.readiness import Connections
 from hydra.reconfiguration.reconcile import Held
 from hydra.reconfiguration.relaying import WIPE, stale_relays

@@ -9,9 +9,9 @@ from math import isfinite
 from typing import Final
 
 from hydra.errors import AdmissionError, Alternative, NoRoom
-from hydra.model import Fabric, OpticalPort, Path, PlaneId, RackId
+from hydra.model import Fabric, OpticalPort, Pair, Path, PlaneId, RackId
 from hydra.reservations.booking import ROUNDING_MBPS, Booking, Need, at_most_mbps
-from hydra.reservations.calendar import Calendar, Pair, Window
+from hydra.reservations.calendar import Calendar, Window
 from hydra.reservations.constraints import ANY_ROUTE, Route
 from hydra.reservations.limits import AdmissionLimits
 from hydra.reservations.reservation import LATEST_UNIX_S

@@ -29,12 +29,11 @@ from heapq import merge
 from math import fsum, inf
 from typing import Final, TypeVar
 
-from hydra.model import Circuit, Fabric, Path, PlaneId, PortId, RackId
+from hydra.model import Circuit, Fabric, Pair, Path, PlaneId, PortId, RackId
 from hydra.reservations.booking import ROUNDING_MBPS, Booking, Need, booking_key, peak_mbps
 from hydra.reservations.interval_index import IntervalIndex
 from hydra.reservations.limits import AdmissionLimits
 
-Pair = tuple[RackId, RackId]
 _WINDOWS: Final = 4
 """Number of windows that a calendar keeps."""
 _KeyT = TypeVar("_KeyT")

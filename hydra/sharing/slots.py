@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from hydra.model import Fabric, NetworkState
+from hydra.model import Fabric, NetworkState, Pair
 from hydra.policy import GivenSlots, Policy
-from hydra.reconfiguration.plan import Pair, Plan, pair_of
+from hydra.reconfiguration.plan import Plan, pair_of
 
 _MEASURED: Final = 64
 """Largest number of slots in the average of the measured duty cycle."""

@@ -10,8 +10,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from hydra.model import DemandMatrix, RackId
-from hydra.reconfiguration.plan import Pair
+from hydra.model import DemandMatrix, Pair, RackId
 
 _HALVINGS: Final = 16
 """Largest number of halvings of a weight, so that no weight vanishes."""

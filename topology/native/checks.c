@@ -19,6 +19,31 @@ void tag_ports(Tagged paths, const int32_t *vlan, Membership ports)
         }
 }
 
+bool find_strays(int32_t n_racks, int32_t n_ports, const int32_t *port_rack, Tagged paths,
+                 const int32_t *src, const int32_t *dst, uint8_t *is_stray)
+{
+    int32_t *visit = calloc(n_racks ? n_racks : 1, sizeof *visit); /* the last path here, from 1 */
+    for (int32_t p = 0; visit && p < paths.count; p++) {
+        int32_t at = src[p];
+        bool whole = at >= 0 && at < n_racks;
+        if (whole)
+            visit[at] = p + 1;
+        for (int32_t hop = paths.start[p]; whole && hop < paths.start[p + 1]; hop++) {
+            int32_t a = paths.hop_a[hop], b = paths.hop_b[hop];
+            whole = a >= 0 && b >= 0 && a < n_ports && b < n_ports &&
+                    (port_rack[a] == at || port_rack[b] == at);
+            if (whole) {
+                at = port_rack[a] == at ? port_rack[b] : port_rack[a];
+                whole = visit[at] != p + 1;
+                visit[at] = p + 1;
+            }
+        }
+        is_stray[p] = !whole || at != dst[p];
+    }
+    free(visit);
+    return visit != NULL;
+}
+
 int64_t list_domains(Membership ports, int32_t n_vlans, int32_t n_circuits, const int32_t *a,
                      const int32_t *b, int32_t *start, int32_t room, int32_t *circuit)
 {

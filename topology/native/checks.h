@@ -19,6 +19,11 @@ typedef struct {
 /* Puts the ports of each path into the path's VLAN; ports that don't exist are left out. */
 void tag_ports(Tagged paths, const int32_t *vlan, Membership ports);
 
+/* Writes 1 to is_stray[p] if path p breaks, comes to a port that doesn't exist, visits a rack twice,
+   or ends at another rack than `dst`, else 0. False if memory runs out. */
+bool find_strays(int32_t n_racks, int32_t n_ports, const int32_t *port_rack, Tagged paths,
+                 const int32_t *src, const int32_t *dst, uint8_t *is_stray);
+
 /* Circuits with both ports in a VLAN, VLAN after VLAN, each VLAN's in order: writes start[v], for
    each VLAN and the end, and if there are `room` in all, the circuits. Returns the number of all
    circuits. */

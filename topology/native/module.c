@@ -89,6 +89,29 @@ static PyObject *py_serve_paths(PyObject *self, PyObject *args)
     return ended(&a);
 }
 
+static PyObject *py_walk_paths(PyObject *self, PyObject *args)
+{
+    (void)self;
+    Arguments a = {.args = args};
+    int32_t n_racks = integer(&a, 0), n_ports = -1, n_hops = 0;
+    const int32_t *port_rack = indices(&a, &n_ports, n_racks);
+    PathList paths = {.count = 0};
+    paths.hop_start = starts(&a, &paths.count, &n_hops);
+    paths.hop_a = indices(&a, &n_hops, n_ports);
+    paths.hop_b = indices(&a, &n_hops, n_ports);
+    const int32_t *src = indices(&a, &paths.count, n_racks);
+    const int32_t *dst = indices(&a, &paths.count, n_racks);
+    int32_t n_visits = n_hops + paths.count;
+    int32_t *rack = integers_out(&a, &n_visits);
+    uint8_t *is_broken = next_array(&a, sizeof(uint8_t), &paths.count, 1);
+    if (!a.failed) {
+        Py_BEGIN_ALLOW_THREADS;
+        walk_paths(port_rack, paths, src, dst, rack, is_broken);
+        Py_END_ALLOW_THREADS;
+    }
+    return ended(&a);
+}
+
 static PyObject *py_pack_paths(PyObject *self, PyObject *args)
 {
     (void)self;
@@ -222,6 +245,30 @@ static PyObject *py_tag_ports(PyObject *self, PyObject *args)
     return ended(&a);
 }
 
+static PyObject *py_find_strays(PyObject *self, PyObject *args)
+{
+    (void)self;
+    Arguments a = {.args = args};
+    int32_t n_racks = integer(&a, 0), n_ports = -1, n_hops = 0;
+    const int32_t *port_rack = indices(&a, &n_ports, n_racks);
+    Tagged paths = {.count = 0};
+    paths.start = starts(&a, &paths.count, &n_hops);
+    paths.hop_a = next_array(&a, sizeof(int32_t), &n_hops, 0);
+    paths.hop_b = next_array(&a, sizeof(int32_t), &n_hops, 0);
+    const int32_t *src = next_array(&a, sizeof(int32_t), &paths.count, 0);
+    const int32_t *dst = next_array(&a, sizeof(int32_t), &paths.count, 0);
+    uint8_t *is_stray = next_array(&a, sizeof(uint8_t), &paths.count, 1);
+    if (!a.failed) {
+        bool done;
+        Py_BEGIN_ALLOW_THREADS;
+        done = find_strays(n_racks, n_ports, port_rack, paths, src, dst, is_stray);
+        Py_END_ALLOW_THREADS;
+        if (!done)
+            fail_for_memory(&a);
+    }
+    return ended(&a);
+}
+
 static PyObject *py_list_domains(PyObject *self, PyObject *args)
 {
     (void)self;
@@ -331,11 +378,13 @@ static PyMethodDef methods[] = {
     {"plan_paths", py_plan_paths, METH_VARARGS, "The rounds of the HydRA heuristic."},
     {"improve_links", py_improve_links, METH_VARARGS, "Rewiring while that serves more."},
     {"serve_paths", py_serve_paths, METH_VARARGS, "What paths get of their demand, in turn."},
+    {"walk_paths", py_walk_paths, METH_VARARGS, "The racks along paths."},
     {"pack_paths", py_pack_paths, METH_VARARGS, "First fit of paths into loop-free VLANs."},
     {"carry_vlans", py_carry_vlans, METH_VARARGS, "VLANs that ports may carry."},
     {"hold_circuits_back", py_hold_circuits_back, METH_VARARGS, "Circuits that could close loops."},
     {"find_loops", py_find_loops, METH_VARARGS, "For checks: circuits that close loops."},
     {"tag_ports", py_tag_ports, METH_VARARGS, "For checks: the VLANs of each port."},
+    {"find_strays", py_find_strays, METH_VARARGS, "For checks: paths that break."},
     {"list_domains", py_list_domains, METH_VARARGS, "For checks: the circuits of each VLAN."},
     {"book_turns", py_book_turns, METH_VARARGS, "For checks: what paths get, turn by turn."},
     {"assign_rows", py_assign_rows, METH_VARARGS, "The heaviest assignment."},

@@ -5,6 +5,23 @@
 
 #include "bits.h"
 
+void walk_paths(const int32_t *port_rack, PathList paths, const int32_t *src, const int32_t *dst,
+                int32_t *rack, uint8_t *is_broken)
+{
+    for (int32_t path = 0; path < paths.count; path++) {
+        int32_t here = src[path];
+        bool broken = false;
+        rack[paths.hop_start[path] + path] = here;
+        for (int32_t h = paths.hop_start[path]; h < paths.hop_start[path + 1]; h++) {
+            int32_t one = port_rack[paths.hop_a[h]], other = port_rack[paths.hop_b[h]];
+            broken |= one != here && other != here;
+            here = one == here ? other : one;
+            rack[h + path + 1] = here;
+        }
+        is_broken[path] = broken || here != dst[path];
+    }
+}
+
 /* 64 bins, a bit or a column each. In every bin the racks form a forest; a rack's `tree` is the
    number of a rack of its tree, the same for all racks of the tree. */
 typedef struct {

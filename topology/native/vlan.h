@@ -11,6 +11,11 @@ typedef struct {
     const int32_t *hop_start, *hop_a, *hop_b, *rack;
 } PathList;
 
+/* Writes the racks that each path visits from its rack `src`, in the place of `paths.rack`, and 1 to
+   is_broken[path] if the hops do not lead from rack to rack, to `dst` in the end, else 0. */
+void walk_paths(const int32_t *port_rack, PathList paths, const int32_t *src, const int32_t *dst,
+                int32_t *rack, uint8_t *is_broken);
+
 typedef struct {
     int32_t n_racks, n_ports;
     const int32_t *once_joined; /* per port: the other end of a leaving circuit, or -1 */

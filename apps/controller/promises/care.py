@@ -16,8 +16,7 @@ from apps.planning.engine import Planning
 from hydra.errors import Changed, HydraError
 from hydra.forwarding.substrate import substrate_of
 from hydra.lifecycle import ReservationState
-from hydra.model import Fabric
-from hydra.reconfiguration.plan import Pair
+from hydra.model import Fabric, Pair
 from hydra.reconfiguration.scheduler import Job
 from hydra.reservations.reservation import Reservation
 

@@ -12,9 +12,9 @@ from hydra.events import EventKind, EventLog
 from hydra.forwarding.substrate import substrate_of
 from hydra.journal import Change, entry
 from hydra.journal_format import save_state
-from hydra.model import Circuit, Fabric, NetworkState, Path
+from hydra.model import Circuit, Fabric, NetworkState, Pair, Path
 from hydra.reconfiguration.executor import Execution, intent
-from hydra.reconfiguration.plan import SETTLED, Pair, Unsettled, pair_of, paths_by_pair
+from hydra.reconfiguration.plan import SETTLED, Unsettled, pair_of, paths_by_pair
 from hydra.reconfiguration.reconcile import NONE_HELD, Held
 from hydra.reservations.book import ReservationBook
 from hydra.vlan_pool import RestClock

@@ -27,8 +27,8 @@ from apps.controller.record.reservation_news import PLACED, ReservationNews, new
 from hydra.errors import Changed
 from hydra.journal import JournalError
 from hydra.lifecycle import RESERVATION_TRANSITIONS, ReservationState
-from hydra.model import Fabric, Path
-from hydra.reconfiguration.plan import Pair, pair_of, paths_by_pair
+from hydra.model import Fabric, Pair, Path
+from hydra.reconfiguration.plan import pair_of, paths_by_pair
 from hydra.reservations.book import ReservationBook
 from hydra.reservations.limits import AdmissionLimits
 from hydra.reservations.modification import Modification

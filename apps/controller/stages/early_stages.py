@@ -19,9 +19,9 @@ from apps.planning.engine import Planning
 from hydra.errors import HydraError
 from hydra.forwarding.substrate import substrate_of
 from hydra.lifecycle import StagePhase
-from hydra.model import Circuit, DatapathId, DemandMatrix, Fabric, NetworkState, Topology
+from hydra.model import Circuit, DatapathId, DemandMatrix, Fabric, NetworkState, Pair, Topology
 from hydra.policy import CurrentPolicy
-from hydra.reconfiguration.plan import Pair, Plan, directions, moving_pairs, pair_of, without
+from hydra.reconfiguration.plan import Plan, directions, moving_pairs, pair_of, without
 from hydra.reconfiguration.scheduler import Work
 from hydra.reconfiguration.stages import Traffic, next_stage
 from hydra.reconfiguration.touched import Touched, state_beside, target_without

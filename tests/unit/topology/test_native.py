@@ -220,6 +220,60 @@ def test_packing_refuses(position, value):
         _native.pack_paths(*arguments)
 
 
+def walk_arguments():
+    """Racks 0 and 1, 1 and 2 are joined; a path of both circuits, and a path that ends early."""
+    return [
+        *(3, ints(0, 1, 1, 2)),
+        *(ints(0, 2, 3), ints(0, 2, 0), ints(1, 3, 1)),
+        *(ints(0, 0), ints(2, 2)),
+        *(np.zeros(5, INTS), np.zeros(2, dtype=np.uint8)),
+    ]
+
+
+def test_walking():
+    arguments = walk_arguments()
+    _native.walk_paths(*arguments)
+    assert arguments[-2].tolist() == [0, 1, 2, 0, 1]
+    assert arguments[-1].tolist() == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("position", "value"),
+    [
+        (0, 2),
+        (2, ints(0, 2, 4)),
+        (3, ints(0, 2, 4)),
+        (5, ints(0, 3)),
+        (7, np.zeros(4, INTS)),
+        (8, np.zeros(3, dtype=np.uint8)),
+    ],
+)
+def test_walking_refuses(position, value):
+    arguments = walk_arguments()
+    arguments[position] = value
+    with pytest.raises(ValueError, match="argument"):
+        _native.walk_paths(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("position", "value", "strays"),
+    [
+        (5, ints(0, 0), [0, 1]),
+        (5, ints(0, 3), [0, 1]),
+        (5, ints(-1, 0), [1, 1]),
+        (3, ints(0, 0, 0), [1, 1]),
+        (4, ints(1, 4, 1), [1, 1]),
+        (6, ints(2, 1), [0, 0]),
+    ],
+)
+def test_strays(position, value, strays):
+    arguments = walk_arguments()[:7]
+    arguments[position] = value
+    found = np.zeros(2, dtype=np.uint8)
+    _native.find_strays(*arguments, found)
+    assert found.tolist() == strays
+
+
 def test_the_engine_is_imported_without_anything_large():
     code = (
         "import sys, topology.multihop, topology.vlan; "
