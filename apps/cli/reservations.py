@@ -116,7 +116,6 @@ def path_wishes(given: Mapping[str, Any]) -> JsonObject:
     return wishes
 
 
-
 @click.command(
     cls=Command,
     examples=[

@@ -247,7 +247,8 @@ class HydraClient:
         """Ask for bandwidth between racks in a pattern, all of it or nothing.
 
         With ``AnyRacks(any=8)`` the controller chooses the racks, ``from_`` a list or of all.
-        ``constraints`` and ``protect`` are those of :meth:`reserve`, for each pair. A second request with the same idempotency ``key`` returns the shape of the first.
+        ``constraints`` and ``protect``, as in :meth:`reserve`, are for each pair. A second request
+        with the same idempotency ``key`` returns the shape of the first.
         """
         body = body_of(
             documents.ShapeBody,
