@@ -462,7 +462,10 @@ class Window:
             if plane in searched:
                 continue
             searched.add(plane)
-            for other in self._idle_on(plane):
+            if (idle := self._idle_by_plane.get(plane)) is None:
+                idle = list(filter(self._is_idle, self._calendar.ports_on[plane]))
+                self._idle_by_plane[plane] = idle
+            for other in idle:
                 far = self._fabric.ports[other]
                 if far.rack != rack and far.rate_mbps >= need.mbps - ROUNDING_MBPS:
                     yield _circuit(plane, port, other), far.rack
@@ -505,13 +508,6 @@ class Window:
             for number in idle
             if (port := ports_by_id[number]).rate_mbps >= least_mbps and port.plane not in avoided
         ]
-
-    def _idle_on(self, plane: PlaneId) -> list[PortId]:
-        """Ports without circuits on a plane."""
-        if (idle := self._idle_by_plane.get(plane)) is None:
-            ports = self._calendar.ports_on[plane]
-            idle = self._idle_by_plane[plane] = [port for port in ports if self._is_idle(port)]
-        return idle
 
     def _is_idle(self, port: PortId) -> bool:
         return port not in self._limits.blocked and not self.users(port)
