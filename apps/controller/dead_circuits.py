@@ -99,13 +99,16 @@ class DeadCircuits:
 
     async def leave(self) -> frozenset[Circuit]:
         """Have traffic leave circuits in use without light, and return these circuits. The rules
-        come before anything else, such as a write of the journal; :meth:`find` follows.
+        come before anything else, such as a write of the journal. :meth:`find` follows, and returns
+        these circuits, even if the light has come back.
         """
         if not self._recovery.done:
             return frozenset()
-        dark = frozenset(circuit for circuit, _ in self._dark_now())
+        seen = self._dark_now()
+        dark = frozenset(circuit for circuit, _ in seen)
         if dark - self._vacated:
             await self.divert(dark - self._vacated, ())
+        self.dark |= seen
         self._vacated |= dark
         return self._vacated
 
