@@ -60,10 +60,10 @@ def _flaw(capabilities: type, _name: str, found: object) -> str | None:
     missing = [name for name in _WANTED if not hasattr(found, name)]
     if missing:
         return f"the driver has no {' and no '.join(missing)}"
-    its = type(getattr(found, _WANTED[0]))
-    if its is capabilities:
+    kind = type(getattr(found, _WANTED[0]))
+    if kind is capabilities:
         return None
-    return f"the driver's CAPABILITIES are {its.__name__}, not {capabilities.__name__}"
+    return f"the driver's CAPABILITIES are {kind.__name__}, not {capabilities.__name__}"
 
 
 OPTICAL: Final[Mapping[str, OpticalDriver]] = Contributions(
@@ -133,7 +133,9 @@ def _check_rack(driver: str, rack: Rack) -> Iterable[Problem]:
     return TOR[driver].check(rack)
 
 
-def _look_up(table: Mapping[str, _EntryT], driver: str, whose: str) -> _EntryT:
+def _look_up(table: Mapping[str, _EntryT], driver: str, subject: str) -> _EntryT:
     if driver not in table:
-        raise UnknownName(f"{whose}: no driver {driver!r} (there are: {', '.join(sorted(table))})")
+        raise UnknownName(
+            f"{subject}: no driver {driver!r} (there are: {', '.join(sorted(table))})"
+        )
     return table[driver]

@@ -26,4 +26,4 @@ with stage_of(five, 0.2, files, narrator) as stage, stage.controller({}) as clie
     for name, circuits in {"electrical": {}, "ring": ring}.items():
         client.apply(circuits)  # rates are a fifth of the file's: 20 and 2 Mb/s
         done = transfer_all(stage, wishes, timeout_s=120)
-        print(name, *(f"{one.mbps:.1f}" for one in done), "Mb/s")
+        print(name, *(f"{member.mbps:.1f}" for member in done), "Mb/s")

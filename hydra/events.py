@@ -231,7 +231,7 @@ class EventLog:
 
 def event_record(fabric: Fabric, run: str, event: Event) -> dict[str, Any]:
     """``event`` as nested dicts and lists of names and numbers."""
-    one, circuit, progress, device_alarm = (
+    reservation, circuit, progress, device_alarm = (
         event.reservation,
         event.circuit,
         event.progress,
@@ -243,7 +243,7 @@ def event_record(fabric: Fabric, run: str, event: Event) -> dict[str, Any]:
         "kind": event.kind.value,
         "unix_s": event.unix_s,
         "reason": event.reason,
-        "reservation": None if one is None else reservation_record(fabric, one),
+        "reservation": None if reservation is None else reservation_record(fabric, reservation),
         "circuit": None if circuit is None else circuit_record(fabric, circuit),
         "served": [reservation_record(fabric, each) for each in event.served],
         "progress": None if progress is None else [progress.id, progress.state.value],
@@ -259,7 +259,7 @@ def event_record(fabric: Fabric, run: str, event: Event) -> dict[str, Any]:
 def read_event(fabric: Fabric, record: Mapping[str, Any]) -> Event:
     """Read a record of :func:`event_record`. Raises HydraError for a record of another release."""
     try:
-        one, circuit, progress, device_alarm = (
+        reservation, circuit, progress, device_alarm = (
             record[key] for key in ("reservation", "circuit", "progress", "alarm")
         )
         alarm = None
@@ -271,7 +271,7 @@ def read_event(fabric: Fabric, record: Mapping[str, Any]) -> Event:
             int(record["number"]),
             EventKind(record["kind"]),
             float(record["unix_s"]),
-            None if one is None else read_reservation(fabric, one),
+            None if reservation is None else read_reservation(fabric, reservation),
             None if circuit is None else read_circuit(fabric, circuit),
             tuple(read_reservation(fabric, each) for each in record["served"]),
             str(record["reason"]),

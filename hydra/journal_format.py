@@ -91,7 +91,7 @@ def unfinished_record(fabric: Fabric, change: Unfinished) -> dict[str, Any]:
 def read_unfinished(fabric: Fabric, record: Mapping[str, Any]) -> Unfinished:
     """Read a record of :func:`unfinished_record`."""
     circuits = whole_rings(read_circuits(fabric, record["circuits"]))
-    read = [read_path(fabric, one) for one in record["paths"]]
+    read = [read_path(fabric, entry) for entry in record["paths"]]
     paths = [path for path in read if path is not None and circuits.issuperset(path.circuits)]
     return Unfinished(
         record["id"],

@@ -390,7 +390,11 @@ class Fabric:
     def vswitch_names(self) -> Mapping[DatapathId, str]:
         """Names of the vswitches: the bridge names if unique, otherwise the server names."""
         servers = self.server_by_datapath
-        bridges = {dp: one.vswitch.bridge for dp, one in servers.items() if one.vswitch is not None}
+        bridges = {
+            dp: server.vswitch.bridge
+            for dp, server in servers.items()
+            if server.vswitch is not None
+        }
         if len(set(bridges.values())) == len(bridges):
             return bridges
         return {datapath: server.name for datapath, server in servers.items()}
@@ -441,8 +445,10 @@ class Fabric:
 
     def circuit_name(self, circuit: Circuit) -> str:
         """``r1 =p2= r4``, or ``r1 =p2> r4`` for a one-way circuit."""
-        one, other = (self.racks[rack].name for rack in self.racks_of(circuit))
-        return f"{one} ={self.planes[circuit.plane].name}{'>' if circuit.one_way else '='} {other}"
+        rack_a, rack_b = (self.racks[rack].name for rack in self.racks_of(circuit))
+        return (
+            f"{rack_a} ={self.planes[circuit.plane].name}{'>' if circuit.one_way else '='} {rack_b}"
+        )
 
     def racks_of(self, circuit: Circuit) -> tuple[RackId, RackId]:
         return self.ports[circuit.a].rack, self.ports[circuit.b].rack

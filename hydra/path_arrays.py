@@ -242,11 +242,11 @@ class Paths(Sequence[Path]):
         kinds, other_kinds = self._kinds(), other._kinds()
         for hop in range(int(hops[same].max(initial=0))):
             rows = np.flatnonzero(same & (hops > hop))
-            one, two = mine.start[indices[rows]] + hop, theirs.start[there[rows]] + hop
+            my_hops, their_hops = mine.start[indices[rows]] + hop, theirs.start[there[rows]] + hop
             same[rows] = (
-                (mine.hop_a[one] == theirs.hop_a[two])
-                & (mine.hop_b[one] == theirs.hop_b[two])
-                & (kinds[one] == other_kinds[two])
+                (mine.hop_a[my_hops] == theirs.hop_a[their_hops])
+                & (mine.hop_b[my_hops] == theirs.hop_b[their_hops])
+                & (kinds[my_hops] == other_kinds[their_hops])
             )
         return same
 

@@ -98,8 +98,8 @@ class VlanPool:
         """
         return VlanPool(frozenset(rests) - in_use, self._then_freed(lost, taken))
 
-    def without_ids(self, lost: Iterable[VlanId]) -> VlanPool:
-        """The pool after paths have lost IDs, which move to the end of the allocation order."""
+    def put_last(self, lost: Iterable[VlanId]) -> VlanPool:
+        """The pool with the IDs lost by paths at the end of the allocation order."""
         return VlanPool(self.resting, self._then_freed(lost, ()), self.closed)
 
     def used(self, in_use: Iterable[VlanId]) -> VlanPool:
@@ -108,7 +108,7 @@ class VlanPool:
 
     def given_up(self, lost: AbstractSet[VlanId]) -> VlanPool:
         """The pool with the IDs in ``lost`` at rest, and at the end of the allocation order."""
-        return self.without_ids(lost).rested(lost) if lost else self
+        return self.put_last(lost).rested(lost) if lost else self
 
     def rested(self, vlans: Iterable[VlanId]) -> VlanPool:
         """The pool with ``vlans`` at rest, too: a path may have used the IDs until now."""
@@ -173,7 +173,7 @@ class RestClock(Generic[_PathT]):
         """
         lost = taken_between(after, before)
         self._lost |= {vlan: (now_s, paths) for vlan, paths in lost.items()}
-        return pool.without_ids(lost) if lost else pool
+        return pool.put_last(lost) if lost else pool
 
     def wait_s(
         self,

@@ -124,8 +124,8 @@ class Customer:
     def _step(self, http: httpx.Client) -> None:
         time.sleep(self._chance.uniform(0, _LONGEST_PAUSE_S))
         mine = [
-            one
-            for one, acknowledged in self.acknowledged.items()
+            reservation_id
+            for reservation_id, acknowledged in self.acknowledged.items()
             if acknowledged.state not in FINAL_STATES
         ]
         if not mine or self._chance.random() < (0.2 if len(mine) > _MANY else 0.6):
@@ -163,8 +163,8 @@ class Customer:
         """Take note of an answer."""
         if self._is_answer(answer):
             document = answer.json()
-            for one in document.get("reservations", [document]):
-                self._note(one)
+            for entry in document.get("reservations", [document]):
+                self._note(entry)
         self.unanswered.remove(order)
 
     def _change(self, http: httpx.Client, reservation_id: str) -> None:
@@ -206,11 +206,16 @@ class Customer:
                 yield complaint
             self.acknowledged[name] = Acknowledged(found[name].state, found[name].bandwidth_mbps)
         for order in self.unanswered:
-            made = [one for one in found.values() if one.retry and one.retry.key == order.key]
+            made = [
+                reservation
+                for reservation in found.values()
+                if reservation.retry and reservation.retry.key == order.key
+            ]
             if len(made) not in (0, order.makes):
                 yield f"{len(made)} of {order.makes} of {order.body} are there"
             self.acknowledged.update(
-                (one.id, Acknowledged(one.state, one.bandwidth_mbps)) for one in made
+                (reservation.id, Acknowledged(reservation.state, reservation.bandwidth_mbps))
+                for reservation in made
             )
 
     def repeat(self, http: httpx.Client) -> None:
@@ -218,7 +223,7 @@ class Customer:
         for order in tuple(self.unanswered):
             self.note_answer(order, order.send(http))
 
-    def forget_what_is_over(self) -> None:
+    def forget_finished(self) -> None:
         self.acknowledged = {
             n: acknowledged
             for n, acknowledged in self.acknowledged.items()
@@ -279,8 +284,10 @@ class Kills:
             thread.join()
         found = self._found()
         outcome.unanswered += sum(len(customer.unanswered) for customer in self._customers)
-        alive = [one for one in found.values() if one.state not in FINAL_STATES]
-        outcome.states.update(one.state for one in alive)
+        alive = [
+            reservation for reservation in found.values() if reservation.state not in FINAL_STATES
+        ]
+        outcome.states.update(reservation.state for reservation in alive)
         outcome.checked += sum(len(customer.acknowledged) for customer in self._customers)
         yield from self._judge(found)
         started_s = time.monotonic()
@@ -296,7 +303,7 @@ class Kills:
         for customer in self._customers:
             yield from customer.complaints
             customer.complaints.clear()
-            customer.forget_what_is_over()
+            customer.forget_finished()
 
     def _found(self) -> dict[str, Reservation]:
         """Reservations in the journal, by identifier."""
@@ -304,20 +311,20 @@ class Kills:
         with closing(SqliteJournal(path, read_only=True)) as journal:
             records = journal.records(Kind.RESERVATION)
         read = (read_reservation(self._stage.fabric, record) for record in records)
-        return {one.id: one for one in read}
+        return {reservation.id: reservation for reservation in read}
 
     def _judge(self, found: Mapping[str, Reservation]) -> Iterator[str]:
         for customer in self._customers:
             yield from customer.contradictions(found)
-        for one in found.values():
-            if one.preempted_by is not None and one.preempted_by not in found:
-                yield f"{one.id} gives way to {one.preempted_by}, which is not there"
+        for reservation in found.values():
+            if reservation.preempted_by is not None and reservation.preempted_by not in found:
+                yield f"{reservation.id} gives way to {reservation.preempted_by}, which is missing"
         for twice in self._double_booked(list(found.values()), time.time()):
             yield f"promised twice: {twice}"
 
     def _wait_until_settled(self) -> None:
         deadline_s = time.monotonic() + _SETTLED_S
-        while any(one.state in _UNSETTLED for one in self._found().values()):
+        while any(reservation.state in _UNSETTLED for reservation in self._found().values()):
             if time.monotonic() > deadline_s:
                 raise ScenarioError(f"reservations did not settle within {_SETTLED_S:.0f} s")
             time.sleep(_POLL_S)
@@ -341,7 +348,9 @@ class Kills:
         """True if mirrors have exactly two cross-connects per circuit; waits for moving mirrors."""
         deadline_s = time.monotonic() + _SETTLED_S
         while time.monotonic() < deadline_s:
-            circuits = Counter(one["plane"] for one in http.get("/v1/topology").json()["circuits"])
+            circuits = Counter(
+                circuit["plane"] for circuit in http.get("/v1/topology").json()["circuits"]
+            )
             if all(
                 self._stage.testbed.ocs(plane.name).counters().cross_connects
                 == 2 * circuits[plane.name]
@@ -360,7 +369,10 @@ def _came_late(answer: httpx.Response) -> bool:
 
 def _active(http: httpx.Client) -> dict[str, Any]:
     answer = http.get("/v1/reservations", params={"state": "active", "limit": 1000})
-    return {one["id"]: one for one in answer.raise_for_status().json()["reservations"]}
+    return {
+        reservation["id"]: reservation
+        for reservation in answer.raise_for_status().json()["reservations"]
+    }
 
 
 def _circuits(path: Mapping[str, Any]) -> frozenset[tuple[str, frozenset[tuple[str, str]]]]:

@@ -61,7 +61,7 @@ class ReplicaSet:
             url = self.processes[self.leader()].base_url
             found = self.http.get(f"{url}/v1/replicas").json()
             least = found["leader"] and found["leader"]["switches"]
-            ready = [one for one in found["standing_by"] if one["switches"] == least]
+            ready = [replica for replica in found["standing_by"] if replica["switches"] == least]
             if len(ready) >= number:
                 return
         raise ScenarioError(f"fewer than {number} stand by after {PATIENCE_S:g} s")
@@ -101,8 +101,8 @@ class ReplicaSet:
         """Start controllers that have ended by themselves, as a service does; return exit
         statuses.
         """
-        ended = {name: one for name, one in self.processes.items() if not one.running}
-        statuses = {name: one.stop() for name, one in ended.items()}
+        ended = {name: process for name, process in self.processes.items() if not process.running}
+        statuses = {name: process.stop() for name, process in ended.items()}
         for name in ended:
             self.start(name)
         return statuses
@@ -128,8 +128,10 @@ def replicas(
     default the members; ``ports``: the port for switches, by default any free port.
     """
     prefix = f"/{stage.fabric.name}/"
-    bridges = [one.vswitch.bridge for one in stage.fabric.servers if one.vswitch is not None]
-    bridges += [one.tor.bridge for one in stage.fabric.racks if one.tor.bridge]
+    bridges = [
+        server.vswitch.bridge for server in stage.fabric.servers if server.vswitch is not None
+    ]
+    bridges += [rack.tor.bridge for rack in stage.fabric.racks if rack.tor.bridge]
     before = f"tcp:{stage.config['controller']['openflow']}"
     with ExitStack() as stack:
         http = stack.enter_context(plain_http.client(timeout=PATIENCE_S))

@@ -126,8 +126,10 @@ def workers(
     """
     link = {"listen": f"127.0.0.1:{free_port()}", "shards": 4, "lease_s": lease_s}
     config = stage.written(policy, {"workers": link, "rest": f"127.0.0.1:{free_port()}"})
-    bridges = [one.vswitch.bridge for one in stage.fabric.servers if one.vswitch is not None]
-    bridges += [one.tor.bridge for one in stage.fabric.racks if one.tor.bridge]
+    bridges = [
+        server.vswitch.bridge for server in stage.fabric.servers if server.vswitch is not None
+    ]
+    bridges += [rack.tor.bridge for rack in stage.fabric.racks if rack.tor.bridge]
     before = f"tcp:{stage.config['controller']['openflow']}"
     scheme = "ssl" if stage.config["controller"].get("openflow_certificate") else "tcp"
     these = {
@@ -147,12 +149,12 @@ def workers(
             stack.callback(worker.kill)
             worker.start()
         stack.callback(ovs.set_controllers, bridges, [before])
-        ovs.set_controllers(bridges, [one.target for one in these.values()])
+        ovs.set_controllers(bridges, [worker.target for worker in these.values()])
         stack.callback(process.kill)
         try:
             process.start()
         except Exception as error:
-            tails = "\n".join(f"{one.name}: {one.log_tail()}" for one in these.values())
+            tails = "\n".join(f"{worker.name}: {worker.log_tail()}" for worker in these.values())
             raise ScenarioError(f"{error}\n{tails}") from error
         yield process, these
 

@@ -125,7 +125,7 @@ def _bare(node: object, *, names: bool = False) -> object:
             for key, value in node.items()
             if key not in left_out
         }
-    return [_bare(one) for one in node] if isinstance(node, list) else node
+    return [_bare(item) for item in node] if isinstance(node, list) else node
 
 
 def _formatted(text: str, name: str) -> str:

@@ -203,9 +203,11 @@ def _misplaced(
     """
     plane, a, b = columns.plane, columns.a, columns.b
     wrong = (a < 0) | (b < 0) | (a >= len(racks)) | (b >= len(racks))
-    one, other = np.where(wrong, 0, a), np.where(wrong, 0, b)
+    port_a, port_b = np.where(wrong, 0, a), np.where(wrong, 0, b)
     if len(racks):
-        wrong |= (planes[one] != plane) | (planes[other] != plane) | (racks[one] == racks[other])
+        wrong |= (
+            (planes[port_a] != plane) | (planes[port_b] != plane) | (racks[port_a] == racks[port_b])
+        )
     return columns.chosen(np.flatnonzero(wrong)).circuits
 
 
@@ -272,10 +274,10 @@ def _strays(
     visited = [here]
     for hop in range(length):
         at = table.start[which] + hop
-        one, other = racks[table.hop_a[at]], racks[table.hop_b[at]]
-        forward = one == here
-        wrong |= ~forward & (other != here)
-        here = np.where(forward, other, one)
+        rack_a, rack_b = racks[table.hop_a[at]], racks[table.hop_b[at]]
+        forward = rack_a == here
+        wrong |= ~forward & (rack_b != here)
+        here = np.where(forward, rack_b, rack_a)
         for before in visited:
             wrong |= before == here
         visited.append(here)
@@ -390,18 +392,18 @@ class _Domains:
         """
         n_racks = int(racks.max(initial=0)) + 1
         first = np.repeat(n_racks * np.arange(len(self.vlans)), np.diff(self.start))
-        one = first + racks[self.circuits.a[self.circuit]]
-        other = first + racks[self.circuits.b[self.circuit]]
-        left = np.arange(len(one))
+        end_a = first + racks[self.circuits.a[self.circuit]]
+        end_b = first + racks[self.circuits.b[self.circuit]]
+        rest = np.arange(len(end_a))
         while True:
             ends = np.bincount(
-                np.concatenate([one[left], other[left]]), minlength=len(self.vlans) * n_racks
+                np.concatenate([end_a[rest], end_b[rest]]), minlength=len(self.vlans) * n_racks
             )
-            stays = (ends[one[left]] > 1) & (ends[other[left]] > 1)
+            stays = (ends[end_a[rest]] > 1) & (ends[end_b[rest]] > 1)
             if stays.all():
                 break
-            left = left[stays]
-        for place in np.unique(first[left] // n_racks).tolist():
+            rest = rest[stays]
+        for place in np.unique(first[rest] // n_racks).tolist():
             within = self.circuits.chosen(self.circuit[self.start[place] : self.start[place + 1]])
             yield int(self.vlans[place]), within.circuits
 
@@ -416,8 +418,8 @@ def _extra(circuits: Iterable[Circuit], racks: NDArray[np.int32]) -> Iterator[Ci
         return rack
 
     for circuit in circuits:
-        one, other = root(racks[circuit.a]), root(racks[circuit.b])
-        if one == other:
+        root_a, root_b = root(racks[circuit.a]), root(racks[circuit.b])
+        if root_a == root_b:
             yield circuit
         else:
-            parent[one] = other
+            parent[root_a] = root_b

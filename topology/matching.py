@@ -104,6 +104,6 @@ def _search(
     graph.add_nodes_from(range(len(price)))
     graph.add_edges_from(list(zip(rows.tolist(), columns.tolist(), worth, strict=True)))
     mate = np.full(len(price), -1, dtype=np.int64)
-    for one, other in rustworkx.max_weight_matching(graph, weight_fn=int):
-        mate[one], mate[other] = other, one
+    for u, v in rustworkx.max_weight_matching(graph, weight_fn=int):
+        mate[u], mate[v] = v, u
     return mate

@@ -35,10 +35,10 @@ def nearest_groups(rate: NDArray[np.int64]) -> list[int | Group]:
         first[mate >= 0] = np.minimum(first, mate)[mate >= 0]
         alone = np.flatnonzero((mate < 0) & rate.any(axis=1))
         first[alone] = first[rate[alone].argmax(axis=1)]
-        merged = [np.flatnonzero(first == one).tolist() for one in np.unique(first)]
+        merged = [np.flatnonzero(first == lowest).tolist() for lowest in np.unique(first)]
         groups = [
-            groups[one[0]] if len(one) == 1 else Group(tuple(groups[at] for at in one))
-            for one in merged
+            groups[members[0]] if len(members) == 1 else Group(tuple(groups[at] for at in members))
+            for members in merged
         ]
         rate = _merged(rate, merged)
     return groups

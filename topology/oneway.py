@@ -138,9 +138,11 @@ class OneWayProblem:
         """Sum of :meth:`offered_mbit`; the only configuration of a lane stands all the time."""
         count = Counter(configuration.lane for configuration in configurations)
         offered = np.zeros_like(self.wanted_mbps)
-        for one in configurations:
-            alone = count[one.lane] == 1
-            offered += self.offered_mbit(one.lasting(self.budget.timing.window_s) if alone else one)
+        for entry in configurations:
+            alone = count[entry.lane] == 1
+            offered += self.offered_mbit(
+                entry.lasting(self.budget.timing.window_s) if alone else entry
+            )
         return offered
 
     def _carried_mbps(self, offered_mbit: NDArray[np.float64]) -> DemandMatrix:

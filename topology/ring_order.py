@@ -127,7 +127,7 @@ class _Network:
         n, used = len(self.hosts), flow > 0
         arcs = coo_array((flow[used], (self.tail[used], self.head[used])), shape=(n + 1, n + 1))
         _, part = connected_components(arcs)
-        parts = [np.flatnonzero(part[:n] == one).tolist() for one in np.unique(part[:n])]
+        parts = [np.flatnonzero(part[:n] == number).tolist() for number in np.unique(part[:n])]
         return sorted(parts, key=lambda members: part[members[0]] != part[n])
 
     def cut(self, parts: Iterable[Sequence[int]]) -> None:
@@ -140,7 +140,7 @@ class _Network:
         """Join the parts of a circulation: over circuits if possible, else electrically."""
         flow, waiting, whole = flow.copy(), list(parts[1:]), list(parts[0])
         while waiting:
-            part = next((one for one in waiting if self._join(flow, whole, one)), None)
+            part = next((near for near in waiting if self._join(flow, whole, near)), None)
             if part is None:
                 part = waiting[0]
                 if not flow[self.to_rack[whole]].any():
@@ -160,10 +160,10 @@ class _Network:
         there = self._joins[self.tail[first][:, None], self.head[second]]
         back = self._joins[self.tail[second], self.head[first][:, None]]
         for i, j in np.argwhere(there & back)[:1]:
-            one, other = first[i], second[j]
-            flow[[one, other]] -= 1
-            flow[self._arc[self.tail[one], self.head[other]]] += 1
-            flow[self._arc[self.tail[other], self.head[one]]] += 1
+            arc_a, arc_b = first[i], second[j]
+            flow[[arc_a, arc_b]] -= 1
+            flow[self._arc[self.tail[arc_a], self.head[arc_b]]] += 1
+            flow[self._arc[self.tail[arc_b], self.head[arc_a]]] += 1
             return True
         enters = np.bincount(self.head, flow, len(self.hosts) + 1)[:-1]
         has_room = enters < self.hosts

@@ -173,17 +173,17 @@ class _Walk:
         """Raises PlanError if a path is broken."""
         table = paths.table
         hops = table.hops
-        one, other = fabric.port_rack[table.hop_a], fabric.port_rack[table.hop_b]
+        rack_a, rack_b = fabric.port_rack[table.hop_a], fabric.port_rack[table.hop_b]
         first = starts(hops + np.int32(1))[:-1]
-        rack = np.empty(len(one) + len(paths), dtype=np.int32)
+        rack = np.empty(len(rack_a) + len(paths), dtype=np.int32)
         here = table.src.copy()
         rack[first] = here
         broken = np.zeros(len(paths), dtype=np.bool_)
         for step in range(hops.max(initial=0)):
             going = np.flatnonzero(hops > step)
             hop = table.start[going] + step
-            broken[going] |= (one[hop] != here[going]) & (other[hop] != here[going])
-            here[going] = np.where(one[hop] == here[going], other[hop], one[hop])
+            broken[going] |= (rack_a[hop] != here[going]) & (rack_b[hop] != here[going])
+            here[going] = np.where(rack_a[hop] == here[going], rack_b[hop], rack_a[hop])
             rack[first[going] + step + 1] = here[going]
         broken |= here != table.dst
         for index in np.flatnonzero(broken).tolist():

@@ -60,7 +60,7 @@ def _noted(note: Path, found: str) -> str | None:
     """The setting from before killed agents; None if ``found`` was not set by such agents."""
     try:
         noted = json.loads(note.read_text(encoding="ascii"))
-        before, previous = str(noted["before"]), [str(one).split() for one in noted["set"]]
+        before, previous = str(noted["before"]), [str(limits).split() for limits in noted["set"]]
     except (OSError, ValueError, TypeError, KeyError):
         return None
     return before if found.split() in previous else None

@@ -281,7 +281,9 @@ class Agent:
             for key, bytes_of in self._sockets.sending().items()
             if setup.finder.rack_of(key.address) is not None
         }
-        waiting = ((key.address, Waiting(one.waiting, 1)) for key, one in sending.items())
+        waiting = (
+            (key.address, Waiting(destination.waiting, 1)) for key, destination in sending.items()
+        )
         return self._seen(setup, waiting, setup.elephants.elephants(sending, self._clock()))
 
     def _seen(
@@ -291,9 +293,9 @@ class Agent:
         elephants: frozenset[ConnectionKey] = frozenset(),
     ) -> Report:
         by_rack = setup.finder.by_rack(waiting)
-        octets = {rack: one.octets for rack, one in by_rack.items()}
-        connections = {rack: one.connections for rack, one in by_rack.items()}
-        return Report(setup.rule.worth_telling(octets), connections, elephants)
+        octets = {rack: waiting_bytes.octets for rack, waiting_bytes in by_rack.items()}
+        connections = {rack: waiting_bytes.connections for rack, waiting_bytes in by_rack.items()}
+        return Report(setup.rule.worth_reporting(octets), connections, elephants)
 
     def _send_report(self, setup: Setup, seen: Report) -> str:
         """Send a report; return the revision of the controller's present setup."""

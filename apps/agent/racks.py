@@ -50,11 +50,11 @@ class RackFinder:
         """Sums for each rack; addresses outside all racks are left out."""
         octets: Counter[str] = Counter()
         connections: Counter[str] = Counter()
-        for address, one in waiting:
+        for address, share in waiting:
             rack = self.rack_of(address)
             if rack is not None:
-                octets[rack] += one.octets
-                connections[rack] += one.connections
+                octets[rack] += share.octets
+                connections[rack] += share.connections
         return {rack: Waiting(octets[rack], connections[rack]) for rack in octets}
 
 

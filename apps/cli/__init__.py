@@ -144,7 +144,7 @@ class _LazyGroup(click.Group):
         if added:
             with formatter.section("Contributed commands"):
                 formatter.write_dl(
-                    [(n, one.get_short_help_str(limit=100)) for n, one in added if one]
+                    [(n, command.get_short_help_str(limit=100)) for n, command in added if command]
                 )
         write_section("Exit status", _EXIT_STATUS, formatter)
         write_section("Example", _EXAMPLE, formatter)

@@ -74,7 +74,7 @@ def agent(server: str, socket_buffer_mb: float | None, interface: str | None, ur
         def schedule(prefixes: Mapping[str, Sequence[str]]) -> OutputScheduler:
             return stack.enter_context(OutputScheduler(str(interface), prefixes))
 
-        one = Agent(
+        loop = Agent(
             resource("/v1/agents", server),
             client,
             sockets,
@@ -82,6 +82,6 @@ def agent(server: str, socket_buffer_mb: float | None, interface: str | None, ur
             None if interface is None else schedule,
         )
         for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, lambda *_: one.stop())
-        one.run()
+            signal.signal(number, lambda *_: loop.stop())
+        loop.run()
     LOG.info("stopped")

@@ -93,11 +93,11 @@ def history(
         many = client.get(_PATH)["reconfigurations"]
         decisions = client.get("/v1/decisions")["decisions"][:limit]
     chosen = [
-        one
-        for one in many
-        if (not states or one["state"] in states)
-        and one["trigger"].startswith(trigger)
-        and (since_s or 0.0) <= one["created_unix_s"] < (before_s or math.inf)
+        change
+        for change in many
+        if (not states or change["state"] in states)
+        and change["trigger"].startswith(trigger)
+        and (since_s or 0.0) <= change["created_unix_s"] < (before_s or math.inf)
     ][:limit]
     if as_json:
         print_json({**happened, "reconfigurations": chosen, "decisions": decisions})
@@ -107,8 +107,8 @@ def history(
             "Event",
             ("time", "kind", "what"),
             (
-                (moment(one["unix_s"]), one["kind"], local(one["text"]))
-                for one in happened["happenings"]
+                (moment(event["unix_s"]), event["kind"], local(event["text"]))
+                for event in happened["happenings"]
             ),
         )
         if (earlier_s := happened["next_before_unix_s"]) is not None:

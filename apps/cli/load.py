@@ -65,16 +65,16 @@ def load(racks: tuple[str, ...], limit: int, url: str, as_json: bool) -> None:
         "Circuits",
         ("circuit", "from", *_COLUMNS, "of>", "load"),
         (
-            (*name, *figures, mbps(one["rate_mbps"]), line)
-            for one in document["circuits"]
-            for name, samples in _directions(one)
+            (*name, *figures, mbps(circuit["rate_mbps"]), line)
+            for circuit in document["circuits"]
+            for name, samples in _directions(circuit)
             for *figures, line in [_row(samples)]
         ),
     )
     print_table(
         "Pairs",
         ("from", "to", *_COLUMNS, "load"),
-        ((one["src"], one["dst"], *_row(one["mbps"])) for one in document["pairs"]),
+        ((pair["src"], pair["dst"], *_row(pair["mbps"])) for pair in document["pairs"]),
     )
 
 

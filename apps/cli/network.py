@@ -54,10 +54,10 @@ def status(ctx: click.Context, wait_s: float, url: str, as_json: bool) -> None:
         missing, wrong = _await_health(client, time.monotonic() + wait_s)
         # Without the store no controller leads, and only the leader knows devices and
         # reconfigurations.
-        lost = any(one["kind"] == STORE_LOST for one in wrong["conditions"])
+        lost = any(condition["kind"] == STORE_LOST for condition in wrong["conditions"])
         many = [] if lost else client.get("/v1/devices")["devices"]
         asked = [] if lost else client.get("/v1/reconfigurations")["reconfigurations"]
-    changes = [one for one in asked if ReconfigurationState(one["state"]) not in OVER]
+    changes = [change for change in asked if ReconfigurationState(change["state"]) not in OVER]
     if as_json:
         facts = {"ready": not missing, "missing": missing, **wrong}
         print_json({**facts, "changes": changes, "devices": many})
@@ -138,7 +138,11 @@ def devices(down: bool, url: str, as_json: bool) -> None:
     with ControllerClient(url) as client:
         many = client.get("/v1/devices")["devices"]
     if down:
-        many = [one for one in many if one["alarms"] or not (one["connected"] and one["answers"])]
+        many = [
+            device
+            for device in many
+            if device["alarms"] or not (device["connected"] and device["answers"])
+        ]
     if as_json:
         print_json({"devices": many})
     else:
@@ -199,9 +203,9 @@ def policy(values: dict[str, object], url: str, as_json: bool) -> None:
         "Policy",
         ("key", "value", "changes"),
         (
-            (one["key"], one["value"], _changed_by(one))
-            for one in document["values"]
-            if not values or one["key"].removeprefix("policy.") in given
+            (value["key"], value["value"], _changed_by(value))
+            for value in document["values"]
+            if not values or value["key"].removeprefix("policy.") in given
         ),
     )
 

@@ -103,7 +103,7 @@ def read_moment(_ctx: click.Context, _param: click.Parameter, value: str | None)
             f"{value!r} is no time: write 18:00, 2026-12-01T08:00 or 2026-12-01T08:00Z"
         ) from None
     if given.tzinfo is None and second_s != unix_s:
-        first, second = (datetime.fromtimestamp(one).astimezone() for one in (unix_s, second_s))
+        first, second = (datetime.fromtimestamp(at_s).astimezone() for at_s in (unix_s, second_s))
         if existing != given:
             raise click.BadParameter(
                 f"there is no {value}: clocks are put forward then; give {existing:{_LOCAL}}, or a "

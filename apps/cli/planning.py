@@ -348,8 +348,8 @@ def _stages(stages: Sequence[JsonObject]) -> str:
     most = max(stage["diverted_mbps"] for stage in stages)
     beyond: dict[str, float] = {}
     for stage in stages:
-        for one in stage["beyond"]:
-            beyond[one["rack"]] = max(beyond.get(one["rack"], 0.0), one["mbps"])
+        for entry in stage["beyond"]:
+            beyond[entry["rack"]] = max(beyond.get(entry["rack"], 0.0), entry["mbps"])
     number = f"{len(stages)}" if stages[-1]["last"] else f"{len(stages)} and more"
     words = f"{number}; at most {mbps(most)} Mb/s of a rack are diverted at a time"
     if detours := sum(len(stage["detoured"]) for stage in stages):
@@ -417,11 +417,11 @@ def demand_as_measured(client: ControllerClient) -> JsonObject:
         planned, estimated = entry["planned_mbps"], entry["estimated_mbps"]
         expected = entry["expected_mbps"]
         if planned:
-            one = {"src": entry["src"], "dst": entry["dst"], "mbps": planned}
+            pair_demand = {"src": entry["src"], "dst": entry["dst"], "mbps": planned}
             guess = (
                 {} if expected == estimated else {"expected_mbps": planned * expected / estimated}
             )
-            demand.append(one | guess)
+            demand.append(pair_demand | guess)
     return {"demand": demand}
 
 

@@ -27,13 +27,13 @@ def quotas(url: str, as_json: bool) -> None:
         ("tenant", "reservations>", "of>", "peak Mb/s>", "of>"),
         (
             (
-                one["tenant"],
-                one["reservations"],
-                _limit(one["max_reservations"]),
-                mbps(one["peak_mbps"]),
-                "-" if one["max_mbps"] is None else mbps(one["max_mbps"]),
+                quota["tenant"],
+                quota["reservations"],
+                _limit(quota["max_reservations"]),
+                mbps(quota["peak_mbps"]),
+                "-" if quota["max_mbps"] is None else mbps(quota["max_mbps"]),
             )
-            for one in document["quotas"]
+            for quota in document["quotas"]
         ),
     )
 

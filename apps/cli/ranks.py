@@ -77,7 +77,9 @@ def ranks(
     hosts = None if host_file is None else _read(host_file)
     if file is None or config is None:
         with ControllerClient(url) as client:
-            rack_of = {one["name"]: one["rack"] for one in client.get("/v1/servers")["servers"]}
+            rack_of = {
+                server["name"]: server["rack"] for server in client.get("/v1/servers")["servers"]
+            }
             paths = list(paths_reported(client.get("/v1/topology")))
     else:
         fabric = load_configuration(config).fabric

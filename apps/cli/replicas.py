@@ -53,20 +53,21 @@ def replicas(ctx: click.Context, url: str, as_json: bool) -> None:
 def _print(document: JsonObject) -> None:
     leader = document["leader"]
     rows = [("leads", leader)] if leader else []
-    rows += [("stands by", one) for one in document["standing_by"]]
+    rows += [("stands by", replica) for replica in document["standing_by"]]
     print_table(
         "Controllers",
         ("role", "name", "REST", "release", "since", "switches"),
         (
             (
                 role,
-                one["name"],
-                one["url"],
-                one["release"],
-                moment(one["since_unix_s"]),
-                "-" if one.get("switches") is None else one["switches"],  # an earlier release's
+                replica["name"],
+                replica["url"],
+                replica["release"],
+                moment(replica["since_unix_s"]),
+                # An earlier release counts no switches.
+                "-" if replica.get("switches") is None else replica["switches"],
             )
-            for role, one in rows
+            for role, replica in rows
         ),
         empty="none has a lease",
     )

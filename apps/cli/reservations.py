@@ -385,8 +385,12 @@ def reservations(identifier: str | None, ended: bool, url: str, as_json: bool) -
     if as_json:
         print_json({**document, "deliveries": delivered})
         return
-    gets = {one["reservation"]: one for one in delivered}
-    listed = [one for one in document["reservations"] if ended or one["state"] not in _OVER]
+    gets = {delivery["reservation"]: delivery for delivery in delivered}
+    listed = [
+        reservation
+        for reservation in document["reservations"]
+        if ended or reservation["state"] not in _OVER
+    ]
     print_columns(
         "Reservations",
         listed,

@@ -125,7 +125,7 @@ def list_shapes(ended: bool, url: str, as_json: bool) -> None:
         return
     print_columns(
         "Shapes",
-        [one for one in document["shapes"] if ended or one["state"] != "over"],
+        [shape for shape in document["shapes"] if ended or shape["state"] != "over"],
         {
             "id": "id",
             "pattern": "pattern",
@@ -161,7 +161,11 @@ def release(identifier: str, wait: bool, url: str, as_json: bool) -> None:
     with ControllerClient(url) as client:
         document = client.delete(resource(_SHAPES, identifier), wait=wait)
     _print_shape(document, as_json)
-    left = [one["id"] for one in document["reservations"] if one["state"] == "releasing"]
+    left = [
+        reservation["id"]
+        for reservation in document["reservations"]
+        if reservation["state"] == "releasing"
+    ]
     if wait and left:
         raise CommandError(f"{len(left)} reservations of shape {identifier} are being released yet")
 

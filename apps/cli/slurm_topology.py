@@ -81,7 +81,9 @@ def topology(
 
     def text() -> str:
         with ControllerClient(url) as client:
-            rack_of = {one["name"]: one["rack"] for one in client.get("/v1/servers")["servers"]}
+            rack_of = {
+                server["name"]: server["rack"] for server in client.get("/v1/servers")["servers"]
+            }
             shape = shape_of(rack_of, paths_reported(client.get("/v1/topology")))
         return f"# Written by `hydra slurm topology`.\n{getattr(shape, form)()}"
 

@@ -162,9 +162,13 @@ def _history(seen: JsonObject) -> Table:
     table = _table("Reconfigurations, the latest")
     for name in ("id", "created", "trigger", "state", "reason"):
         table.add_column(name, overflow="ellipsis", no_wrap=True)
-    for one in seen["reconfigurations"][:_RECONFIGURATIONS]:
+    for change in seen["reconfigurations"][:_RECONFIGURATIONS]:
         table.add_row(
-            one["id"], moment(one["created_unix_s"]), one["trigger"], one["state"], one["reason"]
+            change["id"],
+            moment(change["created_unix_s"]),
+            change["trigger"],
+            change["state"],
+            change["reason"],
         )
     return table
 

@@ -23,12 +23,12 @@ def plot_contest(found: Sequence[Contestant], window_s: float, path: Path) -> No
     """
     figure = Figure(figsize=_SIZE_INCHES, dpi=_DPI, layout="constrained")
     axes = figure.subplots()
-    for position, one in enumerate(contestant for contestant in found if contestant.attempts):
+    for position, entrant in enumerate(contestant for contestant in found if contestant.attempts):
         axes.plot(
-            [attempt.start_s for attempt in one.attempts],
-            [100 * attempt.served_share for attempt in one.attempts],
+            [attempt.start_s for attempt in entrant.attempts],
+            [100 * attempt.served_share for attempt in entrant.attempts],
             linestyle=_STYLES[position % len(_STYLES)],
-            label=f"{one.algorithm} ({100 * one.served_share:.0f} %)",
+            label=f"{entrant.algorithm} ({100 * entrant.served_share:.0f} %)",
         )
     axes.set_xlabel("time [s]")
     axes.set_ylabel("demand served [%]")

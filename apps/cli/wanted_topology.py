@@ -79,4 +79,4 @@ def _pairs(name: str, plane: object, pairs: object) -> list[list[str]]:
 
 
 def _is_names(value: object) -> bool:
-    return isinstance(value, list) and all(isinstance(one, str) for one in value)
+    return isinstance(value, list) and all(isinstance(item, str) for item in value)

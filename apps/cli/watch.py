@@ -97,10 +97,11 @@ def _about(event: JsonObject) -> str:
 
 
 def _reservation(event: JsonObject) -> str:
-    one = event["reservation"]
-    path = one["path"] or one["booked"]
-    where = f"{one['src']} to {one['dst']}" if path is None else describe_path(path)
-    return f"{one['id']} {one['state']}  {where}, {mbps(one['bandwidth_mbps'])} Mb/s"
+    reservation = event["reservation"]
+    path = reservation["path"] or reservation["booked"]
+    where = f"{reservation['src']} to {reservation['dst']}" if path is None else describe_path(path)
+    rate = mbps(reservation["bandwidth_mbps"])
+    return f"{reservation['id']} {reservation['state']}  {where}, {rate} Mb/s"
 
 
 def _alarm(alarm: JsonObject) -> str:

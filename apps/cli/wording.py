@@ -57,7 +57,7 @@ def describe_condition(condition: JsonObject) -> list[str]:
     affected = [
         _some(what, [*map(str, names)], condition[f"{what}_total"])
         for what, names in (
-            ("pairs", (f"{one['src']}-{one['dst']}" for one in condition["pairs"])),
+            ("pairs", (f"{pair['src']}-{pair['dst']}" for pair in condition["pairs"])),
             ("reservations", condition["reservations"]),
         )
     ]

@@ -40,7 +40,7 @@ class DeadCircuits:
         """Forget circuits taken down by a change: at the next setup, their light is checked
         anew.
         """
-        self.dark = frozenset(one for one in self.dark if one[0] in standing)
+        self.dark = frozenset(dark_end for dark_end in self.dark if dark_end[0] in standing)
         self.denied = self.denied.intersection(standing)
         self._vacated = self._vacated.intersection(standing)
 
@@ -95,7 +95,7 @@ class DeadCircuits:
         dead = {circuit for circuit, _ in dark}.union(circuits)
         course = self._switches.divert(dead, paths, self._network.under_way)
         diverted = self._runner.run_meanwhile(course)
-        self.dark |= {one for one in dark if one[0] in diverted}
+        self.dark |= {dark_end for dark_end in dark if dark_end[0] in diverted}
 
     async def leave(self) -> frozenset[Circuit]:
         """Have traffic leave circuits in use without light, and return these circuits. The rules

@@ -72,7 +72,9 @@ class _Rates:
         return (last - first) * 8e-6 / (last_s - first_s)
 
     def keep_only(self, tallies: Collection[Tally]) -> None:
-        self._readings = {key: one for key, one in self._readings.items() if key in tallies}
+        self._readings = {
+            key: readings for key, readings in self._readings.items() if key in tallies
+        }
 
 
 class Deliveries:

@@ -115,10 +115,10 @@ class ReservationDesk(_OfRooms):
         return self._rooms.ledger.bookings.usage(owner)
 
     def delivery(self, reservation_id: str) -> Delivery:
-        one = self.reservation(reservation_id)
-        if isinstance(one, Bundle):
-            return delivery_of(one, self._rooms.policing.deliveries(one.parts))
-        return self._rooms.policing.delivery(one)
+        reservation = self.reservation(reservation_id)
+        if isinstance(reservation, Bundle):
+            return delivery_of(reservation, self._rooms.policing.deliveries(reservation.parts))
+        return self._rooms.policing.delivery(reservation)
 
     def deliveries(self) -> Sequence[Delivery]:
         return self._rooms.policing.deliveries(self._rooms.ledger.bookings.active())

@@ -82,17 +82,18 @@ class Health:
         Only for a single thread.
         """
         now: dict[ConditionKind, dict[str, Condition]] = {kind: {} for kind in _NOTED}
-        for one in self.conditions():
-            if one.kind in now:
-                now[one.kind] |= dict.fromkeys(one.subjects, one)
+        for condition in self.conditions():
+            if condition.kind in now:
+                now[condition.kind] |= dict.fromkeys(condition.subjects, condition)
         for kind, seen in now.items():
             before = self._noted[kind]
-            for one in dict.fromkeys(seen[name] for name in seen.keys() - before.keys()):
-                self._note(one.what, one.pairs)
+            for condition in dict.fromkeys(seen[name] for name in seen.keys() - before.keys()):
+                self._note(condition.what, condition.pairs)
             if ended := sorted(before.keys() - seen.keys()):
                 self._note(over(kind, ended), set().union(*(before[name] for name in ended)))
             self._noted[kind] = {
-                name: before.get(name, frozenset()) | set(one.pairs) for name, one in seen.items()
+                name: before.get(name, frozenset()) | set(condition.pairs)
+                for name, condition in seen.items()
             }
 
     def _note(self, text: str, pairs: Collection[Pair]) -> None:

@@ -167,7 +167,9 @@ class Mastership:
         failure.
         """
         known = self._ask(stale).values()
-        highest = max((one for one in known if one != NO_GENERATION), default=None)
+        highest = max(
+            (generation for generation in known if generation != NO_GENERATION), default=None
+        )
         return highest is not None and self._term.exceed(highest)
 
     def _beyond_the_last(

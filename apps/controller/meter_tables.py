@@ -108,19 +108,23 @@ def affected(old: Holdings, new: Holdings) -> set[Aggregate]:
     An aggregate is affected if it shares a link, directly or through a chain of links of other
     aggregates, with a new, removed or changed element.
     """
-    found = {one for one, links in new.routes.items() if old.routes.get(one) != links}
+    found = {
+        aggregate for aggregate, links in new.routes.items() if old.routes.get(aggregate) != links
+    }
     gone = old.routes.keys() - new.routes.keys()
     for flow in set(old.flows) ^ set(new.flows):
         found |= new.routes.keys() & set(flow.aggregates)
     was, left = old.remaining_mbps, new.remaining_mbps
     links = {link for link in was.keys() | left.keys() if was.get(link) != left.get(link)}
-    for one in found | gone:
-        links.update(old.routes.get(one, ()), new.routes.get(one, ()))
+    for way in found | gone:
+        links.update(old.routes.get(way, ()), new.routes.get(way, ()))
     several = {along for along in new.routes.values() if len(along) > 1}
     while more := {along for along in several if not links.isdisjoint(along)}:
         links.update(*more)
         several -= more
-    return found | {one for one, along in new.routes.items() if not links.isdisjoint(along)}
+    return found | {
+        aggregate for aggregate, along in new.routes.items() if not links.isdisjoint(along)
+    }
 
 
 def missing(tables: MeterTables, read: Metered) -> Iterator[Aggregate]:
@@ -205,8 +209,11 @@ def added_meters(
     """Changes that add the meters present only after a change."""
     old = before.get(datapath, MeterTable()).meters
     new = after.get(datapath, MeterTable()).meters
-    added = ((one, number) for one, number in new.items() if one not in old)
-    return [AddMeter(number, allowed_mbps[one], burst_of(one)) for one, number in added]
+    added = ((aggregate, number) for aggregate, number in new.items() if aggregate not in old)
+    return [
+        AddMeter(number, allowed_mbps[aggregate], burst_of(aggregate))
+        for aggregate, number in added
+    ]
 
 
 def old_meters(

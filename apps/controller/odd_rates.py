@@ -34,7 +34,7 @@ class OddRates:
         odd: dict[tuple[DatapathId, int], int] = {}
         for datapath, rates in found.items():
             for aggregate, number in tables[datapath].meters.items():
-                given = {rate_kbps(one[aggregate]) for one in (before_mbps, now_mbps)}
+                given = {rate_kbps(all_mbps[aggregate]) for all_mbps in (before_mbps, now_mbps)}
                 rate = rates.get(number)
                 if rate is None or any(not is_news(kbps, rate) for kbps in given):
                     continue

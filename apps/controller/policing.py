@@ -190,7 +190,9 @@ class Policing(HeldTables):
             self._delivered.hold(wanted)
             self._fresh |= moving
             stay = routes.keys() - moving
-            self._offers = {one: offer for one, offer in self._offers.items() if one in stay}
+            self._offers = {
+                aggregate: offer for aggregate, offer in self._offers.items() if aggregate in stay
+            }
             old = self._allowed_mbps
             new = {way: rates_mbps[way] if way in moving else old[way] for way in routes}
             self._allowed_mbps = new
@@ -227,9 +229,13 @@ class Policing(HeldTables):
             )
         with self._lock:
             self._unmetered.update(failed)
-            refused = {dp: one for dp, one in failed.items() if one.kind is FailureKind.REFUSED}
+            refused = {
+                dp: failure for dp, failure in failed.items() if failure.kind is FailureKind.REFUSED
+            }
             self.refused = {**self.refused, **refused}
-            self._unanswered.update(dp for dp, one in failed.items() if one.kind in _NO_ANSWER)
+            self._unanswered.update(
+                dp for dp, failure in failed.items() if failure.kind in _NO_ANSWER
+            )
         return frozenset(failed)
 
     def prepare(self, datapaths: Collection[DatapathId]) -> None:
@@ -237,7 +243,9 @@ class Policing(HeldTables):
         none: MeterTables = {}
         with self._lock:
             self._unmetered.difference_update(datapaths)
-            self.refused = {dp: one for dp, one in self.refused.items() if dp not in datapaths}
+            self.refused = {
+                dp: refusal for dp, refusal in self.refused.items() if dp not in datapaths
+            }
             self._unanswered.difference_update(datapaths)
             self._cleared.difference_update(datapaths)
             meters = {dp: self._new_meters(dp, none, self._tables) for dp in datapaths}
@@ -388,8 +396,8 @@ class Policing(HeldTables):
 
     def delivery(self, reservation: Reservation) -> Delivery:
         """Delivered rates of ``reservation``, as last read."""
-        (one,) = self.deliveries([reservation])
-        return one
+        (delivery,) = self.deliveries([reservation])
+        return delivery
 
     def deliveries(self, reservations: Iterable[Reservation]) -> tuple[Delivery, ...]:
         """Delivered rates of each reservation, as last read."""

@@ -88,15 +88,17 @@ class Probes:
         silent = missing
         for share in _PROBE_SHARES:
             frames: dict[DatapathId, list[tuple[int, bytes]]] = {}
-            for one in silent:
-                frames.setdefault(one.datapath, []).append((one.port, one.frame))
+            for sending in silent:
+                frames.setdefault(sending.datapath, []).append((sending.port, sending.frame))
             self._fleet.send_frames(frames)
             self._fleet.await_probes([sending.arrival for sending in missing], timeout_s * share)
             missing = silent = [sending for sending in missing if not sending.arrival.done()]
             if not missing:
                 break
             if last:
-                silent = [self._next_sending(one) for one in missing if not one.has_arrived]
+                silent = [
+                    self._next_sending(sending) for sending in missing if not sending.has_arrived
+                ]
                 missing = [*silent, *(sending for sending in missing if sending.has_arrived)]
                 everything = [*everything, *silent]
         try:

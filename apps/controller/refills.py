@@ -68,28 +68,32 @@ def borne(
     to the link's capacity. ``is_news(old, new)``: whether a change is worth sending to a meter.
     """
     reachable_mbps = {
-        one: mbps
-        for one, mbps in wanted_mbps.items()
-        if is_news(old_mbps[one], mbps) and may_change(one)
+        aggregate: mbps
+        for aggregate, mbps in wanted_mbps.items()
+        if is_news(old_mbps[aggregate], mbps) and may_change(aggregate)
     }
-    unmet = {one: mbps for one, mbps in reachable_mbps.items() if not routes[one]}
-    reachable_mbps = {one: mbps for one, mbps in reachable_mbps.items() if routes[one]}
-    changed = {one: mbps for one, mbps in reachable_mbps.items() if mbps < old_mbps[one]}
+    unmet = {aggregate: mbps for aggregate, mbps in reachable_mbps.items() if not routes[aggregate]}
+    reachable_mbps = {
+        aggregate: mbps for aggregate, mbps in reachable_mbps.items() if routes[aggregate]
+    }
+    changed = {
+        aggregate: mbps for aggregate, mbps in reachable_mbps.items() if mbps < old_mbps[aggregate]
+    }
     before, after, now = (defaultdict[Link, float](float) for _ in range(3))
-    for one, links in routes.items():
+    for aggregate, links in routes.items():
         for link in links:
-            before[link] += old_mbps[one]
-            after[link] += wanted_mbps[one]
-            now[link] += changed.get(one, old_mbps[one])
+            before[link] += old_mbps[aggregate]
+            after[link] += wanted_mbps[aggregate]
+            now[link] += changed.get(aggregate, old_mbps[aggregate])
     raised = sorted(
         reachable_mbps.keys() - changed.keys(),
         key=lambda aggregate: (wanted_mbps[aggregate], aggregate),
     )
-    for one in raised:
-        room_mbps = min(max(before[link], after[link]) - now[link] for link in routes[one])
-        more_mbps = min(wanted_mbps[one] - old_mbps[one], room_mbps)
-        if more_mbps > 0 and is_news(old_mbps[one], old_mbps[one] + more_mbps):
-            changed[one] = old_mbps[one] + more_mbps
-            for link in routes[one]:
+    for aggregate in raised:
+        room_mbps = min(max(before[link], after[link]) - now[link] for link in routes[aggregate])
+        more_mbps = min(wanted_mbps[aggregate] - old_mbps[aggregate], room_mbps)
+        if more_mbps > 0 and is_news(old_mbps[aggregate], old_mbps[aggregate] + more_mbps):
+            changed[aggregate] = old_mbps[aggregate] + more_mbps
+            for link in routes[aggregate]:
                 now[link] += more_mbps
     return changed | unmet

@@ -29,12 +29,12 @@ class Retries:
 
     def failing(self, some: Iterable[_KeyT]) -> list[_KeyT]:
         """Items whose last attempt has failed."""
-        return [one for one in some if one in self._waits]
+        return [item for item in some if item in self._waits]
 
     def due(self, some: Iterable[_KeyT]) -> list[_KeyT]:
         """Items due for an attempt."""
         now_s = self._clock()
-        return [one for one in some if now_s >= self._waits.get(one, (0.0, 0.0))[0]]
+        return [item for item in some if now_s >= self._waits.get(item, (0.0, 0.0))[0]]
 
     def forget(self, well: AbstractSet[object]) -> None:
         """Reset items in no need of an attempt: their next wait is short again."""
@@ -43,9 +43,9 @@ class Retries:
 
     def note(self, tried: Iterable[object], failed: Collection[object]) -> None:
         """Remember how attempts ended."""
-        for one in tried:
-            if one not in failed:
-                self._waits.pop(one, None)
+        for item in tried:
+            if item not in failed:
+                self._waits.pop(item, None)
                 continue
-            wait_s = min(2 * self._waits.get(one, (0.0, 1.0))[1], self._longest_s)
-            self._waits[one] = (self._clock() + wait_s, wait_s)
+            wait_s = min(2 * self._waits.get(item, (0.0, 1.0))[1], self._longest_s)
+            self._waits[item] = (self._clock() + wait_s, wait_s)

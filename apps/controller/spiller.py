@@ -47,7 +47,7 @@ class Spiller:
         settle_s = _SETTLE_POLLS * now.poll_interval_s
         self._spills.decide(room, time.monotonic(), now.gain_horizon_s, settle_s)
         after = self._spills.parts
-        changed = {one for one, _ in before.items() ^ after.items()}
+        changed = {direction for direction, _ in before.items() ^ after.items()}
         for src, dst in sorted(changed):
             parts = after.get((src, dst))
             LOG.info(

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Sequence, Set
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
+from types import MappingProxyType
 from typing import Final
 
 from apps.controller.mover import Mover
@@ -21,14 +22,20 @@ from apps.controller.upkeep import Upkeep
 from apps.planning.engine import Planning
 from hydra.errors import PlanError
 from hydra.faults.surveillance import LostPath
+from hydra.lifecycle import ReservationState
 from hydra.model import Circuit, DatapathId, NetworkState, Path, RackId
 from hydra.reconfiguration.plan import Plan, directions
 from hydra.reconfiguration.scheduler import Work
 from hydra.reconfiguration.touched import state_beside
+from hydra.reservations.reservation import rack_pair
 from hydra.roles import TaskState
 
 LOG = logging.getLogger("hydra.controller")
 _LOST: Final = "the withdrawal of lost paths"
+_Wishes = Mapping[tuple[RackId, RackId], frozenset[str]]
+"""Pairs, as (from, to), with the ids of the reservations that alone want a path; empty for a pair
+whose path was requested in its own right.
+"""
 _FIRST_PAUSE_S: Final = 4.0
 _LONGEST_PAUSE_S: Final = 60.0
 """Longest pause between attempts to withdraw lost circuits; their pairs are diverted meanwhile."""
@@ -56,6 +63,7 @@ class Withdrawals:
         self._placement, self._rejoining, self._clock_s = placement, rejoining, clock_s
         self._network = ledger.network
         self._log = ledger.log
+        self._bookings = ledger.bookings
         self._reservations = ledger.reservations
         self._unwithdrawn: dict[Circuit | Path, str] = {}
         """Lost circuits and paths left by the last attempt to withdraw, with the reasons."""
@@ -67,8 +75,8 @@ class Withdrawals:
         """Lost paths whose pairs were diverted while a change was under way."""
         self._tried_beside: tuple[object, ...] = ()
         """Changes under way, state and lost paths at the last look."""
-        self._cut: set[tuple[RackId, RackId]] = set()
-        """Pairs, as (from, to), still waiting for other paths."""
+        self._cut: _Wishes = {}
+        """Pairs still waiting for other paths."""
         self._withdrew_beside = False
         """True if reservations may lack paths withdrawn beside a change."""
 
@@ -98,7 +106,7 @@ class Withdrawals:
             LOG.error("%s", reason)
             self._log.note_loss(unlit)
             cut = {path for path in before.topology.paths if not unlit.isdisjoint(path.circuits)}
-            await self._plan_around({way for path in cut for way in path.directions})
+            await self._plan_around(self._wishes({way for path in cut for way in path.directions}))
         await self.of_dead_circuits()  # ToRs have connected meanwhile
 
     async def of_lost_paths(self, lost: Sequence[LostPath]) -> None:
@@ -113,7 +121,7 @@ class Withdrawals:
             self._quarantine.put(ends, reason, self._network.state.topology.paths)
             await self._withdraw([*circuits, *(lost_path.path for lost_path in standing)], reason)
         elif self._cut:
-            await self._plan_around(frozenset())
+            await self._plan_around({})
 
     def divert_meanwhile(self, lost: Sequence[LostPath]) -> None:
         """Divert the pairs of lost paths while a change under way waits; the withdrawal follows."""
@@ -136,7 +144,7 @@ class Withdrawals:
             circuit for lost_path in lost for circuit in lost_path.circuits
         )
         paths = tuple(lost_path.path for lost_path in lost)
-        looked_at = (self._network.under_way, state, circuits, paths, frozenset(self._cut))
+        looked_at = (self._network.under_way, state, circuits, paths, frozenset(self._still_cut()))
         if not (circuits or paths or self._cut) or looked_at == self._tried_beside:
             return None
         self._tried_beside = looked_at
@@ -149,7 +157,7 @@ class Withdrawals:
                 if plan is not None:
                     return self._withdrawing(plan, circuits, lost, dark)
             else:
-                rejoined = self._rejoining.rejoined_beside(self._cut)
+                rejoined = self._rejoining.rejoined_beside(self._still_cut())
                 plan = self._mover.beside.plan(rejoined, _LOST)
                 if plan is not None:
                     return self._rejoining_beside(plan)
@@ -161,7 +169,7 @@ class Withdrawals:
         entry = self._log.enter("circuit lost", "planned around it")
         await self._mover.moving_beside(entry, plan)
         self._reservations.keep_standing()
-        self._cut -= directions(self._network.state)
+        self._cut = self._still_cut()
 
     async def _withdrawing(
         self,
@@ -170,7 +178,7 @@ class Withdrawals:
         lost: Sequence[LostPath],
         dark: Collection[Circuit],
     ) -> None:
-        before = directions(self._network.state)
+        before = self._wishes(directions(self._network.state))
         reasons = [lost_path.reason for lost_path in lost]
         for lost_path in lost:
             ends = {end for circuit in lost_path.circuits for end in circuit.ends}
@@ -184,7 +192,7 @@ class Withdrawals:
         self._diverted = self._standing(self._diverted)
         after = self._network.state
         self._unwithdrawn |= dict.fromkeys(frozenset(dark) & after.topology.circuits, cause)
-        self._cut |= before - directions(after)
+        self._cut = self._still_cut(before)
         self._withdrew_beside = True
 
     def _standing(self, lost: Sequence[LostPath]) -> list[LostPath]:
@@ -204,10 +212,10 @@ class Withdrawals:
         back.
         """
         self._unwithdrawn = self._still_standing()
-        news = [one for one in lost if one not in self._unwithdrawn]
+        news = [element for element in lost if element not in self._unwithdrawn]
         self._unwithdrawn |= dict.fromkeys(news, why)
-        circuits = [one for one in self._unwithdrawn if isinstance(one, Circuit)]
-        paths = [one for one in self._unwithdrawn if isinstance(one, Path)]
+        circuits = [element for element in self._unwithdrawn if isinstance(element, Circuit)]
+        paths = [element for element in self._unwithdrawn if isinstance(element, Path)]
         if news:
             LOG.error("%s", why)
             if paths or not set(circuits) <= set(vacated):
@@ -216,10 +224,10 @@ class Withdrawals:
             self._pause_s = _FIRST_PAUSE_S
         elif not self._unwithdrawn or not self._try_again():
             if self._waits:
-                await self._plan_around(frozenset())
+                await self._plan_around({})
             return
         try:
-            before = directions(self._network.state)
+            before = self._wishes(directions(self._network.state))
             reasons_ = "; ".join(dict.fromkeys(self._unwithdrawn.values()))
             entry = self._log.enter("circuit lost", reasons_)
             await self._mover.move(
@@ -240,24 +248,47 @@ class Withdrawals:
     def _still_standing(self) -> dict[Circuit | Path, str]:
         topology = self._network.state.topology
         standing = {*topology.circuits, *topology.paths}
-        return {one: why for one, why in self._unwithdrawn.items() if one in standing}
+        return {element: why for element, why in self._unwithdrawn.items() if element in standing}
 
-    async def _plan_around(self, before: Set[tuple[RackId, RackId]]) -> None:
-        """Give pairs, as (from, to), other paths for lost paths, also beside a change. Pairs with a
-        rack soon to be in reach wait until then.
+    def _wishes(self, ways: Set[tuple[RackId, RackId]]) -> _Wishes:
+        """Who wants the paths of pairs, as (from, to); pairs wanted by nobody are left out."""
+        wishes = self._network.wishes({rack_pair(*ends) for ends in ways})
+        return {ends: wishes[pair] for ends in ways if (pair := rack_pair(*ends)) in wishes}
+
+    def _still_cut(self, more: _Wishes = MappingProxyType({})) -> _Wishes:
+        """Pairs of :attr:`_cut` and ``more`` without a path, unless the reservations that alone
+        wanted one were released or have ended since.
         """
-        lost, self._cut = self._cut | before, set()
+        present = directions(self._network.state)
+        return {
+            ends: ids
+            for ends, ids in {**more, **self._cut}.items()
+            if ends not in present and (not ids or self._any_wants(ids))
+        }
+
+    def _any_wants(self, ids: Collection[str]) -> bool:
+        """True if a reservation among ``ids`` holds bandwidth, or has failed with its circuit."""
+        return any(
+            reservation.holds_capacity or reservation.state is ReservationState.FAILED
+            for reservation in self._bookings.known(ids)
+        )
+
+    async def _plan_around(self, before: _Wishes) -> None:
+        """Give pairs other paths for lost paths, also beside a change. Pairs with a rack soon to be
+        in reach wait until then.
+        """
+        lost, self._cut = {**before, **self._cut}, {}
         self._withdrew_beside = False
-        if lost - directions(self._network.state):
-            await self._upkeep.devices.read_uncertain()
-        awaited = self._reach.awaited_racks()
         try:
+            if lost.keys() - directions(self._network.state):
+                await self._upkeep.devices.read_uncertain()
+            awaited = self._reach.awaited_racks()
             await self._placement.restore()
-            missing = lost - directions(self._network.state)
-            self._cut = {ends for ends in missing if not awaited.isdisjoint(ends)}
-            await self._rejoining.rejoin(missing - self._cut)
+            missing = self._still_cut(lost)
+            self._cut = {ends: ids for ends, ids in missing.items() if not awaited.isdisjoint(ends)}
+            await self._rejoining.rejoin(missing.keys() - self._cut.keys())
         except Exception:
-            self._cut = lost - directions(self._network.state)
+            self._cut = self._still_cut(lost)
             raise
 
     async def retry_manual_paths(self) -> None:
@@ -265,9 +296,9 @@ class Withdrawals:
         settled = self._panels.settled()
         if not settled:
             return
-        for one in settled:
-            if one.task.state is TaskState.FAILED:
-                self._quarantine.put(self._panels.ports_of(one), one.outcome)
+        for path in settled:
+            if path.task.state is TaskState.FAILED:
+                self._quarantine.put(self._panels.ports_of(path), path.outcome)
         await self._placement.restore()
         reason = "; ".join(settled.outcome for settled in settled)
         await self._rejoining.join(self._panels.ready(), reason)

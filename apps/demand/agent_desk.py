@@ -99,9 +99,9 @@ class AgentDesk:
         common = hashlib.sha256(repr(words).encode())
         found = []
         for name, _ in racks:
-            one = common.copy()
-            one.update(name.encode())
-            found.append(one.hexdigest()[:12])
+            hashed = common.copy()
+            hashed.update(name.encode())
+            found.append(hashed.hexdigest()[:12])
         return found
 
     # -- what agents ask ----------------------------------------------------------------------
@@ -201,8 +201,8 @@ class AgentDesk:
         found: dict[RackId, set[str]] = {}
         for path in state.topology.paths:
             if pair_of(path) not in moving:
-                for one, other in path.directions:
-                    found.setdefault(one, set()).add(self._fabric.racks[other].name)
+                for src, other in path.directions:
+                    found.setdefault(src, set()).add(self._fabric.racks[other].name)
         return {rack: tuple(sorted(names)) for rack, names in found.items()}
 
     @contextmanager

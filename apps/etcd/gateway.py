@@ -201,7 +201,7 @@ class Etcd:
         return Answer(
             bool(document.get("succeeded", False)),
             int(document["header"]["revision"]),
-            [[_entry(one) for one in found.get("kvs", ())] for found in ranges],
+            [[_entry(entry) for entry in found.get("kvs", ())] for found in ranges],
             [int(found.get("count", 0)) for found in ranges],
         )
 
@@ -273,13 +273,13 @@ class Etcd:
     def members(self, patience_s: float = _TRY_S) -> Iterator[tuple[str, Json | None]]:
         """Each endpoint with its own status; None without an answer."""
         for endpoint in self._settings.endpoints:
-            one = Etcd(_only(self._settings, endpoint))
+            member = Etcd(_only(self._settings, endpoint))
             try:
-                yield endpoint, one.ask("/maintenance/status", {}, patience_s=patience_s)
+                yield endpoint, member.ask("/maintenance/status", {}, patience_s=patience_s)
             except (EtcdRefused, EtcdUnanswered):
                 yield endpoint, None
             finally:
-                one.close()
+                member.close()
 
     def close(self) -> None:
         for client in self._clients:

@@ -272,15 +272,15 @@ class Leadership:
             return Replicas(None, (), store, str(error))
         try:
             leader = _replica(answer.found[0][0]) if answer.found[0] else None
-            registered = [_replica(one) for one in answer.found[1]]
+            registered = [_replica(entry) for entry in answer.found[1]]
         except _NoReplica as error:
             return Replicas(None, (), store, str(error))
         standing_by = []
-        for one in registered:
-            if leader is not None and one.id == leader.id:
-                leader = replace(leader, switches=one.switches)  # as of now
+        for replica in registered:
+            if leader is not None and replica.id == leader.id:
+                leader = replace(leader, switches=replica.switches)  # as of now
             else:
-                standing_by.append(one)
+                standing_by.append(replica)
         return Replicas(
             leader, tuple(sorted(standing_by, key=lambda replica: replica.since_unix_s)), store
         )
@@ -314,7 +314,7 @@ class Leadership:
             (registered,) = self._observer.transaction(
                 self.conditions(), [ending, get(*self._replicas)], patience_s=_TELL_S
             ).found or ((),)
-            if any(_replica(one).id != self._me.id for one in registered):
+            if any(_replica(entry).id != self._me.id for entry in registered):
                 self._closing.wait(self._look_s + _NOTICE_S)
 
     def _members(self) -> tuple[StoreMember, ...]:
@@ -329,17 +329,17 @@ class Leadership:
         )
         return tuple(
             StoreMember(endpoint, False)
-            if one is None
+            if member is None
             else StoreMember(
                 endpoint,
                 True,
-                one.get("leader") == one["header"]["member_id"],
-                one["version"],
-                int(one.get("dbSize", 0)) / 1e6,
-                newest - int(one["raftAppliedIndex"]),
-                tuple(one.get("errors", ())),
+                member.get("leader") == member["header"]["member_id"],
+                member["version"],
+                int(member.get("dbSize", 0)) / 1e6,
+                newest - int(member["raftAppliedIndex"]),
+                tuple(member.get("errors", ())),
             )
-            for endpoint, one in member_names.items()
+            for endpoint, member in member_names.items()
         )
 
     # -- the threads ------------------------------------------------------------------------------
@@ -375,16 +375,16 @@ class Leadership:
         warned = False
         while not self._closing.is_set():
             pause_s = renew_s
-            another = False
+            other_leads = False
             try:
                 if not self.leads:
-                    another = self._look()
+                    other_leads = self._look()
                 if boot_s() - renewed_s >= renew_s:
                     asked_s = boot_s()
                     with self._asking():
                         self._renew()
                     renewed_s = asked_s
-                if not self.leads and not another:
+                if not self.leads and not other_leads:
                     self._try_to_lead()
                 self._trouble, warned = None, False
             except (EtcdRefused, EtcdUnanswered, _NoReplica) as error:
@@ -392,7 +392,7 @@ class Leadership:
                 if not warned:
                     LOG.warning("the lease is not renewed: %s", error)
                 warned = True
-                self._trouble = None if another else (since_s, str(error))
+                self._trouble = None if other_leads else (since_s, str(error))
                 pause_s = _SOON_S  # etcd elects a leader within a second or two, of a lease of two
             if not self.leads:
                 pause_s = _SOON_S if self._leader_ends else look_s
@@ -532,7 +532,7 @@ def _replica(entry: Entry) -> Replica:
     return Replica(**{**_UNREPORTED, **known})
 
 
-def who_leads(settings: EtcdSettings) -> str | None:
+def leader_name(settings: EtcdSettings) -> str | None:
     """Name of the present leader; None without a leader. Raises EtcdRefused, EtcdUnanswered."""
     etcd = Etcd(settings)
     try:

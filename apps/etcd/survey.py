@@ -119,7 +119,7 @@ class Survey:
             *self._of_members(),
             *(risk for entry in others.values() for risk in self._of(entry, now_unix_s)),
         )
-        self._seen = {key: one.modified for key, one in others.items()}
+        self._seen = {key: entry.modified for key, entry in others.items()}
         self._looked_unix_s = now_unix_s
 
     def _of_members(self) -> Iterator[TakeoverRisk]:

@@ -86,7 +86,8 @@ class _Reader:
                 self.host_of.pop(event["Executor ID"], None)
             case "SparkListenerJobStart":
                 stages = {
-                    one["Stage ID"]: frozenset(one["Parent IDs"]) for one in event["Stage Infos"]
+                    stage["Stage ID"]: frozenset(stage["Parent IDs"])
+                    for stage in event["Stage Infos"]
                 }
                 self.stages_of[event["Job ID"]] = tuple(stages)
                 self.parents |= {stage: some for stage, some in stages.items() if some}

@@ -208,7 +208,7 @@ class EtcdJournal:
         owner = self._key("owner")
         before, after = self._owner_of(self._number), self._owner_of(self._number + 1)
         operations = [put(self._key(key), value) for key, value in work.puts.items()]
-        operations += [delete(self._key(one), self._key(end)) for one, end in work.deletes]
+        operations += [delete(self._key(begin), self._key(end)) for begin, end in work.deletes]
         try:
             answer = self._ask(
                 [has_value(owner, before), *self._compare],
@@ -290,8 +290,8 @@ class EtcdJournal:
         return [self._read_json(text) for text in _newest(found, newest)]
 
     def _known(self, kind: Kind, records: Mapping[int, dict[str, Any]]) -> Iterator[dict[str, Any]]:
-        for order, one in self._held.by_kind[kind].records.items():
-            yield {"key": one.key, "record": records[order]}
+        for order, entry in self._held.by_kind[kind].records.items():
+            yield {"key": entry.key, "record": records[order]}
 
     def _read_json(self, text: str) -> dict[str, Any]:
         try:
@@ -343,7 +343,7 @@ class EtcdJournal:
             entries.update((entry.key.removeprefix(self._prefix), entry.value) for entry in found)
 
         while True:
-            others = [get(self._key(one), revision=revision) for one in more]
+            others = [get(self._key(key), revision=revision) for key in more]
             answer = self._ask(
                 [], [get(begin, end, limit=reading.PAGE, revision=revision), *others]
             )

@@ -32,7 +32,7 @@ class HeldRecords:
     def begin(self, by_kind: dict[Kind, KindHeld]) -> None:
         """Hold the records of the store."""
         self.by_kind = by_kind
-        newest = (next(reversed(one.records), 0) for one in by_kind.values())
+        newest = (next(reversed(held.records), 0) for held in by_kind.values())
         self._next_order = max(self._next_order, *(order + 1 for order in newest))
 
     def delta(self, changes: Iterable[Change]) -> tuple[Delta, int]:
@@ -74,18 +74,20 @@ class HeldRecords:
     def _forget_old(self, delta: Delta, kind: Kind, unix_s: float | None) -> None:
         """Leave out old records of a kind, after an append with the last record at ``unix_s``."""
         held = self.by_kind[kind]
-        new = {order: one for (of, order), one in delta.items() if of is kind and one is not None}
+        new = {
+            order: entry for (of, order), entry in delta.items() if of is kind and entry is not None
+        }
         excess = len(held.records) + len(new) - KEPT[kind]
         if excess > 0:
             for order, _ in zip(chain(held.records, new), range(excess), strict=False):
                 delta[kind, order] = None
         if kind not in AGEING or unix_s is None:
             return
-        times_s = {order: one.unix_s for order, one in new.items() if one.unix_s is not None}
+        times_s = {order: entry.unix_s for order, entry in new.items() if entry.unix_s is not None}
         if min(held.oldest_s, *times_s.values()) >= unix_s - self._kept_s:
             return
         times_s |= {
-            order: one.unix_s for order, one in held.records.items() if one.unix_s is not None
+            order: entry.unix_s for order, entry in held.records.items() if entry.unix_s is not None
         }
         trusted_s = max(
             (one_s for one_s in times_s.values() if one_s <= unix_s - TRUSTED_S),
@@ -124,7 +126,8 @@ class HeldRecords:
                 ranges.append((f"records/{kind}/", f"{place_of(kind, first[-1])}0"))
                 orders.difference_update(first)
             ranges += [
-                (f"{place_of(kind, one)}/", f"{place_of(kind, one)}0") for one in sorted(orders)
+                (f"{place_of(kind, order)}/", f"{place_of(kind, order)}0")
+                for order in sorted(orders)
             ]
         return Work(puts, ranges)
 

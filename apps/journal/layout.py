@@ -167,7 +167,7 @@ def staged(entries: Mapping[str, str]) -> Work | None:
     """The finished staged write, in keys without the prefix; None if there is none."""
     if "redo" not in entries:
         return None
-    return Work.read("".join(entries[staged_key(one)] for one in range(int(entries["redo"]))))
+    return Work.read("".join(entries[staged_key(part)] for part in range(int(entries["redo"]))))
 
 
 def carry(entries: dict[str, str], work: Work) -> None:

@@ -117,8 +117,8 @@ class Reading:
             news = self._news(pages[1:], answer, ask)
         except _NotWhole:
             return self._read_all(ask)
-        for kind, one in news.items():
-            self._apply(kind, one)
+        for kind, changed in news.items():
+            self._apply(kind, changed)
         self._note(owner, answer)
         return news.keys()
 
@@ -154,7 +154,7 @@ class Reading:
         ends = [*(self._key(part[0]) for part in parts), after(self._key(f"records/{kind}/"))]
         ranges = list(pairwise(ends))
         counts = ask(
-            [], [get(*one, revision=revision, counts_only=True) for one in ranges], ()
+            [], [get(*keys, revision=revision, counts_only=True) for keys in ranges], ()
         ).counts
         gone = [key for part, count in zip(parts, counts, strict=True) if not count for key in part]
         unsure = [
@@ -163,10 +163,10 @@ class Reading:
             if 0 < count < len(part)
         ]
         if unsure:
-            asked = [get(*ranges[one], revision=revision, keys_only=True) for one in unsure]
-            for one, found in zip(unsure, ask([], asked, ()).found, strict=True):
+            asked = [get(*ranges[at], revision=revision, keys_only=True) for at in unsure]
+            for at, found in zip(unsure, ask([], asked, ()).found, strict=True):
                 left = {entry.key.removeprefix(self._prefix) for entry in found}
-                gone += [key for key in parts[one] if key not in left]
+                gone += [key for key in parts[at] if key not in left]
         if len(gone) != number:
             raise _NotWhole
         return gone
@@ -251,8 +251,8 @@ class Reading:
         while page is None or len(page) == PAGE:
             if page:
                 begin = page[-1].key + "\0"
-            one = get(begin, end, limit=PAGE, revision=revision, written_since=written_since)
-            page = ask([], [one], ()).found[0]
+            question = get(begin, end, limit=PAGE, revision=revision, written_since=written_since)
+            page = ask([], [question], ()).found[0]
             found |= self._named(page)
         return found
 
@@ -260,7 +260,7 @@ class Reading:
         records = [self._key(f"records/{kind}/") for kind in Kind]
         some = self._key(_STAGED)
         return [
-            *(get(self._key(one)) for one in _NAMED),
+            *(get(self._key(name)) for name in _NAMED),
             get(some, after(some), counts_only=True),
             *(
                 get(record, after(record), limit=PAGE, written_since=written_since)

@@ -128,8 +128,12 @@ class SqliteJournal:
     def _copies(self) -> str:
         """Other copies of the journal, for people: words in brackets, or nothing."""
         path = Path(self.name)
-        beside = (one for one in path.parent.iterdir() if not one.name.endswith(("-wal", "-shm")))
-        copies = sorted(str(one) for one in beside if one.name.startswith(f"{path.name}.before-"))
+        beside = (
+            file for file in path.parent.iterdir() if not file.name.endswith(("-wal", "-shm"))
+        )
+        copies = sorted(
+            str(file) for file in beside if file.name.startswith(f"{path.name}.before-")
+        )
         return f" (copies beside it: {', '.join(copies)})" if copies else ""
 
     def _error(self, verb: str, error: Exception) -> JournalError:

@@ -116,7 +116,7 @@ class _Why:
             f"{load.remaining_mbps[circuit]:,.1f} Mb/s left"
         )
         if not wanted:
-            (on,) = (one for one in self._topology.circuits if one.a == circuit.b)
+            (on,) = (joined for joined in self._topology.circuits if joined.a == circuit.b)
             yield f"  it closes a ring: without its light nothing is sent on {self._circuit(on)}"
 
     def _why_no_way(self, src: RackId, dst: RackId) -> Iterator[str]:
@@ -283,7 +283,7 @@ class _Why:
             (float(self._wanted[a, b]) - load.carried_mbps.get((a, b), 0.0), a, b)
             for a, b in np.argwhere(self._wanted > 0).tolist()
         ]
-        short = sorted((one for one in short if one[0] > RATE_TOLERANCE_MBPS), reverse=True)
+        short = sorted((entry for entry in short if entry[0] > RATE_TOLERANCE_MBPS), reverse=True)
         if not short:
             yield f"{ports} ports are free: all demand is served without them"
             return

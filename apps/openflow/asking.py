@@ -84,7 +84,9 @@ class Asking(Switchboard):
         """
         asked = self._ask(datapaths, lambda _datapath, _ports, xid: encode_barrier(xid))
         return {
-            datapath: one.reply for datapath, one in asked.items() if not isinstance(one, Failure)
+            datapath: answer.reply
+            for datapath, answer in asked.items()
+            if not isinstance(answer, Failure)
         }
 
     def silent(
@@ -168,13 +170,13 @@ class Asking(Switchboard):
             while len(under_way) <= window - _SENT_TOGETHER:
                 some = self._ask(islice(waiting, window - len(under_way)), encode)
                 asked_n += len(some)
-                for datapath, one in some.items():
-                    if isinstance(one, Failure):
+                for datapath, request in some.items():
+                    if isinstance(request, Failure):
                         answered_n += 1
-                        yield datapath, one
+                        yield datapath, request
                         continue
-                    under_way[one.reply] = datapath, one, now_s + timeout_s
-                    one.reply.add_done_callback(done.put)
+                    under_way[request.reply] = datapath, request, now_s + timeout_s
+                    request.reply.add_done_callback(done.put)
                 if not some:
                     if hurries and answered_n >= most * asked_n:
                         cut_s = min(cut_s, now_s + max(now_s, _LEAST_PATIENCE_S))
@@ -201,12 +203,12 @@ class Asking(Switchboard):
                 if now_s < due_s and not reply.done():
                     continue
             if reply in under_way:  # else answered just as the time was up
-                datapath, one, _ = under_way.pop(reply)
+                datapath, request, _ = under_way.pop(reply)
                 answered_n += 1
-                if one.reply.done():
+                if request.reply.done():
                     arrived_s = now_s
                 late = now_s >= min(cut_s, silent_s)
-                yield datapath, give_up(datapath, one, timeout_s, is_late=late)
+                yield datapath, give_up(datapath, request, timeout_s, is_late=late)
 
     def _ask(
         self, datapaths: Iterable[DatapathId], encode: Encode

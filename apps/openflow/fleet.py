@@ -142,7 +142,7 @@ class Fleet(Roles):
         """Stop expecting the answers to ``replies``; a later answer is ignored."""
         given_up = set(replies)
         with self._lock:
-            late = [xid for xid, one in self._pending.items() if one.reply in given_up]
+            late = [xid for xid, pending in self._pending.items() if pending.reply in given_up]
             for xid in late:
                 del self._pending[xid]
 
@@ -292,12 +292,12 @@ class Fleet(Roles):
         Open vSwitch reads link changes between the turns in which it reads commands: after the
         barrier, the answer to the question contains the link changes read since.
         """
-        one = (datapath,)
-        barrier = self._request(one, lambda _dp, _ports, xid: encode_barrier(xid), timeout_s)
+        only = (datapath,)
+        barrier = self._request(only, lambda _dp, _ports, xid: encode_barrier(xid), timeout_s)
         if isinstance(barrier[datapath], Failure):
             return None
         described = self._request(
-            one, lambda _dp, _ports, xid: encode_port_descriptions_request(xid), timeout_s
+            only, lambda _dp, _ports, xid: encode_port_descriptions_request(xid), timeout_s
         )
         answer = described[datapath]
         if isinstance(answer, Failure):

@@ -46,7 +46,7 @@ def run_manager(arguments: list[str]) -> None:
                 "controller again"
             )
     finally:  # also for an error before the loop ran
-        ending.raise_what_was_given_up()
+        ending.raise_given_up()
 
 
 def _end_at_signals() -> list[int]:

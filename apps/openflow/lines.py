@@ -137,7 +137,7 @@ class Lines:
 _all: list[Lines] = []
 
 
-def read_what_came() -> None:
+def read_waiting_messages() -> None:
     """Hand on the messages that switches have sent until now; in the loop only."""
     for lines in _all:
         lines.read()

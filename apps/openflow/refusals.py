@@ -110,7 +110,7 @@ class Refusals:
         subject = host if name is None else name
         now_s = self._clock()
         with self._lock:
-            self._seen = {one: seen for one, seen in self._seen.items() if seen.until_s > now_s}
+            self._seen = {peer: seen for peer, seen in self._seen.items() if seen.until_s > now_s}
             seen = self._seen.get(subject)
             if seen is None and len(self._seen) >= _MOST_SUBJECTS:
                 return

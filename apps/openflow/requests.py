@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from apps.openflow.lines import read_what_came
+from apps.openflow.lines import read_waiting_messages
 from apps.openflow.replies import Replies, Reply
 from apps.openflow.seam import Post, Sums, SwitchConnection
 from drivers.codecs.openflow.messages import MAX_MULTIPART_BYTES
@@ -60,7 +60,7 @@ CatchUp = Callable[[Callable[[], None]], None]
 
 def read_first(report: Callable[[], None]) -> None:
     """Read the messages received from switches, then call ``report``."""
-    read_what_came()
+    read_waiting_messages()
     report()
 
 
@@ -138,7 +138,7 @@ class Requests:
 
     def _forgotten(self, connection: SwitchConnection) -> list[Pending]:
         """Remove and return the requests on an ended connection; call with the lock."""
-        xids = [xid for xid, one in self._pending.items() if one.connection is connection]
+        xids = [xid for xid, pending in self._pending.items() if pending.connection is connection]
         return [self._pending.pop(xid) for xid in xids]
 
     def _lose(self, lost: Iterable[Pending]) -> None:
@@ -153,10 +153,14 @@ class Requests:
         self, asked: Mapping[DatapathId, Asked | Failure], timeout_s: float
     ) -> dict[DatapathId, Answer]:
         """Wait for the answers of switches; a switch without an answer in time counts as failed."""
-        self._await([one.reply for one in asked.values() if isinstance(one, Asked)], timeout_s)
+        self._await(
+            [answer.reply for answer in asked.values() if isinstance(answer, Asked)], timeout_s
+        )
         return {
-            datapath: one if isinstance(one, Failure) else self._answer(datapath, one, timeout_s)
-            for datapath, one in asked.items()
+            datapath: answer
+            if isinstance(answer, Failure)
+            else self._answer(datapath, answer, timeout_s)
+            for datapath, answer in asked.items()
         }
 
     def _answer(

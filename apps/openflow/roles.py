@@ -49,7 +49,7 @@ class Roles(Tables):
     def stand_aside(self) -> None:
         """Become the slave of all switches, when leadership ends; returns at once."""
         with self._lock:
-            connections = {dp: one.connection for dp, one in self._switches.items()}
+            connections = {dp: switch.connection for dp, switch in self._switches.items()}
 
         def stand_aside() -> None:
             for datapath, connection in connections.items():

@@ -69,7 +69,7 @@ class SecondConnections(Generic[_ConnectedT]):
         """Forget a newcomer whose connection has ended."""
         if datapath in self._waiting:
             waiting = self._waiting[datapath]
-            waiting[:] = [one for one in waiting if one.connection is not connection]
+            waiting[:] = [newcomer for newcomer in waiting if newcomer.connection is not connection]
 
     def take(self, datapath: int) -> tuple[_ConnectedT, ...]:
         """Remove and return the waiting newcomers."""

@@ -73,7 +73,7 @@ class ConnectedSwitch:
         """Note the news of a port, by the port's name. An earlier name of the port goes; at most
         :data:`MOST_PORTS` names are kept.
         """
-        for name in [name for name, one in self.names.items() if one.number == port.number]:
+        for name in [name for name, held in self.names.items() if held.number == port.number]:
             if name != port.name:
                 del self.names[name]
         if port.name in self.names or len(self.names) < MOST_PORTS:
@@ -81,8 +81,8 @@ class ConnectedSwitch:
 
     def lose(self, port: PortInfo) -> bool:
         """Note that a port is gone; False if the name belongs to another number."""
-        one = self.names.get(port.name)
-        if one is None or one.number != port.number:
+        held = self.names.get(port.name)
+        if held is None or held.number != port.number:
             return False
         del self.names[port.name]
         return True

@@ -199,7 +199,9 @@ class Switchboard(Requests):
         """
         datapath = DatapathId(datapath)
         now_s = time.monotonic()
-        quiet = {one: until for one, until in self._quiet_until_s.items() if until > now_s}
+        quiet = {
+            cause_of: until for cause_of, until in self._quiet_until_s.items() if until > now_s
+        }
         self._quiet_until_s = quiet
         if (datapath, cause) not in quiet:
             quiet[datapath, cause] = now_s + _ANEW_S
@@ -284,13 +286,15 @@ class Switchboard(Requests):
         """Present and answering switches; call with the lock."""
         if self._connected is None:
             some = self._switches.items()
-            self._connected = frozenset(datapath for datapath, one in some if not one.is_mute)
+            self._connected = frozenset(datapath for datapath, switch in some if not switch.is_mute)
         return self._connected
 
     def mute(self) -> frozenset[DatapathId]:
         """Switches with a standing connection that do not answer."""
         with self._lock:
-            return frozenset(datapath for datapath, one in self._switches.items() if one.is_mute)
+            return frozenset(
+                datapath for datapath, switch in self._switches.items() if switch.is_mute
+            )
 
     def note_listening(self) -> None:
         """Note that switches find this controller from now on, even before the controller leads."""
@@ -323,7 +327,11 @@ class Switchboard(Requests):
             for datapath in absent
         }
         latest_s = began_s + timeout_s
-        return {one: min(at, latest_s) for one, at in until_s.items() if now_s < min(at, latest_s)}
+        return {
+            datapath: min(at, latest_s)
+            for datapath, at in until_s.items()
+            if now_s < min(at, latest_s)
+        }
 
     def await_connected(self, datapaths: Collection[DatapathId], timeout_s: float) -> None:
         """Wait until all given switches are connected, or their time is up.

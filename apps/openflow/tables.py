@@ -79,8 +79,8 @@ class Tables(Asking):
 
         in_turn(others, hurries=hurries)
         self._await([asked.reply for asked in committed.values()], timeout_s)
-        for datapath, one in committed.items():
-            results[datapath] = self._answer_or_set_aside(datapath, one, timeout_s)
+        for datapath, commit in committed.items():
+            results[datapath] = self._answer_or_set_aside(datapath, commit, timeout_s)
         # A refused bundle may have waited too long. If a member was refused when added, the commit
         # has changed the rest: after a failure, the caller must doubt the switch's state.
         refused = [datapath for datapath in committed if _was_refused(results[datapath])]
@@ -254,4 +254,4 @@ def _was_refused(answer: Answer) -> bool:
 
 
 def failures(answers: Mapping[DatapathId, Answer]) -> dict[DatapathId, Failure | None]:
-    return {dp: one if isinstance(one, Failure) else None for dp, one in answers.items()}
+    return {dp: answer if isinstance(answer, Failure) else None for dp, answer in answers.items()}

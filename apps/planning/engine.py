@@ -245,7 +245,9 @@ class Planning(SinglePaths):
             lengths_s = [dark_s + slot.duration_s for slot in result.slots]
             served_mbps = result.served_share * float(demand.sum())
         states = week_states(self._marks, current, wanted)
-        standing = Reserved(tuple(one for one in reserved.pinned if one[0] in current.vlans))
+        standing = Reserved(
+            tuple(pinned for pinned in reserved.pinned if pinned[0] in current.vlans)
+        )
         changes = zip(states, (*states[1:], states[0]), strict=True)
         planned = tuple(map(WeekSlot, states, lengths_s))
         return Week(

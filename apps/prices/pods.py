@@ -128,7 +128,9 @@ def packet_share(prices: PodPrices, superlink: int, power_factor: float) -> floa
 
     All other hosts' traffic fills superlinks of ``superlink`` wavelengths.
     """
-    kind = next(one for one in prices.transceivers if one.superlink == superlink)
+    kind = next(
+        transceiver for transceiver in prices.transceivers if transceiver.superlink == superlink
+    )
     packet = sum(part.watt for part in _packet_link(prices))
     light = kind.watt + (prices.circuit_port.watt + prices.fibre.watt) / superlink
     return (packet / power_factor - light) / (packet - light)

@@ -92,10 +92,10 @@ def _parts(value: object) -> Iterator[str]:
             yield repr(key)
             yield from _parts(entry)
     elif isinstance(value, Set):
-        yield from sorted("\1".join(_parts(one)) for one in value)
+        yield from sorted("\1".join(_parts(item)) for item in value)
     elif isinstance(value, list | tuple):
         yield f"{len(value)}"
-        for one in value:
-            yield from _parts(one)
+        for item in value:
+            yield from _parts(item)
     else:
         yield repr(value)

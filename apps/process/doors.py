@@ -47,7 +47,7 @@ class Sparing(logging.Filter):
         key = str(record.msg)
         if now_s < self._next_s.get(key, now_s):
             return False
-        self._next_s = {one: at_s for one, at_s in self._next_s.items() if at_s > now_s}
+        self._next_s = {text: at_s for text, at_s in self._next_s.items() if at_s > now_s}
         self._next_s[key] = now_s + _ANEW_S
         return True
 

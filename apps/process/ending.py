@@ -48,7 +48,7 @@ def give_up(error: HydraError) -> None:
     os.kill(os.getpid(), signal.SIGTERM)
 
 
-def raise_what_was_given_up() -> None:
+def raise_given_up() -> None:
     """Raises the first HydraError given to :func:`give_up`, if any."""
     if _given_up:
         raise _given_up[0]

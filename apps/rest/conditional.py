@@ -21,7 +21,7 @@ def _digest(document: BaseModel) -> str:
 
 def matches(tag: str, header: str) -> bool:
     """Whether ``tag`` is in the list of an If-Match or If-None-Match header."""
-    listed = [one.strip().removeprefix("W/") for one in header.split(",")]
+    listed = [tag.strip().removeprefix("W/") for tag in header.split(",")]
     return tag in listed or listed == ["*"]
 
 

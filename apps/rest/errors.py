@@ -220,11 +220,12 @@ async def _on_hydra(request: Request, error: Exception) -> Response:
     if isinstance(error, AdmissionError):
         alternatives = error.alternatives
         kind = next(
-            (kind for one, kind in _REFUSALS.items() if isinstance(error, one)), ADMISSION_REFUSED
+            (kind for refused, kind in _REFUSALS.items() if isinstance(error, refused)),
+            ADMISSION_REFUSED,
         )
         return problem_response(kind, str(error), path, alternatives=alternatives)
-    for one in type(error).__mro__:
-        if (problem := _BY_ERROR.get(one)) is not None:
+    for base in type(error).__mro__:
+        if (problem := _BY_ERROR.get(base)) is not None:
             return problem_response(problem, str(error), path)
     raise error
 

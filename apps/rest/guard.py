@@ -150,7 +150,11 @@ class Logins:
         if caller.role is not Role.OPERATOR:
             return
         now_s = time.monotonic()
-        here_s = {one: seen_s for one, seen_s in self._seen_s.items() if now_s < seen_s + _AWAY_S}
+        here_s = {
+            operator: seen_s
+            for operator, seen_s in self._seen_s.items()
+            if now_s < seen_s + _AWAY_S
+        }
         came = caller.name, address
         self._seen_s = {**here_s, came: now_s}
         if came not in here_s:

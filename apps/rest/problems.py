@@ -205,7 +205,7 @@ TOO_MANY_WEBHOOKS: Final = ProblemType(
     "There are as many webhooks as there may be: delete some.",
 )
 
-CATALOGUE: Final = tuple(one for one in globals().values() if isinstance(one, ProblemType))
+CATALOGUE: Final = tuple(value for value in globals().values() if isinstance(value, ProblemType))
 """All problem types, in the order from above."""
 BODY_PROBLEMS: Final = (MALFORMED, BODY_TOO_LARGE, UNSUPPORTED_MEDIA_TYPE, INVALID_REQUEST)
 """Answers of each route with a body."""

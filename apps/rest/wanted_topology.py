@@ -69,8 +69,8 @@ class TopologyReader:
         """The topology; complete only if there were no complaints."""
         circuits = [
             circuit
-            for position, one in enumerate(wanted.circuits)
-            if (circuit := self._circuit(position, one)) is not None
+            for position, wanted_circuit in enumerate(wanted.circuits)
+            if (circuit := self._circuit(position, wanted_circuit)) is not None
         ]
         walks = [
             path
@@ -136,7 +136,7 @@ class TopologyReader:
         free = [port for port, user in zip(ports, users, strict=True) if not user]
         if not free:
             names = ", ".join(port.tor_port for port in ports)
-            first = min(one for user in users for one in user if one is not None)
+            first = min(position for user in users for position in user if position is not None)
             self._complaints.wrong(
                 at,
                 f"{rack} has only {names} on {plane}, taken by "

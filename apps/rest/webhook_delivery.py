@@ -218,9 +218,11 @@ class Webhooks:
             if not moved or self._journal is None:
                 return
             with suppress(JournalError):
-                self._journal.write([self._place(one.webhook.id, at) for one, at in moved])
-                for one, at in moved:
-                    one.kept = at
+                self._journal.write(
+                    [self._place(subscriber.webhook.id, at) for subscriber, at in moved]
+                )
+                for subscriber, at in moved:
+                    subscriber.kept = at
 
     def all(self) -> Sequence[Delivery]:
         with self._lock:

@@ -155,7 +155,7 @@ def _put_in_place(content: bytes, journal: Path) -> Path | None:
     try:
         path = journal.resolve()
         restored = restored_path(path)
-        owner = next(one for one in (path, restored, path.parent) if one.exists()).stat()
+        owner = next(file for file in (path, restored, path.parent) if file.exists()).stat()
     except (OSError, RuntimeError) as error:
         # RuntimeError: a circular link, before Python 3.13.
         raise ArchiveError(f"{journal} can't be written: {error}") from error

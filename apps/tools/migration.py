@@ -54,7 +54,7 @@ def to_file(settings: ControllerSettings) -> int:
     ):
         number = copy(source, target)
         place = path.resolve()
-        parts = [one for end in ("", "-wal", "-shm") if (one := Path(f"{place}{end}")).exists()]
+        parts = [file for end in ("", "-wal", "-shm") if (file := Path(f"{place}{end}")).exists()]
         # The controller may run as somebody else.
         give_to(place.parent.stat(), *parts, Path(f"{path}.lock"))
     check_private(settings.journal)
@@ -71,7 +71,7 @@ def etcd_journal(settings: ControllerSettings) -> Iterator[Journal]:
         raise MigrationError(
             "the configuration names no etcd: write controller.store with its endpoints first"
         )
-    check_nobody_leads(leadership.who_leads(where), where)
+    check_nobody_leads(leadership.leader_name(where), where)
     with closing(etcd.EtcdJournal(where)) as journal:
         yield cast(Journal, journal)
 

@@ -257,8 +257,8 @@ class Exchange:
 
     def _renew(self, identity: bytes, worker: Leased | None, message: Mapping[str, Any]) -> None:
         now_s, name = boot_s(), str(message["name"])
-        if (its := wire.dialect(message)).protocol != wire.OWN.protocol:
-            self._refuse(identity, name, its, now_s)
+        if (dialect := wire.dialect(message)).protocol != wire.OWN.protocol:
+            self._refuse(identity, name, dialect, now_s)
             return
         if worker is None or not worker.is_named(message["session"], now_s, self._settings.lease_s):
             namesake = next((w for w in self._workers.values() if w.name == name), None)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from apps.openflow.lines import read_what_came
+from apps.openflow.lines import read_waiting_messages
 from apps.openflow.seam import MOST_PORTS, PortInfo, SumRequest, Sums, SwitchConnection
 from apps.openflow.second_connections import SecondConnections
 from apps.workers import wire
@@ -82,7 +82,7 @@ class Holder:
 
     def obey(self, order: Record) -> None:
         if order.kind == Order.CATCH_UP:
-            read_what_came()
+            read_waiting_messages()
             self._to_leader(Record(ConnectionReports.CAUGHT_UP, 0, order.xid))
             return
         held = self._held.get(order.number)

@@ -81,7 +81,7 @@ class WorkerLeases:
             self._changed.wait(_RENEW_S)
 
     def _renew(self) -> None:
-        owners, here = self._owners, {one.name for one in self._exchange.roster.seen()}
+        owners, here = self._owners, {worker.name for worker in self._exchange.roster.seen()}
         self._met |= here
         for name in here & owners.keys():
             if not self._renewed(name):

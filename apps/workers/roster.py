@@ -79,7 +79,7 @@ class Roster:
     def known(self) -> tuple[WorkerKnown, ...]:
         now_s = boot_s()
         return tuple(
-            replace(one, renewal_age_s=now_s - renewed_s) for one, renewed_s in self._known
+            replace(worker, renewal_age_s=now_s - renewed_s) for worker, renewed_s in self._known
         )
 
     def past(self, name: str, now_s: float) -> Past:
@@ -105,20 +105,20 @@ class Roster:
         """Note the ``workers`` present, and the shards that each owns; forget old refusals."""
         self._seen = tuple(
             WorkerSeen(
-                one.name,
-                one.release,
-                one.since_unix_s,
-                len(one.connections),
-                one.serves,
-                shards.get(one.name, ()),
-                one.cpu_s,
+                worker.name,
+                worker.release,
+                worker.since_unix_s,
+                len(worker.connections),
+                worker.serves,
+                shards.get(worker.name, ()),
+                worker.cpu_s,
             )
-            for one in sorted(workers, key=lambda entry: entry.name)
+            for worker in sorted(workers, key=lambda entry: entry.name)
         )
         for name in [n for n, (_, last_s) in self._refusals.items() if now_s - last_s > _REFUSED_S]:
             del self._refusals[name]
-        self._refused = tuple(one for _, (one, _) in sorted(self._refusals.items()))
-        seen = {one.name: one for one in self._seen}
+        self._refused = tuple(refusal for _, (refusal, _) in sorted(self._refusals.items()))
+        seen = {worker.name: worker for worker in self._seen}
         for name in [name for name in self._past if name not in seen]:
             if now_s - self._past[name].renewed_s > _REMEMBERED_S:
                 del self._past[name]

@@ -30,5 +30,5 @@ def handed_over() -> WorkerOptions:
     """The options in the environment."""
     document = json.loads(os.environ[VARIABLE])
     host, port = document.pop("listen")
-    controllers = tuple((one[0], one[1]) for one in document.pop("controllers"))
+    controllers = tuple((address[0], address[1]) for address in document.pop("controllers"))
     return WorkerOptions(listen=(host, port), controllers=controllers, **document)

@@ -175,7 +175,7 @@ class WorkersSwitches:
             self._share_out()
             for datapath in tuple(self._seats):
                 self._fill(datapath)
-        for datapath in [one for one, due_s in self._due_s.items() if now_s >= due_s]:
+        for datapath in [due for due, due_s in self._due_s.items() if now_s >= due_s]:
             del self._due_s[datapath]
             self._fill(datapath)
         if self._misplaced and leads:

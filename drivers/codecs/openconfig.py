@@ -131,8 +131,8 @@ def leaves_at(interface: Json, *path: str) -> Leaves | None:
     found = {}
     for name, value in as_object(interface).items():
         values = value if isinstance(value, list) else [value]
-        if all(isinstance(one, str | int) for one in values):
-            found[name] = [str(one) for one in values]
+        if all(isinstance(item, str | int) for item in values):
+            found[name] = [str(item) for item in values]
     return found
 
 

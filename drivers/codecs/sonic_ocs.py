@@ -162,10 +162,10 @@ def parse_cross_connect(key: str, fields: Fields) -> tuple[str, str]:
 
 def parse_state(fields: Fields) -> CrossConnectState:
     """State of a cross-connect in the state database, in either set of words."""
-    one = fields.get("status")
-    if one is not None:
-        settles = one in ("enabled", "disabled", "")
-        return CrossConnectState(one == "enabled", one or "nothing", final=not settles)
+    status = fields.get("status")
+    if status is not None:
+        settles = status in ("enabled", "disabled", "")
+        return CrossConnectState(status == "enabled", status or "nothing", final=not settles)
     sides = [fields.get(f"{side}_side_status") for side in ("a", "b")]
     known = [word for word in sides if word]
     words = "/".join(word or "nothing" for word in sides)
@@ -273,13 +273,13 @@ def parse_bulk_result(text: bytes) -> tuple[str, ...]:
 
 
 def _fields(value: Json) -> dict[str, str]:
-    return {name: _word(one) for name, one in as_object(value).items()}
+    return {name: _word(field) for name, field in as_object(value).items()}
 
 
 def _word(value: Json) -> str:
     """A field as the databases hold it: text. Lists are joined by commas, as SONiC does."""
     if isinstance(value, list):
-        return ",".join(_word(one) for one in value if not isinstance(one, list | dict))
+        return ",".join(_word(item) for item in value if not isinstance(item, list | dict))
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str | int | float):

@@ -143,8 +143,8 @@ class CalientTl1(Tl1Switch):
         names = {self._name_of(port) for port in asked}
         if not names:
             return {}
-        one = len(names) == 1
-        query = tl1_calient.power_query(names.pop()) if one else tl1_calient.POWERS_QUERY
+        single = len(names) == 1
+        query = tl1_calient.power_query(names.pop()) if single else tl1_calient.POWERS_QUERY
         readings = {power.name: power for power in self._records(query, tl1_calient.parse_power)}
         found: dict[int, float | None] = {}
         for port in asked:

@@ -117,9 +117,9 @@ class PanelStore:
                     return task
                 if shared := sorted(ports & _ports(task.disconnect, task.connect)):
                     raise PendingError(task, shared[0])
-            for one in sorted(plugged.difference(disconnect)):
-                if not _ports([one]).isdisjoint(_ports(wanted[1])):
-                    raise TakenError(one)
+            for cross_connect in sorted(plugged.difference(disconnect)):
+                if not _ports([cross_connect]).isdisjoint(_ports(wanted[1])):
+                    raise TakenError(cross_connect)
             cursor = db.execute(
                 "INSERT INTO tasks (created_unix_s, disconnect, connect, state, note) "
                 "VALUES (?, ?, ?, ?, '')",

@@ -420,7 +420,10 @@ class SonicOcs(BaseSwitch):
                     "%s: beyond options.loss_budget_db (%g), and not connected: %s%s",
                     self._name,
                     self._loss_budget_db,
-                    "; ".join(_lossy(one, self._sides(one), self._beyond) for one in shown),
+                    "; ".join(
+                        _lossy(connection, self._sides(connection), self._beyond)
+                        for connection in shown
+                    ),
                     f"; and {more} more" if more > 0 else "",
                 )
         return self._beyond

@@ -221,7 +221,7 @@ class OvsTor:
         """Membership as the database has it now; a trunk without a list carries all VLANs."""
         with Call(self._timeout_s) as call:
             _, columns = self._read(ports, VLANS, call)
-            return {name: self._membership(name, its) for name, its in columns.items()}
+            return {name: self._membership(name, column) for name, column in columns.items()}
 
     @exclusive
     def set_vlans(self, wanted: Mapping[str, PortVlans]) -> None:
@@ -235,12 +235,12 @@ class OvsTor:
         columns = {port: columns_of(vlans) for port, vlans in wanted.items()}
         with Call(self._timeout_s) as call:
             session, present = self._read(columns, VLANS, call)
-            changed = {port: its for port, its in columns.items() if its != present[port]}
+            changed = {port: column for port, column in columns.items() if column != present[port]}
             target = self._write(session, changed, call) if changed else self._next_cfg(session)
             self._await_applied(session, target, call)
             if changed:
                 present = self._read_back(session, wanted, call)
-            found = {port: self._membership(port, its) for port, its in present.items()}
+            found = {port: self._membership(port, column) for port, column in present.items()}
             membership.check_result(self._name, wanted, found)
 
     @exclusive
@@ -328,7 +328,7 @@ class OvsTor:
             raise self._bridge_lost(session)
         ports = self._some_ports(session, columns)
         operations = [*self._fence()]
-        operations += [update_of(ports[name].uuid, its) for name, its in columns.items()]
+        operations += [update_of(ports[name].uuid, column) for name, column in columns.items()]
         operations += (_COUNT_UP, _COUNT)
         try:
             results = session.transact(operations, call)
@@ -522,7 +522,10 @@ def _statistics_interval_s(session: OvsdbSession) -> float:
     rows = session.rows["Open_vSwitch"].values()
     intervals_ms = [dict(members_of(row["other_config"])).get(_INTERVAL_MS, "") for row in rows]
     return max(
-        [STATISTICS_INTERVAL_S, *(int(one) / 1000 for one in intervals_ms if one.isdecimal())]
+        [
+            STATISTICS_INTERVAL_S,
+            *(int(interval_ms) / 1000 for interval_ms in intervals_ms if interval_ms.isdecimal()),
+        ]
     )
 
 

@@ -60,12 +60,12 @@ def select_rows(
 ) -> dict[str, ReadT]:
     """Read the given ports from the database. Raises SessionLostError, RefusedError."""
     uuids = {name: reading.of(port) for name, port in ports.items()}
-    operations = [reading.operation(uuid) for its in uuids.values() for uuid in its]
+    operations = [reading.operation(uuid) for ids in uuids.values() for uuid in ids]
     results = iter(session.transact(operations, call))
     found = {}
-    for name, its in uuids.items():
-        rows = [row for _ in its for row in next(results)["rows"]]
-        if len(rows) != len(its):
+    for name, ids in uuids.items():
+        rows = [row for _ in ids for row in next(results)["rows"]]
+        if len(rows) != len(ids):
             raise RefusedError(f"port {name} was replaced meanwhile")
         try:
             found[name] = reading.made(rows)
@@ -125,7 +125,7 @@ def counters_of(rows: list[Row]) -> PortCounters:
     counts = [dict(members_of(row["statistics"])) for row in rows]
 
     def total(name: str) -> int:
-        return sum(its.get(name, 0) for its in counts)
+        return sum(count.get(name, 0) for count in counts)
 
     return PortCounters(
         rx_frames=total("rx_packets"),

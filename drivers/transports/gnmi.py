@@ -169,7 +169,7 @@ class GnmiDatabases(GnmiSession):
                 encoding="JSON_IETF",
             )
         )
-        return self.subscribe(_one_and_wait(request, over))
+        return self.subscribe(_request_until(request, over))
 
 
 class _Listener:
@@ -293,7 +293,7 @@ def _below(table: Table, path: Message) -> tuple[str, ...]:
     return names[names.index(table.name) + 1 :]
 
 
-def _one_and_wait(request: object, over: threading.Event) -> Iterator[object]:
+def _request_until(request: object, over: threading.Event) -> Iterator[object]:
     """Yield a stream's single request, and keep the sending side open until ``over``."""
     yield request
     over.wait()

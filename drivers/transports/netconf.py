@@ -172,7 +172,7 @@ class NetconfTransport:
             _, reply = self._begin("get", lambda m: m.get(filter=list(subtrees)), deadline)
         except NetconfRefusal as refusal:
             data = refusal.data
-            if data is None or any(_lacks(refusal, data, one, whole) for one in subtrees):
+            if data is None or any(_lacks(refusal, data, subtree, whole) for subtree in subtrees):
                 raise
             if refusal.reason not in self._logged:
                 _log.warning("%s: data came with errors: %s", self._device, refusal.reason)
@@ -419,10 +419,10 @@ class NetconfTransport:
             session = etree.SubElement(session, name)
         etree.SubElement(session, f"{{{_MONITORING}}}session-id").text = holder
         data = self._ask(link, "get", lambda m: m.get(filter=[tree]), deadline).data_ele
-        for one in () if data is None else data.iterfind(f".//{{{_MONITORING}}}session"):
-            session_id = one.findtext(f"{{{_MONITORING}}}session-id", "").strip()
+        for entry in () if data is None else data.iterfind(f".//{{{_MONITORING}}}session"):
+            session_id = entry.findtext(f"{{{_MONITORING}}}session-id", "").strip()
             if session_id == holder:
-                return str(one.findtext(f"{{{_MONITORING}}}username", "")).strip()
+                return str(entry.findtext(f"{{{_MONITORING}}}username", "")).strip()
         return None
 
     def _tidy(

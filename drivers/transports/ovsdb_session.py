@@ -296,11 +296,11 @@ class OvsdbSession:
             raise SessionLostError(str(error).removeprefix(": ")) from error
         with call.outside():
             addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        self._reach_one_of(addresses, call)
+        self._reach_any(addresses, call)
         if scheme == "ssl":
             self._shake_hands(host, call)
 
-    def _reach_one_of(self, addresses: Sequence[tuple[Any, ...]], call: Call) -> None:
+    def _reach_any(self, addresses: Sequence[tuple[Any, ...]], call: Call) -> None:
         """Connect to the first address that answers, with a share of the time left for each."""
         for left, (family, kind, protocol, _, address) in zip(
             range(len(addresses), 0, -1), addresses, strict=True

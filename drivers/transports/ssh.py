@@ -84,7 +84,7 @@ def connect(
             abandoned.callback(transport.close)
             transport.set_log_channel(_log.name)
             known = tuple(_known_keys(device, address, options))
-            _prefer({one.kind for one in known if not one.revoked}, transport)
+            _prefer({key.kind for key in known if not key.revoked}, transport)
             _negotiate(transport, deadline)
             _check_host_key(device, address, transport.get_remote_server_key(), known, options)
             _authenticate(device, address, transport, login, deadline)
@@ -153,7 +153,7 @@ def _prefer(kinds: Collection[str], transport: paramiko.Transport) -> None:
         for name in security.key_types
         if name in kinds or (name.startswith("rsa-") and "ssh-rsa" in kinds)  # its signatures
     ]
-    security.key_types = (*wanted, *(one for one in security.key_types if one not in wanted))
+    security.key_types = (*wanted, *(kind for kind in security.key_types if kind not in wanted))
 
 
 def _check_host_key(
@@ -166,8 +166,8 @@ def _check_host_key(
     if options.host_key == _ANY:
         return
     shown = f"{presented.get_name()} {presented.fingerprint}"
-    same = [one for one in known if one.is_shown_as(presented)]
-    if any(one.revoked for one in same):
+    same = [key for key in known if key.is_shown_as(presented)]
+    if any(key.revoked for key in same):
         raise DeviceError(
             device,
             f"{address} shows a host key that {options.known_hosts} has revoked: {shown}; find out "
@@ -181,7 +181,7 @@ def _check_host_key(
             f"{address} shows another host key than options.host_key: {shown}; find out who "
             "answers there before you change the configuration",
         )
-    if not all(one.revoked for one in known):
+    if not all(key.revoked for key in known):
         raise DeviceError(
             device,
             f"{address} shows another host key than {options.known_hosts} has: {shown}; find out "

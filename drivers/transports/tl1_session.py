@@ -161,7 +161,9 @@ class Tl1Session:
         under_way: dict[str, int] = {}
         ctags = [f"{next(self._ctags) % _CTAGS + 1}" for _ in commands]
         # All encoded before the first is sent: an invalid command leaves none under way.
-        encoded = [self._encoded(one, ctag) for one, ctag in zip(commands, ctags, strict=True)]
+        encoded = [
+            self._encoded(command, ctag) for command, ctag in zip(commands, ctags, strict=True)
+        ]
         to_send = deque(enumerate(encoded))
         while len(replies) < len(commands):
             deadline = Deadline(self._timeout_s if timeout_s is None else timeout_s)

@@ -56,7 +56,7 @@ def _words_of(section: type[Any], prefix: str) -> Iterator[tuple[str, KeyWords]]
         meaning = meanings[key.name]
         if key.null is not None:
             meaning += f" Null: {key.null.meaning}."
-        choices = tuple(str(one.value) for one in type(key.default)) if _is_word(key) else ()
+        choices = tuple(str(choice.value) for choice in type(key.default)) if _is_word(key) else ()
         default = key.default.value if _is_word(key) else f"{key.default}"
         yield f"{prefix}{key.name}", KeyWords(default, _allowed(key), choices, meaning)
 
@@ -68,11 +68,11 @@ def _is_word(key: PolicyKey) -> bool:
 def _allowed(key: PolicyKey) -> str:
     """Permitted values of a key."""
     if _is_word(key):
-        return ", ".join(f"`{one.value}`" for one in type(key.default))
+        return ", ".join(f"`{choice.value}`" for choice in type(key.default))
     schema = TypeAdapter(key.type).json_schema()
     parts = []
-    for one in schema.get("anyOf", [schema]):
-        match one:
+    for option in schema.get("anyOf", [schema]):
+        match option:
             case {"minimum": low, "maximum": high}:
                 parts.append(f"{low:g} to {high:,}")
             case {"minimum": low}:
@@ -90,7 +90,7 @@ def _allowed(key: PolicyKey) -> str:
             case {"minLength": 1}:
                 parts.append("a name")
             case _:
-                raise ValueError(f"{key.name}: no words for {one}")
+                raise ValueError(f"{key.name}: no words for {option}")
     return ", ".join(parts)
 
 

@@ -75,7 +75,9 @@ class Builders:
 
     def keep(self, standing: Collection[Circuit]) -> None:
         """Forget circuits outside ``standing``."""
-        self._of = {circuit: one for circuit, one in self._of.items() if circuit in standing}
+        self._of = {
+            circuit: builder for circuit, builder in self._of.items() if circuit in standing
+        }
         wanted = {builder.reconfiguration for builder in self._of.values()}
         gone = sorted(self._recorded - wanted)
         self._unwritten += [Change(Kind.BUILDER, identifier, None) for identifier in gone]

@@ -94,7 +94,10 @@ class Decision:
 
     def seen(self, src: RackId, dst: RackId) -> SeenDemand | None:
         """The demand of a pair; None if not among the largest."""
-        return next((one for one in self.demand if (one.src, one.dst) == (src, dst)), None)
+        return next(
+            (estimate for estimate in self.demand if (estimate.src, estimate.dst) == (src, dst)),
+            None,
+        )
 
     def concerns(self, circuits: Collection[Circuit]) -> bool:
         """True if the proposal sets up or takes down any of ``circuits``."""

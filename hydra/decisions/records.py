@@ -28,13 +28,13 @@ def decision_record(fabric: Fabric, decision: Decision) -> dict[str, Any]:
         "demand_mbps": decision.demand_mbps,
         "demand": [
             [
-                fabric.racks[one.src].name,
-                fabric.racks[one.dst].name,
-                one.rate_mbps,
-                one.estimated_mbps,
-                one.expected_mbps,
+                fabric.racks[estimate.src].name,
+                fabric.racks[estimate.dst].name,
+                estimate.rate_mbps,
+                estimate.estimated_mbps,
+                estimate.expected_mbps,
             ]
-            for one in decision.demand
+            for estimate in decision.demand
         ],
         "proposal": None
         if proposal is None

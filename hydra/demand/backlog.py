@@ -51,7 +51,7 @@ class ReportRule:
     above_mb: float
     change_mb: float
 
-    def worth_telling(self, backlog_bytes: Mapping[str, int]) -> dict[str, float]:
+    def worth_reporting(self, backlog_bytes: Mapping[str, int]) -> dict[str, float]:
         """Content of a report, in MB by destination; a backlog up to the threshold counts as 0."""
         waiting = {name: octets / BYTES_PER_MB for name, octets in backlog_bytes.items()}
         return {name: round(mb, _DECIMALS) for name, mb in waiting.items() if mb > self.above_mb}

@@ -110,8 +110,8 @@ class LoadLog:
     def size_bytes(self) -> int:
         """Memory of the buffers, independent of the number of samples."""
         return sum(
-            one.nbytes
-            for one in (self._ports_mbps, self._pairs_mbps, self._at_s, self._pair, self._totals)
+            buffer.nbytes
+            for buffer in (self._ports_mbps, self._pairs_mbps, self._at_s, self._pair, self._totals)
         )
 
     def take(
@@ -151,7 +151,7 @@ class LoadLog:
         if topology is self._standing:
             return
         sender = {port: circuit for circuit in topology.circuits for port in circuit.senders}
-        gone = [port for port, one in self._sender.items() if sender.get(port) != one]
+        gone = [port for port, circuit in self._sender.items() if sender.get(port) != circuit]
         self._ports_mbps[:, gone] = np.nan
         self._standing, self._sender = topology, sender
         racks = len(self._fabric.racks)
@@ -242,10 +242,10 @@ class LoadLog:
         many = len(self._fabric.racks)
         samples = self._pairs_mbps[rows]
         if len(racks) > 1:
-            one, other = racks
+            rack_a, rack_b = racks
             return [
                 PairLoad(src, dst, self._samples_of(samples, src * many + dst))
-                for src, dst in ((one, other), (other, one))
+                for src, dst in ((rack_a, rack_b), (rack_b, rack_a))
             ]
         peaks_mbps = np.where(self._pair == _NOBODY, 0.0, _peaks(samples))
         for rack in racks:

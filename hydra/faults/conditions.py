@@ -74,7 +74,7 @@ class Watch:
         yield from self._planes(facts)
         yield from self._tors(facts)
         yield from self._switches(facts)
-        yield from _ports(facts, [one for one, _ in missed])
+        yield from _ports(facts, [reservation for reservation, _ in missed])
         yield from self._other_conditions(facts)
 
     def _missed(self, facts: Facts) -> list[tuple[Reservation, float]]:
@@ -99,11 +99,19 @@ class Watch:
                     latest.get(_owner_and_ends(reservation), 0.0), reservation.created_unix_s
                 )
         missed = []
-        for one in failed:
-            since_s = seen[one.id] if one.since_unix_s is None else one.since_unix_s
-            end_s = since_s + _MISSED_S if one.expires_unix_s is None else one.expires_unix_s
-            if facts.now_unix_s < end_s and latest.get(_owner_and_ends(one), 0.0) < since_s:
-                missed.append((one, since_s))
+        for reservation in failed:
+            since_s = (
+                seen[reservation.id]
+                if reservation.since_unix_s is None
+                else reservation.since_unix_s
+            )
+            end_s = (
+                since_s + _MISSED_S
+                if reservation.expires_unix_s is None
+                else reservation.expires_unix_s
+            )
+            if facts.now_unix_s < end_s and latest.get(_owner_and_ends(reservation), 0.0) < since_s:
+                missed.append((reservation, since_s))
         return sorted(missed, key=lambda entry: entry[1])
 
     def _planes(self, facts: Facts) -> Iterator[Condition]:
@@ -187,28 +195,32 @@ class Watch:
         kind = ConditionKind.RULES_REFUSED
         refusing = [*facts.rules_refused, *facts.meters_refused]
         since = self._first_seen(kind, (missing_switch.name for missing_switch in refusing), facts)
-        for one, refusal in facts.meters_refused.items():
-            pairs, reservations = _concerned(facts, ends=set() if one.rack is None else {one.rack})
+        for switch, refusal in facts.meters_refused.items():
+            pairs, reservations = _concerned(
+                facts, ends=set() if switch.rack is None else {switch.rack}
+            )
             yield Condition(
                 kind,
-                (one.name,),
-                f"{one.name} refuses meters ({refusal})",
-                since[one.name],
-                f"no limit holds {one.serves} back from bandwidth reserved by others",
+                (switch.name,),
+                f"{switch.name} refuses meters ({refusal})",
+                since[switch.name],
+                f"no limit holds {switch.serves} back from bandwidth reserved by others",
                 "give the switch room for more meters, or a release that accepts meters",
                 "hydra list",
                 pairs,
                 reservations,
             )
-        for one, sentence in facts.rules_refused.items():
-            pairs, reservations = _concerned(facts, ends=set() if one.rack is None else {one.rack})
+        for switch, sentence in facts.rules_refused.items():
+            pairs, reservations = _concerned(
+                facts, ends=set() if switch.rack is None else {switch.rack}
+            )
             yield Condition(
                 kind,
-                (one.name,),
+                (switch.name,),
                 sentence,
-                since[one.name],
-                f"traffic of {one.serves} is electrical, and reservations of {one.serves} have "
-                "failed; the controller sends the rules again, ever more rarely",
+                since[switch.name],
+                f"traffic of {switch.serves} is electrical, and reservations of {switch.serves} "
+                "have failed; the controller sends the rules again, ever more rarely",
                 "give the switch room for more rules, or a release that accepts the refused rules; "
                 "then reserve again",
                 "hydra devices",
@@ -217,8 +229,8 @@ class Watch:
             )
         kind = ConditionKind.SWITCH_REFUSED
         reasons: dict[str, list[str]] = {}
-        for switch in facts.switches_refused:
-            reasons.setdefault(switch.why, []).append(switch.name)
+        for refused_switch in facts.switches_refused:
+            reasons.setdefault(refused_switch.why, []).append(refused_switch.name)
         since = self._first_seen(
             kind, (refused_switch.name for refused_switch in facts.switches_refused), facts
         )
@@ -256,7 +268,7 @@ class Watch:
             for renumbered_port in facts.renumbered_ports
         }
         if since := self._first_seen(kind, moved, facts):
-            pairs, reservations = _concerned(facts, ends={one.rack for one in moved.values()})
+            pairs, reservations = _concerned(facts, ends={move.rack for move in moved.values()})
             yield Condition(
                 kind,
                 tuple(since),
@@ -357,7 +369,7 @@ class Watch:
         away = {
             missing_switch.serves for missing_switch in (*facts.switches_away, *facts.switches_mute)
         }
-        names = (one for one in facts.stale if one not in away)
+        names = (name for name in facts.stale if name not in away)
         seen = self._first_seen(kind, names, facts)
         latest_s = facts.now_unix_s - facts.patience_s
         if since := {name: since_s for name, since_s in seen.items() if since_s <= latest_s}:
@@ -417,28 +429,30 @@ def _reservations(
     if not missed:
         return
     joined = {pair_of(path) for path in facts.state.topology.paths}
-    known = [one for one, _ in missed if _has_its_ends(facts.fabric, one)]
+    known = [reservation for reservation, _ in missed if _has_its_ends(facts.fabric, reservation)]
     fitting_mbps = facts.fitting(known[:MOST_ALONE])
-    for one, since_s in missed:
-        way = "has a path of circuits" if one.pair in joined else "goes electrically"
-        if one in known:
-            to_do, command = _renewal(one, fitting_mbps.get(one.id), facts.now_unix_s)
+    for reservation, since_s in missed:
+        way = "has a path of circuits" if reservation.pair in joined else "goes electrically"
+        if reservation in known:
+            to_do, command = _renewal(
+                reservation, fitting_mbps.get(reservation.id), facts.now_unix_s
+            )
         else:
             to_do, command = (
                 "release the reservation: an end of the reservation is gone",
-                f"hydra release {one.id}",
+                f"hydra release {reservation.id}",
             )
         yield Condition(
             ConditionKind.RESERVATION_FAILED,
-            (one.id,),
-            f"reservation {one.id} ({one.src} to {one.dst}, {one.bandwidth_mbps:g} Mb/s) has "
-            f"failed: {one.reason}",
+            (reservation.id,),
+            f"reservation {reservation.id} ({reservation.src} to {reservation.dst}, "
+            f"{reservation.bandwidth_mbps:g} Mb/s) has failed: {reservation.reason}",
             since_s,
             f"the traffic {way}, without a promise",
             to_do,
             command,
-            () if GONE in one.pair else (one.pair,),
-            (one.id,),
+            () if GONE in reservation.pair else (reservation.pair,),
+            (reservation.id,),
         )
 
 
@@ -457,7 +471,7 @@ def _renewal(
 ) -> tuple[str, str]:
     """The next step and the command for the rest of a failed reservation."""
     release = f"hydra release {reservation.id}"
-    who = "" if reservation.owner is None else f"as the owner {reservation.owner}, "
+    as_owner = "" if reservation.owner is None else f"as the owner {reservation.owner}, "
     command = (
         f"hydra reserve {reservation.src} {reservation.dst} --mbps {reservation.bandwidth_mbps:g}"
     )
@@ -489,7 +503,7 @@ def _renewal(
         else "the full bandwidth fits"
     )
     return (
-        f"{who}reserve anew ({much} now), or `{release}` if the reservation is not needed",
+        f"{as_owner}reserve anew ({much} now), or `{release}` if the reservation is not needed",
         command,
     )
 

@@ -21,16 +21,16 @@ def transfers_at_risk(facts: Facts, first_seen: FirstSeen) -> Iterator[Condition
     ]
     names = (reservation.id for reservation, _ in short)
     seen = first_seen(ConditionKind.TRANSFER_AT_RISK, names, facts)
-    for one, missing in short:
+    for reservation, missing in short:
         yield Condition(
             ConditionKind.TRANSFER_AT_RISK,
-            (one.id,),
-            f"{missing:g} MB of reservation {one.id} ({one.src} to {one.dst}) will not arrive "
-            "by the deadline",
-            seen[one.id],
-            f"the transfer keeps {one.bandwidth_mbps:g} Mb/s until its end",
+            (reservation.id,),
+            f"{missing:g} MB of reservation {reservation.id} ({reservation.src} to "
+            f"{reservation.dst}) will not arrive by the deadline",
+            seen[reservation.id],
+            f"the transfer keeps {reservation.bandwidth_mbps:g} Mb/s until its end",
             "reserve for the missing megabytes with a later deadline",
-            f"hydra reserve {one.src} {one.dst} --megabytes {missing:g} --end TIME",
-            (one.pair,),
-            (one.id,),
+            f"hydra reserve {reservation.src} {reservation.dst} --megabytes {missing:g} --end TIME",
+            (reservation.pair,),
+            (reservation.id,),
         )

@@ -22,20 +22,22 @@ def protection_lost(facts: Facts, first_seen: FirstSeen) -> Iterator[Condition]:
         and reservation.booked in standing
         and reservation.protection not in standing
     ]
-    seen = first_seen(ConditionKind.PROTECTION_LOST, (one.id for one in bare), facts)
-    for one in bare:
-        planes = () if one.booked is None else sorted(planes_of(one.booked))
+    seen = first_seen(
+        ConditionKind.PROTECTION_LOST, (reservation.id for reservation in bare), facts
+    )
+    for reservation in bare:
+        planes = () if reservation.booked is None else sorted(planes_of(reservation.booked))
         used = ", ".join(facts.fabric.planes[plane].name for plane in planes)
         yield Condition(
             ConditionKind.PROTECTION_LOST,
-            (one.id,),
-            f"reservation {one.id} ({one.src} to {one.dst}) has no path on standby: a loss on "
-            f"{used} would interrupt its traffic",
-            seen[one.id],
+            (reservation.id,),
+            f"reservation {reservation.id} ({reservation.src} to {reservation.dst}) has no "
+            f"path on standby: a loss on {used} would interrupt its traffic",
+            seen[reservation.id],
             "the working path stays; the controller looks for another path on standby, at least "
             "every minute",
             f"repair or free ports of both racks on a plane other than {used}",
             "hydra quarantine",
-            (one.pair,),
-            (one.id,),
+            (reservation.pair,),
+            (reservation.id,),
         )

@@ -274,10 +274,10 @@ class ServerLinks:
         known = self._by_nonce.pop(nonce, None)
         if known is None:
             return
-        check, one = known
-        if (one.src, one.dst) != (check.src, check.dst):
-            check.src_sends |= one.src == check.src
-            check.dst_receives |= one.dst == check.dst
+        check, received = known
+        if (received.src, received.dst) != (check.src, check.dst):
+            check.src_sends |= received.src == check.src
+            check.dst_receives |= received.dst == check.dst
             return
         sent_s = at_s if check.under_way is None else check.under_way.sent_s
         self._clear(check)

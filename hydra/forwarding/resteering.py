@@ -18,9 +18,9 @@ def steering_of(
 ) -> dict[Steering, set[RackId]]:
     """Switches that steer traffic of the given rack pairs, each with its destination racks."""
     towards: dict[RackId, set[RackId]] = {}
-    for one, other in pairs:
-        towards.setdefault(one, set()).add(other)
-        towards.setdefault(other, set()).add(one)
+    for rack, other in pairs:
+        towards.setdefault(rack, set()).add(other)
+        towards.setdefault(other, set()).add(rack)
     return {
         switch: racks
         for rack, racks in sorted(towards.items())

@@ -406,7 +406,7 @@ class DeviceCare:
                 )
         yield from self._switches.follow_closed()
         reachable = reachable_on(self._fabric, self._memory.state)
-        announced = tuple(one for one in reachable if one[0].name in opened)
+        announced = tuple(entry for entry in reachable if entry[0].name in opened)
         if announced:
             yield Batch("announce", (Announce(announced),))
         return frozenset(failed)

@@ -88,14 +88,14 @@ def _probe(run: Run, paths: Collection[Path]) -> Steps:
     port_up_s = run.policy.timeouts.port_up_s
     verdicts = yield from probe(run.fabric, probes, port_up_s, run.note)
     tried = list(zip(probes, verdicts, strict=True))
-    good = {circuit for one, lost in tried if lost is None for circuit in one.path.circuits}
+    good = {circuit for probed, lost in tried if lost is None for circuit in probed.path.circuits}
     dead = run.conditions.dead_uplinks  # by now
-    for one, lost in tried:
+    for probed, lost in tried:
         if lost is None:
             continue
-        unable = [server for server in one.ends if server.name in dead]
-        cause = _not_probed(run, one.path, unable[0].rack) if unable else lost
-        _fail_path(run, one.path, good, cause)
+        unable = [server for server in probed.ends if server.name in dead]
+        cause = _not_probed(run, probed.path, unable[0].rack) if unable else lost
+        _fail_path(run, probed.path, good, cause)
 
 
 def _not_probed(run: Run, path: Path, rack: RackId) -> Failure:

@@ -69,7 +69,8 @@ def probe(
         for n, outcome in zip(late, repeated, strict=True):
             outcomes[n] = outcome
     return [
-        _verdict(fabric, one.path, outcome) for one, outcome in zip(probes, outcomes, strict=True)
+        _verdict(fabric, probe.path, outcome)
+        for probe, outcome in zip(probes, outcomes, strict=True)
     ]
 
 

@@ -56,7 +56,7 @@ class InTheWay:
         used = going_at[now_at]
         users, used = _entries(now[used >= 0], used[used >= 0])
         in_use = set(used.tolist())
-        at_half = {half: number for number, one in enumerate(going) for half in one.halves}
+        at_half = {half: number for number, circuit in enumerate(going) for half in circuit.halves}
         blocked_by = np.full((2, ports), -1, dtype=np.intp)
         for circuit in target.topology.circuits - current.topology.circuits:
             pair_circuits = {at_half[half] for half in circuit.halves if half in at_half} & in_use

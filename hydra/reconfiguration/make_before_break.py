@@ -221,7 +221,9 @@ def _empty(run: Run, dead: Collection[Pair]) -> Steps:
         cache_report=run.substrate.reports_rounds,
     )
     busy, unproven = yield from drained(run, draining, leaving, seen)
-    unsure = _unsure(run, {one: unlooked(one) for one in leaving if one.datapath in late})
+    unsure = _unsure(
+        run, {vswitch: unlooked(vswitch) for vswitch in leaving if vswitch.datapath in late}
+    )
     unsure |= {pair_of(path) for path in unproven}
     unsure |= {pair_of(path) for path in old if not frozenset(busy).isdisjoint(path.circuits)}
     yield from _keep_both(run, unsure, busy)

@@ -125,7 +125,7 @@ class Openings:
                 tried.append(aside)
                 yield Move(aside)
         no_pairs = frozenset[Pair]()
-        sets = {no_pairs.union(*(users.get(one, no_pairs) for one in way)) for way in ways}
+        sets = {no_pairs.union(*(users.get(circuit, no_pairs) for circuit in way)) for way in ways}
         alone = {frozenset({pair}) for pair in no_pairs.union(*sets)}
         for pairs in sorted((sets | alone) - {no_pairs}, key=self._order)[:_MOST_TRIED]:
             yield Move({}, pairs)

@@ -222,14 +222,14 @@ def mirror_moves(
 
 def _light_of(fabric: Fabric, circuits: Collection[Circuit]) -> dict[PlaneId, list[CrossConnect]]:
     """The :meth:`~hydra.model.Fabric.cross_connects` of circuits by plane."""
-    plane, one, other = (
+    plane, end_a, end_b = (
         column(map(attrgetter(name), circuits), len(circuits)) for name in ("plane", "a", "b")
     )
     back = ~np.fromiter(map(attrgetter("one_way"), circuits), np.bool_, len(circuits))
     plane = np.concatenate([plane, plane[back]])
     by_plane = np.argsort(plane, kind="stable")
-    sender = np.concatenate([one, other[back]])[by_plane].tolist()
-    receiver = np.concatenate([other, one[back]])[by_plane].tolist()
+    sender = np.concatenate([end_a, end_b[back]])[by_plane].tolist()
+    receiver = np.concatenate([end_b, end_a[back]])[by_plane].tolist()
     ingress, egress = fabric.fibres
     fibres = zip(map(ingress.__getitem__, sender), map(egress.__getitem__, receiver), strict=True)
     light = [*map(tuple.__new__, repeat(CrossConnect), fibres)]  # a fifth of the time of calls

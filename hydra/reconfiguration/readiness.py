@@ -34,7 +34,7 @@ class RenumberedPort:
     @property
     def what(self) -> str:
         """A clause that describes the change."""
-        old = " or ".join(str(one) if one else "none" for one in self.old)
+        old = " or ".join(str(number) if number else "none" for number in self.old)
         return f"port {self.port} of switch {self.switch} has OpenFlow number {self.now}, was {old}"
 
 

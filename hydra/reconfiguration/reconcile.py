@@ -137,9 +137,9 @@ def reconcile(
     passes = {circuit: actual.passes(fabric, circuit) for circuit in remembered.topology.circuits}
     dark_ports = frozenset(dark)
     unlit = {
-        one: ends
-        for one, passed in passes.items()
-        if passed is not False and (ends := dark_ports.intersection(one.receivers))
+        circuit: ends
+        for circuit, passed in passes.items()
+        if passed is not False and (ends := dark_ports.intersection(circuit.receivers))
     }
     kept = whole_rings(
         circuit for circuit in passes if passes[circuit] is not False and circuit not in unlit
@@ -205,7 +205,11 @@ def reconcile(
         dropped=remembered.topology.circuits - used,
         unread=used & unread,
         # The light of a circuit may be off because the circuit was being moved.
-        unlit={one: ends for one, ends in unlit.items() if passes[one] or one not in moving},
+        unlit={
+            circuit: ends
+            for circuit, ends in unlit.items()
+            if passes[circuit] or circuit not in moving
+        },
         standing=standing,
         passing=passing,
         lit=frozenset(circuit for circuit in known if actual.passes(fabric, circuit) is not False),

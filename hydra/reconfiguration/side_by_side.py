@@ -29,7 +29,9 @@ class SideBySide:
     @property
     def let_others_in(self) -> bool:
         """True if a change may begin beside the changes under way; False without any under way."""
-        return bool(self.under_way) and all(one.admits_other_changes for one in self.under_way)
+        return bool(self.under_way) and all(
+            execution.admits_other_changes for execution in self.under_way
+        )
 
     @property
     def touched(self) -> Touched:
@@ -88,14 +90,16 @@ class SideBySide:
         nothing left, if a change cannot leave ``wanted``.
         """
         plans = {
-            one: one.plan_without(wanted) for one in self.under_way if one.touched.meets(wanted)
+            execution: execution.plan_without(wanted)
+            for execution in self.under_way
+            if execution.touched.meets(wanted)
         }
         waiting = []
-        for one, plan in plans.items():
+        for execution, plan in plans.items():
             if plan is None:
                 return None
-            waiting.append(len(one.plan.affected - plan.affected))
-        for one, plan in plans.items():
+            waiting.append(len(execution.plan.affected - plan.affected))
+        for execution, plan in plans.items():
             if plan is not None:
-                one.cede(wanted, plan)
+                execution.cede(wanted, plan)
         return waiting

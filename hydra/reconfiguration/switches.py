@@ -116,11 +116,11 @@ class Switches(WholeTables):
         refused = {failure.subject: failure for failure in execution.silent if _is_refusal(failure)}
         self._note_refused(
             {
-                dp: refused[one.name]
-                if refused[one.name].step == "push"
-                else self._refusal(dp, refused[one.name])
-                for dp, one in self.steering.items()
-                if one.name in refused
+                dp: refused[steering.name]
+                if refused[steering.name].step == "push"
+                else self._refusal(dp, refused[steering.name])
+                for dp, steering in self.steering.items()
+                if steering.name in refused
             }
         )
         moving_racks = {rack for pair in execution.moving for rack in pair}
@@ -130,8 +130,10 @@ class Switches(WholeTables):
         self, refused: Mapping[DatapathId, Failure], taken: Collection[DatapathId] = ()
     ) -> None:
         """Note steering switches refusing rules of circuits; remove ``taken`` switches."""
-        remaining = {dp: one for dp, one in self.refused.items() if dp not in taken}
-        self.refused = remaining | {dp: one for dp, one in refused.items() if dp in self.steering}
+        remaining = {dp: refusal for dp, refusal in self.refused.items() if dp not in taken}
+        self.refused = remaining | {
+            dp: refusal for dp, refusal in refused.items() if dp in self.steering
+        }
 
     # -- courses ----------------------------------------------------------------------------------
 

@@ -172,7 +172,7 @@ class WholeTables(Uplinks):
             return tuple(table)
         rounds = held.rounds.get(datapath)
         if rounds:
-            table = [one for one in table if one is not ROUND_RULES]
+            table = [command for command in table if command is not ROUND_RULES]
             table += [Install(rule) for rule in ROUND_RULES.rules if rule.cookie not in rounds]
         relays = () if self.spares_relays else held.relays.get(datapath, ())
         return (WIPE, *stale_relays(relays, installed(table)), *table)

@@ -72,7 +72,6 @@ def admit_most(
     """
     if least_mbps >= ask.mbps:
         return ask.mbps, admit(calendar, ask, limits)
-    anywhere = limits.anywhere
     path = find(calendar, ask, limits)
     if path is not None:
         return ask.mbps, path

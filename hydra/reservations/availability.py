@@ -48,8 +48,12 @@ def _changes(calendar: Calendar, ask: Ask) -> Iterable[float]:
     first, last = ask.start_unix_s, ask.end_unix_s
     ports = [port.id for rack in ask.pair for port in calendar.fabric.ports_of(rack)]
     circuits = {circuit for port in ports for circuit in calendar.circuits_at(port)}
-    met = [one for circuit in circuits for one in calendar.circuit_meets(circuit, first, last)]
-    met += [one for server in ask.servers for one in calendar.server_meets(server, first, last)]
+    met = [
+        booking for circuit in circuits for booking in calendar.circuit_meets(circuit, first, last)
+    ]
+    met += [
+        booking for server in ask.servers for booking in calendar.server_meets(server, first, last)
+    ]
     for booking in met:
         yield from (
             moment for moment in (booking.start_unix_s, booking.end_unix_s) if first < moment < last

@@ -147,8 +147,8 @@ class ReservationBook(Protected):
             protection=protection,
             **request.kept,
         )
-        for one in displaced:
-            self._give_way(one, reservation)
+        for loser in displaced:
+            self._give_way(loser, reservation)
         self._displaced[reservation_id] = displaced
         self.enter(reservation)
         return reservation
@@ -219,7 +219,7 @@ class ReservationBook(Protected):
 
     def giving_way_to(self, reservation_id: str) -> tuple[Reservation, ...]:
         """Reservations with circuits that are to give way to ``reservation_id``."""
-        giving_way = (self._by_id[one] for one in self._giving_way)
+        giving_way = (self._by_id[reservation_id] for reservation_id in self._giving_way)
         return tuple(
             reservation for reservation in giving_way if reservation.preempted_by == reservation_id
         )

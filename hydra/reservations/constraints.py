@@ -113,7 +113,8 @@ def _too_few(
     """The refusal where a rack has too few planes for its paths."""
     name = fabric.racks[rack].name
     has, may = (
-        ", ".join(fabric.planes[one].name for one in sorted(some)) for some in (planes, remaining)
+        ", ".join(fabric.planes[plane].name for plane in sorted(some))
+        for some in (planes, remaining)
     )
     if constraints == UNCONSTRAINED or may == has:
         return (

@@ -84,7 +84,7 @@ def _torus(pattern: str, lengths: Sequence[int], racks: int) -> list[Edge]:
         step //= length
         firsts = [rack for rack in range(racks) if rack // step % length == 0]
         for matching in _circle(length):
-            edges += [(one + a * step, one + b * step) for a, b in matching for one in firsts]
+            edges += [(base + a * step, base + b * step) for a, b in matching for base in firsts]
     return edges
 
 

@@ -71,5 +71,5 @@ class Protected(Register):
             if booking is None or not reservation.holds_capacity:
                 continue
             if reservation.expires_unix_s is not None and reservation.expires_unix_s <= now:
-                for one in bookings_of(self._fabric, reservation):
-                    self._calendar.add(replace(one, end_unix_s=math.nextafter(now, math.inf)))
+                for held in bookings_of(self._fabric, reservation):
+                    self._calendar.add(replace(held, end_unix_s=math.nextafter(now, math.inf)))

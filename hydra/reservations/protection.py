@@ -97,9 +97,9 @@ def _levels(fabric: Fabric, working: Path) -> list[Route]:
 
 def _of_device(fabric: Fabric, plane: PlaneId) -> Iterator[PlaneId]:
     """Planes of the device of ``plane``."""
-    one = fabric.planes[plane]
+    own = fabric.planes[plane]
     for other in fabric.planes:
-        if other.address and (other.driver, other.address) == (one.driver, one.address):
+        if other.address and (other.driver, other.address) == (own.driver, own.address):
             yield other.id
 
 

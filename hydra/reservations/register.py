@@ -59,8 +59,13 @@ class Register:
         """Ids of finished reservations, ordered by end."""
         for reservation in reservations:
             self.enter(reservation)
-        ended = ((self._by_id[one].since_unix_s or 0.0, one) for one in self._over)
-        self._over = {one: None for _, one in sorted(ended, key=itemgetter(0))}
+        ended = (
+            (self._by_id[reservation_id].since_unix_s or 0.0, reservation_id)
+            for reservation_id in self._over
+        )
+        self._over = {
+            reservation_id: None for _, reservation_id in sorted(ended, key=itemgetter(0))
+        }
 
     def take_over(self, other: Register) -> None:
         """Take over the content of ``other``; ``other`` must not be used afterwards."""
@@ -219,7 +224,7 @@ class Register:
 
     def parts(self, bundle: str) -> tuple[Reservation, ...]:
         """Parts of ``bundle``; empty if the id is unknown."""
-        return tuple(self._by_id[one] for one in self._parts_of.get(bundle, ()))
+        return tuple(self._by_id[part] for part in self._parts_of.get(bundle, ()))
 
     def members(self, group: str) -> tuple[Reservation, ...]:
         """Reservations of ``group``. Raises UnknownName for an empty group."""
@@ -230,7 +235,9 @@ class Register:
 
     def _bookings_of(self, owner: str) -> list[Booking]:
         mine = (self._by_id[reservation_id] for reservation_id in self._booked_by.get(owner, ()))
-        return [booking for one in mine for booking in bookings_of(self._fabric, one)]
+        return [
+            booking for reservation in mine for booking in bookings_of(self._fabric, reservation)
+        ]
 
     def usage(self, owner: str, now: float) -> Usage:
         """Usage of a tenant, for comparison with the quota."""

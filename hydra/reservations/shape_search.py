@@ -181,7 +181,7 @@ class _Search:
         """Requests that fit, the first with words about the choice of the racks."""
         if not shape.choose or requests[0].shape is None:
             return requests
-        chosen = {name for one in requests for name in (one.src, one.dst)}
+        chosen = {name for request in requests for name in (request.src, request.dst)}
         least = min(self._rooms[rack_of(self._fabric, name)][0] for name in chosen)
         words = (
             f"{shape.choose} of {len(shape.among)} racks, by most free Mb/s at their ports during "
@@ -284,7 +284,11 @@ class _Search:
         requests = shape.requests(mbps)
         hints = []
         for place, error in (self._refused(requests, brief=False) or {}).items():
-            lower = [one.bandwidth_mbps for one in error.alternatives if one.start_unix_s is None]
+            lower = [
+                alternative.bandwidth_mbps
+                for alternative in error.alternatives
+                if alternative.start_unix_s is None
+            ]
             if not lower:
                 return None
             hints.append(mbps * max(lower) / requests[place].bandwidth_mbps)
@@ -326,8 +330,8 @@ class _Search:
 
     def _later(self, shape: ShapeRequest, mbps: float, refused: Refused) -> Alternative | None:
         """The latest of the times at which refused edges would fit, if the shape fits then."""
-        offers = [one for error in refused.values() for one in error.alternatives]
-        starts = [one for one in offers if one.start_unix_s is not None]
+        offers = [alternative for error in refused.values() for alternative in error.alternatives]
+        starts = [offer for offer in offers if offer.start_unix_s is not None]
         later = max(starts, key=lambda entry: entry.start_unix_s or 0.0, default=None)
         if later is None:
             return None

@@ -225,19 +225,21 @@ class Shape:
 def shapes_among(fabric: Fabric, reservations: Iterable[Reservation]) -> list[Shape]:
     """All shapes of the reservations, in the order of their first reservation."""
     members: dict[str, list[Reservation]] = {}
-    for one in reservations:
-        if one.shape is not None and one.group is not None:
-            members.setdefault(one.group, []).append(one)
+    for reservation in reservations:
+        if reservation.shape is not None and reservation.group is not None:
+            members.setdefault(reservation.group, []).append(reservation)
     return [shape_of(fabric, its) for its in members.values()]
 
 
 def shape_of(fabric: Fabric, members: Sequence[Reservation]) -> Shape:
     """The shape of a group. Raises UnknownName if the group is no shape."""
     places: dict[tuple[int, int], list[Reservation]] = {}
-    for one in members:
-        if one.shape is None:
-            raise UnknownName(f"group {one.group} is no shape: see /v1/groups/{one.group}")
-        places.setdefault((one.shape.src, one.shape.dst), []).append(one)
+    for reservation in members:
+        if reservation.shape is None:
+            raise UnknownName(
+                f"group {reservation.group} is no shape: see /v1/groups/{reservation.group}"
+            )
+        places.setdefault((reservation.shape.src, reservation.shape.dst), []).append(reservation)
     edges = {
         place: bundle_of(fabric, parts) if parts[0].bundle is not None else parts[0]
         for place, parts in sorted(places.items())
@@ -264,7 +266,9 @@ def shape_of(fabric: Fabric, members: Sequence[Reservation]) -> Shape:
         reason=reason,
         to_do=to_do,
         edges=tuple(edges.values()),
-        choice=next((one.shape.choice for one in members if one.shape and one.shape.choice), ""),
+        choice=next(
+            (member.shape.choice for member in members if member.shape and member.shape.choice), ""
+        ),
         lost=lost,
     )
 
@@ -284,7 +288,7 @@ def _state(edges: Sequence[Reservation]) -> ShapeState:
 def _is_ready(edge: Reservation) -> bool:
     """True if all circuits of an edge stand on the booked path."""
     parts = edge.parts if isinstance(edge, Bundle) else (edge,)
-    return all(one.state is ReservationState.ACTIVE and one.path == one.booked for one in parts)
+    return all(part.state is ReservationState.ACTIVE and part.path == part.booked for part in parts)
 
 
 def _in_words(edges: Sequence[Reservation]) -> str:

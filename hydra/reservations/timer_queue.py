@@ -27,7 +27,7 @@ class TimerQueue:
         self._moment_of[name] = moment
         heapq.heappush(self._moments, (moment, name))
         if len(self._moments) > 2 * len(self._moment_of) + _MOST_OUTDATED:
-            self._moments = [(when, one) for one, when in self._moment_of.items()]
+            self._moments = [(when, due) for due, when in self._moment_of.items()]
             heapq.heapify(self._moments)
 
     def drop(self, name: str) -> None:

@@ -147,7 +147,9 @@ def holdings(fabric: Fabric, state: NetworkState, reservations: Iterable[Reserva
     for way in ways:
         for flow in way.flows:
             if flow.reservation in protected:
-                working, standby = ((one, state.vlans[one]) for one in protected[flow.reservation])
+                working, standby = (
+                    (lane_path, state.vlans[lane_path]) for lane_path in protected[flow.reservation]
+                )
                 number = standby_number(working, standby)
                 standbys[number] = working, standby
                 lanes |= dict.fromkeys(flow.aggregates, number)

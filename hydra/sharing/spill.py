@@ -82,7 +82,7 @@ class Spills:
     @property
     def parts(self) -> Mapping[_Direction, int]:
         """Number of parts of a direction's flows; one part is on the electrical network."""
-        return {direction: one.parts for direction, one in self._spills.items()}
+        return {direction: spill.parts for direction, spill in self._spills.items()}
 
     def shares(self) -> DemandMatrix:
         """Electrical share of each direction's flows; shape (N, N)."""
@@ -105,15 +105,15 @@ class Spills:
             return
         self._note(room, now_s)
         kept = {}
-        for direction, one in self._spills.items():
-            after = self._after(direction, one, room, now_s, horizon_s, settle_s)
+        for direction, spill in self._spills.items():
+            after = self._after(direction, spill, room, now_s, horizon_s, settle_s)
             if after is not None:
                 kept[direction] = after
         due = now_s - np.maximum(self._full_since_s, self._wait_until_s) >= horizon_s
         due &= (room.free >= _BEGIN_FREE) & room.full & ~room.fits
         for a, b in np.argwhere(due).tolist():
             src, dst = RackId(a), RackId(b)
-            taken = any(src == one or dst == other for one, other in kept)
+            taken = any(src == kept_src or dst == other for kept_src, other in kept)
             if (src, dst) not in kept and not taken:
                 circuits_mbps, free_mbps = room.circuits_mbps[src, dst], room.free_mbps[src, dst]
                 parts = math.ceil((circuits_mbps + free_mbps) / free_mbps)

@@ -57,15 +57,15 @@ class AsyncConnection:
         self._attempts = attempts
         bearer = environment.bearer_token() if token is None else environment.bare(token)
         headers = {} if bearer is None else {"Authorization": f"Bearer {bearer}"}
-        urls = [one.strip() for one in self._url.split(",")]
+        urls = [part.strip() for part in self._url.split(",")]
         trusted = tls or environment.trusted() or environment.trusted_by_default(urls)
         self._https: list[httpx.AsyncClient] = []
-        for one in urls:
+        for base_url in urls:
             with errors_of_httpx(self._url):
                 # No proxies: a controller is on the management network, not on the Internet.
                 self._https.append(
                     httpx.AsyncClient(
-                        base_url=one, headers=headers, verify=trusted, trust_env=False
+                        base_url=base_url, headers=headers, verify=trusted, trust_env=False
                     )
                 )
 
@@ -77,8 +77,8 @@ class AsyncConnection:
 
     async def aclose(self) -> None:
         """Close the connection."""
-        for one in self._https:
-            await one.aclose()
+        for connection in self._https:
+            await connection.aclose()
 
     async def request(
         self,

@@ -305,13 +305,13 @@ class Strangers(Fault):
                 bytes(3),
                 b"\x04\x00\xff\xff" + bytes(64),
             ):
-                one = socket.create_connection(address, timeout=2)
-                self._open.append(one)
-                one.sendall(first)
+                connection = socket.create_connection(address, timeout=2)
+                self._open.append(connection)
+                connection.sendall(first)
 
     def heal(self) -> None:
-        for one in self._open:
-            if isinstance(one, Stranger):
-                one.leave()
+        for connection in self._open:
+            if isinstance(connection, Stranger):
+                connection.leave()
             else:
-                one.close()
+                connection.close()

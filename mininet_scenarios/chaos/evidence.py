@@ -86,20 +86,26 @@ def trails(
     ``servers`` are in the order of the probes' numbers, ``addresses`` by server and IP version.
     """
     flows: dict[tuple[int, str], dict[int, list[Seen]]] = {}
-    for one in seen:
-        flow = flows.setdefault((one.source, one.destination), {})
-        flow.setdefault(one.number, []).append(one)
+    for sighting in seen:
+        flow = flows.setdefault((sighting.source, sighting.destination), {})
+        flow.setdefault(sighting.number, []).append(sighting)
     for outage in outages:
         yield f"{outage}"
         key = servers.index(outage.source), addresses[outage.destination, outage.version]
         flow = flows.get(key, {})
-        near = [n for n, its in flow.items() if outage.from_s <= its[0].sent_s <= outage.to_s]
+        near = [
+            n
+            for n, sightings in flow.items()
+            if outage.from_s <= sightings[0].sent_s <= outage.to_s
+        ]
         if not near:
             yield "  none of its datagrams was seen at any switch"
         for number in sorted(near)[:_SHOWN]:
-            its = sorted(flow[number], key=lambda entry: entry.time_s)
-            yield f"  datagram {number}, sent {clock(its[0].sent_s)}:"
-            yield from (f"    {_of_day(one.time_s)} {one.place}" for one in its)
+            sightings = sorted(flow[number], key=lambda entry: entry.time_s)
+            yield f"  datagram {number}, sent {clock(sightings[0].sent_s)}:"
+            yield from (
+                f"    {_of_day(sighting.time_s)} {sighting.place}" for sighting in sightings
+            )
         missing = sorted(set(range(min(near, default=0), max(near, default=0))) - set(near))
         if missing:
             yield f"  seen at no switch: datagrams {', '.join(map(str, missing[:_SHOWN]))}"
@@ -139,9 +145,9 @@ class Evidence:
         grown = {name: count - self._before[name] for name, count in sorted(after.items())}
         fabric = self._stage.fabric
         addresses: dict[tuple[str, int], str] = {
-            (server.name, one.version): str(one.ip)
+            (server.name, address.version): str(address.ip)
             for server in fabric.servers
-            for one in reversed(server.addresses)
+            for address in reversed(server.addresses)
         }
         names = [server.name for server in fabric.servers]
         seen = list(seen_in(self._capture.frames(), _interfaces()))
@@ -204,7 +210,7 @@ def _flows() -> Iterator[str]:
 
 
 def _interfaces() -> dict[int, str]:
-    return {one["ifindex"]: one["ifname"] for one in json.loads(run(["ip", "-j", "link"]))}
+    return {link["ifindex"]: link["ifname"] for link in json.loads(run(["ip", "-j", "link"]))}
 
 
 def _coverage(shown: str) -> dict[str, int]:

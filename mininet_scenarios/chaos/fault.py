@@ -58,7 +58,7 @@ class Field:
         """
         racks = {self.fabric.racks[self.fabric.server_by_name[name].rack].name for name in pair}
         now_s = time.monotonic()
-        return any(frozenset(racks) in self.watch.through(one, from_s, now_s) for one in ports)
+        return any(frozenset(racks) in self.watch.through(port, from_s, now_s) for port in ports)
 
     def bridge_of(self, server: Server) -> str:
         """The bridge that steers a server's outgoing frames."""
@@ -68,7 +68,7 @@ class Field:
     def behind(self, server: Server) -> frozenset[str]:
         """Servers whose frames are steered by the same bridge."""
         some = self.fabric.racks[server.rack].servers if server.vswitch is None else (server,)
-        return frozenset(one.name for one in some)
+        return frozenset(server.name for server in some)
 
 
 CONTROLLER: Final = "controller"

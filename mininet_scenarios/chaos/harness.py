@@ -240,10 +240,10 @@ class Round:
             found = self._found(blows)
         except (HydraError, AdminError) as error:
             found = [f"breaks off: {error}"]
-        for one in found:
-            self._say(f"  VIOLATED: {one}")
+        for problem in found:
+            self._say(f"  VIOLATED: {problem}")
         times = ", ".join(f"{clock(blow.from_s)} to {clock(blow.to_s)}" for blow in blows)
-        violations = [f"{together} ({times}): {one}" for one in found]
+        violations = [f"{together} ({times}): {problem}" for problem in found]
         self._result.violations += violations
         return violations
 
@@ -253,10 +253,10 @@ class Round:
         self._users.rest()
         over_s = self._last_fault_over_s()
         left = self._come_to_rest()
-        found = [f"{one} ({REST_S:g} s after the last fault)" for one in left]
+        found = [f"{problem} ({REST_S:g} s after the last fault)" for problem in left]
         found += self._judge_pairs(blows, max(over_s + REST_S, time.monotonic()))
         found += self._judge_dark(blows)
-        found += [f"answered: {one}" for one in self._users.complaints]
+        found += [f"answered: {complaint}" for complaint in self._users.complaints]
         self._users.complaints.clear()
         if not self._ground.process.running:
             found.append("the controller ended by itself")
@@ -341,7 +341,7 @@ class Round:
     def _news(self) -> list[Outage]:
         """Outages that are new since the last call."""
         outages = self._pairs.outages()
-        new = [one for one in outages if _key(one) not in self._seen]
+        new = [outage for outage in outages if _key(outage) not in self._seen]
         self._seen.update(map(_key, outages))
         return new
 
@@ -359,13 +359,13 @@ class Round:
                 continue  # no repair was possible
             if not touching:
                 untouched.append(outage)
-            longest_s = max((one.longest_silence_s for one in touching), default=SILENT_S)
+            longest_s = max((outage.longest_silence_s for outage in touching), default=SILENT_S)
             if outage.silent_s > longest_s:
                 silent.append(outage)
         if silent:
             silent.sort(key=lambda outage: outage.silent_s, reverse=True)
             yield f"{len(silent)} outages that are too long: {_some(silent)}"
-        lost = sum(one.lost for one in untouched)
+        lost = sum(outage.lost for outage in untouched)
         before = self._lost_by_machine
         by_machine = sum(
             max(0, count - before.get(place, 0))  # counters begin anew with a bridge or a daemon
@@ -442,8 +442,8 @@ def play_round(
             users.leave()
             result.changes = users.done
             defects = _defects(process)
-            for one in defects:
-                say(f"  VIOLATED: {one}")
+            for defect in defects:
+                say(f"  VIOLATED: {defect}")
             result.violations += defects
             if logs is not None and result.violations:
                 _keep(logs / f"seed-{seed}-{result.substrate}", directory, process, result)

@@ -93,33 +93,33 @@ def journal(seen: Seen) -> Iterator[str]:
 
 def reservations(seen: Seen) -> Iterator[str]:
     """REST and the journal agree on each reservation; the path of an active reservation stands."""
-    listed = {one["id"]: one for one in _reservations(seen)}
-    states = {(name, one["state"]) for name, one in listed.items()}
+    listed = {reservation["id"]: reservation for reservation in _reservations(seen)}
+    states = {(name, reservation["state"]) for name, reservation in listed.items()}
     yield from _differences(
         "journal: reservation", set(readers.journal(seen.journal).reservations.items()), states
     )
     standing = {_hops(path) for path in seen.reported.paths}
-    for name, one in listed.items():
-        if one["state"] not in _AT_REST:
-            yield f"reservation {name} is {one['state']} for good"
-        if one["state"] == "active" and _hops(one["path"]) not in standing:
+    for name, reservation in listed.items():
+        if reservation["state"] not in _AT_REST:
+            yield f"reservation {name} is {reservation['state']} for good"
+        if reservation["state"] == "active" and _hops(reservation["path"]) not in standing:
             yield f"reservation {name} is active without a standing path"
 
 
 def alarms(seen: Seen) -> Iterator[str]:
-    for one in seen.get("/v1/devices")["devices"]:
-        if one["alarms"] or not one["connected"] or one["detail"]:
-            state = "connected" if one["connected"] else "not connected"
-            yield f"{one['name']} is {state}, {one['detail']!r}, alarms {one['alarms']}"
+    for device in seen.get("/v1/devices")["devices"]:
+        if device["alarms"] or not device["connected"] or device["detail"]:
+            state = "connected" if device["connected"] else "not connected"
+            yield f"{device['name']} is {state}, {device['detail']!r}, alarms {device['alarms']}"
     for port in seen.get("/v1/quarantine")["ports"]:
         if not port["on_trial"]:
             yield f"{port['port']} is in quarantine: {port['reason']}"
 
 
 def changes(seen: Seen) -> Iterator[str]:
-    for one in seen.get("/v1/reconfigurations")["reconfigurations"]:
-        if one["state"] not in _ENDED:
-            yield f"reconfiguration {one['id']} is still {one['state']}"
+    for change in seen.get("/v1/reconfigurations")["reconfigurations"]:
+        if change["state"] not in _ENDED:
+            yield f"reconfiguration {change['id']} is still {change['state']}"
 
 
 AGREEMENT: Final[Mapping[str, Callable[[Seen], Iterator[str]]]] = {
@@ -144,7 +144,9 @@ def disagreements(fabric: Fabric, journal_path: Path, base_url: str) -> list[str
                 http.get("/v1/topology").raise_for_status().json()
             )
             seen = Seen(fabric, journal_path, http, reported)
-            return [f"{name}: {one}" for name, check in AGREEMENT.items() for one in check(seen)]
+            return [
+                f"{name}: {problem}" for name, check in AGREEMENT.items() for problem in check(seen)
+            ]
         except httpx.HTTPError as error:
             return [f"REST: {error!r}"]
 
@@ -170,7 +172,7 @@ def _hops(path: Mapping[str, Any]) -> frozenset[str]:
 
 
 def _differences(what: str, there: Set[_ItemT], wanted: Set[_ItemT]) -> Iterator[str]:
-    for one in sorted(map(str, there - wanted)):
-        yield f"{what}: {one} is there, and should not be"
-    for one in sorted(map(str, wanted - there)):
-        yield f"{what}: {one} is missing"
+    for item in sorted(map(str, there - wanted)):
+        yield f"{what}: {item} is there, and should not be"
+    for item in sorted(map(str, wanted - there)):
+        yield f"{what}: {item} is missing"

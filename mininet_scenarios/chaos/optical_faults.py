@@ -27,7 +27,7 @@ class PortFault(Fault):
     def __init__(self, field: Field, port: str, holds: str = "") -> None:
         super().__init__(field, port, holds)
         self.port = port
-        (self.wired,) = [one for one in field.fabric.ports if one.tor_port == port]
+        (self.wired,) = [wired for wired in field.fabric.ports if wired.tor_port == port]
         plane = field.fabric.planes[self.wired.plane]
         self.fibre = ocs_interface(plane, self.wired)
         self._plane = plane.name
@@ -63,7 +63,7 @@ class FibreCut(PortFault):
             counters = self.field.stage.testbed.ocs(self._plane).admin.counters()
         except AdminError:  # another fault: the mirrors stay unchanged
             return any(port == self.port for _, port in redirections(self.field.fabric))
-        return any(one.lit for one in counters.ports if one.egress == self.wired.egress)
+        return any(counted.lit for counted in counters.ports if counted.egress == self.wired.egress)
 
 
 class FibreFlapping(FibreCut):
@@ -160,7 +160,9 @@ class EmulatorFault(PlaneFault):
             return frozenset()
         planes = self.field.fabric.planes
         return frozenset(
-            one.tor_port for one in self.field.fabric.ports if planes[one.plane].name == self.plane
+            port.tor_port
+            for port in self.field.fabric.ports
+            if planes[port.plane].name == self.plane
         )
 
 

@@ -126,7 +126,7 @@ class Pairs:
 
     def silent(self) -> list[Outage]:
         """Pairs without a recent datagram."""
-        return [one for one in self.outages() if one.lasts]
+        return [outage for outage in self.outages() if outage.lasts]
 
     def sent(self) -> int:
         """Datagrams sent by all servers so far."""
@@ -157,8 +157,8 @@ def every_pair(stage: Stage) -> Iterator[Pairs]:
     """Probes between all servers for the length of a block."""
     peers = {
         server.name: [
-            str(next(one.ip for one in server.addresses if one.version == version))
-            for version in sorted({one.version for one in server.addresses})
+            str(next(address.ip for address in server.addresses if address.version == version))
+            for version in sorted({address.version for address in server.addresses})
         ]
         for server in stage.fabric.servers
     }

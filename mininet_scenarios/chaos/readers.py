@@ -135,7 +135,7 @@ def journal(path: Path) -> Journal:
         if kind == "state":
             circuits = {frozenset(p for _, p in ends) for ends in record["state"]["circuits"]}
             vlans = _vlans(record["state"]["paths"])
-    states = {one["id"]: one["state"] for kind, one in records if kind == "reservation"}
+    states = {record["id"]: record["state"] for kind, record in records if kind == "reservation"}
     return Journal(frozenset(circuits), vlans, states)
 
 

@@ -11,8 +11,8 @@ from hydra.config.checks import is_loopback
 from hydra.config.devices import parse_endpoint
 from hydra.errors import HydraError
 from hydra.model import Plane
-from mininet_scenarios.cycles.names import cycle_in_environment, told_of_ports
-from mininet_scenarios.cycles.unaware import Prototype
+from mininet_scenarios.cycles.names import cycle_in_environment, learns_of_ports
+from mininet_scenarios.cycles.unaware import UnawareApplication
 
 
 class ExperimentalHydRA(HydRA):
@@ -23,9 +23,9 @@ class ExperimentalHydRA(HydRA):
         refuse_real_switches(fabric.planes)
         self.cycle = cycle_in_environment()
         application = super().compose(post)
-        if told_of_ports(self.cycle):
+        if learns_of_ports(self.cycle):
             return application
-        return Prototype(application, {port.tor_port for port in fabric.ports})
+        return UnawareApplication(application, {port.tor_port for port in fabric.ports})
 
 
 def refuse_real_switches(planes: Iterable[Plane]) -> None:

@@ -58,7 +58,7 @@ def cycle_of(name: CycleName, rules: int = 0) -> Cycle:
     return Padded(cycle=cycle, rules=rules) if rules else cycle
 
 
-def told_of_ports(cycle: Cycle) -> bool:
+def learns_of_ports(cycle: Cycle) -> bool:
     """True if the controller learns which optical ports are down, as no published prototype did."""
     return not isinstance(cycle.cycle if isinstance(cycle, Padded) else cycle, AsPublished)
 

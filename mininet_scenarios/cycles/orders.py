@@ -129,7 +129,7 @@ class Padded(Cycle):
         try:
             batch = next(course)
             while True:
-                commands = tuple(padding.of(batch.step, one) for one in batch.commands)
+                commands = tuple(padding.of(batch.step, command) for command in batch.commands)
                 batch = course.send((yield replace(batch, commands=commands)))
         except StopIteration:
             pass
@@ -165,7 +165,7 @@ class _Padding:
         """Spread the missing rules evenly over the switches that steer the pairs of the change."""
         run = self._run
         steering = (switch.datapath for switch in run.diverted)
-        datapaths = {*changes, *(one for one in steering if takes_rules(run, one))}
+        datapaths = {*changes, *(switch for switch in steering if takes_rules(run, switch))}
         missing = self._rules - _count(changes)
         if missing <= 0 or not datapaths:
             return changes

@@ -40,7 +40,7 @@ class Unaware:
         return replace(port, up=True) if port.name in self._ports else port
 
 
-class Prototype:
+class UnawareApplication:
     """A controller's application with :class:`Unaware` events."""
 
     def __init__(self, application: Application, ports: Set[str]) -> None:

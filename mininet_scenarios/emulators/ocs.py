@@ -441,7 +441,7 @@ class EmulatedOcs:
         copies = {}
         for number, ingress in enumerate(aimed):
             # Not at the ingress port's own fibre: a loop.
-            if others := [one for one in used if one != ingress + self.size]:
+            if others := [port for port in used if port != ingress + self.size]:
                 copies[ingress] = others[number % len(others)]
         return copies
 

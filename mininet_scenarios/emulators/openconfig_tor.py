@@ -205,7 +205,7 @@ class GnmiServer(RelayedServer):
         for name, keys in place[1:]:
             value = value.get(name) if isinstance(value, dict) else None
             if name == "interface" and keys:
-                value = next((one for one in value if one["name"] == keys.get("name")), None)
+                value = next((entry for entry in value if entry["name"] == keys.get("name")), None)
             if value is None:
                 if switch.make.says_not_found:
                     raise _Bad(grpc.StatusCode.NOT_FOUND, "Resource not found")
@@ -306,7 +306,7 @@ def _place(prefix: _Message, path: _Message) -> list[tuple[str, dict[str, str]]]
 def _with_modules(value: object, module: str, parent: str) -> object:
     """Members, with modules' names where different from the parent's module (RFC 7951)."""
     if isinstance(value, list):
-        return [_with_modules(one, module, parent) for one in value]
+        return [_with_modules(entry, module, parent) for entry in value]
     if not isinstance(value, dict):
         return value
     members = {}

@@ -74,17 +74,20 @@ def _verdict(key: str, experiment: str, row: Mapping[str, Any]) -> Verdict:
 
 def counts(found: Sequence[Verdict]) -> dict[str, dict[str, int]]:
     """Numbers of rows, of rows with a two-sided band, and of each outcome, by paper."""
-    return {paper: _count([one for one in found if one.paper == paper]) for paper in PAPERS}
+    return {
+        paper: _count([judgement for judgement in found if judgement.paper == paper])
+        for paper in PAPERS
+    }
 
 
 def _count(found: Sequence[Verdict]) -> dict[str, int]:
-    outcomes = Counter(one.outcome for one in found)
+    outcomes = Counter(judgement.outcome for judgement in found)
     return {
         "rows": len(found),
-        "two_sided": sum(one.two_sided for one in found),
+        "two_sided": sum(judgement.two_sided for judgement in found),
         **{outcome.name.lower(): outcomes[outcome] for outcome in Outcome},
     }
 
 
 def as_json(found: Sequence[Verdict]) -> list[dict[str, Any]]:
-    return [asdict(one) for one in found]
+    return [asdict(judgement) for judgement in found]

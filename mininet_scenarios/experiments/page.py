@@ -28,8 +28,11 @@ def write_page(
         lstrip_blocks=True,
     )
     experiments = [
-        {**one, "images": [_image(results / one["name"] / plot) for plot in one["plots"]]}
-        for one in found
+        {
+            **experiment,
+            "images": [_image(results / experiment["name"] / plot) for plot in experiment["plots"]],
+        }
+        for experiment in found
     ]
     page = environment.get_template("report.html.j2").render(
         experiments=experiments, verdicts=verdicts, counts=counts(verdicts)

@@ -70,11 +70,11 @@ def _measure(_setting: Setting, narrator: Narrator) -> Prices:
         best = study.cheapest(max(helios.destinations))
         figures = pods.held_against(study, best, helios.published) if helios.published else ()
         compared = tuple(networks.comparisons(racks))
-        ranges = tuple(_agreeing_usd(one, racks) for one in compared)
+        ranges = tuple(_agreeing_usd(comparison, racks) for comparison in compared)
         ports = racks.plane_ports or racks.racks
         switches = networks.optical_switches(_MANY_RACKS, ports)
         fabric = MemsFabric(_MANY_RACKS, ports, switches)
-        power = next(one for one in figures if one.name.startswith("power"))
+        power = next(figure for figure in figures if figure.name.startswith("power"))
         on_packets = (
             pods.packet_share(helios, best.superlink, power.published),
             pods.packet_share(helios, best.superlink, power.ours),
@@ -100,9 +100,9 @@ def _agreeing_usd(compared: networks.Comparison, racks: RackPrices) -> tuple[flo
 def _conclude(runs: Sequence[Prices]) -> Findings:
     switches = next(
         position.count
-        for one in runs[0].hydra
-        for position in one.fat_tree.positions
-        if one.fat_tree.network.endswith("= 1") and position.item == "switch_64x10g"
+        for comparison in runs[0].hydra
+        for position in comparison.fat_tree.positions
+        if comparison.fat_tree.network.endswith("= 1") and position.item == "switch_64x10g"
     )
     figure = "switches of a fat tree of full bisection"
     return Findings(
@@ -118,10 +118,10 @@ def _hydra_rows(run: Prices) -> Iterator[Row]:
     together = (
         f"all three at {low:,.0f} to {high:,.0f} $" if low <= high else "all three at no price"
     )
-    for one, (least, most) in zip(run.hydra, run.agreeing_usd, strict=True):
-        figure = f"{one.hydra.network} cheaper than {one.fat_tree.network} by"
+    for comparison, (least, most) in zip(run.hydra, run.agreeing_usd, strict=True):
+        figure = f"{comparison.hydra.network} cheaper than {comparison.fat_tree.network} by"
         why = _NO_LOW_RATE.format(least=least, most=most, together=together)
-        yield judged(_key(one), one.cheaper_percent / 100, figure, why=why)
+        yield judged(_key(comparison), comparison.cheaper_percent / 100, figure, why=why)
     full = run.hydra[0]
     case = f"{full.hydra.network} over {full.fat_tree.network}"
     upgrade = full.hydra.upgrade_usd / full.fat_tree.upgrade_usd

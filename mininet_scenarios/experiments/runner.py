@@ -215,7 +215,7 @@ def _concluded(
         **_description(experiment),
         **circumstances,
         "rows": [asdict(row) for row in rows],
-        "tables": [asdict(one) for one in findings.tables],
+        "tables": [asdict(table) for table in findings.tables],
         "plots": [path.name for path in experiment.draw(runs, directory)],
     }
     repetitions.write_json(directory / RESULT, result)
@@ -238,7 +238,9 @@ def _explained(row: Row, experiment: Experiment[Any]) -> Row:
 def _check_trace(trace: Path, experiment: Experiment[Any]) -> None:
     """Raise HydraError for an unreadable trace, before anything is built."""
     if not experiment.takes_trace:
-        takers = ", ".join(name for name, one in EXPERIMENTS.items() if one.takes_trace)
+        takers = ", ".join(
+            name for name, experiment in EXPERIMENTS.items() if experiment.takes_trace
+        )
         raise ScenarioError(f"{experiment.name} plays no trace: leave out --trace, or run {takers}")
     summarise(trace)
 
@@ -246,7 +248,9 @@ def _check_trace(trace: Path, experiment: Experiment[Any]) -> None:
 def _check_fabric(fabric: Path, experiment: Experiment[Any]) -> None:
     """Raise HydraError for a fabric that does not suit, before anything is built."""
     if experiment.takes_fabric is None:
-        takers = ", ".join(name for name, one in EXPERIMENTS.items() if one.takes_fabric)
+        takers = ", ".join(
+            name for name, experiment in EXPERIMENTS.items() if experiment.takes_fabric
+        )
         raise ScenarioError(
             f"{experiment.name} has a fabric of its own: leave out --fabric, or run {takers}"
         )
@@ -426,8 +430,8 @@ def print_result(result: dict[str, Any], console: Console) -> None:
     """Print a result's tables on the terminal."""
     rows = [Row(**row) for row in result["rows"]]
     console.print(table(rows, f"{result['title']} ({result['source']})"))
-    for one in result["tables"]:
-        console.print(_rich(Table(one["title"], tuple(one["columns"]), tuple(one["rows"]))))
+    for found in result["tables"]:
+        console.print(_rich(Table(found["title"], tuple(found["columns"]), tuple(found["rows"]))))
     for why in dict.fromkeys(row.why for row in rows if row.why):
         console.print(f"- {why}", markup=False, highlight=False)
 

@@ -120,7 +120,10 @@ def agent_stage(
     """A controller with the given policy, reachable from ``servers`` by the management network."""
     made = {
         name: make_token(name, role, secrets.token_urlsafe(), time.time())
-        for name, role in (*((one, Role.AGENT) for one in servers), (_OPERATOR, Role.OPERATOR))
+        for name, role in (
+            *((server, Role.AGENT) for server in servers),
+            (_OPERATOR, Role.OPERATOR),
+        )
     }
     tokens = stage.file("tokens", ".json")
     write_tokens(tokens, [stored for _, stored in made.values()])

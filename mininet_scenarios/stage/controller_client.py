@@ -268,7 +268,7 @@ class ControllerClient:
     def set_aside_ports(self) -> Sequence[tuple[str, str]]:
         """All ports left out of planning, by rack and name."""
         ports = self._json("GET", "/v1/quarantine")["ports"]
-        return [(str(one["rack"]), str(one["port"])) for one in ports]
+        return [(str(port["rack"]), str(port["port"])) for port in ports]
 
     def reload(self, *, dry_run: bool = False) -> tuple[str, ...]:
         """Have the configuration file read again; returns the keys that wait for the next start.
@@ -290,7 +290,7 @@ class ControllerClient:
     def electrical_share(self, src: str, dst: str) -> float:
         """Share of a pair's flows that is electrical beside a full circuit; 0 if none is."""
         entries = self._json("GET", "/v1/demand")["entries"]
-        found = [one for one in entries if (one["src"], one["dst"]) == (src, dst)]
+        found = [entry for entry in entries if (entry["src"], entry["dst"]) == (src, dst)]
         return float(found[0]["electrical_share"]) if found else 0.0
 
     def schedule(self) -> Mapping[str, Any]:
@@ -304,11 +304,13 @@ class ControllerClient:
     def changes_done(self) -> frozenset[str]:
         """Identifiers of the reconfigurations in the state *done*."""
         done = ReconfigurationState.DONE.value
-        return frozenset(one.id for one in self.reconfigurations() if one.state == done)
+        return frozenset(change.id for change in self.reconfigurations() if change.state == done)
 
     def circuits_per_plane(self) -> Counter[str]:
         """Number of circuits up by the controller's report, by plane."""
-        return Counter(str(one["plane"]) for one in self._json("GET", "/v1/topology")["circuits"])
+        return Counter(
+            str(circuit["plane"]) for circuit in self._json("GET", "/v1/topology")["circuits"]
+        )
 
     def _json(self, method: str, path: str, **more: Any) -> dict[str, Any]:
         return document_of(self._request(method, path, **more))

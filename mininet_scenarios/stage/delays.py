@@ -58,7 +58,7 @@ def split(timeline: Sequence[TimelineStep], switching_ms: float) -> DelaySplit:
         raise ControllerError(f"the timeline lacks activate among {steps}")
     until_then = [step for step in timeline if step.started_ms < activate[1]]
     names = {**{name: (name,) for name in SUBSTEPS}, "gate": GATE_STEPS, "activate": ACTIVATING}
-    spans = {name: _span(until_then, its) for name, its in names.items()}
+    spans = {name: _span(until_then, steps) for name, steps in names.items()}
     begin_ms = min(span[0] for span in spans.values() if span is not None)
     lengths = {name: 0.0 if span is None else span[1] - span[0] for name, span in spans.items()}
     total_ms = activate[1] - begin_ms
@@ -77,7 +77,7 @@ def mean(splits: Sequence[DelaySplit]) -> DelaySplit:
         raise ControllerError("no reconfiguration to average")
     return DelaySplit(
         **{
-            item.name: fmean(getattr(one, item.name) for one in splits)
+            item.name: fmean(getattr(split, item.name) for split in splits)
             for item in fields(DelaySplit)
         }
     )

@@ -30,14 +30,14 @@ class EtcdMembers:
         self._folder = folder
         self._options = tuple(options)
         ports = [free_port() for _ in range(2 * number)]
-        self.names = [f"m{one}" for one in range(1, number + 1)]
+        self.names = [f"m{member}" for member in range(1, number + 1)]
         self._clients = dict(zip(self.names, ports[:number], strict=True))
         self._peers = dict(zip(self.names, ports[number:], strict=True))
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
     @property
     def endpoints(self) -> tuple[str, ...]:
-        return tuple(self.endpoint(one) for one in self.names)
+        return tuple(self.endpoint(name) for name in self.names)
 
     def endpoint(self, name: str) -> str:
         return f"http://127.0.0.1:{self._clients[name]}"
@@ -65,7 +65,7 @@ class EtcdMembers:
     def start(self, name: str) -> None:
         """Start a member, with its existing data."""
         peers = ",".join(
-            f"{one}=http://127.0.0.1:{port}" for one, port in sorted(self._peers.items())
+            f"{name}=http://127.0.0.1:{port}" for name, port in sorted(self._peers.items())
         )
         client, peer = self.endpoint(name), f"http://127.0.0.1:{self._peers[name]}"
         self._folder.mkdir(parents=True, exist_ok=True)

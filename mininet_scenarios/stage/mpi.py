@@ -120,23 +120,23 @@ class MpiRun:
     @property
     def seconds(self) -> float:
         """Time from the moment at which all ranks had met to the end of the last rank."""
-        return max(one.ended_s for one in self.ranks) - min(one.began_s for one in self.ranks)
+        return max(rank.ended_s for rank in self.ranks) - min(rank.began_s for rank in self.ranks)
 
     @property
     def inside_share(self) -> float:
         """Share of the time that the ranks spent in MPI, on average."""
-        return sum(one.inside_s for one in self.ranks) / len(self.ranks) / self.seconds
+        return sum(rank.inside_s for rank in self.ranks) / len(self.ranks) / self.seconds
 
     @property
     def least_on_wire(self) -> float:
         """Least ratio of the bytes sent by a server's ports to the bytes sent by its rank."""
-        return min(one.wire / one.sent for one in self.servers.values())
+        return min(server.wire / server.sent for server in self.servers.values())
 
     @property
     def optical_share(self) -> float:
         """Share of the servers' bytes on optical uplinks."""
-        everything = sum(one.wire for one in self.servers.values())
-        return sum(one.optical for one in self.servers.values()) / everything
+        everything = sum(server.wire for server in self.servers.values())
+        return sum(server.optical for server in self.servers.values()) / everything
 
 
 def compile_kernels(directory: Path) -> Path:
@@ -211,7 +211,7 @@ class Running:
             for number in range(len(self.job.servers))
         )
         run = MpiRun(
-            self.kernel, ranks, {one.host: self._carried(one, after[one.host]) for one in ranks}
+            self.kernel, ranks, {rank.host: self._carried(rank, after[rank.host]) for rank in ranks}
         )
         check(run, self.job.servers)
         return run
@@ -245,7 +245,7 @@ def run_kernel(stage: Stage, job: Job, kernel: Kernel, timeout_s: float) -> MpiR
 def _launcher(stage: Stage, job: Job, kernel: Kernel, places: Path) -> list[str]:
     write_places(places, {name: stage.testbed.host(name).pid for name in job.servers})
     first = stage.fabric.server_by_name[job.servers[0]].addresses
-    subnet = str(next(one.network for one in first if one.version == 4))
+    subnet = str(next(address.network for address in first if address.version == 4))
     starter = {
         "agent": f"{sys.executable} -m {_AGENT} {places}",
         "no_tree_spawn": "1",  # servers can't start programs on each other
@@ -275,7 +275,12 @@ def _launcher(stage: Stage, job: Job, kernel: Kernel, places: Path) -> list[str]
     return [
         *(_LAUNCHER, "--allow-run-as-root", "--bind-to", "none"),
         "--leave-session-attached",  # a daemon would outlive the first process of its namespaces
-        *("-np", str(len(job.servers)), "--host", ",".join(f"{one}:1" for one in job.servers)),
+        *(
+            "-np",
+            str(len(job.servers)),
+            "--host",
+            ",".join(f"{server}:1" for server in job.servers),
+        ),
         *(word for key, value in parameters.items() for word in ("--mca", key, value)),
     ]
 
@@ -303,14 +308,14 @@ def check(run: MpiRun, servers: Sequence[str]) -> None:
     """Raise ScenarioError for a run that can't be counted; expects one rank on each of
     ``servers``.
     """
-    hosts = [one.host for one in run.ranks]
+    hosts = [rank.host for rank in run.ranks]
     if hosts != list(servers):
         raise ScenarioError(f"ranks ran on {', '.join(hosts)}, not on {', '.join(servers)}")
-    for one in run.ranks:
-        if not one.verified:
-            raise ScenarioError(f"rank {one.rank} on {one.host}: wrong data arrived")
-        if (wire := run.servers[one.host].wire) < one.sent_bytes:
+    for rank in run.ranks:
+        if not rank.verified:
+            raise ScenarioError(f"rank {rank.rank} on {rank.host}: wrong data arrived")
+        if (wire := run.servers[rank.host].wire) < rank.sent_bytes:
             raise ScenarioError(
-                f"the ports of {one.host} sent {wire} B of the {one.sent_bytes} B that its rank "
+                f"the ports of {rank.host} sent {wire} B of the {rank.sent_bytes} B that its rank "
                 "sent: the rest went past the network"
             )

@@ -185,7 +185,7 @@ class Stage:
     def address(self, server: str) -> str:
         """The first IPv4 address of a server."""
         addresses = self.fabric.server_by_name[server].addresses
-        return str(next(one.ip for one in addresses if one.version == 4))
+        return str(next(address.ip for address in addresses if address.version == 4))
 
     def introduce(self, servers: Sequence[str]) -> None:
         """Tell all servers each other's MAC: with queues full, three lost requests end a

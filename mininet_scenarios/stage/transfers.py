@@ -87,7 +87,7 @@ def transfer_all(stage: Stage, wishes: Sequence[Wish], timeout_s: float) -> tupl
         for job, _, _ in running:
             job.finish(timeout_s)
     done = {
-        source: [Done(**one) for one in read_report(report)["transfers"]]
+        source: [Done(**transfer) for transfer in read_report(report)["transfers"]]
         for source, (_, _, report) in zip(sources, running, strict=True)
     }
     return _joined(wishes, done)
@@ -109,12 +109,12 @@ def _orders(stage: Stage, wishes: Sequence[Wish], source: str) -> list[dict[str,
 
 
 def _joined(wishes: Sequence[Wish], done: dict[str, list[Done]]) -> tuple[Transferred, ...]:
-    first_s = min(one.started_s for some in done.values() for one in some)
+    first_s = min(transfer.started_s for some in done.values() for transfer in some)
     of_source = {source: iter(some) for source, some in done.items()}
     joined = []
     for wish in wishes:
-        one = next(of_source[wish.source])
-        times_s = one.started_s - first_s, one.finished_s - first_s
+        transfer = next(of_source[wish.source])
+        times_s = transfer.started_s - first_s, transfer.finished_s - first_s
         joined.append(
             Transferred(wish.source, wish.destination, wish.size_bytes, wish.kind, *times_s)
         )

@@ -195,7 +195,9 @@ class Testbed:
     def make_again(self, bridge: str) -> None:
         """Make a deleted bridge again, in the initial state: without rules except for learning."""
         planned = layout(self.fabric, self._controller, self._fdb_age_s)
-        (spec,) = (one for one in planned.bridges if one.name == bridge)
+        (spec,) = (
+            planned_bridge for planned_bridge in planned.bridges if planned_bridge.name == bridge
+        )
         ovs.create([spec], self._datapath)
         if bridge in planned.learning:
             ovs.set_flows(bridge, _LEARN)

@@ -140,9 +140,9 @@ class Prober:
         while True:
             wait_s = max(0.0, due_s - time.monotonic())
             ready = select.select(readable, [], [], wait_s)[0]
-            for one in ready:
-                if isinstance(one, socket.socket):
-                    self._receive(one)
+            for source in ready:
+                if isinstance(source, socket.socket):
+                    self._receive(source)
                 elif not sys.stdin.readline():
                     return
                 else:

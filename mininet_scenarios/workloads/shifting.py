@@ -47,7 +47,7 @@ class Sample:
 def samples_from_json(data: Mapping[str, Any]) -> tuple[Sample, ...]:
     """Samples of a report. Raises WorkloadError."""
     try:
-        return tuple(Sample(**one) for one in data["samples"])
+        return tuple(Sample(**sample) for sample in data["samples"])
     except (KeyError, TypeError) as error:
         raise WorkloadError(f"not the report of a server with shifting flows: {error}") from error
 
@@ -118,10 +118,10 @@ def send(
             threading.Thread(target=flow, args=(to, begin_s + stability_s, congestion))
             for to in destinations
         ]
-        for one in flows:
-            one.start()
-        for one in flows:
-            one.join()
+        for thread in flows:
+            thread.start()
+        for thread in flows:
+            thread.join()
 
 
 def sampled(sink: Sink, over: threading.Event) -> list[Sample]:
@@ -181,7 +181,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     periods = [[Endpoint.parse(to) for to in period] for period in orders]
     endpoint = Endpoint(given.bind, given.port)
     samples = run(endpoint, periods, given.start, given.stability_s, given.ready, given.congestion)
-    write_report(given.report, {"samples": [asdict(one) for one in samples]})
+    write_report(given.report, {"samples": [asdict(sample) for sample in samples]})
 
 
 if __name__ == "__main__":

@@ -231,7 +231,7 @@ def send_all(
     """
     first_s = time.monotonic() if begin_at_s is None else begin_at_s
     disks = {order.disk for order in orders if order.disk is not None}
-    makers = {disk: Maker.of(one for one in orders if one.disk == disk) for disk in disks}
+    makers = {disk: Maker.of(order for order in orders if order.disk == disk) for disk in disks}
 
     def send(order: Order) -> Done:
         time.sleep(max(0.0, first_s + order.begins_s - time.monotonic()))
@@ -289,10 +289,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         stop.install()
         receive(Endpoint(given.bind, given.port), given.ready, stop)
         return
-    orders = [Order.from_json(one) for one in json.loads(given.orders.read_text(encoding="utf-8"))]
+    orders = [
+        Order.from_json(order) for order in json.loads(given.orders.read_text(encoding="utf-8"))
+    ]
     given.ready.touch()
     done = send_all(orders, given.congestion, awaited_s(given.begin))
-    write_report(given.report, {"transfers": [asdict(one) for one in done]})
+    write_report(given.report, {"transfers": [asdict(transfer) for transfer in done]})
 
 
 if __name__ == "__main__":

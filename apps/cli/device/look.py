@@ -142,17 +142,17 @@ def _problem_of(loaded: Loaded, device: Plane | Rack) -> str | None:
 def show(name: str, config: Path, as_json: bool) -> None:
     """Show the state of a DEVICE: cross-connects of an optical switch, VLANs of a ToR."""
     loaded = load_configuration(config)
-    one = find(loaded.fabric, name)
-    if isinstance(one, Plane):
+    device = find(loaded.fabric, name)
+    if isinstance(device, Plane):
         in_use = in_use_by_controller(loaded)
-        with opened_plane(loaded, one) as switch:
-            document = _describe_plane(loaded.fabric, one, switch, in_use)
+        with opened_plane(loaded, device) as switch:
+            document = _describe_plane(loaded.fabric, device, switch, in_use)
     else:
-        with opened_tor(loaded, one) as tor:
-            document = _describe_tor(loaded.fabric, one, tor)
+        with opened_tor(loaded, device) as tor:
+            document = _describe_tor(loaded.fabric, device, tor)
     if as_json:
         print_json(document)
-    elif isinstance(one, Plane):
+    elif isinstance(device, Plane):
         _print_plane(document)
     else:
         _print_tor(document)

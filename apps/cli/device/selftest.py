@@ -51,21 +51,21 @@ def selftest(
     before anything is written. Exit status 1 if anything fails.
     """
     loaded = load_configuration(config)
-    one = find(loaded.fabric, name)
+    device = find(loaded.fabric, name)
     probe = Probe()
-    if isinstance(one, Plane):
-        with closing(optical_switch(one, loaded.policy.timeouts.ocs_s)) as switch:
-            skipped = _test_optical(loaded, one, switch, probe, yes, reads_only)
+    if isinstance(device, Plane):
+        with closing(optical_switch(device, loaded.policy.timeouts.ocs_s)) as switch:
+            skipped = _test_optical(loaded, device, switch, probe, yes, reads_only)
     else:
-        with closing(tor_switch(one, loaded.policy.timeouts.tor_s)) as tor:
-            skipped = _test_tor(loaded, one, tor, probe, yes, reads_only)
+        with closing(tor_switch(device, loaded.policy.timeouts.tor_s)) as tor:
+            skipped = _test_tor(loaded, device, tor, probe, yes, reads_only)
     if as_json:
         steps = [asdict(step) for step in probe.steps]
-        document = {"device": one.name, "passed": probe.passed, "steps": steps}
+        document = {"device": device.name, "passed": probe.passed, "steps": steps}
         print_json({**document, "round_trip_skipped": skipped})
     else:
         rows = ((s.name, "ok" if s.ok else "FAILED", f"{s.ms:.1f}", s.detail) for s in probe.steps)
-        print_table(f"Self-test of {one.name}", ("step", "", "ms>", "detail"), rows)
+        print_table(f"Self-test of {device.name}", ("step", "", "ms>", "detail"), rows)
         click.echo("passed" if probe.passed else "FAILED")
         if skipped:
             click.echo(f"no round trip: {skipped}")

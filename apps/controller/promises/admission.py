@@ -372,7 +372,11 @@ class Admission:
         UnknownName.
         """
         gone = self._reservations.let_group_go(group)
-        releasing = [one.id for one in gone if one.state is ReservationState.RELEASING]
+        releasing = [
+            reservation.id
+            for reservation in gone
+            if reservation.state is ReservationState.RELEASING
+        ]
         if releasing:
             self._care.release_in_turn(releasing)
         return self._bookings.group(group)

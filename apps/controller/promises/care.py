@@ -121,14 +121,18 @@ class ReservationCare:
         Reservations released meanwhile are skipped: :meth:`resume` may have come first.
         """
         releasing = [
-            one for one in self._bookings.known(ids) if one.state is ReservationState.RELEASING
+            reservation
+            for reservation in self._bookings.known(ids)
+            if reservation.state is ReservationState.RELEASING
         ]
         if self._placement.ends or not releasing:
             return
         await self._take_down(releasing)
-        pairs = {one.pair for one in releasing}
+        pairs = {reservation.pair for reservation in releasing}
         stay = self._network.unwanted(pairs)
-        self._reservations.released([one.id for one in releasing], pairs - stay.keys())
+        self._reservations.released(
+            [reservation.id for reservation in releasing], pairs - stay.keys()
+        )
         self._retries.note(pairs, stay)
 
     async def _take_down(self, reservations: Sequence[Reservation]) -> None:
@@ -136,7 +140,7 @@ class ReservationCare:
 
         Paths that can't be removed now for lack of a vswitch are tried again by :meth:`keep_time`.
         """
-        if unwanted := self._network.unwanted({one.pair for one in reservations}):
+        if unwanted := self._network.unwanted({reservation.pair for reservation in reservations}):
             more = f" and {len(reservations) - 1} more" if len(reservations) > 1 else ""
             entry = self._log.enter(f"release of reservation {reservations[0].id}{more}")
             try:
@@ -167,7 +171,7 @@ class ReservationCare:
         for pair in self._retries.due(left):
             if self._placement.ends:
                 return
-            if ready.issuperset(one.datapath for rack in pair for one in steering(rack)):
+            if ready.issuperset(vswitch.datapath for rack in pair for vswitch in steering(rack)):
                 await self._take_down([left[pair]])
             self._note_taken_down(pair)
 

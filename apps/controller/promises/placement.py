@@ -151,9 +151,9 @@ class Placement:
         if touched is None:
             return None
         others = frozenset(
-            one.id
-            for one in self._bookings.all()
-            if one.booked not in state.vlans and one.id != reservation.id
+            other.id
+            for other in self._bookings.all()
+            if other.booked not in state.vlans and other.id != reservation.id
         )
         pins = self._bookings.pins(leaving_out=others)
         if touched == self._mover.beside.touched:
@@ -174,8 +174,8 @@ class Placement:
             if any(not ends.isdisjoint(circuit.ends) for circuit in path.circuits)
         }
         gone = [path for path in paths if pair_of(path) in users or pair_of(path) == pair]
-        ends.update(end for one in gone for circuit in one.circuits for end in circuit.ends)
-        vlans = frozenset(paths[one] for one in gone)
+        ends.update(end for used in gone for circuit in used.circuits for end in circuit.ends)
+        vlans = frozenset(paths[used] for used in gone)
         return Touched(pairs=frozenset({pair, *users}), ports=frozenset(ends), vlans=vlans)
 
     async def _note_placed(self, reservation: Reservation) -> None:
@@ -201,7 +201,7 @@ class Placement:
                 if not awaited.isdisjoint(reservation.pair)
             }
             self._await_racks |= later
-            ids = [one for one in ids if one not in later]
+            ids = [reservation_id for reservation_id in ids if reservation_id not in later]
         reasons: list[str] = []
         for _ in range(_PLACEMENT_ATTEMPTS):
             waiting = self._not_placed(ids)
@@ -235,8 +235,8 @@ class Placement:
     async def protect(self, ids: Sequence[str]) -> None:
         """Give protected reservations without a path on standby such a path, if there is room."""
         limits = self._limits.now()
-        found = [self._reservations.protect(one, limits) for one in ids]
-        if some := [one.id for one in found if one.protection is not None]:
+        found = [self._reservations.protect(reservation_id, limits) for reservation_id in ids]
+        if some := [reservation.id for reservation in found if reservation.protection is not None]:
             await self.place(some)
 
     def _not_placed(self, ids: Sequence[str]) -> list[Reservation]:
@@ -264,9 +264,11 @@ class Placement:
         limits, standing = self._limits.now(), self._network.state.vlans
         lost = {
             end
-            for one in reservations
-            if one.booked is not None and one.booked not in standing and one.protection in standing
-            for circuit in one.booked.circuits
+            for reservation in reservations
+            if reservation.booked is not None
+            and reservation.booked not in standing
+            and reservation.protection in standing
+            for circuit in reservation.booked.circuits
             for end in circuit.ends
         }
         limits = replace(limits, blocked=limits.blocked | lost) if lost else limits

@@ -170,12 +170,12 @@ class ActivityLog:
 
     def reconfiguration(self, reconfiguration_id: str) -> Reconfiguration:
         """The reconfiguration with the given id. Raises UnknownName."""
-        if (one := self._reconfigurations.get(reconfiguration_id)) is None:
+        if (change := self._reconfigurations.get(reconfiguration_id)) is None:
             raise UnknownName(
                 f"no reconfiguration {reconfiguration_id!r}: GET /v1/reconfigurations (`hydra "
                 "reconfigurations`) has the ids of the latest"
             )
-        return one
+        return change
 
     def _note_end(self, ended: Reconfiguration) -> None:
         by = Builder(ended.id, ended.trigger, ended.created_unix_s)
@@ -188,7 +188,7 @@ class ActivityLog:
             f"{ended.id}, asked for by {ended.trigger}, is {ended.state.value}: "
             f"{len(ended.connected)} circuit{'' if len(ended.connected) == 1 else 's'} up, "
             f"{len(ended.disconnected)} down"
-            + "".join(f"; {one}" for one in (*words, ended.reason) if one),
+            + "".join(f"; {word}" for word in (*words, ended.reason) if word),
             self._pairs_of(ended.connected | ended.disconnected | failed),
         )
 

@@ -88,9 +88,11 @@ class ReadBook:
             known[before[1].id] = before
         for name in outdated:
             self._book.remove(name)
-        if any(one.id != name for one, name in zip(self._book, known, strict=True)):
+        if any(reservation.id != name for reservation, name in zip(self._book, known, strict=True)):
             # A removed reservation has come back: a write was undone.
-            self._book = ReservationBook(self._fabric, (one for _, one in known.values()))
+            self._book = ReservationBook(
+                self._fabric, (reservation for _, reservation in known.values())
+            )
         return known
 
 

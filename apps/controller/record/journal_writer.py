@@ -78,7 +78,7 @@ class JournalWriter:
         """
         with self._lock:
             keyed, appended = _sorted_out(changes)
-            self._late |= {key: one for key, one in keyed.items() if one.record is None}
+            self._late |= {key: change for key, change in keyed.items() if change.record is None}
             everything = [*(self._late | keyed).values(), *appended]
             riding = [(rider, rider.unwritten) for rider in self._riders]
             carried = [change for _, some in riding for change in some]

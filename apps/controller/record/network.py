@@ -157,10 +157,10 @@ class NetworkRecord:
         """
         with self._lock:
             before = self._state
-            self._under_way = tuple(one for one in self._under_way if one is not execution)
+            self._under_way = tuple(change for change in self._under_way if change is not execution)
             self._settle(execution.result, (self._state, execution.wanted))
-            for one in self._under_way:
-                one.rebase_on(before, execution.result)
+            for change in self._under_way:
+                change.rebase_on(before, execution.result)
 
     @property
     def unsettled(self) -> Unsettled:
@@ -255,6 +255,21 @@ class NetworkRecord:
                 for pair in pairs
                 if (pair not in kept or pair in promised)
                 and (left := [p for p in paths.get(pair, ()) if p not in promised.get(pair, ())])
+            }
+
+    def wishes(self, pairs: Collection[Pair]) -> Mapping[Pair, frozenset[str]]:
+        """Ids of the reservations that alone want a path of a pair; empty for a pair with a path
+        requested in its own right. Pairs whose paths nobody wants any more are left out.
+        """
+        with self._lock:
+            promised: dict[Pair, set[str]] = {}
+            for reservation in self._book.active():
+                promised.setdefault(reservation.pair, set()).add(reservation.id)
+            left = {reservation.pair for reservation in self._book.leaving()} - self._kept
+            return {
+                pair: frozenset() if pair in self._kept else frozenset(promised.get(pair, ()))
+                for pair in pairs
+                if pair in promised or pair not in left
             }
 
     def keep_unreserved(self) -> None:

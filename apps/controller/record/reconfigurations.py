@@ -28,11 +28,11 @@ class KeptReconfigurations:
         """Take over the journal's records, oldest first."""
         for record in records:
             try:
-                one = _read(record)
+                change = _read(record)
             except (KeyError, TypeError, ValueError) as error:
                 LOG.warning("a reconfiguration of another release is left out: %r", error)
             else:
-                self._by_id[one.id] = one
+                self._by_id[change.id] = change
 
     def put(self, reconfiguration: Reconfiguration) -> None:
         """Enter a reconfiguration, or replace the entry with the same id. If there are too many,

@@ -162,7 +162,11 @@ class Reservations(ReservationNews):
     @contextmanager
     def _or_as_they_were(self, ids: Iterable[str]) -> Iterator[None]:
         """If the journal can't be written: restore reservations, and others due to give way."""
-        before = [one for i in ids for one in (self._book.get(i), *self._book.giving_way_to(i))]
+        before = [
+            reservation
+            for i in ids
+            for reservation in (self._book.get(i), *self._book.giving_way_to(i))
+        ]
         try:
             yield
         except JournalError:
@@ -206,15 +210,17 @@ class Reservations(ReservationNews):
             now_s = time.time()
             staying: list[Reservation] = []
             ended = []
-            for one in ids:
-                before = self._book.get(one)
+            for reservation_id in ids:
+                before = self._book.get(reservation_id)
                 if before.state is ReservationState.RELEASING:
                     state, reason = ReservationState.RELEASED, before.reason
-                    self._book.transition(one, state, reason, now=now_s)
-                    staying += self._book.let_stay(one, now_s)
-                    ended.append(one)
+                    self._book.transition(reservation_id, state, reason, now=now_s)
+                    staying += self._book.let_stay(reservation_id, now_s)
+                    ended.append(reservation_id)
             left = self._left_nothing(gone.__contains__)
-            self._write_changed([self._book.get(one) for one in ended], staying, left)
+            self._write_changed(
+                [self._book.get(reservation_id) for reservation_id in ended], staying, left
+            )
 
     def _write_changed(
         self,
@@ -306,7 +312,7 @@ class Reservations(ReservationNews):
         """
         with self._lock:
             pair = pair_of(path)
-            promised = {one for r in self._book.active() if r.pair == pair for one in r.paths}
+            promised = {path for r in self._book.active() if r.pair == pair for path in r.paths}
             paths = paths_by_pair(self._network.state).get(pair, ())
             if path not in paths or not promised.issuperset(paths):
                 return False

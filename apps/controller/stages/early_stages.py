@@ -105,7 +105,7 @@ class Parts:
         excluded = held | touched | self._at_slow_racks(moving_pairs(start, toward))
         shared = (path for path, vlan in start.vlans.items() if vlan in touched.taken)
         excluded |= Touched(
-            pairs=frozenset(pair_of(one) for one in shared if one not in toward.vlans)
+            pairs=frozenset(pair_of(path) for path in shared if path not in toward.vlans)
         )
         near = _nearest(excluded, start, toward)
         ways = self._ways.now(self._ways.until_s())

@@ -38,8 +38,8 @@ class Explanation(Document):
 def explain_circuit(rack: str, other_rack: str, service: Service) -> Explanation:
     """Why two racks are joined or not: present circuits, demand, decisions."""
     fabric = service.fabric
-    one, other = rack_named(fabric, rack), rack_named(fabric, other_rack)
-    if one == other:
+    source, other = rack_named(fabric, rack), rack_named(fabric, other_rack)
+    if source == other:
         raise PlanError(f"{rack} to itself needs no circuit: name two racks")
-    found = service.explain(one, other)
+    found = service.explain(source, other)
     return Explanation.of(fabric, found, paths=in_own_order(found.paths, found.paths))

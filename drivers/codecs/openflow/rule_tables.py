@@ -150,11 +150,13 @@ def is_exact(intended: Sequence[Installation], ports: SwitchPorts, body: bytes) 
     Table, priority, match, instructions, flags, time-outs and cookie of each rule agree, apart from
     the cookie's epoch. False also for a malformed body, and if an intended rule replaces another.
     """
-    if len(body) < sum(len(one.rules) if isinstance(one, InstallAll) else 1 for one in intended):
+    if len(body) < sum(
+        len(command.rules) if isinstance(command, InstallAll) else 1 for command in intended
+    ):
         return False  # a switch without rules: nothing has to be encoded
-    several = [one for one in intended if isinstance(one, InstallAll)]
+    several = [command for command in intended if isinstance(command, InstallAll)]
     common = _common(several[0], ports) if several else _table((), ports)
-    own = _table([one for one in intended if one not in several[:1]], ports)
+    own = _table([command for command in intended if command not in several[:1]], ports)
     return common.held_with(own, body)
 
 
@@ -203,8 +205,10 @@ def refused_frames(ports: SwitchPorts, body: bytes) -> dict[int, int]:
         while at >= 0:
             start = at - _COOKIE_AT
             if start >= 0 and len(body) >= start + _IN_PORT_ENTRY.size:
-                _, table, its, packets, field, port = _IN_PORT_ENTRY.unpack_from(body, start)
-                here = (table, its, field) == (Table.INGRESS, priority, _IN_PORT)
+                _, table, own_priority, packets, field, port = _IN_PORT_ENTRY.unpack_from(
+                    body, start
+                )
+                here = (table, own_priority, field) == (Table.INGRESS, priority, _IN_PORT)
                 if here and port in place:
                     found[place[port]] = found.get(place[port], 0) + packets
             at = body.find(cookie, at + 1)
@@ -229,7 +233,7 @@ def held_relays(ports: SwitchPorts, body: bytes) -> list[FlowRule]:
     found: list[FlowRule] = []
     for (_, _, fields), rule in decode_rules(body).items():
         if _kind(rule) is RuleKind.TOR_RELAY:
-            values = {one[:4]: int.from_bytes(one[4:], "big") for one in fields}
+            values = {head[:4]: int.from_bytes(head[4:], "big") for head in fields}
             number, label = values.get(_IN_PORT_HEAD, 0), values.get(_VLAN_VID_HEAD, 0)
             wired = number in ports.wired
             port = wired_port(ports.wired.index(number)) if wired else number

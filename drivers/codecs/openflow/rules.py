@@ -463,7 +463,7 @@ def _delete(removal: RemoveByCookie | RemoveByPort, xid: int) -> bytes:
     return encode(TYPE_FLOW_MOD, xid, b"".join((body, *cast(list[bytes], pieces))))
 
 
-def _whatever_cookie(rule: FlowRule) -> FlowRule:
+def _with_any_cookie(rule: FlowRule) -> FlowRule:
     """The rule with cookie and mask zero, which removes the rule whatever its installed cookie."""
     return FlowRule(rule.kind, rule.args)
 
@@ -539,13 +539,13 @@ def _flow_mods_of(
         elif change is Install:
             parts += _flow_mods(map(_RULE, alike), ports, FLOW_ADD, xid, bundle_id)
         elif change is Modify:
-            rules = map(_whatever_cookie, map(_RULE, alike))
+            rules = map(_with_any_cookie, map(_RULE, alike))
             parts += _flow_mods(rules, ports, FLOW_MODIFY_STRICT, xid, bundle_id)
         elif change is InstallAll:
             for several in cast(Iterator[InstallAll], alike):
                 parts.append(_shared(several, ports, bundle_id).with_xid(xid))
         else:
-            rules = map(_whatever_cookie, map(_RULE, alike))
+            rules = map(_with_any_cookie, map(_RULE, alike))
             parts += _flow_mods(rules, ports, FLOW_DELETE_STRICT, xid, bundle_id)
     return parts
 

@@ -134,8 +134,8 @@ class SingleHomedOpenFlow(Substrate):
     def relays(self, path: Path, vlan: VlanId, epoch: int) -> Mapping[DatapathId, list[FlowRule]]:
         found: dict[DatapathId, list[FlowRule]] = {}
         subject = rack_metadata(path.dst)
-        for one, other in pairwise(path.circuits):
-            rack, ends = self._meeting(one, other)
+        for earlier, other in pairwise(path.circuits):
+            rack, ends = self._meeting(earlier, other)
             datapath = self.fabric.racks[rack].tor.datapath_id
             if datapath is None:
                 continue

@@ -73,9 +73,9 @@ class Comparison:
         """The run of a case; without a direct link nothing moves, so both cycles share a run."""
         wanted = _case(regime, cycle, transfers)
         return next(
-            one
-            for one in self.runs
-            if (one.regime, one.cycle, one.transfers)
+            run
+            for run in self.runs
+            if (run.regime, run.cycle, run.transfers)
             == (wanted.regime.value, wanted.cycle.value, transfers)
         )
 
@@ -102,9 +102,9 @@ def cases(loads: Sequence[int], hitless: Sequence[Regime] = tuple(Regime)) -> li
     regimes = {CycleName.HITLESS: (Regime.NONE, *hitless), CycleName.UNDIVERTED: tuple(Regime)}
     played = (
         _case(regime, cycle, transfers)
-        for cycle, its in regimes.items()
+        for cycle, wanted in regimes.items()
         for transfers in loads
-        for regime in its
+        for regime in wanted
     )
     return sorted(dict.fromkeys(played), key=lambda case: case.cycle is not CycleName.HITLESS)
 
@@ -142,8 +142,8 @@ def measure(
     if not fast:
         return Comparison(scale, runs, None, swept)
     network = building.scaled_config(scale.rate, scenario.CONFIG)
-    (one,) = _play(network, work_dir / "fast", scale, [FAST], narrator)
-    return Comparison(scale, runs, one, swept)
+    (fast_run,) = _play(network, work_dir / "fast", scale, [FAST], narrator)
+    return Comparison(scale, runs, fast_run, swept)
 
 
 def _play(
@@ -170,7 +170,10 @@ def _conclude(found: Sequence[Comparison]) -> Findings:
     rows += _epoch_row(found)
     rows += _average_rows(found)
     dark = sum(
-        run.dark_frames for one in found for run in one.runs if run.cycle == CycleName.HITLESS.value
+        run.dark_frames
+        for measured in found
+        for run in measured.runs
+        if run.cycle == CycleName.HITLESS.value
     )
     rows.append(Row("hydra: frames at dark OCS ports", "", str(dark), target="0", met=dark == 0))
     return Findings(
@@ -193,8 +196,8 @@ def _scale_row(scale: Scale) -> Row:
 
 def gain(found: Sequence[Comparison], regime: Regime, cycle: CycleName, load: int) -> float:
     """Relative gain of elephants' throughput over the throughput without a direct link."""
-    ours = _mean_mbps([one.run(regime, cycle, load) for one in found])
-    none = _mean_mbps([one.run(Regime.NONE, cycle, load) for one in found])
+    ours = _mean_mbps([measured.run(regime, cycle, load) for measured in found])
+    none = _mean_mbps([measured.run(Regime.NONE, cycle, load) for measured in found])
     return ours / none - 1
 
 
@@ -256,7 +259,7 @@ def _why(found: Sequence[Comparison], kind: str, regime: Regime, load: int) -> s
             "told of it, the controller has decided, and the link has moved. These times do not "
             "scale, and weigh six times as much as on the paper's scale."
         )
-    ours, theirs = (rate[who] * seconds[who] * 1e6 / (8 * MOUSE_BYTES) for who in (0, 1))
+    ours, theirs = (rate[place] * seconds[place] * 1e6 / (8 * MOUSE_BYTES) for place in (0, 1))
     return (
         "The mean rate times the mean time is the size of a mouse if all mice fare alike: "
         f"{theirs:.2f} of the size in the paper, where few fast mice raise the mean rate, and "
@@ -265,12 +268,12 @@ def _why(found: Sequence[Comparison], kind: str, regime: Regime, load: int) -> s
 
 
 def _fast_row(found: Sequence[Comparison]) -> Iterator[Row]:
-    fast = [one.fast for one in found if one.fast is not None]
+    fast = [measured.fast for measured in found if measured.fast is not None]
     if not fast:
         return
     planes = load_configuration(scenario.CONFIG).fabric.planes
     slowest_ms = max(plane.switching_ms for plane in planes)
-    with_none = [one.run(Regime.NONE, FAST.cycle, FAST.transfers) for one in found]
+    with_none = [measured.run(Regime.NONE, FAST.cycle, FAST.transfers) for measured in found]
     ours = _mean_mbps(fast) / _mean_mbps(with_none) - 1
     yield Row(
         f"undiverted, {FAST.transfers} transfers, with mirrors of {slowest_ms:g} ms: elephants "
@@ -285,13 +288,13 @@ def _epoch_row(found: Sequence[Comparison]) -> Iterator[Row]:
     """Row of Fig. 3: the epoch with the highest mean throughput of all transfers."""
     means = {
         case.epoch_s: fmean(
-            run.mean_mbps / one.scale.rate
-            for one in found
-            for run in one.epochs
+            run.mean_mbps / measured.scale.rate
+            for measured in found
+            for run in measured.epochs
             if run.epoch_s == case.epoch_s
         )
         for case in EPOCHS
-        if any(run.epoch_s == case.epoch_s for one in found for run in one.epochs)
+        if any(run.epoch_s == case.epoch_s for measured in found for run in measured.epochs)
     }
     if not means:
         return
@@ -310,7 +313,7 @@ def _values(
     load: int,
 ) -> list[float]:
     """Mean of each repetition, in Mbps or s of the paper's network."""
-    runs = [(one.scale, one.run(*case, load)) for one in found]
+    runs = [(measured.scale, measured.run(*case, load)) for measured in found]
     if metric == "throughput":
         return [run.mbps(kind) / scale.rate for scale, run in runs]
     return [run.seconds(kind) / scale.time for scale, run in runs]
@@ -338,7 +341,7 @@ def _table(found: Sequence[Comparison], number: int, kind: str, metric: str) -> 
             cells.append(_span(paper))
             cells.append(_span((min(values), fmean(values), max(values))))
         rows.append(tuple(cells))
-    heads = [f"{load}: {whose}" for load in loads for whose in ("paper", "ours")]
+    heads = [f"{load}: {source}" for load in loads for source in ("paper", "ours")]
     plural = "elephants" if kind == ELEPHANT else "mice"
     return Table(
         f"Table {number}: average {metric} of {plural} in {unit}, minimum / average / maximum of "
@@ -374,7 +377,7 @@ def _box_plots(found: Sequence[Comparison], metric: str, unit: str) -> Figure:
             ]
             at = list(range(1, len(lines) + 1))
             axes.boxplot(values, positions=at, widths=0.5, medianprops={"color": BLUE})
-            means = [fmean(one) for one in values]
+            means = [fmean(sample) for sample in values]
             axes.plot(at, means, "o", color=BLUE, label="ours, mean")
             paper = [TABLES[kind, metric][regime.value][place][1] for _, regime, _ in lines]
             axes.plot(at, paper, "*", color=VERMILION, markersize=10, label="paper, mean")

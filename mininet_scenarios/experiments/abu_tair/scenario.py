@@ -136,14 +136,14 @@ class Run:
     @property
     def mean_mbps(self) -> float:
         """Mean throughput of all transfers."""
-        return fmean(one.mbps for one in self.done)
+        return fmean(transfer.mbps for transfer in self.done)
 
     def mbps(self, kind: str) -> float:
         """Mean throughput of transfers of a kind."""
-        return fmean(one.mbps for one in self.done if one.kind == kind)
+        return fmean(transfer.mbps for transfer in self.done if transfer.kind == kind)
 
     def seconds(self, kind: str) -> float:
-        return fmean(one.seconds for one in self.done if one.kind == kind)
+        return fmean(transfer.seconds for transfer in self.done if transfer.kind == kind)
 
 
 def paper_network(scale: Scale) -> dict[str, Any]:
@@ -173,7 +173,7 @@ def network(stage: Stage, scale: Scale) -> Iterator[AgentStage]:
     """A controller for all cases, and agents on all sending servers."""
     racks = {a for a, _ in PAIRS}
     fabric = stage.fabric
-    senders = [one.name for one in fabric.servers if fabric.racks[one.rack].name in racks]
+    senders = [server.name for server in fabric.servers if fabric.racks[server.rack].name in racks]
     buffer_mb = str(max(1, round(2 * scale.bytes_of(ELEPHANT_BYTES) / 1e6)))
     with agent_stage(stage, senders, _common_policy(scale)) as agents, ExitStack() as stack:
         for server in senders:

@@ -88,9 +88,9 @@ class Repetition(Generic[T]):
         wanted = case.electrical_mbps, case.buffer_mb, case.way, case.interval_s
         return next(
             (
-                one
-                for one in self.runs
-                if (one.electrical_mbps, one.buffer_mb, one.way, one.interval_s) == wanted
+                run
+                for run in self.runs
+                if (run.electrical_mbps, run.buffer_mb, run.way, run.interval_s) == wanted
             ),
             None,
         )
@@ -135,7 +135,7 @@ def seconds_of(found: Sequence[Repetition[T]]) -> Seconds:
     """Function from a case to the mean time in all repetitions; None for a case not run."""
 
     def of(case: Case) -> float | None:
-        runs = [one.find(case) for one in found]
+        runs = [measured.find(case) for measured in found]
         seconds = [run.seconds for run in runs if run is not None]
         return fmean(seconds) if seconds else None
 
@@ -206,7 +206,10 @@ def gap_rows(of: Seconds, buffer_mb: float, application: str) -> Iterator[Row]:
 
 def dark_row(found: Sequence[Repetition[T]]) -> Row:
     dark = sum(
-        run.dark_frames for one in found for run in one.runs if run.way == CycleName.HITLESS.value
+        run.dark_frames
+        for measured in found
+        for run in measured.runs
+        if run.way == CycleName.HITLESS.value
     )
     return Row("hydra: frames at dark OCS ports", "", str(dark), target="0", met=dark == 0)
 

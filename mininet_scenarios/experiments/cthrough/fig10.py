@@ -110,13 +110,13 @@ def measure(work_dir: Path, scale: Scale, form: Form, narrator: Narrator) -> Tra
 def _conclude(found: Sequence[Transforms]) -> Findings:
     of = cthrough_cases.seconds_of(found)
     rows = list(cthrough_cases.scale_rows(found[0].scale))
-    whole = all(one.scale.part == 1 for one in found)
+    whole = all(measured.scale.part == 1 for measured in found)
     for cycle, name in WAYS:
         rows += _interval_rows(of, cycle, name, whole)
         rows += _buffer_rows(of, cycle, name)
     rows += cthrough_cases.gap_rows(of, USUAL_MB, "fft")
     rows.append(cthrough_cases.dark_row(found))
-    least = min(run.done.least_on_wire for one in found for run in one.runs)
+    least = min(run.done.least_on_wire for measured in found for run in measured.runs)
     rows.append(
         Row(
             "bytes at servers' ports / sent by their ranks, least of all runs",

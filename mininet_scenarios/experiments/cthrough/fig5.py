@@ -149,16 +149,16 @@ def _reached(way: str, runs: Sequence[Fig5Run], up: bool, slower: int) -> Row:
     A change after which TCP never uses the rate counts as endless.
     """
     times = [[turn.reached_ms for turn in run.turns if turn.up == up] for run in runs]
-    reached = [[time for time in one if time is not None] for one in times]
-    together = [time for one in reached for time in one]
-    changes = sum(len(one) for one in times)
+    reached = [[time for time in series if time is not None] for series in times]
+    together = [time for series in reached for time in series]
+    changes = sum(len(series) for series in times)
     what = "circuit's" if up else "electrical network's"
     key = f"c-through/{'up' if up else 'down'}"
     limit_ms = slower * (CLAIMS[key].band.most or inf)
     middle_ms = median(together) if len(together) == changes else inf
     ours = f"{len(together)} of {changes} times"
     if together:
-        ours += f", median {_median_and_most([one for one in reached if one])}"
+        ours += f", median {_median_and_most([series for series in reached if series])}"
     figure = f"{way}: until TCP had {REACHED:.0%} of the {what} rate"
     if runs[0].cycle == CycleName.AS_PUBLISHED.value:
         figure += f", ms at the paper's rates (the time here over {slower})"

@@ -125,7 +125,7 @@ def run(stage: Stage, plan: Fig5Plan, cycle: CycleName, narrator: Narrator) -> F
         dark_frames = stage.losses().since(before).dark_frames
     start_unix_s = frames[0].time_s
     arrived = Arrivals.of(frames)
-    moments = [(_effective_unix_s(one, up) - start_unix_s, up) for one, up in records]
+    moments = [(_effective_unix_s(record, up) - start_unix_s, up) for record, up in records]
     result = Fig5Run(
         cycle=cycle.value,
         mbps=tuple(arrived.binned_mbps().tolist()),

@@ -90,7 +90,7 @@ def measure(work_dir: Path, scale: Scale, cases: Sequence[Case], narrator: Narra
 def _conclude(found: Sequence[Migrations]) -> Findings:
     of = cthrough_cases.seconds_of(found)
     rows = [*cthrough_cases.scale_rows(found[0].scale), *_bounds(of)]
-    whole = all(one.scale.part == 1 for one in found)
+    whole = all(measured.scale.part == 1 for measured in found)
     for cycle, name in WAYS:
         rows += _buffer_rows(of, cycle, name, whole)
         rows += _interval_rows(of, cycle, name)

@@ -46,7 +46,7 @@ def wishes(stage: Stage, scale: Scale) -> list[Wish]:
     others = [rack for rack in fabric.racks if rack is not home]
     # Rack by rack in turn, so that each server has some machines for each rack.
     places = cycle(
-        [one.name for some in zip(*(o.servers for o in others), strict=True) for one in some]
+        [server.name for some in zip(*(o.servers for o in others), strict=True) for server in some]
     )
     machines = VMS_PER_SERVER * len(home.servers)
     size_bytes = round(PAPER_BYTES * scale.rate * scale.part / machines)
@@ -65,7 +65,7 @@ def run(stage: Stage, case: Case, scale: Scale, narrator: Narrator) -> Migration
 
     def migrate() -> tuple[float, tuple[Transferred, ...]]:
         done = transfer_all(stage, wanted, longest_s + 20)
-        return max(one.finished_s for one in done) / scale.part, done
+        return max(transfer.finished_s for transfer in done) / scale.part, done
 
     with narrator.phase(str(case), expected_s(case, scale)):
         senders = (server.name for server in stage.fabric.rack_by_name[RACK].servers)

@@ -141,13 +141,15 @@ def run(stage: Stage, case: Case, scale: Scale, narrator: Narrator) -> Sort:
 
 
 def ended_s(done: Sequence[Transferred]) -> float:
-    return max(one.finished_s for one in done)
+    return max(transfer.finished_s for transfer in done)
 
 
 def _after(earlier: Sequence[Transferred], later: Sequence[Transferred]) -> tuple[Transferred, ...]:
     """``later`` without the time in which processes started in between."""
     gone_s = ended_s(earlier)
     return tuple(
-        replace(one, started_s=gone_s + one.started_s, finished_s=gone_s + one.finished_s)
-        for one in later
+        replace(
+            transfer, started_s=gone_s + transfer.started_s, finished_s=gone_s + transfer.finished_s
+        )
+        for transfer in later
     )

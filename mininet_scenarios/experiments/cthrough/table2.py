@@ -86,8 +86,8 @@ def _mbps(found: Sequence[Table2], protocol: str, network: str, demultiplexed: b
     wanted = protocol, network, demultiplexed
     return fmean(
         rate.mbps
-        for one in found
-        for rate in one.rates
+        for measured in found
+        for rate in measured.rates
         if (rate.protocol, rate.network, rate.demultiplexed) == wanted
     )
 
@@ -95,7 +95,10 @@ def _mbps(found: Sequence[Table2], protocol: str, network: str, demultiplexed: b
 def _costs(found: Sequence[Table2], network: str, demultiplexed: bool) -> list[Cost]:
     wanted = network, demultiplexed
     return [
-        cost for one in found for cost in one.costs if (cost.network, cost.demultiplexed) == wanted
+        cost
+        for measured in found
+        for cost in measured.costs
+        if (cost.network, cost.demultiplexed) == wanted
     ]
 
 
@@ -184,7 +187,7 @@ def _draw(found: Sequence[Table2], directory: Path) -> Sequence[Path]:
     _bars(throughput, [", ".join(kind) for kind in kinds], {"ours": ours, "paper": paper})
     throughput.set_ylabel("throughput, demultiplexed / plain")
     mbps = {
-        name: [fmean(one.mbps for one in _costs(found, network, way)) for network in NETWORKS]
+        name: [fmean(cost.mbps for cost in _costs(found, network, way)) for network in NETWORKS]
         for name, way in (("demultiplexed", True), ("plain", False))
     }
     _bars(cost, NETWORKS, mbps)

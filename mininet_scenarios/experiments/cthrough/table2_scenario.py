@@ -122,10 +122,10 @@ def rates(stage: Stage, length: Length, narrator: Narrator) -> tuple[Rate, ...]:
 
     title = "TCP and UDP at the paper's rates, demultiplexed and plain"
     with narrator.phase(title, length.rates_expected_s):
-        found = tuple(one for some in _both_ways(stage, measured) for one in some)
-    for one in found:
+        found = tuple(rate for some in _both_ways(stage, measured) for rate in some)
+    for rate in found:
         narrator.say(
-            f"{one.network}, {one.protocol}, {_way(one.demultiplexed)}: {one.mbps:.2f} Mb/s"
+            f"{rate.network}, {rate.protocol}, {_way(rate.demultiplexed)}: {rate.mbps:.2f} Mb/s"
         )
     return found
 
@@ -150,8 +150,8 @@ def costs(stage: Stage, length: Length, narrator: Narrator) -> tuple[Cost, ...]:
     with narrator.phase("TCP over links of any rate", length.costs_expected_s):
         for _ in range(length.rounds):
             found += _both_ways(stage, measured)
-    for one in found:
-        narrator.say(f"any rate, {one.network}, {_way(one.demultiplexed)}: {one.mbps:.0f} Mb/s")
+    for cost in found:
+        narrator.say(f"any rate, {cost.network}, {_way(cost.demultiplexed)}: {cost.mbps:.0f} Mb/s")
     return tuple(found)
 
 

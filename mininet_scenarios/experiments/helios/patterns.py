@@ -77,9 +77,9 @@ class Patterns:
     def share(self, pattern: str, stability_s: float, circuits: str, port_up: str) -> float:
         wanted = (pattern, stability_s, circuits, port_up)
         return next(
-            one.share
-            for one in self.runs
-            if (one.pattern, one.stability_s, one.circuits, one.port_up) == wanted
+            run.share
+            for run in self.runs
+            if (run.pattern, run.stability_s, run.circuits, run.port_up) == wanted
         )
 
 
@@ -141,7 +141,7 @@ def _measure(setting: Setting, narrator: Narrator) -> Patterns:
                         stability_s,
                         circuits,
                         label,
-                        fmean(one.mean(stability_s, port_up_s) for one in changes),
+                        fmean(change.mean(stability_s, port_up_s) for change in changes),
                     )
                     for label, port_up_s in PORT_UP_S.items()
                     for stability_s in STABILITIES_S

@@ -80,7 +80,7 @@ def random_hosts(_period: int, chance: np.random.Generator) -> Destinations:
     away = chance.integers(HOSTS, PODS * HOSTS, len(hosts))
     # A step of ``away`` hosts from the first host of a pod never ends in the same pod.
     to = (hosts // HOSTS * HOSTS + away) % len(hosts)
-    return [[int(one)] * HOSTS for one in to]
+    return [[int(host)] * HOSTS for host in to]
 
 
 PATTERNS: Final[Mapping[str, Callable[[int, np.random.Generator], Destinations]]] = (

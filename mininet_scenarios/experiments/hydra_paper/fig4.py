@@ -105,10 +105,10 @@ def loop_free(fabric: FabricArrays, circuits: Iterable[Circuit]) -> bool:
     """True if the circuits are a forest on the racks; parallel circuits are a loop."""
     group = list(range(fabric.n_racks))
     for circuit in circuits:
-        one, other = (group[rack] for rack in fabric.racks_of(circuit))
-        if one == other:
+        group_a, group_b = (group[rack] for rack in fabric.racks_of(circuit))
+        if group_a == group_b:
             return False
-        group = [one if number == other else number for number in group]
+        group = [group_a if number == group_b else number for number in group]
     return True
 
 
@@ -163,7 +163,7 @@ def _measure(setting: Setting, narrator: Narrator) -> Allocation:
 
 def _conclude(runs: Sequence[Allocation]) -> Findings:
     first = runs[0]
-    random = [one for run in runs for one in run.random]
+    random = [sample for run in runs for sample in run.random]
     more = sum(allocated > fewest for allocated, fewest in random)
     fabric, topology = laid(WALKS)
     paths = dict(zip(WALKS, first.vlans, strict=True))
@@ -239,7 +239,7 @@ def _draw(runs: Sequence[Allocation], directory: Path) -> Sequence[Path]:
         left.plot(x, y, color=colours[vlan], linewidth=1.5)
     circuits = sorted({(min(hop), max(hop)) for walk in WALKS for hop in pairwise(walk)})
     for axes, vlan in zip(others, vlans, strict=True):
-        mine = [walk for walk, its in zip(WALKS, runs[0].vlans, strict=True) if its == vlan]
+        mine = [walk for walk, walked in zip(WALKS, runs[0].vlans, strict=True) if walked == vlan]
         used = {(min(hop), max(hop)) for walk in mine for hop in pairwise(walk)}
         axes.set_title(f"VLAN {vlan}")
         for pair in circuits:

@@ -164,7 +164,9 @@ class Fig7:
     def run(self, scenario: str, network: str, kernel: str) -> MpiRun:
         wanted = (scenario, network, kernel)
         return next(
-            one.run for one in self.outcomes if (one.scenario, one.network, one.kernel) == wanted
+            outcome.run
+            for outcome in self.outcomes
+            if (outcome.scenario, outcome.network, outcome.kernel) == wanted
         )
 
     def speedup(self, scenario: str, network: str, kernel: str) -> float:
@@ -175,7 +177,7 @@ class Fig7:
     @property
     def cases(self) -> tuple[tuple[str, str], ...]:
         """(scenario, kernel) of all runs."""
-        return tuple(dict.fromkeys((one.scenario, one.kernel) for one in self.outcomes))
+        return tuple(dict.fromkeys((outcome.scenario, outcome.kernel) for outcome in self.outcomes))
 
 
 # --- the networks -----------------------------------------------------------------------------
@@ -357,7 +359,7 @@ def _form(full: bool) -> Form:
 
 def _measure(setting: Setting, narrator: Narrator) -> Fig7:
     form = _form(setting.full)
-    scale = setting.rates.scale(max(one.busiest_mbps for one in form.scenarios))
+    scale = setting.rates.scale(max(scenario.busiest_mbps for scenario in form.scenarios))
     program = mpi.compile_kernels(setting.work_dir)
     outcomes = [
         outcome
@@ -395,7 +397,7 @@ def _conclude(found: Sequence[Fig7]) -> Findings:
 
 
 def _speedups(found: Sequence[Fig7], scenario: str, network: str, kernel: str) -> list[float]:
-    return [one.speedup(scenario, network, kernel) for one in found]
+    return [measured.speedup(scenario, network, kernel) for measured in found]
 
 
 def _rows(found: Sequence[Fig7]) -> Iterator[Row]:
@@ -412,7 +414,10 @@ def _rows(found: Sequence[Fig7]) -> Iterator[Row]:
             key = f"hydra/speedup-{number}-fftw"
             yield judged(key, speedup, figure, ranged(speedups, ".2f"), _MORE)
         blocked = _speedups(found, scenario, SPANNING_TREE, kernel)
-        loops = [with_loops / one for with_loops, one in zip(speedups, blocked, strict=True)]
+        loops = [
+            with_loops / blocked_speedup
+            for with_loops, blocked_speedup in zip(speedups, blocked, strict=True)
+        ]
         yield judged(
             f"hydra/loops-{number}",
             fmean(loops),
@@ -430,8 +435,8 @@ def _rows(found: Sequence[Fig7]) -> Iterator[Row]:
             met=fmean(hitless) >= 0.9 * speedup if compared else None,
             why="" if compared else _SINGLE,
         )
-    outcomes = [outcome for one in found for outcome in one.outcomes]
-    least = min(one.run.least_on_wire for one in outcomes)
+    outcomes = [outcome for measured in found for outcome in measured.outcomes]
+    least = min(outcome.run.least_on_wire for outcome in outcomes)
     yield Row(
         "bytes at servers' ports / sent by their ranks, least of all runs",
         "",
@@ -440,7 +445,9 @@ def _rows(found: Sequence[Fig7]) -> Iterator[Row]:
         met=least >= 1,
     )
     optical = min(
-        one.run.optical_share for one in outcomes if one.network in (AS_PUBLISHED, HITLESS)
+        outcome.run.optical_share
+        for outcome in outcomes
+        if outcome.network in (AS_PUBLISHED, HITLESS)
     )
     yield Row("of that by optical uplinks, least of HydRA's runs", "", f"{optical:.1%}")
 
@@ -449,14 +456,14 @@ def _table(found: Sequence[Fig7]) -> Table:
     return Table(
         "All runs" if len(found) == 1 else "All runs, mean of all repetitions",
         ("network", "kernel", "circuits", "ranks", "s", "in MPI", "MB sent by ranks", "speed-up"),
-        tuple(_line(found, one) for one in found[0].outcomes),
+        tuple(_line(found, outcome) for outcome in found[0].outcomes),
     )
 
 
 def _line(found: Sequence[Fig7], first: Outcome) -> tuple[str, ...]:
     """Line of the first repetition's case, with means over all repetitions."""
     case = first.scenario, first.network, first.kernel
-    runs = [one.run(*case) for one in found]
+    runs = [measured.run(*case) for measured in found]
     sent_bytes = fmean(sum(rank.sent_bytes for rank in run.ranks) for run in runs)
     return (
         f"{first.scenario}, {first.network}",

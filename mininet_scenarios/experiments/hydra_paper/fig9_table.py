@@ -62,7 +62,7 @@ def combined(fig9a: Sequence[Fig9aResult], fig9b: Sequence[Fig9bResult]) -> list
         lines += _fig9a_rows(fig9a)
     if fig9b:
         lines += _fig9b_rows(fig9b)
-    dark = sum(one.dark_frames for one in fig9a) + sum(one.dark_frames for one in fig9b)
+    dark = sum(run.dark_frames for run in fig9a) + sum(run.dark_frames for run in fig9b)
     lines.append(Row("frames at dark OCS ports", "", str(dark), target="0", met=dark == 0))
     return lines
 
@@ -155,20 +155,20 @@ def _loss_rows(results: Sequence[Fig9aResult]) -> Iterator[Row]:
         ", ".join(str(sum(run.retransmits for run in runs)) for runs in by_rules),
     )
     bystanders = [run.bystander for runs in by_rules for run in runs]
-    lost = sum(one.lost for one in bystanders)
-    sent = sum(one.sent for one in bystanders)
+    lost = sum(stream.lost for stream in bystanders)
+    sent = sum(stream.sent for stream in bystanders)
     yield Row(
         "(a) datagrams lost, unaffected pair", "", f"{lost} of {sent}", target="0", met=lost == 0
     )
     affected = [result.udp.affected for result in results]
-    lost = sum(one.lost for one in affected)
+    lost = sum(stream.lost for stream in affected)
     each = " each time" if len(affected) > 1 else ""
     yield Row(
         f"(a) datagrams lost, affected pair at {results[0].udp.load_mbps:g} Mb/s",
         "",
-        f"{lost} of {sum(one.sent for one in affected)}",
+        f"{lost} of {sum(stream.sent for stream in affected)}",
         target=f"0 of ≥ {LEAST_AFFECTED_DATAGRAMS}{each}",
-        met=lost == 0 and all(one.sent >= LEAST_AFFECTED_DATAGRAMS for one in affected),
+        met=lost == 0 and all(stream.sent >= LEAST_AFFECTED_DATAGRAMS for stream in affected),
     )
 
 

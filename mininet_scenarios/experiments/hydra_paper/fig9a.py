@@ -94,8 +94,8 @@ def _conclude(runs: Sequence[ThreeWays]) -> Findings:
 
 def _rows(found: Sequence[ThreeWays]) -> Iterator[Row]:
     yield found[0].scale.row(_PAPER_MBPS, "circuits")
-    published_ways = [one.as_published for one in found]
-    slow = [one.prototype for one in found if one.prototype is not None]
+    published_ways = [measured.as_published for measured in found]
+    slow = [measured.prototype for measured in found if measured.prototype is not None]
     yield _static_row(published_ways, found[0].scale)
     costs = list(_cost_rows("as published", published_ways, _FASTER, _RECOVERS))
     yield from map(_for_comparison, costs) if slow else costs
@@ -104,8 +104,8 @@ def _rows(found: Sequence[ThreeWays]) -> Iterator[Row]:
     yield from _delay_rows(published_ways)
     for way in found[0].by_name:
         if way != "divert first":
-            yield from _loss_rows(way, [one.by_name[way] for one in found])
-    yield from map(unjudged, fig9_table.combined([one.divert_first for one in found], []))
+            yield from _loss_rows(way, [measured.by_name[way] for measured in found])
+    yield from map(unjudged, fig9_table.combined([measured.divert_first for measured in found], []))
 
 
 def _for_comparison(row: Row) -> Row:
@@ -174,10 +174,10 @@ def _part_rows(way: str, results: Sequence[Fig9aResult], why: str) -> Iterator[R
 
 
 def _loss_rows(way: str, results: Sequence[Fig9aResult]) -> Iterator[Row]:
-    lost = sum(one.udp.affected.lost for one in results)
-    sent = sum(one.udp.affected.sent for one in results)
+    lost = sum(result.udp.affected.lost for result in results)
+    sent = sum(result.udp.affected.sent for result in results)
     yield Row(f"{way}: datagrams lost, affected pair", "", f"{lost} of {sent}")
-    dark = sum(one.dark_frames for one in results)
+    dark = sum(result.dark_frames for result in results)
     yield Row(f"{way}: frames at dark OCS ports", "", str(dark))
 
 

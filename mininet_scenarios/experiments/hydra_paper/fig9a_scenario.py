@@ -165,18 +165,18 @@ def run_ways(
     udp: list[UdpRun] = []
     with stage.one_controller():
         for rules in RULES:
-            for one, runs in zip(plans, changing, strict=True):
-                with _controller(stage, one, rules) as controller:
+            for cycle_plan, runs in zip(plans, changing, strict=True):
+                with _controller(stage, cycle_plan, rules) as controller:
                     if static is None:
-                        static = _static_run(stage, one, narrator)
-                    runs.append(_tcp_run(stage, controller, one, rules, narrator))
+                        static = _static_run(stage, cycle_plan, narrator)
+                    runs.append(_tcp_run(stage, controller, cycle_plan, rules, narrator))
                     if rules == RULES[-1]:
-                        udp.append(_udp_run(stage, controller, one, narrator))
+                        udp.append(_udp_run(stage, controller, cycle_plan, narrator))
     if static is None:
         raise ScenarioError("no run with changes was asked for")
     return tuple(
-        Fig9aResult(one, static, tuple(runs), affected)
-        for one, runs, affected in zip(plans, changing, udp, strict=True)
+        Fig9aResult(cycle_plan, static, tuple(runs), affected)
+        for cycle_plan, runs, affected in zip(plans, changing, udp, strict=True)
     )
 
 

@@ -244,19 +244,24 @@ def _points(runs: Sequence[Heuristic], variable: str) -> list[tuple[float, float
     """(value, mean of all repetitions' times in s)."""
     found: dict[int, list[float]] = {}
     for run in runs:
-        for one in run.timed:
-            if one.variable == variable:
-                found.setdefault(one.value, []).append(one.seconds)
+        for sample in run.timed:
+            if sample.variable == variable:
+                found.setdefault(sample.value, []).append(sample.seconds)
     return [(float(value), fmean(seconds)) for value, seconds in found.items()]
 
 
 def _means(runs: Sequence[Heuristic], load: float, hops: int) -> tuple[float, float, float]:
     """(reconfigurations, circuits set up, served share) of a moving demand."""
-    mine = [one for run in runs for one in run.followed if (one.load, one.hops) == (load, hops)]
+    mine = [
+        sample
+        for run in runs
+        for sample in run.followed
+        if (sample.load, sample.hops) == (load, hops)
+    ]
     return (
-        fmean(one.changes for one in mine),
-        fmean(one.circuits for one in mine),
-        fmean(one.served_share for one in mine),
+        fmean(sample.changes for sample in mine),
+        fmean(sample.circuits for sample in mine),
+        fmean(sample.served_share for sample in mine),
     )
 
 
@@ -335,8 +340,8 @@ def _draw(runs: Sequence[Heuristic], directory: Path) -> Sequence[Path]:
         values, seconds = zip(*points, strict=True)
         most = CLAIMS[f"hydra/exponent {sweep.variable}"].band.most or 0.0
         bound = [seconds[-1] * (value / values[-1]) ** most for value in values]
-        axes.plot(values, [1e3 * one for one in seconds], "o-", color=BLUE)
-        axes.plot(values, [1e3 * one for one in bound], "--", color="black", linewidth=0.8)
+        axes.plot(values, [1e3 * value_s for value_s in seconds], "o-", color=BLUE)
+        axes.plot(values, [1e3 * value_s for value_s in bound], "--", color="black", linewidth=0.8)
         logarithmic(axes, values)
         axes.set(yscale="log", xlabel=sweep.variable)
         axes.tick_params(labelsize="x-small", which="both")

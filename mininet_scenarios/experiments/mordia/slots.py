@@ -117,10 +117,10 @@ def _conclude(runs: Sequence[Slots]) -> Findings:
     shares = _padded(runs, "shares")
     at_five = shares[:, _PAPER_SLOTS - 1]
     low, high = np.percentile(at_five, [5, 95])
-    schedules = [one for run in runs for one in run.schedules]
+    schedules = [schedule for run in runs for schedule in run.schedules]
     widest = float(_padded(runs, "widest")[:, _PAPER_SLOTS - 1].mean())
-    most = max(len(one) for run in runs for one in run.shares)
-    off = max(abs(one.duty - one.duty_by_formula) for one in schedules)
+    most = max(len(row) for run in runs for row in run.shares)
+    off = max(abs(schedule.duty - schedule.duty_by_formula) for schedule in schedules)
     mean = float(at_five.mean())
     return Findings(
         (
@@ -157,7 +157,7 @@ def _conclude(runs: Sequence[Slots]) -> Findings:
 
 def _duty_row(schedules: Sequence[PlannedSchedule]) -> Iterator[Row]:
     """Row of the controller's own schedules with the paper's number of slots."""
-    duties = [one.duty for one in schedules if one.slots == _PAPER_SLOTS]
+    duties = [schedule.duty for schedule in schedules if schedule.slots == _PAPER_SLOTS]
     if duties:
         mean = fmean(duties)
         figure = f"duty cycle of the {len(duties)} planned schedules of {_PAPER_SLOTS} slots"
@@ -180,9 +180,9 @@ def _formula_rows() -> Iterator[Row]:
 
 def _padded(runs: Sequence[Slots], which: str) -> NDArray[np.float64]:
     """Shape (demands, slots): a fully carried demand stays so with more slots."""
-    shares = [one for run in runs for one in getattr(run, which)]
-    width = max(_PAPER_SLOTS, *(len(one) for one in shares))
-    return np.array([[*one, *[one[-1]] * (width - len(one))] for one in shares])
+    shares = [row for run in runs for row in getattr(run, which)]
+    width = max(_PAPER_SLOTS, *(len(row) for row in shares))
+    return np.array([[*row, *[row[-1]] * (width - len(row))] for row in shares])
 
 
 def _draw(runs: Sequence[Slots], directory: Path) -> Sequence[Path]:

@@ -135,7 +135,7 @@ class _Line:
 
 def _lines(found: Sequence[Slotted], cycle: CycleName) -> list[_Line]:
     lengths = dict.fromkeys(
-        run.slot_s for one in found for run in one.runs if run.cycle == cycle.value
+        run.slot_s for measured in found for run in measured.runs if run.cycle == cycle.value
     )
     return [_line(found, cycle, slot_s) for slot_s in lengths]
 
@@ -143,7 +143,10 @@ def _lines(found: Sequence[Slotted], cycle: CycleName) -> list[_Line]:
 def _line(found: Sequence[Slotted], cycle: CycleName, slot_s: float) -> _Line:
     wanted = cycle.value, slot_s
     runs = [
-        (one.worth, run) for one in found for run in one.runs if (run.cycle, run.slot_s) == wanted
+        (measured.worth, run)
+        for measured in found
+        for run in measured.runs
+        if (run.cycle, run.slot_s) == wanted
     ]
     return _Line(
         way=_WAYS[cycle],
@@ -162,7 +165,7 @@ def _conclude(found: Sequence[Slotted]) -> Findings:
     lines = {cycle: _lines(found, cycle) for cycle in _WAYS}
     rows = [found[0].scale.row(_PAPER_MBPS, "circuits")]
     rows += [row for some in lines.values() if some for row in _rows(some)]
-    electrical = fmean(one.worth.electrical for one in found)
+    electrical = fmean(measured.worth.electrical for measured in found)
     for line in lines[CycleName.HITLESS]:
         figure = f"hydra: slots of {line.slot_s:g} s, against the electrical network alone"
         ours = f"{line.mbps:.1f} and {electrical:.1f} Mb/s"
@@ -234,17 +237,17 @@ def _draw(found: Sequence[Slotted], directory: Path) -> Sequence[Path]:
         lines = _lines(found, cycle)
         lengths = [line.slot_s for line in lines]
         way = _WAYS[cycle]
-        throughput.plot(lengths, [one.mbps for one in lines], "o-", color=colour, label=way)
+        throughput.plot(lengths, [line.mbps for line in lines], "o-", color=colour, label=way)
         expected = [line.expected_mbps for line in lines]
         throughput.plot(lengths, expected, ":", color=colour, label=f"{way}, formula")
         duty.plot(lengths, [line.duty_cycle for line in lines], "o-", color=colour, label=way)
         duty.plot(lengths, [line.formula for line in lines], ":", color=colour)
-    electrical = fmean(one.worth.electrical for one in found)
+    electrical = fmean(measured.worth.electrical for measured in found)
     throughput.axhline(electrical, color=GREY, linewidth=0.8, label="electrical alone")
     throughput.set_ylabel("both pairs [Mb/s]")
     duty.set_ylabel("duty cycle; dotted: formula")
     for axes in (throughput, duty):
-        logarithmic(axes, sorted({run.slot_s for one in found for run in one.runs}))
+        logarithmic(axes, sorted({run.slot_s for measured in found for run in measured.runs}))
         axes.set_xlabel("slot [s]")
         axes.set_ylim(bottom=0)
     legend_below(figure, throughput)

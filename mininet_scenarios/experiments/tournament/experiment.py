@@ -213,11 +213,11 @@ def _weighted(cut: Sequence[Window], share: Callable[[DemandMatrix], float]) -> 
 
 def _share(runs: Sequence[Tournament], workload: str, name: str) -> float | None:
     found = [
-        one.served_share
+        contestant.served_share
         for run in runs
         for match in run.matches
-        for one in match.contestants
-        if match.workload == workload and one.algorithm == name and one.attempts
+        for contestant in match.contestants
+        if match.workload == workload and contestant.algorithm == name and contestant.attempts
     ]
     return fmean(found) if found else None
 
@@ -262,11 +262,11 @@ def _never_less(runs: Sequence[Tournament]) -> Row:
 
 def _below_bisection(runs: Sequence[Tournament]) -> Row:
     worst = max(
-        one.served_share - match.bisection_share
+        contestant.served_share - match.bisection_share
         for run in runs
         for match in run.matches
-        for one in match.contestants
-        if one.attempts and ENTRIES[one.algorithm].product is not Product.CIRCUITS
+        for contestant in match.contestants
+        if contestant.attempts and ENTRIES[contestant.algorithm].product is not Product.CIRCUITS
     )
     return Row(
         "one-way plans beyond full bisection, most over all workloads",
@@ -309,7 +309,9 @@ def _served(runs: Sequence[Tournament], workload: str, policy: str) -> tuple[flo
         for course in run.courses
         if (course.workload, course.policy) == (workload, policy)
     ]
-    return fmean(one.served_share for one in found), fmean(one.changes for one in found)
+    return fmean(contestant.served_share for contestant in found), fmean(
+        contestant.changes for contestant in found
+    )
 
 
 def _policy_names(runs: Sequence[Tournament]) -> list[str]:
@@ -356,11 +358,13 @@ def _times(runs: Sequence[Tournament], names: Sequence[str]) -> Table:
             cells = []
             for workload in names:
                 found = [
-                    one.planning_ms
+                    contestant.planning_ms
                     for run in runs
                     for match in run.matches
-                    for one in match.contestants
-                    if match.workload == workload and one.algorithm == name and one.attempts
+                    for contestant in match.contestants
+                    if match.workload == workload
+                    and contestant.algorithm == name
+                    and contestant.attempts
                 ]
                 cells.append(f"{fmean(found):.1f}" if found else "–")
             yield (name, *cells)
@@ -421,7 +425,9 @@ def _expected_s(full: bool) -> float:
     ]
     each_s = sum(size.periods * _plan_s(name, size) for name in ENTRIES)
     each_s += sum(
-        _variant_s(one, size) for fabric in fabrics for one in policy_matrix.variants(fabric)
+        _variant_s(variant, size)
+        for fabric in fabrics
+        for variant in policy_matrix.variants(fabric)
     )
     return len(workloads(size, 1)) * each_s
 

@@ -57,7 +57,7 @@ class Replay:
     """Rate of a rack's circuits, before scaling."""
 
     def run(self, way: Way) -> Run:
-        return next(one for one in self.runs if one.way == way.value)
+        return next(run for run in self.runs if run.way == way.value)
 
 
 def _window_s(full: bool) -> float:
@@ -101,18 +101,18 @@ def measure(
 
 def _coflow_s(found: Sequence[Replay], way: Way) -> float:
     """Mean time of all coflows of all repetitions."""
-    return fmean(seconds for one in found for seconds in one.run(way).coflows_s())
+    return fmean(seconds for replay in found for seconds in replay.run(way).coflows_s())
 
 
 def _last_s(found: Sequence[Replay], way: Way) -> float:
-    return fmean(one.run(way).last_s for one in found)
+    return fmean(replay.run(way).last_s for replay in found)
 
 
 def _conclude(found: Sequence[Replay]) -> Findings:
     rows = [found[0].scale.row(CIRCUIT_MBPS, "circuits")]
     for way in (Way.AS_PUBLISHED, Way.HITLESS):
         rows += _rows(found, way)
-    dark = sum(one.run(Way.HITLESS).dark_frames for one in found)
+    dark = sum(replay.run(Way.HITLESS).dark_frames for replay in found)
     rows.append(Row("hydra: frames at dark OCS ports", "", str(dark), target="0", met=dark == 0))
     return Findings(tuple(rows), (_windows_table(found), _ways_table(found)))
 
@@ -158,7 +158,7 @@ def _windows_table(found: Sequence[Replay]) -> Table:
                 f"{scenario.size_factor(played, rack_mbps):.3g}",
                 f"{played.busiest_rack_mbps:.1f}",
             )
-            for played, rack_mbps in ((one.played, one.rack_mbps) for one in found)
+            for played, rack_mbps in ((replay.played, replay.rack_mbps) for replay in found)
         ),
     )
 
@@ -166,7 +166,7 @@ def _windows_table(found: Sequence[Replay]) -> Table:
 def _ways_table(found: Sequence[Replay]) -> Table:
     rows = []
     for way in Way:
-        runs = [one.run(way) for one in found]
+        runs = [replay.run(way) for replay in found]
         coflows_s = [seconds for run in runs for seconds in run.coflows_s()]
         rows.append(
             (
@@ -193,7 +193,9 @@ def _draw(found: Sequence[Replay], directory: Path) -> Sequence[Path]:
     axes = figure.subplots()
     styles = ((GREY, "-"), (VERMILION, "--"), (BLUE, "-"), (GREEN, ":"))
     for way, (colour, style) in zip(Way, styles, strict=True):
-        seconds = sorted(one for replay in found for one in replay.run(way).coflows_s())
+        seconds = sorted(
+            duration_s for replay in found for duration_s in replay.run(way).coflows_s()
+        )
         share = np.arange(1, len(seconds) + 1) / len(seconds)
         axes.step(seconds, 100 * share, style, where="post", color=colour, label=way.value)
     axes.set_xscale("log")

@@ -120,24 +120,25 @@ class Run:
     def coflows_s(self) -> list[float]:
         """Time of each coflow."""
         coflows: dict[str, list[Transferred]] = defaultdict(list)
-        for one in self.done:
-            coflows[one.kind].append(one)
+        for transfer in self.done:
+            coflows[transfer.kind].append(transfer)
         return [
-            max(one.finished_s for one in some) - min(one.started_s for one in some)
+            max(transfer.finished_s for transfer in some)
+            - min(transfer.started_s for transfer in some)
             for some in coflows.values()
         ]
 
     @property
     def last_s(self) -> float:
         """Time until everything has arrived."""
-        return max(one.finished_s for one in self.done)
+        return max(transfer.finished_s for transfer in self.done)
 
     @property
     def on_circuits_share(self) -> float:
         """Bytes on circuits over bytes received; relaying and headers can raise the share above
         1.
         """
-        return self.on_circuits_bytes / sum(one.size_bytes for one in self.done)
+        return self.on_circuits_bytes / sum(transfer.size_bytes for transfer in self.done)
 
 
 def network_of(source: Path) -> Network:

@@ -16,7 +16,7 @@ from hydra.faults.surveillance import LostPath
 from hydra.journal import JournalError
 from hydra.lifecycle import ReconfigurationState
 from hydra.lifecycle import ReservationState as State
-from hydra.model import Topology
+from hydra.model import RackId, Topology
 from hydra.policy import Beyond, Mode
 from hydra.reconfiguration.plan import pair_of
 from hydra.reservations.reservation import ReservationRequest, ServiceClass
@@ -241,6 +241,40 @@ def test_a_path_that_is_to_go_goes_though_another_one_is_lost_meanwhile():
     reserved.care._retries._waits.clear()
     reserved.care.keep_time()
     assert staged.pairs == {(2, 3)}
+
+
+def lose_path(reserved):
+    (path,) = reserved.ledger.network.state.topology.paths
+    lost = LostPath(path, reserved.ledger.network.state.vlans[path], frozenset(), "3 probes lost")
+    reserved.rooms.withdrawals.of_lost_paths([lost])
+
+
+def test_a_path_that_is_to_go_and_is_lost_is_not_made_again():
+    reserved = Reserved()
+    datapath = reserved.released_while_one_is_away()
+    lose_path(reserved)
+    assert reserved.staged.pairs == {(0, 1)}, "held: a vswitch could not be diverted"
+    reserved.is_back(datapath)
+    reserved.rooms.withdrawals._retry_s = 0.0
+    reserved.rooms.withdrawals.of_dead_circuits()
+    assert reserved.staged.pairs == set()
+    assert not reserved.rooms.withdrawals.due
+
+
+@pytest.mark.parametrize("is_released", [False, True])
+def test_a_pair_released_while_it_waits_for_another_path_gets_none(is_released):
+    reserved = Reserved()
+    reserved.rooms.reach.awaited_racks = lambda: frozenset({RackId(0)})
+    lose_path(reserved)
+    assert reserved.staged.pairs == set()
+    assert reserved.rooms.withdrawals.due
+    if is_released:
+        reserved.admission.release(reserved.id)
+        reserved.work()
+    reserved.rooms.reach.awaited_racks = frozenset
+    while reserved.rooms.withdrawals.due:
+        reserved.rooms.withdrawals.of_dead_circuits()
+    assert reserved.staged.pairs == (set() if is_released else {(0, 1)})
 
 
 def test_a_path_that_is_to_go_stays_where_it_is_planned_for():

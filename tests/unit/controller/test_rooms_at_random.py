@@ -47,6 +47,8 @@ _BETWEEN = 0.15
 """Chance of an event between two steps."""
 _MOST_BETWEEN = 5
 """Events between the steps of one turn's changes."""
+_PAUSES_S = 0.0, 0.002, 0.01, 0.05
+"""Time that passes before an event."""
 _QUIET = 6
 """Turns in which nothing was done, after which all is quiet."""
 _PATIENCE_S = PATIENCE_S
@@ -66,9 +68,28 @@ _WHAT = {
 """Events, and how often each comes."""
 
 
+class _Clock:
+    """Time passes between events and turns only, so that a seed always plays the same."""
+
+    def __init__(self, patch):
+        self.passed_s = 0.0
+        began_unix_s = time.time()
+        patch.setattr(time, "monotonic", lambda: 1e6 + self._now_s())
+        patch.setattr(time, "time", lambda: began_unix_s + self._now_s())
+        patch.setattr(time, "sleep", self.pass_)
+
+    def _now_s(self):
+        self.passed_s += 1e-6  # who waits by looking at the clock comes to an end
+        return self.passed_s
+
+    def pass_(self, seconds):
+        self.passed_s += seconds
+
+
 class _World:
-    def __init__(self, seed):
+    def __init__(self, seed, clock):
         self.rng = rng = random.Random(seed)
+        self.clock = clock
         self.staged = Staged(before=EMPTY, fabric=FABRIC)
         self.rooms = rooms = self.staged.rooms
         self.network = self.staged.stage.network
@@ -174,6 +195,7 @@ class _World:
             self.depth -= 1
 
     def happen(self):
+        self.clock.pass_(self.rng.choice(_PAUSES_S))
         (event,) = self.rng.choices([*self.events], [*self.events.values()])
         with suppress(HydraError):
             getattr(self, f"_{event}")()
@@ -378,12 +400,13 @@ def _whenever(planned):
 
 
 def simulate(seed):
-    try:
-        _World(seed).play()
-    except Violation:
-        raise
-    except Exception as error:
-        raise Violation(traceback.format_exc()) from error
+    with pytest.MonkeyPatch.context() as patch:
+        try:
+            _World(seed, _Clock(patch)).play()
+        except Violation:
+            raise
+        except Exception as error:
+            raise Violation(traceback.format_exc()) from error
 
 
 @pytest.mark.parametrize("seeds", chunks(_RUNS), ids=str)

@@ -34,8 +34,13 @@ class Stage:
             note_loss=lambda circuits: self.lost.append(list(circuits)),
         )
         promises = SimpleNamespace(keep_standing=lambda: None)
-        self.network = SimpleNamespace(state=state_of(FABRIC, NOTHING, PATH))
-        ledger = SimpleNamespace(network=self.network, log=log, reservations=promises)
+        self.network = SimpleNamespace(
+            state=state_of(FABRIC, NOTHING, PATH),
+            wishes=lambda pairs: dict.fromkeys(pairs, frozenset()),
+        )
+        ledger = SimpleNamespace(
+            network=self.network, log=log, reservations=promises, bookings=None
+        )
         self.upkeep = SimpleNamespace(
             dead=SimpleNamespace(
                 leave=awaited(frozenset),

@@ -59,7 +59,7 @@ def test_no_change_leads_to_closed_ids():
 
 
 def test_ids_lost_in_passing_are_handed_out_last_and_go_on_resting():
-    assert pool(resting=(101,), freed=(100, 101)).without_ids(ids(100)) == pool((101,), (101, 100))
+    assert pool(resting=(101,), freed=(100, 101)).put_last(ids(100)) == pool((101,), (101, 100))
 
 
 def test_an_id_that_is_used_again_does_not_rest():

@@ -21,7 +21,7 @@ from mininet_scenarios.cycles.names import (
     cycle_in_environment,
     cycle_of,
     environment_for,
-    told_of_ports,
+    learns_of_ports,
 )
 from mininet_scenarios.cycles.orders import emulated_rules
 from mininet_scenarios.cycles.unaware import Unaware
@@ -243,6 +243,6 @@ def test_a_published_prototype_does_not_learn_that_optical_ports_are_down():
 @pytest.mark.parametrize("rules", [0, 100])
 @pytest.mark.parametrize("name", CycleName)
 def test_all_other_cycles_learn_of_ports(name, rules):
-    assert told_of_ports(cycle_of(name, rules)) is (
+    assert learns_of_ports(cycle_of(name, rules)) is (
         name not in {CycleName.AS_PUBLISHED, CycleName.PROTOTYPE}
     )

@@ -20,7 +20,7 @@ MB = 1_000_000
     ],
 )
 def test_only_what_is_above_the_threshold(waiting, told):
-    assert RULE.worth_telling(waiting) == told
+    assert RULE.worth_reporting(waiting) == told
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ waiting = st.dictionaries(st.sampled_from(["r1", "r2", "r3"]), st.integers(0, 2*
 @given(told=waiting, now=waiting)
 def test_what_was_told_is_never_off_by_more_than_the_thresholds(told, now):
     """So a controller that hears only changes knows every backlog to two megabytes."""
-    before, after = RULE.worth_telling(told), RULE.worth_telling(now)
+    before, after = RULE.worth_reporting(told), RULE.worth_reporting(now)
     if not RULE.has_changed(before, after):
         for rack in ("r1", "r2", "r3"):
             assert abs(before.get(rack, 0) - now.get(rack, 0) / MB) <= 2.1

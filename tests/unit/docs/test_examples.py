@@ -16,6 +16,7 @@ from apps.rest.server import RestServer
 from apps.rest.tokens import TokenFile, write_tokens
 from hydra.access import Role, make_token
 from hydra.lifecycle import ReservationState
+from hydra.reservations.reservation import ReservationRequest
 from tests import silent_streams
 from tests.unit.rest.fake_service import FakeService
 from tests.waiting import PATIENCE_S, once, wait_until
@@ -203,10 +204,9 @@ def test_a_shuffle_of_spark_is_reserved_for_as_long_as_it_takes(torn):
 def test_events_are_followed_through_silence():
     with silent_streams.network() as network:
         follower = subprocess.Popen(
-            [sys.executable, EXAMPLES / "follow_events.py", "2"],
+            [sys.executable, EXAMPLES / "follow_events.py"],
             env={**os.environ, "HYDRA_URL": network.url},
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
             text=True,
         )
         try:
@@ -214,12 +214,50 @@ def test_events_are_followed_through_silence():
             network.act()
             network.be_silent()
             network.act()
-            told, complaints = follower.communicate(timeout=60)
+            assert [follower.stdout.readline().split()[0] for _ in "12"] == ["run-1", "run-2"]
+        finally:
+            follower.kill()
+            follower.communicate()
+
+
+def test_events_of_a_reservation_are_followed_to_its_end():
+    with silent_streams.network() as network:
+        mine = network.service.reserve(ReservationRequest("r1", "r3", 1.0))
+        follower = subprocess.Popen(
+            [sys.executable, EXAMPLES / "follow_events.py", mine.id],
+            env={**os.environ, "HYDRA_URL": network.url},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            assert follower.stdout.readline() == f"{mine.id} activating\n"
+            network.act()  # for another reservation
+            network.service.settle(mine.id, ReservationState.ACTIVE)
+            network.service.settle(mine.id, ReservationState.FAILED, "no light")
+            told, complaints = follower.communicate(timeout=PATIENCE_S)
         finally:
             follower.kill()
             follower.wait()
     assert (follower.returncode, complaints) == (0, "")
-    assert re.findall(r"^run-(\d) ", told, re.MULTILINE) == ["1", "2"]
+    after = [json.loads(line.split(maxsplit=1)[1])["reservation"] for line in told.splitlines()]
+    assert {one["id"] for one in after} == {mine.id}
+    assert [one["state"] for one in after][-2:] == ["active", "failed"]
+
+
+def test_who_follows_an_unknown_reservation_is_told_so():
+    with silent_streams.network() as network:
+        done = subprocess.run(
+            [sys.executable, EXAMPLES / "follow_events.py", "nobody"],
+            env={**os.environ, "HYDRA_URL": network.url},
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+            check=False,
+        )
+    assert done.returncode == 1
+    assert "nobody" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
 
 
 def test_algorithms_are_compared_without_a_controller():

@@ -15,7 +15,7 @@ import pytest
 
 from apps.controller.mastership import Mastership
 from apps.etcd.gateway import Etcd, EtcdUnanswered, delete, get, put
-from apps.etcd.leadership import boot_s, who_leads
+from apps.etcd.leadership import boot_s, leader_name
 from apps.openflow.fleet import Fleet
 from hydra.errors import LifecycleError
 from mininet_scenarios.stage.etcd_members import EtcdMembers
@@ -67,14 +67,14 @@ def test_one_leads_and_the_next_as_soon_as_it_ends(etcd):
             assert b.leadership.remaining_s() == 0
             a.leadership.resign()
             assert a.leadership.over()
-            assert (b.leadership.over(), who_leads(settings)) == (True, "a"), "not yet"
+            assert (b.leadership.over(), leader_name(settings)) == (True, "a"), "not yet"
             given_back_s = boot_s()
             a.leadership.close()
             assert b.leads.get(timeout=LONG_S) - given_back_s < HANGS_S
             assert b.leadership.generation > first
             assert a.leadership.over()
-            assert who_leads(settings) == "b"
-    assert who_leads(settings) is None
+            assert leader_name(settings) == "b"
+    assert leader_name(settings) is None
     assert a.leads.empty()
 
 
@@ -242,7 +242,7 @@ def test_a_leader_of_another_release_may_tell_less_of_itself_or_more(settings, t
             wait_until(lambda: a.leadership.standby().leader is not None)
             assert f"{words} leads: ask at {told.get('url', '')}" in a.leadership.standby().words
             assert a.leadership.replicas().leader.release == told.get("release", "")
-            assert who_leads(settings) == words
+            assert leader_name(settings) == words
             etcd.transaction([], [delete(key)])
             a.leads.get(timeout=LONG_S)
 
