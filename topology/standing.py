@@ -1,4 +1,4 @@
-"""Standing parts of a topology: reservations, and everything outside the budget."""
+"""Standing parts of a topology: reservations, and fixed racks and planes."""
 
 from __future__ import annotations
 
@@ -61,10 +61,9 @@ def standing_part(
     """The circuits and paths that a new topology must contain.
 
     - Pinned paths, with their rings.
-    - Circuits outside the budget.
-    - Paths of racks outside the budget, with all circuits, even circuits that could change (racks
-      outside notice nothing).
-    - Further paths on such circuits alone.
+    - Circuits of fixed racks and planes (outside ``budget``).
+    - Whole paths of fixed racks, which notice nothing: also circuits that could change.
+    - Other paths that use only such circuits.
 
     The demand of a standing pair beyond the pair's reservations takes the capacity left on its
     paths.
@@ -77,10 +76,10 @@ def standing_part(
     pinned = _pinned_circuits(fabric, reserved_rates, budget)
     taken = {(path.src, path.dst) for path in reserved_rates}
     paths = [*reserved_rates, *(path for path in kept if (path.src, path.dst) not in taken)]
-    mates = rings_of(pinned, current.circuits) - pinned
-    if mates:
-        fixed |= mates
-        paths += [p for p in current.paths if p not in paths and mates.issuperset(p.circuits)]
+    ring_mates = rings_of(pinned, current.circuits) - pinned
+    if ring_mates:
+        fixed |= ring_mates
+        paths += [p for p in current.paths if p not in paths and ring_mates.issuperset(p.circuits)]
     _check_ports(fabric, fixed | pinned)
     paths.sort()
     residual = {circuit: fabric.rate_of(circuit) for circuit in fixed | pinned}
@@ -152,10 +151,10 @@ def _check_pinned_circuit(fabric: FabricArrays, circuit: Circuit, budget: Budget
 
 
 def _check_ports(fabric: FabricArrays, circuits: Iterable[Circuit]) -> None:
-    user: dict[PortId, Circuit] = {}
-    lit: dict[PortId, Circuit] = {}
+    by_sender: dict[PortId, Circuit] = {}
+    by_receiver: dict[PortId, Circuit] = {}
     for circuit in sorted(circuits):
-        for users, ports in ((user, circuit.senders), (lit, circuit.receivers)):
+        for users, ports in ((by_sender, circuit.senders), (by_receiver, circuit.receivers)):
             for port in ports:
                 if port in users:
                     raise PlanError(

@@ -13,6 +13,7 @@ from apps.cli.command import Command
 from apps.cli.output import (
     CommandError,
     UnreachableError,
+    insist,
     json_option,
     print_json,
     print_outcome,
@@ -51,8 +52,8 @@ _config_option = config_option("The controller's configuration file.")
 def reload(dry_run: bool, url: str, as_json: bool) -> None:
     """Reload the controller's configuration file.
 
-    Applies settings that touch no traffic: when and why to reconfigure, drain, quarantine, audits.
-    Lists settings that wait for the next start. If the file can't be used, nothing changes.
+    Applies the settings that `hydra policy` marks as changed by a reload, and lists other changed
+    settings, which wait for the next start. If the file can't be used, nothing changes.
     """
     with ControllerClient(url) as client:
         document = client.post("/v1/reload", {"dry_run": dry_run}, wait=True)
@@ -83,8 +84,9 @@ def _print_changes(title: str, changes: list[JsonObject]) -> None:
 def backup(target: Path, config: Path, as_json: bool) -> None:
     """Back up the controller's journal and configuration to FILE, also while the controller runs.
 
-    The backup has the journal with reservations and quarantine, the configuration, and the hashes
-    of tokens. Run the command on the controller's machine.
+    The backup has the journal with reservations and quarantine, the configuration, the hashes of
+    tokens, and the keys of webhooks in clear: keep the backup like a password. Run the command on
+    the controller's machine.
     """
     about = archive.back_up(load_configuration(config), target)
     words = f"{target}: {target.stat().st_size / 1024:.0f} KiB of fabric {about.fabric}"
@@ -103,7 +105,7 @@ def restore(source: Path, config: Path, yes: bool, as_json: bool) -> None:
     """Replace the journal by the journal of a backup FILE; the present journal is kept in the same
     folder.
 
-    Stop the controller first. At its next start, the controller reads all devices, and keeps the
+    Stop all controllers first. At its next start, the controller reads all devices, and keeps the
     parts of the journal that the devices confirm.
     """
     loaded = load_configuration(config)
@@ -111,7 +113,7 @@ def restore(source: Path, config: Path, yes: bool, as_json: bool) -> None:
     if not yes:
         of = f"fabric {about.fabric} as of {moment(about.created_unix_s)}"
         question = f"Replace the journal of {config} by that of {source}, {of}?"
-        click.confirm(question, abort=True, err=True)
+        insist(question)
     about, kept = archive.restore(loaded, source)
     if as_json:
         print_json(

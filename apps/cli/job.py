@@ -165,8 +165,8 @@ class _Signals:
         received earlier.
 
         Signals from the terminal reach the child directly. Handlers are not told the sender of a
-        signal, so signals are blocked and awaited instead. A handler may still run in another
-        thread (libraries start threads) while this thread is not waiting.
+        signal, so signals are blocked and awaited instead. The system may still deliver a signal to
+        another thread (libraries start threads); Python then runs the handler in the main thread.
         """
         awaited = {*self._caught, signal.SIGCHLD}
         before = signal.pthread_sigmask(signal.SIG_BLOCK, awaited)
@@ -191,9 +191,9 @@ class _Signals:
 def _reserved(
     client: HydraClient, reserve: Callable[[], _Made], signals: _Signals
 ) -> Iterator[None]:
-    """Reservations, active inside the block and released in any case.
+    """Reserve, wait until the reservations are active or a signal arrives, and run the block.
 
-    If a signal arrives before, nothing stays reserved.
+    The reservations are released after the block, or after a failure, in any case.
     """
     group = reserve()
     try:
@@ -215,7 +215,8 @@ def patiently(
 ) -> _T:
     """The result of ``ask``; retry while no controller answers or leads.
 
-    Raises ClientError after ``patience_s`` without success, and _Interrupted on one of ``signals``.
+    Raises ClientError after ``patience_s`` without success, and _Interrupted if a signal arrives
+    after the first failure.
     """
     until_s = time.monotonic() + patience_s
     with ExitStack() as stack:

@@ -72,8 +72,8 @@ _fold_option = click.option(
 def trace() -> None:
     """Read traces of flows between racks, and plan for their windows.
 
-    A TRACE is a file of coflows in coflow-benchmark form, of lines `src dst bytes start`, or CSV
-    with a heading of these four names.
+    TRACE is a file in coflow-benchmark form, a file of lines `src dst bytes start`, or CSV with
+    these four names as heading.
     Without TRACE, the package's synthetic sample is taken.
     """
 
@@ -196,7 +196,7 @@ def convert(
     multiple=True,
     help="Only this algorithm (a name, or MODULE:OBJECT); repeatable.",
 )
-@click.option("--windows", "n_windows", type=click.IntRange(1), help="Only so many, the first.")
+@click.option("--windows", "n_windows", type=click.IntRange(1), help="Plan the first N windows.")
 @click.option(
     "--max-hops", type=click.IntRange(1, 16), help="Most hops of a path; 1: as `edmonds` plans."
 )
@@ -366,7 +366,8 @@ def _check_form(
 def _write_recording(
     trace_file: Path, to_file: Path, fabric: str, window_s: float, size_factor: float, *, fold: bool
 ) -> int:
-    """Write a reading at the start of each window, and one without traffic after the last of a row.
+    """Write a reading at the start of each window, and a reading without traffic after each run of
+    consecutive windows.
 
     Returns the number of readings.
     """

@@ -42,8 +42,8 @@ _RECONNECT_S: Final = 1.0
 def watch(kinds: Sequence[str], count: int | None, url: str, as_json: bool) -> None:
     """Print what happens to circuits, reservations, changes and devices, until Ctrl-C.
 
-    If the controller goes away, connects again and goes on after the last event; reports the number
-    of missed events.
+    If the controller goes away, the command connects again, goes on after the last event, and
+    reports the number of missed events.
     """
     place = Place()
     shown = 0

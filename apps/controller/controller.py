@@ -148,7 +148,11 @@ class Controller:
         )
         duty("spill", self.rooms.spiller.look, self.rooms.spiller.interval_s)
         duty("reservations", self._resume, lambda: 0.0 if reach.starting else None)
-        duty("prediction", self.rooms.monitor.foretell, lambda: policy.now.poll_interval_s or None)
+        duty(
+            "prediction",
+            self.rooms.monitor.feed_forecast,
+            lambda: policy.now.poll_interval_s or None,
+        )
         duty("periodic", self.rooms.choosing.periodic, self._epoch_s)
         duty("stages", self.rooms.staging.keep_time, lambda: _UPKEEP_S)
         duty("stages", self.rooms.loop.resume, self._resume_s)

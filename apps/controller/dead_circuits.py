@@ -34,7 +34,7 @@ class DeadCircuits:
         self._vacated: frozenset[Circuit] = frozenset()
         """Circuits without light that traffic has left, until they are taken down."""
         self.denied: frozenset[Circuit] = frozenset()
-        """Circuits in use missing on an optical switch that answered again."""
+        """Circuits in use that an optical switch lacked when the switch answered again."""
 
     def keep_to(self, standing: Collection[Circuit]) -> None:
         """Forget circuits taken down by a change: at the next setup, their light is checked
@@ -47,8 +47,8 @@ class DeadCircuits:
     def find(self) -> tuple[frozenset[Circuit], str]:
         """Circuits in use without light, or missing on an optical switch, and the reason in words.
 
-        The dark ports are quarantined, except on a one-way circuit with a dark sender alone:
-        another circuit should light the sender.
+        All ports of a circuit with a dark receiver are quarantined. Ports of a one-way circuit with
+        a dark sender alone are not: another circuit should light the sender.
         """
         if not self._recovery.done:
             return frozenset(), "the devices have not been read yet"
@@ -58,9 +58,11 @@ class DeadCircuits:
         seen = self._dark_now() | reported
         dark = {end for circuit, end in seen if circuit in state.topology.circuits}
         dead = frozenset(circuit for circuit, _ in seen) & state.topology.circuits
-        unlit = [circuit for circuit in dead if not dark.isdisjoint(circuit.receivers)]
+        unlit = {circuit for circuit in dead if not dark.isdisjoint(circuit.receivers)}
         ends = {end for circuit in unlit for end in circuit.ends} & dark
-        reasons = [self._put_out(unlit, ends, state)] if dead or not denied else []
+        senders = {end for circuit in dead - unlit for end in circuit.ends} & dark
+        reasons = [self._put_out(unlit, ends, state)] if unlit else []
+        reasons += [f"carrier lost at the sender {self._places(senders)}"] if senders else []
         reasons += [
             f"{self._fabric.planes[circuit.plane].name} does not have "
             f"{self._fabric.circuit_name(circuit)}"
@@ -81,6 +83,11 @@ class DeadCircuits:
             (circuit, end) for circuit in circuits for end in circuit.ends if end in ends
         )
 
+    def _places(self, ends: Collection[PortId]) -> str:
+        """The names of ToR ports, as in "r1:p1, r2:p1"."""
+        ports = (self._fabric.ports[end] for end in sorted(ends))
+        return ", ".join(f"{self._fabric.racks[port.rack].name}:{port.tor_port}" for port in ports)
+
     def divert_meanwhile(
         self, circuits: Collection[Circuit] = (), paths: Collection[Path] = ()
     ) -> None:
@@ -98,9 +105,10 @@ class DeadCircuits:
         self.dark |= {dark_end for dark_end in dark if dark_end[0] in diverted}
 
     async def leave(self) -> frozenset[Circuit]:
-        """Have traffic leave circuits in use without light, and return these circuits. The rules
-        come before anything else, such as a write of the journal. :meth:`find` follows, and returns
-        these circuits, even if the light has come back.
+        """Have traffic leave circuits in use without light, and return these circuits.
+
+        The switches' rules are written at once, before the journal; call :meth:`find` afterwards.
+        It returns these circuits, even if the light has come back.
         """
         if not self._recovery.done:
             return frozenset()
@@ -130,11 +138,7 @@ class DeadCircuits:
         """Quarantine the ports of ``unlit`` circuits; returns the reason, which names dark
         ports.
         """
-        places = [
-            f"{self._fabric.racks[port.rack].name}:{port.tor_port}"
-            for port in (self._fabric.ports[end] for end in sorted(dark))
-        ]
-        reason = f"carrier lost at {', '.join(places)}"
+        reason = f"carrier lost at {self._places(dark)}"
         ends = {end for circuit in unlit for end in circuit.ends}
         self._quarantine.put(ends, reason, before.topology.paths)
         return reason

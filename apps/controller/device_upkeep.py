@@ -120,8 +120,8 @@ class DeviceUpkeep:
         self._port_retries.note(racks, await carried_out(self._care.open_ports(racks)))
 
     async def read_uncertain(self) -> None:
-        """Mend uncertain devices that can be commanded, now, without a pause after earlier
-        attempts. Until then plans leave out the ports of such racks.
+        """Mend uncertain devices that can be commanded, without a pause after earlier attempts.
+        Plans leave out the ports of an uncertain device until the device is mended.
         """
         care, devices = self._care, self._devices
         await self._mend(
@@ -166,4 +166,4 @@ class DeviceUpkeep:
             self._dead.denied |= denied
             back = set(racks) - self._care.uncertain_racks
             ends = await carried_out(self._care.dark_ports(back))
-            self._dead.dark |= self._dead.at(ends)  # the set may have grown meanwhile
+            self._dead.dark |= self._dead.at(ends)  # dead.dark may have grown meanwhile

@@ -6,9 +6,9 @@ section 6.3.6). A living master therefore keeps raising the generation, and a ne
 moment whether the generation grows. Where controllers share a store, the store elects the leader,
 and each leader has a generation beyond all earlier generations.
 
-A new store begins below the generations known to switches. The leader then exceeds the known
-generation at switches not yet mastered in its term. A switch that refuses after mastership has a
-later leader.
+The number that a new store gives may be lower than the numbers known to switches. At switches
+not yet mastered in its term, the leader then raises its number above the known number. A switch
+that was mastered in the term and refuses has a later leader.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ _COUNTED: Final = 32
 class Mastership:
     """Thread-safe. ``names`` are the switches with this controller's rules.
 
-    ``counts`` is true where the generation alone keeps two controllers apart, unless ``term`` does.
+    With ``counts``, the controller keeps raising the generation as long as no store elects the
+    leader (``term`` has no generation).
     """
 
     def __init__(
@@ -55,11 +56,11 @@ class Mastership:
         self._term = term
         self._may_count = counts
         self._lock = threading.Lock()
-        self._generations: dict[DatapathId, int] = {}
+        self._mastered: dict[DatapathId, int] = {}
         """Generations at the switches with this controller as master."""
-        self._last: dict[DatapathId, int] = {}
+        self._last_sent: dict[DatapathId, int] = {}
         """Last generation sent by this controller to each switch, on any connection."""
-        self._taken: set[DatapathId] = set()
+        self._mastered_in_term: set[DatapathId] = set()
         """Switches mastered by this controller in its term."""
         self._closing = threading.Event()
         self._counter = threading.Thread(target=self._count, name="mastership", daemon=True)
@@ -81,7 +82,7 @@ class Mastership:
     def forget(self, datapath: DatapathId) -> None:
         """Drop a switch that connected anew, or reported another master."""
         with self._lock:
-            self._generations.pop(datapath, None)
+            self._mastered.pop(datapath, None)
 
     def taken_over(self, datapath: DatapathId, generation: int) -> None:
         """A switch reports another master with ``generation``; called in the hub's thread.
@@ -91,7 +92,7 @@ class Mastership:
         asked.
         """
         with self._lock:
-            mine = self._last.get(datapath)
+            mine = self._last_sent.get(datapath)
         if datapath not in self._names or generation == mine:
             return
         name = self._names[datapath]
@@ -111,10 +112,10 @@ class Mastership:
         A controller that counts first watches for another counting controller. If there is one, the
         method raises HeldElsewhere and changes nothing. A leader sends its own generation; a
         switch with a later leader's generation refuses. Other failures are logged. With
-        ``hurries``, switches far later than most are skipped.
+        ``hurries``, switches that answer far later than most are skipped.
         """
         with self._lock:
-            new = [datapath for datapath in datapaths if datapath not in self._generations]
+            new = [datapath for datapath in datapaths if datapath not in self._mastered]
         following = self._following(new, hurries=hurries)
         if self._closing.is_set():
             return frozenset()
@@ -122,16 +123,16 @@ class Mastership:
         stale = [
             datapath
             for datapath, failure in failures.items()
-            if failure.kind is FailureKind.TAKEN_OVER and datapath not in self._taken
+            if failure.kind is FailureKind.TAKEN_OVER and datapath not in self._mastered_in_term
         ]
         if stale and self._term.generation is not None and self._exceed(stale):
             for datapath in stale:
                 del failures[datapath]
             failures |= self._claim(self._following(stale))
         for datapath, failure in failures.items():
-            LOG.error("switch %#x did not take this controller: %s", datapath, failure)
+            LOG.error("switch %#x did not take this controller as master: %s", datapath, failure)
         with self._lock:
-            return frozenset(datapaths) & self._generations.keys()
+            return frozenset(datapaths) & self._mastered.keys()
 
     def _following(
         self, datapaths: Collection[DatapathId], *, hurries: bool = False
@@ -142,7 +143,9 @@ class Mastership:
             return self._beyond_the_last(datapaths, hurries=hurries)
         # One more on each connection: requests of the last connection may be under way still.
         with self._lock:
-            last = {datapath: self._last.get(datapath, generation - 1) for datapath in datapaths}
+            last = {
+                datapath: self._last_sent.get(datapath, generation - 1) for datapath in datapaths
+            }
         return {datapath: max(generation, last[datapath] + 1) for datapath in datapaths}
 
     def _claim(
@@ -151,15 +154,15 @@ class Mastership:
         """Send generations; returns the failures."""
         failures = {}
         with self._lock:
-            self._last |= following
+            self._last_sent |= following
         answers = self._fleet.become_master(following, self._timeout_s, hurries=hurries)
         for datapath, failure in answers.items():
             if failure is not None:
                 failures[datapath] = failure
                 continue
             with self._lock:
-                self._generations[datapath] = following[datapath]
-                self._taken.add(datapath)
+                self._mastered[datapath] = following[datapath]
+                self._mastered_in_term.add(datapath)
         return failures
 
     def _exceed(self, stale: Collection[DatapathId]) -> bool:
@@ -177,7 +180,7 @@ class Mastership:
     ) -> dict[DatapathId, int]:
         known = self._ask(datapaths, hurries=hurries)
         if self._counts:
-            self._look(known)
+            self._refuse_if_held(known)
         return {
             datapath: _beyond(generation, 1 if generation == NO_GENERATION else _AHEAD)
             for datapath, generation in known.items()
@@ -192,16 +195,16 @@ class Mastership:
             if isinstance(answer, int):
                 known[datapath] = answer
             else:
-                LOG.error("switch %#x did not take this controller: %s", datapath, answer)
+                LOG.error("switch %#x did not take this controller as master: %s", datapath, answer)
         return known
 
-    def _look(self, before: Mapping[DatapathId, int]) -> None:
+    def _refuse_if_held(self, before: Mapping[DatapathId, int]) -> None:
         with self._lock:
             foreign = [
                 datapath
                 for datapath, generation in before.items()
                 if datapath in self._names
-                and generation not in (NO_GENERATION, self._last.get(datapath))
+                and generation not in (NO_GENERATION, self._last_sent.get(datapath))
             ]
         if not foreign:
             return
@@ -220,10 +223,10 @@ class Mastership:
 
     def _count_on(self) -> None:
         with self._lock:
-            counted = sorted(self._generations)[:_COUNTED]
-            following = {dp: _beyond(self._generations[dp], 1) for dp in counted}
-            self._generations |= following
-            self._last |= following
+            counted = sorted(self._mastered)[:_COUNTED]
+            following = {dp: _beyond(self._mastered[dp], 1) for dp in counted}
+            self._mastered |= following
+            self._last_sent |= following
         for datapath, failure in self._fleet.become_master(following, _COUNT_S).items():
             if failure is not None and failure.kind is FailureKind.TAKEN_OVER:
                 LOG.error("%s: %s", self._names[datapath], failure)

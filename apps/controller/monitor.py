@@ -25,7 +25,7 @@ from hydra.sharing.spill import PairRates, Spills
 
 
 class Monitor:
-    """For any thread, but :meth:`foretell`."""
+    """For any thread, except :meth:`feed_forecast`, which is for the conductor's thread."""
 
     def __init__(
         self,
@@ -106,7 +106,9 @@ class Monitor:
             )
 
     def room(self) -> PairRates | None:
-        """Rates of pairs on both networks now; None: not measured, or forbidden by the policy."""
+        """Rates of pairs on both networks now, and the room left; None: not measured, or forbidden
+        by the policy.
+        """
         _, _, ready = self.poller.freshness()
         room = self._find().room if ready else None
         if room is None:
@@ -114,7 +116,7 @@ class Monitor:
         unsure = self.poller.unsure()
         return replace(room, full=room.full & ~unsure)
 
-    def foretell(self) -> None:
+    def feed_forecast(self) -> None:
         """Take the present demand into the prediction."""
         seen = self.demand()
         if seen.source is DemandSource.MEASURED:

@@ -28,7 +28,7 @@ def as_wanted(
     blocked: Collection[PortId],
     limits: Limits,
 ) -> Topology:
-    """``request.topology``, and besides the fixed circuits and paths.
+    """``request.topology``, with the fixed circuits and paths added.
 
     Fixed are circuits of planes and racks that may not change, and the ``pinned`` paths of
     reservations. Raises PlanError for a circuit that conflicts with a fixed circuit or needs a
@@ -50,10 +50,10 @@ def as_wanted(
     _check_ports(fabric, wanted, stays)
     _check_paths(fabric, wanted, current, limits)
     kept = [*pinned, *(path for path in standing.paths if stays.keys() >= set(path.circuits))]
-    having = {pair_of(path) for path in pinned}
-    paths = {*pinned, *(path for path in wanted.paths if pair_of(path) not in having)}
-    having |= {pair_of(path) for path in paths}
-    paths |= {path for path in kept if pair_of(path) not in having}
+    pairs_with_path = {pair_of(path) for path in pinned}
+    paths = {*pinned, *(path for path in wanted.paths if pair_of(path) not in pairs_with_path)}
+    pairs_with_path |= {pair_of(path) for path in paths}
+    paths |= {path for path in kept if pair_of(path) not in pairs_with_path}
     return Topology(wanted.circuits.union(stays), tuple(sorted(paths)))
 
 
@@ -106,6 +106,6 @@ def _check_paths(fabric: Fabric, wanted: Topology, current: NetworkState, limits
     for ends, count in Counter((path.src, path.dst) for path in wanted.paths).items():
         if count > limits.paths_per_pair:
             raise PlanError(
-                f"{pair_named(fabric, ends)} has {count} circuits: policy.paths_per_pair allows "
+                f"{pair_named(fabric, ends)} has {count} paths: policy.paths_per_pair allows "
                 f"{limits.paths_per_pair}"
             )

@@ -10,7 +10,7 @@ import click
 
 from apps.cli.command import Command
 from apps.cli.device.named import find, in_use_by_controller
-from apps.cli.output import ExitCode, json_option, print_json, print_table
+from apps.cli.output import ExitCode, agreed, json_option, print_json, print_table
 from apps.cli.parameters import config_option
 from apps.process.configuration import load_configuration
 from apps.tools.device_selftest import (
@@ -123,4 +123,4 @@ def _why_not(
 
 def _agreed(notice: str, yes: bool) -> bool:
     click.echo(notice, err=True)
-    return yes or click.confirm("Go ahead?", err=True)
+    return yes or agreed("Go ahead?")

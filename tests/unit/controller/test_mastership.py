@@ -138,7 +138,7 @@ def test_a_leader_that_leads_no_more_goes_beyond_nobody(caplog):
     with commanding(switch, term=term) as (mastership, _):
         assert mastership.take([V1]) == frozenset()
     assert (switch.master, switch.generation, term.exceeded) == (None, 7, [7, 7])
-    assert f"switch {V1:#x} did not take this controller" in caplog.text
+    assert f"switch {V1:#x} did not take this controller as master" in caplog.text
 
 
 def test_a_leader_names_one_more_on_each_connection():
