@@ -112,6 +112,8 @@ class Tor:
     """Port towards the electrical network, if servers have no electrical uplink."""
     most_vlans: int = 4094
     """Number of VLANs that the switch can hold."""
+    protected_ports: bool = False
+    """True if the electrical port and the ports on planes are protected ports of Open vSwitch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -407,10 +409,6 @@ class Fabric:
     def port_by_name(self) -> Mapping[tuple[str, str], OpticalPort]:
         """Optical ports by the names of rack and ToR port."""
         return {(self.racks[port.rack].name, port.tor_port): port for port in self.ports}
-
-    @cached_property
-    def port_ids(self) -> tuple[PortId, ...]:
-        return tuple(port.id for port in self.ports)
 
     @cached_property
     def fibres(self) -> tuple[tuple[int, ...], tuple[int, ...]]:

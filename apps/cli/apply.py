@@ -66,7 +66,7 @@ _COURSE: Final = [state for state in ReconfigurationState if state not in OVER]
 )
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def apply(url: str, as_json: bool, yes: bool, **options: Any) -> None:
-    """Show what would change, ask, and carry it out.
+    """Show the planned change, ask, and carry out the change.
 
     Circuits are planned for a demand, or listed in a file (--topology). A schedule, listed in the
     file or named (--schedule), repeats in place of the policy until `hydra schedule --end`, another

@@ -21,6 +21,7 @@ from hydra.reconfiguration.commands import (
     Batch,
     SaveState,
     Steps,
+    ask,
 )
 from hydra.reconfiguration.device_care import DeviceCare
 from hydra.reconfiguration.executor import Execution, intent
@@ -162,8 +163,8 @@ class Recovery:
         if something_goes:
             # Switches may still send on circuits that are about to go.
             owned = tuple(switches.owned)
-            (connected,) = yield Batch("connect", (AwaitSwitches(owned, CONNECT_S),))
-            yield from self.bring(connected.value, hurries=False)
+            connected = yield from ask("connect", AwaitSwitches(owned, CONNECT_S))
+            yield from self.bring(connected.value_or(frozenset()), hurries=False)
             lanes = frozenset(filter(switches.may_send, found.passing))
             memory.hold(Held(lanes, found.lit).only(lanes))
             care.uncertain_racks |= care.held_racks

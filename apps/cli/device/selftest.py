@@ -43,7 +43,7 @@ from hydra.roles import OpticalSwitch, TorSwitch
 def selftest(
     ctx: click.Context, name: str, yes: bool, reads_only: bool, config: Path, as_json: bool
 ) -> None:
-    """Check that a DEVICE does what its driver says.
+    """Check that a DEVICE behaves as its driver expects.
 
     Reads everything that the driver can read. Then a round trip: one cross-connect is set up and
     taken down again, or one VLAN is added to a ToR port and removed. The round trip uses ports

@@ -50,6 +50,8 @@ class PortNames:
     """Server ports by place in the rack (:func:`hydra.forwarding.shapes.server_port`)."""
     wired: tuple[str, ...] = ()
     """Ports on planes by place in the rack (:func:`hydra.forwarding.shapes.wired_port`)."""
+    protected: bool = False
+    """True if the electrical port and the wired ports are protected ports of Open vSwitch."""
 
     @property
     def every(self) -> tuple[str, ...]:
@@ -137,8 +139,8 @@ class Substrate(ABC):
 
     def steering_rules(self, state: NetworkState, rack: RackId) -> Iterator[FlowRule]:
         """Rules of a steering switch of ``rack`` for the paths that begin or end there."""
-        mine = (path for path in state.topology.paths if rack in (path.src, path.dst))
-        for (sender, to), lanes in in_lanes(mine, state.vlans).items():
+        paths = (path for path in state.topology.paths if rack in (path.src, path.dst))
+        for (sender, to), lanes in in_lanes(paths, state.vlans).items():
             if sender == rack:
                 yield from self.steer(rack, to, lanes, state.epoch)
 
