@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final
 
 import click
 
@@ -105,6 +106,16 @@ path_options = (
 """Constraints on the paths of a reservation, and protection."""
 
 
+def path_wishes(given: Mapping[str, Any]) -> JsonObject:
+    """The fields of a body that :data:`path_options` give, without defaults."""
+    names = ("avoid_planes", "require_planes", "avoid_relays", "max_hops")
+    constraints = {name: given[name] for name in names if given[name]}
+    wishes: JsonObject = {"constraints": constraints} if constraints else {}
+    if given["protect"] != Protect.NONE.value:
+        wishes["protect"] = given["protect"]
+    return wishes
+
+
 @click.command(
     cls=Command,
     examples=[
@@ -186,17 +197,13 @@ def reserve(
     priority: int,
     service: str,
     purpose: str,
-    avoid_planes: tuple[str, ...],
-    require_planes: tuple[str, ...],
-    avoid_relays: tuple[str, ...],
-    max_hops: int | None,
-    protect: str,
     every: float | None,
     times: int | None,
     dry_run: bool,
     wait: bool,
     url: str,
     as_json: bool,
+    **path: Any,
 ) -> None:
     """Reserve bandwidth between two racks or two servers, SRC and DST.
 
@@ -220,16 +227,7 @@ def reserve(
         span["service"] = service
     if purpose:
         span["purpose"] = purpose
-    if protect != Protect.NONE.value:
-        span["protect"] = protect
-    constraints: JsonObject = {
-        "avoid_planes": list(avoid_planes),
-        "require_planes": list(require_planes),
-        "avoid_relays": list(avoid_relays),
-        "max_hops": max_hops,
-    }
-    if constraints := {name: value for name, value in constraints.items() if value}:
-        span["constraints"] = constraints
+    span |= path_wishes(path)
     entry: JsonObject = {"src": src, "dst": dst}
     entry |= _rate_or_bytes(rate, megabytes, profile, lasts=end is None or every is not None)
     if minimum is not None:

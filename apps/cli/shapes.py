@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 import click
 
@@ -12,7 +12,7 @@ from apps.cli.client import ControllerClient, url_option
 from apps.cli.command import Command, Group
 from apps.cli.output import CommandError, json_option, mbps, print_columns, print_facts, print_json
 from apps.cli.parameters import with_options
-from apps.cli.reservations import end_of, wish_options
+from apps.cli.reservations import end_of, path_options, path_wishes, wish_options
 from apps.cli.wording import local, moment
 from hydra.reservations.shapes import MATRIX
 from hydra_hybrid_network_client.errors import JsonObject
@@ -36,6 +36,7 @@ def shape() -> None:
         "hydra shape reserve ring r1 r2 r3 r4 --mbps 80 --duration 2h --wait",
         "hydra shape reserve torus:2x2 r1 r2 r3 r4 --mbps most",
         "hydra shape reserve ring --any 8 --mbps most",
+        "hydra shape reserve pairs r1 r2 --mbps 40 --protect disjoint --max-hops 1",
         "hydra shape reserve matrix r1:r2=40 r2:r3=20",
     ],
 )
@@ -56,6 +57,7 @@ def shape() -> None:
     help="Bandwidth of each pair, in each direction; `most`: the highest that fits at all pairs.",
 )
 @with_options(wish_options)
+@with_options(path_options)
 @click.option("--wait", is_flag=True, help=f"Wait up to {WAIT_S} s until the circuits are up.")
 @url_option
 @json_option
@@ -70,7 +72,10 @@ def reserve(
     duration: float | None,
     start: float | None,
     end: float | None,
-    **wish: str,
+    priority: int,
+    service: str,
+    purpose: str,
+    **path: Any,
 ) -> None:
     """Reserve between racks in a PATTERN: ring, torus:AxBxC, all-to-all, tree, pairs, or matrix.
 
@@ -81,6 +86,7 @@ def reserve(
     if duration is not None and end is not None:
         raise click.UsageError("--duration and --end are both given: give either")
     span = {"duration_s": duration, "start_unix_s": start, "end_unix_s": end}
+    wish = {"priority": priority, "service": service, "purpose": purpose, **path_wishes(path)}
     body: JsonObject = {"bandwidth_mbps": rate, **span, **wish}
     if number is not None and pattern == MATRIX:
         raise click.UsageError("--any does not go with a matrix, which names its racks")

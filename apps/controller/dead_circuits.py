@@ -108,12 +108,15 @@ class DeadCircuits:
         """Have traffic leave circuits in use without light, and return these circuits.
 
         The switches' rules are written at once, before the journal; call :meth:`find` afterwards.
+        It returns these circuits, even if the light has come back.
         """
         if not self._recovery.done:
             return frozenset()
-        dark = frozenset(circuit for circuit, _ in self._dark_now())
+        seen = self._dark_now()
+        dark = frozenset(circuit for circuit, _ in seen)
         if dark - self._vacated:
             await self.divert(dark - self._vacated, ())
+        self.dark |= seen
         self._vacated |= dark
         return self._vacated
 

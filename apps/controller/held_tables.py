@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from apps.controller.meter_tables import (
     MeterTable,
@@ -14,7 +15,8 @@ from apps.controller.meter_tables import (
     way_rules,
 )
 from hydra.forwarding.rules import FlowRule, RuleChange
-from hydra.model import DatapathId, Fabric, Path
+from hydra.forwarding.substrate import substrate_of
+from hydra.model import DatapathId, Fabric, NetworkState, Path
 from hydra.sharing.policing import Holdings
 
 
@@ -29,21 +31,41 @@ class HeldTables:
         self._unmetered: set[DatapathId] = set()
         """Vswitches without metering."""
 
-    def switch_over(self, lost: Collection[Path]) -> Mapping[DatapathId, tuple[RuleChange, ...]]:
+    def survivors(self, state: NetworkState, lost: Collection[Path]) -> dict[Path, Path]:
+        """For each lost path of protected traffic that switches can move, the standing path that
+        survives the loss. A path on standby is survived by a working path.
+        """
+        found: dict[Path, Path] = {}
+        for lanes in self._holdings.standbys.values():
+            (working, _), (standby, _) = lanes
+            if (working in lost or standby in lost) and state.vlans.items() >= set(lanes):
+                found[working] = standby
+                found.setdefault(standby, working)
+        return found
+
+    def switch_over(self, lost: Collection[Path]) -> Mapping[DatapathId, Sequence[RuleChange]]:
         """Rule changes that send protected traffic of lost paths on its path on standby. The rates
         stay until the next hold of reservations.
         """
-        changes: dict[DatapathId, tuple[RuleChange, ...]] = {}
+        changes: dict[DatapathId, Sequence[RuleChange]] = {}
         tables = dict(self._tables)
-        for datapath, table in self._tables.items():
-            tables[datapath] = after = switched_over(table, self._holdings.standbys, lost)
-            if after is not table:
-                changes[datapath] = tuple(
-                    differing(*(way_rules(self._fabric, tables) for tables in (table, after)))
-                )
+        for datapath in self._steering(lost) & tables.keys():
+            table = tables[datapath]
+            after = switched_over(table.ways, self._holdings.standbys, lost)
+            if after:
+                before = {way: table.ways[way] for way in after}
+                rules = (way_rules(self._fabric, ways) for ways in (before, after))
+                changes[datapath] = differing(*rules)
+                tables[datapath] = replace(table, ways={**table.ways, **after})
         with self._lock:
             self._tables = tables
         return changes
+
+    def _steering(self, paths: Iterable[Path]) -> set[DatapathId]:
+        """Switches that steer traffic into ``paths``."""
+        racks = {rack for path in paths for rack in (path.src, path.dst)}
+        steering = substrate_of(self._fabric).steering
+        return {switch.datapath for rack in racks for switch in steering(rack)}
 
     def rules_for(self, datapath: DatapathId) -> Iterator[FlowRule]:
         """Rules of a vswitch for reservations."""

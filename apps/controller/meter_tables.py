@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import count
 from math import isinf
 from typing import Final, TypeVar
@@ -47,6 +47,8 @@ _HELD_BACK: Final = 0.002
 
 
 _KeyT = TypeVar("_KeyT", Aggregate, Tally)
+Ways = Mapping[tuple[RackId, int], Lane]
+"""Path in use of protected traffic, by destination and number in the switches."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,15 +182,15 @@ def numbered(table: MeterTable, before: MeterTable) -> MeterTable:
 
 
 def switched_over(
-    table: MeterTable, standbys: Mapping[int, tuple[Lane, Lane]], lost: Collection[Path]
-) -> MeterTable:
-    """``table`` with the protected traffic of ``lost`` paths on its paths on standby."""
-    ways = {
-        (to, number): standby if working[0] in lost and standby[0] not in lost else lane
-        for (to, number), lane in table.ways.items()
+    ways: Ways, standbys: Mapping[int, tuple[Lane, Lane]], lost: Collection[Path]
+) -> Ways:
+    """The ways among ``ways`` of protected traffic of ``lost`` paths, on the paths on standby."""
+    return {
+        (to, number): standby
+        for (to, number), lane in ways.items()
         for working, standby in (standbys[number],)
+        if working[0] in lost and standby[0] not in lost and lane != standby
     }
-    return table if ways == table.ways else replace(table, ways=ways)
 
 
 def _numbers(wanted: Iterable[_KeyT], before: Mapping[_KeyT, int]) -> dict[_KeyT, int]:
@@ -239,17 +241,17 @@ def rules_of(fabric: Fabric, table: MeterTable, *, metered: bool) -> Iterator[Fl
             yield from _own(
                 fabric, aggregate.sender, aggregate_rules(fabric, aggregate, meter, lane)
             )
-    yield from way_rules(fabric, table)
+    yield from way_rules(fabric, table.ways)
     for aggregate in sorted(table.electrical):
         yield from _own(fabric, aggregate.sender, [electrical_rule(aggregate)])
     for tally, number in table.tallies.items():
         yield from _own(fabric, tally.receiver, tally_rules(fabric, tally, number))
 
 
-def way_rules(fabric: Fabric, table: MeterTable) -> Iterator[FlowRule]:
+def way_rules(fabric: Fabric, ways: Ways) -> Iterator[FlowRule]:
     """Rules that send protected traffic along its path in use."""
     substrate = substrate_of(fabric)
-    for (to, number), lane in table.ways.items():
+    for (to, number), lane in ways.items():
         path = lane[0]
         rack = path.src if path.dst == to else path.dst
         yield numbered_way(substrate.steer(rack, to, (lane, lane), 0), number)

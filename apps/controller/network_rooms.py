@@ -19,7 +19,6 @@ from apps.controller.quarantine import Quarantine
 from apps.controller.reach import Reach
 from apps.controller.record.ledger import Ledger
 from apps.controller.runner import Runner
-from apps.controller.standbys import Standbys
 from apps.controller.upkeep import Upkeep
 from apps.controller.ways import PresentWays
 from apps.demand.agent_desk import AgentDesk
@@ -159,7 +158,7 @@ class NetworkRooms:
             memory=ledger.network,
             connections=fleet,
             added_rules=lambda datapath: (*rules_of(datapath), *metered(datapath)),
-            protection=Standbys(ledger, self.policing),
+            protection=self.policing,
             followed=self._ports_followed,
             by_people=people,
         )

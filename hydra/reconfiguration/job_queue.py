@@ -50,7 +50,7 @@ class JobQueue:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._urgent: deque[Job] = deque()
+        self._urgent: deque[tuple[Job, Part | None]] = deque()
         self._jobs: deque[Job | None] = deque()
         self._once: set[Job] = set()
         """Queued jobs of :meth:`put_once`."""
@@ -98,7 +98,10 @@ class JobQueue:
                 self._parts[meanwhile] = None
 
     def _put(self, job: Job, *, first: bool, meanwhile: Part | None) -> None:
-        (self._urgent if first else self._jobs).append(job)
+        if first:
+            self._urgent.append((job, meanwhile))
+        else:
+            self._jobs.append(job)
         if meanwhile is not None:
             self._parts[meanwhile] = None
 
@@ -134,8 +137,13 @@ class JobQueue:
         return turn
 
     def _next_urgent(self) -> Turn:
+        """The next urgent job, which covers its part."""
         self._urgent_in_a_row += 1
-        return Turn(job=self._urgent.popleft())
+        with self._lock:
+            job, part = self._urgent.popleft()
+            if part is not None and all(part != other for _, other in self._urgent):
+                self._parts.pop(part, None)
+        return Turn(job=job)
 
     def _next_in_round(self, now_s: float) -> Turn | None:
         """The next due duty, or at the end of a round a job. A round without a job ends with None;

@@ -473,8 +473,8 @@ class Switches(WholeTables):
         if not pairs or not self.settled:
             return frozenset()
         moving = frozenset[Pair]().union(*(change.moving for change in changes))
-        lost = [path for path in state.topology.paths if path not in reduced.vlans]
-        surviving = survivors_of(lost, self._protection.survivors(), reduced, moving)
+        lost = state.vlans.keys() - reduced.vlans.keys()
+        surviving = survivors_of(lost, self._protection.survivors(state, lost), reduced, moving)
         over = frozenset(map(pair_of, surviving))
         self.vacated |= surviving.keys()
         self._dead |= pairs - over

@@ -8,22 +8,24 @@ from typing import Final, Protocol
 from hydra.forwarding.resteering import steering_of
 from hydra.forwarding.rules import Install, Lane, RuleChange, in_lanes
 from hydra.forwarding.substrate import Substrate
-from hydra.model import DatapathId, NetworkState, Pair, Path
+from hydra.model import DatapathId, NetworkState, Pair, Path, RackId
 from hydra.reconfiguration.plan import pair_of
 
 
 class Protection(Protocol):
     """Protected traffic, and its second paths."""
 
-    def survivors(self) -> Mapping[Path, Path]:
-        """For each standing path of protected reservations, the path that survives its loss."""
+    def survivors(self, state: NetworkState, lost: Collection[Path]) -> Mapping[Path, Path]:
+        """For each lost path of protected reservations, the standing path that survives the
+        loss.
+        """
 
     def switch_over(self, lost: Collection[Path]) -> Mapping[DatapathId, Sequence[RuleChange]]:
         """Rule changes that send protected traffic of lost paths on its path on standby."""
 
 
 class _Unprotected:
-    def survivors(self) -> Mapping[Path, Path]:
+    def survivors(self, _state: NetworkState, _lost: Collection[Path]) -> Mapping[Path, Path]:
         return {}
 
     def switch_over(self, _lost: Collection[Path]) -> Mapping[DatapathId, Sequence[RuleChange]]:
@@ -67,13 +69,16 @@ def switching_over(
     for datapath, rules in protection.switch_over(surviving.keys()).items():
         changes.setdefault(datapath, []).extend(rules)
     over: dict[Path, Lane] = {lost: (path, state.vlans[path]) for lost, path in surviving.items()}
-    lanes = in_lanes(state.topology.paths, state.vlans)
-    for switch, racks in steering_of(substrate, set(map(pair_of, surviving))).items():
+    pairs = set(map(pair_of, surviving))
+    lanes = in_lanes((p for p in state.topology.paths if pair_of(p) in pairs), state.vlans)
+    steered: dict[tuple[RackId, RackId], tuple[Install, ...]] = {}
+    for ends in {way for pair in pairs for way in (pair, pair[::-1])}:
+        before = lanes.get(ends, ())
+        after = [over.get(path, (path, vlan)) for path, vlan in before]
+        old = substrate.steer(*ends, before, state.epoch)
+        new = substrate.steer(*ends, after, state.epoch)
+        steered[ends] = tuple(Install(rule) for rule in new if rule not in old)
+    for switch, racks in steering_of(substrate, pairs).items():
         for to in sorted(racks):
-            before = lanes.get((switch.rack, to), ())
-            after = [over.get(path, (path, vlan)) for path, vlan in before]
-            old = substrate.steer(switch.rack, to, before, state.epoch)
-            new = substrate.steer(switch.rack, to, after, state.epoch)
-            differing = (Install(rule) for rule in new if rule not in old)
-            changes.setdefault(switch.datapath, []).extend(differing)
+            changes.setdefault(switch.datapath, []).extend(steered[switch.rack, to])
     return changes

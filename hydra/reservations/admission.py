@@ -50,18 +50,6 @@ class Ask:
         servers = frozenset[str]() if self.standby else self.servers
         return Need(self.mbps, self.exclusive, servers, self.route, self.standby)
 
-    def booking(self, booking_id: str, path: Path) -> Booking:
-        return Booking(
-            booking_id,
-            path,
-            self.mbps,
-            self.start_unix_s,
-            self.end_unix_s,
-            self.need.servers,
-            self.exclusive,
-            self.standby,
-        )
-
 
 def admit(calendar: Calendar, ask: Ask, limits: AdmissionLimits) -> Path:
     """Return a path for ``ask``. Preferred is a path that leaves standing paths alone; second, a

@@ -207,6 +207,7 @@ class Window:
         self._met: dict[Pair, list[Booking]] = {}
         self._booked: dict[Pair, frozenset[Path]] = {}
         self._idle: dict[RackId, list[PortId]] = {}
+        self._idle_by_plane: dict[PlaneId, list[PortId]] = {}
         self._lit: dict[RackId, list[tuple[_Lit, RackId]]] = {}
         self._lit_by_circuit: dict[Circuit, _Lit] = {}
 
@@ -229,9 +230,9 @@ class Window:
         for circuit in path.circuits:
             for port in circuit.ends:
                 if (users := self._users.get(port)) is not None and circuit not in users:
-                    self._forget_racks(users)
+                    self._forget_racks((*users, circuit))
                     self._users[port] = users | {circuit}
-            self._forget_racks((circuit,))
+                    self._idle_by_plane.pop(circuit.plane, None)
             if (load := self._loads.pop(circuit, None)) is not None and whole:
                 self._loads[circuit] = inf if booking.exclusive else load + booking.mbps
             if (lit := self._lit_by_circuit.get(circuit)) is not None:
@@ -245,6 +246,7 @@ class Window:
         for circuit in booking.path.circuits:
             self._loads.pop(circuit, None)
             self._lit_by_circuit.pop(circuit, None)
+            self._idle_by_plane.pop(circuit.plane, None)
             self._forget_racks((circuit,))
             for port in circuit.ends:
                 self._forget_racks(self._users.pop(port, ()))
@@ -416,21 +418,19 @@ class Window:
         near = self._circuits_to(dst, need)
         ends = {self._fabric.ports[port].plane: port for port in self._free_ports(dst, need)}
         searched: set[PlaneId] = set()
+        if (last := near.get(src) or self._new_circuit(src, ends, need)) is not None:
+            return _path(pair, came, src, last)
         frontier = [src]
-        max_hops = need.route.within(self._limits.max_hops)
-        for hop in range(max_hops):
-            for rack in frontier:
-                last = near.get(rack) or self._new_circuit(rack, ends, need)
-                if last is not None:
-                    return _path(pair, came, rack, last)
-            if hop == max_hops - 1:
-                break
+        for _ in range(1, need.route.within(self._limits.max_hops)):
             reached: list[RackId] = []
             for rack in frontier:
                 for circuit, far in self._onward(rack, need, searched):
-                    if far not in came and far not in need.route.avoided_relays:
-                        came[far] = (rack, circuit)
-                        reached.append(far)
+                    if far in came or far in need.route.avoided_relays:
+                        continue
+                    came[far] = (rack, circuit)
+                    if (last := near.get(far) or self._new_circuit(far, ends, need)) is not None:
+                        return _path(pair, came, far, last)
+                    reached.append(far)
             frontier = reached
         return None
 
@@ -461,9 +461,13 @@ class Window:
             if plane in searched:
                 continue
             searched.add(plane)
-            for other in self._calendar.ports_on[plane]:
-                if self._fabric.ports[other].rack != rack and self._free(other, need):
-                    yield _circuit(plane, port, other), self._fabric.ports[other].rack
+            if (idle := self._idle_by_plane.get(plane)) is None:
+                idle = list(filter(self._is_idle, self._calendar.ports_on[plane]))
+                self._idle_by_plane[plane] = idle
+            for other in idle:
+                far = self._fabric.ports[other]
+                if far.rack != rack and far.rate_mbps >= need.mbps - ROUNDING_MBPS:
+                    yield _circuit(plane, port, other), far.rack
 
     def _booked_onward(self, rack: RackId, need: Need) -> Iterator[tuple[Circuit, RackId]]:
         """Usable booked circuits from a rack, with the racks at the far ends."""
@@ -495,7 +499,7 @@ class Window:
     def _free_ports(self, rack: RackId, need: Need) -> list[PortId]:
         if (idle := self._idle.get(rack)) is None:
             ports = self._fabric.ports_of(rack)
-            idle = self._idle[rack] = [port.id for port in ports if self._free(port.id, _NO_NEED)]
+            idle = self._idle[rack] = [port.id for port in ports if self._is_idle(port.id)]
         least_mbps, ports_by_id = need.mbps - ROUNDING_MBPS, self._fabric.ports
         avoided = need.route.avoided_planes
         return [
@@ -504,13 +508,8 @@ class Window:
             if (port := ports_by_id[number]).rate_mbps >= least_mbps and port.plane not in avoided
         ]
 
-    def _free(self, port: PortId, need: Need) -> bool:
-        return (
-            port not in self._limits.blocked
-            and self._fabric.ports[port].plane not in need.route.avoided_planes
-            and self._fabric.ports[port].rate_mbps >= need.mbps - ROUNDING_MBPS
-            and not self.users(port)
-        )
+    def _is_idle(self, port: PortId) -> bool:
+        return port not in self._limits.blocked and not self.users(port)
 
     def room_mbps(self, rack: RackId) -> tuple[float, float]:
         """Free Mbps of a rack: at ports without circuits, and on booked circuits."""

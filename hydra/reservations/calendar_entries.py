@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from hydra.model import Fabric, Path, RackId
 from hydra.reservations.admission import Ask
@@ -28,7 +27,7 @@ def ask_of(fabric: Fabric, reservation: Reservation, now: float) -> Ask:
         pair=reservation.pair,
         mbps=reservation.promised_mbps,
         start_unix_s=start,
-        end_unix_s=max(end, math.nextafter(start, math.inf)),
+        end_unix_s=_after(end, start),
         servers=servers_among(fabric, reservation.src, reservation.dst),
         exclusive=reservation.service is ServiceClass.GUARANTEED,
         route=route_of(fabric, reservation.constraints),
@@ -38,10 +37,25 @@ def ask_of(fabric: Fabric, reservation: Reservation, now: float) -> Ask:
 
 def bookings_of(fabric: Fabric, reservation: Reservation) -> Iterator[Booking]:
     """The bookings of the paths of ``reservation``, for the full duration."""
-    ask = ask_of(fabric, reservation, reservation.starts_unix_s)
+    end = reservation.expires_unix_s
+    servers = servers_among(fabric, reservation.src, reservation.dst)
     for path in reservation.paths:
         standby = path == reservation.protection
-        yield replace(ask, standby=standby).booking(reservation.id, path)
+        yield Booking(
+            id=reservation.id,
+            path=path,
+            mbps=reservation.promised_mbps,
+            start_unix_s=reservation.starts_unix_s,
+            end_unix_s=math.inf if end is None else _after(end, reservation.starts_unix_s),
+            servers=frozenset() if standby else servers,
+            exclusive=reservation.service is ServiceClass.GUARANTEED,
+            standby=standby,
+        )
+
+
+def _after(end_unix_s: float, start_unix_s: float) -> float:
+    """The end, later than the start."""
+    return max(end_unix_s, math.nextafter(start_unix_s, math.inf))
 
 
 def pin_of(

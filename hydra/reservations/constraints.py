@@ -42,7 +42,7 @@ class Route:
 
     def admits(self, fabric: Fabric, path: Path) -> bool:
         """True if ``path`` meets the constraints."""
-        return (
+        return self == ANY_ROUTE or (
             (self.max_hops is None or path.hops <= self.max_hops)
             and self.avoided_planes.isdisjoint(planes_of(path))
             and self.avoided_relays.isdisjoint(relays_of(fabric, path))
@@ -80,6 +80,8 @@ def check_constraints(
     each other, and AdmissionError if the planes left join the racks by no path, or, where a path is
     to be ``protected``, by a single plane.
     """
+    if constraints == UNCONSTRAINED and not protected:
+        return
     for name in (*constraints.avoid_planes, *constraints.require_planes):
         plane_named(fabric, name)
     for name in constraints.avoid_relays:

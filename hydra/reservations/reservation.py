@@ -12,13 +12,12 @@ pair may have separate paths.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Any, Final
 
 from hydra.lifecycle import RESERVATION_TRANSITIONS, ReservationState
-from hydra.model import NetworkState, Path, RackId, VlanId
+from hydra.model import Path, RackId, VlanId
 from hydra.reservations.constraints import UNCONSTRAINED, Constraints
 from hydra.reservations.quotas import Quota
 
@@ -272,20 +271,6 @@ class Pin:
     bandwidth_mbps: float
     """Sum over the reservations; the full rate if a reservation has exclusive circuits."""
     reservations: tuple[str, ...]
-
-
-def survivors(reservations: Iterable[Reservation], state: NetworkState) -> dict[Path, Path]:
-    """For each standing path of a protected reservation, the standing path that survives its loss.
-
-    A path on standby is survived by a working path.
-    """
-    found: dict[Path, Path] = {}
-    for reservation in reservations:
-        working, standby = reservation.booked, reservation.protection
-        if working in state.vlans and standby in state.vlans and working and standby:
-            found[working] = standby
-            found.setdefault(standby, working)
-    return found
 
 
 def rack_pair(rack: RackId, other: RackId) -> tuple[RackId, RackId]:

@@ -212,6 +212,8 @@ class Shape:
             owner=first.owner,
             priority=first.priority,
             service=first.service,
+            constraints=first.constraints,
+            protect=first.protect,
         )
         edges = _whole_edges(self.pattern, len(self.racks))
         if self.pattern == MATRIX:

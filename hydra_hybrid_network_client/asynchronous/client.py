@@ -239,14 +239,20 @@ class AsyncHydraClient:
         *,
         start_unix_s: float | None = None,
         duration_s: float | None = None,
+        end_unix_s: float | None = None,
+        priority: int = 0,
+        service: ServiceClass = ServiceClass.SHARED,
         purpose: str = "",
+        constraints: documents.ConstraintsBody | None = None,
+        protect: documents.Protect = documents.Protect.NONE,
         wait_s: int = 0,
         key: str | None = None,
     ) -> documents.Shape:
         """Ask for bandwidth between racks in a pattern, all of it or nothing.
 
         With ``AnyRacks(any=8)`` the controller chooses the racks, ``from_`` a list or of all.
-        A second request with the same idempotency ``key`` returns the shape of the first.
+        ``constraints`` and ``protect``, as in :meth:`reserve`, are for each pair. A second request
+        with the same idempotency ``key`` returns the shape of the first.
         """
         body = body_of(
             documents.ShapeBody,
@@ -255,7 +261,12 @@ class AsyncHydraClient:
             bandwidth_mbps=bandwidth_mbps,
             start_unix_s=start_unix_s,
             duration_s=duration_s,
+            end_unix_s=end_unix_s,
+            priority=priority,
+            service=service,
             purpose=purpose,
+            constraints=constraints or documents.ConstraintsBody(),
+            protect=protect,
         )
         return await self._make("/v1/shapes", body, documents.Shape, wait_s, key)
 

@@ -192,11 +192,8 @@ class Admission:
                 in_public=_none_fits(refusal.error.in_public for refusal in refused),
             )
         pins = (replace(pin, bandwidth_mbps=0.0, reservations=()) for pin in self._bookings.pins())
-        return (
-            tuple(admitted),
-            tuple(refused),
-            (self._network.state, tuple(pins), limits.blocked),
-        )
+        basis = self._network.state, tuple(pins), limits.blocked
+        return tuple(admitted), tuple(refused), basis
 
     def _single_or_bundle(self, reservations: Sequence[Reservation]) -> Reservation:
         """A reservation, or the bundle of the given parts."""

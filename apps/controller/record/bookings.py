@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
-import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from secrets import token_hex
 
 from hydra.errors import AdmissionError, UnknownName
 from hydra.reservations.availability import Available
@@ -62,9 +62,7 @@ class Bookings:
         """
         with self._lock:
             now = self._moment_unix_s or time.time()
-            return self._book.add(
-                uuid.uuid4().hex[:12], request, now, limits, group, notice_s, bundle
-            )
+            return self._book.add(token_hex(6), request, now, limits, group, notice_s, bundle)
 
     def rooms_mbps(
         self, request: ReservationRequest, limits: AdmissionLimits

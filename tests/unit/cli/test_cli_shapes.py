@@ -81,3 +81,23 @@ def test_a_refusal(call):
     refused = call(*RING, "--mbps", "101")
     assert refused.exit_code == 1
     assert "ask for at most 100 Mb/s at each edge" in refused.stderr
+
+
+def test_constraints_and_protection(call, service):
+    made = call(
+        *("shape", "reserve", "pairs", "r1", "r2", "--mbps", "5", "--json", "--max-hops", "1"),
+        *("--avoid-plane", "p2", "--avoid-relay", "r3", "--priority", "2"),
+    )
+    (one,) = json.loads(made.stdout)["reservations"]
+    assert one["constraints"] == {
+        "avoid_planes": ["p2"],
+        "require_planes": [],
+        "avoid_relays": ["r3"],
+        "max_hops": 1,
+    }
+    assert (one["path"] or one["booked"])["hops"][0]["plane"] == "p1"
+    assert one["priority"] == 2
+    refused = call(*RING, "--mbps", "5", "--protect", "disjoint", "--only-plane", "p1")
+    assert refused.exit_code == 1
+    assert "a disjoint path needs a second plane" in refused.stderr
+    assert len(service.reservations()) == 1

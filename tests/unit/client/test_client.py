@@ -25,7 +25,7 @@ from hydra_hybrid_network_client import (
     ServiceClass,
 )
 from hydra_hybrid_network_client import ReservationState as State
-from hydra_hybrid_network_client.documents import AnyRacks, Gap, Profile
+from hydra_hybrid_network_client.documents import AnyRacks, ConstraintsBody, Gap, Profile, Protect
 from tests import silent_streams
 from tests.unit.cli import DEMO
 from tests.unit.rest.fake_service import CREATED_UNIX_S, FakeService, recorded
@@ -194,6 +194,12 @@ def test_a_shape(client):
     assert client.release_shape(made.id).state == "over"
     chosen = client.reserve_shape("pairs", AnyRacks(any=2, from_=["r3", "r4"]), 50)
     assert (chosen.racks, chosen.choice[:12]) == (["r3", "r4"], "2 of 2 racks")
+    around = ConstraintsBody(avoid_planes=["p1"])
+    kept = client.reserve_shape("pairs", ["r1", "r2"], 5, constraints=around, priority=3)
+    (edge,) = kept.reservations
+    assert (edge.constraints.avoid_planes, edge.priority) == (["p1"], 3)
+    with pytest.raises(Refused, match="a disjoint path needs a second plane"):
+        client.reserve_shape("pairs", ["r1", "r2"], 5, constraints=around, protect=Protect.DISJOINT)
 
 
 def test_between_servers_of_different_racks(client):

@@ -3,7 +3,7 @@
 import random
 import struct
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 
 import pytest
@@ -28,6 +28,7 @@ from hydra.failures import FailureKind
 from hydra.forwarding.pipeline import DELIVERY_COUNTERS, DELIVERY_COUNTERS_MASK, cookie_subject
 from hydra.forwarding.shapes import server_port
 from hydra.model import NetworkState
+from hydra.reservations.reservation import Protect
 from tests.unit.core.fabrics import circuit_between, openflow_only, path_of, state_of
 from tests.unit.openflow.ryu_reference import split
 from tests.unit.sharing.test_policing import DIRECT, FABRIC, ONE_HOP, reserved
@@ -614,3 +615,21 @@ def test_a_vswitch_that_is_late_with_the_removal_of_a_meter_is_to_be_brought(pol
 
 def _removes_a_meter(message):
     return message[1] == TYPE_METER_MOD and struct.unpack_from("!H", message, 8) == (2,)
+
+
+def test_a_switch_over_concerns_the_switches_at_the_ends_of_lost_paths(policing):
+    second = path_of(FABRIC, 0, 1, circuit_between(FABRIC, 0, 1, plane=1))
+    protected = replace(
+        reserved("r1", "r2"), path=ONE_HOP, protection=second, protect=Protect.DISJOINT
+    )
+    other = reserved("r1", "r3", name="b", booked=ELSEWHERE)
+    both = state_of(FABRIC, NetworkState(), ONE_HOP, second, ELSEWHERE)
+    hold(policing, protected, other, state=both)
+    assert policing.survivors(both, {ONE_HOP, ELSEWHERE}) == {ONE_HOP: second, second: ONE_HOP}
+    assert policing.survivors(both, {ELSEWHERE}) == {}
+    assert policing.survivors(DIRECT, {ONE_HOP}) == {}, "the second path does not stand"
+    assert policing.switch_over({second, ELSEWHERE}) == {}
+    changes = policing.switch_over({ONE_HOP})
+    assert changes.keys() == {dp for name, dp in SERVERS.items() if name[:2] in {"h1", "h2"}}
+    assert all(changes.values())
+    assert policing.switch_over({ONE_HOP}) == {}, "the traffic has moved already"

@@ -344,6 +344,16 @@ def test_circuits_that_die_while_a_change_waits_are_withdrawn_after_it(stage):
     assert stage.upkeep.dead.find()[0] == frozenset(), "told once"
 
 
+def test_circuits_that_traffic_has_left_are_withdrawn_although_their_light_is_back(stage):
+    stage = Stage(state=STANDING)
+    stage.upkeep.look_after()
+    stage.core.switches.is_dark = lambda end: end == END.id
+    assert stage.upkeep.dead.leave() == {CIRCUIT}
+    stage.core.switches.is_dark = lambda _end: False
+    assert stage.upkeep.dead.find() == ({CIRCUIT}, TOLD)
+    assert stage.upkeep.dead.find()[0] == frozenset(), "told once"
+
+
 def test_circuits_that_a_change_takes_down_itself_have_not_died(stage):
     stage = Stage(state=STANDING)
     stage.upkeep.look_after()

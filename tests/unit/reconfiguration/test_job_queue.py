@@ -147,3 +147,18 @@ def test_parts_are_done_once_and_not_after_their_jobs(thread):
     thread.queue.put(lambda: None, first=True, meanwhile=part)
     thread.turns()
     assert thread.queue.next_part() is None
+
+
+def test_a_job_that_begins_covers_its_part(thread):
+    """Otherwise the conductor would send switches the rules of a switch-over twice."""
+
+    def part():
+        raise AssertionError
+
+    thread.queue.put_once(part, first=True, meanwhile=part)
+    assert thread.queue.next(0.0) is not None
+    assert thread.queue.next_part() is None
+    for _ in range(2):
+        thread.queue.put(lambda: None, first=True, meanwhile=part)
+    assert thread.queue.next(0.0) is not None
+    assert thread.queue.next_part() is part, "the part of the other job"

@@ -6,7 +6,6 @@ import pytest
 
 from hydra.errors import AdmissionError, NotHitless, QuotaExceeded, UnknownName, WrongRequest
 from hydra.lifecycle import ReservationState as State
-from hydra.model import NetworkState
 from hydra.reservations.book import ReservationBook
 from hydra.reservations.constraints import Constraints, planes_of, relays_of
 from hydra.reservations.limits import AdmissionLimits
@@ -20,9 +19,8 @@ from hydra.reservations.reservation import (
     ReservationRequest,
     ServiceClass,
     Transfer,
-    survivors,
 )
-from tests.unit.core.fabrics import small_fabric, state_of
+from tests.unit.core.fabrics import small_fabric
 
 NOW = 1000.0
 WIDE = small_fabric(racks=5, planes=3)
@@ -237,11 +235,3 @@ def test_records_keep_constraints_and_both_paths(book):
     left = read_reservation(smaller, record)
     assert left.protection is None
     assert left.is_protected
-
-
-def test_each_path_survives_the_loss_of_the_other(book):
-    made = book.add("a", PROTECTED, NOW)
-    plain = book.add("b", ReservationRequest("r3", "r4", 1.0), NOW)
-    state = state_of(WIDE, NetworkState(), *made.paths, plain.booked)
-    assert survivors(book, state) == {made.booked: made.protection, made.protection: made.booked}
-    assert survivors(book, state_of(WIDE, NetworkState(), made.booked)) == {}

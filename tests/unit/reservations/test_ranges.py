@@ -9,7 +9,7 @@ from hydra.errors import AdmissionError, Alternative, QuotaExceeded, WrongReques
 from hydra.model import RackId
 from hydra.reservations.admission import Ask, admit_most
 from hydra.reservations.book import ReservationBook
-from hydra.reservations.booking import ROUNDING_MBPS, Need
+from hydra.reservations.booking import ROUNDING_MBPS, Booking, Need
 from hydra.reservations.calendar import Calendar
 from hydra.reservations.limits import AdmissionLimits
 from hydra.reservations.quotas import Quota
@@ -133,4 +133,4 @@ def test_nothing_above_what_was_granted_fits(seed):
         if granted < most:
             assert window.find(ask.pair, Need(granted + 10 * ROUNDING_MBPS)) is None
         assert all(window.spare_mbps(c) >= granted - 2 * ROUNDING_MBPS for c in path.circuits)
-        calendar.add(replace(ask, mbps=granted).booking(str(number), path))
+        calendar.add(Booking(str(number), path, granted, start, start + 4))

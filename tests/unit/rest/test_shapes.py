@@ -74,6 +74,20 @@ def test_racks_are_chosen(client):
     assert client.post("/v1/shapes", json=body).json()["racks"] == ["h31", "h11"]
 
 
+def test_every_pair_is_protected_and_keeps_to_the_constraints(client, service):
+    body = RING | {"pattern": "pairs", "racks": ["r1", "r2"], "protect": "disjoint"}
+    made = client.post("/v1/shapes", json=body | {"constraints": {"max_hops": 1}}).json()
+    (pair,) = made["reservations"]
+    hops = [pair["booked"]["hops"], pair["protection"]["path"]["hops"]]
+    assert {hop["plane"] for (hop,) in hops} == {"p1", "p2"}
+    assert pair["constraints"]["max_hops"] == 1
+    client.delete(f"/v1/shapes/{made['id']}")
+    body["constraints"] = {"require_planes": ["p1"]}
+    refused = client.post("/v1/shapes", json=body)
+    assert refused.status_code == 409
+    assert "a disjoint path needs a second plane" in refused.json()["detail"]
+
+
 def test_a_refusal_holds_nothing_and_names_what_fits(client, service):
     client.post("/v1/shapes", json=MATRIX)
     pairs = RING | {"pattern": "pairs"}

@@ -22,7 +22,6 @@ LARGE = {
 ALIKE = {
     "apps/prices/pods.py:Figure": "the columns of a table, published beside ours",
     "hydra/reservations/admission.py:Alternative": "a start and an end",
-    "hydra/reservations/admission.py:Booking": "a start and an end",
     "hydra/reservations/availability.py:Available": "a start and an end",
     "hydra/reservations/calendar.py:Window": "a start and an end",
     "hydra/reservations/shape_search.py:Alternative": "a start and an end",

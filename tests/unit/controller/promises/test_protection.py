@@ -4,7 +4,7 @@ import pytest
 
 from apps.controller.record.ledger import Ledger
 from hydra.lifecycle import ReservationState as State
-from hydra.reservations.reservation import Protect, ReservationRequest, survivors
+from hydra.reservations.reservation import Protect, ReservationRequest
 from tests.unit.controller.runners import awaited
 from tests.unit.core.fabrics import small_fabric
 
@@ -70,7 +70,7 @@ def test_a_lost_second_path_is_replaced_when_there_is_room(wide, made):
     wide.care.keep_time()
     now = wide.ledger.bookings.get(made.id)
     assert now.protection is not None
-    assert survivors([now], wide.ledger.network.state).keys() == set(now.paths)
+    assert set(wide.ledger.network.state.topology.paths) == set(now.paths)
 
 
 def test_a_second_path_that_does_not_come_up_fails_nothing(wide):

@@ -13,7 +13,8 @@ from apps.process.configuration import load_configuration
 from hydra.errors import AdmissionError
 from hydra.lifecycle import ReservationState
 from hydra.reservations.book import ReservationBook
-from hydra.reservations.reservation import ReservationRequest, RetryKey, ServiceClass
+from hydra.reservations.constraints import Constraints
+from hydra.reservations.reservation import Protect, ReservationRequest, RetryKey, ServiceClass
 from hydra.reservations.shapes import chosen_request, pattern_request, shape_of
 from tests.journals import SqliteJournal
 from tests.waiting import HANGS_S, PATIENCE_S
@@ -87,6 +88,27 @@ def test_racks_for_a_lost_pair_are_tried_first(rooms):
     before = rooms.ledger.bookings.all()
     assert rooms.promises.shapes.shape(shape.id).instead == ("r3", "r4")
     assert rooms.ledger.bookings.all() == before, "a trial leaves nothing"
+
+
+def test_racks_for_a_lost_pair_meet_its_constraints(rooms):
+    shape = admit(rooms, "pairs", 80.0, constraints=Constraints(avoid_planes=("p1",)))
+    lost = shape.edges[0]
+    rooms.ledger.bookings._book.transition(lost.id, ReservationState.FAILED, "no light at r2")
+    assert rooms.promises.shapes.shape(shape.id).instead == FOUR
+    other = ReservationRequest(
+        *("r1", "r2", 80.0),
+        start_unix_s=lost.starts_unix_s,
+        service=ServiceClass.GUARANTEED,
+        constraints=Constraints(require_planes=("p2",)),
+    )
+    rooms.promises.admission.reserve(other)
+    assert rooms.promises.shapes.shape(shape.id).instead == ("r3", "r4")
+
+
+def test_most_of_protected_pairs(rooms):
+    shape = admit(rooms, "pairs", None, protect=Protect.DISJOINT)
+    assert [one.bandwidth_mbps for one in shape.edges] == [100.0, 100.0]
+    assert all(len(one.paths) == 2 for one in shape.edges)
 
 
 def test_others_get_answers_while_racks_for_a_lost_pair_are_tried(rooms, monkeypatch):
