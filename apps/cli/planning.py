@@ -65,7 +65,10 @@ _ENDINGS: Final = (".csv", ".tsv", ".txt", ".json", ".npz", ".npy")
 def _entry(value: str) -> JsonObject:
     match = _DEMAND.fullmatch(value)
     if match is None:
-        raise click.BadParameter(f"{value!r} is not SRC:DST=MBPS, such as r1:r2=50")
+        raise click.BadParameter(
+            f"{value!r} is neither SRC:DST=MBPS, such as r1:r2=50, nor a file, whose name ends in "
+            f"{', '.join(_ENDINGS)}"
+        )
     return {"src": match["src"], "dst": match["dst"], "mbps": rate_of(match["mbps"])}
 
 

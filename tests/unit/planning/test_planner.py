@@ -279,10 +279,11 @@ def test_one_that_can_not_be_started_for_a_while_is_started_later(
         wait_until(lambda: planner.pid is not None)
 
 
-def test_ctrl_c_is_for_the_controller(shared):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_to_the_process_group_is_for_the_controller(shared, number):
     propose(shared)
     before = shared.pid
-    os.kill(before, signal.SIGINT)
+    os.kill(before, number)
     assert propose(shared).target.topology.paths
     assert shared.pid == before
 
