@@ -381,8 +381,8 @@ def check_interface_names(document: Document, expansion: Expansion, log: Problem
         vswitch = server.vswitch
         if vswitch is None:
             continue
-        _, rack, _, place = path
-        entry = document.racks[int(rack)].servers[int(place)].vswitch
+        _, outer, _, inner = path
+        entry = document.racks[int(outer)].servers[int(inner)].vswitch
         uplinks = (
             [("optical_port", vswitch.optical_port), ("electrical_port", vswitch.electrical_port)]
             if entry is None or entry.uplink_port is None

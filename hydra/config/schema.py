@@ -446,7 +446,7 @@ def _message(item: Mapping[str, Any]) -> str:
 
 
 def _meant(key: str, known: Sequence[str]) -> str:
-    """A hint for an unknown key: the sections that have the key, unless a ``known`` key is close."""
+    """A hint for an unknown key: the sections with this key, unless a ``known`` key is close."""
     sections = _sections_of_keys().get(key)
     if sections and not get_close_matches(key, known, n=1, cutoff=_CLOSE):
         return f"{key!r} belongs under {' or '.join(sections)}"

@@ -41,7 +41,7 @@ def test_reserve_and_release(call, service):
     service.settle(reservation["id"], State.RELEASED)
     listed = call("list").stdout
     assert reservation["id"] not in listed
-    assert "1 finished reservations left out (--all lists them)" in listed
+    assert "1 finished reservation left out (--all lists them)" in listed
     assert reservation["id"] in call("list", "--all").stdout
     assert len(json.loads(call("list", "--json").stdout)["reservations"]) == 1
 
