@@ -17,6 +17,7 @@ from hydra.names import rack_of
 from hydra.reservations.admission import (
     Ask,
     admit_most,
+    beyond_uplink,
     fastest_circuit_mbps,
     moment,
     takes,
@@ -72,6 +73,13 @@ class ReservationBook(Protected):
     def check(self, request: ReservationRequest) -> tuple[RackId, RackId]:
         """Check a request by :func:`hydra.reservations.requests.check`; return the two racks."""
         return check(self._fabric, request)
+
+    def beyond_uplink(self, request: ReservationRequest, now: float) -> tuple[str, str] | None:
+        """As :func:`~hydra.reservations.admission.beyond_uplink`, for the named servers."""
+        start, end = times(request, now)
+        window = self._calendar.window(start, math.inf if end is None else end, _NO_LIMITS)
+        servers = servers_among(self._fabric, request.src, request.dst)
+        return beyond_uplink(self._fabric, window, servers, request.least_mbps)
 
     def add(
         self,
