@@ -160,6 +160,8 @@ class HydraApplication:
         self._view: StoredView | None = None
         self._worker_leases: WorkerLeases | None = None
         if settings.etcd is None:
+            if not Path(settings.journal).exists():
+                LOG.info("%s: a new journal, without circuits or reservations", settings.journal)
             return SqliteJournal(settings.journal, kept_days=settings.journal_days)
         needs_etcd("apps.etcd.gateway").check_files(settings.etcd)
         etcd = needs_etcd("apps.journal.etcd")

@@ -36,6 +36,7 @@ from mininet_scenarios.stage.stage import (
     udp_transfer,
 )
 from mininet_scenarios.stage.streams import paced_stream
+from mininet_scenarios.testbed.shipped import DEFAULT_CONFIG
 from topology.demand import max_min_rates
 
 SCALE: Final = 0.2
@@ -300,9 +301,7 @@ def main(argv: Sequence[str] = ()) -> int:
     with (
         tempfile.TemporaryDirectory() as directory,
         ConsoleNarrator(console, expected_s) as narrator,
-        building.stage_of(
-            building.DEFAULT_CONFIG, SCALE, Path(directory) / "stage", narrator
-        ) as stage,
+        building.stage_of(DEFAULT_CONFIG, SCALE, Path(directory) / "stage", narrator) as stage,
     ):
         for name in names:
             with narrator.phase(name, expected_s / len(names)):

@@ -51,8 +51,9 @@ def _from_file(device: str, path: str) -> str:
     except OSError as error:
         raise DeviceError(
             device,
-            f"can't read the password file {path}: {error.strerror}; make it readable for the "
-            "controller's user (login.password_file)",
+            f"can't read the password file {Path(path).absolute()}: {error.strerror}; make the "
+            "file readable for the controller's user (login.password_file; a relative path starts "
+            "from the working directory)",
         ) from None
     value = line.rstrip(b"\r\n")
     if not value:

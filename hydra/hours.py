@@ -27,7 +27,7 @@ class Hours:
         hours = [int(number) for number in found.groups()]
         begin, end = 60 * hours[0] + hours[1], 60 * hours[2] + hours[3]
         if begin == end:
-            raise ValueError(f"{text} ends when it begins")
+            raise ValueError(f"{text} has the same begin and end")
         return cls(begin, end)
 
     def has(self, minute: int) -> bool:

@@ -409,10 +409,6 @@ class Fabric:
         return {(self.racks[port.rack].name, port.tor_port): port for port in self.ports}
 
     @cached_property
-    def port_ids(self) -> tuple[PortId, ...]:
-        return tuple(port.id for port in self.ports)
-
-    @cached_property
     def fibres(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """The ingress and the egress OCS port of each optical port, by port id."""
         return tuple(port.ingress for port in self.ports), tuple(port.egress for port in self.ports)

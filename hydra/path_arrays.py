@@ -163,11 +163,11 @@ class Paths(Sequence[Path]):
         places = np.full(len(self), -1, dtype=np.int32)
         if not len(self) or not len(other):
             return places
-        mine, theirs = self.keys(), other.keys()
+        own, theirs = self.keys(), other.keys()
         order = np.argsort(theirs, kind="stable").astype(np.int32)
-        at = np.minimum(np.searchsorted(theirs[order], mine), len(order) - 1)
+        at = np.minimum(np.searchsorted(theirs[order], own), len(order) - 1)
         found = order[at]
-        alike = np.flatnonzero(theirs[found] == mine)
+        alike = np.flatnonzero(theirs[found] == own)
         same = self._same(alike, other, found[alike])
         places[alike[same]] = found[alike[same]]
         unsure = alike[~same]  # different paths with the same key
@@ -232,20 +232,20 @@ class Paths(Sequence[Path]):
 
     def _same(self, indices: NDArray[Any], other: Paths, there: NDArray[Any]) -> NDArray[np.bool_]:
         """True where a path of ``indices`` equals the path of ``other`` at ``there``."""
-        mine, theirs = self.table, other.table
-        hops = mine.hops[indices]
+        own, theirs = self.table, other.table
+        hops = own.hops[indices]
         same: NDArray[np.bool_] = (
             (hops == theirs.hops[there])
-            & (mine.src[indices] == theirs.src[there])
-            & (mine.dst[indices] == theirs.dst[there])
+            & (own.src[indices] == theirs.src[there])
+            & (own.dst[indices] == theirs.dst[there])
         )
         kinds, other_kinds = self._kinds(), other._kinds()
         for hop in range(int(hops[same].max(initial=0))):
             rows = np.flatnonzero(same & (hops > hop))
-            my_hops, their_hops = mine.start[indices[rows]] + hop, theirs.start[there[rows]] + hop
+            my_hops, their_hops = own.start[indices[rows]] + hop, theirs.start[there[rows]] + hop
             same[rows] = (
-                (mine.hop_a[my_hops] == theirs.hop_a[their_hops])
-                & (mine.hop_b[my_hops] == theirs.hop_b[their_hops])
+                (own.hop_a[my_hops] == theirs.hop_a[their_hops])
+                & (own.hop_b[my_hops] == theirs.hop_b[their_hops])
                 & (kinds[my_hops] == other_kinds[their_hops])
             )
         return same
@@ -283,11 +283,11 @@ class Lanes(Mapping[Path, VlanId]):
         shape (F,) for ``self``, and in another for ``other``.
         """
         place = self.paths.places_in(other.paths)
-        mine = np.flatnonzero(place >= 0)
-        theirs = place[mine]
-        same = self.vlan[mine] == other.vlan[theirs]
+        known = np.flatnonzero(place >= 0)
+        theirs = place[known]
+        same = self.vlan[known] == other.vlan[theirs]
         unlike = np.ones(len(self), dtype=np.bool_), np.ones(len(other), dtype=np.bool_)
-        unlike[0][mine[same]] = unlike[1][theirs[same]] = False
+        unlike[0][known[same]] = unlike[1][theirs[same]] = False
         return unlike
 
     def ids_beside(self, pairs: Pairs) -> frozenset[VlanId]:
@@ -297,8 +297,8 @@ class Lanes(Mapping[Path, VlanId]):
 
     def between(self, pairs: Collection[Pair]) -> list[Path]:
         """The paths of the given pairs, lower rack first; creates no other paths."""
-        mine = among(self.paths.table.pair_codes(), Pairs.of(pairs).codes)
-        return self.paths.chosen(np.flatnonzero(mine))
+        rows = among(self.paths.table.pair_codes(), Pairs.of(pairs).codes)
+        return self.paths.chosen(np.flatnonzero(rows))
 
     def __len__(self) -> int:
         return len(self.vlan)

@@ -328,7 +328,9 @@ class Policy:
     address of a guest in `guests`, and without tags. With ``addresses``, ARP and neighbour
     discovery must also be about the server's addresses: [security](security.md#servers).
     """
-    quarantine_s: Annotated[Positive | None, Taken.AT_ONCE, Null("until somebody clears it")] = 60.0
+    quarantine_s: Annotated[
+        Positive | None, Taken.AT_ONCE, Null("until cleared by an operator")
+    ] = 60.0
     """Time for which planning avoids the ports of a failed circuit."""
     preemption_notice_s: Positive = 60.0
     """Time for which preempted reservations keep their circuits."""

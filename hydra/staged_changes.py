@@ -275,11 +275,11 @@ class Agenda:
         """
         closed = frozenset[PortId]() if change is None else change.made.ports
         all_but = self.all_but(change)
-        mine = altered(state.topology, goal).ports if all_but else frozenset()
+        ports = altered(state.topology, goal).ports if all_but else frozenset()
         for other in all_but:
             later = change is not None and other.rank > change.rank
             next_ports = self.ahead(other, state).ports
-            closed |= next_ports if later else next_ports - mine
+            closed |= next_ports if later else next_ports - ports
         return closed
 
     def leave_as_it_is(

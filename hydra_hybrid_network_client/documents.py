@@ -844,7 +844,7 @@ class Reconfiguration(Document):
     """Stages in all, as foreseen. Null: more than could be."""
 
     paused: bool
-    """No further stage begins until somebody says so."""
+    """No further stage begins until the change is resumed."""
 
 
 class Reservation(Document):

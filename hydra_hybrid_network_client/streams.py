@@ -67,7 +67,7 @@ def check_stream(response: httpx.Response) -> None:
     """Raise ClientError unless ``response`` is a stream of events."""
     kind = response.headers.get("Content-Type", "").partition(";")[0].strip().lower()
     if kind != MEDIA_TYPE:
-        raise ClientError(f"{response.url} answered something else: {kind!r} is no {MEDIA_TYPE}")
+        raise ClientError(f"{response.url} gave an unexpected answer: {kind!r} is no {MEDIA_TYPE}")
 
 
 def document_in(response: httpx.Response, event: ServerSentEvent) -> JsonObject:
@@ -78,4 +78,4 @@ def document_in(response: httpx.Response, event: ServerSentEvent) -> JsonObject:
         document = None
     if isinstance(document, dict):
         return document
-    raise ClientError(f"{response.url} answered something else: no JSON in event {event.last_id}")
+    raise ClientError(f"{response.url} gave an unexpected answer: no JSON in event {event.last_id}")

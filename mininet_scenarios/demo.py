@@ -34,11 +34,12 @@ from mininet_scenarios.experiments.hydra_paper.fig9a_scenario import Fig9aResult
 from mininet_scenarios.experiments.hydra_paper.fig9b_scenario import Fig9bResult
 from mininet_scenarios.reporting.narrator import ConsoleNarrator, Narrator
 from mininet_scenarios.reporting.table import Row, table
-from mininet_scenarios.stage.building import BUILD_S, DEFAULT_CONFIG, stage_of
+from mininet_scenarios.stage.building import BUILD_S, stage_of
 from mininet_scenarios.stage.interruption import sigterm_leaves
 from mininet_scenarios.stage.stage import ScenarioError
 from mininet_scenarios.testbed import sysctl
 from mininet_scenarios.testbed.processors import ProcessorTime
+from mininet_scenarios.testbed.shipped import DEFAULT_CONFIG
 
 WAYS: Final = (CycleName.DIVERT_FIRST, CycleName.HITLESS)
 """HydRA's order, as in the paper; and the controller's default."""

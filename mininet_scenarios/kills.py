@@ -123,17 +123,19 @@ class Customer:
 
     def _step(self, http: httpx.Client) -> None:
         time.sleep(self._chance.uniform(0, _LONGEST_PAUSE_S))
-        mine = [
+        acknowledged_ids = [
             reservation_id
             for reservation_id, acknowledged in self.acknowledged.items()
             if acknowledged.state not in FINAL_STATES
         ]
-        if not mine or self._chance.random() < (0.2 if len(mine) > _MANY else 0.6):
+        if not acknowledged_ids or self._chance.random() < (
+            0.2 if len(acknowledged_ids) > _MANY else 0.6
+        ):
             order = self._order()
             self.unanswered.append(order)
             self.note_answer(order, order.send(http))
         else:
-            self._change(http, self._chance.choice(mine))
+            self._change(http, self._chance.choice(acknowledged_ids))
 
     def _order(self) -> Order:
         pick = self._chance.choice

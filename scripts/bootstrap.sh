@@ -10,10 +10,11 @@ PURPOSE=${1:-test}
 VENV=.venv
 BEFORE=$VENV.before
 STAMP=$VENV/.bootstrapped
-# What the virtual environment is made from: when any of these changes, pip runs again.
-INPUTS=(
-  requirements.txt constraints.txt build-constraints.txt pyproject.toml setup.py
-  scripts/bootstrap.sh topology/native/*.[ch] apps/openflow/native/*.[ch]
+# What the virtual environment is made from: when any of these changes, it is made anew.
+PACKAGES=(requirements.txt constraints.txt build-constraints.txt scripts/bootstrap.sh)
+# What the project is built from: when only these change, pip installs the project alone.
+PROJECT=(
+  pyproject.toml setup.py topology/native/*.[ch] apps/openflow/native/*.[ch]
   drivers/codecs/openflow/native/*.[ch]
 )
 OLDEST=11
@@ -172,7 +173,7 @@ known() {
 }
 
 fingerprint() {
-  { /usr/bin/python3 --version; pwd; cat "${INPUTS[@]}"; } | sha256sum
+  { /usr/bin/python3 --version; pwd; cat "$@"; } | sha256sum
 }
 
 make_virtual_environment() {
@@ -185,13 +186,17 @@ make_virtual_environment() {
   # Only Mininet comes from the system, so that no other Debian package shadows a pinned version.
   ln -sfn /usr/lib/python3/dist-packages/mininet \
     "$("$VENV/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/mininet"
+  install_project
+  trap - EXIT HUP INT TERM
+  rm -rf "$BEFORE"/.bootstrapped "$BEFORE" # in this order: one that is cut off is whole no more
+}
+
+install_project() {
   say "installing the project"
   pip_install --no-deps --editable .
   # The last four are compiled here, so that the first command and the first plan need not wait.
   "$VENV/bin/python" -c 'import mininet.node, topology._native, apps.openflow._lines, drivers.codecs.openflow._tables, apps.cli, apps.controller.controller, apps.planning.planner_process, scipy.optimize' ||
     fail "the installed packages can't be imported: see above"
-  trap - EXIT HUP INT TERM
-  rm -rf "$BEFORE"/.bootstrapped "$BEFORE" # in this order: one that is cut off is whole no more
 }
 
 # Paths inside a virtual environment are absolute: the new one is made in its place, and the one
@@ -257,24 +262,33 @@ pip_install() {
     fail "pip could not install the above; is the network there?"
 }
 
+bring_up_to_date() {
+  local packages project there= has= built=
+  packages=$(fingerprint "${PACKAGES[@]}")
+  project=$(fingerprint "${PROJECT[@]}")
+  [[ ! -f $STAMP ]] || { read -r there; read -r has; read -r built; } <"$STAMP" || true
+  if [[ $there != "$packages" ]]; then
+    make_virtual_environment
+  elif [[ $built != "$project" ]]; then
+    install_project
+  elif [[ $has == "$PURPOSE" || $has == test ]]; then
+    return
+  fi
+  if [[ $PURPOSE == test || $has == test ]]; then
+    if [[ $there != "$packages" || $has != test ]]; then
+      say "installing what tests need besides"
+      install_packages test
+      install_prometheus
+    fi
+    PURPOSE=test
+  fi
+  printf '%s\n%s\n%s\n' "$packages" "$PURPOSE" "$project" >"$STAMP"
+  say "done"
+}
+
 ((EUID == 0)) || say "you are not root, and Open vSwitch and Mininet need root; $WITHOUT_ROOT"
 take_turn
 put_back # where a run was killed
 trap - HUP INT TERM
 install_debian_packages
-wanted=$(fingerprint)
-there= has=
-[[ ! -f $STAMP ]] || { read -r there; read -r has; } <"$STAMP" || true
-if [[ $there != "$wanted" ]]; then
-  make_virtual_environment
-elif [[ $has == "$PURPOSE" || $has == test ]]; then
-  exit 0
-fi
-if [[ $PURPOSE == test || $has == test ]]; then
-  say "installing what tests need besides"
-  install_packages test
-  install_prometheus
-  PURPOSE=test
-fi
-printf '%s\n%s\n' "$wanted" "$PURPOSE" >"$STAMP"
-say "done"
+bring_up_to_date

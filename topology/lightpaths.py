@@ -111,11 +111,11 @@ def _by_plane(
     fabric: FabricArrays, circuits: Collection[Circuit], row_of: Mapping[PlaneId, int]
 ) -> NDArray[np.float32]:
     """Shape (planes, N * N): 1 if a rack sends to another on a plane of ``row_of``."""
-    mine = [circuit for circuit in circuits if circuit.plane in row_of]
-    rows = [row_of[circuit.plane] for circuit in mine]
+    usable = [circuit for circuit in circuits if circuit.plane in row_of]
+    rows = [row_of[circuit.plane] for circuit in usable]
     sender, receiver = (
-        fabric.port_rack[np.fromiter(ends, dtype=np.int64, count=len(mine))].astype(np.int64)
-        for ends in ((circuit.a for circuit in mine), (circuit.b for circuit in mine))
+        fabric.port_rack[np.fromiter(ends, dtype=np.int64, count=len(usable))].astype(np.int64)
+        for ends in ((circuit.a for circuit in usable), (circuit.b for circuit in usable))
     )
     lit = np.zeros((len(row_of), fabric.n_racks**2), dtype=np.float32)
     lit[rows, sender * fabric.n_racks + receiver] = 1

@@ -11,7 +11,7 @@ import click
 from apps.cli.client import ControllerClient, url_option
 from apps.cli.command import Command
 from apps.cli.network import OVER, print_reconfiguration
-from apps.cli.output import CommandError, json_option, print_json, print_outcome, warn
+from apps.cli.output import CommandError, insist, json_option, print_json, print_outcome, warn
 from apps.cli.parameters import FiniteRange, with_options
 from apps.cli.patience import progress_bar
 from apps.cli.planning import (
@@ -66,7 +66,7 @@ _COURSE: Final = [state for state in ReconfigurationState if state not in OVER]
 )
 @click.option("--yes", is_flag=True, help="Do not ask.")
 def apply(url: str, as_json: bool, yes: bool, **options: Any) -> None:
-    """Show what would change, ask, and carry it out.
+    """Show the planned change, ask, and carry out the change.
 
     Circuits are planned for a demand, or listed in a file (--topology). A schedule, listed in the
     file or named (--schedule), repeats in place of the policy until `hydra schedule --end`, another
@@ -133,7 +133,7 @@ def _follow_schedule(url: str, as_json: bool, yes: bool, schedule: JsonObject) -
                 f"{week['night_s'] * 1000:.0f} ms moves circuits and carries nothing"
             )
         if not yes:
-            click.confirm("Follow this schedule?", abort=True, err=True)
+            insist("Follow this schedule?")
         week = client.put(SCHEDULE, schedule)
     text = "the schedule begins: `hydra schedule` shows its slot, `hydra schedule --end` ends it"
     print_outcome(week, text, as_json)
@@ -144,7 +144,7 @@ def _shown(dry_run: JsonObject, as_json: bool, yes: bool) -> JsonObject:
     if not as_json:
         print_plan(dry_run)
     if not yes:
-        click.confirm("Apply the changes?", abort=True, err=True)
+        insist("Apply the changes?")
     return dry_run
 
 

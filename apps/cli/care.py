@@ -13,6 +13,7 @@ from apps.cli.command import Command
 from apps.cli.output import (
     CommandError,
     UnreachableError,
+    insist,
     json_option,
     print_json,
     print_outcome,
@@ -112,7 +113,7 @@ def restore(source: Path, config: Path, yes: bool, as_json: bool) -> None:
     if not yes:
         of = f"fabric {about.fabric} as of {moment(about.created_unix_s)}"
         question = f"Replace the journal of {config} by that of {source}, {of}?"
-        click.confirm(question, abort=True, err=True)
+        insist(question)
     about, kept = archive.restore(loaded, source)
     if as_json:
         print_json(

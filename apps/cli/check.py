@@ -57,7 +57,7 @@ _NAMED: Final = 5
 @json_option
 @click.pass_context
 def check(ctx: click.Context, file: Path, directory: Path | None, as_json: bool) -> None:
-    """Check a configuration FILE and say what it describes.
+    """Check a configuration FILE and describe its contents.
 
     Lists every problem with the line and the path in the file. A file that passes here starts the
     controller: both run the same code. Devices are not contacted. Files that the controller reads

@@ -76,7 +76,7 @@ class Finding:
 def doctor(
     ctx: click.Context, file: Path, directory: Path | None, url: str | None, as_json: bool
 ) -> None:
-    """Check all that a controller needs, and list findings with remedies.
+    """Check configuration, devices and machine, and list findings with remedies.
 
     Checks the configuration FILE with secrets and files, as `hydra check` does; contact with each
     device; the running controller, or else the ports for a start; this machine's clock, descriptors

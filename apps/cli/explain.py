@@ -13,7 +13,7 @@ from hydra_hybrid_network_client.requests import resource
 
 @click.group(cls=Group, examples=["hydra explain circuit r1 r2"])
 def explain() -> None:
-    """Say why the network is as it is."""
+    """Explain the state of the network."""
 
 
 @explain.command(
@@ -25,7 +25,7 @@ def explain() -> None:
 @url_option
 @json_option
 def circuit(a: str, b: str, url: str, as_json: bool) -> None:
-    """Say why two racks are, or are not, joined by a circuit.
+    """Explain why two racks are, or are not, joined by a circuit.
 
     Shows the present paths, the demand between the two racks, and past decisions about the pair:
     the measured demand, the possible changes, and the gain of each.

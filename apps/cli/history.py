@@ -76,7 +76,7 @@ def history(
     url: str,
     as_json: bool,
 ) -> None:
-    """List what happened, and reconfigurations; with an ID, draw one reconfiguration's substeps.
+    """List events and reconfigurations; with an ID, draw a reconfiguration's substeps.
 
     The first table is from the journal, newest first: changes, losses, reservations, decisions,
     reloads and starts. The second has the reconfigurations since the controller's last start. Then

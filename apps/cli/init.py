@@ -373,7 +373,7 @@ def init(file: Path, as_json: bool, **given: Any) -> None:
     """Ask a few questions, and write a commented configuration FILE that `hydra check` passes.
 
     Each question has an option; questions with a given option are skipped. Names of ports, MAC
-    addresses and rates in the file are examples: comments say what to replace. With --emulated,
+    addresses and rates in the file are examples, with comments. With --emulated,
     nothing has to be replaced.
     """
     answers = Answers(**given)

@@ -70,7 +70,7 @@ def _print_drift(title: str, found: JsonObject) -> None:
 @json_option
 @click.pass_context
 def quarantine(ctx: click.Context, url: str, as_json: bool) -> None:
-    """List the ToR ports that planning leaves out because a circuit on them failed."""
+    """List the ToR ports left out of plans after a circuit there failed."""
     if ctx.invoked_subcommand is not None:
         return
     with ControllerClient(url) as client:

@@ -67,7 +67,7 @@ def mpirun(
 ) -> None:
     """Run COMMAND, an mpirun, with bandwidth for its communication.
 
-    Reserves everything that the job's ranks need between racks, or nothing; waits until the
+    Reserves all bandwidth between the job's ranks in different racks, or none; waits until the
     circuits are up, runs COMMAND, and releases: also when COMMAND fails, and on Ctrl-C, SIGTERM,
     SIGHUP, SIGUSR1 and the like, which are passed on to COMMAND. Ranks fill one host after the
     other. Exits as COMMAND does, and with 1 if the bandwidth is not available.

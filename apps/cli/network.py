@@ -45,7 +45,7 @@ OVER: Final = frozenset(s for s, after in RECONFIGURATION_TRANSITIONS.items() if
 @json_option
 @click.pass_context
 def status(ctx: click.Context, wait_s: float, url: str, as_json: bool) -> None:
-    """Show whether the controller is ready and healthy, what is wrong, what changes, its devices.
+    """Show the controller's readiness, problems, present changes and devices.
 
     Ready: the controller takes requests. Healthy: nothing is wrong, and no device is away. Exit
     status 0 if ready and healthy, 1 if not ready, 5 if ready and something is wrong.
@@ -134,7 +134,7 @@ def _await_health(client: ControllerClient, deadline_s: float) -> tuple[list[str
 @url_option
 @json_option
 def devices(down: bool, url: str, as_json: bool) -> None:
-    """List switches, whether they are connected, and their alarms."""
+    """List switches with connections and alarms."""
     with ControllerClient(url) as client:
         many = client.get("/v1/devices")["devices"]
     if down:
@@ -246,7 +246,7 @@ def _changed_by(value: JsonObject) -> str:
 @url_option
 @json_option
 def topology(form: str, url: str, as_json: bool) -> None:
-    """Show the circuits and paths that stand now.
+    """Show the present circuits and paths.
 
     `there` and `back` are a circuit's load between the last two readings of its ports.
     """
@@ -278,9 +278,9 @@ def topology(form: str, url: str, as_json: bool) -> None:
 @url_option
 @json_option
 def demand(url: str, as_json: bool) -> None:
-    """Show the rack-to-rack demand as the controller sees it.
+    """Show the rack-to-rack demand that the controller measured.
 
-    Measured: nothing held the pair's traffic back, and the demand is the sent rate with some
+    Measured: the pair's traffic met no full link, and the demand is the sent rate with some
     head-room. Constrained: the traffic met a full link. The estimate is then the pair's share of
     the servers' links, and plans count on an expected part of the estimate. Mice have no demand. By
     policy.demand, plans may be made for the sent rates instead, or for the bytes waiting in
@@ -344,7 +344,7 @@ def _known(entry: JsonObject, basis: str) -> str:
 @url_option
 @json_option
 def reconfigurations(identifier: str | None, url: str, as_json: bool) -> None:
-    """List reconfigurations, newest first; with an ID, show the timeline of one."""
+    """List reconfigurations, newest first; with an ID, show a reconfiguration's timeline."""
     path = "/v1/reconfigurations"
     with ControllerClient(url) as client:
         document = client.get(path if identifier is None else resource(path, identifier))

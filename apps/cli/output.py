@@ -144,6 +144,22 @@ def print_facts(facts: Sequence[tuple[str, object]]) -> None:
         click.echo(f"{name:<{width}}  {value}")
 
 
+def agreed(question: str) -> bool:
+    """The user's answer to a question. Raises CommandError if standard input ends first."""
+    try:
+        return click.confirm(question, err=True)
+    except click.Abort:
+        if sys.stdin.isatty():
+            raise
+        raise CommandError("no answer on standard input: add --yes") from None
+
+
+def insist(question: str) -> None:
+    """End the command unless the user agrees. Raises as :func:`agreed`."""
+    if not agreed(question):
+        raise click.Abort
+
+
 def warn(message: str) -> None:
     click.echo(f"Warning: {message}", err=True)
 

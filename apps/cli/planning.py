@@ -251,7 +251,7 @@ def _plan_body(options: JsonObject) -> JsonObject:
 @with_options(_offline_options)
 @click.pass_context
 def plan(ctx: click.Context, /, url: str, as_json: bool, **options: Any) -> None:
-    """Dry run: show what a reconfiguration would change.
+    """Dry run: show the changes of a reconfiguration.
 
     Asks the controller. With --fabric, plans from files, for comparisons and for research, and
     starts without circuits unless --current has some. Exit status 1 if no plan is found or a check

@@ -70,7 +70,7 @@ def price(
     plot: Path | None,
     as_json: bool,
 ) -> None:
-    """Show what a network costs, beside its alternatives and the papers' figures.
+    """Show a network's costs, beside its alternatives and the papers' figures.
 
     PRICES is a file, or a price list of the package: hydra-2015 (Table I and Fig. 5) or helios-2010
     (Table 1 and Fig. 2).

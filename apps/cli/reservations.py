@@ -371,7 +371,7 @@ def modify(
 @url_option
 @json_option
 def reservations(identifier: str | None, ended: bool, url: str, as_json: bool) -> None:
-    """List reservations that are not over, and failed reservations; with an ID, show one.
+    """List present and failed reservations; with an ID, show a reservation.
 
     `there` and `back` are the Mb/s that arrived at the second and at the first end in the last
     seconds. `hydra list` is the same command.

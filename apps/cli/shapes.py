@@ -28,7 +28,7 @@ _GOOD: Final = {"ready", "scheduled", "held"}
     examples=["hydra shape reserve ring r1 r2 r3 r4 --mbps most", "hydra shape list"],
 )
 def shape() -> None:
-    """Reserve bandwidth between racks in a pattern, under one id."""
+    """Reserve bandwidth between racks in a pattern, under a common id."""
 
 
 @shape.command(
@@ -140,7 +140,7 @@ def list_shapes(ended: bool, url: str, as_json: bool) -> None:
 @url_option
 @json_option
 def show(identifier: str, url: str, as_json: bool) -> None:
-    """Show the state of shape ID, what to do, and its reservations."""
+    """Show the state, remedy and reservations of shape ID."""
     with ControllerClient(url) as client:
         document = client.get(resource(_SHAPES, identifier))
     _print_shape(document, as_json)

@@ -46,7 +46,7 @@ _state_option = click.option(
     ],
 )
 def slurm() -> None:
-    """Reserve what Slurm's jobs need, and give it back; tell Slurm which racks are near.
+    """Reserve and release bandwidth of Slurm's jobs; tell Slurm which racks are near.
 
     prolog and epilog are for PrologSlurmctld and EpilogSlurmctld in slurm.conf: write two
     programs that run prolog and epilog. A job asks for bandwidth by a comment,

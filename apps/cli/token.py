@@ -109,7 +109,7 @@ def create(
     path: Path,
     as_json: bool,
 ) -> None:
-    """Make a token and print it, or save it: a token can't be shown again later."""
+    """Make a token, and print or save the token, which can't be shown again later."""
     secret = secrets.token_urlsafe(_SECRET_BYTES)
     quota = _tenants_quota(Role(role), Quota(max_reservations, max_mbps, max_priority))
     text, stored = make_token(name, Role(role), secret, time.time(), quota)

@@ -48,7 +48,7 @@ _BUSY: Final = 0.9
 @url_option
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object a line.")
 def top(interval_s: float, count: int | None, url: str, as_json: bool) -> None:
-    """Show what is wrong, busiest circuits, demand and reconfigurations, until Ctrl-C.
+    """Show problems, busiest circuits, demand and reconfigurations, until Ctrl-C.
 
     With --count, all looks stay on the screen.
     """

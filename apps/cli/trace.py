@@ -84,7 +84,7 @@ def trace() -> None:
 @_window_option
 @json_option
 def show(trace_file: Path, window_s: float, as_json: bool) -> None:
-    """Show what a trace holds, and its windows."""
+    """Show a trace's contents and windows."""
     with _errors():
         summary = _summarise(trace_file)
         found = [

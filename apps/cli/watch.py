@@ -40,7 +40,7 @@ _RECONNECT_S: Final = 1.0
 @url_option
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object a line.")
 def watch(kinds: Sequence[str], count: int | None, url: str, as_json: bool) -> None:
-    """Print what happens to circuits, reservations, changes and devices, until Ctrl-C.
+    """Print events of circuits, reservations, changes and devices, until Ctrl-C.
 
     If the controller goes away, the command connects again, goes on after the last event, and
     reports the number of missed events.

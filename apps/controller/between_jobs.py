@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
+from typing import Any
 
 from hydra.reconfiguration.commands import Batch, Outcome, Steps
 from hydra.reconfiguration.scheduler import Job, Running, outcomes_of
 
-Submit = Callable[[Batch], Sequence[Future[Outcome]]]
+Submit = Callable[[Batch], Sequence[Future[Outcome[Any]]]]
 """Begins the commands of a batch; returns a future for each command."""
 
 
@@ -25,7 +26,7 @@ class BetweenJobs:
         self._running = Running(course, beside=False)
         self._submit = submit
         self._put = put
-        self._in_flight: Sequence[Future[Outcome]] | None = None
+        self._in_flight: Sequence[Future[Outcome[Any]]] | None = None
         """None: no batch has begun."""
 
     @property

@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import Future, wait
 from contextlib import contextmanager
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from apps.process.metrics import Metrics
 from hydra.errors import DeviceUnavailable, HydraError
@@ -40,8 +40,8 @@ class Conductor:
         self._woken = threading.Event()
         """Set once there may be something to do."""
         self._scheduler = Scheduler()
-        self._submit: Callable[[Batch], Sequence[Future[Outcome]]] = lambda _batch: ()
-        self._landed: deque[tuple[Running, Sequence[Future[Outcome]]]] = deque()
+        self._submit: Callable[[Batch], Sequence[Future[Outcome[Any]]]] = lambda _batch: ()
+        self._landed: deque[tuple[Running, Sequence[Future[Outcome[Any]]]]] = deque()
         """Courses with a finished batch, and the batch's futures."""
         self._thread = threading.Thread(target=self._conduct, name="conductor", daemon=True)
         self._nap_s: Callable[[float], float] = lambda most_s: most_s
@@ -59,7 +59,7 @@ class Conductor:
         self._queue.add_duty(duty)
         return duty
 
-    def carry_out_by(self, submit: Callable[[Batch], Sequence[Future[Outcome]]]) -> None:
+    def carry_out_by(self, submit: Callable[[Batch], Sequence[Future[Outcome[Any]]]]) -> None:
         """Have ``submit`` begin the commands of batches, a future for each."""
         self._submit = submit
 
@@ -211,23 +211,23 @@ class Conductor:
                 else:
                     self._await(running, futures)
 
-    def _begun(self, batch: Batch) -> Sequence[Future[Outcome]]:
+    def _begun(self, batch: Batch) -> Sequence[Future[Outcome[Any]]]:
         """Begin a batch. An error at the begin becomes the outcome for the course."""
         try:
             return self._submit(batch)
         except Exception as error:
-            failed = Future[Outcome]()
+            failed = Future[Outcome[Any]]()
             failed.set_exception(error)
             return [failed]
 
-    def _report_outcomes(self, running: Running, futures: Sequence[Future[Outcome]]) -> None:
+    def _report_outcomes(self, running: Running, futures: Sequence[Future[Outcome[Any]]]) -> None:
         self._scheduler.outcome(running, lambda: [future.result() for future in futures])
 
-    def _await(self, running: Running, futures: Sequence[Future[Outcome]]) -> None:
+    def _await(self, running: Running, futures: Sequence[Future[Outcome[Any]]]) -> None:
         """Let a course continue once all ``futures`` are done."""
         remaining = len(futures)
 
-        def one_done(_future: Future[Outcome]) -> None:
+        def one_done(_future: Future[Outcome[Any]]) -> None:
             nonlocal remaining
             with self._lock:
                 remaining -= 1

@@ -92,8 +92,8 @@ class Mastership:
         asked.
         """
         with self._lock:
-            mine = self._last_sent.get(datapath)
-        if datapath not in self._names or generation == mine:
+            own = self._last_sent.get(datapath)
+        if datapath not in self._names or generation == own:
             return
         name = self._names[datapath]
         LOG.error(

@@ -128,7 +128,7 @@ class Runner:
             course, lambda batch: [self._timed(batch.step, command) for command in batch.commands]
         )
 
-    def submit(self, batch: Batch) -> Sequence[Future[Outcome]]:
+    def submit(self, batch: Batch) -> Sequence[Future[Outcome[Any]]]:
         """Begin all commands of a batch; outcomes in the same order."""
         timed = partial(self._timed, batch.step)
         return [
@@ -136,7 +136,7 @@ class Runner:
             for command in batch.commands
         ]
 
-    def _timed(self, step: str, command: Command) -> Outcome:
+    def _timed(self, step: str, command: Command) -> Outcome[Any]:
         started = time.monotonic()
         value, failure = None, None
         try:
@@ -155,7 +155,7 @@ class Runner:
         self._log(command, outcome)
         return outcome
 
-    def _log(self, command: Command, outcome: Outcome) -> None:
+    def _log(self, command: Command, outcome: Outcome[Any]) -> None:
         failure, name = outcome.failure, type(command).__name__
         known = isinstance(command, ReadMirrors | ReadVlans) and (
             failure is not None and failure.kind is FailureKind.NOT_CONNECTED
@@ -199,17 +199,17 @@ class Runner:
     def _take_switches(self, command: TakeSwitches) -> frozenset[DatapathId]:
         taken = self._mastership.take(command.datapaths, hurries=command.hurries)
         owned = self._substrate.owned()
-        mine = [
+        taken_over = [
             datapath for datapath in command.datapaths if datapath in taken and datapath in owned
         ]
-        for datapath in mine:
+        for datapath in taken_over:
             if missing := self._fleet.missing_ports(datapath):
                 LOG.error(
                     "switch %s has no port %s: check the names in the configuration",
                     owned[datapath],
                     ", ".join(missing),
                 )
-        self._policing.prepare(mine)
+        self._policing.prepare(taken_over)
         return taken
 
     def _compare_rules(self, command: CompareRules) -> dict[DatapathId, RuleDrift]:

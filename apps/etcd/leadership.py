@@ -9,32 +9,31 @@ then, the process ends.
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import asdict, fields, replace
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from typing import Final
 
 from apps.etcd.gateway import (
     Answer,
-    Entry,
     Etcd,
     EtcdRefused,
     EtcdUnanswered,
     Json,
     get,
-    has_value,
     is_absent,
     put,
     was_created,
 )
+from apps.etcd.generations import Generations
+from apps.etcd.roster import NoReplica, Roster, replica_of, text_of
 from apps.etcd.survey import Survey
-from apps.process.term import Replica, Replicas, Standby, StoreMember
-from hydra.errors import HydraError, LifecycleError
+from apps.process.term import Replica, Replicas, Standby
+from hydra.errors import HydraError
 from hydra.faults.facts import TakeoverRisk
 from hydra.policy import EtcdSettings
 
@@ -48,7 +47,6 @@ _TRIES: Final = 6
 """Members of etcd that may keep a request, in turn, in the time of a lease."""
 _LOOKS: Final = 10
 """Looks of a standby for a leader, in the time of a lease."""
-_LOOK_S: Final = 2.0
 _SOON_S: Final = 0.02
 """Between two looks of a standby while the leader ends."""
 _TELL_S: Final = 0.5
@@ -56,24 +54,11 @@ _NOTICE_S: Final = 0.1
 """A look usually takes less time."""
 _BEGINS: Final = "this controller begins to lead, and reads the journal: ask again in a moment"
 _ENDS: Final = "this controller ends, and another controller leads soon: ask again in a moment"
-_UNREPORTED: Final = {"id": "", "name": "unnamed", "url": "", "release": "", "since_unix_s": 0.0}
-_SHIFT: Final = 28
-"""Generations are revisions of etcd's, times 2**28. Without etcd, generations count from one, by
-65,536 a start and two a second: they stay below for years. OpenFlow's have 64 bits.
-"""
-_MOST: Final = 1 << 62
-"""Upper bound of a leader's generations. Switches compare modulo 2**64: a generation ahead of
-another generation by half of 2**64 counts as behind.
-"""
 
 
 def boot_s() -> float:
     """Seconds since the machine's start, including sleep."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
-
-
-class _NoReplica(HydraError):
-    """A controller's key in etcd does not name a controller."""
 
 
 class Leadership:
@@ -107,7 +92,11 @@ class Leadership:
         self._try_s = settings.lease_s / _TRIES
         self._etcd = Etcd(settings, try_s=self._try_s)
         self._observer = Etcd(settings)
+        self._roster = Roster(settings.prefix, self._observer)
+        self._generations = Generations(self._roster, self._observer)
         self._patience_s = settings.lease_s / 2
+        self._look_s = settings.lease_s / _LOOKS
+        """Seconds between two looks of a standby, unless the leader ends."""
         self._lease: int | None = None
         self._until_s = 0.0
         """End of the lease for this controller, by :func:`boot_s`."""
@@ -115,9 +104,6 @@ class Leadership:
         """Time of the request of the last answered renewal."""
         self._created: int | None = None
         """The revision of etcd that made this controller the leader; None on standby."""
-        self._exceeding = threading.Lock()
-        self._floor = 0
-        """Summand of generations from etcd: an earlier store had higher generations."""
         self._begun = self._ends = False
         self._closing = threading.Event()
         self._renewed = threading.Event()
@@ -145,45 +131,14 @@ class Leadership:
     @property
     def generation(self) -> int | None:
         created = self._created
-        return None if created is None else self._floor + (created << _SHIFT)
+        return None if created is None else self._generations.of(created)
 
     def exceed(self, generation: int) -> bool:
-        """As :meth:`apps.process.term.Term.exceed`.
-
-        The floor only grows, and only the leader raises the floor. The next leader reads the floor
-        in the transaction of its election, and so begins beyond all generations of this leader.
-        """
-        with self._exceeding:
-            return self._exceed(generation)
-
-    def _exceed(self, generation: int) -> bool:
-        created, floor = self._created, self._floor
-        if created is None or self.over() or generation >= _MOST:
+        """As :meth:`apps.process.term.Term.exceed`."""
+        created = self._created
+        if created is None or self.over():
             return False
-        wanted = ((generation >> _SHIFT) + 1 - created) << _SHIFT
-        if wanted <= floor:
-            return True
-        key, leads = self._floor_key, was_created(self._leader_key, created)
-        before = has_value(key, str(floor)) if floor else is_absent(key)
-        looks = [get(key), get(self._leader_key)]
-        try:
-            answer = self._observer.transaction(
-                [before, leads], [put(key, str(wanted)), *looks], looks, patience_s=_LOOK_S
-            )
-        except (EtcdRefused, EtcdUnanswered) as error:
-            LOG.warning(
-                "generations are not raised beyond the generations of an earlier store: %s", error
-            )
-            return False
-        found, leader = answer.found
-        if not leader or leader[0].created != created:
-            return False
-        # Of this attempt, or of an attempt with a lost answer.
-        self._floor = max(self._floor, _floor(found))
-        LOG.warning(
-            "switches know generations of an earlier store: generations of this store go on beyond"
-        )
-        return self._floor >= wanted
+        return self._generations.exceed(generation, created)
 
     def over(self) -> bool:
         return self.remaining_s() <= 0
@@ -199,16 +154,19 @@ class Leadership:
         decides.
         """
         with suppress(EtcdRefused, EtcdUnanswered):
-            if self.leads and not self._ask_etcd(self.conditions(), [], []).succeeded:
-                self._handle_loss(
-                    f"the key {self._leader_key} of etcd no longer belongs to this controller"
-                )
+            self._check_leads()
+
+    def _check_leads(self) -> None:
+        """End this controller if etcd names another leader."""
+        if self.leads and not self._ask_etcd(self.conditions(), [], []).succeeded:
+            key = self._roster.leader_key
+            self._handle_loss(f"the key {key} of etcd no longer belongs to this controller")
 
     def conditions(self) -> tuple[Json, ...]:
         """Conditions of an etcd transaction that hold while this controller leads."""
         if self._created is None:
             raise RuntimeError("a standby writes nothing")
-        return (was_created(self._leader_key, self._created),)
+        return (was_created(self._roster.leader_key, self._created),)
 
     def note_begun(self) -> None:
         """Note that this controller has read the journal, and takes requests."""
@@ -263,110 +221,28 @@ class Leadership:
         return Standby(words, leader, trouble)
 
     def replicas(self) -> Replicas:
-        store = self._members()
-        try:
-            answer = self._observer.transaction(
-                [], [get(self._leader_key), get(*self._replicas)], patience_s=_LOOK_S
-            )
-        except (EtcdRefused, EtcdUnanswered) as error:
-            return Replicas(None, (), store, str(error))
-        try:
-            leader = _replica(answer.found[0][0]) if answer.found[0] else None
-            registered = [_replica(entry) for entry in answer.found[1]]
-        except _NoReplica as error:
-            return Replicas(None, (), store, str(error))
-        standing_by = []
-        for replica in registered:
-            if leader is not None and replica.id == leader.id:
-                leader = replace(leader, switches=replica.switches)  # as of now
-            else:
-                standing_by.append(replica)
-        return Replicas(
-            leader, tuple(sorted(standing_by, key=lambda replica: replica.since_unix_s)), store
-        )
+        return self._roster.read()
 
     def hand_over(self) -> tuple[Replica, ...]:
-        found = self.replicas()
-        if not found.standing_by:
-            raise LifecycleError(
-                f"no controller stands by to lead{f' ({found.problem})' if found.problem else ''}: "
-                "start another controller with the same store first"
-            )
-        mine = self._switches()
-        for replica in found.standing_by:
-            if replica.switches is not None and replica.switches < mine:
-                raise LifecycleError(
-                    f"{replica.name} has {replica.switches} of the {mine} switches connected "
-                    f"here: hand over once the switches have found {replica.name}, "
-                    "within seconds if the switches name the controller"
-                )
-        names = ", ".join(replica.name for replica in found.standing_by)
+        heirs = self._roster.heirs(self._switches())
+        names = ", ".join(replica.name for replica in heirs)
         self._end(HydraError(f"handed over, as requested, to a controller of {names}"))
-        return found.standing_by
+        return heirs
 
     def end_soon(self) -> None:
         lease = self._lease
         if lease is None or self.over():
             return
-        ending = put(self._ending_key, self._me.id, lease)
+        ending = put(self._roster.ending_key, self._me.id, lease)
         # Otherwise standbys would keep their slow pace.
-        with suppress(EtcdRefused, EtcdUnanswered, _NoReplica):
+        with suppress(EtcdRefused, EtcdUnanswered, NoReplica):
             (registered,) = self._observer.transaction(
-                self.conditions(), [ending, get(*self._replicas)], patience_s=_TELL_S
+                self.conditions(), [ending, get(*self._roster.range)], patience_s=_TELL_S
             ).found or ((),)
-            if any(_replica(entry).id != self._me.id for entry in registered):
+            if any(replica_of(entry).id != self._me.id for entry in registered):
                 self._closing.wait(self._look_s + _NOTICE_S)
 
-    def _members(self) -> tuple[StoreMember, ...]:
-        member_names = dict(self._observer.members())
-        newest = max(
-            (
-                int(member_name["raftIndex"])
-                for member_name in member_names.values()
-                if member_name is not None
-            ),
-            default=0,
-        )
-        return tuple(
-            StoreMember(endpoint, False)
-            if member is None
-            else StoreMember(
-                endpoint,
-                True,
-                member.get("leader") == member["header"]["member_id"],
-                member["version"],
-                int(member.get("dbSize", 0)) / 1e6,
-                newest - int(member["raftAppliedIndex"]),
-                tuple(member.get("errors", ())),
-            )
-            for endpoint, member in member_names.items()
-        )
-
     # -- the threads ------------------------------------------------------------------------------
-
-    @property
-    def _leader_key(self) -> str:
-        return f"{self._settings.prefix}leader"
-
-    @property
-    def _floor_key(self) -> str:
-        return f"{self._settings.prefix}floor"
-
-    @property
-    def _ending_key(self) -> str:
-        """Key of a leader about to end; removed with the leader's lease."""
-        return f"{self._settings.prefix}ending"
-
-    @property
-    def _replicas(self) -> tuple[str, str]:
-        """Range of the keys of all controllers."""
-        first = f"{self._settings.prefix}replicas/"
-        return first, f"{first[:-1]}0"
-
-    @property
-    def _look_s(self) -> float:
-        """Seconds between two looks of a standby, unless the leader ends."""
-        return self._settings.lease_s / _LOOKS
 
     def _stand(self) -> None:
         look_s = self._look_s
@@ -380,14 +256,16 @@ class Leadership:
                 if not self.leads:
                     other_leads = self._look()
                 if boot_s() - renewed_s >= renew_s:
-                    asked_s = boot_s()
-                    with self._asking():
+                    self._asked_s = asked_s = boot_s()
+                    try:
                         self._renew()
+                    finally:
+                        self._asked_s = None
                     renewed_s = asked_s
                 if not self.leads and not other_leads:
                     self._try_to_lead()
                 self._trouble, warned = None, False
-            except (EtcdRefused, EtcdUnanswered, _NoReplica) as error:
+            except (EtcdRefused, EtcdUnanswered, NoReplica) as error:
                 since_s, _ = self._trouble or (time.time(), "")
                 if not warned:
                     LOG.warning("the lease is not renewed: %s", error)
@@ -409,11 +287,9 @@ class Leadership:
         granted_s = int(answer.get("result", {}).get("TTL", 0))
         if granted_s > 0:
             self._note_until(asked_s, granted_s)
-            if self.leads and not self._ask_etcd(self.conditions(), [], []).succeeded:
-                self._handle_loss(
-                    f"the key {self._leader_key} of etcd no longer belongs to this controller"
-                )
-            self._notify_switches()
+            self._check_leads()
+            if self._switches() != self._me.switches:
+                self._publish(self._lease)
         elif self.leads:
             self._handle_loss("etcd has ended the lease of this controller")
         else:
@@ -431,12 +307,8 @@ class Leadership:
     def _publish(self, lease: int) -> None:
         """Publish this controller, with its number of connected switches."""
         me = replace(self._me, switches=self._switches())
-        self._ask_etcd([], [put(f"{self._settings.prefix}replicas/{me.id}", _text(me), lease)])
+        self._ask_etcd([], [put(self._roster.key_of(me), text_of(me), lease)])
         self._me = me
-
-    def _notify_switches(self) -> None:
-        if self._lease is not None and self._switches() != self._me.switches:
-            self._publish(self._lease)
 
     def _note_until(self, asked_s: float, granted_s: int) -> None:
         self._granted_s = asked_s
@@ -445,26 +317,28 @@ class Leadership:
 
     def _look(self) -> bool:
         """Read the leader; True for another controller. An etcd without space still answers."""
-        answer = self._ask_etcd([], [get(self._leader_key), get(self._ending_key)])
+        answer = self._ask_etcd([], [get(self._roster.leader_key), get(self._roster.ending_key)])
         found, self._leader_ends = answer.found[0], bool(answer.found[1])
         if not found:
             return False
-        self._leader_seen = _replica(found[0])
+        self._leader_seen = replica_of(found[0])
         return self._leader_seen.id != self._me.id
 
     def _try_to_lead(self) -> None:
         if self._lease is None:
             return
-        key, me = self._leader_key, replace(self._me, since_unix_s=time.time())
-        looks = [get(key), get(self._ending_key), get(self._floor_key)]
-        answer = self._ask_etcd([is_absent(key)], [put(key, _text(me), self._lease), *looks], looks)
+        key, me = self._roster.leader_key, replace(self._me, since_unix_s=time.time())
+        looks = [get(key), get(self._roster.ending_key), get(self._roster.floor_key)]
+        answer = self._ask_etcd(
+            [is_absent(key)], [put(key, text_of(me), self._lease), *looks], looks
+        )
         found, self._leader_ends = answer.found[0][0], bool(answer.found[1])
-        self._leader_seen = _replica(found)
+        self._leader_seen = replica_of(found)
         if self._leader_seen.id != self._me.id:
             return
         if boot_s() >= self._until_s:
             self._handle_loss("the lease ended before etcd answered that this controller leads")
-        self._floor = _floor(answer.found[2])
+        self._generations.begin(answer.found[2])
         self._created = found.created
         LOG.info("this controller leads, by revision %s of etcd", found.created)
         self._watch.start()
@@ -497,46 +371,3 @@ class Leadership:
         self, compare: Sequence[Json], success: Sequence[Json], failure: Sequence[Json] = ()
     ) -> Answer:
         return self._etcd.transaction(compare, success, failure, patience_s=self._patience_s)
-
-    @contextmanager
-    def _asking(self) -> Iterator[None]:
-        self._asked_s = boot_s()
-        try:
-            yield
-        finally:
-            self._asked_s = None
-
-
-def _floor(found: Sequence[Entry]) -> int:
-    return int(found[0].value) if found else 0
-
-
-def _text(replica: Replica) -> str:
-    return json.dumps(asdict(replica))
-
-
-def _replica(entry: Entry) -> Replica:
-    """The replica in ``entry``; another release may have written more fields, or fewer.
-
-    Raises _NoReplica.
-    """
-    try:
-        document = dict(json.loads(entry.value))
-    except (ValueError, TypeError) as error:
-        raise _NoReplica(
-            f"the key {entry.key} of etcd has content that no controller writes: delete the key"
-        ) from error
-    known = {
-        field.name: document[field.name] for field in fields(Replica) if field.name in document
-    }
-    return Replica(**{**_UNREPORTED, **known})
-
-
-def leader_name(settings: EtcdSettings) -> str | None:
-    """Name of the present leader; None without a leader. Raises EtcdRefused, EtcdUnanswered."""
-    etcd = Etcd(settings)
-    try:
-        found = etcd.transaction([], [get(f"{settings.prefix}leader")]).found[0]
-    finally:
-        etcd.close()
-    return _replica(found[0]).name if found else None

@@ -133,15 +133,15 @@ class EtcdJournal:
         The former owner can write nothing any more, and each of its writes has changed the owner's
         value: so nothing has been written since ``known`` was read.
         """
-        mine, owner = self._owner_of(self._number), self._key("owner")
+        own, owner = self._owner_of(self._number), self._key("owner")
         if not known.revision:
             known.look(self._ask)
-        while known.owner != mine:  # owned already if the last answer was lost
+        while known.owner != own:  # owned already if the last answer was lost
             seen = known.owner
             before = is_absent(owner) if seen is None else has_value(owner, seen)
             answer = self._ask(
                 [before, *self._compare],
-                [put(owner, mine), put(self._key("format"), FORMAT)],
+                [put(owner, own), put(self._key("format"), FORMAT)],
                 known.ranges(),
             )
             if answer.succeeded:

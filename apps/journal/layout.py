@@ -125,7 +125,7 @@ def check_format(name: str, found: Sequence[Entry]) -> None:
     if written != FORMAT:
         raise JournalOfAnotherFormat(
             f"the journal {name} has format {written}, this release reads {FORMAT}: start the "
-            "release that wrote it, or choose another controller.store.etcd.prefix"
+            "release that wrote the journal, or choose another controller.store.etcd.prefix"
         )
 
 

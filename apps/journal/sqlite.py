@@ -152,7 +152,7 @@ class SqliteJournal:
         if version != SCHEMA_VERSION:
             raise JournalError(
                 f"journal {self.name} has schema {version}, this release reads {SCHEMA_VERSION}: "
-                "start the release that wrote it, or move the file away"
+                "start the release that wrote the journal, or move the file away"
             )
 
     def _read_all(self, db: sqlite3.Connection) -> None:

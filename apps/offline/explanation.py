@@ -51,14 +51,14 @@ class _Why:
     def path(self) -> Iterator[str]:
         yield self._demand()
         load = count_load(self._study.arrays, self._study.demand, self._topology, Reserved())
-        mine = [p for p in self._topology.paths if pair_of(p) == (self._src, self._dst)]
-        if len(mine) > 1:
+        paths = [p for p in self._topology.paths if pair_of(p) == (self._src, self._dst)]
+        if len(paths) > 1:
             carried = load.carried_mbps[self._src, self._dst]
-            yield f"joined by {len(mine)} paths, which share it; {carried:,.1f} Mb/s of it fit"
-        if mine:
-            for path in mine:
-                yield from self._joined(path, load, alone=len(mine) == 1)
-            if min(path.hops for path in mine) > 1:
+            yield f"joined by {len(paths)} paths; {carried:,.1f} Mb/s of the demand fit"
+        if paths:
+            for path in paths:
+                yield from self._joined(path, load, alone=len(paths) == 1)
+            if min(path.hops for path in paths) > 1:
                 yield from self._why_not_direct()
         elif self._want:
             yield from self._not_joined(load)
@@ -94,15 +94,15 @@ class _Why:
         load = count_load(self._study.arrays, self._study.demand, self._topology, Reserved())
         for src, dst in ((self._src, self._dst), (self._dst, self._src)):
             want = float(self._study.demand[src, dst])
-            mine = [path for path in self._topology.paths if (path.src, path.dst) == (src, dst)]
+            paths = [path for path in self._topology.paths if (path.src, path.dst) == (src, dst)]
             there = f"{self._rack(src)} to {self._rack(dst)} {want:,.1f} Mb/s"
-            if mine:
-                many = f"{len(mine)} circuit{'s' if len(mine) > 1 else ''}"
-                yield f"{there}: {many}; {load.carried_mbps[src, dst]:,.1f} Mb/s of it fit"
-                for path in mine:
+            if paths:
+                many = f"{len(paths)} circuit{'s' if len(paths) > 1 else ''}"
+                yield f"{there}: {many}; {load.carried_mbps[src, dst]:,.1f} Mb/s of the demand fit"
+                for path in paths:
                     yield from self._leads(path, load, wanted=want > 0)
             elif want:
-                yield f"{there}: no circuit, it stays electrical"
+                yield f"{there}: no circuit: the traffic stays electrical"
                 barred = self._barred()
                 yield from [f"  {barred}"] if barred else self._why_no_way(src, dst)
             else:
@@ -117,12 +117,12 @@ class _Why:
         )
         if not wanted:
             (on,) = (joined for joined in self._topology.circuits if joined.a == circuit.b)
-            yield f"  it closes a ring: without its light nothing is sent on {self._circuit(on)}"
+            yield f"  the circuit closes a ring and lights the sender of {self._circuit(on)}"
 
     def _why_no_way(self, src: RackId, dst: RackId) -> Iterator[str]:
         """Lines on the transmitters and receivers needed for a further circuit."""
         if not self._planes_with_ports(src) & self._planes_with_ports(dst):
-            yield "  they have no plane in common"
+            yield "  the racks have no plane in common"
             return
         demand = self._study.demand
         ends = [self._fabric.racks_of(circuit) for circuit in self._topology.circuits]
@@ -154,7 +154,7 @@ class _Why:
 
     def _joined(self, path: Path, load: Load, *, alone: bool) -> Iterator[str]:
         way = f"over {path.hops} hop{'s' if path.hops > 1 else ''}{self._on_vlan(path)}"
-        fits = f"{load.carried_mbps[path.src, path.dst]:,.1f} Mb/s of it fit"
+        fits = f"{load.carried_mbps[path.src, path.dst]:,.1f} Mb/s of the demand fit"
         yield f"joined {way}; {fits}" if alone else way
         sharers = self._pairs_by_circuit()
         for circuit in path.circuits:
@@ -246,7 +246,7 @@ class _Why:
             return f"{over_all} hops would do, but the circuits on the way are full"
         return (
             f"circuits with room join them over {room} hop{'s' if room > 1 else ''}: this "
-            "algorithm sends nobody that way"
+            "algorithm sends no pair that way"
         )
 
     def _hops(self, circuits: Collection[Circuit]) -> int | None:
@@ -312,9 +312,9 @@ class _Why:
         if allowed == "auto":
             allowed = 1 if self._one_path else MOST_PATHS_PER_PAIR
         if self._study.limits.weighted and count == 0:
-            return "no circuit carries all that they want; leave out --weighted"
+            return "no circuit carries the whole demand; leave out --weighted"
         if self._study.limits.weighted or count < allowed:
-            return f"{self._algorithm} had no use for them; --compare shows what others do"
+            return f"{self._algorithm} had no use for the ports; --compare shows other algorithms"
         if count < MOST_PATHS_PER_PAIR:
             return f"--paths-per-pair {count + 1} lets them have one more circuit"
         return f"the racks have {count} paths, and a pair may have no more"

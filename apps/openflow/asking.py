@@ -276,7 +276,9 @@ class Asking(Switchboard):
             self._gone_s[datapath] = time.monotonic()
             xid = self._next_xid()
             self._pending[xid] = Pending(datapath, switch.connection, answered)
-        LOG.warning("%s does not answer in time: left alone until it does", self._name(datapath))
+        LOG.warning(
+            "%s does not answer in time: no requests until it answers", self._name(datapath)
+        )
         answered.add_done_callback(lambda _reply: self._late_answer(datapath, switch))
         self._post(partial(self._deliver, [(switch.connection, encode_barrier(xid))]))
 

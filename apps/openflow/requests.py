@@ -143,7 +143,7 @@ class Requests:
 
     def _lose(self, lost: Iterable[Pending]) -> None:
         for pending in lost:
-            error = "disconnected before it answered: outcome unknown"
+            error = "disconnected before answering: outcome unknown"
             failure = self._failure(pending.datapath, FailureKind.UNKNOWN, error)
             pending.reply.set_result(failure)
 
@@ -176,7 +176,7 @@ class Requests:
         with self._lock:
             self._pending.pop(asked.xid, None)
         if is_late:
-            error = "no answer yet, long after those of others: outcome unknown"
+            error = "no answer yet, long after the other switches: outcome unknown"
             return self._failure(datapath, FailureKind.LATE, error)
         error = f"no answer within {timeout_s:g} s: outcome unknown"
         return self._failure(datapath, FailureKind.UNKNOWN, error)

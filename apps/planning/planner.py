@@ -338,7 +338,9 @@ class Planner:
             if time.monotonic() - self._started_s >= _STAYS_S:
                 self._pause_s = _LOOK_S
             pause_s = self._put_off()
-            self._complain("the planner has ended by itself: another one starts in %g s", pause_s)
+            self._complain(
+                "the planner has ended by itself: another planner starts in %g s", pause_s
+            )
             self._process.end()
             self._process = None
         return self._process

@@ -13,7 +13,7 @@ from collections import Counter as Tally
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Final, get_args
+from typing import Any, Final
 
 import numpy as np
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -31,7 +31,7 @@ from hydra.failures import FailureKind
 from hydra.faults.condition import ConditionKind
 from hydra.lifecycle import RECONFIGURATION_TRANSITIONS, ReservationState
 from hydra.model import NetworkState
-from hydra.reconfiguration.commands import ApplyRules, Command, Outcome
+from hydra.reconfiguration.commands import ApplyRules, Asks, Command, Outcome
 from hydra.reconfiguration.executor import STEPS
 from hydra.reconfiguration.gating import GATE
 from hydra.service import ControllerService, DemandReport, Reconfiguration
@@ -165,7 +165,7 @@ class Metrics:
             ["device"],
         )
         for kind in FailureKind:
-            for command in get_args(Command):
+            for command in Asks.__subclasses__():
                 self._command_failures.labels(command.__name__, kind.value)
 
     def begin_devices(self, names: Iterable[str]) -> None:
@@ -208,12 +208,12 @@ class Metrics:
                     (step.finished_ms - step.started_ms) / 1000
                 )
 
-    def command(self, command: Command, outcome: Outcome) -> None:
+    def command(self, command: Command, outcome: Outcome[Any]) -> None:
         name = type(command).__name__
         self._commands.labels(name).observe(outcome.finished_s - outcome.started_s)
         failures = [outcome.failure]
         if isinstance(command, ApplyRules) and outcome.confirmed:
-            failures = list(outcome.value.values())
+            failures = list(outcome.value_or({}).values())
         for failure in failures:
             if failure is not None:
                 self._command_failures.labels(name, failure.kind.value).inc()

@@ -33,12 +33,6 @@ class Body(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, frozen=True)
 
 
-class Filter(BaseModel):
-    """Queries of lists."""
-
-    model_config = ConfigDict(extra="forbid")
-
-
 class Document(BaseModel):
     """Responses."""
 

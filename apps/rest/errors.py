@@ -37,7 +37,7 @@ from apps.rest.problems import (
     ApiError,
     ProblemType,
 )
-from apps.rest.reading import MOST_ERRORS, InvalidBody, MalformedBody, in_words
+from apps.rest.reading import MOST_ERRORS, InvalidRequest, MalformedBody, in_words
 from apps.rest.resources.problem_types import Alternative, ErrorDetail, Problem
 from apps.rest.webhook_addresses import RefusedAddress
 from hydra.demand.agent_protocol import (
@@ -183,7 +183,7 @@ def _allowed_methods(request: Request, routes: Sequence[BaseRoute]) -> list[str]
 async def _on_validation(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)  # noqa: S101
     path = request.url.path
-    count = error.count if isinstance(error, InvalidBody) else len(error.errors())
+    count = error.count if isinstance(error, InvalidRequest) else len(error.errors())
     errors = [_error_detail(item["loc"], in_words(item)) for item in error.errors()[:MOST_ERRORS]]
     first = errors[0]
     where = first.parameter if first.pointer is None else first.pointer or "the body"

@@ -6,14 +6,17 @@ from collections.abc import Iterable
 from types import NoneType
 from typing import Any, get_type_hints
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Depends, Request
+from fastapi.dependencies.utils import get_flat_params
+from fastapi.params import Cookie, Header, Path
 from starlette.routing import BaseRoute
 
 from apps.rest import asking
 from apps.rest.access import give
 from apps.rest.answering import written
 from apps.rest.errors import responses
-from apps.rest.reading import BodyRoute
+from apps.rest.problems import INVALID_REQUEST
+from apps.rest.reading import BodyRoute, unknown_names
 from apps.rest.routing import Route, Routes
 
 
@@ -28,7 +31,11 @@ def mounted(resources: Iterable[Routes]) -> tuple[BaseRoute, ...]:
 
 def _mount(router: APIRouter, route: Route) -> None:
     settings: dict[str, Any] = {"route_class_override": BodyRoute, **route.settings}
-    answers = settings.pop("responses", {}) | responses(*route.problems)
+    problems = route.problems
+    if settings.get("include_in_schema", True):
+        problems = tuple(dict.fromkeys((*problems, INVALID_REQUEST)))
+        settings["dependencies"] = [Depends(_known_query), *settings.get("dependencies", ())]
+    answers = settings.pop("responses", {}) | responses(*problems)
     function = route.function
     names = {**vars(asking), **function.__globals__}
     hints = get_type_hints(function, names, include_extras=True)
@@ -46,3 +53,16 @@ def _mount(router: APIRouter, route: Route) -> None:
         **settings,
     )
     give(router.routes[-1], route.access)
+
+
+async def _known_query(request: Request) -> None:
+    """Raises InvalidRequest if the route has no parameter of a name in the query."""
+    if not request.query_params:
+        return
+    known = [
+        field.alias
+        for field in get_flat_params(request.scope["route"].dependant)
+        if not isinstance(field.field_info, Path | Header | Cookie)
+    ]
+    if unknown := request.query_params.keys() - set(known):
+        raise unknown_names("query", sorted(unknown), known)

@@ -66,9 +66,10 @@ METHOD_NOT_ALLOWED: Final = ProblemType(
 ADMISSION_REFUSED: Final = ProblemType(
     "admission-refused",
     409,
-    "The fabric has no room for the reservation",
-    "The bandwidth does not exist, or other reservations hold the bandwidth; the detail names "
-    "them, and alternatives, where there are any, lists reservations that would be admitted.",
+    "The network does not admit the reservation",
+    "The bandwidth does not exist, other reservations hold the bandwidth, or the network or its "
+    "policy takes no such reservation; the detail says which, and alternatives, where there are "
+    "any, lists reservations that would be admitted.",
 )
 QUOTA_EXCEEDED: Final = ProblemType(
     "quota-exceeded",
@@ -207,8 +208,8 @@ TOO_MANY_WEBHOOKS: Final = ProblemType(
 
 CATALOGUE: Final = tuple(value for value in globals().values() if isinstance(value, ProblemType))
 """All problem types, in the order from above."""
-BODY_PROBLEMS: Final = (MALFORMED, BODY_TOO_LARGE, UNSUPPORTED_MEDIA_TYPE, INVALID_REQUEST)
-"""Answers of each route with a body."""
+BODY_PROBLEMS: Final = (MALFORMED, BODY_TOO_LARGE, UNSUPPORTED_MEDIA_TYPE)
+"""Answers of each route with a body, besides :data:`INVALID_REQUEST`."""
 
 
 class ApiError(HydraError):

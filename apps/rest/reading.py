@@ -27,6 +27,7 @@ MOST_ERRORS: Final = 20
 """Most errors reported to a client; further errors are counted."""
 _SMALL_BYTES: Final = 4096
 _UNKNOWN: Final = "extra_forbidden"
+_EXTRA: Final = "Extra inputs are not permitted"
 _SHOWN: Final = 60
 """Most characters of a value that a message repeats."""
 _READERS: Final = ThreadPoolExecutor(2, "bodies")
@@ -36,8 +37,8 @@ class MalformedBody(Exception):
     """A body that is not JSON, or is ambiguous; the message says where."""
 
 
-class InvalidBody(RequestValidationError):
-    """Holds the first errors of :attr:`count`."""
+class InvalidRequest(RequestValidationError):
+    """A body or query of the wrong form; holds the first errors of :attr:`count`."""
 
     def __init__(self, errors: Sequence[Any], count: int) -> None:
         self.count = count
@@ -78,7 +79,7 @@ class _Read(Request):
 
 
 def read(body: bytes, model: TypeAdapter[Any]) -> object:
-    """``body`` as ``model``. Raises MalformedBody, InvalidBody."""
+    """``body`` as ``model``. Raises MalformedBody, InvalidRequest."""
     try:
         data = foreign_json.loads(body, object_pairs_hook=_object)
     except json.JSONDecodeError as error:
@@ -96,7 +97,7 @@ def read(body: bytes, model: TypeAdapter[Any]) -> object:
         details.sort(
             key=lambda item: item["type"] != _UNKNOWN
         )  # often why another field is missing
-        raise InvalidBody(
+        raise InvalidRequest(
             [
                 {
                     **item,
@@ -107,6 +108,15 @@ def read(body: bytes, model: TypeAdapter[Any]) -> object:
             ],
             error.error_count(),
         ) from None
+
+
+def unknown_names(source: str, names: Sequence[str], known: Sequence[str]) -> InvalidRequest:
+    """The error for ``names`` in ``source`` ("query"), which are not among ``known``."""
+    details = [
+        {"type": _UNKNOWN, "loc": (source, name[:100]), "msg": _EXTRA, "known": known}
+        for name in names[:MOST_ERRORS]
+    ]
+    return InvalidRequest(details, len(names))
 
 
 def _fields(model: TypeAdapter[Any], location: Sequence[str | int]) -> Iterable[str]:
@@ -127,7 +137,7 @@ def in_words(error: Mapping[str, Any]) -> str:
     words, value = error["msg"], error.get("input")
     if words == "Field required":
         return "is missing"
-    if words == "Extra inputs are not permitted":
+    if words == _EXTRA:
         name = str(error["loc"][-1])
         if meant := did_you_mean(name, error.get("known", ())):
             return f"is unknown{meant}"

@@ -65,13 +65,13 @@ def to_file(settings: ControllerSettings) -> int:
 def etcd_journal(settings: ControllerSettings) -> Iterator[Journal]:
     """The journal in etcd, opened for writing. Raises HydraError while a controller leads."""
     etcd = needs_etcd("apps.journal.etcd")
-    leadership = needs_etcd("apps.etcd.leadership")
+    roster = needs_etcd("apps.etcd.roster")
     where = settings.etcd
     if where is None:
         raise MigrationError(
             "the configuration names no etcd: write controller.store with its endpoints first"
         )
-    check_nobody_leads(leadership.leader_name(where), where)
+    check_nobody_leads(roster.leader_name(where), where)
     with closing(etcd.EtcdJournal(where)) as journal:
         yield cast(Journal, journal)
 

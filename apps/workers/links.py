@@ -182,11 +182,10 @@ class Links:
     def _obey(self, link: _Link, frames: list[bytes]) -> None:
         incarnation, orders = wire.unpacked(frames)
         if boot_s() >= link.until_s or incarnation < self._incarnation:
-            LOG.warning(
-                "orders of the controller at %s are thrown away: %s", link.name,
-                "the lease is over" if incarnation >= self._incarnation else "a later one leads",
-            )  # fmt: skip
-            if incarnation >= self._incarnation:
+            is_latest = incarnation >= self._incarnation
+            why = "the lease is over" if is_latest else "a later controller leads"
+            LOG.warning("orders of the controller at %s are thrown away: %s", link.name, why)
+            if is_latest:
                 link.lose()  # the controller is told so by the next renewal, and begins anew
                 self._awake()
             return

@@ -32,7 +32,8 @@ from drivers.optical.polatis_model import (
     port_state,
     thresholds,
 )
-from drivers.transports.netconf import NETCONF_NS, OPERATION, Element, NetconfTransport
+from drivers.transports.netconf import OPERATION, NetconfTransport
+from drivers.transports.netconf_requests import NETCONF_NS, Element
 from drivers.transports.ssh import SshOptions
 from hydra.config.devices import endpoint_problems, login_problems, option_problems
 from hydra.errors import DeviceError, Problem, ProtocolError

@@ -420,10 +420,7 @@ class SonicOcs(BaseSwitch):
                     "%s: beyond options.loss_budget_db (%g), and not connected: %s%s",
                     self._name,
                     self._loss_budget_db,
-                    "; ".join(
-                        _lossy(connection, self._sides(connection), self._beyond)
-                        for connection in shown
-                    ),
+                    "; ".join(_lossy(item, self._sides(item), self._beyond) for item in shown),
                     f"; and {more} more" if more > 0 else "",
                 )
         return self._beyond

@@ -16,7 +16,8 @@ from drivers.codecs.yang_json import Json
 from drivers.exclusive import exclusive
 from drivers.tor import openconfig
 from drivers.tor.openconfig import Container, Dialect, OpenconfigTor
-from drivers.transports.netconf import NETCONF_NS, OPERATION, Element, NetconfTransport
+from drivers.transports.netconf import OPERATION, NetconfTransport
+from drivers.transports.netconf_requests import NETCONF_NS, Element
 from drivers.transports.ssh import SshOptions
 from hydra.config.devices import endpoint_problems, login_problems, option_problems
 from hydra.errors import DeviceError, Problem

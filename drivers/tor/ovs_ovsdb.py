@@ -11,16 +11,15 @@ pushed updates would fill an idle session, and have to be read in the middle of 
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
-import uuid
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from drivers.exclusive import exclusive
 from drivers.tor import membership
+from drivers.tor.ovsdb_hold import Hold, bridge_row
 from drivers.tor.ovsdb_rows import (
     CARRIER,
     COUNTERS,
@@ -56,7 +55,6 @@ from hydra.config.devices import (
 from hydra.errors import (
     DeviceError,
     DeviceUnavailable,
-    HeldElsewhere,
     OutcomeUnknown,
     PortsMissing,
     Problem,
@@ -83,30 +81,6 @@ _COUNT_UP: Final = (
     b'{"op":"mutate","table":"Open_vSwitch","where":[],"mutations":[["next_cfg","+=",1]]}'
 )
 _COUNT: Final = b'{"op":"select","table":"Open_vSwitch","where":[],"columns":["next_cfg"]}'
-HOLDER: Final = "hydra-controller"
-"""Key in a bridge's ``external_ids``: the controller that may write, as ``GENERATION-TOKEN``."""
-
-
-@dataclass(slots=True)
-class _Claim:
-    """A controller's hold on a bridge."""
-
-    lock: str
-    """Name of the database's lock."""
-    generation: int
-    """Generation of a leader; 0: a controller without a store."""
-    token: str
-    """Value of :data:`HOLDER` while this controller may write."""
-    held: bool = False
-    """True once the bridge has named this controller."""
-
-    def is_barred_by(self, generation: int) -> bool:
-        """True if this controller must not take a bridge held by another, of ``generation``.
-
-        A controller without a store goes by the lock. If a leader has robbed such a controller of a
-        bridge, the lock comes back when the leader's session ends, and no longer counts.
-        """
-        return generation >= self.generation if self.generation else self.held and generation > 0
 
 
 def build(rack: Rack, timeout_s: float) -> TorSwitch:
@@ -132,11 +106,6 @@ def check(rack: Rack) -> Iterator[Problem]:
     yield from option_problems(NoOptions, tor.options)
 
 
-def lock_name(bridge: str) -> str:
-    """Name of the lock on a bridge: an identifier, which a bridge's name need not be."""
-    return f"hydra_{bridge.encode().hex()}"
-
-
 class OvsTor:
     """A :class:`~hydra.roles.TorSwitch`: one bridge of one ovsdb-server.
 
@@ -152,7 +121,7 @@ class OvsTor:
         self._bridge = bridge
         self._timeout_s = timeout_s
         self._session: OvsdbSession | None = None
-        self._claim: _Claim | None = None
+        self._hold: Hold | None = None
         self._capabilities = CAPABILITIES
 
     @property
@@ -183,16 +152,9 @@ class OvsTor:
 
     @exclusive
     def claim(self, generation: int | None = None) -> None:
-        """Have the bridge name this controller as its holder, as every write requires.
-
-        The database's lock (RFC 7047, section 4.1.8) keeps two controllers without a store apart. A
-        leader steals the lock (4.1.9) only to show the theft to controllers without a store: when a
-        thief's session ends, ovsdb-server gives the lock back to the robbed session.
-        """
+        """Have the bridge name this controller as its holder, as every write requires."""
         self.close()
-        number = generation or 0
-        token = f"{number}-{uuid.uuid4().hex}"
-        self._claim = _Claim(lock_name(self._bridge), number, token)
+        self._hold = Hold(self._name, self._address, self._bridge, generation or 0)
         self.open()
 
     def keep(self) -> None:
@@ -278,7 +240,7 @@ class OvsTor:
 
     def _ports(self, session: OvsdbSession) -> dict[str, PortRows]:
         """The bridge's ports by name. Raises DeviceError if there is no bridge."""
-        bridge = self._bridge_row(session)
+        bridge = bridge_row(session, self._bridge)
         if bridge is None:
             raise DeviceError(self._name, f"there is no bridge {self._bridge} at {self._address}")
         try:
@@ -324,10 +286,10 @@ class OvsTor:
 
     def _write(self, session: OvsdbSession, columns: Mapping[str, VlanColumns], call: Call) -> int:
         """Write VLANs, and return the configuration number to wait for."""
-        if self._is_robbed(session):
-            raise self._bridge_lost(session)
+        if self._hold is not None and self._hold.is_robbed(session):
+            raise self._bridge_lost(self._hold, session)
         ports = self._some_ports(session, columns)
-        operations = [*self._fence()]
+        operations = [] if self._hold is None else [*self._hold.fence()]
         operations += [update_of(ports[name].uuid, column) for name, column in columns.items()]
         operations += (_COUNT_UP, _COUNT)
         try:
@@ -337,9 +299,9 @@ class OvsTor:
             raise self._unconfirmed(str(error)) from error
         except (LookupError, TypeError, ValueError) as error:
             raise self._unconfirmed(f"the answer is malformed: {error}") from error
-        except (NotOwnerError, OutdatedError) as error:
-            raise self._bridge_lost(session) from error
         except RefusedError as error:
+            if self._hold is not None and isinstance(error, NotOwnerError | OutdatedError):
+                raise self._bridge_lost(self._hold, session) from error
             raise DeviceError(self._name, f"the database refused the change: {error}") from error
 
     def _await_applied(self, session: OvsdbSession, target: int, call: Call) -> None:
@@ -378,8 +340,8 @@ class OvsTor:
         return self._session
 
     def _leave_if_robbed(self) -> None:
-        """End a session if its bridge was taken by another controller: reconnecting tells whose."""
-        if self._session is not None and self._is_robbed(self._session):
+        """End the session if another controller has taken the bridge; the next session names it."""
+        if self._session and self._hold and self._hold.is_robbed(self._session):
             self.close()
 
     def _synchronise(self, call: Call) -> OvsdbSession:
@@ -396,109 +358,24 @@ class OvsTor:
         """A new session, with the lock if this driver has a claim."""
         session = self._session = OvsdbSession(self._address, _WATCHED)
         try:
-            if self._claim is None:
+            if self._hold is None:
                 session.connect(call)
             else:
-                session.connect(call, self._claim.lock, steal=self._claim.generation > 0)
+                self._hold.connect(session, call)
             _root(session)
-            self._take(session, call)
+            if self._hold is not None:
+                self._hold.take(session, call)
         except SessionLostError as error:
             raise self._unavailable(error) from error
+        except DeviceError:
+            self.close()
+            raise
         return session
 
-    # --- the hold on the bridge -----------------------------------------------------------------
-
-    def _bridge_row(self, session: OvsdbSession) -> Row | None:
-        rows = session.rows["Bridge"].values()
-        return next((row for row in rows if row["name"] == self._bridge), None)
-
-    def _is_robbed(self, session: OvsdbSession) -> bool:
-        """True if this controller has claimed the bridge, and the database says otherwise.
-
-        A missing bridge has no holder.
-        """
-        claim, row = self._claim, self._bridge_row(session)
-        if claim is None or row is None:
-            return False
-        lacks_lock = not claim.generation and not session.has_lock
-        return lacks_lock or _holder(row) != claim.token
-
-    def _fence(self) -> Iterator[bytes]:
-        """Operations that make a transaction fail unless this controller holds the bridge."""
-        if self._claim is None:
-            return
-        if not self._claim.generation:
-            yield json.dumps({"op": "assert", "lock": self._claim.lock}).encode()
-        where = [["name", "==", self._bridge], ["external_ids", "includes", _ids(self._claim)]]
-        yield _wait(where, {"name": self._bridge})
-
-    def _take(self, session: OvsdbSession, call: Call) -> None:
-        """Have the bridge name this controller, unless its holder must not be robbed.
-
-        Raises HeldElsewhere, SessionLostError. The transaction fails, and is repeated, if somebody
-        changes the bridge's ``external_ids`` after they were read.
-        """
-        claim = self._claim
-        if claim is None:
-            return
-        while (row := self._bridge_row(session)) is not None:
-            call.remaining_ms()
-            if not claim.generation and not session.has_lock:
-                raise self._bridge_lost(session)
-            holder = _holder(row)
-            if holder == claim.token:
-                break
-            if holder is not None and claim.is_barred_by(_generation(holder)):
-                raise self._bridge_lost(session)
-            where = [["name", "==", self._bridge]]
-            mutations = [
-                ["external_ids", "delete", ["set", [HOLDER]]],
-                ["external_ids", "insert", _ids(claim)],
-            ]
-            mutate = {"op": "mutate", "table": "Bridge", "where": where, "mutations": mutations}
-            try:
-                session.transact(
-                    [
-                        _wait(where, {"external_ids": row.get("external_ids")}),
-                        json.dumps(mutate).encode(),
-                    ],
-                    call,
-                )
-                break
-            except OutdatedError as error:
-                LOG.debug("%s: %s", self._name, error)
-            except RefusedError as error:
-                self.close()
-                raise DeviceError(
-                    self._name,
-                    f"the database does not let bridge {self._bridge} be claimed: {error}",
-                ) from error
-        else:
-            return
-        claim.held = True
-
-    def _bridge_lost(self, session: OvsdbSession) -> DeviceError:
-        """End a session whose bridge belongs to another controller; return the error with the
-        holder.
-        """
+    def _bridge_lost(self, hold: Hold, session: OvsdbSession) -> DeviceError:
+        """End a session whose bridge belongs to another controller; return the error."""
         self.close()
-        claim, row = self._claim, self._bridge_row(session)
-        holder = None if row is None else _holder(row)
-        if claim is None or (holder is None and (claim.generation or session.has_lock)):
-            return DeviceUnavailable(
-                self._name, f"bridge {self._bridge} was replaced, and is claimed again first"
-            )
-        generation = 0 if holder is None else _generation(holder)
-        if claim.generation or claim.is_barred_by(generation):
-            shown = f"generation {generation} in external_ids:{HOLDER}"
-        else:
-            shown = f"lock {claim.lock}"
-        return HeldElsewhere(
-            self._name,
-            f"another controller holds bridge {self._bridge} ({shown} at {self._address}): "
-            "stop one of the two",
-            generation or None,
-        )
+        return hold.lost(session)
 
     def _unavailable(self, error: SessionLostError) -> DeviceUnavailable:
         self.close()
@@ -527,35 +404,3 @@ def _statistics_interval_s(session: OvsdbSession) -> float:
             *(int(interval_ms) / 1000 for interval_ms in intervals_ms if interval_ms.isdecimal()),
         ]
     )
-
-
-def _wait(where: object, row: Mapping[str, object]) -> bytes:
-    """Operation that makes a transaction fail unless a bridge matches ``row`` (RFC 7047, 5.2.6)."""
-    operation = {
-        "op": "wait",
-        "timeout": 0,
-        "table": "Bridge",
-        "where": where,
-        "columns": list(row),
-        "until": "==",
-        "rows": [row],
-    }
-    return json.dumps(operation).encode()
-
-
-def _ids(claim: _Claim) -> list[object]:
-    return ["map", [[HOLDER, claim.token]]]
-
-
-def _holder(bridge: Row) -> str | None:
-    """The controller that a bridge names as its holder; None if there is none."""
-    try:
-        return dict(members_of(bridge["external_ids"])).get(HOLDER)
-    except (AttributeError, LookupError, TypeError, ValueError):  # a server without sense
-        return None
-
-
-def _generation(holder: str) -> int:
-    """Generation of the controller that a bridge names; 0 for a controller without a store."""
-    number = holder.partition("-")[0]
-    return int(number) if number.isascii() and number.isdigit() else 0

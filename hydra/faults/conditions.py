@@ -100,16 +100,9 @@ class Watch:
                 )
         missed = []
         for reservation in failed:
-            since_s = (
-                seen[reservation.id]
-                if reservation.since_unix_s is None
-                else reservation.since_unix_s
-            )
-            end_s = (
-                since_s + _MISSED_S
-                if reservation.expires_unix_s is None
-                else reservation.expires_unix_s
-            )
+            failed_s, end_s = reservation.since_unix_s, reservation.expires_unix_s
+            since_s = seen[reservation.id] if failed_s is None else failed_s
+            end_s = since_s + _MISSED_S if end_s is None else end_s
             if facts.now_unix_s < end_s and latest.get(_owner_and_ends(reservation), 0.0) < since_s:
                 missed.append((reservation, since_s))
         return sorted(missed, key=lambda entry: entry[1])

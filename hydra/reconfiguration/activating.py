@@ -7,10 +7,10 @@ from collections.abc import Collection, Iterable, Iterator
 from hydra.forwarding.resteering import Resteering
 from hydra.forwarding.rules import Remove, RuleChange
 from hydra.model import DatapathId, RackId
-from hydra.reconfiguration.commands import ApplyRules, Batch, Command, SetVlans, Steps
+from hydra.reconfiguration.commands import ApplyRules, Batch, Command, SetVlans, Steps, ask
 from hydra.reconfiguration.plan import Pair, changed_pairs, retagging, without
 from hydra.reconfiguration.relaying import abandoned, only
-from hydra.reconfiguration.run import Run, by_switch
+from hydra.reconfiguration.run import Run
 from hydra.reconfiguration.steering import note_relays
 
 
@@ -31,10 +31,10 @@ def activate(run: Run) -> Steps:
             in_common[key] = tuple(_activating(run, *key, steer, lost))
         if in_common[key]:
             frozen[switch.datapath] = in_common[key]
-    outcomes = yield Batch("activate", (ApplyRules(frozen),))
-    run.note("activate", outcomes)
+    activated = yield from ask("activate", ApplyRules(frozen))
+    run.note("activate", [activated])
     for switch in run.diverted:
-        failure = by_switch(outcomes[0]).get(switch.datapath)
+        failure = activated.value_or({}).get(switch.datapath)
         if failure is not None:
             run.missed("activate", switch.name, failure)
     yield from _tidy(run)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from hydra.model import Circuit, DatapathId, Fabric
-from hydra.reconfiguration.commands import ApplyRules, Batch, CompareRules, Course, Steps
+from hydra.reconfiguration.commands import ApplyRules, CompareRules, Course, Steps, ask
 from hydra.reconfiguration.device_care import DeviceCare
 from hydra.reconfiguration.drift import Drift, RuleDrift, broken_circuits, device_drift
 from hydra.reconfiguration.reconcile import Actual
@@ -68,8 +68,8 @@ class Audit:
         rules: dict[DatapathId, RuleDrift] = {}
         for first in range(0, len(ready), _AT_ONCE):
             intended = dict(self._switches.tables(ready[first : first + _AT_ONCE]))
-            (compared,) = yield Batch("read", (CompareRules(intended),), alone=True)
-            rules |= compared.value
+            compared = yield from ask("read", CompareRules(intended), alone=True)
+            rules |= compared.value_or({})
         # Devices come last: meanwhile, pairs may be diverted off dead circuits.
         actual, silent = yield from self._care.read(everywhere=everywhere)
         mute = [name for datapath, name in known.items() if datapath not in rules]
@@ -100,8 +100,8 @@ class Audit:
             return
         yield from self._recovery.bring(wrong)
         strange = {datapath: found.foreign for datapath, found in wrong.items() if found.foreign}
-        (done,) = yield Batch("tidy", (ApplyRules(strange),))
-        for datapath, failure in done.value.items():
+        done = yield from ask("tidy", ApplyRules(strange))
+        for datapath, failure in done.value_or({}).items():
             if failure is not None:
                 LOG.error("foreign rules stay on switch %#x: %s", datapath, failure)
 

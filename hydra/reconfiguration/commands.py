@@ -10,21 +10,34 @@ from __future__ import annotations
 
 from collections.abc import Collection, Generator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from hydra.failures import Failure
 from hydra.forwarding.rules import FlowRule, Installation, RuleChange
 from hydra.model import DatapathId, Path, PlaneId, RackId, Server, VlanId
+from hydra.reconfiguration.drift import RuleDrift
 from hydra.reconfiguration.plan import MirrorMove
-from hydra.roles import PortVlans
+from hydra.roles import Mirrors, PortVlans
+
+_ValueT = TypeVar("_ValueT")
+SwitchFailures = Mapping[DatapathId, Failure | None]
+"""The failure by switch asked to change tables; None: confirmed."""
+
+
+class Asks(Generic[_ValueT]):
+    """A command; the type parameter is the type of the value in the command's answer."""
+
+    __slots__ = ()
+
+
+Command = Asks[Any]
 
 
 @dataclass(frozen=True, slots=True)
-class ApplyRules:
+class ApplyRules(Asks[SwitchFailures]):
     """Change the tables of switches, in one atomic bundle per switch.
 
-    Value: {datapath: Failure or None}. With ``hurries``, skip few switches far slower than all the
-    rest.
+    With ``hurries``, skip few switches far slower than all the rest.
     """
 
     changes: Mapping[DatapathId, tuple[RuleChange, ...]]
@@ -32,7 +45,7 @@ class ApplyRules:
 
 
 @dataclass(frozen=True, slots=True)
-class StageRules:
+class StageRules(Asks[None]):
     """Send switches the changes of a later :class:`ApplyRules` with the same tuples.
 
     The later command then only has to commit. Nothing changes yet. If a switch does not accept the
@@ -43,7 +56,7 @@ class StageRules:
 
 
 @dataclass(frozen=True, slots=True)
-class AwaitRounds:
+class AwaitRounds(Asks[Collection[DatapathId]]):
     """Wait until switches have revalidated all their cached flows.
 
     A switch may forward by cached flows although a barrier has confirmed other rules. Value: the
@@ -55,9 +68,9 @@ class AwaitRounds:
 
 
 @dataclass(frozen=True, slots=True)
-class ReadPortPackets:
-    """Read fresh OpenFlow counters of ToR ports; value: {port: frames in + out}, None if
-    unreadable.
+class ReadPortPackets(Asks[Mapping[str, int]]):
+    """Read fresh OpenFlow counters of ToR ports; value: frames in + out by port, without ports
+    that have no readable counters.
     """
 
     rack: RackId
@@ -65,34 +78,34 @@ class ReadPortPackets:
 
 
 @dataclass(frozen=True, slots=True)
-class SetVlans:
+class SetVlans(Asks[None]):
     rack: RackId
     ports: Mapping[str, PortVlans]
 
 
 @dataclass(frozen=True, slots=True)
-class ReadVlans:
-    """Value: {port: VLAN membership}, read from the ToR."""
+class ReadVlans(Asks[Mapping[str, PortVlans]]):
+    """Read the VLANs of ports from the ToR."""
 
     rack: RackId
     ports: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class MoveMirrors:
+class MoveMirrors(Asks[None]):
     plane: PlaneId
     move: MirrorMove
 
 
 @dataclass(frozen=True, slots=True)
-class ReadMirrors:
-    """Value: :class:`~hydra.roles.Mirrors`, read from the device."""
+class ReadMirrors(Asks[Mirrors]):
+    """Read the cross-connects of a plane from the device."""
 
     plane: PlaneId
 
 
 @dataclass(frozen=True, slots=True)
-class AwaitPortsUp:
+class AwaitPortsUp(Asks[Sequence[str]]):
     """Value: the ports still down after ``timeout_s`` seconds."""
 
     rack: RackId
@@ -101,14 +114,14 @@ class AwaitPortsUp:
 
 
 @dataclass(frozen=True, slots=True)
-class Announce:
+class Announce(Asks[None]):
     """Announce the addresses of ``servers`` on the given VLANs, and untagged addresses."""
 
     servers: tuple[tuple[Server, tuple[VlanId, ...]], ...]
 
 
 @dataclass(frozen=True, slots=True)
-class ProbePath:
+class ProbePath(Asks[Sequence[str]]):
     """Send probes between two servers in each direction of the path.
 
     The first server is at the path's ``src``. Value: names of the directions whose probe failed.
@@ -132,7 +145,7 @@ class Marker:
 
 
 @dataclass(frozen=True, slots=True)
-class PassMarkers:
+class PassMarkers(Asks[tuple[Marker, ...]]):
     """Send markers; value: tuple of the markers not received within ``timeout_s`` seconds."""
 
     markers: tuple[Marker, ...]
@@ -140,12 +153,12 @@ class PassMarkers:
 
 
 @dataclass(frozen=True, slots=True)
-class Pause:
+class Pause(Asks[None]):
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class Record(Asks[None]):
     """Append to the journal; the course goes on when the entry is durable."""
 
     what: str
@@ -153,14 +166,14 @@ class Record:
 
 
 @dataclass(frozen=True, slots=True)
-class SaveState:
+class SaveState(Asks[None]):
     """Write the present state to the journal; the change is over."""
 
     what: str
 
 
 @dataclass(frozen=True, slots=True)
-class AwaitSwitches:
+class AwaitSwitches(Asks[frozenset[DatapathId]]):
     """Value: the connected switches, when all have connected or after ``timeout_s`` seconds."""
 
     datapaths: tuple[DatapathId, ...]
@@ -168,7 +181,7 @@ class AwaitSwitches:
 
 
 @dataclass(frozen=True, slots=True)
-class TakeSwitches:
+class TakeSwitches(Asks[frozenset[DatapathId]]):
     """Become the master of switches, and give them their meters.
 
     Value: frozenset of the switches whose master this controller now is; leave the rest alone. If
@@ -181,12 +194,11 @@ class TakeSwitches:
 
 
 @dataclass(frozen=True, slots=True)
-class CompareRules:
+class CompareRules(Asks[Mapping[DatapathId, RuleDrift]]):
     """Read the tables of switches and compare them with ``intended``, the full list of our rules.
 
     Switches far slower than all the rest are skipped; a later comparison covers the skipped
-    switches. Value: {datapath: :class:`hydra.reconfiguration.drift.RuleDrift`}, without silent
-    switches.
+    switches. The value leaves out silent switches.
     """
 
     intended: Mapping[DatapathId, Sequence[Installation]]
@@ -207,44 +219,20 @@ class HeldRules:
 
 
 @dataclass(frozen=True, slots=True)
-class ConfirmRules:
+class ConfirmRules(Asks[HeldRules]):
     """Read the tables of switches, and find switches that already hold exactly the ``intended``
     rules.
-
-    Value: :class:`HeldRules`.
     """
 
     intended: Mapping[DatapathId, Sequence[Installation]]
 
 
-Command = (
-    ApplyRules
-    | AwaitRounds
-    | AwaitSwitches
-    | TakeSwitches
-    | CompareRules
-    | ConfirmRules
-    | StageRules
-    | ReadPortPackets
-    | SetVlans
-    | ReadVlans
-    | MoveMirrors
-    | ReadMirrors
-    | AwaitPortsUp
-    | Announce
-    | ProbePath
-    | PassMarkers
-    | Pause
-    | Record
-    | SaveState
-)
-
-
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(Generic[_ValueT]):
     """Outcome of a command; times in seconds on the runner's monotonic clock."""
 
-    value: Any = None
+    value: _ValueT | None = None
+    """None: not confirmed, or nothing was asked."""
     failure: Failure | None = None
     """None if the command is confirmed."""
     _: KW_ONLY
@@ -254,6 +242,9 @@ class Outcome:
     @property
     def confirmed(self) -> bool:
         return self.failure is None
+
+    def value_or(self, default: _ValueT) -> _ValueT:
+        return default if self.value is None else self.value
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,6 +263,21 @@ class Batch:
 
 
 _ResultT = TypeVar("_ResultT")
-Course = Generator[Batch, Sequence[Outcome], _ResultT]
+Course = Generator[Batch, Sequence[Outcome[Any]], _ResultT]
 """A generator: yields batches, is sent outcomes, returns a result."""
 Steps = Course[None]
+
+
+def ask(
+    step: str, command: Asks[_ValueT], *, alone: bool = False, beside: bool = False
+) -> Course[Outcome[_ValueT]]:
+    """Run a single command; ``alone``, ``beside``: see :class:`Batch`."""
+    (outcome,) = yield Batch(step, (command,), alone=alone, beside=beside)
+    return outcome
+
+
+def ask_all(step: str, commands: Sequence[Asks[_ValueT]]) -> Course[Sequence[Outcome[_ValueT]]]:
+    """Run commands of a kind at the same time; no batch without commands."""
+    if not commands:
+        return ()
+    return (yield Batch(step, tuple(commands)))

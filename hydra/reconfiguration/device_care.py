@@ -17,12 +17,15 @@ from hydra.reconfiguration.commands import (
     Batch,
     Course,
     MoveMirrors,
+    Outcome,
     PassMarkers,
     Pause,
     ReadMirrors,
     ReadVlans,
     SetVlans,
     Steps,
+    ask,
+    ask_all,
 )
 from hydra.reconfiguration.draining import Draining
 from hydra.reconfiguration.executor import Execution
@@ -36,6 +39,7 @@ from hydra.reconfiguration.reconcile import (
 )
 from hydra.reconfiguration.switches import Switches, reachable_on
 from hydra.reconfiguration.whole_tables import Memory
+from hydra.roles import Mirrors, PortVlans
 
 LOG: Final = logging.getLogger("hydra.device_care")
 _BRIEF_S: Final = 0.01
@@ -51,14 +55,19 @@ def read_devices(
     if not (mirrors or vlans):
         return Actual({}, {})
     outcomes = yield Batch("read", (*mirrors, *vlans))
-    answers = {
-        command: outcome.value
-        for command, outcome in zip((*mirrors, *vlans), outcomes, strict=True)
-        if outcome.confirmed
-    }
+    of_planes: Sequence[Outcome[Mirrors]] = outcomes[: len(mirrors)]
+    of_racks: Sequence[Outcome[Mapping[str, PortVlans]]] = outcomes[len(mirrors) :]
     return Actual(
-        {read.plane: answers[read] for read in mirrors if read in answers},
-        {read.rack: answers[read] for read in vlans if read in answers},
+        {
+            read.plane: outcome.value
+            for read, outcome in zip(mirrors, of_planes, strict=True)
+            if outcome.value is not None
+        },
+        {
+            read.rack: outcome.value
+            for read, outcome in zip(vlans, of_racks, strict=True)
+            if outcome.value is not None
+        },
     )
 
 
@@ -198,8 +207,8 @@ class DeviceCare:
         for _ in range(int(policy.timeouts.tor_s / max(bound_s, _BRIEF_S))):
             if not missing:
                 return
-            (outcome,) = yield Batch("drain", (PassMarkers(missing, bound_s),))
-            missing = outcome.value if outcome.confirmed else missing
+            outcome = yield from ask("drain", PassMarkers(missing, bound_s))
+            missing = outcome.value_or(missing)
         if missing:
             racks = sorted({self._fabric.racks[marker.src.rack].name for marker in missing})
             LOG.warning("packets sent by %s over ending circuits may be lost", ", ".join(racks))
@@ -214,8 +223,8 @@ class DeviceCare:
         if not ready or not self._substrate.reports_rounds:
             return False
         timeout_s = self._policy.now.timeouts.vswitch_s
-        (outcome,) = yield Batch("drain", (AwaitRounds(ready, timeout_s),))
-        late = outcome.value or ()
+        outcome = yield from ask("drain", AwaitRounds(ready, timeout_s))
+        late = outcome.value_or(())
         if late:
             LOG.warning(
                 "%d vswitch(es) have not looked at all their cached flows within %g s",
@@ -264,12 +273,11 @@ class DeviceCare:
         for rack, name in sorted(ends):
             names.setdefault(rack, []).append(name)
         commands = tuple(AwaitPortsUp(rack, tuple(some), 0.0) for rack, some in names.items())
-        outcomes = (yield Batch("carrier", commands)) if commands else ()
+        outcomes = yield from ask_all("carrier", commands)
         return frozenset(
             ends[command.rack, name]
             for command, outcome in zip(commands, outcomes, strict=True)
-            if outcome.confirmed
-            for name in outcome.value
+            for name in outcome.value_or(())
         )
 
     def mend(
@@ -348,7 +356,7 @@ class DeviceCare:
     def retag(self, ports: PortsToTag) -> Steps:
         """Retag ports; racks that do not confirm become uncertain."""
         commands = tuple(SetVlans(rack, ports[rack]) for rack in sorted(ports))
-        outcomes = (yield Batch("retag", commands)) if commands else ()
+        outcomes = yield from ask_all("retag", commands)
         for command, outcome in zip(commands, outcomes, strict=True):
             if not outcome.confirmed:
                 self.uncertain_racks.add(command.rack)
@@ -360,7 +368,7 @@ class DeviceCare:
             for plane, move in sorted(moves.items())
             if plane not in self._by_people  # a move that waits for a person may come yet
         )
-        outcomes = (yield Batch("move", commands)) if commands else ()
+        outcomes = yield from ask_all("move", commands)
         for command, outcome in zip(commands, outcomes, strict=True):
             if not outcome.confirmed:
                 self.uncertain_planes.add(command.plane)
@@ -391,7 +399,7 @@ class DeviceCare:
             return frozenset()
         failed, opened = set(), set[str]()
         yield from self.drain()  # a switch may still forward by the replaced rules
-        outcomes = yield Batch("open", commands)
+        outcomes = yield from ask_all("open", commands)
         for (rack, some), outcome in zip(servers.items(), outcomes, strict=True):
             names = ", ".join(server.name for server in some)
             if outcome.confirmed:

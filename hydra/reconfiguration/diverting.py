@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import partial
+from typing import Any
 
 from hydra.failures import Failure, FailureKind
 from hydra.forwarding.resteering import diverting, steering_of
 from hydra.forwarding.substrate import Steering
-from hydra.model import Circuit, Path, RackId, Server
+from hydra.model import Circuit, DatapathId, Path, RackId, Server
 from hydra.policy import OnSilence
 from hydra.reconfiguration.commands import (
     ApplyRules,
@@ -20,11 +21,13 @@ from hydra.reconfiguration.commands import (
     SetVlans,
     StageRules,
     Steps,
+    ask,
+    ask_all,
 )
 from hydra.reconfiguration.draining import Draining
 from hydra.reconfiguration.plan import pair_of
 from hydra.reconfiguration.relaying import only
-from hydra.reconfiguration.run import Run, by_switch
+from hydra.reconfiguration.run import Run
 from hydra.reconfiguration.steering import (
     able,
     held_by_rack,
@@ -42,11 +45,11 @@ def divert(run: Run) -> Steps:
     taken = only(changes, run.conditions.connected)
     closes = run.policy.on_silent_vswitch is OnSilence.CLOSE
     hurries = run.hurries and run.substrate.retags and not closes
-    outcomes = yield Batch("divert", (ApplyRules(taken, hurries),))
-    run.note("divert", outcomes)
+    diverted = yield from ask("divert", ApplyRules(taken, hurries))
+    run.note("divert", [diverted])
     silent: dict[Steering, Failure] = {}
     for switch, racks in switches.items():
-        failure = by_switch(outcomes[0]).get(switch.datapath, away(switch))
+        failure = diverted.value_or({}).get(switch.datapath, away(switch))
         if failure is None:
             run.diverted[switch] = set(racks)
         else:
@@ -73,7 +76,7 @@ def _close(run: Run, silent: Iterable[Steering]) -> Steps:
     commands = [SetVlans(rack, closed) for rack, closed in ports.items() if closed]
     if not commands:
         return
-    outcomes = yield Batch("close", tuple(commands))
+    outcomes = yield from ask_all("close", commands)
     run.note("close", outcomes)
     for command, outcome in zip(commands, outcomes, strict=True):
         rack = run.fabric.racks[command.rack].name
@@ -92,14 +95,14 @@ def drain(run: Run) -> Steps:
     the rules of the next substep.
     """
     beside: tuple[Command, ...] = (StageRules(rules_to_push(run)),)
-    seen: list[Outcome] = []
+    seen: list[Outcome[Collection[DatapathId]]] = []
     leaving = _leaving(run)
     if leaving and run.substrate.reports_rounds:
         datapaths = tuple(switch.datapath for switch in leaving)
         await_rounds = AwaitRounds(datapaths, run.policy.timeouts.vswitch_s)
         seen += (yield Batch("drain", (await_rounds, *beside)))[:1]
         beside = ()
-        late = seen[0].value or frozenset()
+        late = seen[0].value_or(())
         hold_for_silent(
             run, {steering: unlooked(steering) for steering in leaving if steering.datapath in late}
         )
@@ -121,7 +124,7 @@ def drained(
     run: Run,
     draining: Draining,
     leaving: Iterable[Steering],
-    seen: Sequence[Outcome],
+    seen: Sequence[Outcome[Any]],
     beside: tuple[Command, ...] = (),
 ) -> Course[tuple[Sequence[Circuit], Sequence[Path]]]:
     """Drain the paths that switches are ``leaving``, after the outcomes ``seen``.

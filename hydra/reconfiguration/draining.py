@@ -7,6 +7,7 @@ on the paths left: once a marker arrives, so have all frames before it.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
 
 from hydra.model import (
     Circuit,
@@ -52,15 +53,15 @@ def markers(
                 ways.setdefault(here, []).append((path, receivers[there][0]))
     found: list[Marker] = []
     for rack, rack_ways in sorted(ways.items()):
-        mine = senders.get(rack, ())
-        turns = range(max(len(rack_ways), len(mine)) if mine else 0)
-        chosen = {(turn % len(rack_ways), turn % len(mine)) for turn in turns}
+        switches = senders.get(rack, ())
+        turns = range(max(len(rack_ways), len(switches)) if switches else 0)
+        chosen = {(turn % len(rack_ways), turn % len(switches)) for turn in turns}
         for way, (path, _) in enumerate(rack_ways):
             if path in hidden:
-                chosen |= {(way, sender) for sender in range(len(mine))}
+                chosen |= {(way, sender) for sender in range(len(switches))}
         for way, sender in sorted(chosen):
             path, dst = rack_ways[way]
-            found.append(Marker(path=path, vlan=paths[path], src=mine[sender], dst=dst))
+            found.append(Marker(path=path, vlan=paths[path], src=switches[sender], dst=dst))
     return tuple(found)
 
 
@@ -103,16 +104,15 @@ class Readings:
         self,
         circuits: Collection[Circuit],
         commands: Sequence[ReadPortPackets],
-        outcomes: Sequence[Outcome],
+        outcomes: Sequence[Outcome[Mapping[str, int]]],
         *,
         late: bool,
     ) -> None:
         """Note a reading of these circuits; ``late`` if the reading began after the bound."""
         frames: dict[tuple[RackId, str], int] = {}
         for command, outcome in zip(commands, outcomes, strict=True):
-            if outcome.confirmed:
-                for name, count in outcome.value.items():
-                    frames[command.rack, name] = count
+            for name, counted in outcome.value_or({}).items():
+                frames[command.rack, name] = counted
 
         def at(end: PortId) -> int | None:
             port = self._fabric.ports[end]
@@ -224,7 +224,7 @@ class Draining:
         self._let_go: set[Path] = set()
         self.missing: tuple[Marker, ...] = ()
         """Markers that did not arrive."""
-        self.outcomes: list[Outcome] = []
+        self.outcomes: list[Outcome[Any]] = []
         self.bound_reached = False
 
     @classmethod
@@ -287,10 +287,10 @@ class Draining:
             outcomes = yield Batch("drain", (*reads, *passing, *beside))
             outcomes = outcomes[: len(reads) + len(passing)]
             for command, outcome in zip(passing, outcomes[len(reads) :], strict=True):
-                self.missing = outcome.value if outcome.confirmed else command.markers
-                mine = [marker for marker in command.markers if marker.path not in self._let_go]
+                self.missing = outcome.value_or(command.markers)
+                expected = [marker for marker in command.markers if marker.path not in self._let_go]
                 left = self._paths.keys() - self._let_go
-                self._lost |= unshown(left, mine, set(self.missing).intersection(mine))
+                self._lost |= unshown(left, expected, set(self.missing).intersection(expected))
             waiting = (waiting | self._hidden & self._lost) - self._let_go
             beside, passing = (), ()
             self.outcomes += outcomes

@@ -6,17 +6,24 @@ The gate reports failures; the executor decides the consequences.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Final
+from typing import Any, Final
 
 from hydra.failures import Failure, FailureKind
 from hydra.model import Circuit, Fabric, Path, RackId
-from hydra.reconfiguration.commands import AwaitPortsUp, Batch, Course, Outcome, ProbePath
+from hydra.reconfiguration.commands import (
+    AwaitPortsUp,
+    Batch,
+    Course,
+    Outcome,
+    ProbePath,
+    ask_all,
+)
 from hydra.reconfiguration.plan import pair_named, pair_of
 
 GATE: Final = frozenset({"carrier", "probe"})
 """The steps in which circuits and paths are tried before carrying traffic."""
 
-Note = Callable[[str, Sequence[Outcome]], None]
+Note = Callable[[str, Sequence[Outcome[Any]]], None]
 """Takes the name and the outcomes of a finished step."""
 _TorPort = tuple[RackId, str]
 
@@ -31,12 +38,12 @@ def await_carrier(
     commands = _awaiting(fabric, circuits, timeout_s)
     if not commands:
         return {}
-    outcomes = yield Batch("carrier", commands)
+    outcomes = yield from ask_all("carrier", commands)
     note("carrier", outcomes)
     dark: dict[_TorPort, Failure] = {}
     for command, outcome in zip(commands, outcomes, strict=True):
         kind = outcome.failure.kind if outcome.failure else FailureKind.NO_CARRIER
-        for name in outcome.value if outcome.confirmed else command.ports:
+        for name in outcome.value_or(command.ports):
             place = f"{fabric.racks[command.rack].name}:{name}"
             reason = f"no carrier at {place} within {timeout_s:g} s"
             dark[command.rack, name] = Failure("carrier", place, kind, reason)
@@ -57,14 +64,14 @@ def probe(
     port to get carrier. Returns the failure of each probe, in order; None if the probe passed both
     ways.
     """
-    outcomes = list((yield Batch("probe", tuple(probes))))
+    outcomes = list((yield from ask_all("probe", probes)))
     note("probe", outcomes)
     lost = [n for n, outcome in enumerate(outcomes) if outcome.confirmed and outcome.value]
     late = yield from _without_carrier(fabric, {n: probes[n].path for n in lost})
     if late:
         circuits = {circuit for pair_circuits in late.values() for circuit in pair_circuits}
         yield Batch("probe", _awaiting(fabric, circuits, port_up_s))
-        repeated = yield Batch("probe", tuple(probes[n] for n in late))
+        repeated = yield from ask_all("probe", [probes[n] for n in late])
         note("probe", repeated)
         for n, outcome in zip(late, repeated, strict=True):
             outcomes[n] = outcome
@@ -83,12 +90,11 @@ def _without_carrier(
     awaited = _awaiting(fabric, {c for path in paths.values() for c in path.circuits}, 0.0)
     if not awaited:
         return {}
-    probed = yield Batch("probe", awaited)
+    probed = yield from ask_all("probe", awaited)
     dark = {
         (command.rack, name)
         for command, outcome in zip(awaited, probed, strict=True)
-        if outcome.confirmed
-        for name in outcome.value
+        for name in outcome.value_or(())
     }
     late = {n: _ending_at(fabric, path, dark) for n, path in paths.items()}
     return {n: circuits for n, circuits in late.items() if circuits}
@@ -122,7 +128,7 @@ def _awaiting(
     )
 
 
-def _verdict(fabric: Fabric, path: Path, outcome: Outcome) -> Failure | None:
+def _verdict(fabric: Fabric, path: Path, outcome: Outcome[Sequence[str]]) -> Failure | None:
     names = pair_named(fabric, pair_of(path))
     if outcome.failure is not None:
         return Failure("probe", names, outcome.failure.kind, outcome.failure.reason)

@@ -20,7 +20,13 @@ from hydra.forwarding.rules import Remove, RuleChange
 from hydra.forwarding.substrate import Steering
 from hydra.lifecycle import ReconfigurationState
 from hydra.model import Circuit, DatapathId, NetworkState, RackId
-from hydra.reconfiguration.commands import ApplyRules, AwaitRounds, Batch, Outcome, Steps
+from hydra.reconfiguration.commands import (
+    ApplyRules,
+    AwaitRounds,
+    Outcome,
+    Steps,
+    ask,
+)
 from hydra.reconfiguration.diverting import drained, unlooked
 from hydra.reconfiguration.draining import Draining, circuits_to_drain
 from hydra.reconfiguration.gate import gate
@@ -35,7 +41,7 @@ from hydra.reconfiguration.plan import (
     under_traffic,
     without,
 )
-from hydra.reconfiguration.run import Run, by_switch
+from hydra.reconfiguration.run import Run
 from hydra.reconfiguration.shifting import beside, in_use
 from hydra.reconfiguration.steering import is_off_circuits, takes_rules
 
@@ -82,9 +88,9 @@ def _shift(run: Run) -> Steps:
         return
     run.rules_pushed += sum(map(len, changes.values()))
     hurries = run.hurries and run.substrate.retags
-    outcomes = yield Batch("shift", (ApplyRules(changes, hurries),))
-    run.note("shift", outcomes)
-    failures = by_switch(outcomes[0])
+    shifted = yield from ask("shift", ApplyRules(changes, hurries))
+    run.note("shift", [shifted])
+    failures = shifted.value_or({})
     yield from _keep_both(
         run, _unsure(run, {steering: failures.get(steering.datapath) for steering in run.diverted})
     )
@@ -165,9 +171,9 @@ def _keep_both(run: Run, pairs: Collection[Pair], circuits: Collection[Circuit] 
     run.plan = under_traffic(run.fabric, both, kept)
     if not changes:
         return
-    outcomes = yield Batch("keep", (ApplyRules(changes),))
+    kept_rules = yield from ask("keep", ApplyRules(changes))
     for switch in run.diverted:
-        failure = by_switch(outcomes[0]).get(switch.datapath)
+        failure = kept_rules.value_or({}).get(switch.datapath)
         if failure is not None:
             run.stuck.add(switch.datapath)
             run.missed("shift", switch.name, failure)
@@ -207,12 +213,12 @@ def _empty(run: Run, dead: Collection[Pair]) -> Steps:
         for switch, racks in run.diverted.items()
         if not (is_off_circuits(run, switch) or pairs.isdisjoint(_pairs(switch, racks)))
     ]
-    seen: list[Outcome] = []
+    seen: list[Outcome[Collection[DatapathId]]] = []
     if leaving and run.substrate.reports_rounds:
         datapaths = tuple(switch.datapath for switch in leaving)
         timeout_s = run.policy.timeouts.vswitch_s
-        seen += yield Batch("drain", (AwaitRounds(datapaths, timeout_s),))
-    late = seen[0].value or () if seen else ()
+        seen.append((yield from ask("drain", AwaitRounds(datapaths, timeout_s))))
+    late = seen[0].value_or(()) if seen else ()
     draining = Draining(
         fabric=run.fabric,
         paths=old,

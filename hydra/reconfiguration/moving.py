@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from hydra.failures import Failure, FailureKind
 from hydra.model import Circuit, NetworkState, Path
@@ -17,6 +18,9 @@ from hydra.reconfiguration.commands import (
     ReadMirrors,
     SetVlans,
     Steps,
+    SwitchFailures,
+    ask,
+    ask_all,
 )
 from hydra.reconfiguration.plan import (
     PortsToTag,
@@ -29,7 +33,7 @@ from hydra.reconfiguration.plan import (
 )
 from hydra.reconfiguration.relaying import leaving, only, unrelayed
 from hydra.reconfiguration.retagging import retag_alone, retagged, through
-from hydra.reconfiguration.run import Run, by_switch
+from hydra.reconfiguration.run import Run
 from hydra.reconfiguration.steering import deaf, note_relays, rules_to_push, takes_rules
 
 
@@ -73,9 +77,9 @@ def _unrelay(run: Run) -> Steps:
     changes = only(relays, set(filter(partial(takes_rules, run), relays)))
     if not changes:
         return
-    outcomes = yield Batch("unrelay", (ApplyRules(changes),))
-    run.note("unrelay", outcomes)
-    note_relays(run, outcomes[0], changes)
+    outcome = yield from ask("unrelay", ApplyRules(changes))
+    run.note("unrelay", [outcome])
+    note_relays(run, outcome, changes)
 
 
 def _disconnect_first(run: Run) -> Steps:
@@ -122,13 +126,13 @@ def _move_alone(run: Run, disconnect: Collection[Circuit], connect: Collection[C
     if not moves:
         return
     commands = tuple(MoveMirrors(plane, move) for plane, move in sorted(moves.items()))
-    outcomes = yield Batch("move", commands)
+    outcomes = yield from ask_all("move", commands)
     for command, outcome in zip(commands, outcomes, strict=True):
         _moved(run, command, outcome)
 
 
-def _pushed(run: Run, outcome: Outcome) -> None:
-    errors = by_switch(outcome)
+def _pushed(run: Run, outcome: Outcome[SwitchFailures]) -> None:
+    errors = outcome.value_or({})
     if errors:
         run.device_step("push", None, outcome)
     for switch, racks in run.diverted.items():
@@ -145,7 +149,7 @@ def _pushed(run: Run, outcome: Outcome) -> None:
         run.lose(path, lost)
 
 
-def _moved(run: Run, command: MoveMirrors, outcome: Outcome) -> None:
+def _moved(run: Run, command: MoveMirrors, outcome: Outcome[Any]) -> None:
     plane = run.fabric.planes[command.plane]
     run.device_step("mirrors", plane.name, outcome)
     if outcome.failure is not None:
@@ -162,11 +166,9 @@ def _moved(run: Run, command: MoveMirrors, outcome: Outcome) -> None:
 def _settle_mirrors(run: Run) -> Steps:
     """Read planes whose move was refused or unanswered, since mirrors may have moved."""
     planes = sorted(run.uncertain_planes & {circuit.plane for circuit in run.plan.connect})
-    if not planes:
-        return
-    outcomes = yield Batch("settle", tuple(ReadMirrors(plane) for plane in planes))
+    outcomes = yield from ask_all("settle", [ReadMirrors(plane) for plane in planes])
     for plane, outcome in zip(planes, outcomes, strict=True):
-        if not outcome.confirmed:
+        if outcome.value is None:
             continue
         present = outcome.value.present  # the gate checks for light
         for circuit in run.plan.connect:

@@ -36,10 +36,10 @@ def rules_of(
         if switch.rack not in in_common:
             some = [steer.changes(switch.rack, rack) for rack in sorted(racks) if steers]
             in_common[switch.rack] = list(chain.from_iterable(some))
-        mine = changes.get(switch.datapath)
+        rules = changes.get(switch.datapath)
         changes[switch.datapath] = (
-            in_common[switch.rack] if mine is None else mine + in_common[switch.rack]
+            in_common[switch.rack] if rules is None else rules + in_common[switch.rack]
         )
-    different = {id(mine): mine for mine in changes.values()}
-    frozen = {key: tuple(mine) for key, mine in different.items()}
-    return {datapath: frozen[id(mine)] for datapath, mine in changes.items() if mine}
+    different = {id(rules): rules for rules in changes.values()}
+    frozen = {key: tuple(rules) for key, rules in different.items()}
+    return {datapath: frozen[id(rules)] for datapath, rules in changes.items() if rules}

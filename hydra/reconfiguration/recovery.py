@@ -9,22 +9,30 @@ else on our ports is taken down. A device without an answer is uncertain: its ne
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 from hydra.forwarding.substrate import substrate_of
 from hydra.journal_format import INTENDED, read_state
-from hydra.model import Circuit, DatapathId, Fabric, NetworkState, PortId
+from hydra.model import Circuit, DatapathId, Fabric, NetworkState, PlaneId, PortId
 from hydra.reconfiguration.commands import (
     Announce,
     AwaitSwitches,
     Batch,
     SaveState,
     Steps,
+    ask,
 )
 from hydra.reconfiguration.device_care import DeviceCare
 from hydra.reconfiguration.executor import Execution, intent
-from hydra.reconfiguration.plan import SETTLED, Unsettled, pair_named, pair_of, resting_beside
+from hydra.reconfiguration.plan import (
+    SETTLED,
+    MirrorMove,
+    Unsettled,
+    pair_named,
+    pair_of,
+    resting_beside,
+)
 from hydra.reconfiguration.reconcile import (
     NONE_HELD,
     Held,
@@ -67,6 +75,11 @@ def rested(
     if last is None or last[0] != INTENDED:
         return state
     return resting_beside(state, read_state(fabric, last[1]["target"]))
+
+
+def _first_of(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more
 
 
 class Recovery:
@@ -140,6 +153,7 @@ class Recovery:
             )
         self.unlit = found.unlit
         before = memory.state
+        known = before.topology.circuits | memory.unsettled.circuits | held.circuits
         switches.settled = True
         switches.spares_relays = not self._substrate.retags
         self._recorded = False
@@ -149,8 +163,8 @@ class Recovery:
         if something_goes:
             # Switches may still send on circuits that are about to go.
             owned = tuple(switches.owned)
-            (connected,) = yield Batch("connect", (AwaitSwitches(owned, CONNECT_S),))
-            yield from self.bring(connected.value, hurries=False)
+            connected = yield from ask("connect", AwaitSwitches(owned, CONNECT_S))
+            yield from self.bring(connected.value_or(frozenset()), hurries=False)
             lanes = frozenset(filter(switches.may_send, found.passing))
             memory.hold(Held(lanes, found.lit).only(lanes))
             care.uncertain_racks |= care.held_racks
@@ -172,15 +186,36 @@ class Recovery:
             closed, held = care.beside
             yield from care.retag(wrong_vlans(self._fabric, found.state, actual, closed, held))
             strays = stray_mirrors(self._fabric, found.state, actual.mirrors, held)
+            self._report_foreign(strays, known)
             yield from care.move(strays)
         yield Batch("save", (SaveState("reconciled"),))
         self.done = True
         yield from self.bring(switches.late())
 
+    def _report_foreign(
+        self, strays: Mapping[PlaneId, MirrorMove], known: Collection[Circuit]
+    ) -> None:
+        """Log cross-connects that go although no circuit known to the journal had them."""
+        own = {
+            (circuit.plane, cross)
+            for circuit in known
+            for cross in self._fabric.cross_connects(circuit)
+        }
+        foreign = [
+            f"{self._fabric.planes[plane].name}: {cross.ingress} to {cross.egress}"
+            for plane, move in sorted(strays.items())
+            for cross in sorted(move.disconnect)
+            if (plane, cross) not in own
+        ]
+        if foreign:
+            LOG.warning(
+                "taken down, since the journal has no circuit there (is the journal the fabric's "
+                "own?): %s",
+                _first_of(foreign),
+            )
+
     def _named(self, circuits: Collection[Circuit]) -> str:
-        names = [self._fabric.circuit_name(circuit) for circuit in sorted(circuits)]
-        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-        return ", ".join(names[:_NAMED]) + more
+        return _first_of([self._fabric.circuit_name(circuit) for circuit in sorted(circuits)])
 
     def bring(self, datapaths: Collection[DatapathId], *, hurries: bool = True) -> Steps:
         """Synchronise switches, admit their servers to circuits, and announce the servers.

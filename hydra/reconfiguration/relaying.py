@@ -89,7 +89,7 @@ def only(
     changes: Mapping[DatapathId, Sequence[RuleChange]], switches: Collection[DatapathId]
 ) -> Mapping[DatapathId, tuple[RuleChange, ...]]:
     """The changes of ``switches``."""
-    return {dp: tuple(mine) for dp, mine in changes.items() if dp in switches and mine}
+    return {dp: tuple(rules) for dp, rules in changes.items() if dp in switches and rules}
 
 
 def _changes(

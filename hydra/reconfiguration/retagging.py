@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from hydra.failures import FailureKind
 from hydra.model import NetworkState, Path, PortId
-from hydra.reconfiguration.commands import Batch, Outcome, SetVlans, Steps
+from hydra.reconfiguration.commands import Outcome, SetVlans, Steps, ask_all
 from hydra.reconfiguration.plan import PortsToTag, pair_of
 from hydra.reconfiguration.run import Run
 from hydra.roles import PortVlans
@@ -17,13 +18,13 @@ def retag_alone(run: Run, step: str, ports: PortsToTag) -> Steps:
     commands = tuple(SetVlans(rack, ports[rack]) for rack in sorted(ports))
     if not commands:
         return
-    outcomes = yield Batch(step, commands)
+    outcomes = yield from ask_all(step, commands)
     for command, outcome in zip(commands, outcomes, strict=True):
         retagged(run, step, command, outcome)
     run.note(step, outcomes)
 
 
-def retagged(run: Run, step: str, command: SetVlans, outcome: Outcome) -> None:
+def retagged(run: Run, step: str, command: SetVlans, outcome: Outcome[Any]) -> None:
     rack = run.fabric.racks[command.rack]
     run.device_step(step, rack.name, outcome)
     ports = {

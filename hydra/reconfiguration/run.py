@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from hydra.failures import Failure
 from hydra.forwarding.rules import RuleChange
@@ -231,7 +232,7 @@ class Run:
         check_transition(RECONFIGURATION_TRANSITIONS, self.state, state, "the reconfiguration")
         self.state = state
 
-    def note(self, name: str, outcomes: Sequence[Outcome], note: str = "") -> None:
+    def note(self, name: str, outcomes: Sequence[Outcome[Any]], note: str = "") -> None:
         """Record a step from the start of the first command to the end of the last command."""
         if outcomes:
             started = min(outcome.started_s for outcome in outcomes)
@@ -248,7 +249,7 @@ class Run:
         self.silent.append(failure)
         return failure
 
-    def device_step(self, name: str, device: str | None, outcome: Outcome) -> None:
+    def device_step(self, name: str, device: str | None, outcome: Outcome[Any]) -> None:
         note = str(outcome.failure or "")
         self.steps.append(
             Step(
@@ -325,8 +326,3 @@ class Run:
     def replan(self, pairs: Collection[Pair], circuits: Collection[Circuit]) -> None:
         target = hold(self.plan.current, self.plan.target, pairs, circuits)
         self.plan = diff(self.fabric, self.plan.current, target, self.order_of)
-
-
-def by_switch(rules: Outcome) -> Mapping[DatapathId, Failure | None]:
-    """The failure, or None, by switch asked to change tables; empty if no switch was asked."""
-    return rules.value or {}

@@ -25,13 +25,13 @@ INTENT: Final = "intent"
 _OTHERS: Final = Batch("others end", ())
 """Yielded by :func:`others_ended` in place of a batch."""
 _ResultT = TypeVar("_ResultT")
-Work = Coroutine[Batch, Sequence[Outcome], _ResultT]
+Work = Coroutine[Batch, Sequence[Outcome[Any]], _ResultT]
 """A coroutine that awaits batches."""
 Job = Callable[[], Work[None] | None]
 """A call does the job, or returns the work to do the job."""
 Source = Callable[[], Work[None] | None]
 """Returns the next change that may begin beside the changes under way; None if there is none."""
-_Outcomes = Callable[[], Sequence[Outcome]]
+_Outcomes = Callable[[], Sequence[Outcome[Any]]]
 """Returns outcomes, or raises the error of the batch."""
 
 
@@ -41,12 +41,12 @@ async def carried_out(course: Course[_ResultT]) -> _ResultT:
 
 
 @coroutine
-def _batches_of(course: Course[_ResultT]) -> Generator[Batch, Sequence[Outcome], _ResultT]:
+def _batches_of(course: Course[_ResultT]) -> Generator[Batch, Sequence[Outcome[Any]], _ResultT]:
     return (yield from course)
 
 
 @coroutine
-def performed(batch: Batch) -> Generator[Batch, Sequence[Outcome], Sequence[Outcome]]:
+def performed(batch: Batch) -> Generator[Batch, Sequence[Outcome[Any]], Sequence[Outcome[Any]]]:
     """Await the outcomes of a batch."""
     return (yield batch)
 
@@ -60,12 +60,12 @@ async def outcomes_of(batch: Batch) -> _Outcomes:
     return lambda: outcomes
 
 
-def _fail(error: Exception) -> Sequence[Outcome]:
+def _fail(error: Exception) -> Sequence[Outcome[Any]]:
     raise error
 
 
 @coroutine
-def others_ended() -> Generator[Batch, Sequence[Outcome], None]:
+def others_ended() -> Generator[Batch, Sequence[Outcome[Any]], None]:
     """Await the end of all courses begun beside the awaiting course."""
     yield _OTHERS
 
@@ -212,13 +212,13 @@ class Scheduler:
                 self._waiting.clear()
 
 
-def _nothing() -> Sequence[Outcome]:
+def _nothing() -> Sequence[Outcome[Any]]:
     return ()
 
 
 def drive(
     steps: Course[_ResultT] | Work[_ResultT],
-    perform: Callable[[Batch], Sequence[Outcome]],
+    perform: Callable[[Batch], Sequence[Outcome[Any]]],
 ) -> _ResultT:
     """Carry out a single course, batch by batch; return the result. Raises the course's errors."""
     scheduler = Scheduler()

@@ -44,13 +44,13 @@ class SideBySide:
         """
         touched = Touched()
         for execution in self.under_way:
-            mine = execution.touched
-            if mine.meets(wanted):
+            part = execution.touched
+            if part.meets(wanted):
                 plan = execution.plan_without(wanted)
                 if plan is None:
                     return None
-                mine = mine.but_for(wanted) | Touched.by(self.fabric, plan)
-            touched |= mine
+                part = part.but_for(wanted) | Touched.by(self.fabric, plan)
+            touched |= part
         return touched
 
     def leaves(self, wanted: Touched, reserved: Collection[Path | None]) -> bool:

@@ -9,10 +9,10 @@ from hydra.failures import Failure, FailureKind
 from hydra.forwarding.rules import RuleChange
 from hydra.forwarding.substrate import Steering
 from hydra.model import DatapathId, RackId, Server
-from hydra.reconfiguration.commands import Outcome
+from hydra.reconfiguration.commands import Outcome, SwitchFailures
 from hydra.reconfiguration.plan import Pair, paths_by_pair
 from hydra.reconfiguration.pushing import rules_of
-from hydra.reconfiguration.run import Push, Run, by_switch
+from hydra.reconfiguration.run import Push, Run
 
 
 def able(run: Run, rack: RackId) -> list[Server]:
@@ -85,10 +85,10 @@ def rules_to_push(run: Run) -> Mapping[DatapathId, tuple[RuleChange, ...]]:
             ),
         )
     changes = run.pushed.changes
-    return {dp: mine for dp, mine in changes.items() if takes_rules(run, dp)}
+    return {dp: rules for dp, rules in changes.items() if takes_rules(run, dp)}
 
 
-def note_relays(run: Run, outcome: Outcome, relays: Collection[DatapathId]) -> None:
+def note_relays(run: Run, outcome: Outcome[SwitchFailures], relays: Collection[DatapathId]) -> None:
     """Note the relays with failed changes; a later course synchronises the relays."""
     for datapath in relays:
         failure = deaf(run, outcome, datapath)
@@ -97,9 +97,9 @@ def note_relays(run: Run, outcome: Outcome, relays: Collection[DatapathId]) -> N
             run.silent.append(failure)
 
 
-def deaf(run: Run, outcome: Outcome, relay: DatapathId) -> Failure | None:
+def deaf(run: Run, outcome: Outcome[SwitchFailures], relay: DatapathId) -> Failure | None:
     """The failure of a relay to take its rules, or None."""
     name = run.substrate.owned()[relay]
     away = Failure("relay", name, FailureKind.NOT_READY, "not ready for rules")
-    failure = by_switch(outcome).get(relay, away)
+    failure = outcome.value_or({}).get(relay, away)
     return failure and replace(failure, step="relay", subject=name)

@@ -34,6 +34,7 @@ from hydra.reconfiguration.commands import (
     Pause,
     Steps,
     TakeSwitches,
+    ask,
 )
 from hydra.reconfiguration.executor import Execution
 from hydra.reconfiguration.plan import Pair, moving_pairs, pair_named, pair_of, without
@@ -165,17 +166,18 @@ class Switches(WholeTables):
     ) -> Course[list[DatapathId]]:
         """Become the master of switches; return the switches taken."""
         self._renewed.difference_update(datapaths)
-        (taken,) = yield Batch("take", (TakeSwitches(datapaths, hurries),), beside=beside)
+        taken = yield from ask("take", TakeSwitches(datapaths, hurries), beside=beside)
         if not taken.confirmed:
             LOG.error("%s: leaving the switch alone", taken.failure)
             return []
-        self._untaken.difference_update(taken.value)
-        others = [datapath for datapath in datapaths if datapath not in taken.value]
+        mine = taken.value_or(frozenset())
+        self._untaken.difference_update(mine)
+        others = [datapath for datapath in datapaths if datapath not in mine]
         if others:
             names = ", ".join(self.known[datapath] for datapath in others)
             LOG.error("not ours yet: %s: left alone, and asked again later", names)
             self.doubt(others)
-        return [datapath for datapath in datapaths if datapath in taken.value]
+        return [datapath for datapath in datapaths if datapath in mine]
 
     def _bring(self, datapaths: tuple[DatapathId, ...], *, hurries: bool) -> Steps:
         taken = yield from self._take(datapaths, beside=False, hurries=hurries)
@@ -206,13 +208,13 @@ class Switches(WholeTables):
         switch.
         """
         tables = dict(self._whole_tables(datapaths))
-        (read,) = yield Batch("confirm", (ConfirmRules(tables),), alone=True)
-        held: HeldRules = read.value or HeldRules()
+        read = yield from ask("confirm", ConfirmRules(tables), alone=True)
+        held = read.value_or(HeldRules())
         changes = {
             dp: self._anew(dp, table, held) for dp, table in tables.items() if dp not in held.exact
         }
-        (done,) = yield Batch("synchronise", (ApplyRules(changes),), alone=True)
-        errors = {**dict.fromkeys(held.exact), **done.value}
+        done = yield from ask("synchronise", ApplyRules(changes), alone=True)
+        errors = {**dict.fromkeys(held.exact), **done.value_or({})}
         for datapath in self._unread(tables, held):
             errors[datapath] = errors[datapath] or Failure(
                 "synchronise",
@@ -299,8 +301,8 @@ class Switches(WholeTables):
         }
         self._electrical -= remaining
         tables = dict(self._whole_tables(sorted(remaining)))
-        (read,) = yield Batch("confirm", (ConfirmRules(tables),), beside=True)
-        before: HeldRules = read.value or HeldRules()
+        read = yield from ask("confirm", ConfirmRules(tables), beside=True)
+        before = read.value_or(HeldRules())
         held = {dp: self._anew(dp, tables[dp], before) for dp in before.exact}
         relays = {dp: list(rules) for dp, rules in before.relays.items()}
         relays |= {dp: list(relay_rules(installed(tables[dp]))) for dp in before.exact}
@@ -322,8 +324,8 @@ class Switches(WholeTables):
                 return frozenset(remaining)
             for datapath in changes:
                 relays.setdefault(datapath, []).extend(relay_rules(installed(whole[datapath])))
-            (done,) = yield Batch("synchronise", (ApplyRules(changes),), beside=True)
-            for datapath, error in done.value.items():
+            done = yield from ask("synchronise", ApplyRules(changes), beside=True)
+            for datapath, error in done.value_or({}).items():
                 if error is None:
                     held[datapath] = changes[datapath]
                     continue
@@ -365,8 +367,8 @@ class Switches(WholeTables):
             datapath: tuple(self._uplink_changes(datapath, before))
             for datapath in sorted(self.ready() & self.owned.keys())
         }
-        (done,) = yield Batch("go around", (ApplyRules(changes, self._hurries),), alone=True)
-        self.doubt(datapath for datapath, error in done.value.items() if error is not None)
+        done = yield from ask("go around", ApplyRules(changes, self._hurries), alone=True)
+        self.doubt(datapath for datapath, error in done.value_or({}).items() if error is not None)
 
     @property
     def _hurries(self) -> bool:
@@ -411,9 +413,9 @@ class Switches(WholeTables):
             datapath: tuple(self._renamed(datapath, ports, standing, diverts.get(datapath, ())))
             for datapath, ports in renumbered.items()
         }
-        (done,) = yield Batch("follow numbers", (ApplyRules(rules),), alone=True)
+        done = yield from ask("follow numbers", ApplyRules(rules), alone=True)
         followed = set[DatapathId]()
-        for datapath, error in done.value.items():
+        for datapath, error in done.value_or({}).items():
             if error is not None:
                 LOG.error(
                     "switch %s does not follow its ports' new numbers: %s",
@@ -489,11 +491,11 @@ class Switches(WholeTables):
             },
             self.ready(),
         )
-        (done,) = yield Batch("divert", (ApplyRules(changed, self._hurries),))
-        for datapath, error in done.value.items():
+        done = yield from ask("divert", ApplyRules(changed, self._hurries))
+        for datapath, error in done.value_or({}).items():
             if error is not None:
                 LOG.warning("switch %#x was not diverted: %s", datapath, error)
-        self.doubt(datapath for datapath, error in done.value.items() if error is not None)
+        self.doubt(datapath for datapath, error in done.value_or({}).items() if error is not None)
         used = {
             circuit
             for path in state.topology.paths
@@ -511,8 +513,8 @@ class Switches(WholeTables):
             return
         self.spares_relays = False
         tables = dict(self.tables(sorted(self.owned.keys() & self.ready())))
-        (read,) = yield Batch("confirm", (ConfirmRules(tables),), alone=True)
-        held: HeldRules = read.value or HeldRules()
+        read = yield from ask("confirm", ConfirmRules(tables), alone=True)
+        held = read.value_or(HeldRules())
         self.doubt(self._unread(tables, held))
         stale = {
             datapath: tuple(stale_relays(rules, installed(tables[datapath])))
@@ -523,5 +525,5 @@ class Switches(WholeTables):
             return
         # A barrier confirms tables, not the packets in flight.
         yield Batch("drain", (Pause(self._policy.now.drain.bound_ms / 1000),))
-        (done,) = yield Batch("tidy", (ApplyRules(changes),))
-        self.doubt(datapath for datapath, error in done.value.items() if error is not None)
+        done = yield from ask("tidy", ApplyRules(changes))
+        self.doubt(datapath for datapath, error in done.value_or({}).items() if error is not None)

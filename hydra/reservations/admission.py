@@ -185,11 +185,11 @@ def _refusal(calendar: Calendar, ask: Ask, limits: AdmissionLimits) -> Admission
     free = replace(ask, route=ANY_ROUTE, constraints="")
     if ask.constraints and (path := _fit(calendar, free, limits)) is not None:
         hops = ", ".join(map(calendar.fabric.circuit_name, path.circuits))
-        told = (
+        public = (
             f"no path between {ask.src} and {ask.dst} meets the constraints ({ask.constraints}); "
             f"without them, {hops} fits"
         )
-        return NoRoom(told, (), told)
+        return NoRoom(public, (), public)
     lower = _lower_rate(window, calendar, ask)
     later = _later_start(calendar, ask, replace(limits, blocked=frozenset()))
     ways = []

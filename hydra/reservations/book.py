@@ -70,10 +70,6 @@ class ReservationBook(Protected):
 
     # --- admission ------------------------------------------------------------------------------
 
-    def check(self, request: ReservationRequest) -> tuple[RackId, RackId]:
-        """Check a request by :func:`hydra.reservations.requests.check`; return the two racks."""
-        return check(self._fabric, request)
-
     def beyond_uplink(self, request: ReservationRequest, now: float) -> tuple[str, str] | None:
         """As :func:`~hydra.reservations.admission.beyond_uplink`, for the named servers."""
         start, end = times(request, now)
@@ -209,7 +205,7 @@ class ReservationBook(Protected):
         return later, *make_room(self._calendar, later, lower, around)
 
     def _give_way(self, reservation: Reservation, other: Reservation) -> None:
-        """Preempt ``one``: at the start of ``other`` if ``one`` has circuits; otherwise now."""
+        """Preempt a reservation: with circuits, at the start of ``other``; without, now."""
         reason = (
             f"gives way to a reservation of priority {other.priority}"
             if reservation.rank >= 0
@@ -284,12 +280,12 @@ class ReservationBook(Protected):
         if request.owner is None or request.quota is None:
             return limit_mbps
         end_unix_s = math.inf if end_unix_s is None else end_unix_s
-        mine = self._bookings_of(request.owner)
+        bookings = self._bookings_of(request.owner)
         return min(
             limit_mbps,
             within_quota_mbps(
                 request.quota,
-                mine,
+                bookings,
                 request.least_mbps,
                 start_unix_s,
                 end_unix_s,
@@ -360,10 +356,12 @@ class ReservationBook(Protected):
             had = ask_of(self._fabric, old, now)
             more = ask.mbps > had.mbps or ask.end_unix_s > had.end_unix_s
             if old.owner is not None and change.quota is not None and more:
-                mine = [booking for booking in self._bookings_of(old.owner) if booking.id != old.id]
+                others = [
+                    booking for booking in self._bookings_of(old.owner) if booking.id != old.id
+                ]
                 quota = replace(change.quota, max_reservations=None)  # count unchanged
                 within_quota_mbps(
-                    quota, mine, ask.mbps, ask.start_unix_s, ask.end_unix_s, new.circuits
+                    quota, others, ask.mbps, ask.start_unix_s, ask.end_unix_s, new.circuits
                 )
             new = place_again(self._calendar, new, ask, limits)
             if not self._standby_fits(new, ask):
@@ -387,7 +385,7 @@ class ReservationBook(Protected):
         Returns the changed reservations, and, by id, the errors of reservations without a path. The
         caller must fail the latter: their bookings are removed from the calendar.
         """
-        mine = [
+        reservations = [
             reservation
             for booking in self._calendar.of_pair(pair)
             if not booking.standby
@@ -396,12 +394,12 @@ class ReservationBook(Protected):
                 or not is_free_of(booking.path, limits.blocked)
             )
         ]
-        mine.sort(key=lambda r: (not r.holds_capacity, r.starts_unix_s))
-        for reservation in mine:
+        reservations.sort(key=lambda r: (not r.holds_capacity, r.starts_unix_s))
+        for reservation in reservations:
             self._calendar.remove(reservation.id)
         changed: list[Reservation] = []
         refused: dict[str, AdmissionError] = {}
-        for reservation in mine:
+        for reservation in reservations:
             around = limits if reservation.holds_capacity else limits.later
             try:
                 moved = self._put(moved_to_another_path(self._calendar, reservation, now, around))

@@ -15,9 +15,10 @@ from typing import Final
 from hydra.lifecycle import ReservationState
 from hydra.model import Fabric, Server
 from hydra.names import rack_of
-from hydra.reservations.admission import fastest_circuit_mbps
+from hydra.reservations.admission import beyond_any_circuit, fastest_circuit_mbps
+from hydra.reservations.requests import check
 from hydra.reservations.reservation import GONE, Reservation, ReservationRequest
-from hydra.reservations.transfers import MBIT, remaining_megabytes
+from hydra.reservations.transfers import MBIT, needed_mbps, remaining_megabytes
 
 _WAYS: Final = 4
 """Largest number of circuit counts tried before a refusal."""
@@ -34,6 +35,20 @@ _WORST_FIRST: Final = (
     ReservationState.CANCELLED,
     ReservationState.RELEASED,
 )
+
+
+def too_large(fabric: Fabric, request: ReservationRequest, now: float) -> ReservationRequest | None:
+    """``request``, a transfer with the least bandwidth that keeps the deadline, if no circuit
+    carries the bandwidth; None if a circuit can.
+
+    Raises the errors of :func:`hydra.reservations.requests.check`.
+    """
+    src, dst = check(fabric, request)
+    whole, least_mbps = request, request.least_mbps
+    if request.transfer is not None:
+        least_mbps = needed_mbps(request, now)
+        whole = replace(request, bandwidth_mbps=least_mbps)
+    return None if beyond_any_circuit(fabric, src, dst, least_mbps) is None else whole
 
 
 @dataclass(frozen=True, slots=True)

@@ -321,12 +321,12 @@ class Window:
         binding = [booking for booking in self._pair_meets(pair) if not booking.standby]
         if not (need.mbps and need.servers):
             return frozenset(booking.path for booking in binding)
-        server, mine = self._fabric.server_by_name, need.servers
-        racks = {server[name].rack for name in mine}
+        server, covered = self._fabric.server_by_name, need.servers
+        racks = {server[name].rack for name in covered}
         bound = set()
         for booking in binding:
             for name in booking.servers if booking.mbps else ():
-                if name not in mine and server[name].rack in racks:
+                if name not in covered and server[name].rack in racks:
                     break
             else:
                 bound.add(booking.path)

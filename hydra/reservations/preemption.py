@@ -23,7 +23,7 @@ def lower_ranks(
     for booking in calendar.meeting(ask.start_unix_s, ask.end_unix_s):
         if reservations[booking.id].rank < rank:
             bookings.setdefault(booking.id, []).append(booking)
-    lower = [(reservations[name], mine) for name, mine in bookings.items()]
+    lower = [(reservations[name], met) for name, met in bookings.items()]
     lower.sort(key=lambda entry: (-entry[0].rank, entry[0].created_unix_s))
     return lower
 

@@ -36,18 +36,18 @@ class Usage:
 
 def within_quota_mbps(
     quota: Quota,
-    mine: Collection[Booking],
+    bookings: Collection[Booking],
     least_mbps: float,
     start_unix_s: float,
     end_unix_s: float,
     circuits: int = 1,
 ) -> float:
-    """Highest bandwidth of a further reservation with paths of ``circuits`` beside ``mine``;
+    """Highest bandwidth of a further reservation with paths of ``circuits`` beside ``bookings``;
     infinite without a limit. A protected reservation holds its bandwidth on two paths.
 
     Raises QuotaExceeded if ``least_mbps`` exceeds the quota.
     """
-    count = sum(not booking.standby for booking in mine)
+    count = sum(not booking.standby for booking in bookings)
     if quota.max_reservations is not None and count >= quota.max_reservations:
         raise QuotaExceeded(
             f"the quota is {counted(quota.max_reservations, 'reservation')} at a time, unfinished "
@@ -55,7 +55,7 @@ def within_quota_mbps(
         )
     if quota.max_mbps is None:
         return inf
-    taken_mbps = peak_mbps(mine, start_unix_s, end_unix_s)
+    taken_mbps = peak_mbps(bookings, start_unix_s, end_unix_s)
     remaining_mbps = max(0.0, quota.max_mbps - taken_mbps) / circuits
     if least_mbps > remaining_mbps + ROUNDING_MBPS:
         twice = f" on {circuits} paths" if circuits > 1 else ""

@@ -46,8 +46,8 @@ class Register:
         """Ids of the parts of each bundle, in order of entry."""
         self._calendar = Calendar(fabric)
         self._by_key: dict[tuple[str | None, str], list[str]] = {}
-        self._booked_by: dict[str, set[str]] = {}
-        """Ids of booked reservations by owner."""
+        self._booked_by: dict[str, dict[str, tuple[Booking, ...]]] = {}
+        """Bookings by owner and id of the reservation."""
         self._timers = TimerQueue()
         self._active: dict[str, None] = {}
         """Ids of reservations that have or are getting circuits."""
@@ -118,10 +118,11 @@ class Register:
                     self._giving_way[reservation.id] = None
             if reservation.protection is None:
                 self._calendar.remove(reservation.id)
-            for booking in bookings_of(self._fabric, reservation):
+            bookings = tuple(bookings_of(self._fabric, reservation))
+            for booking in bookings:
                 self._calendar.add(booking)
             if reservation.owner is not None:
-                self._booked_by.setdefault(reservation.owner, set()).add(reservation.id)
+                self._booked_by.setdefault(reservation.owner, {})[reservation.id] = bookings
         else:
             self._unbook(reservation)
         return reservation
@@ -160,9 +161,9 @@ class Register:
         self._timers.drop(reservation.id)
         self._active.pop(reservation.id, None)
         self._giving_way.pop(reservation.id, None)
-        if reservation.owner is not None and (mine := self._booked_by.get(reservation.owner)):
-            mine.discard(reservation.id)
-            if not mine:
+        if reservation.owner is not None and (booked := self._booked_by.get(reservation.owner)):
+            booked.pop(reservation.id, None)
+            if not booked:
                 del self._booked_by[reservation.owner]
 
     def _forget(self, reservation: Reservation) -> None:
@@ -234,16 +235,14 @@ class Register:
         return members
 
     def _bookings_of(self, owner: str) -> list[Booking]:
-        mine = (self._by_id[reservation_id] for reservation_id in self._booked_by.get(owner, ()))
-        return [
-            booking for reservation in mine for booking in bookings_of(self._fabric, reservation)
-        ]
+        booked = self._booked_by.get(owner, {})
+        return [booking for bookings in booked.values() for booking in bookings]
 
     def usage(self, owner: str, now: float) -> Usage:
         """Usage of a tenant, for comparison with the quota."""
-        mine = self._bookings_of(owner)
-        count = sum(not booking.standby for booking in mine)
-        return Usage(count, peak_mbps(mine, now, math.inf))
+        bookings = self._bookings_of(owner)
+        count = sum(not booking.standby for booking in bookings)
+        return Usage(count, peak_mbps(bookings, now, math.inf))
 
     def admitted_before(self, owner: str | None, retry: RetryKey) -> tuple[Reservation, ...]:
         """Reservations that an earlier identical request with the same key made; empty for a new

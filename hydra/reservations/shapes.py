@@ -226,7 +226,7 @@ def shapes_among(fabric: Fabric, reservations: Iterable[Reservation]) -> list[Sh
     for reservation in reservations:
         if reservation.shape is not None and reservation.group is not None:
             members.setdefault(reservation.group, []).append(reservation)
-    return [shape_of(fabric, its) for its in members.values()]
+    return [shape_of(fabric, parts) for parts in members.values()]
 
 
 def shape_of(fabric: Fabric, members: Sequence[Reservation]) -> Shape:

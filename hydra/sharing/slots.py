@@ -144,9 +144,9 @@ class Week:
         """True if both weeks light the same pairs, for times that differ by less than
         ``slot_s``.
         """
-        mine, theirs = self.light_s(), other.light_s()
-        return mine.keys() == theirs.keys() and all(
-            abs(mine[pair] - theirs[pair]) < slot_s for pair in mine
+        own, theirs = self.light_s(), other.light_s()
+        return own.keys() == theirs.keys() and all(
+            abs(own[pair] - theirs[pair]) < slot_s for pair in own
         )
 
 

@@ -370,4 +370,4 @@ class AsyncHydraClient:
         try:
             return document.model_validate_json(response.content)
         except ValidationError as error:
-            raise ClientError(f"{response.url} answered something else: {error}") from error
+            raise ClientError(f"{response.url} gave an unexpected answer: {error}") from error

@@ -360,4 +360,4 @@ class HydraClient:
         try:
             return document.model_validate_json(response.content)
         except ValidationError as error:
-            raise ClientError(f"{response.url} answered something else: {error}") from error
+            raise ClientError(f"{response.url} gave an unexpected answer: {error}") from error

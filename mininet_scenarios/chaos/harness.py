@@ -189,10 +189,10 @@ class Users(threading.Thread):
 
     def _give_back(self) -> httpx.Response | None:
         answer = self._http.get("/v1/reservations?state=active")
-        mine = answer.json()["reservations"] if answer.is_success else []
-        if not mine:
+        reservations = answer.json()["reservations"] if answer.is_success else []
+        if not reservations:
             return None
-        return self._http.delete(f"/v1/reservations/{self._chance.choice(mine)['id']}")
+        return self._http.delete(f"/v1/reservations/{self._chance.choice(reservations)['id']}")
 
 
 class Round:

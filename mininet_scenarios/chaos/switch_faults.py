@@ -7,7 +7,7 @@ import time
 from collections.abc import Collection
 from typing import Final, Self
 
-from drivers.tor.ovs_ovsdb import HOLDER, lock_name
+from drivers.tor.ovsdb_hold import HOLDER, lock_name
 from drivers.transports.ovsdb_session import Call, OvsdbSession
 from hydra.model import Rack, Server
 from mininet_scenarios.chaos.fault import (

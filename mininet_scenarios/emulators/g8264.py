@@ -197,7 +197,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--listen", type=endpoint, default=("127.0.0.1", 2222), metavar="H:P")
     parser.add_argument("--serial", metavar="PATH", help="a pseudo-terminal, made at PATH, as well")
     parser.add_argument("--admin", type=endpoint, metavar="H:P", help="control socket")
-    parser.add_argument("--firmware", choices=("6.8",), help="another one, which speaks otherwise")
+    parser.add_argument("--firmware", choices=("6.8",), help="an older release, with other words")
     parser.add_argument("--username", default="admin")
     parser.add_argument("--password-env", default="G8264_PASSWORD", metavar="VARIABLE")
     options = parser.parse_args(arguments)

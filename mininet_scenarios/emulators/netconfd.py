@@ -18,7 +18,8 @@ from typing import Final
 
 from lxml import etree
 
-from drivers.transports.netconf import NETCONF_NS, NetconfTransport
+from drivers.transports.netconf import NetconfTransport
+from drivers.transports.netconf_requests import NETCONF_NS
 from drivers.transports.ssh import SshOptions
 from hydra.model import Login
 from mininet_scenarios.emulators.netconf_relay import Relay

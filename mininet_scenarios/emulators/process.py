@@ -212,7 +212,7 @@ def _parser(product: Product) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=product.program, description=product.description)
     parser.add_argument("--name", default=product.program, help="serial number or name")
     parser.add_argument(
-        "--firmware", choices=product.firmwares, help="another one, which speaks otherwise"
+        "--firmware", choices=product.firmwares, help="an older release, with other words"
     )
     listen = ("127.0.0.1", product.port)
     parser.add_argument("--listen", type=endpoint, default=listen, metavar="H:P")

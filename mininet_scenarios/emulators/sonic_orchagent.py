@@ -3,8 +3,8 @@
 Any change of the configuration is accepted, and the state database has the result. Peculiarities of
 real switches are emulated:
 
-- a cross-connect on a busy port, added alone, is invalid from then on;
-- two or more cross-connects added together push others aside, which stay listed as invalid;
+- a single new cross-connect on a busy port is invalid, and stays invalid;
+- several cross-connects added together replace others on busy ports, listed as invalid then;
 - a key listed already is skipped, in any state;
 - a standing cross-connect without configuration can't be deleted;
 - Molex: of cross-connects deleted together, none is deleted if any was never made;

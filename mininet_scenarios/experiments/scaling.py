@@ -20,6 +20,7 @@ from mininet_scenarios.reporting.table import Row
 from mininet_scenarios.stage import building
 from mininet_scenarios.stage.controller_client import PairDemand
 from mininet_scenarios.stage.stage import Stage, tcp_transfer
+from mininet_scenarios.testbed.shipped import DEFAULT_CONFIG
 
 BUSY_SHARE: Final = 0.4
 """Used share of the machine's forwarding rate, at an experiment's busiest moment. The rest is for
@@ -120,7 +121,7 @@ def forwarded_mbps(work_dir: Path, narrator: Narrator) -> float:
     Builds the demo's fabric for the measurement. Raises HydraError if the measurement fails.
     """
     with (
-        building.stage_of(building.DEFAULT_CONFIG, _UNLIMITED, work_dir, narrator) as stage,
+        building.stage_of(DEFAULT_CONFIG, _UNLIMITED, work_dir, narrator) as stage,
         narrator.phase(
             "calibrating: rates that this machine forwards", CALIBRATION_S - building.BUILD_S
         ),

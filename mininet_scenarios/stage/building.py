@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -10,20 +9,13 @@ from typing import Any, Final
 
 import yaml
 
-import mininet_scenarios
 from apps.process.configuration import load_configuration
 from mininet_scenarios.reporting.narrator import Narrator
 from mininet_scenarios.stage.stage import ScenarioError, Stage
 from mininet_scenarios.testbed import Testbed
 from mininet_scenarios.testbed.links import USUAL_QUEUES, QueueSize
+from mininet_scenarios.testbed.shipped import DEFAULT_CONFIG
 
-_FOLDERS: Final = (
-    Path(mininet_scenarios.__file__).parents[1] / "configs",
-    Path(sys.prefix) / "share" / "hydra" / "configs",
-)
-CONFIGS: Final = next(filter(Path.is_dir, _FOLDERS), _FOLDERS[0])
-"""Folder of the shipped fabrics: in a clone, or in the environment of a wheel."""
-DEFAULT_CONFIG: Final = CONFIGS / "demo.yaml"
 BUILD_S: Final = 3.0
 _CIRCUIT_MBPS: Final = 100.0
 """Rate of a circuit in :data:`DEFAULT_CONFIG`."""

@@ -118,7 +118,7 @@ class Stage:
 
     @contextmanager
     def one_controller(self, *, calm: bool = True) -> Iterator[None]:
-        """Within the block, keep one controller running from one :meth:`process` to the next.
+        """Within the block, all :meth:`process` calls use the same running controller.
 
         The controller reloads its configuration file, and is replaced if a reload is not enough or
         the kind of launch differs. In between, the mode is ``on-request``. Before the mode is

@@ -9,15 +9,13 @@ import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
 
 from apps.process.configuration import load_configuration
 from hydra.errors import HydraError
 from mininet_scenarios.testbed import Testbed, clean_up, testbed_lock
 from mininet_scenarios.testbed.fault import ORDERS, order_fault
 from mininet_scenarios.testbed.shell import require_root
-
-_DEMO: Final = Path("configs/demo.yaml")
+from mininet_scenarios.testbed.shipped import DEFAULT_CONFIG
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -59,7 +57,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m mininet_scenarios.testbed")
     verbs = parser.add_subparsers(dest="verb", required=True)
     up = verbs.add_parser("up", help="build a fabric and keep it until Ctrl-C")
-    up.add_argument("fabric", type=Path, nargs="?", default=_DEMO)
+    up.add_argument("fabric", type=Path, nargs="?", default=DEFAULT_CONFIG)
     fault = verbs.add_parser(
         "fault", help="have the emulator of a plane fail, while a fabric is up"
     )

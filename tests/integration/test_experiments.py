@@ -22,6 +22,7 @@ from mininet_scenarios.experiments.scaling import Rates, forwarded_mbps
 from mininet_scenarios.reporting.narrator import ConsoleNarrator
 from mininet_scenarios.stage import building
 from mininet_scenarios.testbed import clean_up
+from mininet_scenarios.testbed.shipped import DEFAULT_CONFIG
 
 from .test_testbed_cleanup import Machine
 
@@ -123,7 +124,7 @@ def test_a_calibration_gives_rates_that_the_machine_can_carry(tmp_path, narrator
 def test_changed_by_hand_as_published(tmp_path, narrator):
     plan = Fig9bPlan(250_000, 8, 0.1, 3.0, 3, 25.0, 0.78, 2.0)
     times = building.times_its_rates(25.0)
-    with building.stage_of(building.DEFAULT_CONFIG, times, tmp_path / "stage", narrator) as stage:
+    with building.stage_of(DEFAULT_CONFIG, times, tmp_path / "stage", narrator) as stage:
         changed = fig9b_scenario.by_hand(stage, plan, 1.0, narrator)
     [action] = changed.actions
     assert action.trigger != fig9b_scenario.PERIODIC

@@ -43,6 +43,7 @@ from mininet_scenarios.stage.controller_client import ControllerClient, PairDema
 from mininet_scenarios.stage.controller_process import ControllerProcess, launch_with
 from mininet_scenarios.testbed.ovs import default_datapath
 from mininet_scenarios.testbed.shell import run
+from mininet_scenarios.testbed.shipped import DEFAULT_CONFIG
 
 from .warm import warm
 
@@ -81,7 +82,7 @@ def test_elephants_take_the_direct_link_and_mice_do_not(tmp_path, narrator):
 
 @rates
 def test_a_window_of_a_trace_is_over_sooner_with_circuits(tmp_path, narrator):
-    network = trace_scenario.network_of(building.DEFAULT_CONFIG)
+    network = trace_scenario.network_of(DEFAULT_CONFIG)
     played = trace_scenario.excerpt(SAMPLE, network.racks, 1.5, 1)
     stages = [(Way.ELECTRICAL, Way.HITLESS), (Way.FULL_BISECTION,)]
     alone, circuits, whole = trace.measure(tmp_path, played, network, 1 / 400, narrator, stages)
@@ -99,7 +100,7 @@ def test_a_window_of_a_trace_is_over_sooner_with_circuits(tmp_path, narrator):
 @rates
 def test_tcp_uses_a_circuit_while_it_is_there(tmp_path, narrator):
     plan = Fig5Plan(half_s=1.5, circuits=1, alone_s=1.5)
-    with building.stage_of(building.DEFAULT_CONFIG, 0.2, tmp_path / "stage", narrator) as stage:
+    with building.stage_of(DEFAULT_CONFIG, 0.2, tmp_path / "stage", narrator) as stage:
         run = fig5_scenario.run(stage, plan, CycleName.HITLESS, narrator)
     assert [turn.up for turn in run.turns] == [True, False]
     assert run.dark_frames == 0
@@ -110,7 +111,7 @@ def test_tcp_uses_a_circuit_while_it_is_there(tmp_path, narrator):
 
 def test_one_controller_goes_on_where_a_reload_is_enough(tmp_path, narrator):
     divert_first = {"transition": CycleName.DIVERT_FIRST.value}
-    with building.stage_of(building.DEFAULT_CONFIG, 0.2, tmp_path / "stage", narrator) as stage:
+    with building.stage_of(DEFAULT_CONFIG, 0.2, tmp_path / "stage", narrator) as stage:
         with stage.one_controller():
             with stage.process({"mode": "periodic"}) as first:
                 number = first.pid
@@ -131,7 +132,7 @@ def test_one_controller_goes_on_where_a_reload_is_enough(tmp_path, narrator):
     ],
 )
 def test_a_cycle_is_played_by_a_controller_of_its_own(tmp_path, narrator, cycle, steps, others):
-    with building.stage_of(building.DEFAULT_CONFIG, 0.2, tmp_path / "stage", narrator) as stage:
+    with building.stage_of(DEFAULT_CONFIG, 0.2, tmp_path / "stage", narrator) as stage:
         with stage.one_controller():
             with stage.process({}, launch=launch_with(CycleName.HITLESS)) as usual:
                 number = usual.pid
@@ -213,7 +214,7 @@ def test_circuits_follow_flows_that_shift(tmp_path, narrator):
 
 
 def test_slots_of_a_port_are_counted_by_day_and_night(tmp_path, narrator):
-    with building.stage_of(building.DEFAULT_CONFIG, 0.2, tmp_path / "stage", narrator) as stage:
+    with building.stage_of(DEFAULT_CONFIG, 0.2, tmp_path / "stage", narrator) as stage:
         run = slotted_scenario.shared(
             stage, 1.0, length=slotted_scenario.Length(least_s=4, periods=1)
         )

@@ -120,15 +120,15 @@ def test_a_write_that_was_on_its_way_when_the_bridge_was_taken_is_refused(
     first, second = drivers
     first.claim(1 << 28)
     first.vlans(["p1"])
-    taken = first._is_robbed
+    taken = first._hold.is_robbed
 
     def take_then_look(session):
-        first._is_robbed = taken
+        first._hold.is_robbed = taken
         second.claim(2 << 28)
         second.close()
         return False
 
-    first._is_robbed = take_then_look
+    first._hold.is_robbed = take_then_look
     with pytest.raises(HeldElsewhere, match=f"generation {2 << 28}"):
         first.set_vlans(WANTED)
     assert database.vsctl("get", "Port", "p1", "trunks").strip() == "[]"

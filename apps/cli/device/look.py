@@ -296,7 +296,7 @@ def _read_ports(_ctx: click.Context, _param: click.Parameter, values: Sequence[s
 @config_option()
 @json_option
 def power(name: str, ports: list[int], config: Path, as_json: bool) -> None:
-    """Read the optical power at PORTs of an optical switch, in dBm; without PORTs, at all."""
+    """Read the optical power at PORTs of an optical switch, in dBm; without PORTs, at all ports."""
     loaded = load_configuration(config)
     plane = find_plane(loaded.fabric, name)
     with opened_plane(loaded, plane) as switch:

@@ -10,7 +10,7 @@ import click
 
 from apps.cli.command import Command
 from apps.cli.device.named import find, in_use_by_controller
-from apps.cli.output import ExitCode, json_option, print_json, print_table
+from apps.cli.output import ExitCode, agreed, json_option, print_json, print_table
 from apps.cli.parameters import config_option
 from apps.process.configuration import load_configuration
 from apps.tools.device_selftest import (
@@ -43,7 +43,7 @@ from hydra.roles import OpticalSwitch, TorSwitch
 def selftest(
     ctx: click.Context, name: str, yes: bool, reads_only: bool, config: Path, as_json: bool
 ) -> None:
-    """Check that a DEVICE does what its driver says.
+    """Check that a DEVICE behaves as its driver expects.
 
     Reads everything that the driver can read. Then a round trip: one cross-connect is set up and
     taken down again, or one VLAN is added to a ToR port and removed. The round trip uses ports
@@ -123,4 +123,4 @@ def _why_not(
 
 def _agreed(notice: str, yes: bool) -> bool:
     click.echo(notice, err=True)
-    return yes or click.confirm("Go ahead?", err=True)
+    return yes or agreed("Go ahead?")

@@ -33,15 +33,14 @@ from hydra.errors import (
 from hydra.forwarding.substrate import Substrate, substrate_of
 from hydra.lifecycle import ReservationState
 from hydra.model import Fabric, NetworkState, PortId
-from hydra.names import rack_of
-from hydra.reservations.admission import beyond_any_circuit, moment
+from hydra.reservations.admission import moment
 from hydra.reservations.availability import Available
 from hydra.reservations.booking import at_most_mbps
-from hydra.reservations.bundle import bundle_of, divisions, smaller_bundles
+from hydra.reservations.bundle import bundle_of, divisions, smaller_bundles, too_large
 from hydra.reservations.limits import AdmissionLimits
 from hydra.reservations.modification import Modification
 from hydra.reservations.reservation import Pin, Reservation, ReservationRequest
-from hydra.reservations.transfers import MBIT, needed_mbps
+from hydra.reservations.transfers import MBIT
 from hydra.service import GroupOutcome, Refusal, ReservationPreview
 
 _CHECKS: Final = 3
@@ -211,13 +210,8 @@ class Admission:
         """Enter ``request`` in the book, in a trial; returns the reservation, or the parts of the
         bundle.
         """
-        src, dst = (rack_of(self._fabric, name) for name in (request.src, request.dst))
-        least_mbps, whole = request.least_mbps, request
-        if request.transfer is not None:
-            self._bookings.check(request)
-            least_mbps = needed_mbps(request, time.time())
-            whole = replace(request, bandwidth_mbps=least_mbps)
-        if beyond_any_circuit(self._fabric, src, dst, least_mbps) is None:
+        whole = too_large(self._fabric, request, time.time())
+        if whole is None:
             return [self._add_one(request, limits, group)]
         parts, why = self._add_parts(whole, limits, group)
         if parts:
@@ -295,7 +289,6 @@ class Admission:
     ) -> Reservation:
         starts_now = request.start_unix_s is None
         if starts_now:
-            self._bookings.check(request)
             _check_switches(self._fabric, self._substrate, self._reach, request)
         try:
             return self._bookings.add(request, limits, group, self._notice_s, bundle)
@@ -381,11 +374,7 @@ class Admission:
         UnknownName.
         """
         gone = self._reservations.let_group_go(group)
-        releasing = [
-            reservation.id
-            for reservation in gone
-            if reservation.state is ReservationState.RELEASING
-        ]
+        releasing = [r.id for r in gone if r.state is ReservationState.RELEASING]
         if releasing:
             self._care.release_in_turn(releasing)
         return self._bookings.group(group)
@@ -411,7 +400,7 @@ class Admission:
             raise Changed(f"reservation {reservation_id} has changed meanwhile: read it again")
         if not parts and (bundle := self._bookings.get(reservation_id).bundle):
             raise LifecycleError(
-                f"reservation {reservation_id} is a part of reservation {bundle}: name that one"
+                f"reservation {reservation_id} is a part of reservation {bundle}: name {bundle}"
             )
         return parts
 
@@ -455,4 +444,4 @@ def _with_devices(reach: Reach, error: NoRoom) -> DeviceMissing:
 
 def _none_fits(reasons: Iterable[str]) -> str:
     """The message of a refusal; a common reason is told once."""
-    return "none of them fits: " + "; ".join(dict.fromkeys(reasons))
+    return "no entry fits: " + "; ".join(dict.fromkeys(reasons))

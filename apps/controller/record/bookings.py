@@ -47,11 +47,6 @@ class Bookings:
                 for reservation_id in reversed(self._book.unsettled()):
                     self._book.remove(reservation_id)
 
-    def check(self, request: ReservationRequest) -> None:
-        """Raise UnknownName or AdmissionError for a request that no book admits."""
-        with self._lock:
-            self._book.check(request)
-
     def add(
         self,
         request: ReservationRequest,

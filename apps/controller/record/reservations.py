@@ -231,8 +231,10 @@ class Reservations(ReservationNews):
         """Write changed reservations and those that stay, with news, and ``silent`` ones."""
         self._note(changed)
         self._note(staying, _STAYS)
-        told = [*changed, *staying]
-        self._writer.write_in_time(self._records_and_forgotten([*told, *silent]), news_of(told))
+        published = [*changed, *staying]
+        self._writer.write_in_time(
+            self._records_and_forgotten([*published, *silent]), news_of(published)
+        )
 
     def reroute(self, pair: Pair, limits: AdmissionLimits, tried: Sequence[str] = ()) -> None:
         """Book the pair's reservations around blocked ports; those without another path fail.

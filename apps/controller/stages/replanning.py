@@ -1,4 +1,4 @@
-"""Between stages, a change is planned anew if there is something else to plan with or for."""
+"""Between stages, plan the rest of a change anew if demand, ports or reservations have changed."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Replanning:
         self._reach = reach
 
     def planned_anew(self, change: StagedChange, others_reason: str) -> Replanned | None:
-        """The change planned anew; None if there is no reason to.
+        """The change planned anew; None without a reason to plan anew.
 
         ``others_reason``: the reason to plan anew nevertheless, since other changes may have
         touched the network. Raises HydraError.
@@ -51,7 +51,7 @@ class Replanning:
         if (pins, blocked) != (change.pins, change.blocked):
             why = "there are other reservations, or ports to plan with"
         elif moved is not None:
-            why = f"demand has moved by {moved:.0%} since it was planned"
+            why = f"demand has moved by {moved:.0%} since the plan"
         elif others_reason and change.asker.plan is not None:
             why = others_reason
         else:
@@ -77,11 +77,11 @@ class Replanning:
     def contradiction(self, unfinished: Unfinished) -> str | None:
         """The reason why a change cut off by a restart can't go on to its goal, or None."""
         if not unfinished.whole:
-            return "the fabric has a part of what it leads to no more"
+            return "a part of its goal is no longer in the fabric"
         goal, standing = unfinished.goal, self._network.state.topology.circuits
         ends = {end for circuit in goal.circuits - standing for end in circuit.ends}
         if not ends.isdisjoint(self._reach.blocked_ports()):
-            return "ports that it needs are set aside"
+            return "ports of the change are set aside"
         if any(
             pin.path is not None and pin.path not in goal.paths for pin in self._bookings.pins()
         ):

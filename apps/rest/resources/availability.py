@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Self
 
-from pydantic import Field, model_validator
+from pydantic import BaseModel, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from apps.rest.access import TENANTS
-from apps.rest.document import Document, Filter, Name
-from apps.rest.problems import ADMISSION_REFUSED, INVALID_REQUEST, UNKNOWN_NAME
+from apps.rest.document import Document, Name
+from apps.rest.problems import ADMISSION_REFUSED, UNKNOWN_NAME
 from apps.rest.routing import Routes
 from hydra.names import rack_of
 from hydra.reservations.admission import fastest_circuit_mbps
@@ -22,7 +22,7 @@ _DAY_S: Final = 86_400.0
 routes = Routes("/v1/availability", "reservations", TENANTS)
 
 
-class AvailabilityFilter(Filter):
+class AvailabilityFilter(BaseModel):
     """Two ends, and a time."""
 
     src: Name = Field(description="Name of a rack or of a server.")
@@ -55,7 +55,7 @@ class Availability(Document):
     spans: list[AvailableSpan] = Field(description="Without gaps, in order of time.")
 
 
-@routes.on("GET", "", UNKNOWN_NAME, ADMISSION_REFUSED, INVALID_REQUEST)
+@routes.on("GET", "", UNKNOWN_NAME, ADMISSION_REFUSED)
 def get_availability(service: Reserving, query: Asked[AvailabilityFilter]) -> Availability:
     """Bandwidth that two racks or servers could reserve now and later, beside what is promised."""
     fabric = service.fabric

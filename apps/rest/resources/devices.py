@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Literal
 
-from pydantic import Field, model_validator
+from pydantic import BaseModel, Field, model_validator
 
-from apps.rest.document import Body, Document, Filter
+from apps.rest.document import Body, Document
 from apps.rest.problems import (
     BODY_PROBLEMS,
     DEVICE_UNAVAILABLE,
-    INVALID_REQUEST,
     LIFECYCLE_CONFLICT,
     UNKNOWN_NAME,
 )
@@ -34,7 +33,7 @@ class TaskBody(Body):
     note: str = Field(default="", max_length=1000, description="Why the task was impossible.")
 
 
-class TaskFilter(Filter):
+class TaskFilter(BaseModel):
     """Query of a device's tasks."""
 
     state: list[TaskState] = Field(
@@ -126,7 +125,7 @@ def list_devices(service: Service) -> Devices:
     return Devices.of(None, devices=service.devices())
 
 
-@routes.on("GET", "/{name}/tasks", UNKNOWN_NAME, INVALID_REQUEST, DEVICE_UNAVAILABLE)
+@routes.on("GET", "/{name}/tasks", UNKNOWN_NAME, DEVICE_UNAVAILABLE)
 def list_tasks(name: str, service: Service, query: Asked[TaskFilter]) -> Tasks:
     """Tasks of the people who work an optical switch by hand, oldest first."""
     tasks = [task for task in service.tasks(name) if task.state in query.state]

@@ -9,7 +9,6 @@ from pydantic import Field
 from apps.rest.document import Body, Document
 from apps.rest.problems import (
     DEVICE_UNAVAILABLE,
-    INVALID_REQUEST,
     MALFORMED,
     UNSUPPORTED_MEDIA_TYPE,
 )
@@ -51,9 +50,7 @@ def get_drift(service: Service) -> DriftReport:
     return DriftReport.of(None, service.drift())
 
 
-@routes.on(
-    "POST", "/reconcile", MALFORMED, UNSUPPORTED_MEDIA_TYPE, INVALID_REQUEST, DEVICE_UNAVAILABLE
-)
+@routes.on("POST", "/reconcile", MALFORMED, UNSUPPORTED_MEDIA_TYPE, DEVICE_UNAVAILABLE)
 def reconcile(_body: ReconcileBody, service: Service) -> Reconciliation:
     """Repair the differences shown by /v1/drift; answers when done."""
     return Reconciliation.of(None, service.reconcile())

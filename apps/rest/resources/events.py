@@ -15,7 +15,7 @@ from pydantic import Field
 
 from apps.rest.access import TENANTS
 from apps.rest.document import Document
-from apps.rest.problems import INVALID_REQUEST, TOO_MANY_SUBSCRIBERS, UNKNOWN_NAME, ApiError
+from apps.rest.problems import TOO_MANY_SUBSCRIBERS, UNKNOWN_NAME, ApiError
 from apps.rest.resources.devices import DeviceAlarm
 from apps.rest.resources.reconfigurations import Progress
 from apps.rest.resources.reservations import Reservation
@@ -59,14 +59,14 @@ class Event(Document):
         Tenants do not see the reason of a circuit's move, perhaps another tenant's reservation or
         an operator's wish.
         """
-        mine = [reservation.id for reservation in published.served if caller.sees(reservation)]
-        about = mine if published.reservation is None else caller.sees(published.reservation)
+        ids = [reservation.id for reservation in published.served if caller.sees(reservation)]
+        about = ids if published.reservation is None else caller.sees(published.reservation)
         if caller.tenant is not None and not about:
             return None
         return cls.of(
             fabric,
             published,
-            reservations=mine,
+            reservations=ids,
             reconfiguration=published.progress,
             reason=published.reason
             if caller.tenant is None or published.reservation is not None
@@ -120,7 +120,6 @@ def _too_many(words: str) -> ApiError:
     "GET",
     "",
     UNKNOWN_NAME,
-    INVALID_REQUEST,
     TOO_MANY_SUBSCRIBERS,
     response_class=EventSourceResponse,
     responses={200: {"model": Event | Gap}},

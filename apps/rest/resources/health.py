@@ -10,7 +10,7 @@ from pydantic import Field
 
 from apps.rest.document import Document
 from apps.rest.errors import problem_response
-from apps.rest.problems import INVALID_REQUEST, NOT_READY, STANDING_BY, STORE_UNAVAILABLE
+from apps.rest.problems import NOT_READY, STANDING_BY, STORE_UNAVAILABLE
 from apps.rest.routing import Routes
 
 if TYPE_CHECKING:
@@ -41,7 +41,6 @@ async def health() -> Health:
 @routes.on(
     "GET",
     "/readyz",
-    INVALID_REQUEST,
     NOT_READY,
     STANDING_BY,
     STORE_UNAVAILABLE,

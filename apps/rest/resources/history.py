@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from pydantic import Field, field_validator
+from pydantic import BaseModel, Field, field_validator
 
-from apps.rest.document import Document, Filter, RackPair
-from apps.rest.problems import INVALID_REQUEST
+from apps.rest.document import Document, RackPair
 from apps.rest.routing import Routes
 from hydra.history import HappeningKind
 from hydra.reservations.reservation import LATEST_UNIX_S
@@ -21,7 +20,7 @@ _LISTED: Final = 20
 """Largest number of listed rack pairs of a line."""
 
 
-class HistoryFilter(Filter):
+class HistoryFilter(BaseModel):
     """Selection of lines, and how many at a time."""
 
     since_unix_s: float = Field(default=0.0, ge=0, le=LATEST_UNIX_S, description="From then on.")
@@ -51,7 +50,7 @@ class History(Document):
     )
 
 
-@routes.on("GET", "", INVALID_REQUEST)
+@routes.on("GET", "")
 def list_history(service: Service, query: Asked[HistoryFilter]) -> History:
     """Past events, newest first: changes, losses, reservations, decisions, reloads, starts."""
     before_s = float("inf") if query.before_unix_s is None else query.before_unix_s

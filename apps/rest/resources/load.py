@@ -6,11 +6,11 @@ import math
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
-from pydantic import Field, field_validator
+from pydantic import BaseModel, Field, field_validator
 from pydantic_core import PydanticCustomError
 
-from apps.rest.document import Document, Filter, Name, RackName
-from apps.rest.problems import INVALID_REQUEST, UNKNOWN_NAME
+from apps.rest.document import Document, Name, RackName
+from apps.rest.problems import UNKNOWN_NAME
 from apps.rest.resources.topology import Circuit, named
 from apps.rest.routing import Routes
 from hydra.demand.load import Series
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 routes = Routes("/v1/load", "network")
 
 
-class LoadFilter(Filter):
+class LoadFilter(BaseModel):
     """Selection of racks, and the number of circuits and pairs."""
 
     rack: list[Name] = Field(
@@ -88,7 +88,7 @@ class Load(Document):
     totals: Totals
 
 
-@routes.on("GET", "", UNKNOWN_NAME, INVALID_REQUEST)
+@routes.on("GET", "", UNKNOWN_NAME)
 def get_load(service: Service, query: Asked[LoadFilter]) -> Load:
     """Load of standing circuits and of the busiest rack pairs in the last hour."""
     fabric = service.fabric

@@ -12,7 +12,6 @@ from apps.rest.problems import (
     BODY_PROBLEMS,
     DEVICE_UNAVAILABLE,
     INVALID_CONFIGURATION,
-    INVALID_REQUEST,
     MALFORMED,
     UNSUPPORTED_MEDIA_TYPE,
 )
@@ -77,7 +76,7 @@ class PolicyValue(Document):
     value: str
     default: str
     allowed: str = Field(description="Allowed values, in words.")
-    choices: list[str] = Field(description="Allowed values, if they are words; else empty.")
+    choices: list[str] = Field(description="Allowed values of a key that takes words; else empty.")
     meaning: str
     at_once: bool = Field(description="Whether a reload changes the key; else only a start does.")
     by_request: bool = Field(description="Whether `PATCH /v1/policy` changes the key, too.")
@@ -132,7 +131,6 @@ def _in_force(policy: Policy) -> PolicyInForce:
     MALFORMED,
     INVALID_CONFIGURATION,
     UNSUPPORTED_MEDIA_TYPE,
-    INVALID_REQUEST,
     DEVICE_UNAVAILABLE,
 )
 def reload(body: ReloadBody, service: Service) -> Reload:

@@ -78,7 +78,7 @@ class Reconfiguration(Document):
     stages_expected: int | None = Field(
         description="Stages in all, as foreseen. Null: more than could be."
     )
-    paused: bool = Field(description="No further stage begins until somebody says so.")
+    paused: bool = Field(description="No further stage begins until the change is resumed.")
 
 
 class Reconfigurations(Document):

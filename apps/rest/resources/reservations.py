@@ -7,18 +7,17 @@ from functools import partial
 from itertools import islice, takewhile
 from typing import TYPE_CHECKING, Annotated, Any, Final, Self
 
-from pydantic import ConfigDict, Field, ValidationInfo, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, model_validator
 from pydantic.config import JsonDict
 from pydantic_core import PydanticCustomError
 
 from apps.rest.access import TENANTS
 from apps.rest.conditional import require, retry_key
-from apps.rest.document import Body, Document, Filter, Name, RackName
+from apps.rest.document import Body, Document, Name, RackName
 from apps.rest.problems import (
     ADMISSION_REFUSED,
     BODY_PROBLEMS,
     DEVICE_UNAVAILABLE,
-    INVALID_REQUEST,
     JOURNAL_FAILED,
     KEY_REUSED,
     LIFECYCLE_CONFLICT,
@@ -214,7 +213,7 @@ class ModificationBody(Body):
     end_unix_s: float | None = Field(default=None, gt=0, le=LATEST_UNIX_S)
 
 
-class ReservationFilter(Filter):
+class ReservationFilter(BaseModel):
     """Query of the reservation list."""
 
     state: list[ReservationState] = Field(default=[], description="May be repeated.")
@@ -450,7 +449,7 @@ def _as_seen(
     return seen
 
 
-@routes.on("GET", "", UNKNOWN_NAME, INVALID_REQUEST)
+@routes.on("GET", "", UNKNOWN_NAME)
 def list_reservations(service: Reserving, query: Asked[ReservationFilter]) -> Reservations:
     """Oldest first, page by page: send ``next`` as ``after`` for the following page."""
     wanted = frozenset(query.state or ReservationState)
@@ -476,7 +475,6 @@ def list_reservations(service: Reserving, query: Asked[ReservationFilter]) -> Re
     "GET",
     "/{reservation_id}",
     UNKNOWN_NAME,
-    INVALID_REQUEST,
     response_model=Reservation,
     responses={304: {"description": "The reservation still has the ETag of If-None-Match"}},
 )

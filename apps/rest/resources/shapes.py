@@ -213,7 +213,7 @@ class Shapes(Document):
 async def create_shape(
     body: ShapeBody, service: Reserving, answer: LateAnswer, key: IdempotencyKey = None
 ) -> Shape:
-    """Admit bandwidth between all pairs of a pattern, or refuse with what would fit.
+    """Admit bandwidth between all pairs of a pattern, or refuse with fitting rates and times.
 
     A reservation is made for each pair; all are brought up together. With ``Prefer: wait=N`` the
     answer waits until none is ``activating``.

@@ -122,7 +122,7 @@ def _sorted(core: object) -> object:
 
 
 Circuits = Annotated[list[Circuit], BeforeValidator(_sorted)]
-"""Made of circuits in any order."""
+"""Built from circuits in any order."""
 
 
 class LiveCircuit(Circuit):

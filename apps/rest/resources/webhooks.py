@@ -77,7 +77,7 @@ class Webhook(Document):
     waiting: int = Field(description="Events still to be sent.")
     delivered: int
     refused: int = Field(description="Messages answered with 4xx: not sent again.")
-    missed: int = Field(description="Events forgotten before they could be sent.")
+    missed: int = Field(description="Events forgotten before being sent.")
     failing_since_unix_s: float | None
     problem: str = Field(description="Why the last message was not taken.")
 

@@ -137,8 +137,8 @@ class Substrate(ABC):
 
     def steering_rules(self, state: NetworkState, rack: RackId) -> Iterator[FlowRule]:
         """Rules of a steering switch of ``rack`` for the paths that begin or end there."""
-        mine = (path for path in state.topology.paths if rack in (path.src, path.dst))
-        for (sender, to), lanes in in_lanes(mine, state.vlans).items():
+        paths = (path for path in state.topology.paths if rack in (path.src, path.dst))
+        for (sender, to), lanes in in_lanes(paths, state.vlans).items():
             if sender == rack:
                 yield from self.steer(rack, to, lanes, state.epoch)
 

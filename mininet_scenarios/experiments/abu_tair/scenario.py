@@ -27,8 +27,9 @@ from mininet_scenarios.stage.agents import AgentStage, agent_stage
 from mininet_scenarios.stage.controller_client import ControllerClient, PairDemand
 from mininet_scenarios.stage.stage import CALM_SHARE, ScenarioError, Stage, calm_down, sent_bytes
 from mininet_scenarios.stage.transfers import Transferred, Wish, transfer_all
+from mininet_scenarios.testbed.shipped import CONFIGS
 
-CONFIG: Final = building.CONFIGS / "leaf-spine.yaml"
+CONFIG: Final = CONFIGS / "leaf-spine.yaml"
 PAIRS: Final = (("r1", "r4"), ("r2", "r5"), ("r3", "r6"))
 SPINE: Final = "s1"
 DIRECT: Final = "d1"

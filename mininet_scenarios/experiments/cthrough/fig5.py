@@ -22,6 +22,7 @@ from mininet_scenarios.reporting.plots import BLUE, GREEN, GREY, legend_below
 from mininet_scenarios.reporting.table import Row, ranged, spread
 from mininet_scenarios.stage import building
 from mininet_scenarios.testbed.links import QueueSize
+from mininet_scenarios.testbed.shipped import DEFAULT_CONFIG
 
 _PAPER_MBPS: Final = 1000.0
 """Rate of the circuit, and of all traffic together."""
@@ -74,9 +75,7 @@ def _measure(setting: Setting, narrator: Narrator) -> ThreeWays:
     times = building.times_its_rates(scale.mbps(_PAPER_MBPS))
     stage_dir = setting.work_dir / "stage"
     with (
-        building.stage_of(
-            building.DEFAULT_CONFIG, times, stage_dir, narrator, queues=_QUEUES
-        ) as stage,
+        building.stage_of(DEFAULT_CONFIG, times, stage_dir, narrator, queues=_QUEUES) as stage,
         stage.one_controller(),
     ):
         as_published, hitless, undiverted = (

@@ -20,11 +20,12 @@ from mininet_scenarios.reporting.narrator import Narrator
 from mininet_scenarios.stage import building
 from mininet_scenarios.stage.stage import Stage
 from mininet_scenarios.testbed.servers import run_in
+from mininet_scenarios.testbed.shipped import CONFIGS
 
 T = TypeVar("T")
 """Report of an application."""
 
-CONFIG: Final = building.CONFIGS / "cthrough.yaml"
+CONFIG: Final = CONFIGS / "cthrough.yaml"
 RACKS: Final = 4
 RACK_SERVERS: Final = 4
 OVERSUBSCRIBED_MBPS: Final[Mapping[str, float]] = {"40:1": 100.0, "10:1": 400.0, "4:1": 1000.0}

@@ -1,8 +1,8 @@
 """Helios (SIGCOMM 2010, section 5): patterns of shifting flows, and a controller that follows.
 
 ``configs/helios.yaml`` is the network: four pods of four hosts. Every host sends as many flows as a
-pod has hosts, to other ones after each stability period. Without being told, the controller sees
-the new demand in its counters, plans, and moves circuits.
+pod has hosts, with new receivers after each stability period. The controller sees the new demand
+in its counters only, plans, and moves circuits.
 """
 
 from __future__ import annotations
@@ -27,11 +27,12 @@ from mininet_scenarios.patience import PATIENCE_S
 from mininet_scenarios.reporting.narrator import Narrator
 from mininet_scenarios.stage import building
 from mininet_scenarios.stage.stage import CONGESTION, Job, Stage, sent_bytes, wait_for_file
+from mininet_scenarios.testbed.shipped import CONFIGS
 from mininet_scenarios.workloads.mesh import Endpoint
 from mininet_scenarios.workloads.reports import read_report, write_moment
 from mininet_scenarios.workloads.shifting import Sample, samples_from_json
 
-CONFIG: Final = building.CONFIGS / "helios.yaml"
+CONFIG: Final = CONFIGS / "helios.yaml"
 PODS: Final = 4
 HOSTS: Final = 4
 """Number of hosts in each pod, and of flows of each host."""
@@ -234,8 +235,8 @@ def _play(
         jobs = []
         for number, name in enumerate(servers):
             orders = stage.file(f"shifting-{name}", ".json")
-            mine = [[addresses[to] for to in plan[number]] for plan in plans]
-            orders.write_text(json.dumps(mine), encoding="utf-8")
+            receivers = [[addresses[to] for to in plan[number]] for plan in plans]
+            orders.write_text(json.dumps(receivers), encoding="utf-8")
             jobs.append(stack.enter_context(_host(stage, name, orders, start, stability_s)))
         for job, ready, _ in jobs:
             wait_for_file(ready, job)

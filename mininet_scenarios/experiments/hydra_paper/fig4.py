@@ -239,14 +239,14 @@ def _draw(runs: Sequence[Allocation], directory: Path) -> Sequence[Path]:
         left.plot(x, y, color=colours[vlan], linewidth=1.5)
     circuits = sorted({(min(hop), max(hop)) for walk in WALKS for hop in pairwise(walk)})
     for axes, vlan in zip(others, vlans, strict=True):
-        mine = [walk for walk, walked in zip(WALKS, runs[0].vlans, strict=True) if walked == vlan]
-        used = {(min(hop), max(hop)) for walk in mine for hop in pairwise(walk)}
+        walks = [walk for walk, walked in zip(WALKS, runs[0].vlans, strict=True) if walked == vlan]
+        used = {(min(hop), max(hop)) for walk in walks for hop in pairwise(walk)}
         axes.set_title(f"VLAN {vlan}")
         for pair in circuits:
             x, y = zip(*(at[rack] for rack in pair), strict=True)
             style = {"color": colours[vlan], "linewidth": 2.5} if pair in used else {"color": GREY}
             axes.plot(x, y, **{"linewidth": 0.6, **style})
-        axes.set_xlabel("\n".join(map(_name, mine)), fontsize="small")
+        axes.set_xlabel("\n".join(map(_name, walks)), fontsize="small")
     for axes in (left, *others):
         for rack, (across, up) in at.items():
             axes.text(across, up, f"r{rack}", ha="center", va="center", bbox={"facecolor": "white"})

@@ -35,6 +35,7 @@ from mininet_scenarios.stage.controller_client import ControllerClient, PairDema
 from mininet_scenarios.stage.mpi import Kernel, MpiRun
 from mininet_scenarios.stage.stage import ScenarioError, Stage
 from mininet_scenarios.testbed.links import QueueSize
+from mininet_scenarios.testbed.shipped import DEFAULT_CONFIG
 
 _LINK_MBPS: Final = 10_000.0
 _ELECTRICAL_MBPS: Final = 1_000.0
@@ -188,7 +189,7 @@ def _network(
 ) -> dict[str, Any]:
     """The file ``base``, with the scenario's racks, planes and rates."""
     config: dict[str, Any] = yaml.safe_load(
-        building.DEFAULT_CONFIG.with_name(base).read_text(encoding="utf-8")
+        DEFAULT_CONFIG.with_name(base).read_text(encoding="utf-8")
     )
     names = f"p[1-{scenario.planes}]"
     config["racks"][0]["servers"][0]["names"] = f"h{{rack}}[1-{servers}]"

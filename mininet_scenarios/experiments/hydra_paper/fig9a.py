@@ -26,6 +26,7 @@ from mininet_scenarios.experiments.scaling import Scale
 from mininet_scenarios.reporting.narrator import Narrator
 from mininet_scenarios.reporting.table import Row, ranged
 from mininet_scenarios.stage import building
+from mininet_scenarios.testbed.shipped import DEFAULT_CONFIG
 
 _PAPER_MBPS: Final = 10_000.0
 """Rate of every link but the electrical links, and of all traffic together: one TCP connection
@@ -80,9 +81,7 @@ def _measure(setting: Setting, narrator: Narrator) -> ThreeWays:
     plan = _plan(setting.full)
     scale = setting.rates.scale(_PAPER_MBPS)
     times = building.times_its_rates(scale.mbps(_PAPER_MBPS))
-    with building.stage_of(
-        building.DEFAULT_CONFIG, times, setting.work_dir / "stage", narrator
-    ) as stage:
+    with building.stage_of(DEFAULT_CONFIG, times, setting.work_dir / "stage", narrator) as stage:
         ways = fig9a_scenario.run_ways(stage, plan, _cycles(setting.full), narrator)
     ours, as_published, undiverted, *further = ways
     return ThreeWays(ours, as_published, undiverted, scale, further[0] if further else None)

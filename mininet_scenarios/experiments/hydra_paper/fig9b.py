@@ -22,6 +22,7 @@ from mininet_scenarios.experiments.scaling import Scale
 from mininet_scenarios.reporting.narrator import Narrator
 from mininet_scenarios.reporting.table import Row, ranged
 from mininet_scenarios.stage import building, mpi
+from mininet_scenarios.testbed.shipped import DEFAULT_CONFIG
 
 _PAPER_MBPS: Final = 10_000.0
 _BUSIEST_MBPS: Final = 2 * _PAPER_MBPS
@@ -74,7 +75,7 @@ def _measure(setting: Setting, narrator: Narrator) -> BothWays:
     ranks = fig9b_fft.workload(mpi.compile_kernels(setting.work_dir))
     stage_dir = setting.work_dir / "stage"
     with (
-        building.stage_of(building.DEFAULT_CONFIG, times, stage_dir, narrator) as stage,
+        building.stage_of(DEFAULT_CONFIG, times, stage_dir, narrator) as stage,
         stage.one_controller(),
     ):
         hydra = fig9b_scenario.run(stage, plan, narrator, ranks)

@@ -252,16 +252,16 @@ def _points(runs: Sequence[Heuristic], variable: str) -> list[tuple[float, float
 
 def _means(runs: Sequence[Heuristic], load: float, hops: int) -> tuple[float, float, float]:
     """(reconfigurations, circuits set up, served share) of a moving demand."""
-    mine = [
+    samples = [
         sample
         for run in runs
         for sample in run.followed
         if (sample.load, sample.hops) == (load, hops)
     ]
     return (
-        fmean(sample.changes for sample in mine),
-        fmean(sample.circuits for sample in mine),
-        fmean(sample.served_share for sample in mine),
+        fmean(sample.changes for sample in samples),
+        fmean(sample.circuits for sample in samples),
+        fmean(sample.served_share for sample in samples),
     )
 
 

@@ -27,6 +27,7 @@ from mininet_scenarios.reporting.plots import BLUE, GREY, VERMILION, legend_belo
 from mininet_scenarios.reporting.table import Row
 from mininet_scenarios.stage import building
 from mininet_scenarios.stage.stage import Stage
+from mininet_scenarios.testbed.shipped import DEFAULT_CONFIG
 
 _PAPER_MBPS: Final = 10_000.0
 """Rate of a circuit, and of all traffic together, over one port."""
@@ -79,9 +80,7 @@ def measure(
     scale = setting.rates.scale(_PAPER_MBPS)
     times = building.times_its_rates(scale.mbps(_PAPER_MBPS))
     runs: list[Shared] = []
-    with building.stage_of(
-        building.DEFAULT_CONFIG, times, setting.work_dir / "stage", narrator
-    ) as stage:
+    with building.stage_of(DEFAULT_CONFIG, times, setting.work_dir / "stage", narrator) as stage:
         with narrator.phase("without slots", _SETUP_S + _baselines_s(length)):
             worth = slotted_scenario.baselines(stage, length.least_s)
         narrator.say(

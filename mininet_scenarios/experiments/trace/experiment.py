@@ -30,6 +30,7 @@ from mininet_scenarios.reporting.narrator import Narrator
 from mininet_scenarios.reporting.plots import BLUE, GREEN, GREY, VERMILION, legend_below
 from mininet_scenarios.reporting.table import Row
 from mininet_scenarios.stage import building
+from mininet_scenarios.testbed.shipped import DEFAULT_CONFIG
 
 FULL_WINDOW_S: Final = 10.0
 SHORT_WINDOW_S: Final = 3.0
@@ -66,7 +67,7 @@ def _window_s(full: bool) -> float:
 
 def _measure(setting: Setting, narrator: Narrator) -> Replay:
     trace = setting.trace or SAMPLE
-    network = scenario.network_of(setting.fabric or building.DEFAULT_CONFIG)
+    network = scenario.network_of(setting.fabric or DEFAULT_CONFIG)
     many = len(network.racks)
     played = scenario.excerpt(trace, network.racks, _window_s(setting.full), setting.seed)
     scale = setting.rates.scale(_BUSY_SHARE * many * network.rack_mbps)

@@ -12,7 +12,8 @@ import pytest
 from lxml import etree
 from ncclient.operations import RPCError
 
-from drivers.transports.netconf import NETCONF_NS, NetconfRefusal, NetconfTransport
+from drivers.transports.netconf import NetconfTransport
+from drivers.transports.netconf_requests import NETCONF_NS, NetconfRefusal
 from drivers.transports.permit import permitted
 from drivers.transports.ssh import SshOptions
 from hydra.errors import DeviceError, DeviceUnavailable, OutcomeUnknown

@@ -73,6 +73,7 @@ def test_it_asks_again_if_the_network_has_changed_meanwhile(
         if len(asked) == 1:
             service.network = replace(service.network, epoch=service.network.epoch + 1)
             service.away = ["vswitch h42 is not connected"]
+        return True
 
     monkeypatch.setattr("click.confirm", agree)
     result = call("apply", "--demand", "r1:r2=80")
@@ -89,6 +90,7 @@ def test_it_does_not_ask_again_where_the_plan_is_the_same(call, service, carried
     def agree(*_arguments, **_options):
         asked.append(len(service.plan_requests))
         service.network = replace(service.network, epoch=service.network.epoch + 1)
+        return True
 
     monkeypatch.setattr("click.confirm", agree)
     result = call("apply", "--demand", "r1:r2=80")
@@ -105,7 +107,7 @@ def test_what_was_measured_for_the_dry_run_is_what_the_change_is_for(
     before = service.demand()
 
     def agree(*_arguments, **_options):
-        pass
+        return True
 
     def later():
         return replace(before, rate_mbps=before.rate_mbps * 7)

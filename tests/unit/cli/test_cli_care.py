@@ -373,6 +373,7 @@ def test_restore_asks(run, config, tmp_path):
     run("backup", "--config", str(config), str(target))
     result = run("restore", "--config", str(config), str(target))
     assert result.exit_code == 1
+    assert "no answer on standard input: add --yes" in result.stderr
     assert "Replace the journal" in result.stderr
     assert "fabric demo as of " in result.stderr
 

@@ -137,7 +137,11 @@ def test_a_plot_that_can_not_be_written_is_told(run, tmp_path):
             "3x2@100",
             ("r1:r2=90", "r1:r3=80", "r2:r3=15", "--max-hops=2"),
             ("r2", "r3"),
-            ["joined over 2 hops", "10.0 Mb/s of it fit", "r3: 1 of 2 ports in use, towards r1"],
+            [
+                "joined over 2 hops",
+                "10.0 Mb/s of the demand fit",
+                "r3: 1 of 2 ports in use, towards r1",
+            ],
         ),
         (
             "3x2@100",
@@ -206,7 +210,7 @@ def test_several_paths_of_a_pair_are_shown_checked_and_explained(run):
     for words in (
         "1 pair with 3",
         "100.0 % of the demand",
-        "joined by 3 paths, which share it; 250.0",
+        "joined by 3 paths; 250.0",
     ):
         assert words in result.stdout
     document = json.loads(run(*arguments, "--json").stdout)
@@ -401,9 +405,9 @@ def test_what_can_not_stand_beside_one_way_circuits_is_not_compared(run):
             ("r2:r1=80", "r1:r2=0"),
             (),
             [
-                "r1 to r2 0.0 Mb/s: 1 circuit; 0.0 Mb/s of it fit",
-                "it closes a ring: without its light nothing is sent on r2:hyt-r2-p1 =p1> r1:",
-                "r2 to r1 80.0 Mb/s: 1 circuit; 80.0 Mb/s of it fit",
+                "r1 to r2 0.0 Mb/s: 1 circuit; 0.0 Mb/s of the demand fit",
+                "the circuit closes a ring and lights the sender of r2:hyt-r2-p1 =p1> r1:",
+                "r2 to r1 80.0 Mb/s: 1 circuit; 80.0 Mb/s of the demand fit",
                 "r2:hyt-r2-p1 =p1> r1:hyt-r1-p1 on VLAN 100: 100 Mb/s, 20.0 Mb/s left",
             ],
         ),
@@ -411,14 +415,18 @@ def test_what_can_not_stand_beside_one_way_circuits_is_not_compared(run):
             ("r1:r3=80", "r1:r2=5", "r3:r2=10"),
             ("--use-plane=p1",),
             [
-                "r1 to r2 5.0 Mb/s: no circuit, it stays electrical",
+                "r1 to r2 5.0 Mb/s: no circuit: the traffic stays electrical",
                 "r1: 1 of 1 ports in use; the rack sends to r3 (80.0)",
                 "r2: 1 of 1 ports in use; the rack is lit by r3 (10.0)",
             ],
         ),
-        (("r1:r2=250",), (), ["250.0 Mb/s: 2 circuits; 200.0 Mb/s of it fit"]),
+        (("r1:r2=250",), (), ["250.0 Mb/s: 2 circuits; 200.0 Mb/s of the demand fit"]),
         (("r1:r3=80",), (), ["r1 to r2 0.0 Mb/s: no circuit\n"]),
-        (("r1:r2=9",), ("--rack=r3",), ["it stays electrical\n    r1 is not among the racks"]),
+        (
+            ("r1:r2=9",),
+            ("--rack=r3",),
+            ["the traffic stays electrical\n    r1 is not among the racks"],
+        ),
     ],
 )
 def test_one_way_circuits_are_explained(run, demands, options, words):

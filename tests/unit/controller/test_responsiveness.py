@@ -172,5 +172,5 @@ def test_a_planner_that_is_killed_is_replaced_and_ends_with_the_controller(contr
     assert controller.process.wait(PATIENCE_S) == 0
     assert gone(second)
     log = controller.log.read_text()
-    assert "the planner has ended by itself: another one starts in 0.5 s" in log
+    assert "the planner has ended by itself: another planner starts in 0.5 s" in log
     assert "Traceback" not in log

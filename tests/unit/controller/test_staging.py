@@ -268,7 +268,7 @@ def test_what_a_failure_contradicts_does_not_go_on(recurs, then):
     assert new.queue == []
     ended = new.entry(entry)
     assert ended.state is ReconfigurationState.PARTIAL
-    assert "does not go on after a restart: ports that it needs are set aside" in ended.reason
+    assert "does not go on after a restart: ports of the change are set aside" in ended.reason
     assert then in ended.reason
     assert any(then in one for one in said_of(new, entry))
     assert new.ledger.network.state == staged.ledger.network.state
@@ -340,7 +340,7 @@ def test_demand_that_has_moved_leaves_the_goal_if_that_is_still_the_best():
     assert staged.plans == 1, "the demand of then is the one to compare with"
     assert staged.entry(entry).state is ReconfigurationState.DONE
     (said,) = [one for one in said_of(staged, entry) if "goes on" in one]
-    assert said.endswith("demand has moved by 100% since it was planned: goes on as planned")
+    assert said.endswith("demand has moved by 100% since the plan: goes on as planned")
 
 
 def test_demand_that_has_moved_amends_the_goal():
@@ -362,7 +362,7 @@ def test_demand_that_has_moved_stops_what_does_not_pay_any_more():
     ended = staged.entry(entry)
     assert ended.state is ReconfigurationState.PARTIAL
     assert ended.reason == (
-        "after stage 1: demand has moved by 100% since it was planned: "
+        "after stage 1: demand has moved by 100% since the plan: "
         "the remaining stages do not pay any more"
     )
     assert not staged.staging.under_way

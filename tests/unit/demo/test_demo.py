@@ -12,14 +12,14 @@ from mininet_scenarios.experiments.hydra_paper import fig9a_scenario, fig9b_scen
 from mininet_scenarios.reporting import narrator as narrating
 from mininet_scenarios.reporting.narrator import ConsoleNarrator
 from mininet_scenarios.reporting.table import table
-from mininet_scenarios.stage import building
+from mininet_scenarios.testbed.shipped import DEFAULT_CONFIG
 from tests.waiting import PATIENCE_S
 
 from .results import fig9a_result, fig9b_result
 
 
 def options(tmp_path: Path, *, quick: bool = True, only: str | None = None) -> Options:
-    return Options(quick, only, tmp_path / "out", building.DEFAULT_CONFIG)
+    return Options(quick, only, tmp_path / "out", DEFAULT_CONFIG)
 
 
 def test_everything_measured_is_written_beside_the_plots(tmp_path: Path) -> None:

@@ -14,7 +14,8 @@ from lxml import etree
 
 from drivers.optical.polatis_netconf import Options, PolatisNetconf
 from drivers.registry import optical_switch
-from drivers.transports.netconf import NETCONF_NS, NetconfRefusal, NetconfTransport
+from drivers.transports.netconf import NetconfTransport
+from drivers.transports.netconf_requests import NETCONF_NS, NetconfRefusal
 from drivers.transports.permit import permitted
 from drivers.transports.ssh import SshOptions
 from hydra.errors import OutcomeUnknown, ProtocolError

@@ -29,7 +29,7 @@ from mininet_scenarios.experiments.mordia import slots
 from mininet_scenarios.experiments.scaling import Rates, Scale
 from mininet_scenarios.experiments.tournament import experiment as tournament
 from mininet_scenarios.reporting.table import Row
-from mininet_scenarios.stage import building
+from mininet_scenarios.testbed.shipped import DEFAULT_CONFIG
 from tests.unit.demo.results import fig9a_result, fig9b_result, record, transfer, udp
 from tests.unit.experiments.judged import differing, missed
 from tests.waiting import PATIENCE_S
@@ -377,7 +377,7 @@ def test_a_fabric_comes_to_the_one_that_plays_on_it(play, tmp_path):
         return Measured(setting.seed)
 
     ours = tmp_path / "ours.yaml"
-    ours.write_bytes(building.DEFAULT_CONFIG.read_bytes())
+    ours.write_bytes(DEFAULT_CONFIG.read_bytes())
     assert play(measured, fabric=ours)["command"].endswith(f"--fabric {ours}")
     assert fabrics == [ours]
     with pytest.raises(HydraError, match=r"ours\.yaml: continue with the same --fabric"):
@@ -388,7 +388,7 @@ def test_a_fabric_comes_to_the_one_that_plays_on_it(play, tmp_path):
 
 
 def test_a_fabric_is_for_those_that_play_on_any(tmp_path):
-    ours = str(building.DEFAULT_CONFIG)
+    ours = str(DEFAULT_CONFIG)
     refused = invoke("run", "fig9a", "--fabric", ours, "--results", str(tmp_path))
     assert refused.exit_code == 1
     assert "fig9a has a fabric of its own: leave out --fabric, or run trace" in refused.stderr

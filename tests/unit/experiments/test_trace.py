@@ -26,12 +26,12 @@ from mininet_scenarios.experiments.trace.scenario import (
     size_factor,
     wishes,
 )
-from mininet_scenarios.stage import building
 from mininet_scenarios.stage.stage import ScenarioError
 from mininet_scenarios.stage.transfers import Transferred
+from mininet_scenarios.testbed.shipped import CONFIGS, DEFAULT_CONFIG
 
-DEMO = network_of(building.DEFAULT_CONFIG)
-FABRIC = load_configuration(building.DEFAULT_CONFIG).fabric
+DEMO = network_of(DEFAULT_CONFIG)
+FABRIC = load_configuration(DEFAULT_CONFIG).fabric
 FACTOR = 0.004
 SECONDS = {
     Way.ELECTRICAL: 4.0,
@@ -145,7 +145,7 @@ def test_a_fabric_of_ones_own_is_played_at_its_proportions(ours, trace):
 )
 def test_a_fabric_on_which_no_trace_can_be_played_is_refused(file, why):
     with pytest.raises(ScenarioError, match=why):
-        network_of(building.CONFIGS / file)
+        network_of(CONFIGS / file)
 
 
 def replay(seconds=SECONDS, dark_frames=0):

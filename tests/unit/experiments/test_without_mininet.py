@@ -12,8 +12,7 @@ import pytest
 
 import mininet_scenarios
 from mininet_scenarios.experiments import EXPERIMENTS
-from mininet_scenarios.stage import building
-from mininet_scenarios.testbed import TestbedError
+from mininet_scenarios.testbed import TestbedError, shipped
 from mininet_scenarios.testbed.servers import server_host_class
 from tests.waiting import PATIENCE_S
 
@@ -76,6 +75,6 @@ def test_a_wheel_s_fabrics_are_found_in_its_environment(tmp_path, monkeypatch):
     configs.mkdir(parents=True)
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
     monkeypatch.setattr(mininet_scenarios, "__file__", str(tmp_path / "lib" / "__init__.py"))
-    there = runpy.run_path(building.__file__)
+    there = runpy.run_path(shipped.__file__)
     assert there["DEFAULT_CONFIG"] == configs / "demo.yaml"
-    assert building.DEFAULT_CONFIG.is_file()
+    assert shipped.DEFAULT_CONFIG.is_file()

@@ -233,7 +233,7 @@ def test_a_format_of_another_release_is_refused_and_left_as_it_is(settings, othe
         etcd.transaction([], [put(f"{settings.prefix}journal/format", other)])
         everything = get(settings.prefix, after(settings.prefix))
         before = etcd.transaction([], [everything]).found
-        words = f"has format {other}, this release reads {FORMAT}: start the release that wrote it"
+        words = f"has format {other}, this release reads {FORMAT}: start the release that wrote"
         for options in ({}, {"read_only": True}):
             with pytest.raises(JournalOfAnotherFormat, match=words):
                 EtcdJournal(settings, **options)

@@ -54,7 +54,7 @@ def test_a_journal_of_another_release_is_refused_and_left_alone(path):
         SqliteJournal(path)
     assert str(raised.value) == (
         f"journal {path} has schema {other}, this release reads {SCHEMA_VERSION}: "
-        "start the release that wrote it, or move the file away"
+        "start the release that wrote the journal, or move the file away"
     )
     assert schema_of(path) == other
 

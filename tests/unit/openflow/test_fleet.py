@@ -77,7 +77,7 @@ def test_an_error_before_the_barrier_is_the_outcome(fleet):
 def test_a_lost_connection_leaves_the_outcome_unknown(fleet):
     Switch(fleet, V1, hangs_up)
     assert fleet.apply({V1: CHANGES}, 1.0) == {
-        V1: unknown("disconnected before it answered: outcome unknown")
+        V1: unknown("disconnected before answering: outcome unknown")
     }
     assert fleet.connected() == frozenset()
 
@@ -450,7 +450,7 @@ def test_a_switch_that_goes_leaves_no_question_open(fleet):
     switch = Switch(fleet, V1)
     (future,) = fleet.ask_for_counters([RULES1]).values()
     switch.disconnect()
-    assert future.result() == unknown("disconnected before it answered: outcome unknown")
+    assert future.result() == unknown("disconnected before answering: outcome unknown")
 
 
 @pytest.mark.parametrize("body", [b"short", bytes(56)])

@@ -162,3 +162,39 @@ def test_a_second_run_waits_for_the_first_and_says_so(tmp_path):
             assert "waiting" in second.stdout.readline()
             first.stdin.close()
             assert second.stdout.readline() == "in\n"
+
+
+@pytest.mark.parametrize(
+    ("changed", "purpose", "done"),
+    [
+        (None, "test", ["all", "tests"]),
+        ("requirements.txt", "test", ["all", "tests"]),
+        ("requirements.txt", "demo", ["all", "tests"]),
+        ("setup.py", "test", ["project"]),
+        ("setup.py", "demo", ["project"]),
+        ("README.md", "test", []),
+    ],
+)
+def test_packages_are_installed_anew_only_if_their_list_has_changed(
+    tmp_path, changed, purpose, done
+):
+    (tmp_path / ".venv").mkdir()
+    for name in ("requirements.txt", "setup.py"):
+        (tmp_path / name).touch()
+    program = """
+    PACKAGES=(requirements.txt) PROJECT=(setup.py)
+    make_virtual_environment() { echo all >>calls; }
+    install_project() { echo project >>calls; }
+    install_packages() { echo tests >>calls; }
+    install_prometheus() { :; }
+    PURPOSE=%s; bring_up_to_date
+    """
+    if changed is not None:
+        assert in_clone(tmp_path, program % "test").wait(PATIENCE_S) == 0
+        (tmp_path / "calls").unlink()
+        (tmp_path / changed).write_text("more")
+    assert in_clone(tmp_path, program % purpose).wait(PATIENCE_S) == 0
+    calls = tmp_path / "calls"
+    assert (calls.read_text().split() if calls.exists() else []) == done
+    assert in_clone(tmp_path, program % purpose).wait(PATIENCE_S) == 0
+    assert (calls.read_text().split() if calls.exists() else []) == done

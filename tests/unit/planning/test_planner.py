@@ -237,7 +237,7 @@ def test_one_that_ends_again_and_again_is_started_ever_later(monkeypatch, caplog
             propose(planner)  # it waits for no pause
     told = [line for line in caplog.messages if "ended by itself" in line]
     assert told[:3] == [
-        f"the planner has ended by itself: another one starts in {pause_s:g} s"
+        f"the planner has ended by itself: another planner starts in {pause_s:g} s"
         for pause_s in (0.05, 0.1, 0.2)
     ]
     assert all(

@@ -22,7 +22,7 @@ from hydra.forwarding.rules import (
 from hydra.forwarding.shapes import Port
 from hydra.model import NetworkState
 from hydra.policy import CurrentPolicy, OnSilence, Policy
-from hydra.reconfiguration.commands import ApplyRules, Command, Outcome
+from hydra.reconfiguration.commands import ApplyRules, Command, HeldRules, Outcome
 from tests.unit.core.fabrics import circuit_between, path_of, small_fabric, state_of
 from tests.unit.reconfiguration.simulation import Network
 from tests.unit.reconfiguration.upkeep import SimulatedUpkeep
@@ -68,7 +68,7 @@ def test_a_switch_that_did_not_take_this_controller_is_left_alone_and_tried_agai
     next(course)
     (confirm,) = course.send([Outcome(frozenset({second}))]).commands
     assert confirm.intended.keys() == {second}
-    (apply,) = course.send([Outcome(frozenset())]).commands
+    (apply,) = course.send([Outcome(HeldRules())]).commands
     assert apply.changes.keys() == {second}
     with pytest.raises(StopIteration):
         course.send([Outcome({second: None})])
@@ -177,7 +177,7 @@ def test_what_a_rack_has_in_common_is_made_once_for_switches_that_come_one_by_on
         course = switches.synchronise([datapath])
         next(course)
         course.send([Outcome(frozenset({datapath}))])
-        batch = course.send([Outcome(frozenset())])
+        batch = course.send([Outcome(HeldRules())])
         (command,) = batch.commands
         several, _ = (one for one in command.changes[datapath] if isinstance(one, InstallAll))
         with pytest.raises(StopIteration):
@@ -278,7 +278,7 @@ def under_way(core, *datapaths):
     course = core.switches.bring_beside(datapaths)
     assert next(course).step == "take"
     assert course.send([Outcome(frozenset(datapaths))]).step == "confirm"
-    return course, course.send([Outcome(frozenset())])
+    return course, course.send([Outcome(HeldRules())])
 
 
 def brought(course, *outcomes):

@@ -13,6 +13,7 @@ from hydra.reservations.booking import ROUNDING_MBPS, Need
 from hydra.reservations.calendar import Calendar
 from hydra.reservations.limits import AdmissionLimits
 from hydra.reservations.quotas import Quota
+from hydra.reservations.requests import check
 from hydra.reservations.reservation import ReservationRequest
 from tests.unit.core.fabrics import reread
 
@@ -89,7 +90,7 @@ def test_a_quota_counts_no_later_time_than_is_asked_for(fabric):
 @pytest.mark.parametrize("least", [81.0, 0.0, -1.0, float("nan")])
 def test_minima_that_are_none(fabric, least):
     with pytest.raises(WrongRequest, match="minimum_mbps"):
-        ReservationBook(fabric).check(request(80.0, least))
+        check(fabric, request(80.0, least))
 
 
 def test_on_another_path_it_may_have_less(fabric):

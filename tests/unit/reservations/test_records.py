@@ -110,7 +110,7 @@ def test_it_means_the_same_ports_in_any_order(seed):
     ends = [rng.choice([rack.name, rack.servers[0].name]) for rack in racks]
     try:
         book.add("a", ReservationRequest(*ends, 1.0), now=0.0)
-    except HydraError:  # they have no plane in common
+    except HydraError:  # the racks have no plane in common
         return
     other = reordered(fabric, rng)
     again = reread(book, fabric, other)

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -284,8 +285,32 @@ def test_a_wrong_query_names_the_parameter(client):
     problem = check_problem(client.get(RESERVATIONS + "?state=asleep"), 422, "invalid-request")
     assert problem["errors"][0]["parameter"] == "state"
     assert "'active'" in problem["errors"][0]["detail"]
-    problem = check_problem(client.get(RESERVATIONS + "?stat=active"), 422, "invalid-request")
-    assert problem["errors"][0]["parameter"] == "stat"
+
+
+@pytest.mark.parametrize(
+    ("path", "parameter", "remedy"),
+    [
+        (RESERVATIONS + "?stat=active", "stat", "did you mean 'state'?"),
+        (RESERVATIONS + "/v7?waits=active", "waits", "did you mean 'wait'?"),
+        ("/readyz?complet=true", "complet", "did you mean 'complete'?"),
+        ("/v1/events?reservations=v7", "reservations", "did you mean 'reservation'?"),
+        ("/v1/topology?rack=r1", "rack", "is unknown"),
+    ],
+)
+def test_an_unknown_parameter_of_a_query_is_refused_with_the_nearest_name(
+    client, path, parameter, remedy
+):
+    problem = check_problem(client.get(path), 422, "invalid-request")
+    (error,) = problem["errors"]
+    assert error["parameter"] == parameter
+    assert remedy in error["detail"]
+
+
+def test_no_described_route_takes_an_unknown_parameter(client):
+    for path, operations in client.get("/openapi.json").json()["paths"].items():
+        for method in operations:
+            answer = client.request(method, re.sub(r"{\w+}", "x", path) + "?unheard_of=1", json={})
+            assert answer.status_code == 422, (method, path, answer.text)
 
 
 def test_a_large_body_within_the_limit_is_read(client):

@@ -26,6 +26,10 @@ VAGUE_NAMES: Final = frozenset(
     {"apart", "hear", "heard", "hears", "left", "one", "tell", "tells", "told", "who", "whom"}
 )
 """Words that are no names of functions, classes, fields, parameters and modules."""
+VAGUE_VARIABLES: Final = frozenset(
+    {"another", "its", "mine", "one", "them", "told", "who", "whom", "whose"}
+)
+"""Words that are no names of variables: a loop variable is named after its element."""
 _LOG_CALLS: Final = frozenset({"critical", "debug", "error", "exception", "info", "warning"})
 _WORD: Final = re.compile(r"[a-z']+")
 _BEFORE_NOUNS: Final = frozenset({"another", "this"})
@@ -41,6 +45,11 @@ _UNNAMED_CLAUSE: Final = re.compile(
     rf"(?:^|[.:;] |, (?:and|but|or) )(?:{'|'.join(sorted(_UNNAMED))})\b(?!: )", re.IGNORECASE
 )
 """A clause without a named subject, first in a text or behind punctuation."""
+_COMMAND: Final = re.compile(r"\b(?:command|group)\b")
+"""A decorator of a command: the docstring is the command's help."""
+_VAGUE_HELP: Final = re.compile(
+    r"\b(?:it|nobody|somebody|them|they|those|what|whatever|who|whoever)\b", re.IGNORECASE
+)
 _FEWEST_WORDS: Final = 3
 """Strings of fewer words are names or keys."""
 _SHOWN: Final = 5
@@ -101,7 +110,9 @@ def too_many(files: Iterable[tuple[str, str]]) -> Iterator[str]:
 
 
 def vague_names(source: str) -> Iterator[tuple[int, str]]:
-    """Yield (line, name) of each vague name of a function, a class, a field or a parameter."""
+    """Yield (line, name) of each vague name of a function, a class, a field, a parameter or a
+    variable.
+    """
     for node in ast.walk(ast.parse(source)):
         named: list[tuple[int, str]] = []
         match node:
@@ -115,6 +126,10 @@ def vague_names(source: str) -> Iterator[tuple[int, str]]:
                 named = [(node.lineno, node.arg)]
             case ast.Attribute(ctx=ast.Store()):
                 named = [(node.lineno, node.attr)]
+            case ast.Name(ctx=ast.Store(), id=name) if name.strip("_") in VAGUE_VARIABLES:
+                yield node.lineno, name
+            case ast.MatchAs(name=str(name)) if name.strip("_") in VAGUE_VARIABLES:
+                yield node.lineno, name
         yield from ((line, name) for line, name in named if name.strip("_") in VAGUE_NAMES)
 
 
@@ -143,6 +158,17 @@ def unnamed_subjects(source: str) -> Iterator[tuple[int, str]]:
         for words in filter(None, map(_beginning, shown)):
             if _NO_SUBJECT.match(words):
                 yield node.lineno, words
+
+
+def vague_help(source: str) -> Iterator[tuple[int, str]]:
+    """Yield (line, text) of each command's help whose first paragraph has a pronoun for a thing."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef) and any(
+            _COMMAND.search(ast.unparse(decorator)) for decorator in node.decorator_list
+        ):
+            first = (ast.get_docstring(node) or "").partition("\n\n")[0]
+            if _VAGUE_HELP.search(first):
+                yield node.lineno, first
 
 
 def _beginning(node: ast.expr) -> str | None:

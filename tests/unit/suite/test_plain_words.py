@@ -14,6 +14,7 @@ from .plain_words import (
     too_many,
     unnamed_clauses,
     unnamed_subjects,
+    vague_help,
     vague_names,
 )
 
@@ -93,7 +94,10 @@ def test_names_are_not_vague(package):
         ("class A:\n    left: int", [(2, "left")]),
         ("key = lambda one: one.id", [(1, "one")]),
         ("class A:\n    def f(self): self._told = 1", [(2, "_told")]),
-        ("def f(other, left_mbps): one = other.told", []),
+        ("def f(other, left_mbps): left = other.told", []),
+        ("for one in ports: pass", [(1, "one")]),
+        ("total = sum(its for port, its in ports)", [(1, "its")]),
+        ("match port:\n    case [one, 2]: pass", [(2, "one")]),
     ],
 )
 def test_a_vague_name_is_found(source, found):
@@ -110,6 +114,29 @@ def test_log_messages_and_help_name_their_subjects(package):
         for line, words in unnamed_subjects(source)
     ]
     assert found == [], "begin the text with a noun or a verb"
+
+
+def test_help_of_commands_names_things():
+    files = list(sources(ROOT / "apps/cli", ROOT))
+    assert files
+    found = [
+        f"{name}:{line}: {words}" for name, source in files for line, words in vague_help(source)
+    ]
+    assert found == [], "name the thing that the command shows or changes"
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        ('@click.command\ndef show(): """Show what is wrong."""', ["Show what is wrong."]),
+        ('@main.group()\ndef ca(): """Keep it."""', ["Keep it."]),
+        ('@main.command()\ndef ca(): """Show items.\n\n    What follows is longer."""', []),
+        ('def show(): """Show what is wrong."""', []),
+        ("@main.command()\ndef show(): pass", []),
+    ],
+)
+def test_vague_help_of_a_command_is_found(source, found):
+    assert [words for _, words in vague_help(source)] == found
 
 
 @pytest.mark.parametrize("package", TEXTS + CLAUSES)

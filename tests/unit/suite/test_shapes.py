@@ -13,9 +13,6 @@ ROOMS = [
     for name in ("apps/controller", "apps/demand", "apps/planning", "hydra/reconfiguration")
 ]
 LARGE = {
-    "apps/etcd/leadership.py:Leadership": "one state machine with its deadlines",
-    "drivers/tor/ovs_ovsdb.py:OvsTor": "the contract of a ToR, and a fence, which can go out",
-    "drivers/transports/netconf.py:NetconfTransport": "sessions, locks and edits in one",
     "hydra/reconfiguration/switches.py:Switches": "courses that share which switches are in doubt",
     "mininet_scenarios/emulators/calient.py:CalientServer": "a method for each TL1 command",
     "mininet_scenarios/emulators/ocs.py:EmulatedOcs": "a method for each thing that a test may do",

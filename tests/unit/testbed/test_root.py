@@ -37,7 +37,13 @@ def test_nothing_is_built_by_others() -> None:
 
 
 @pytest.mark.usefixtures("nobody")
-@pytest.mark.parametrize("arguments", [["clean"], ["up", str(CONFIG)]])
-def test_the_command_says_so(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
+@pytest.mark.parametrize("arguments", [["clean"], ["up", str(CONFIG)], ["up"]])
+def test_the_command_says_so_in_any_folder(
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
     assert command.main(arguments) == 1
     assert capsys.readouterr().err.endswith("need root: run this as root\n")

@@ -90,7 +90,7 @@ def test_those_that_fit_are_admitted_while_an_optical_switch_is_down(without_p2)
     assert [(one.src, one.dst) for one in outcome.admitted] == [("r3", "r4")]
     (refused,) = outcome.refused
     assert isinstance(refused.error, DeviceMissing)
-    with pytest.raises(DeviceMissing, match="none of them fits: OCS p2 is down"):
+    with pytest.raises(DeviceMissing, match="no entry fits: OCS p2 is down"):
         without_p2.reservations.reserve_all(matrix[1:], all_or_nothing=False)
 
 

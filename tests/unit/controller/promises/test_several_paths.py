@@ -108,7 +108,7 @@ def test_what_no_circuit_carries_is_one_reservation_of_parts(wide):
         ("h11", "r2", 75.0, FIRST),
         ("h12", "r2", 75.0, SECOND),
     ]
-    with pytest.raises(LifecycleError, match=f"is a part of reservation {up.id}: name that one"):
+    with pytest.raises(LifecycleError, match=f"is a part of reservation {up.id}: name {up.id}"):
         wide.reservations.release(up.parts[0].id)
     with pytest.raises(NotHitless, match="parts of a bundle are promised separately"):
         wide.reservations.modify(up.id, Modification(10.0))
