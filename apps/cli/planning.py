@@ -313,8 +313,8 @@ def _diverted(document: JsonObject) -> str:
         return f"none: traffic on circuits stays on circuits meanwhile{courses}"
     if len(pairs) == len(document["affected_pairs"]):
         return f"all of them, to the electrical network for a moment{courses}"
-    told = ", ".join(f"{p['src']}-{p['dst']}" for p in pairs)
-    return f"{told}, to the electrical network for a moment{courses}"
+    names = ", ".join(f"{p['src']}-{p['dst']}" for p in pairs)
+    return f"{names}, to the electrical network for a moment{courses}"
 
 
 def _on_circuits(shares: JsonObject | None) -> str:

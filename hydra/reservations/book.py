@@ -64,18 +64,16 @@ class ReservationBook(Protected):
     def __init__(self, fabric: Fabric, reservations: Iterable[Reservation] = ()) -> None:
         super().__init__(fabric, reservations)
         self._displaced: dict[str, list[Reservation]] = {}
-        """Earlier versions of displaced reservations, by the id of the new, unsettled
-        reservation.
-        """
+        """Earlier versions of displaced reservations, by the unsettled new reservation's id."""
 
     # --- admission ------------------------------------------------------------------------------
 
     def beyond_uplink(self, request: ReservationRequest, now: float) -> tuple[str, str] | None:
         """As :func:`~hydra.reservations.admission.beyond_uplink`, for the named servers."""
         start, end = times(request, now)
-        window = self._calendar.window(start, math.inf if end is None else end, _NO_LIMITS)
-        servers = servers_among(self._fabric, request.src, request.dst)
-        return beyond_uplink(self._fabric, window, servers, request.least_mbps)
+        window = self._calendar.window(start, end or math.inf, _NO_LIMITS)
+        named = servers_among(self._fabric, request.src, request.dst)
+        return beyond_uplink(self._fabric, window, named, request.least_mbps)
 
     def add(
         self,

@@ -252,12 +252,8 @@ class Admission:
         return (), why
 
     def _why_not_whole(self, request: ReservationRequest) -> AdmissionError | None:
-        """The refusal of all parts together, if a server common to the parts is in the way: the
-        refusal of a part would count the other parts as reserved.
-        """
-        if request.transfer is not None:
-            return None
-        beyond = self._bookings.beyond_uplink(request)
+        """The refusal of all parts together, if an uplink common to the parts is in the way."""
+        beyond = None if request.transfer else self._bookings.beyond_uplink(request)
         return None if beyond is None else NoRoom("".join(beyond), (), beyond[0])
 
     def _largest_bundle(
