@@ -112,6 +112,8 @@ class Tor:
     """Port towards the electrical network, if servers have no electrical uplink."""
     most_vlans: int = 4094
     """Number of VLANs that the switch can hold."""
+    protected_ports: bool = False
+    """True if the electrical port and the ports on planes are protected ports of Open vSwitch."""
 
 
 @dataclass(frozen=True, slots=True)

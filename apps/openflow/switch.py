@@ -118,4 +118,5 @@ def _numbered(names: PortNames, numbers: Mapping[str, int]) -> SwitchPorts:
         number(names.electrical),
         tuple(map(number, names.servers)),
         tuple(map(number, names.wired)),
+        names.protected,
     )

@@ -52,6 +52,12 @@ def _check_attachment(document: Document, substrate: SubstrateKind, log: Problem
         _check_tor_driver(rack, substrate, path, log)
         has_vlan = rack.tor.native_vlan is not None
         _check_presence(has_vlan, tagging, (*path, "tor", "native_vlan"), substrate, log)
+        if rack.tor.protected_ports and tagging:
+            log.add(
+                (*path, "tor", "protected_ports"),
+                "does not belong on substrate {}, where a ToR forwards by VLANs of its ports",
+                substrate.value,
+            )
         for number, server in enumerate(rack.servers):
             where: Path = (*path, "servers", number, "vswitch")
             _check_presence(server.vswitch is not None, tagging, where, substrate, log)

@@ -437,6 +437,7 @@ def _read_tor(entry: TorEntry, path: Path, reader: _Reader) -> Tor:
         login=_read_login(entry.login, (*path, "login"), reader),
         options=entry.options,
         most_vlans=entry.most_vlans,
+        protected_ports=entry.protected_ports,
     )
 
 

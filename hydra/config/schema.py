@@ -137,6 +137,8 @@ class TorEntry(_Section):
     electrical_port: Text | None = None
     """Only if servers have a single uplink: the port leads to the electrical network."""
     most_vlans: Annotated[int, Field(ge=1, le=4094)] = 4094
+    protected_ports: bool = False
+    """Only if OpenFlow alone controls the ToR."""
     login: LoginSection | None = None
     options: Annotated[dict[str, Any], Field(max_length=64)] = {}
     """Keys defined by the driver."""

@@ -36,6 +36,7 @@ from hydra.forwarding.shapes import (
     EndOnFin,
     Field,
     Output,
+    PassProtected,
     PickPath,
     PopVlan,
     Port,
@@ -465,7 +466,7 @@ _SHAPES: Final[dict[RuleKind, Shape]] = {
         Table.INGRESS,
         420,
         (Field(IN_PORT, Arg(0)), Field("vlan_vid", Arg(1))),
-        (Output(Arg(2)),),
+        (PassProtected(), Output(Arg(2))),
     ),
     # At the end of a path. (mac,)
     RuleKind.TOR_PROBE: Shape(

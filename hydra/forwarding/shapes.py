@@ -126,13 +126,30 @@ class SetPath:
 
 
 @dataclass(frozen=True, slots=True)
+class PassProtected:
+    """Let a frame from a protected port leave by a protected port; encoded only for switches with
+    protected ports (``ovs-vsctl set Port NAME protected=true``).
+    """
+
+
+@dataclass(frozen=True, slots=True)
 class EndOnFin:
     """Expire the rule 1 s after its installation once a TCP segment with FIN matches:
     ``fin_timeout(hard_timeout=1)`` of Open vSwitch.
     """
 
 
-Action = Output | ToController | PushVlan | PopVlan | SetDscp | PickPath | SetPath | EndOnFin
+Action = (
+    Output
+    | ToController
+    | PushVlan
+    | PopVlan
+    | SetDscp
+    | PickPath
+    | SetPath
+    | PassProtected
+    | EndOnFin
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -170,14 +170,14 @@ class Switches(WholeTables):
         if not taken.confirmed:
             LOG.error("%s: leaving the switch alone", taken.failure)
             return []
-        mine = taken.value_or(frozenset())
-        self._untaken.difference_update(mine)
-        others = [datapath for datapath in datapaths if datapath not in mine]
+        mastered = taken.value_or(frozenset())
+        self._untaken.difference_update(mastered)
+        others = [datapath for datapath in datapaths if datapath not in mastered]
         if others:
             names = ", ".join(self.known[datapath] for datapath in others)
             LOG.error("not ours yet: %s: left alone, and asked again later", names)
             self.doubt(others)
-        return [datapath for datapath in datapaths if datapath in mine]
+        return [datapath for datapath in datapaths if datapath in mastered]
 
     def _bring(self, datapaths: tuple[DatapathId, ...], *, hurries: bool) -> Steps:
         taken = yield from self._take(datapaths, beside=False, hurries=hurries)

@@ -84,7 +84,7 @@ def _tor(substrate: str, rack: int) -> Mapping[str, Any]:
     tor: dict[str, Any] = {"bridge": f"hytor-r{rack}", "datapath_id": 0x1000 + rack}
     if substrate == "single-homed-openflow":
         address = f"unix:/var/run/openvswitch/hytor-r{rack}.mgmt"
-        tor |= {"driver": "openflow", "address": address}
+        tor |= {"driver": "openflow", "address": address, "protected_ports": True}
     else:
         address = "unix:/var/run/openvswitch/db.sock"
         tor |= {"driver": "ovs-ovsdb", "address": address, "native_vlan": 10}

@@ -83,22 +83,26 @@ def layout(fabric: Fabric, controller: str, fdb_age_s: float) -> Layout:
 
 
 def _vswitch(vswitch: VSwitch, controller: str) -> BridgeSpec:
-    ports = tuple(map(PortSpec, vswitch.ports))
+    uplinks = {vswitch.optical_port, vswitch.electrical_port}
+    ports = tuple(
+        PortSpec(name, protected=len(uplinks) > 1 and name in uplinks) for name in vswitch.ports
+    )
     return BridgeSpec(vswitch.bridge, ports, vswitch.datapath_id, controller)
 
 
 def _tor(fabric: Fabric, rack: Rack, controller: str, fdb_age_s: float) -> BridgeSpec:
     vlans = wanted_vlans(fabric, NetworkState())[rack.id]
     names = [server.tor_port for server in rack.servers]
-    names += [rack.tor.electrical_port] if rack.tor.electrical_port else []
-    names += [port.tor_port for port in fabric.ports_of(rack.id)]
+    uplinks = [rack.tor.electrical_port] if rack.tor.electrical_port else []
+    uplinks += [port.tor_port for port in fabric.ports_of(rack.id)]
+    protected = uplinks if rack.tor.protected_ports else ()
     return BridgeSpec(
         rack.tor.bridge,
         tuple(
             PortSpec(name, vlans[name].tagged, vlans[name].native)
             if name in vlans
-            else PortSpec(name)
-            for name in names
+            else PortSpec(name, protected=name in protected)
+            for name in (*names, *uplinks)
         ),
         rack.tor.datapath_id,
         None if rack.tor.datapath_id is None else controller,

@@ -60,6 +60,8 @@ class PortSpec:
     name: str
     trunks: Collection[VlanId] = ()
     native: VlanId | None = None
+    protected: bool = False
+    """Frames from a protected port never leave by another protected port."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -375,7 +377,7 @@ def _controller_arguments(bridge: str, controller: str) -> list[str]:
 
 
 def _port_arguments(bridge: str, number: int, port: PortSpec) -> list[str]:
-    arguments = ["--", "add-port", bridge, port.name]
+    arguments = ["--", "add-port", bridge, port.name, f"protected={json.dumps(port.protected)}"]
     if port.trunks:
         mode = "trunk" if port.native is None else "native-untagged"
         arguments += [f"vlan_mode={mode}", f"trunks={','.join(map(str, sorted(port.trunks)))}"]

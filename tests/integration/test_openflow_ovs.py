@@ -56,7 +56,9 @@ from hydra.forwarding.shapes import (
     Arg,
     EndOnFin,
     Output,
+    PassProtected,
     PickPath,
+    PopVlan,
     Port,
     PushVlan,
     SetDscp,
@@ -78,7 +80,9 @@ from tests.unit.forwarding.sample_rules import circuit_rule, reservation_rules, 
 
 pytestmark = pytest.mark.ovs
 METER = 5
-PORTS = SwitchPorts(host=1, optical=2, electrical=3, servers=(11, 12), wired=(21, 22))
+PORTS = SwitchPorts(
+    host=1, optical=2, electrical=3, servers=(11, 12), wired=(21, 22), protected=True
+)
 NAMES = {
     Port.HOST: "1",
     Port.OPTICAL: "2",
@@ -171,6 +175,13 @@ def human(name: str, value: int) -> str:
     return hex(value)
 
 
+FIXED_ACTIONS = {
+    PopVlan: "pop_vlan",
+    EndOnFin: "fin_timeout(hard_timeout=1)",
+    PassProtected: "set_field:CONTROLLER->in_port",
+}
+
+
 def action_in_words(action: Action, number: Callable[[int | Arg], int]) -> str:
     if isinstance(action, Output):
         return f"output:{NAMES[number(action.port)]}"
@@ -186,7 +197,7 @@ def action_in_words(action: Action, number: Callable[[int | Arg], int]) -> str:
     if isinstance(action, PickPath):
         links = number(action.last) + 1
         return f"multipath(symmetric_l3l4,{action.basis},hrw,{links},0,NXM_NX_REG0[])"
-    return "fin_timeout(hard_timeout=1)" if isinstance(action, EndOnFin) else "pop_vlan"
+    return FIXED_ACTIONS[type(action)]
 
 
 def in_words(rule: FlowRule) -> str:

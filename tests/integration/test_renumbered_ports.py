@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import subprocess
+from contextlib import ExitStack, contextmanager
+from itertools import permutations
 
 import pytest
 
 from apps.process.configuration import load_configuration
+from mininet_scenarios.testbed.capture import Capture
 
 from .live import CONFIGS, live, wait_until
 from .test_one_way import THERE, around
 
-pytestmark = [pytest.mark.ovs, pytest.mark.takes(60)]
+pytestmark = [pytest.mark.ovs, pytest.mark.takes(130)]
 
 FRESH = 41
 KINDS = {
@@ -20,6 +23,13 @@ KINDS = {
     "openflow-only": ("hyt-r1-p1", "hys-h11", "hyl-r1"),
     "one-way": ("hyt-r1-p1", "hys-h11", "hyl-r1"),
 }
+LEARNING = {
+    "demo": ("hyo-", "hye-"),
+    "single-homed": ("hyo-",),
+    "openflow-only": ("hyl-",),
+    "one-way": ("hyl-",),
+}
+"""Ports that lead to a switch that learns: how their names begin."""
 
 
 @pytest.fixture(scope="module", params=KINDS)
@@ -100,10 +110,12 @@ def test_two_that_swap_their_numbers(network):
 
 
 def test_one_that_is_deleted_and_added(network):
-    """As a network manager does that starts anew."""
+    """As a network manager does that starts anew, and adds ports with their settings."""
     port = KINDS[network.fabric.name][0]
     bridge = bridge_of(port)
-    anew = ["del-port", bridge, port, "--", "add-port", bridge, port]
+    get = ["ovs-vsctl", "get", "Port", port, "protected"]
+    protected = subprocess.run(get, check=True, capture_output=True, text=True).stdout.strip()
+    anew = ["del-port", bridge, port, "--", "add-port", bridge, port, f"protected={protected}"]
     number = ["set", "Interface", port, f"ofport_request={FRESH + 10}"]
     subprocess.run(["ovs-vsctl", *anew, "--", *number], check=True)
     assert number_of(port) == FRESH + 10
@@ -120,3 +132,46 @@ def test_one_whose_switch_is_away_meanwhile(network):
     request(**{port: FRESH + 20})
     subprocess.run(["ovs-vsctl", "set-controller", bridge, *controllers], check=True)
     follows(network, port)
+
+
+@contextmanager
+def no_foreign_sources(servers, *ports):
+    """In the block, no frame with a MAC address of these servers leaves by these ports."""
+    sources = " or ".join(f"ether src {server.mac}" for server in servers)
+    captures = [Capture(port, expression=sources, direction="out") for port in ports]
+    with ExitStack() as stack:
+        for capture in captures:
+            stack.enter_context(capture)
+        yield
+    assert [len(capture.frames()) for capture in captures] == [0] * len(captures)
+
+
+def send(network, source, destination):
+    """Send pings, answered or not."""
+    address = str(network.fabric.server_by_name[destination].addresses[0].ip)
+    # timed: the frames leave at once, and the answers don't matter
+    network.testbed.host(source).pexec(["ping", "-c", "3", "-l", "3", "-w", "1", address])
+
+
+def test_any_that_change_places_while_no_controller_runs(network):
+    """Frames from other racks never leave for a switch that learns, which would take their senders
+    to be here.
+    """
+    ports = KINDS[network.fabric.name]
+    to_learning = [port for port in ports if port.startswith(LEARNING[network.fabric.name])]
+    elsewhere = [server for server in network.fabric.servers if server.name[:2] != "h1"]
+    numbers = {port: number_of(port) for port in ports}
+    network.process.kill()
+    try:
+        for places in permutations(numbers.values()):
+            request(**dict(zip(ports, places, strict=True)))
+            assert tuple(map(number_of, ports)) == places
+            with no_foreign_sources(elsewhere, *to_learning):
+                for sender in ("h12", "h21", "h31"):
+                    send(network, sender, "h11")
+            assert network.reaches("h31", "h21")
+            assert network.reaches("h41", "h22")
+    finally:
+        request(**numbers)
+        network.process.start()
+    follows(network)

@@ -67,6 +67,7 @@ from hydra.forwarding.shapes import (
     EndOnFin,
     Field,
     Output,
+    PassProtected,
     PickPath,
     Port,
     PushVlan,
@@ -93,6 +94,8 @@ _VLAN_PRESENT: Final = 0x1000
 _SEND_FLOW_REMOVED: Final = 1
 _IN_PORT: Final = 0xFFF8
 """Port number that makes the action ``resubmit`` use a packet's own ingress port."""
+_AS_IF_FROM_CONTROLLER: Final = struct.pack("!HHHBBH6x", 25, 16, 0, 0, 2, PORT_CONTROLLER & 0xFFFF)
+"""The action that sets Open vSwitch's field ``in_port``; the controller is no protected port."""
 _FIN: Final = 0x01
 
 
@@ -113,6 +116,8 @@ class SwitchPorts:
     electrical: int = 0
     servers: tuple[int, ...] = ()
     wired: tuple[int, ...] = ()
+    protected: bool = False
+    """True if wired ports and the electrical port are protected ports of Open vSwitch."""
 
     def number(self, port: int) -> int:
         """A symbolic port's number; a real number stays unchanged."""
@@ -274,6 +279,8 @@ def _actions(shape: Shape, ports: SwitchPorts) -> list[_Piece]:
             pieces += _pick_path(action)
         elif isinstance(action, SetPath):
             pieces += _set_field(PATH_REGISTER, action.number)
+        elif isinstance(action, PassProtected):
+            pieces += [_AS_IF_FROM_CONTROLLER] * ports.protected
         elif isinstance(action, EndOnFin):
             pieces.append(_end_on_fin())
         else:
@@ -289,11 +296,7 @@ def _instructions(shape: Shape, ports: SwitchPorts) -> list[_Piece]:
     if actions:
         pieces += [struct.pack("!HHxxxx", 4, 8 + _length(actions)), *actions]
     if shape.write_metadata is not None:
-        pieces += [
-            struct.pack("!HHxxxx", 2, 24),
-            _value(shape.write_metadata, 8),
-            b"\xff" * 8,
-        ]
+        pieces += [struct.pack("!HHxxxx", 2, 24), _value(shape.write_metadata, 8), b"\xff" * 8]
     if shape.goto is not None:
         pieces.append(struct.pack("!HHBxxx", 1, 8, shape.goto))
     return pieces
@@ -335,13 +338,11 @@ class _Packer:
     def __init__(self, pieces: Iterable[_Piece], ports: SwitchPorts) -> None:
         self._pieces = _merge(pieces)
         self._ports = ports
-        self._layout = struct.Struct(
-            "!"
-            + "".join(
-                f"{len(p)}s" if isinstance(p, bytes) else _HOLE_FORMAT.get(p.size, f"{p.size}s")
-                for p in self._pieces
-            )
+        layout = (
+            f"{len(p)}s" if isinstance(p, bytes) else _HOLE_FORMAT.get(p.size, f"{p.size}s")
+            for p in self._pieces
         )
+        self._layout = struct.Struct("!" + "".join(layout))
         self._holes: list[tuple[str, _Hole]] = []
         names, formats, offsets, at = ["bytes"], [f"V{self._layout.size}"], [0], 0
         for piece in self._pieces:

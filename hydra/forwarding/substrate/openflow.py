@@ -62,6 +62,7 @@ class SingleHomedOpenFlow(Substrate):
             electrical=rack.tor.electrical_port or "",
             servers=tuple(server.tor_port for server in rack.servers),
             wired=wired,
+            protected=rack.tor.protected_ports,
         )
 
     def steering(self, rack: RackId) -> tuple[Steering, ...]:

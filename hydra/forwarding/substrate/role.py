@@ -50,6 +50,8 @@ class PortNames:
     """Server ports by place in the rack (:func:`hydra.forwarding.shapes.server_port`)."""
     wired: tuple[str, ...] = ()
     """Ports on planes by place in the rack (:func:`hydra.forwarding.shapes.wired_port`)."""
+    protected: bool = False
+    """True if the electrical port and the wired ports are protected ports of Open vSwitch."""
 
     @property
     def every(self) -> tuple[str, ...]:

@@ -35,7 +35,7 @@ CIRCUIT_MBPS: Final = 10_000.0
 DEMO_RACKS: Final = 4
 DEMO_RACK_MBPS: Final = 2 * CIRCUIT_MBPS
 DEMO_ELECTRICAL_SHARE: Final = 0.1
-"""Of :data:`DEFAULT_CONFIG`, for expectations and old results."""
+"""Of the default fabric (``configs/demo.yaml``), for expectations and old results."""
 EPOCH_S: Final = 0.5
 _LEAST_SHARE: Final = 0.05
 """Share of a circuit below which pairs stay electrical, and gains justify no change."""

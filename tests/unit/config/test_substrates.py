@@ -174,6 +174,7 @@ def test_labels_need_no_room_for_loops(openflow, load_data):
 def test_a_dual_homed_fabric_with_the_keys_of_the_other(demo, problems_of):
     tor, vswitch = parts(demo)
     tor["electrical_port"] = "up"
+    tor["protected_ports"] = True
     vswitch["uplink_port"] = "x"
     del vswitch["electrical_port"]
     where = "racks[0].servers[0].vswitch"
@@ -187,6 +188,11 @@ def test_a_dual_homed_fabric_with_the_keys_of_the_other(demo, problems_of):
         (
             "racks[0].tor.electrical_port",
             "does not belong here: on substrate dual-homed-vlan each server has a separate uplink",
+        ),
+        (
+            "racks[0].tor.protected_ports",
+            "does not belong on substrate dual-homed-vlan, where a ToR forwards by VLANs of its "
+            "ports",
         ),
     }
 

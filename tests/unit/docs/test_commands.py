@@ -46,6 +46,7 @@ ELSEWHERE = {
     ". .venv/bin/activate": "tests/integration/test_tutorial.py",
     "curl -s localhost:8080/v1/demand": "tests/integration/test_tutorial.py",
     "mnexec": "tests/integration/test_tutorial.py",
+    "ovs-vsctl set Port": "tests/unit/testbed/test_layout.py",
     "ovs-vsctl set-ssl": "tests/integration/test_openflow_tls.py",
     "ovs-vsctl set-controller": "tests/integration/test_openflow_tls.py",
     "hydra with-bandwidth": "tests/unit/cli/test_with_bandwidth.py",

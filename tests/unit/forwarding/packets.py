@@ -11,6 +11,7 @@ from hydra.forwarding.shapes import (
     Arg,
     Field,
     Output,
+    PassProtected,
     PickPath,
     PopVlan,
     Port,
@@ -108,7 +109,7 @@ def forward(
                 sent = replace(sent, fields={**sent.fields, "ip_dscp": action.codepoint})
             elif isinstance(action, PickPath | SetPath):
                 path = _path(action, sent, rule)
-            else:
+            elif not isinstance(action, PassProtected):
                 out.append((CONTROLLER, sent.vlan))
         if shape.write_metadata is not None:
             metadata = _number(shape.write_metadata, rule)

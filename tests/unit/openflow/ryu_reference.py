@@ -22,6 +22,7 @@ from hydra.forwarding.shapes import (
     Arg,
     EndOnFin,
     Output,
+    PassProtected,
     PickPath,
     Port,
     PushVlan,
@@ -100,6 +101,9 @@ def _actions(
         )
     elif isinstance(action, SetPath):
         yield parser.OFPActionSetField(**{PATH_REGISTER: number(action.number)})
+    elif isinstance(action, PassProtected):
+        if ports.protected:
+            yield parser.OFPActionSetField(in_port_nxm=proto.OFPP_CONTROLLER & 0xFFFF)
     elif isinstance(action, EndOnFin):
         yield parser.NXActionFinTimeout(fin_idle_timeout=0, fin_hard_timeout=1)
     else:

@@ -45,7 +45,9 @@ from tests.unit.forwarding.sample_rules import circuit_rule, every_rule
 from tests.unit.openflow.ryu_reference import DATAPATH, flow_mod, normal, parse, serialised, split
 
 RULES = list(every_rule(small_fabric(racks=3)))
-PORTS = SwitchPorts(host=1, optical=2, electrical=3, servers=(11, 12), wired=(21, 22))
+PORTS = SwitchPorts(
+    host=1, optical=2, electrical=3, servers=(11, 12), wired=(21, 22), protected=True
+)
 XID = 0x4000_1234
 BUNDLE_ID = 77
 LONG = 40

@@ -56,6 +56,21 @@ def test_a_tor_starts_with_its_circuits_parked(fabric: Fabric, demo: Layout) -> 
     assert tor.other_config["mac-aging-time"] == "12"
 
 
+@pytest.mark.parametrize(
+    ("name", "bridge", "protected"),
+    [
+        ("demo", "hyv-h11", {"hyo-h11", "hye-h11"}),
+        ("demo", "hytor-r1", set()),
+        ("single-homed", "hyv-h11", set()),
+        ("openflow-only", "hytor-r1", {"hyl-r1", "hyt-r1-p1", "hyt-r1-p2"}),
+    ],
+)
+def test_uplinks_are_protected_from_each_other(name: str, bridge: str, protected: set[str]) -> None:
+    fabric = load_configuration(CONFIGS / f"{name}.yaml").fabric
+    found = {one.name: one for one in layout(fabric, CONTROLLER, fdb_age_s=12.4).bridges}[bridge]
+    assert {port.name for port in found.ports if port.protected} == protected
+
+
 def test_each_transmitter_has_the_rate_of_the_file(demo: Layout) -> None:
     rates = {c.a: c.a_rate_mbps for c in demo.fabric_cables}
     rates |= {c.b: c.b_rate_mbps for c in demo.fabric_cables}
