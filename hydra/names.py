@@ -51,6 +51,11 @@ def no_group(group: str) -> UnknownName:
     )
 
 
+def counted(number: int, noun: str) -> str:
+    """``1 circuit``, ``2 circuits``."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Suffix for "no such name" messages: ``: did you mean 'r1'?``, or empty."""
     close = get_close_matches(name, list(known), n=3, cutoff=0.5) if len(name) <= 64 else []

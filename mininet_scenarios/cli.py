@@ -15,6 +15,7 @@ from typing import Any
 import click
 
 from apps.cli.command import Command, Group
+from hydra.names import counted
 
 _json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
 
@@ -238,7 +239,7 @@ def report(results: Path, to: Path | None, as_json: bool) -> None:
         ("paper", *(f"{column.replace('_', ' ')}>" for column in columns)),
         [(paper, *(str(count[column]) for column in columns)) for paper, count in counts.items()],
     )
-    click.echo(f"{path}: {len(found)} experiments")
+    click.echo(f"{path}: {counted(len(found), 'experiment')}")
     for line in missed:
         click.echo(f"not met: {line}")
 

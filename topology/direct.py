@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hydra.errors import PlanError
-from hydra.model import Path, PlaneId, Topology
+from hydra.model import Fabric, Path, PlaneId, Topology
 from topology.layers import Layer, free_layers
 from topology.pairing import circuits_between, circuits_in_use
 from topology.problem import (
@@ -31,6 +31,23 @@ from topology.problem import (
     validate_demand,
 )
 from topology.standing import standing_part
+
+
+class ForbiddenJoin(PlanError):
+    """An algorithm joined two racks on a plane that :meth:`Joins.planes` does not name."""
+
+    def __init__(self, a: int, b: int, plane: PlaneId) -> None:
+        self._place = a, b, plane
+        super().__init__(f"no circuit can join racks {a} and {b} on plane {plane}")
+
+    def named(self, algorithm: str, fabric: Fabric) -> PlanError:
+        """The error with the names of the algorithm, the racks and the plane."""
+        a, b, plane = self._place
+        names = dict(enumerate(plane.name for plane in fabric.planes))
+        return PlanError(
+            f"algorithm {algorithm} joins racks {fabric.racks[a].name} and {fabric.racks[b].name} "
+            f"on plane {names.get(plane, plane)}, which joins.planes() of these racks does not name"
+        )
 
 
 @dataclass(slots=True, eq=False)
@@ -86,9 +103,9 @@ class Joins:
         return [PlaneId(plane) for plane in order[enough[order]].tolist()]
 
     def join(self, a: int, b: int, plane: PlaneId) -> None:
-        """Join two racks. Raises PlanError for a plane that :meth:`planes` does not name."""
+        """Join two racks. Raises ForbiddenJoin for a plane that :meth:`planes` does not name."""
         if plane not in self.planes(a, b):
-            raise PlanError(f"no circuit can join racks {a} and {b} on plane {plane}")
+            raise ForbiddenJoin(a, b, plane)
         carried = min(self.wanted_mbps[a, b], *self.free_mbps[plane, [a, b]])
         self.joined.setdefault(plane, []).append((min(a, b), max(a, b)))
         for rack in (a, b):

@@ -14,6 +14,7 @@ from typing import Final
 from xml.etree import ElementTree as Xml
 
 from apps.cli.wording import describe_circuit
+from hydra.names import counted
 from hydra_hybrid_network_client.errors import JsonObject
 
 _COLOURS: Final = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -200,4 +201,4 @@ def _draw_legend(
             },
         )
         text = Xml.SubElement(root, "text", x=f"{left_px + 44:.0f}", y=f"{52 + 20 * index}")
-        text.text = f"{plane}: {many[plane]} circuits"
+        text.text = f"{plane}: {counted(many[plane], 'circuit')}"

@@ -122,7 +122,10 @@ def history(
             "created": lambda row: moment(row["created_unix_s"]),
             "trigger": "trigger",
             "state": "state",
-            "circuits": lambda row: f"+{len(row['connected'])} -{len(row['disconnected'])}",
+            # From before the controller's last start, only the end is known.
+            "circuits": lambda row: (
+                f"+{len(row['connected'])} -{len(row['disconnected'])}" if row["timeline"] else ""
+            ),
             "ms>": lambda row: f"{_end_ms(row):.0f}" if row["timeline"] else "",
             "reason": "reason",
         },

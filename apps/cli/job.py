@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 import click
 
 from apps.cli.client import in_words
-from apps.cli.output import CommandError, ExitCode, warn
+from apps.cli.output import CommandError, ExitCode, print_error, warn
 from apps.cli.parameters import Duration, Option
 from apps.jobs.mpi import HostPair, between_racks, check_known
 from apps.rest.document import MOST_ENTRIES
@@ -283,10 +283,10 @@ def _run(command: Sequence[str], signals: _Signals) -> int:
     try:
         child = subprocess.Popen(command)
     except FileNotFoundError:
-        warn(f"{command[0]}: no such command")
+        print_error(f"{command[0]}: no such command")
         return _NOT_FOUND
     except OSError as error:
-        warn(f"{command[0]}: {error.strerror}")
+        print_error(f"{command[0]}: {error.strerror}")
         return _NOT_EXECUTABLE
     code = signals.wait(child)
     return code if code >= ExitCode.OK else _KILLED - code

@@ -164,6 +164,10 @@ def warn(message: str) -> None:
     click.echo(f"Warning: {message}", err=True)
 
 
+def print_error(message: str) -> None:
+    click.echo(f"Error: {message}", err=True)
+
+
 def mbps(rate: float) -> str:
     return f"{rate:,.1f}"
 

@@ -63,12 +63,19 @@ class Duration(FiniteRange):
 
 def rate_of(text: str) -> float:
     """A finite number from zero."""
+    number = _number(text)
+    if number < 0:
+        raise click.BadParameter(f"{text} must not be negative")
+    return number
+
+
+def _number(text: str) -> float:
     try:
         number = float(text)
     except ValueError:
         raise click.BadParameter(f"{text!r} is not a number") from None
-    if not (math.isfinite(number) and number >= 0):
-        raise click.BadParameter(f"{text} must be finite and not negative")
+    if not math.isfinite(number):
+        raise click.BadParameter(f"{text} is not a finite number")
     return number
 
 
@@ -79,8 +86,8 @@ def read_rate(_ctx: click.Context, _param: click.Parameter, value: str | None) -
 def read_positive(_ctx: click.Context, _param: click.Parameter, value: str | None) -> float | None:
     if value is None:
         return None
-    number = rate_of(value)
-    if not number:
+    number = _number(value)
+    if number <= 0:
         raise click.BadParameter(f"{value} must be greater than 0")
     return number
 

@@ -35,6 +35,7 @@ from apps.cli.parameters import (
 )
 from apps.cli.patience import ended_by_ctrl_c
 from apps.process.files import is_there
+from hydra.names import counted
 from hydra.policy import MOST_PATHS_PER_PAIR
 from hydra_hybrid_network_client.errors import JsonObject
 
@@ -65,7 +66,10 @@ _ENDINGS: Final = (".csv", ".tsv", ".txt", ".json", ".npz", ".npy")
 def _entry(value: str) -> JsonObject:
     match = _DEMAND.fullmatch(value)
     if match is None:
-        raise click.BadParameter(f"{value!r} is not SRC:DST=MBPS, such as r1:r2=50")
+        raise click.BadParameter(
+            f"{value!r} is neither SRC:DST=MBPS, such as r1:r2=50, nor a file, whose name ends in "
+            f"{', '.join(_ENDINGS)}"
+        )
     return {"src": match["src"], "dst": match["dst"], "mbps": rate_of(match["mbps"])}
 
 
@@ -304,12 +308,13 @@ def print_plan(document: JsonObject) -> None:
 def _diverted(document: JsonObject) -> str:
     """The affected pairs that leave circuits, in words."""
     pairs, number = document["diverted_pairs"], document["courses"]
-    courses = f"in {number} course{'s' * (number != 1)}"
+    courses = f" ({counted(number, 'round')} of changes)"
     if not pairs:
-        return f"none: no traffic leaves circuits, {courses}"
+        return f"none: traffic on circuits stays on circuits meanwhile{courses}"
     if len(pairs) == len(document["affected_pairs"]):
-        return f"all of them, {courses}"
-    return ", ".join(f"{p['src']}-{p['dst']}" for p in pairs) + f", and no other traffic, {courses}"
+        return f"all of them, to the electrical network for a moment{courses}"
+    names = ", ".join(f"{p['src']}-{p['dst']}" for p in pairs)
+    return f"{names}, to the electrical network for a moment{courses}"
 
 
 def _on_circuits(shares: JsonObject | None) -> str:

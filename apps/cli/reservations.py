@@ -16,6 +16,7 @@ from apps.cli.parameters import Duration, read_coming_moment, read_end, read_pos
 from apps.cli.planning import warn_of_risks
 from apps.cli.wording import describe_path, local, moment
 from hydra.lifecycle import ReservationState
+from hydra.names import counted
 from hydra.reservations.reservation import FINAL_STATES, Profile, Protect, ServiceClass
 from hydra_hybrid_network_client.errors import JsonObject
 from hydra_hybrid_network_client.requests import WAIT_S, resource
@@ -409,7 +410,7 @@ def reservations(identifier: str | None, ended: bool, url: str, as_json: bool) -
         },
     )
     if left := len(document["reservations"]) - len(listed):
-        click.echo(f"{left:,} finished reservations left out (--all lists them)")
+        click.echo(f"{counted(left, 'finished reservation')} left out (--all lists them)")
 
 
 @click.command(cls=Command, examples=["hydra release 7f3a9c41d0be --wait"])

@@ -14,6 +14,7 @@ from apps.cli.output import CommandError, json_option, mbps, print_columns, prin
 from apps.cli.parameters import with_options
 from apps.cli.reservations import end_of, path_options, path_wishes, wish_options
 from apps.cli.wording import local, moment
+from hydra.names import counted
 from hydra.reservations.shapes import MATRIX
 from hydra_hybrid_network_client.errors import JsonObject
 from hydra_hybrid_network_client.requests import WAIT_S, resource
@@ -167,7 +168,9 @@ def release(identifier: str, wait: bool, url: str, as_json: bool) -> None:
         if reservation["state"] == "releasing"
     ]
     if wait and left:
-        raise CommandError(f"{len(left)} reservations of shape {identifier} are being released yet")
+        raise CommandError(
+            f"being released yet, of shape {identifier}: {counted(len(left), 'reservation')}"
+        )
 
 
 def _print_shape(document: JsonObject, as_json: bool) -> None:

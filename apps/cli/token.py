@@ -19,6 +19,7 @@ from apps.cli.wording import moment
 from apps.process.files import making
 from apps.rest.tokens import changing, read_tokens, write_tokens
 from hydra.access import Role, StoredToken, make_token
+from hydra.names import counted
 from hydra.reservations.quotas import NO_QUOTA, Quota
 
 _SECRET_BYTES: Final = 32
@@ -178,7 +179,7 @@ def _tenants_quota(role: Role, quota: Quota) -> Quota:
 def _describe(quota: Quota) -> str:
     limits = []
     if quota.max_reservations is not None:
-        limits.append(f"{quota.max_reservations} reservations")
+        limits.append(counted(quota.max_reservations, "reservation"))
     if quota.max_mbps is not None:
         limits.append(f"{quota.max_mbps:g} Mb/s")
     text = " and ".join(limits) or "the fabric's capacity"

@@ -35,6 +35,7 @@ from apps.traces.synthetic import SAMPLE, SAMPLE_COFLOWS, SAMPLE_RACKS, SAMPLE_S
 from apps.traces.windows import Window, rack_numbers, windows
 from hydra.errors import PlanError
 from hydra.model import Fabric
+from hydra.names import counted
 from hydra_hybrid_network_client.errors import JsonObject
 from topology.algorithms import ENTRIES, Product
 
@@ -435,8 +436,8 @@ def _print_contest(
         )
         return
     print_columns(
-        f"{fabric.name}: {len(fabric.racks)} racks, {len(fabric.planes)} planes, "
-        f"{len(cut)} windows",
+        f"{fabric.name}: {counted(len(fabric.racks), 'rack')}, "
+        f"{counted(len(fabric.planes), 'plane')}, {counted(len(cut), 'window')}",
         found,
         {
             "algorithm": lambda row: row.algorithm,

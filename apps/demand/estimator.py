@@ -71,6 +71,8 @@ class DemandEstimator:
         self._known = KnownDemand(len(fabric.racks), _MEMORY_S)
         self._troubles: Counter[str] = Counter()
         self._odd: frozenset[tuple[str, str]] = frozenset()
+        self._first_s: float | None = None
+        """Time of the first estimate: before that, ToRs have not been polled."""
         self._ways: tuple[Topology, Ways] | None = None
         shape = len(fabric.racks), len(fabric.racks)
         self._changed_s = np.full(shape, -np.inf)
@@ -170,7 +172,11 @@ class DemandEstimator:
             came,
             peak,
         )
-        self._count_cases(found.odd, load, capacity, ways)
+        if self._first_s is None:
+            self._first_s = now_s
+        polled = now_s - self._first_s >= self._settled_s
+        odd = [place for place in found.odd if polled or np.isfinite(load[place])]
+        self._count_cases(odd, load, capacity, ways)
         wanted, expected = np.zeros((2, racks, racks))
         np.add.at(wanted, pair, found.mbps)
         np.add.at(expected, pair, found.expected_mbps)
@@ -285,13 +291,13 @@ class DemandEstimator:
             self._troubles[cause] += 1
             if self._troubles[cause] == 1:
                 place = found[cause, name]
+                rates = f": {load[place]:.1f} of {capacity[place]:.1f} Mbps"
                 LOG.warning(
-                    "demand: %s (%s: %.1f of %.1f Mbps); the traffic counts as measured, and "
-                    "further cases are only counted",
+                    "demand: %s (%s%s); the traffic counts as measured, and further cases are "
+                    "only counted",
                     cause,
                     name,
-                    load[place],
-                    capacity[place],
+                    "" if np.isnan(load[place]) else rates,
                 )
         self._odd = frozenset(found)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import zipfile
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -70,6 +71,10 @@ class _Racks:
 
     def __len__(self) -> int:
         return len(self._names)
+
+    def knows(self, names: Sequence[str]) -> bool:
+        """True if ``names`` has names of racks only."""
+        return all(name in self._index for name in names)
 
     def find(self, name: object) -> int:
         key = name.strip() if isinstance(name, str) else name
@@ -145,14 +150,36 @@ def _read_text(path: Path, racks: _Racks) -> ArrayLike:
     if all(map(_is_number, rows[0][1])):
         return _matrix_of([(line, cells) for line, cells in rows])
     named = not heading[0] or not any(map(_is_number, heading))
+    if named and racks.knows(rows[0][1][1:]):
+        return _named_matrix(rows, racks)
     if not named or len(rows) != len(heading):
         raise PlanError(
             f"line {rows[0][0]} is neither a row of numbers, nor the heading src,dst,mbps of a "
             "list of flows, nor an empty cell and the names of the racks"
         )
-    names = [cells[0] for _, cells in rows[1:]]
-    if rows[0][1][1:] != names:
-        raise PlanError("the racks of the first row and those of the first column differ")
+    return _named_matrix(rows, racks)
+
+
+def _named_matrix(rows: Sequence[tuple[int, list[str]]], racks: _Racks) -> DemandMatrix:
+    """The matrix of a table whose first row and first column name the racks."""
+    columns, names = rows[0][1][1:], [cells[0] for _, cells in rows[1:]]
+    for kind, other, given, wanted in (
+        ("row", "column", names, columns),
+        ("column", "row", columns, names),
+    ):
+        found = Counter(given)
+        if missing := [name for name in wanted if name not in found]:
+            raise PlanError(
+                f"no {kind} for {', '.join(map(repr, missing))}, named as a {other}: give each "
+                "rack a row and a column"
+            )
+        if len(found) < len(given):
+            raise PlanError(f"rack {found.most_common(1)[0][0]!r} has two {kind}s: add them up")
+    if columns != names:
+        row, column = next(pair for pair in zip(names, columns, strict=True) if len({*pair}) > 1)
+        raise PlanError(
+            f"the rows have another order than the columns: {row!r} is in the place of {column!r}"
+        )
     return racks.arrange(names, _matrix_of(_blank_diagonal_is_zero(rows[1:]), names))
 
 

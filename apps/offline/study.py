@@ -35,6 +35,7 @@ from topology.algorithms import Entry, Product, entry, objection
 from topology.bounds import plan_bound
 from topology.carried import carried_mbps, rack_pairs
 from topology.checks import check_topology
+from topology.direct import ForbiddenJoin
 from topology.lightpaths import ring_topology
 from topology.makespan import least_window_s, shortest_window_s
 from topology.marks import marks_of
@@ -202,7 +203,10 @@ class Study:
         budget = self._budget()
         started_s = time.perf_counter()
         now = self.current.topology
-        planned = chosen.plan(self.arrays, self.demand, now, Reserved(), budget)
+        try:
+            planned = chosen.plan(self.arrays, self.demand, now, Reserved(), budget)
+        except ForbiddenJoin as error:
+            raise error.named(name, self.fabric) from error
         result = self._in_rings(planned, budget) if self._are_rings(chosen) else planned
         planned_s = time.perf_counter()
         state, vlan_problem = self._with_vlans(chosen, result)

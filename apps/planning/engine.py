@@ -37,6 +37,7 @@ from hydra.sharing.slots import DUPLEX_ALONE, Week, WeekSlot
 from topology.algorithms import CONTRIBUTED, algorithm, objection
 from topology.bounds import plan_bound
 from topology.carried import carried_mbps
+from topology.direct import ForbiddenJoin
 from topology.duplex import topologies
 from topology.lightpaths import ring_topology
 from topology.plan_checks import check_result
@@ -305,7 +306,10 @@ class Planning(SinglePaths):
         budget: Budget,
     ) -> PlanResult:
         """The algorithm's result, checked. Raises PlanError, UnknownName."""
-        result = algorithm(chosen)(self._arrays, demand, current, reserved, budget)
+        try:
+            result = algorithm(chosen)(self._arrays, demand, current, reserved, budget)
+        except ForbiddenJoin as error:
+            raise error.named(chosen, self._fabric) from error
         problems = check_result(self._arrays, demand, current, reserved, budget, result)
         if problems:
             raise PlanError(f"the plan of {chosen} is unsound: " + "; ".join(problems))

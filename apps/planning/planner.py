@@ -43,6 +43,8 @@ _LONGEST_PAUSE_S: Final = 30.0
 """Longest pause between attempts to start a process that does not start, or soon ends."""
 _STAYS_S: Final = 30.0
 """Lifetime in seconds of an idle process, after which the pauses begin short again."""
+ENDING: Final = frozenset({signal.SIGINT, signal.SIGTERM})
+"""Signals that end the controller; the process ends with the controller alone."""
 _ROOT: Final = str(Path(__file__).parents[2])
 
 _AnswerT = TypeVar("_AnswerT")
@@ -297,9 +299,9 @@ class Planner:
     # -- in the planner's thread ------------------------------------------------------------------
 
     def _serve(self) -> None:
-        # A new process inherits the mask: Ctrl-C must not end the process before it blocks Ctrl-C
-        # itself.
-        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        # A new process inherits the mask: no signal must end the process before it ignores the
+        # signals itself.
+        signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
         while not self._closing.is_set():
             if self._living() is None and self._ready and time.monotonic() >= self._next_start_s:
                 try:

@@ -19,15 +19,16 @@ import traceback
 from multiprocessing.connection import Connection
 
 from apps.planning.engine import Planning
-from apps.planning.planner import Answer, Request, Setup
+from apps.planning.planner import ENDING, Answer, Request, Setup
 from hydra.errors import HydraError
 
 
 def main() -> None:
     """Answer requests until the controller hangs up."""
-    # Ctrl-C reaches the whole process group, but the controller has to end the planner.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    # A signal reaches the whole process group, but the controller has to end the planner.
+    for number in ENDING:
+        signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
     descriptor = int(sys.argv[1])
     threading.Thread(target=_end_with_controller, args=(descriptor,), daemon=True).start()
     connection = Connection(descriptor)

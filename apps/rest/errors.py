@@ -195,7 +195,8 @@ def _error_detail(location: Sequence[str | int], message: str) -> ErrorDetail:
     source, *steps = location
     if source == "body":
         return ErrorDetail(pointer=json_pointer(*steps), detail=message)
-    return ErrorDetail(parameter=".".join(str(step) for step in steps), detail=message)
+    names = (step for step in steps if isinstance(step, str))  # no places of repeated parameters
+    return ErrorDetail(parameter=".".join(names), detail=message)
 
 
 def json_pointer(*steps: str | int) -> str:

@@ -327,14 +327,16 @@ def _unique(
 
     ``consequence`` describes the value, with the placeholder ``{0}``.
     """
-    first: dict[Hashable, str] = {}
+    first: dict[Hashable, tuple[str, Path]] = {}
     for value, path, at in values:
         if not value:
             continue
         if value in first:
-            log.add(path, consequence + " is already taken by {1}", value, first[value], at=at)
+            holder, where = first[value]
+            text = consequence + " is already taken by {1}"
+            log.add(path, text, value, holder, at=at, first=where)
         else:
-            first[value] = at
+            first[value] = at, path
 
 
 # --- devices and wiring ---------------------------------------------------------------------
@@ -379,9 +381,11 @@ def check_interface_names(document: Document, expansion: Expansion, log: Problem
         vswitch = server.vswitch
         if vswitch is None:
             continue
+        _, outer, _, inner = path
+        entry = document.racks[int(outer)].servers[int(inner)].vswitch
         uplinks = (
             [("optical_port", vswitch.optical_port), ("electrical_port", vswitch.electrical_port)]
-            if document.substrate == SubstrateKind.DUAL_HOMED_VLAN.value
+            if entry is None or entry.uplink_port is None
             else [("uplink_port", vswitch.optical_port)]
         )
         for key, name in (

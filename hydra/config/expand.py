@@ -318,8 +318,16 @@ def read_network(text: str, path: Path, log: ProblemLog, at: str = "") -> Networ
     try:
         return _not_mapped(ip_network(text))
     except ValueError as error:
-        log.add(path, "{!r} is not an IP prefix: {}", text, error, at=at)
+        log.add(path, "{!r} is not an IP prefix: {}", text, _with_remedy(text, error), at=at)
         return None
+
+
+def _with_remedy(text: str, error: ValueError) -> str:
+    """The error, with the prefix itself in place of a prefix with host bits."""
+    try:
+        return f"{error}: write {_not_mapped(ip_network(text, strict=False))}"
+    except ValueError:
+        return str(error)
 
 
 def check_vlan(number: int, path: Path, log: ProblemLog, at: str = "") -> VlanId:

@@ -27,6 +27,7 @@ class Located(NamedTuple, Generic[_T]):
 class _Group:
     message: str
     at: str
+    first: Path | None
     more: int = 0
 
 
@@ -40,8 +41,12 @@ class ProblemLog:
     def __bool__(self) -> bool:
         return bool(self._groups) or self._unreported > 0
 
-    def add(self, path: Path, text: str, *values: object, at: str = "") -> None:
+    def add(
+        self, path: Path, text: str, *values: object, at: str = "", first: Path | None = None
+    ) -> None:
         """Record ``text.format(*values)`` at ``path``, for the instance ``at``.
+
+        The line of ``first``, the place that the text ends with, is added if it is another line.
 
         Without values, ``text`` is taken verbatim, including braces. Problems with the same path
         and ``text`` are merged: the first problem is shown, the rest is counted. Problems after the
@@ -51,7 +56,8 @@ class ProblemLog:
         if group is None and len(self._groups) == MOST_REPORTED:
             self._unreported += 1
         elif group is None:
-            self._groups[path, text] = _Group(_cut(text.format(*values) if values else text), at)
+            message = _cut(text.format(*values) if values else text)
+            self._groups[path, text] = _Group(message, at, first)
         else:
             group.more += 1
 
@@ -68,7 +74,12 @@ class ProblemLog:
     def problems(self, document: YamlDocument) -> tuple[Problem, ...]:
         """All recorded problems, in the order of the file."""
         found = [
-            Problem(format_path(path), _describe(group), document.line_of(path), 1 + group.more)
+            Problem(
+                format_path(path),
+                _describe(group, path, document),
+                document.line_of(path),
+                1 + group.more,
+            )
             for (path, _), group in self._groups.items()
         ]
         found.sort(key=lambda problem: problem.line or 0)
@@ -83,11 +94,13 @@ def _cut(message: str) -> str:
     return message if len(message) <= 600 else f"{message[:300]} … {message[-200:]}"
 
 
-def _describe(group: _Group) -> str:
+def _describe(group: _Group, path: Path, document: YamlDocument) -> str:
+    line = None if group.first is None else document.line_of(group.first)
+    other = f" on line {line}" if line not in {None, document.line_of(path)} else ""
     instance = f"for {group.at}" if group.at else ""
     more = f"and {group.more:,} more of the same kind" if group.more else ""
     where = " ".join(part for part in (instance, more) if part)
-    return f"{group.message} ({where})" if where else group.message
+    return f"{group.message}{other} ({where})" if where else group.message + other
 
 
 def format_path(path: Path) -> str:

@@ -11,9 +11,10 @@ import reprlib
 import typing
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, is_dataclass
+from difflib import get_close_matches
 from enum import Enum
+from functools import cache
 from itertools import islice
-from types import NoneType
 from typing import Annotated, Any, Final, Literal, TypeVar, get_args, get_origin
 
 from pydantic import (
@@ -47,6 +48,8 @@ from hydra.policy import (
 _CONTROLLER: Final = ControllerSettings()
 _WORKERS: Final = WorkerSettings()
 _MOST_ERRORS: Final = 10_000
+_CLOSE: Final = 0.8
+"""Similarity, up to 1, from which an unknown key is a typing error rather than a misplaced key."""
 _MOST_LISTED: Final = 1024
 """Largest number of addresses, prefixes, subnets or patterns in a list."""
 
@@ -424,7 +427,7 @@ _MESSAGES: Final[Mapping[str, str]] = {
 def _message(item: Mapping[str, Any]) -> str:
     if item["type"] == "extra_forbidden":
         *parent, key = item["loc"]
-        return f"unknown key; {suggest(str(key), _keys_at(tuple(parent)))}"
+        return f"unknown key; {_meant(str(key), _keys_at(tuple(parent)))}"
     if item["input"] is None:
         return "has no value"
     given = reprlib.repr(item["input"])
@@ -444,6 +447,31 @@ def _message(item: Mapping[str, Any]) -> str:
     return text.format(**item.get("ctx", {}), input=given)
 
 
+def _meant(key: str, known: Sequence[str]) -> str:
+    """A hint for an unknown key: the sections with this key, unless a ``known`` key is close."""
+    sections = _sections_of_keys().get(key)
+    if sections and not get_close_matches(key, known, n=1, cutoff=_CLOSE):
+        return f"{key!r} belongs under {' or '.join(sections)}"
+    return suggest(key, known)
+
+
+@cache
+def _sections_of_keys() -> Mapping[str, Sequence[str]]:
+    """The sections with each key, such as ``racks.tor``."""
+    found: dict[str, list[str]] = {}
+
+    def collect(section: type[BaseModel], path: str) -> None:
+        for key, field in section.model_fields.items():
+            if path:
+                found.setdefault(key, []).append(path)
+            inner = _find_section(field.annotation)
+            if inner is not None:
+                collect(inner, f"{path}.{key}" if path else key)
+
+    collect(Document, "")
+    return found
+
+
 def _keys_at(path: Path) -> list[str]:
     """Permitted keys of the section at ``path``."""
     section: type[BaseModel] = Document
@@ -454,10 +482,16 @@ def _keys_at(path: Path) -> list[str]:
 
 
 def _section_of(annotation: object) -> type[BaseModel]:
-    """The section class inside ``Section``, ``list[Section]`` or ``Section | None``."""
+    section = _find_section(annotation)
+    assert section is not None  # noqa: S101
+    return section
+
+
+def _find_section(annotation: object) -> type[BaseModel] | None:
+    """The section class inside ``Section``, ``list[Section]`` or ``Section | None``, if any."""
     if annotation is Policy:
         return PolicySection
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
-    inner = [argument for argument in typing.get_args(annotation) if argument is not NoneType]
-    return _section_of(inner[0])
+    inner = map(_find_section, typing.get_args(annotation))
+    return next((section for section in inner if section is not None), None)

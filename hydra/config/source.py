@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path as FilePath
 from typing import Any, Final
@@ -146,10 +146,27 @@ def parse_yaml(text: str) -> YamlDocument:
             raise YamlError(f"not YAML: {reason}", None) from None
         if _TAB_INDENT.match("".join(text.split("\n")[mark.line : mark.line + 1])):
             reason += "; the line is indented by a tab, where YAML wants spaces"
+        elif "block" in str(error.context) or "mapping values" in str(error.problem):
+            reason += _compare_indentation(text.split("\n"), mark.line)
         raise YamlError(f"not YAML: {reason}", mark.line + 1) from None
     except (yaml.YAMLError, RecursionError) as error:
         raise YamlError(f"not YAML: {' '.join(str(error).split())}", None) from None
     return YamlDocument(data, root, problems)
+
+
+def _compare_indentation(lines: Sequence[str], place: int) -> str:
+    """Indentation of ``lines[place]`` and of the line of content before, if different."""
+    for before in reversed(range(place if place < len(lines) else 0)):
+        content = lines[before].strip()
+        if content and not content.startswith("#"):
+            own, other = (len(lines[i]) - len(lines[i].lstrip(" ")) for i in (place, before))
+            if own != other:
+                return (
+                    f"; look at the indentation: {own} in line {place + 1}, {other} in line "
+                    f"{before + 1}"
+                )
+            break
+    return ""
 
 
 @dataclass(slots=True)

@@ -146,6 +146,23 @@ def beyond_any_circuit(fabric: Fabric, src: RackId, dst: RackId, mbps: float) ->
     return f"{mbps:g} Mb/s between {names} is too much: {most}"
 
 
+def beyond_uplink(
+    fabric: Fabric, window: Window, servers: Collection[str], mbps: float
+) -> tuple[str, str] | None:
+    """Explain which server's uplink can't carry ``mbps`` in ``window``, and the share of other
+    reservations; None if all uplinks can.
+    """
+    for server in sorted(servers):
+        held_mbps = window.server_mbps(server)
+        if held_mbps + mbps > fabric.server_rate_mbps + ROUNDING_MBPS:
+            return (
+                f"{mbps:g} Mb/s is too much for server {server}: the uplink carries "
+                f"{fabric.server_rate_mbps:g} Mb/s",
+                _and_reserved(held_mbps),
+            )
+    return None
+
+
 # --- refusals -----------------------------------------------------------------------------------
 
 
@@ -229,13 +246,8 @@ def _later_start(calendar: Calendar, ask: Ask, limits: AdmissionLimits) -> Alter
 
 def _in_the_way(calendar: Calendar, window: Window, ask: Ask, limits: AdmissionLimits) -> str:
     fabric = calendar.fabric
-    for server in sorted(ask.servers):
-        held_mbps = window.server_mbps(server)
-        if held_mbps + ask.mbps > fabric.server_rate_mbps + ROUNDING_MBPS:
-            return (
-                f"{ask.mbps:g} Mb/s is too much for server {server}: the uplink carries "
-                f"{fabric.server_rate_mbps:g} Mb/s{_and_reserved(held_mbps)}"
-            )
+    if (beyond := beyond_uplink(fabric, window, ask.servers, ask.mbps)) is not None:
+        return "".join(beyond)
     names = " and ".join(fabric.racks[rack].name for rack in ask.pair)
     bound = window.bound_paths(ask.pair, ask.need)
     if len(bound) > 1:

@@ -17,6 +17,7 @@ from hydra.names import rack_of
 from hydra.reservations.admission import (
     Ask,
     admit_most,
+    beyond_uplink,
     fastest_circuit_mbps,
     moment,
     takes,
@@ -63,11 +64,16 @@ class ReservationBook(Protected):
     def __init__(self, fabric: Fabric, reservations: Iterable[Reservation] = ()) -> None:
         super().__init__(fabric, reservations)
         self._displaced: dict[str, list[Reservation]] = {}
-        """Earlier versions of displaced reservations, by the id of the new, unsettled
-        reservation.
-        """
+        """Earlier versions of displaced reservations, by the unsettled new reservation's id."""
 
     # --- admission ------------------------------------------------------------------------------
+
+    def beyond_uplink(self, request: ReservationRequest, now: float) -> tuple[str, str] | None:
+        """As :func:`~hydra.reservations.admission.beyond_uplink`, for the named servers."""
+        start, end = times(request, now)
+        window = self._calendar.window(start, end or math.inf, _NO_LIMITS)
+        named = servers_among(self._fabric, request.src, request.dst)
+        return beyond_uplink(self._fabric, window, named, request.least_mbps)
 
     def add(
         self,

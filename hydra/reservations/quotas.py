@@ -8,6 +8,7 @@ from math import inf
 from typing import Final
 
 from hydra.errors import QuotaExceeded
+from hydra.names import counted
 from hydra.reservations.booking import ROUNDING_MBPS, Booking, at_most_mbps, peak_mbps
 
 
@@ -49,8 +50,8 @@ def within_quota_mbps(
     count = sum(not booking.standby for booking in bookings)
     if quota.max_reservations is not None and count >= quota.max_reservations:
         raise QuotaExceeded(
-            f"the quota is {quota.max_reservations} reservations at a time, and {count} are "
-            "unfinished: release a reservation, or ask an operator for a larger quota"
+            f"the quota is {counted(quota.max_reservations, 'reservation')} at a time, unfinished "
+            f"are {count}: release a reservation, or ask an operator for a larger quota"
         )
     if quota.max_mbps is None:
         return inf

@@ -35,6 +35,8 @@ from hydra.roles import AlarmSource, CounterReader, OpticalSwitch, PowerMeter, T
 
 _RANGE: Final = re.compile(r"([0-9]{1,6})(?:-([0-9]{1,6}))?", re.ASCII)
 _AT_ONCE: Final = 32
+_ABILITIES: Final = {"unidirectional": "one-way", "power_readings": "power"}
+"""Words of docs/devices.md for capabilities that are not called by their keys."""
 
 
 @click.command(
@@ -101,7 +103,11 @@ def _device_row(entry: dict[str, Any], contact: bool) -> tuple[str, ...]:
 
 def _abilities(capabilities: dict[str, Any]) -> str:
     return (
-        ", ".join(name.replace("_", " ") for name, has in capabilities.items() if has is True)
+        ", ".join(
+            _ABILITIES.get(name, name.replace("_", " "))
+            for name, has in capabilities.items()
+            if has is True
+        )
         or "-"
     )
 

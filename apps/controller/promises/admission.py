@@ -243,10 +243,15 @@ class Admission:
                 entered.extend(self._add_one(part, limits, group, bundle) for part in parts)
             except AdmissionError as error:
                 self._bookings.take_back(entered)
-                why = why or error
+                why = why or self._why_not_whole(request) or error
             else:
                 return entered, None
         return (), why
+
+    def _why_not_whole(self, request: ReservationRequest) -> AdmissionError | None:
+        """The refusal of all parts together, if an uplink common to the parts is in the way."""
+        beyond = None if request.transfer else self._bookings.beyond_uplink(request)
+        return None if beyond is None else NoRoom("".join(beyond), (), beyond[0])
 
     def _largest_bundle(
         self, request: ReservationRequest, limits: AdmissionLimits, group: str | None

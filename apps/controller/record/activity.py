@@ -26,6 +26,7 @@ from hydra.journal import KEPT, Change, Journal, JournalError, Kind
 from hydra.journal_format import Unfinished, read_unfinished, unfinished_record
 from hydra.lifecycle import ReconfigurationState
 from hydra.model import Circuit, Fabric, RackId
+from hydra.names import counted
 from hydra.service import Reconfiguration
 
 LOG = logging.getLogger("hydra.ledger")
@@ -186,7 +187,7 @@ class ActivityLog:
         self.note(
             HappeningKind.RECONFIGURATION,
             f"{ended.id}, asked for by {ended.trigger}, is {ended.state.value}: "
-            f"{len(ended.connected)} circuit{'' if len(ended.connected) == 1 else 's'} up, "
+            f"{counted(len(ended.connected), 'circuit')} up, "
             f"{len(ended.disconnected)} down"
             + "".join(f"; {word}" for word in (*words, ended.reason) if word),
             self._pairs_of(ended.connected | ended.disconnected | failed),

@@ -64,6 +64,11 @@ class Bookings:
             now = self._moment_unix_s or time.time()
             return self._book.add(token_hex(6), request, now, limits, group, notice_s, bundle)
 
+    def beyond_uplink(self, request: ReservationRequest) -> tuple[str, str] | None:
+        """As :meth:`ReservationBook.beyond_uplink`, at the trial's moment."""
+        with self._lock:
+            return self._book.beyond_uplink(request, self._moment_unix_s or time.time())
+
     def rooms_mbps(
         self, request: ReservationRequest, limits: AdmissionLimits
     ) -> Sequence[tuple[float, float]]:

@@ -178,7 +178,9 @@ class ReservationBody(Wish):
     @model_validator(mode="after")
     def _rate_or_bytes(self) -> Self:
         wrong = ""
-        if (self.bandwidth_mbps is None) == (self.megabytes is None):
+        if self.bandwidth_mbps is None and self.megabytes is None:
+            wrong = "give bandwidth_mbps or megabytes: neither is given"
+        elif self.bandwidth_mbps is not None and self.megabytes is not None:
             wrong = "give bandwidth_mbps or megabytes, and not both"
         elif self.megabytes is None and self.profile is not Profile.EARLIEST:
             wrong = "profile goes with megabytes"

@@ -106,7 +106,7 @@ def test_list(device):
     assert listed[0]["capabilities"]["bulk"] is True
     assert {one["problem"] for one in listed} == {None}
     table = device("list").stdout
-    assert "bulk, unidirectional" in table
+    assert "bulk, one-way" in table
     assert "ovs-ovsdb" in table
 
 
@@ -253,7 +253,7 @@ def test_power(run, config, monkeypatch):
         assert "no reading" in words
         assert "r1 hyt-r1-p1" in words
         listed = run("device", "list", "--config", str(config)).stdout
-        assert "bulk, unidirectional, power readings" in listed
+        assert "bulk, one-way, power" in listed
 
 
 def test_what_the_driver_can_not_read(device):

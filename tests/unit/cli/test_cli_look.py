@@ -40,7 +40,7 @@ def test_the_picture_has_every_rack_and_circuit(call, network):
     root = etree.fromstring(call("topology", "--format", "svg").stdout)
     words = [text.text for text in root.iter(f"{SVG}text")]
     assert {"r1", "r2", "r3", "r4"} <= set(words)
-    assert {"p1: 1 circuits", "p2: 1 circuits"} <= set(words)
+    assert {"p1: 1 circuit", "p2: 1 circuit"} <= set(words)
     tips = {line.findtext(f"{SVG}title") for line in root.iter(f"{SVG}line")} - {None}
     assert len(tips) == 2
     assert any(tip.startswith("r1 =p1= r3: 12.5 of") for tip in tips)
@@ -214,6 +214,15 @@ def test_history_lists_the_latest_with_reasons(call, past):
     order = re.findall(r"^│ (c\d)", result.stdout, re.MULTILINE)
     assert order == ["c2", "c1", "c0"]
     assert "keep: gains 1.0 Mb/s, less than 5 Mb/s" in result.stdout
+
+
+def test_history_counts_circuits_of_changes_with_a_timeline(call, past):
+    shown = call("history").stdout
+    (ended,) = [line for line in shown.splitlines() if line.startswith("│ c1")]
+    others = [line for line in shown.splitlines() if re.match("│ c[02]", line)]
+    assert re.search(r"│ \+\d -\d +│", ended)
+    assert others
+    assert not any("+0 -0" in line for line in others)
 
 
 def test_history_tells_what_happened_over_restarts(call, service):

@@ -500,7 +500,8 @@ def test_a_spine_has_no_servers_and_a_rack_has_some(run, tmp_path):
             ("--fabric", "4x1", "--demand", "dense", "--compare", "--algorithm", "static"),
             "leave out --algorithm",
         ),
-        (("--fabric", "4x1", "--demand", "r1-r2"), "is not SRC:DST=MBPS"),
+        (("--fabric", "4x1", "--demand", "r1-r2"), "neither SRC:DST=MBPS, such as"),
+        (("--fabric", "4x1", "--demand", "d.xls"), "a file, whose name ends in .csv, .tsv"),
         (
             ("--fabric", "4x1", "--demand", "dense", "--weighted", "--paths-per-pair", "2"),
             "leave out --paths-per-pair",

@@ -9,6 +9,7 @@ from datetime import datetime
 import numpy as np
 import pytest
 
+from apps.cli.planning import _diverted
 from hydra.errors import DeviceUnavailable, PlanError
 from hydra.lifecycle import ReservationState as State
 from hydra.service import CircuitShares
@@ -41,7 +42,7 @@ def test_reserve_and_release(call, service):
     service.settle(reservation["id"], State.RELEASED)
     listed = call("list").stdout
     assert reservation["id"] not in listed
-    assert "1 finished reservations left out (--all lists them)" in listed
+    assert "1 finished reservation left out (--all lists them)" in listed
     assert reservation["id"] in call("list", "--all").stdout
     assert len(json.loads(call("list", "--json").stdout)["reservations"]) == 1
 
@@ -324,6 +325,20 @@ def test_a_reservation_is_modified(call, service):
     assert refused.exit_code == 1
     assert "hitless modification not possible" in refused.stderr
     assert call("modify", "v0").exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("diverted", "courses", "words"),
+    [
+        ([], 1, "none: traffic on circuits stays on circuits meanwhile (1 round of changes)"),
+        ([0, 1], 2, "all of them, to the electrical network for a moment (2 rounds of changes)"),
+        ([1], 1, "r1-r3, to the electrical network for a moment (1 round of changes)"),
+    ],
+)
+def test_what_leaves_circuits_is_told_in_a_sentence(diverted, courses, words):
+    pairs = [{"src": "r1", "dst": "r2"}, {"src": "r1", "dst": "r3"}]
+    document = {"affected_pairs": pairs, "courses": courses}
+    assert _diverted(document | {"diverted_pairs": [pairs[i] for i in diverted]}) == words
 
 
 def test_how_it_would_be_cut_is_told(call):

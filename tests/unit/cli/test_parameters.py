@@ -6,7 +6,14 @@ from datetime import datetime, timedelta
 import click
 import pytest
 
-from apps.cli.parameters import Duration, read_coming_moment, read_end, read_past_moment
+from apps.cli.parameters import (
+    Duration,
+    rate_of,
+    read_coming_moment,
+    read_end,
+    read_past_moment,
+    read_positive,
+)
 
 ANY = Duration(min=0, min_open=True)
 
@@ -30,6 +37,28 @@ def test_what_is_no_duration(text):
 def test_durations_out_of_range(text):
     with pytest.raises(click.BadParameter):
         ANY.convert(text, None, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("-40", "-40 must be greater than 0"),
+        ("0", "0 must be greater than 0"),
+        ("nan", "nan is not a finite number"),
+        ("inf", "inf is not a finite number"),
+        ("x", "'x' is not a number"),
+    ],
+)
+def test_a_refused_rate_names_the_bound_that_counts(text, why):
+    with pytest.raises(click.BadParameter) as refused:
+        read_positive(None, None, text)
+    assert refused.value.message == why
+
+
+def test_where_0_counts_a_refused_rate_says_so():
+    assert rate_of("0") == 0.0
+    with pytest.raises(click.BadParameter, match=r"^-40 must not be negative$"):
+        rate_of("-40")
 
 
 def test_a_time_of_day_is_the_next_one():

@@ -66,6 +66,7 @@ def test_what_is_missing_is_told(start, service, wrong, words):
 def test_it_exits_as_the_command_does(start, service, network, command, expected):
     code, _, err = finish(start("with-bandwidth", "r1:r2=40", "--", *command))
     assert code == expected, err
+    assert (f"Error: {command[0]}: " in err) == (expected in {126, 127})
     assert all_over(service)
 
 

@@ -2,8 +2,10 @@
 
 import copy
 import math
+import re
 
 import pytest
+import yaml
 
 from drivers.registry import plane_checks, rack_checks
 from hydra.config import load
@@ -48,6 +50,10 @@ CASES = [
     ((*T, "adress"), "x:1", "racks[0].tor.adress", "unknown key; did you mean 'address'?"),
     (("policy", "drain"), {"read": 3}, "policy.drain.read", "unknown key; did you mean 'reads'?"),
     (("polcy",), {}, "polcy", "unknown key; did you mean 'policy'?"),
+    (("parking",), 4000, "parking", "unknown key; 'parking' belongs under vlans"),
+    (("bridge",), "b", "bridge", "unknown key; 'bridge' belongs under racks.tor or racks.servers."),
+    (("mode",), "periodic", "mode", "unknown key; 'mode' belongs under policy"),
+    ((*S, "address"), "x", "racks[0].servers[0].address", "did you mean 'addresses'?"),
     ((*T, "colour"), 1, "racks[0].tor.colour", "unknown key; known: driver, address"),
     (("planes",), DELETE, "planes", "this section is missing"),
     ((*S, "mac"), DELETE, "racks[0].servers[0].mac", "is missing"),
@@ -124,7 +130,8 @@ CASES = [
     # --- addresses
     ((*R, "prefixes", 0), "10.0.0.0/24", "racks[0].prefixes[0]", "overlaps 10.0.0.0/24 of rack r1"),
     ((*R, "prefixes", 1), "fd00:10::/64", "racks[0].prefixes[1]", "overlaps fd00:10::/64 of rack"),
-    ((*R, "prefixes", 0), "10.0.{rack}.0/23", "racks[0].prefixes[0]", "host bits set"),
+    ((*R, "prefixes", 0), "10.0.{rack}.0/23", "racks[0].prefixes[0]", "write 10.0.0.0/23"),
+    (("subnets", 0), "10.0.1.0/16", "subnets[0]", "10.0.1.0/16 has host bits set: write 10.0.0.0/"),
     ((*R, "prefixes", 0), "10.0.{300 + rack}.0/24", "racks[0].prefixes[0]", "not an IP prefix"),
     ((*R, "prefixes", 0), "11.0.{rack}.0/24", "racks[0].prefixes[0]", "outside all `subnets`"),
     (("subnets", 0), "10.0.0.0/99", "subnets[0]", "not an IP prefix"),
@@ -393,6 +400,15 @@ def test_wiring_is_not_accused_of_racks_that_could_not_be_named(demo, problems_o
 def test_an_unreadable_subnet_is_the_only_thing_wrong(demo, problems_of):
     demo["subnets"][0] = "10.0.0.0/40"
     assert [p.path for p in problems_of(demo)] == ["subnets[0]"]
+
+
+def test_a_name_given_twice_shows_the_line_of_the_first(demo, problems_of):
+    demo["planes"].append({**demo["planes"][0], "names": "p1", "address": "127.0.0.1:9"})
+    (problem,) = (p for p in problems_of(demo) if p.path == "planes[1].names")
+    first = int(re.search(r"by plane p1 on line ([0-9]+) \(", problem.message)[1])
+    lines = yaml.safe_dump(demo, sort_keys=False).splitlines()
+    assert lines[first - 1] == "- names: p[1-2]"
+    assert first < problem.line
 
 
 def test_the_instance_is_named_and_the_rest_counted(demo, problems_of):

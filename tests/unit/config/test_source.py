@@ -32,6 +32,22 @@ def test_a_missing_key_points_to_the_mapping_that_lacks_it(load_text):
     assert (problem.path, problem.line) == ("vlans.parking", line_of("vlans:"))
 
 
+@pytest.mark.parametrize(
+    ("text", "line", "indentation"),
+    [
+        ("  parking:", "  parking:", "1 in line {}, 2 in line {before}"),
+        ("  circuits:", "  parking:", "2 in line {}, 1 in line {before}"),
+        ("        mac:", "        mac:", "7 in line {}, 8 in line {before}"),
+    ],
+)
+def test_a_blank_too_few_shows_whose_indentation_to_look_at(load_text, text, line, indentation):
+    (problem,) = refusal(load_text, DEMO.replace(text, text[1:])).problems
+    place = line_of(line)
+    words = indentation.format(place, before=place - 1)
+    assert problem.line == place
+    assert problem.message.endswith(f"; look at the indentation: {words}")
+
+
 def test_syntax_errors_have_a_line(load_text):
     (problem,) = refusal(load_text, "fabric: demo\nracks: [\nplanes: }\n").problems
     assert problem.line == 3

@@ -40,6 +40,21 @@ def found(problems):
     return {(problem.path, problem.message.partition(" (")[0]) for problem in problems}
 
 
+@pytest.mark.parametrize("substrate", ["dual-homed-vlan", "single-homed-vlan"])
+def test_no_key_that_is_absent_is_accused_of_its_value(single, problems_of, substrate):
+    if substrate == "single-homed-vlan":
+        _, vswitch = parts(single)
+        vswitch["optical_port"] = vswitch.pop("uplink_port")
+        vswitch["electrical_port"] = "e{rack}{server}"
+    single["substrate"] = substrate
+    _, vswitch = parts(single)
+    absent = {"uplink_port", "optical_port", "electrical_port"} - vswitch.keys()
+    where = "racks[0].servers[0].vswitch."
+    told = [p for p in problems_of(single) if p.path.removeprefix(where) in absent]
+    assert told
+    assert all(problem.message.startswith("is missing") for problem in told)
+
+
 def test_only_a_port_with_vlans_can_be_closed(openflow, problems_of):
     openflow["policy"]["on_silent_vswitch"] = "close"
     told = {problem.path: problem.message for problem in problems_of(openflow)}

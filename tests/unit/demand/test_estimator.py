@@ -384,9 +384,20 @@ def test_a_circuits_counter_that_tells_nothing(caplog, ports, cause):
     assert network.estimator.troubles() == {cause: 1}, "once for as long as it lasts"
     assert [record.levelno for record in caplog.records] == [logging.WARNING]
     assert "r1 o1.1" in caplog.text
+    assert "nan" not in caplog.text
     network.find((H11, R2, 90.0), state=JOINED, ports={CIRCUIT.a: 90.0, CIRCUIT.b: 0.0})
     network.find((H11, R2, 90.0), state=JOINED, ports=ports)
     assert network.estimator.troubles() == {cause: 2}
+
+
+def test_no_counter_is_missed_before_the_tors_were_polled(caplog):
+    network = Network()
+    for _ in range(3):
+        network.find((H11, R2, 90.0), state=JOINED, after_s=0.1)
+    assert network.estimator.troubles() == {}
+    assert not caplog.records
+    network.find((H11, R2, 90.0), state=JOINED)
+    assert set(network.estimator.troubles()) == {"no counter of a circuit"}
 
 
 def test_a_server_faster_than_it_is_configured(caplog):

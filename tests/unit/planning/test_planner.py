@@ -25,6 +25,7 @@ from hydra.service import PlanRequest
 from tests.waiting import HANGS_S, PATIENCE_S, remains, wait_until
 from topology import algorithms
 from topology.algorithms import ENTRIES, Entry, Product
+from topology.direct import direct
 from topology.multihop import keep_current, plan_hydra_bfs
 
 pytestmark = pytest.mark.takes(12)
@@ -279,10 +280,11 @@ def test_one_that_can_not_be_started_for_a_while_is_started_later(
         wait_until(lambda: planner.pid is not None)
 
 
-def test_ctrl_c_is_for_the_controller(shared):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_to_the_process_group_is_for_the_controller(shared, number):
     propose(shared)
     before = shared.pid
-    os.kill(before, signal.SIGINT)
+    os.kill(before, number)
     assert propose(shared).target.topology.paths
     assert shared.pid == before
 
@@ -396,6 +398,20 @@ def test_a_circuit_in_use_is_given_up_for_more_than_it_costs(cost_mbps, joined):
     demand[0, 2] = 100.0
     after = planning.for_demand(standing, PlanRequest(), demand, (), ())
     assert [(path.src, path.dst) for path in after.topology.paths] == [joined]
+
+
+@pytest.mark.parametrize(("plane", "name"), [(0, "p1"), (7, "7")])
+def test_a_forbidden_join_names_the_algorithm_the_racks_and_the_plane(monkeypatch, plane, name):
+    @direct
+    def stubborn(joins):
+        for _ in range(2):
+            joins.join(0, 2, plane)
+
+    with_algorithm(monkeypatch, "mine", Entry(stubborn, "", ""))
+    with pytest.raises(PlanError, match=f"^algorithm mine joins racks r1 and r3 on plane {name}, "):
+        Planning(FABRIC, POLICY).for_demand(
+            NetworkState(), PlanRequest(algorithm="mine"), 1 - np.eye(4), (), ()
+        )
 
 
 def test_an_unsound_plan_is_refused(monkeypatch):

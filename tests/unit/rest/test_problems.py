@@ -283,7 +283,7 @@ def test_a_wrong_method_is_told_the_right_ones(client, method, path, allowed):
 
 def test_a_wrong_query_names_the_parameter(client):
     problem = check_problem(client.get(RESERVATIONS + "?state=asleep"), 422, "invalid-request")
-    assert problem["errors"][0]["parameter"] == "state.0"
+    assert problem["errors"][0]["parameter"] == "state"
     assert "'active'" in problem["errors"][0]["detail"]
 
 

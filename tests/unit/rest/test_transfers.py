@@ -42,7 +42,7 @@ def test_rate_and_end_stay(client):
     ("body", "told"),
     [
         (BYTES | {"bandwidth_mbps": 5}, "give bandwidth_mbps or megabytes, and not both"),
-        ({"src": "r1", "dst": "r2"}, "give bandwidth_mbps or megabytes, and not both"),
+        ({"src": "r1", "dst": "r2"}, "give bandwidth_mbps or megabytes: neither is given"),
         (BYTES | {"end_unix_s": None}, "megabytes need end_unix_s, the deadline"),
         (BYTES | {"minimum_mbps": 5}, "megabytes go without minimum_mbps"),
         (BYTES | {"duration_s": 5}, "not both"),

@@ -158,7 +158,8 @@ def test_a_preview_of_a_bundle_has_all_of_its_circuits_and_leaves_nothing(wide):
         (("r1", "r2", 250.0), "for 200 Mb/s, which fit in parts", [200.0, 100.0]),
         (
             ("h11", "r2", 150.0),
-            "no division among separate servers fits.*h11: the uplink carries 100 Mb/s",
+            "separate servers fits either: 150 Mb/s is too much for server h11: the uplink carries "
+            "100 Mb/s$",
             [100.0],
         ),
     ],
