@@ -138,7 +138,7 @@ class PolatisScpi(ReadBackSwitch):
     def _check_light(self, added: Collection[CrossConnect]) -> None:
         if self._max_input_dbm is not None:
             check_input_power(self._name, self._max_input_dbm, added, self.power_dbm)
-            self._present()  # a port without a monitor may have left an error
+            self._present()  # clears the error that asking a port without a monitor leaves
 
     def _make(self, change: Difference) -> None:
         self._write(scpi.change_command(_by_ingress(change.removed), _by_ingress(change.added)))

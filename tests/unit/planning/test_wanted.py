@@ -70,5 +70,5 @@ def test_limits_of_the_policy_hold():
     with pytest.raises(PlanError, match=r"r1 - r3 has 2 hops: policy\.max_hops allows 1"):
         one_hop.propose(NetworkState(), PlanRequest(topology=of(far)), np.zeros((4, 4)), (), ())
     twice = of(*parallel_paths(fabric))
-    with pytest.raises(PlanError, match=r"r1 - r2 has 2 circuits: policy\.paths_per_pair allows 1"):
+    with pytest.raises(PlanError, match=r"r1 - r2 has 2 paths: policy\.paths_per_pair allows 1"):
         one_hop.propose(NetworkState(), PlanRequest(topology=twice), np.zeros((4, 4)), (), ())
