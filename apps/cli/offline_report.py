@@ -13,6 +13,7 @@ from apps.cli.output import print_facts, print_table
 from apps.offline.study import Outcome, Study
 from apps.rest.resources.topology import Along, Circuit, Path
 from hydra.model import Fabric
+from hydra.names import counted
 from hydra_hybrid_network_client.errors import JsonObject
 from topology.algorithms import Product
 from topology.problem import PlanResult, Slot
@@ -155,17 +156,21 @@ def print_comparison(study: Study, outcomes: Sequence[Outcome], bounds: Bounds) 
     used = [i for i, name in enumerate(columns) if name and any(row[i] != "" for row in rows)]
     fabric = study.fabric
     print_table(
-        f"{fabric.name}: {len(fabric.racks)} racks, {len(fabric.planes)} planes, "
-        f"{study.demand.sum():,.0f} Mb/s wanted",
+        f"{_sized(fabric)}, {study.demand.sum():,.0f} Mb/s wanted",
         [columns[i] for i in used],
         [[row[i] for i in used] for row in rows],
     )
 
 
+def _sized(fabric: Fabric) -> str:
+    racks, planes = counted(len(fabric.racks), "rack"), counted(len(fabric.planes), "plane")
+    return f"{fabric.name}: {racks}, {planes}"
+
+
 def print_plan(study: Study, outcome: Outcome, bounds: Bounds) -> None:
     result, fabric = outcome.plan, study.fabric
     facts: list[tuple[str, Any]] = [
-        ("fabric", f"{fabric.name}: {len(fabric.racks)} racks, {len(fabric.planes)} planes"),
+        ("fabric", _sized(fabric)),
         ("algorithm", f"{outcome.algorithm}: {outcome.entry.summary}"),
         ("planned in", f"{outcome.planning_ms:,.1f} ms"),
         ("demand", f"{study.demand.sum():,.1f} Mb/s"),

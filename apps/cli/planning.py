@@ -358,7 +358,8 @@ def _stages(stages: Sequence[JsonObject]) -> str:
     number = f"{len(stages)}" if stages[-1]["last"] else f"{len(stages)} and more"
     words = f"{number}; at most {mbps(most)} Mb/s of a rack are diverted at a time"
     if detours := sum(len(stage["detoured"]) for stage in stages):
-        words += f", {detours} pairs wait on other pairs' circuits"
+        waits = "waits" if detours == 1 else "wait"
+        words += f", {counted(detours, 'pair')} {waits} on other pairs' circuits"
     if not beyond:
         return words
     racks = ", ".join(f"{rack} ({mbps(more)} Mb/s)" for rack, more in sorted(beyond.items()))

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
+import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -25,6 +26,8 @@ _DPI: Final = 150
 _BLUE: Final = "#0072B2"
 _GREY: Final = "#666666"
 _BAR_INCHES: Final = 0.35
+_NAMED: Final = 24
+"""Most racks whose names stand at the axes; others have numbers."""
 
 
 def plot_outcome(study: Study, outcome: Outcome, path: Path) -> None:
@@ -34,9 +37,13 @@ def plot_outcome(study: Study, outcome: Outcome, path: Path) -> None:
     """
     figure = Figure(figsize=_SIZE_INCHES, dpi=_DPI, layout="constrained")
     left, right = figure.subplots(1, 2)
-    _map(figure, left, study.demand, "demand [Mb/s]")
-    title, values = _slots_map(study, outcome) if _has_slots(outcome) else _hops_map(study, outcome)
-    _map(figure, right, values, title, None if _has_slots(outcome) else study.limits.max_hops)
+    names = [rack.name for rack in study.fabric.racks]
+    _map(figure, left, study.demand, "demand [Mb/s]", names)
+    if _has_slots(outcome):
+        _map(figure, right, *_slots_map(study, outcome), names)
+    else:
+        hops, title = _hops_map(study, outcome)
+        _map(figure, right, hops, title, names, whole_up_to=study.limits.max_hops)
     figure.suptitle(f"{outcome.algorithm} on {study.fabric.name}")
     save_figure(figure, path)
 
@@ -62,9 +69,9 @@ def plot_comparison(
     best = [(bounds.get(o.entry.product), o.algorithm) for o in made]
     marks = [(100 * share, name) for share, name in best if share is not None]
     if marks:
-        left.plot(*zip(*marks, strict=True), "|", color="black", markersize=12)
+        left.plot(*zip(*marks, strict=True), "|", color="black", markersize=12, clip_on=False)
     left.set_xlabel("demand served [%]" + (" (mark: the best possible)" if marks else ""))
-    left.set_xlim(0, 100)
+    left.set_xlim(0, 103)  # a mark at 100 stands free of the frame
     right.barh(names, [outcome.planning_ms for outcome in made], color=_GREY)
     right.set_xlabel("planning time [ms]")
     right.set_xscale("log")
@@ -103,29 +110,42 @@ def _has_slots(outcome: Outcome) -> bool:
     return outcome.result is not None and bool(outcome.result.slots)
 
 
-def _hops_map(study: Study, outcome: Outcome) -> tuple[str, NDArray[np.float64]]:
+def _hops_map(study: Study, outcome: Outcome) -> tuple[NDArray[np.float64], str]:
     hops = np.zeros((len(study.fabric.racks),) * 2)
     for path in outcome.result.topology.paths if outcome.result else ():
         for direction in path.directions:
             hops[direction] = min(hops[direction] or path.hops, path.hops)
-    return "hops of the pair's shortest path", hops
+    return hops, "hops of the pair's shortest path"
 
 
-def _slots_map(study: Study, outcome: Outcome) -> tuple[str, NDArray[np.float64]]:
+def _slots_map(study: Study, outcome: Outcome) -> tuple[NDArray[np.float64], str]:
     lit = np.zeros((len(study.fabric.racks),) * 2)
     for slot in outcome.result.slots if outcome.result else ():
         for light in slot.lightpaths:
             src, dst = study.fabric.ports[light.sender], study.fabric.ports[light.receiver]
             lit[src.rack, dst.rack] += slot.duration_s * 1000
-    return "lit in a window [ms]", lit
+    return lit, "lit in a window [ms]"
 
 
 def _map(
-    figure: Figure, axes: Axes, values: NDArray[Any], title: str, most: float | None = None
+    figure: Figure,
+    axes: Axes,
+    values: NDArray[Any],
+    title: str,
+    names: Sequence[str],
+    whole_up_to: int | None = None,
 ) -> None:
+    """Draw ``values`` by racks; ``whole_up_to``: the values are whole, from 1 on."""
     shown = np.ma.masked_equal(values, 0)
-    image = axes.imshow(shown, cmap="viridis", interpolation="nearest", vmin=0, vmax=most)
-    figure.colorbar(image, ax=axes, shrink=0.8)
+    image = axes.imshow(shown, cmap="viridis", interpolation="nearest", vmin=0)
+    bar = figure.colorbar(image, ax=axes, shrink=0.8)
+    if whole_up_to is not None:
+        image.set(cmap=matplotlib.colormaps["viridis"].resampled(whole_up_to))
+        image.set_clim(0.5, whole_up_to + 0.5)
+        bar.set_ticks(range(1, whole_up_to + 1))
+    if len(names) <= _NAMED:
+        axes.set_xticks(range(len(names)), names, rotation=90)
+        axes.set_yticks(range(len(names)), names)
     axes.set_title(title)
     axes.set_xlabel("to rack")
     axes.set_ylabel("from rack")

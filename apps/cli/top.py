@@ -21,6 +21,7 @@ from apps.cli.output import UnreachableError, mbps
 from apps.cli.parameters import FiniteRange
 from apps.cli.patience import until_ctrl_c
 from apps.cli.wording import describe_circuit, health, local, moment
+from hydra.names import counted
 from hydra_hybrid_network_client.errors import JsonObject
 
 _SHOWN: Final = 15
@@ -103,9 +104,11 @@ def _picture(seen: JsonObject) -> Group:
         ("ready", "bold green") if seen["ready"] else ("NOT READY", "bold red"),
         ", ",
         ("healthy", "bold green") if seen["healthy"] else (health(seen).upper(), "bold red"),
-        f"\n{len(topology['racks'])} racks, {len(topology['planes'])} planes, "
-        f"{len(topology['circuits'])} circuits, {len(topology['paths'])} paths, "
-        f"{len(seen['quarantine'])} ports in quarantine, {mbps(total)} Mb/s measured",
+        f"\n{counted(len(topology['racks']), 'rack')}, "
+        f"{counted(len(topology['planes']), 'plane')}, "
+        f"{counted(len(topology['circuits']), 'circuit')}, "
+        f"{counted(len(topology['paths']), 'path')}, "
+        f"{counted(len(seen['quarantine']), 'port')} in quarantine, {mbps(total)} Mb/s measured",
     )
     if seen["missing"]:
         more = len(seen["missing"]) - 3

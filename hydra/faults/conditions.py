@@ -199,7 +199,7 @@ class Watch:
                 since[switch.name],
                 f"no limit holds {switch.serves} back from bandwidth reserved by others",
                 "give the switch room for more meters, or a release that accepts meters",
-                "hydra list",
+                "hydra reservations",
                 pairs,
                 reservations,
             )

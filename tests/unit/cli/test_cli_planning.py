@@ -344,7 +344,7 @@ def test_what_leaves_circuits_is_told_in_a_sentence(diverted, courses, words):
 def test_how_it_would_be_cut_is_told(call):
     said = " ".join(call("plan", "--demand", "r1:r2=80").stdout.split())
     words = (
-        "at most 90.0 Mb/s of a rack are diverted at a time, 1 pairs wait on other pairs' circuits"
+        "at most 90.0 Mb/s of a rack are diverted at a time, 1 pair waits on other pairs' circuits"
     )
     assert f"stages 1; {words}, more than there is room for at r1 (10.0 Mb/s)" in said
 
