@@ -232,8 +232,8 @@ def warn_of_tags(document: Document, broken: frozenset[str], warnings: ProblemLo
     if document.policy.source_check is SourceCheck.OFF:
         warnings.add(
             ("policy", "source_check"),
-            "is off, so frames tagged by servers pass: `hydra reservations` counts no such frames on "
-            "circuits unless `ovs-vsctl set Open_vSwitch . other_config:vlan-limit=2` is given on "
+            "is off, so frames tagged by servers pass: `hydra reservations` counts no such frames "
+            "on circuits unless `ovs-vsctl set Open_vSwitch . other_config:vlan-limit=2` is given on "
             "the servers",
         )
 
