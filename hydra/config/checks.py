@@ -233,8 +233,8 @@ def warn_of_tags(document: Document, broken: frozenset[str], warnings: ProblemLo
         warnings.add(
             ("policy", "source_check"),
             "is off, so frames tagged by servers pass: `hydra reservations` counts no such frames "
-            "on circuits unless `ovs-vsctl set Open_vSwitch . other_config:vlan-limit=2` is given on "
-            "the servers",
+            "on circuits unless `ovs-vsctl set Open_vSwitch . other_config:vlan-limit=2` is given "
+            "on the servers",
         )
 
 
