@@ -6,7 +6,6 @@ import re
 import subprocess
 from itertools import product
 from pathlib import Path
-from typing import get_args
 
 import httpx
 import pytest
@@ -22,7 +21,7 @@ from apps.rest.resources import reconfigurations
 from apps.rest.server import RestServer
 from hydra.failures import FailureKind
 from hydra.lifecycle import ReconfigurationState
-from hydra.reconfiguration.commands import Command
+from hydra.reconfiguration import commands
 from hydra.reconfiguration.executor import STEPS
 from hydra.reconfiguration.gating import GATE
 from hydra.service import Reconfiguration
@@ -206,7 +205,11 @@ LABELS = {  # of each counter that has labels
     "hydra_gate_failures_total": {"step": GATE, "kind": FailureKind},
     "hydra_step_failures_total": {"step": STEPS, "kind": FailureKind},
     "hydra_command_failures_total": {
-        "command": [one.__name__ for one in get_args(Command)],
+        "command": [
+            name
+            for name, value in vars(commands).items()
+            if isinstance(value, type) and commands.Asks in value.__mro__[1:]
+        ],
         "kind": FailureKind,
     },
     "hydra_dropped_lines_total": {"sink": ("log", "audit")},
