@@ -271,13 +271,19 @@ class Upkeep:
     def follow_uplinks_meanwhile(self) -> None:
         """As :meth:`follow_uplinks`, while a change under way waits.
 
-        Only for a substrate with detours, as no rule about paths is touched there.
+        Rules change only on a substrate with detours, as no rule about paths is touched there. On
+        other substrates, the change learns which servers can send onto circuits again: frames of
+        such servers have to be drained, too.
         """
         if self._substrate.detours:
             self._note_closed()
             self._runner.run_meanwhile(self._switches.follow_uplinks())
-            for change in self._network.under_way:
-                change.set_dead_uplinks(self._switches.dead_uplinks)
+        for change in self._network.under_way:
+            change.set_dead_uplinks(
+                self._switches.dead_uplinks
+                if self._substrate.detours
+                else self._switches.still_down(change.conditions.dead_uplinks)
+            )
 
     def follow_closed_meanwhile(self, change: Execution) -> None:
         """Go around the servers closed by a change under way, between two steps of the change."""

@@ -68,6 +68,12 @@ class Uplinks(Readiness):
             return True
         return self._carrier_lost(server)
 
+    def still_down(self, names: frozenset[str]) -> frozenset[str]:
+        """The servers among ``names`` whose uplink has not come back."""
+        shut = self.closed | self.closed_meanwhile
+        servers = self._fabric.server_by_name
+        return frozenset(name for name in names if name in shut or self._uplink_down(servers[name]))
+
     def linked(self) -> frozenset[DatapathId]:
         """Ready switches whose uplink has carrier and whose ToR, if controlled by OpenFlow, has its
         rules. Loss of frames on the uplink does not count here.

@@ -52,8 +52,16 @@ class ControllerKilled(ControllerAway):
         self.field.process.kill()
 
     def heal(self) -> None:
-        # Other faults may keep the controller from being ready.
-        self.field.process.start(ready=False)
+        """Start the controller. On a full disk a start is refused; :class:`DiskFull` then does what
+        systemd would do, which starts the controller again and again.
+        """
+        try:
+            # Other faults may keep the controller from being ready.
+            self.field.process.start(ready=False)
+        except ControllerProcessError:
+            if not self.field.disk_is_full:
+                raise
+            self.field.start_waits_for_disk = True
 
 
 class ControllerKilledInRecovery(ControllerKilled):
@@ -218,6 +226,9 @@ class DiskFull(Fault):
 
     def heal(self) -> None:
         self._filler.unlink()
+        if self.field.start_waits_for_disk:
+            self.field.start_waits_for_disk = False
+            self.field.process.start(ready=False)
 
 
 class DiskSlow(Fault):

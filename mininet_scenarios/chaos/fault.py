@@ -5,6 +5,7 @@ The invariants leave out only pairs and ports cut, touched or darkened by a faul
 
 from __future__ import annotations
 
+import os
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Collection
@@ -29,7 +30,7 @@ OPEN_VSWITCH: Final = "Open vSwitch"
 """Name held by faults that need Open vSwitch's daemons, or end the daemons."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Field:
     """The network struck by faults."""
 
@@ -42,10 +43,16 @@ class Field:
     preloaded: Preloaded
     """The controller's time of day, and the delay of its disk."""
     log_reader: LogReader
+    start_waits_for_disk: bool = False
+    """True after a start that a full disk has refused."""
 
     @property
     def fabric(self) -> Fabric:
         return self.stage.fabric
+
+    @property
+    def disk_is_full(self) -> bool:
+        return os.statvfs(self.disk).f_bavail == 0
 
     @property
     def openflow(self) -> str:

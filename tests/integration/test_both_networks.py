@@ -81,7 +81,10 @@ def connections(captures):
 
 
 def while_the_share_stays(network):
-    """Connections by the port that they take, in a second in which none is told to take another."""
+    """Connections by the port that they take, in a second in which none is told to take another.
+
+    Both ports carry some: TCP that starves on a slow link may be silent for a second and longer.
+    """
     deadline_s = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline_s:
         share = network.client.electrical_share("r1", "r2")
@@ -91,9 +94,11 @@ def while_the_share_stays(network):
                 at_port = network.testbed.frames_at(server, kind, expression="tcp or vlan")
                 captures[kind].append(capturing.enter_context(at_port))
             time.sleep(1.0)
-        if share and share == network.client.electrical_share("r1", "r2"):
-            return {kind: connections(of_servers) for kind, of_servers in captures.items()}
-    raise AssertionError(f"the share has not stayed for a second in {PATIENCE_S:.0f} s")
+        by_port = {kind: connections(of_servers) for kind, of_servers in captures.items()}
+        stays = share and share == network.client.electrical_share("r1", "r2")
+        if stays and all(by_port.values()):
+            return by_port
+    raise AssertionError(f"no second with a share that stays and both ports in {PATIENCE_S:.0f} s")
 
 
 def test_part_of_the_flows_is_electrical_while_the_circuit_is_full(network):
@@ -102,8 +107,6 @@ def test_part_of_the_flows_is_electrical_while_the_circuit_is_full(network):
         wait_until(lambda: network.client.electrical_share("r1", "r2") > 0)
         wait_until(lambda: electrical_mbps(network) > 0.1)
         by_port = while_the_share_stays(network)
-        assert by_port["electrical"]
-        assert by_port["optical"]
         assert not by_port["electrical"] & by_port["optical"], "each flow takes one of the two"
         said = network.get("/v1/explanations/circuits/r1/r2")["lines"]
         assert any("flows from r1 to r2 is electrical" in line for line in said)

@@ -122,6 +122,11 @@ def test_whatever_fails_every_rack_stays_reachable(seeds):
     hold(simulate, seeds)
 
 
+def test_frames_of_a_server_whose_uplink_comes_back_are_drained():
+    """The uplink was down when the change began, and there are no detours; the ToR stands still."""
+    hold(simulate, (5005371,))
+
+
 def test_the_seeds_reach_every_corner():
     courses = [simulate(seed) for seed in range(300)]
     executions = [execution for course in courses for execution in course.executions]

@@ -265,6 +265,8 @@ class SimulatedUpkeep:
             self.switches.closed_meanwhile = frozenset(change.closed)
             self.run_meanwhile(self.switches.follow_uplinks())
             change.set_dead_uplinks(self.switches.dead_uplinks)
+        else:
+            change.set_dead_uplinks(self.switches.still_down(change.conditions.dead_uplinks))
 
     def look_after(self) -> None:
         """One turn: retry what is uncertain, once what was late has happened."""
