@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 from abc import abstractmethod
+from contextlib import suppress
 from typing import ClassVar, Final
 
 from hydra.model import Server
 from mininet_scenarios.chaos.fault import FOUND_BY_PROBES_S, Fault, Field
 from mininet_scenarios.testbed.layout import server_interface
 from mininet_scenarios.testbed.servers import run_in
-from mininet_scenarios.testbed.shell import run
+from mininet_scenarios.testbed.shell import TestbedError, run
 
 _EVERYBODY: Final = b"\xff" * 6
 _ETHERTYPE: Final = b"\x88\xb7"
@@ -70,14 +72,24 @@ class UplinkOneWay(UplinkDown):
 
 
 class NeighboursFlushed(ServerFault):
-    """A server forgets all its neighbours. The kernel keeps frames that can't be sent meanwhile."""
+    """A server forgets all its neighbours. The kernel keeps frames that can't be sent meanwhile.
+
+    Each entry is deleted once: ``ip neigh flush`` goes over the entries again until none is left,
+    and so drops the frames that new entries keep.
+    """
 
     ends_alone = True
 
     def strike(self) -> None:
         host = self.field.stage.testbed.host(self.server.name)
+        interface = server_interface(self.server)
         for version in ("-4", "-6"):
-            run_in(host, "ip", version, "neigh", "flush", "dev", server_interface(self.server))
+            neighbours = json.loads(
+                run_in(host, "ip", "-json", version, "neigh", "show", "dev", interface)
+            )
+            deletions = (f"neigh del {entry['dst']} dev {interface}\n" for entry in neighbours)
+            with suppress(TestbedError):  # an entry may have gone meanwhile
+                run_in(host, "ip", "-force", version, "-batch", "-", stdin="".join(deletions))
 
 
 class Sender(ServerFault):
