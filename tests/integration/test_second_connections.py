@@ -120,6 +120,12 @@ def is_connected(network: Live, bridge: str) -> bool:
     return bool(found["connected"])
 
 
+def has_seen_all_ends(address: tuple[str, int]) -> bool:
+    """True if the controller has closed each connection that the other side has ended."""
+    ended = ["ss", "-Htn", "state", "close-wait", f"sport = :{address[1]}"]
+    return not subprocess.run(ended, check=True, capture_output=True, text=True).stdout.strip()
+
+
 def test_strangers_come_and_go_and_the_switch_stays(network, switch, address):
     rules_through_the_controller(network)
     first = Stranger(address, switch.datapath_id)
@@ -160,6 +166,7 @@ def test_a_switch_with_two_ways_works_and_goes_on_over_the_other_one(network, sw
             wait_until(lambda: log_lines(network, "refused a second connection"))
             rules_through_the_controller(network)
         with targets(switch.bridge, way.target):
+            wait_until(lambda: has_seen_all_ends(address))  # else is_connected means the former
             wait_until(lambda: is_connected(network, switch.bridge))
             rules_through_the_controller(network)
         assert not log_lines(network, "is used"), "no connection that answered was given up"
