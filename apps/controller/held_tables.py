@@ -32,8 +32,8 @@ class HeldTables:
         """Vswitches without metering."""
 
     def survivors(self, state: NetworkState, lost: Collection[Path]) -> dict[Path, Path]:
-        """For each lost path of protected traffic that switches can move, the standing path that
-        survives the loss. A path on standby is survived by a working path.
+        """The surviving path for each lost path of protected traffic, if switches can move the
+        traffic: a standby path for a working path, and a working path for a standby path.
         """
         found: dict[Path, Path] = {}
         for lanes in self._holdings.standbys.values():

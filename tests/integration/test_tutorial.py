@@ -75,10 +75,7 @@ class Reader:
         wait_until(lambda: log.read_text() != "" or process.poll() is not None)
 
 
-ELECTRICAL_MOST_MBPS = 12
-"""More than the electrical network carries, however busy the machine is: circuits carry 100."""
-
-
+@pytest.mark.quiet("compares the rates of TCP over both networks")
 def test_every_command_does_what_the_tutorial_says(tmp_path):
     reader = Reader(tmp_path)
     said: dict[str, str] = {}
@@ -93,7 +90,8 @@ def test_every_command_does_what_the_tutorial_says(tmp_path):
                 said[command] = reader.read(wanted)
                 rates += re.findall(r"([\d.]+) Mbits/sec +receiver", said[command])
         electrical, optical = map(float, rates)
-        assert electrical < ELECTRICAL_MOST_MBPS < optical
+        assert electrical < 12
+        assert optical > 4 * electrical, "not by circuit"
         assert "p1" in said["hydra topology"]
         assert "r1 =p1= r2" in said["hydra topology"]
         assert "done" in said["hydra reconfigurations"]
