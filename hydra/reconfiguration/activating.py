@@ -8,6 +8,7 @@ from hydra.forwarding.resteering import Resteering
 from hydra.forwarding.rules import Remove, RuleChange
 from hydra.model import DatapathId, Pair, RackId
 from hydra.reconfiguration.commands import ApplyRules, Batch, Command, SetVlans, Steps, ask
+from hydra.reconfiguration.gate import announce
 from hydra.reconfiguration.plan import changed_pairs, retagging, without
 from hydra.reconfiguration.relaying import abandoned, only
 from hydra.reconfiguration.run import Run
@@ -38,6 +39,7 @@ def activate(run: Run) -> Steps:
         if failure is not None:
             run.missed("activate", switch.name, failure)
     yield from _tidy(run)
+    yield from announce(run, "relearn", run.result)
 
 
 def _activating(
@@ -65,6 +67,11 @@ def _tidy(run: Run) -> Steps:
         commands.append(ApplyRules(taken))
     if not commands:
         return
+    run.relearning |= {
+        run.fabric.port_by_name[run.fabric.racks[rack].name, name].id
+        for rack, ports in untag.items()
+        for name in ports
+    }
     outcomes = yield Batch("tidy", tuple(commands))
     run.note("tidy", outcomes)
     for command, outcome in zip(commands, outcomes, strict=True):

@@ -8,7 +8,7 @@ from typing import Final
 
 from hydra.forwarding.rules import Lane
 from hydra.forwarding.substrate import substrate_of
-from hydra.model import Circuit, Fabric, NetworkState, PlaneId, PortId, RackId, Server
+from hydra.model import Circuit, Fabric, NetworkState, PlaneId, PortId, RackId, Server, VlanId
 from hydra.policy import CurrentPolicy
 from hydra.reconfiguration.commands import (
     Announce,
@@ -323,7 +323,11 @@ class DeviceCare:
     def clear_away(self, state: NetworkState, actual: Actual) -> Steps:
         """Give ports the VLANs of ``state``, and take down cross-connects of no circuit."""
         closed, held = self.beside
-        yield from self.retag(wrong_vlans(self._fabric, state, actual, closed, held))
+        wrong = wrong_vlans(self._fabric, state, actual, closed, held)
+        yield from self.retag(wrong)
+        yield from self._announce_on(
+            {v for ports in wrong.values() for p in ports.values() for v in p.tagged}
+        )
         yield from self.take_down(stray_mirrors(self._fabric, state, actual.mirrors, held))
 
     def take_down(self, strays: Mapping[PlaneId, MirrorMove]) -> Steps:
@@ -360,6 +364,16 @@ class DeviceCare:
         for command, outcome in zip(commands, outcomes, strict=True):
             if not outcome.confirmed:
                 self.uncertain_racks.add(command.rack)
+
+    def _announce_on(self, vlans: Collection[VlanId]) -> Steps:
+        """Announce servers on ``vlans``: a ToR may forget all addresses of a retagged port."""
+        reachable = reachable_on(self._fabric, self._memory.state) if vlans else ()
+        announced = [
+            (server, tuple(vlan for vlan in paths if vlan in vlans)) for server, paths in reachable
+        ]
+        servers = tuple((server, paths) for server, paths in announced if paths)
+        if servers:
+            yield Batch("announce", (Announce(servers),))
 
     def move(self, moves: Mapping[PlaneId, MirrorMove]) -> Steps:
         """Move mirrors, except on planes of people; planes that do not confirm become uncertain."""

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection
 
 from hydra.failures import Failure, FailureKind
-from hydra.model import Circuit, Path, RackId, VlanId
+from hydra.model import Circuit, NetworkState, Path, RackId, VlanId
 from hydra.reconfiguration.commands import Announce, Batch, ProbePath, Steps
 from hydra.reconfiguration.gating import await_carrier, probe
 from hydra.reconfiguration.plan import off_the_dark, pair_of, without
@@ -24,7 +24,8 @@ def gate(run: Run) -> Steps:
     paths = run.new_paths()
     if not paths:
         return
-    yield from _announce(run, paths)
+    left = without(run.plan.target, run.failures, run.lost_paths)
+    yield from announce(run, "announce", left, paths)
     yield from _probe(run, paths)
     yield from retag_alone(run, "isolate", _ports_off_new_vlans(run))
 
@@ -67,18 +68,29 @@ def _ports_off_new_vlans(run: Run) -> dict[RackId, dict[str, PortVlans]]:
     return off_the_dark(run.fabric, target, left, target.topology.circuits - run.lit(), flooded)
 
 
-def _announce(run: Run, paths: Collection[Path]) -> Steps:
+def announce(run: Run, step: str, state: NetworkState, paths: Collection[Path] = ()) -> Steps:
+    """Announce the servers at both ends of ``paths``, and of paths of ``state`` through ports that
+    were retagged since the last announcement.
+    """
+    retagged = [
+        path
+        for path in (state.topology.paths if run.relearning else ())
+        if any(end in run.relearning for circuit in path.circuits for end in circuit.ends)
+    ]
+    run.relearning.clear()
     vlans: dict[RackId, set[VlanId]] = {}
-    for path in paths:
+    for path in (*paths, *retagged):
         for rack in pair_of(path):
-            vlans.setdefault(rack, set()).add(run.plan.target.vlans[path])
+            vlans.setdefault(rack, set()).add(state.vlans[path])
+    if not vlans:
+        return
     servers = tuple(
         (server, tuple(sorted(tags)))
         for rack, tags in sorted(vlans.items())
         for server in able(run, rack)
     )
-    outcomes = yield Batch("announce", (Announce(servers),))
-    run.note("announce", outcomes)
+    outcomes = yield Batch(step, (Announce(servers),))
+    run.note(step, outcomes)
 
 
 def _probe(run: Run, paths: Collection[Path]) -> Steps:

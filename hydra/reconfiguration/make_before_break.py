@@ -29,7 +29,7 @@ from hydra.reconfiguration.commands import (
 )
 from hydra.reconfiguration.diverting import drained, unlooked
 from hydra.reconfiguration.draining import Draining, circuits_to_drain
-from hydra.reconfiguration.gate import gate
+from hydra.reconfiguration.gate import announce, gate
 from hydra.reconfiguration.moving import move
 from hydra.reconfiguration.plan import (
     changed_pairs,
@@ -245,4 +245,5 @@ def _break(run: Run) -> Steps:
     run.uncertain_planes |= {circuit.plane for circuit in run.failures}
     run.result = without(run.plan.target, run.failures, run.lost_paths)
     run.activated = run.moving
+    yield from announce(run, "relearn", run.result)
     run.plan = under_traffic(run.fabric, run.began, run.wanted)

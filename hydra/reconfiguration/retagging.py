@@ -30,6 +30,7 @@ def retagged(run: Run, step: str, command: SetVlans, outcome: Outcome[Any]) -> N
     ports = {
         run.fabric.port_by_name[rack.name, name].id: vlans for name, vlans in command.ports.items()
     }
+    run.relearning |= ports.keys()
     if outcome.failure is None:
         if step == "untag":
             run.untagged |= ports

@@ -168,6 +168,10 @@ class Run:
     """Ports of ToRs without an answer to the untagging before the moves, with the remaining VLANs
     of each port. The ToR may still carry out the untagging after later commands.
     """
+    relearning: set[PortId] = field(default_factory=set)
+    """Ports retagged since the last announcement. A ToR may forget the addresses of all VLANs of
+    such a port.
+    """
     untagged: dict[PortId, PortVlans] = field(default_factory=dict)
     """Ports untagged before the moves, with the remaining VLANs of each port."""
     stuck: set[DatapathId] = field(default_factory=set)

@@ -6,6 +6,7 @@ from contextlib import ExitStack
 
 import pytest
 
+from hydra.policy import Transition
 from mininet_scenarios.stage.streams import paced_stream
 from mininet_scenarios.testbed import Testbed
 
@@ -57,3 +58,44 @@ def test_one_way_flow_outlives_the_fdb(machine, shipped, tmp_path):
         # It came by circuit, where the same filter sees it; a flood would show at the others.
         assert len(receiver.frames()) >= result.received
         assert sum(len(capture.frames()) for capture in watched) == 0
+
+
+@pytest.mark.parametrize("transition", Transition)
+def test_a_standing_one_way_flow_is_flooded_by_no_change_of_its_ports(
+    machine, shipped, tmp_path, transition
+):
+    """A ToR may forget what it has learned on all VLANs of a port that gets or loses one of them
+    (``findings/ovs_trunk_change_forgets.sh``).
+    """
+    with (
+        Testbed(shipped.fabric, shipped.controller) as testbed,
+        live(testbed, tmp_path, {"transition": transition.value}) as network,
+    ):
+        network.client.apply({"p1": [("r1", "r2")]})
+        with paced_stream(
+            network.stage, "h11", "h21", pps=PACKETS_PER_S, payload_bytes=200
+        ) as stream:
+            for planes, paths in (
+                ({"p1": [("r1", "r2")], "p2": [("r2", "r3")]}, [["r1", "r2", "r3"]]),
+                ({"p1": [("r1", "r2")]}, []),
+            ):
+                network.client.apply(planes, paths=paths)
+                assert frames_at_others(network) == 0
+            assert network.lost_but_in_queues(stream.stop()) == 0
+
+
+def frames_at_others(network):
+    """Frames that come to links of other servers than h11 and h21, while another flow lasts."""
+    with ExitStack() as stack:
+        watched = [
+            stack.enter_context(
+                network.testbed.frames_at(name, where, expression="udp or (vlan and udp)")
+            )
+            for name in ("h12", "h22", "h31", "h32")
+            for where in ("host", "optical", "electrical")
+        ]
+        with paced_stream(
+            network.stage, "h41", "h42", pps=PACKETS_PER_S, payload_bytes=200, count=40
+        ) as clock:
+            clock.finish(90)
+    return sum(len(capture.frames()) for capture in watched)

@@ -116,7 +116,7 @@ _HANDLERS: Final[Mapping[type, str]] = {
     MoveMirrors: "_move_mirrors",
     ReadMirrors: "_read_mirrors",
     AwaitPortsUp: "_await_ports_up",
-    Announce: "_nothing",
+    Announce: "_announce",
     ProbePath: "_probe",
     PassMarkers: "_pass_markers",
     Pause: "_pause",
@@ -271,6 +271,8 @@ class Network:
                 self.switch_of |= dict.fromkeys((s.name for s in switch.servers), switch)
         self.connected = set(self.names)
         self.dead_uplinks: set[str] = set()
+        self.forgotten: set[tuple[PortId, VlanId]] = set()
+        """Ports that were retagged, with VLANs that stayed and were not announced since."""
         self.closed: set[str] = set()
         """Servers from whom their ToR takes nothing for circuits."""
         self.journal: list[tuple[str, object]] = []
@@ -646,7 +648,13 @@ class Network:
     def _hit(self, chance: float) -> bool:
         return self.rng.random() < chance
 
-    def _nothing(self, command: Announce | StageRules) -> Doing:
+    def _announce(self, command: Announce) -> Doing:
+        announced = {vlan for _, vlans in command.servers for vlan in vlans}
+        self.forgotten = {entry for entry in self.forgotten if entry[1] not in announced}
+        yield
+        return None, None
+
+    def _nothing(self, command: StageRules) -> Doing:
         yield
         return None, None
 
@@ -864,7 +872,11 @@ class Network:
         def change(name: str) -> None:
             server = self.server_at.get((command.rack, name))
             if server is None:
-                self.vlans[self.port_named[command.rack, name].id] = command.ports[name]
+                end, vlans = self.port_named[command.rack, name].id, command.ports[name]
+                if vlans != self.vlans[end]:
+                    kept = self.vlans[end].tagged & vlans.tagged
+                    self.forgotten |= {(end, vlan) for vlan in kept}
+                self.vlans[end] = vlans
             elif command.ports[name] == self.substrate.closed_ports([server])[name]:
                 self.closed.add(server.name)
             else:

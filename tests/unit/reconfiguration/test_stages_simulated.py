@@ -159,7 +159,7 @@ def test_whenever_they_die_the_change_goes_on_and_nobody_is_cut_off(seeds):
 
 
 def test_the_seeds_reach_every_corner():
-    courses = [simulate(seed) for seed in range(120)]
+    courses = [simulate(seed) for seed in range(150)]
     assert any(course.stages > 2 for course in courses)
     assert any(course.detours for course in courses)
     assert any(course.died_between for course in courses)

@@ -33,6 +33,7 @@ from hydra.reconfiguration.commands import (
 )
 from hydra.reconfiguration.executor import Execution
 from hydra.reconfiguration.plan import pair_of, port_trunks
+from hydra.reconfiguration.steering import able
 from tests.unit.reconfiguration.simulation import Network
 from tests.unit.reconfiguration.wiring import Wiring
 
@@ -108,6 +109,7 @@ class Watch:
         self.passed: set[tuple[Path, VlanId]] = set()
         self.carrier: set[PortId] = set()
         self.steps: list[str] = []
+        self._forgotten = frozenset(network.forgotten)
         self.holds_dark = True
         """True if frames are held to stay out of the dark: invariant (f)."""
         self._seen_late = -1
@@ -144,7 +146,7 @@ class Watch:
     def before(self, batch: Batch) -> None:
         self.steps.append(batch.step)
         order = _MAKE_FIRST if self.execution.in_light else _ORDER
-        ranks = [order.index(step) for step in self.steps if step != "keep"]
+        ranks = [order.index(step) for step in self.steps if step not in {"keep", "relearn"}]
         self._demand(ranks == sorted(ranks), "the steps are out of order")
         if batch.step != "intent":
             self._demand(bool(self.network.journal), "the intent is not in the journal yet")
@@ -297,10 +299,24 @@ class Watch:
         self._circuits_share_no_port()
         self._all_new_paths_passed()
         self._devices_are_as_the_result_says()
+        self._no_tor_has_forgotten_who_is_where()
 
     def _circuits_share_no_port(self) -> None:
         halves = [half for c in self.execution.result.topology.circuits for half in c.halves]
         self._demand(len(halves) == len(set(halves)), "two circuits of the result share a port")
+
+    def _no_tor_has_forgotten_who_is_where(self) -> None:
+        """Invariant (i): where ToRs do as told, no path of the result leads through a port that was
+        retagged and has not heard its servers since: the ToR would flood their frames.
+        """
+        if self.network.faults.tor or self._unreliable:
+            return
+        for path, vlan in self.execution.result.vlans.items():
+            if not any(able(self.execution, rack) for rack in pair_of(path)):
+                continue  # their switches announce them when they are brought to the present state
+            for end in {end for circuit in path.circuits for end in circuit.ends}:
+                forgotten = (end, vlan) in self.network.forgotten - self._forgotten
+                self._demand(not forgotten, f"{self.fabric.ports[end]} forgot VLAN {vlan}")
 
     def _all_new_paths_passed(self) -> None:
         """Invariant (d)."""
