@@ -19,6 +19,7 @@ from rich.console import Console
 
 from benchmarks._report import Result, report, run_benchmark
 from hydra_hybrid_network_client import HydraClient
+from hydra_hybrid_network_client.requests import WAIT_S
 from mininet_scenarios.patience import PATIENCE_S
 from mininet_scenarios.reporting.narrator import ConsoleNarrator
 from mininet_scenarios.stage import building, mpi
@@ -58,7 +59,7 @@ def main(arguments: Sequence[str] = ()) -> int:
             stage.process({"mode": "on-request"}) as process,
             HydraClient(process.base_url) as client,
         ):
-            client.reserve_shape("ring", RING, "most", wait_s=int(PATIENCE_S))
+            client.reserve_shape("ring", RING, "most", wait_s=WAIT_S)
             orders = {"as named": HOSTS, "ranks": ordered(stage, process.base_url)}
             times: dict[str, list[float]] = {name: [] for name in orders}
             window = mpi.window_bytes(max(plane.rate_mbps for plane in stage.fabric.planes))

@@ -60,8 +60,13 @@ def body_of(model: type[_DocumentT], **fields: object) -> _DocumentT:
 
 
 def prefer(wait_s: int) -> dict[str, str]:
-    """The header (RFC 7240) that makes the controller wait for an outcome before answering."""
-    return {"Prefer": f"wait={min(wait_s, WAIT_S)}"} if wait_s else {}
+    """The header (RFC 7240) that makes the controller wait for an outcome before answering.
+
+    Raises BadValue for a wait that the controller would cut short.
+    """
+    if not 0 <= wait_s <= WAIT_S:
+        raise BadValue(f"wait_s must be 0 to {WAIT_S}, not {wait_s}: ask again for a longer wait")
+    return {"Prefer": f"wait={wait_s}"} if wait_s else {}
 
 
 @dataclass(slots=True)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from ipaddress import IPv4Network
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,6 +28,8 @@ _RACK_PREFIX: Final = 24
 _RUN: Final = "/var/run/openvswitch"
 _OF_DEVICES: Final = ("tor_driver", "tor_address", "plane_driver", "plane_address")
 """Questions without a choice for an emulated fabric."""
+_EACH: Final = "each"
+"""Answer about the planes that asks for each plane."""
 _MOST_SERVERS: Final = 254
 """Addresses of a /24."""
 _BYTE_2_ENDS: Final = 16
@@ -57,6 +61,15 @@ _ONE_UPLINK: Final = """\
 _PARKING: Final = """\
   parking: 4000                        # the VLAN of optical ports without a circuit
 """
+_PLANES: Final = """\
+  - names: {planes}
+    driver: {driver}
+    address: {quoted_address}
+{login}\
+    ports: {racks}  # of one side: ingress 1 to {racks}, egress from there on
+    switching_ms: 25                   # how long moved ports are dark
+    rate_mbps: {names.circuit_mbps:<23} # of a circuit
+"""
 _FILE: Final = """\
 # Written by `hydra init`. All keys: docs/configuration.md. `hydra check` tells every problem with
 # its line; `hydra doctor` also contacts the devices. Names with [1-4] stand for several things; in
@@ -86,14 +99,7 @@ racks:
 {vswitch}\
 
 planes:
-  - names: p[1-{planes}]
-    driver: {plane_driver}
-    address: {quoted_plane_address}
-{plane_login}\
-    ports: {racks}  # of one side: ingress 1 to {racks}, egress from there on
-    switching_ms: 25                   # how long moved ports are dark
-    rate_mbps: {names.circuit_mbps:<23} # of a circuit
-
+{plane_entries}
 # Which ToR port leads to which ports of a plane. More entries give racks more ports on a plane.
 wiring:
   - racks: r[1-{racks}]
@@ -178,8 +184,10 @@ class Answers:
     tor_driver: str
     tor_address: str
     planes: int
-    plane_driver: str
-    plane_address: str
+    plane_driver: tuple[str, ...]
+    """One for all planes, or one for each."""
+    plane_address: tuple[str, ...]
+    """Templates: one for all planes, or one for each."""
     emulated: bool = False
     """True for a fabric that the testbed can emulate."""
 
@@ -219,7 +227,42 @@ class Question(click.Option):
             return answers[self.name]
         if ctx.meta.get(_EMULATED) and self.name in _OF_DEVICES:
             return _emulated_devices(ctx.params.get("substrate"))[self.name]
-        return self.get_default(ctx) if ctx.meta.get(_SILENT) else super().prompt_for_value(ctx)
+        return self.get_default(ctx) if ctx.meta.get(_SILENT) else self.ask(ctx)
+
+    def ask(self, ctx: click.Context) -> object:
+        """Prompt for the answer."""
+        return super().prompt_for_value(ctx)
+
+
+class PlaneQuestion(Question):
+    """A repeatable option: one answer for all planes, or an answer for each plane."""
+
+    def prompt_for_value(self, ctx: click.Context) -> object:
+        answer = super().prompt_for_value(ctx)
+        return answer if isinstance(answer, list | tuple) else (answer,)
+
+    def ask(self, ctx: click.Context) -> object:
+        """Prompt once for all planes, or for each plane.
+
+        Each plane has a prompt after the answer ``each``, and if several drivers are given. The
+        default driver of a plane is the driver of the plane before.
+        """
+        defaults: Any = self.get_default(ctx)
+        (default,) = defaults
+        drivers = self.type.choices if isinstance(self.type, click.Choice) else ()
+        if len(ctx.params.get("plane_driver", ())) <= 1:
+            kind = click.Choice([*drivers, _EACH]) if drivers else None
+            answer = click.prompt(str(self.prompt), default, type=kind)
+            if answer != _EACH:
+                return answer
+        answers: list[str] = []
+        what = str(self.name).removeprefix("plane_").capitalize()
+        for plane in range(1, ctx.params["planes"] + 1):
+            suggested = answers[-1] if answers and drivers else default
+            answers.append(
+                click.prompt(f"{what} of p{plane}", suggested, type=self.type, show_choices=False)
+            )
+        return answers
 
 
 def _take_answers(ctx: click.Context, _param: click.Parameter, path: Path | None) -> None:
@@ -268,6 +311,7 @@ def _emulated_devices(substrate: str | None) -> dict[str, str]:
         "hydra init",
         "hydra init lab.yaml --defaults --racks 8 --planes 4",
         "hydra init lab.yaml --answers answers.yaml --defaults",
+        "hydra init lab.yaml --planes 2 --plane-driver polatis-scpi --plane-driver calient-tl1",
         "hydra init lab.yaml --emulated --racks 6 --defaults",
     ],
 )
@@ -356,18 +400,22 @@ def _emulated_devices(substrate: str | None) -> dict[str, str]:
 )
 @click.option(
     "--plane-driver",
-    cls=Question,
-    prompt="Driver of the optical switches (docs/devices.md)",
+    cls=PlaneQuestion,
+    prompt="Driver of the optical switches (docs/devices.md); each: ask for each plane",
     type=click.Choice(sorted(OPTICAL)),
-    default="polatis-scpi",
+    multiple=True,
+    default=("polatis-scpi",),
     show_default=True,
+    help="Once for all planes, or once for each.",
 )
 @click.option(
     "--plane-address",
-    cls=Question,
+    cls=PlaneQuestion,
     prompt="Address of the optical switches; {plane} is the plane's number",
-    default="172.17.0.{plane}:5025",
+    multiple=True,
+    default=("172.17.0.{plane}:5025",),
     show_default=True,
+    help="Once for all planes, or once for each.",
 )
 def init(file: Path, as_json: bool, **given: Any) -> None:
     """Ask a few questions, and write a commented configuration FILE that `hydra check` passes.
@@ -383,9 +431,10 @@ def init(file: Path, as_json: bool, **given: Any) -> None:
         raise click.UsageError(
             f"{answers.network} has room for {room} racks: give a larger --network, or fewer racks"
         )
+    text = configuration(answers)
     try:
         with file.open("x", encoding="utf-8") as new:
-            new.write(configuration(answers))
+            new.write(text)
     except OSError as error:
         why = f"{file} can't be written: {error.strerror}"
         raise CommandError(f"{why}; name another file, or remove this file") from error
@@ -409,17 +458,22 @@ def _check_emulated(answers: Answers) -> None:
     if not answers.emulated:
         return
     for name, emulated in _emulated_devices(answers.substrate).items():
-        if (given := getattr(answers, name)) != emulated:
+        given = getattr(answers, name)
+        if others := ({given} if isinstance(given, str) else set(given)) - {emulated}:
             option = name.replace("_", "-")
             raise click.UsageError(
-                f"{option} {given}: an emulated fabric has {emulated}; leave out {option}, or "
-                "--emulated"
+                f"{option} {min(others)}: an emulated fabric has {emulated}; leave out "
+                f"{option}, or --emulated"
             )
 
 
+def _names(answers: Answers) -> _Names:
+    return _ON_THE_TESTBED if answers.emulated else _REAL
+
+
 def configuration(answers: Answers) -> str:
-    """The text of the file."""
-    names = _ON_THE_TESTBED if answers.emulated else _REAL
+    """The text of the file. Raises UsageError for neither one answer nor one for each plane."""
+    names = _names(answers)
     openflow = answers.substrate == SubstrateKind.SINGLE_HOMED_OPENFLOW
     tagged = "" if openflow else _TAGGED
     dual_homed = answers.substrate == SubstrateKind.DUAL_HOMED_VLAN
@@ -430,7 +484,6 @@ def configuration(answers: Answers) -> str:
         names=names,
         quoted_name=json.dumps(answers.name),
         quoted_tor_address=json.dumps(answers.tor_address),
-        quoted_plane_address=json.dumps(answers.plane_address),
         rack_network=_rack_network(answers.network),
         prefix_length=answers.network.prefixlen,
         bridge=_BRIDGE.format(names=names) if speaks else "",
@@ -439,8 +492,34 @@ def configuration(answers: Answers) -> str:
         vswitch="" if openflow else (_VSWITCH + uplinks).format(names=names),
         parking="" if openflow else _PARKING,
         tor_login=_login("      ", "TOR_PASSWORD") if _wants_login(_rack(answers)) else "",
-        plane_login=_login("    ", "OCS_PASSWORD") if _wants_login(_plane(answers)) else "",
+        plane_entries="".join(_plane_entries(answers)),
     )
+
+
+def _plane_entries(answers: Answers) -> Iterator[str]:
+    """An entry for each run of planes with the same driver and the same address template."""
+    drivers = _for_each_plane("--plane-driver", answers.plane_driver, answers.planes)
+    addresses = _for_each_plane("--plane-address", answers.plane_address, answers.planes)
+    devices = enumerate(zip(drivers, addresses, strict=True), start=1)
+    for (driver, address), run in groupby(devices, key=itemgetter(1)):
+        first, *others = (plane for plane, _ in run)
+        yield _PLANES.format(
+            planes=f"p[{first}-{others[-1]}]" if others else f"p{first}",
+            driver=driver,
+            quoted_address=json.dumps(address),
+            login=_login("    ", "OCS_PASSWORD") if _wants_login(_plane(driver, answers)) else "",
+            racks=answers.racks,
+            names=_names(answers),
+        )
+
+
+def _for_each_plane(option: str, given: tuple[str, ...], planes: int) -> tuple[str, ...]:
+    if len(given) not in {1, planes}:
+        raise click.UsageError(
+            f"{option} is given {len(given)} times for {planes} planes: give the option once, or "
+            "once for each plane"
+        )
+    return given * planes if len(given) == 1 else given
 
 
 def _rack_network(network: IPv4Network) -> str:
@@ -461,18 +540,18 @@ def _wants_login(problems: Iterable[Problem]) -> bool:
     return any(problem.path == "login" for problem in problems)
 
 
-def _plane(answers: Answers) -> Iterable[Problem]:
+def _plane(driver: str, answers: Answers) -> Iterable[Problem]:
     """The driver's problems with a plane without a login."""
     plane = Plane(
         PlaneId(0),
         "p1",
-        answers.plane_driver,
+        driver,
         "p1:1",
         answers.racks,
         switching_ms=25,
         rate_mbps=10_000,
     )
-    return plane_checks()[answers.plane_driver](plane)
+    return plane_checks()[driver](plane)
 
 
 def _rack(answers: Answers) -> Iterable[Problem]:

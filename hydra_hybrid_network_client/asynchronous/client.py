@@ -160,7 +160,7 @@ class AsyncHydraClient:
     ) -> documents.Reservation:
         """Read a reservation; with ``wait``, once in the given state, or unable to reach the state.
 
-        The answer comes after ``wait_s``, up to a minute, at the latest.
+        The answer comes after ``wait_s``, 60 at most; the state may then lie ahead still.
         """
         path = resource("/v1/reservations", reservation_id)
         if wait is None:

@@ -147,6 +147,58 @@ def test_a_network_without_room_is_told(run):
     assert "10.0.0.0/22 has room for 3 racks" in done.stderr
 
 
+MIXED = ["polatis-scpi", "calient-tl1", "calient-tl1"]
+ADDRESSES = ["10.9.0.1:5025", "10.9.0.2:3082", "10.9.0.3:3082"]
+OF_PLANES = [f"--plane-driver={driver}" for driver in MIXED]
+
+
+def planes(here):
+    fabric = load_configuration(here / "fabric.yaml").fabric
+    return [(plane.name, plane.driver, plane.address) for plane in fabric.planes]
+
+
+@pytest.mark.parametrize("way", ["options", "answers", "questions"])
+def test_planes_may_have_different_drivers(run, here, way):
+    """By an option for each plane, by a file of answers, or asked for each plane."""
+    if way == "options":
+        addresses = [f"--plane-address={address}" for address in ADDRESSES]
+        done = run("init", "--defaults", "--planes", "3", *OF_PLANES, *addresses)
+    elif way == "answers":
+        answers = {"planes": 3, "plane-driver": MIXED, "plane-address": ADDRESSES}
+        (here / "answers.yaml").write_text(yaml.safe_dump(answers))
+        done = run("init", "--defaults", "--answers", "answers.yaml")
+    else:
+        before = "\n" * (QUESTIONS - 3)
+        # The driver of p3 is by default that of p2.
+        lines = ["3", "each", *MIXED[:2], "", *ADDRESSES]
+        done = CliRunner().invoke(hydra, ["init"], input=before + "\n".join([*lines, ""]))
+        assert "Driver of p3 [calient-tl1]: " in done.stdout
+    assert done.exit_code == 0, done.output
+    names = ["p1", "p2", "p3"]
+    assert planes(here) == list(zip(names, MIXED, ADDRESSES, strict=True))
+
+
+def test_planes_alike_and_side_by_side_share_an_entry(run, here):
+    address = "--plane-address=10.9.0.{plane}:5025"
+    done = run("init", "--defaults", "--planes", "3", *OF_PLANES, address)
+    assert done.exit_code == 0, done.output
+    entries = yaml.safe_load((here / "fabric.yaml").read_text())["planes"]
+    assert [(entry["names"], "login" in entry) for entry in entries] == [
+        ("p1", False),
+        ("p[2-3]", True),
+    ]
+    assert [address for _, _, address in planes(here)] == [f"10.9.0.{n}:5025" for n in (1, 2, 3)]
+
+
+@pytest.mark.parametrize("option", ["--plane-driver=polatis-scpi", "--plane-address=10.9.0.1:1"])
+def test_neither_one_answer_nor_one_for_each_plane_is_refused(run, here, option):
+    done = run("init", "--defaults", "--planes", "3", option, option)
+    assert done.exit_code == 2
+    name = option.partition("=")[0]
+    assert f"{name} is given 2 times for 3 planes" in " ".join(done.stderr.split())
+    assert list(here.iterdir()) == []
+
+
 def test_the_page_shows_what_it_writes(run, here):
     assert run("init", "--defaults").exit_code == 0
     page = (CONFIGS.parent / "docs" / "configuration.md").read_text()

@@ -106,6 +106,13 @@ def test_a_state_is_not_waited_for_beyond_the_limit(client):
     assert client.reservation(made.id, wait=State.ACTIVE, wait_s=1).state is State.ACTIVATING
 
 
+@pytest.mark.parametrize("wait_s", [-1, 61])
+def test_a_wait_that_no_controller_grants_is_refused(client, wait_s):
+    with pytest.raises(BadValue, match="wait_s must be 0 to 60"):
+        client.reserve("r1", "r2", 40, wait_s=wait_s)
+    assert list(client.reservations()) == []
+
+
 def test_a_state_that_there_is_not_is_refused(client):
     made = client.reserve("r1", "r2", 40)
     with pytest.raises(Refused, match="wait"):

@@ -158,6 +158,7 @@ def test_it_runs(command, desk, service):
 def test_its_options_are_ours(command, desk, monkeypatch):
     """Of what another test runs with other arguments; nobody is there to be asked."""
     monkeypatch.setattr(click.Option, "prompt_for_value", click.Option.get_default)
+    monkeypatch.setattr(click, "prompt", lambda _text, default, **_options: default)
     words = shlex.split(re.split(r"\s(?:\||&&|>)\s", command)[0])[1:]
     chosen: click.Command = hydra
     context = click.Context(hydra)
