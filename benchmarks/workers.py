@@ -97,7 +97,7 @@ class Session:
         self.taken[name] = taken_s, process.cpu_s() - mine_s, workers_s
         print(
             f"{self._number} workers, {name}: {taken_s:.2f} s; processor: controller "
-            f"{self.taken[name][1]:.2f} s, workers {', '.join(f'{spent_s:.2f}' for spent_s in workers_s)}",
+            f"{self.taken[name][1]:.2f} s, workers {', '.join(f'{s:.2f}' for s in workers_s)}",
             flush=True,
         )
 

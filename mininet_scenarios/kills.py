@@ -57,7 +57,7 @@ DoubleBooked = Callable[[Collection[Reservation], float], Collection[object]]
 
 @dataclass(slots=True)
 class Acknowledged:
-    """State of a reservation as a customer was told last, and the customer's requests since."""
+    """State of a reservation as last reported to a customer, and the customer's requests since."""
 
     state: ReservationState
     mbps: float

@@ -249,7 +249,7 @@ class Upkeep:
         self._runner.run_meanwhile(self._switches.follow_numbers(self._network.under_way))
 
     def note_followed(self, ports: Iterable[RenumberedPort]) -> None:
-        """Tell of renumbered ports whose new OpenFlow numbers all rules have."""
+        """Report renumbered ports whose new OpenFlow numbers all rules have."""
         for port in ports:
             names = self._fabric.racks
             pairs = {pair_of(path) for path in self._network.state.topology.paths}

@@ -17,8 +17,8 @@ class Mailbox:
     """Carries functions from native threads into the loop.
 
     A single wake-up serves all functions posted before the loop looks: after each wake-up, the
-    posting thread would wait for the interpreter's lock again. Other work of the loop has its turn
-    after every few functions.
+    posting thread would wait for the GIL again. Other work of the loop has its turn after every few
+    functions.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:

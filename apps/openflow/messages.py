@@ -248,7 +248,7 @@ def _speaks_ours(version: int, elements: Sequence[Any], versions: Collection[int
 
 
 def _end_refused(datapath: Any, version: int, why: str) -> None:
-    """Tell the switch the reason, perhaps visible only in the switch's log, and close the
+    """Send the switch the reason, perhaps visible only in the switch's log, and close the
     connection.
     """
     datapath.refused_for = None

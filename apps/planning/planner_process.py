@@ -24,7 +24,7 @@ from hydra.errors import HydraError
 
 
 def main() -> None:
-    """Answer requests until the controller hangs up."""
+    """Answer requests until the controller closes the connection."""
     # A signal reaches the whole process group, but the controller has to end the planner.
     for number in ENDING:
         signal.signal(number, signal.SIG_IGN)

@@ -78,7 +78,8 @@ def compare(
 ) -> list[Contestant]:
     """Plan every window with every algorithm, each from the algorithm's last topology.
 
-    ``report`` hears of the progress. Raises PlanError for windows of another size, UnknownName.
+    ``report`` is called with the progress. Raises PlanError for windows of another size,
+    UnknownName.
     """
     if not cut:
         raise PlanError("no window holds a flow between racks")

@@ -40,7 +40,7 @@ class End:
     is_last: Callable[[str], bool] | None = None
     """True of the reply's last line."""
     refuses: Callable[[str], bool] | None = None
-    """True for a line that tells of a failed log-in."""
+    """True for a line that reports a failed log-in."""
 
     def find(self, line: str) -> int:
         """Position in an unfinished line after the reply's end; -1 if there is no end."""

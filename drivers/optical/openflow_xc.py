@@ -230,7 +230,9 @@ class OpenFlowXc(BaseSwitch):
         return frozenset(c for c in found if c is not None and c.ingress not in self._taken)
 
     def _note_others(self, pairs: Iterable[PortPair], numbers: _Numbers) -> None:
-        """Note our ports that somebody's rule joins to a foreign port, and log the rules."""
+        """Note our ports that another controller's rule joins to a foreign port, and log the
+        rules.
+        """
         taken: dict[int, str] = {}
         odd: dict[str, str] = {}
         for pair in pairs:

@@ -106,7 +106,7 @@ class PolatisRestconf(polatis_model.PolatisYangSwitch):
         self._warn_at_attach(self._start())
 
     def _start(self) -> str | None:
-        """The start-up mode; None if the switch does not tell the mode."""
+        """The start-up mode; None if the switch does not report the mode."""
         answer = self._session.get(codec.START)
         if answer.status_code != httpx.codes.OK:
             return None

@@ -96,7 +96,7 @@ class PolatisTl1(Tl1Switch):
 
     Ingress ports are 1..N, egress ports N+1..N+M. A change of any size is one ``DLT-PATCH`` and one
     ``ENT-PATCH``. On an any-to-any switch the lower half of the ports are ingress and the upper
-    half egress; a port that somebody has connected within its half is in use.
+    half egress; a port connected within its half by another client is in use.
     """
 
     DIALECT = tl1_polatis.DIALECT

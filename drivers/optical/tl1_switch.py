@@ -179,7 +179,7 @@ class Tl1Switch(BaseSwitch):
     def _check_result(self, change: Difference, refused: Sequence[str]) -> None:
         try:
             standings = self._settled(change, patient=not refused)
-        except DeviceError as error:  # also if the device refuses to tell, the outcome is open
+        except DeviceError as error:  # if the device refuses the read, too, the outcome is unknown
             raise unconfirmed(self._name, error) from error
         ailing = {c: s for c in change.added if (s := standings.get(c)) and not s.works}
         troubles = [

@@ -137,7 +137,7 @@ class OvsTor:
     def open(self) -> None:
         """Connect and check that the bridge exists. Raises DeviceUnavailable or DeviceError.
 
-        An open session is asked nothing; an ended session is noticed and opened again.
+        An open session stays unchanged; an ended session is opened again.
         """
         if self._tended() is None:
             with Call(self._timeout_s) as call:

@@ -69,7 +69,7 @@ def tor_problems(rack: Rack) -> Iterator[Problem]:
 
 
 class GnmiRefusal(DeviceError):
-    """The device refuses to tell."""
+    """The device refuses the read."""
 
 
 class GnmiSession:

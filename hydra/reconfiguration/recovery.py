@@ -95,8 +95,8 @@ class Recovery:
         self._care = care
         self._substrate = substrate_of(fabric)
         self._recorded = False
-        """True if the journal tells the next controller which remembered paths this recovery gave
-        up.
+        """True if the journal names to the next controller which remembered paths this recovery
+        gave up.
         """
         self.unlit: Mapping[Circuit, frozenset[PortId]] = {}
         """Circuits given up by the last recovery, with their ports without light."""

@@ -104,8 +104,8 @@ class AdminClient:
         self._order({"op": "input-power", "port": port, "dbm": dbm})
 
     def shutter(self, port: int, *, closed: bool) -> None:
-        """Close or open the shutter of a port, as somebody else may do: light that comes in or goes
-        out there is cut.
+        """Close or open the shutter of a port, as another client may do: light that comes in or
+        goes out there is cut.
         """
         self._order({"op": "shutter", "port": port, "closed": closed})
 

@@ -36,7 +36,7 @@ class BusyPortError(CommandError):
 
 
 class RefusedError(CommandError):
-    """The switch was told to refuse."""
+    """A fault makes the switch refuse."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +184,7 @@ class EmulatedOcs:
         self.disconnect([(port, present[port]) for port in ingress if port in present])
 
     def block(self, port: int) -> tuple[int, int]:
-        """Connect a port for somebody else, to the highest free port of the other side."""
+        """Connect a port in another client's name, to the highest free port of the other side."""
         self.check_port(port)
         if port in {*self._cross_connects, *self._cross_connects.values()}:
             raise BusyPortError(f"port {port} is connected already")

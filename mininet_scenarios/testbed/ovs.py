@@ -234,7 +234,9 @@ def _let_in(door: socket.socket, bridges: int) -> None:
 
 
 def _answers(bridge: socket.socket) -> bool:
-    """Take up OpenFlow; False if the bridge hangs up to reconnect, as after a new identity."""
+    """Take up OpenFlow; False if the bridge closes the connection to reconnect, as after a new
+    identity.
+    """
     answer = b""
     with contextlib.suppress(ConnectionError):
         bridge.sendall(_HELLO + _ECHO_REQUEST)

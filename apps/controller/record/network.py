@@ -146,7 +146,7 @@ class NetworkRecord:
         return self._under_way
 
     def begin(self, execution: Execution) -> None:
-        """Note the begin of a reconfiguration."""
+        """Note the start of a reconfiguration."""
         with self._lock:
             self._under_way = (*self._under_way, execution)
             self._present = self._state, self._under_way
