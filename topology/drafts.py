@@ -1,4 +1,4 @@
-"""Plans in the making: their inputs, arranged for the compiled rounds, and the rounds' results."""
+"""Unfinished plans: their inputs, arranged for the compiled rounds, and the rounds' results."""
 
 from __future__ import annotations
 
