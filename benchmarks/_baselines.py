@@ -73,7 +73,7 @@ def _drop(graph) -> Callable[[int, int], None]:
 
 
 def _in_turn(matching: Callable[[np.ndarray], Iterator[tuple[int, int]]], *, one_way: bool) -> Way:
-    """A matching per plane on the demand that the planes before have left."""
+    """A matching per plane on the demand that earlier planes have left."""
 
     def prepare(_racks: int, planes: int, demand: np.ndarray) -> Prepared:
         wanted = demand if one_way else np.triu(np.maximum(demand, demand.T))

@@ -55,7 +55,9 @@ _PORT: Final = 5201
 _LOOK_S: Final = 0.05
 _DATAGRAM_BYTES: Final = 1200
 _SETTLE_S: Final = 15.0
-"""Before a run: five time constants of the controller's averages, which tell of the run before."""
+"""Before a run: five time constants of the controller's averages, which still hold the previous
+run.
+"""
 
 Joined = frozenset[tuple[str, str]]
 """Pairs of racks with a path of circuits."""

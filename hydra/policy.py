@@ -248,7 +248,7 @@ class Policy:
     """
     demand: Annotated[DemandBasis, Taken.AT_ONCE] = DemandBasis.ESTIMATE
     """Basis of plans: the estimated wanted rates, the measured rates, or the [queued
-    bytes](agents.md#plans-made-for-what-waits) in sockets of servers.
+    bytes](agents.md#plans-for-waiting-bytes) in sockets of servers.
     """
     algorithm: Annotated[str, MinLen(1)] = "anytime"
     """The topology algorithm, a name or `module:object`: [algorithms](algorithms.md)."""

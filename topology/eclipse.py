@@ -32,7 +32,7 @@ def plan_eclipse(
     remaining demand, at most its rate times the slot's length. For each length, the weight of the
     heaviest matching is divided by the sum of length and switching time; the slot with the largest
     quotient is chosen. Lengths come from a geometric grid: a hill climb starts at the length of the
-    slot before.
+    previous slot.
 
     With K planes, the length is chosen for the first plane, and each plane in turn gets the
     heaviest matching on the remaining demand. Ports may differ in rate. The meaning of the budget,

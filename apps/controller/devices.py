@@ -121,7 +121,7 @@ class _Slot(Generic[_DeviceT]):
         self.use_unopened(lambda _device: self._open(first=True))
 
     def _open(self, *, first: bool = False) -> None:
-        """Open the device; ``first``: claim the device before. Raises DeviceError.
+        """Open the device; ``first``: claim the device first. Raises DeviceError.
 
         A new store, or a store restored from a snapshot, gives leaders lower generations than a
         device may know. A device not yet held in this term is therefore claimed by a generation

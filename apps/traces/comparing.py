@@ -25,7 +25,7 @@ class Attempt:
     planning_ms: float
     connect: int
     disconnect: int
-    """Circuits set up and taken down since the window before."""
+    """Circuits set up and taken down since the previous window."""
     problems: tuple[str, ...]
     """Problems found by the independent checks."""
     mean_hops: float | None = None

@@ -75,7 +75,7 @@ def build(plane: Plane, timeout_s: float) -> OpticalSwitch:
         raise DeviceError(plane.name, "SSH wants a login")
     else:
         options = SshPlaneOptions.model_validate(dict(plane.options))
-        # SSH has logged in already: a TL1 session over SSH wants no ACT-USER.
+        # SSH has logged in already: a TL1 session over SSH needs no ACT-USER.
         stream, login = SshShell(plane.name, endpoint, plane.login, options), None
     return PolatisTl1(plane.name, stream, login, timeout_s=timeout_s, limits=light.limits(plane))
 

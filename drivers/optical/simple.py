@@ -56,7 +56,7 @@ class SteppedSwitch(ReadBackSwitch, Generic[_SessionT]):
     OPTIONS: ClassVar[type[BaseModel]] = NoOptions
     """``options`` of a plane; forbids extra keys."""
     LOGIN: ClassVar[bool] = True
-    """True if the device wants a user and a password."""
+    """True if the device needs a user and a password."""
 
     def __init__(self, plane: Plane, timeout_s: float) -> None:
         super().__init__(plane.name)

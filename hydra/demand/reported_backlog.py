@@ -80,7 +80,7 @@ class BacklogReports:
     ) -> None:
         """Replace the report of a server: racks without an entry have no backlog.
 
-        ``connections`` None: as in the report before.
+        ``connections`` None: as in the previous report.
         """
         before = self._reports.get(server, _SILENT)
         if self._is_stale(before, now_s):

@@ -154,7 +154,7 @@ class Change:
     """Carried shares of a new demand while the topology follows."""
 
     before: float
-    """Share over the circuits of the demand before."""
+    """Share over the circuits of the previous demand."""
     dark: float
     """Share over the old circuits that need not move."""
     after: float

@@ -177,7 +177,7 @@ def run(stage: Stage, case: Case, length: Length, seed: int, narrator: Narrator)
         narrator.phase(title, length.expected_s(case.stability_s)),
         stage.controller(_policy(stage, case), case.cycle or CycleName.HITLESS) as client,
     ):
-        client.reconfigure([])  # circuits of the case before
+        client.reconfigure([])  # circuits of the previous case
         before, earlier = stage.losses(), client.changes_done()
         metrics = client.metrics()
         with _on_circuits(stage) as sent:
