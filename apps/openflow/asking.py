@@ -115,7 +115,7 @@ class Asking(Switchboard):
         return self._post
 
     def _send_all(self, messages: Iterable[Sending]) -> None:
-        """Have the hub send messages a few at a time, while further messages are made."""
+        """Hand messages to the hub a few at a time, while further messages are made."""
         each = iter(messages)
         while some := tuple(islice(each, _SENT_TOGETHER)):
             self._post(partial(self._deliver, some))

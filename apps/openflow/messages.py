@@ -208,7 +208,9 @@ class Reader:
 
 
 def _have_parsed(datapath: Any, kind: int, xid: int, whole: bytes) -> None:
-    """Have the package read a message for its handlers; the package logs unreadable messages."""
+    """Parse a message by the package, for the package's handlers; the package logs unreadable
+    messages.
+    """
     version = ofproto_v1_3.OFP_VERSION
     message = ofproto_parser.msg(datapath, version, kind, len(whole), xid, whole)
     if message:

@@ -83,9 +83,7 @@ class _Link:
             self.reported_session, self.reports = session, list(everything)
 
     def lose(self, lost: SessionEnd | None = None) -> None:
-        """Have the controller ask for everything anew: something was lost on the way, orders if
-        ``lost`` does not say so otherwise.
-        """
+        """Start a new session: a message was lost, by default a command from the controller."""
         late = SessionEnd.ORDERS_LATE if boot_s() >= self.until_s else SessionEnd.ORDERS_LOST
         self.lost = lost or late
         self.begin(0, ())

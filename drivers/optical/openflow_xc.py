@@ -50,7 +50,7 @@ class OpenFlowOptions(BaseModel):
     table: Annotated[int, Field(ge=0, le=254)] = 0
     priority: Annotated[int, Field(ge=1, le=0xFFFF)] = 100
     bundles: bool = True
-    """Make a change whole or not at all. False: rule by rule, for switches without bundles."""
+    """Make a change atomically. False: rule by rule, for switches without bundles."""
 
 
 def build(plane: Plane, timeout_s: float) -> OpticalSwitch:

@@ -182,7 +182,7 @@ class PolatisNetconf(PolatisYangSwitch, ReadBackSwitch):
             super().change(disconnect, connect)
 
     def _make(self, change: Difference) -> None:
-        """Tear down and set up in one edit, which the device makes whole or not at all."""
+        """Tear down and set up in one edit, which the device makes atomically."""
         self._netconf.edit(self._config(change), lambda: self._check_result(change))
 
     def _read_port_states(self, ports: list[int]) -> Mapping[int, PortState]:

@@ -152,7 +152,7 @@ class OvsTor:
 
     @exclusive
     def claim(self, generation: int | None = None) -> None:
-        """Have the bridge name this controller as its holder, as every write requires."""
+        """Write this controller's name into the bridge, as its holder, as every write requires."""
         self.close()
         self._hold = Hold(self._name, self._address, self._bridge, generation or 0)
         self.open()

@@ -63,7 +63,8 @@ class Hold:
         yield _wait(where, {"name": self._bridge})
 
     def take(self, session: OvsdbSession, call: Call) -> None:
-        """Have the bridge name this controller, unless the holder of the bridge keeps its claim.
+        """Write this controller's name into the bridge, unless the holder of the bridge keeps its
+        claim.
 
         Raises HeldElsewhere, DeviceError, SessionLostError. The transaction fails, and is repeated,
         if another client changes the bridge's ``external_ids`` after the read.

@@ -48,9 +48,9 @@ class SonicTor(SessionTor):
     Other clients can write rows, too. An invalid row fails the reading of the port that the row
     names; other invalid rows are logged and ignored.
 
-    All ports of a change go in one Set, which SONiC takes whole or not at all. The Set makes
-    missing VLANs, which stay. ``timeout_s`` covers one exchange, and the time until the state
-    database shows the configured membership.
+    All ports of a change go in one Set, which is atomic. The Set makes missing VLANs, which stay.
+    ``timeout_s`` covers one exchange, and the time until the state database shows the configured
+    membership.
     """
 
     CAPABILITIES = CAPABILITIES

@@ -183,7 +183,7 @@ class OvsdbSession:
             self._wait(call)
 
     def begin(self, operations: Sequence[bytes]) -> int:
-        """Have operations sent; the number of the request."""
+        """Send operations; returns the request's number."""
         number = next(self._numbers)
         joined = b",".join(operations)
         separator = b"," if joined else b""

@@ -247,7 +247,7 @@ class EmulatedOcs:
         return frozenset(b for a, b in pairs if self._passed_on(a, b) is None)
 
     def _follow_dark(self, before: frozenset[int]) -> None:
-        """Have the mirrors follow a change of :attr:`_dark`, which was ``before``."""
+        """Adapt the mirrors to a change of :attr:`_dark`, which was ``before``."""
         self._track(self._unsettled, asyncio.create_task(self._darken_and_light(before)))
 
     async def _darken_and_light(self, before: frozenset[int]) -> None:
@@ -302,7 +302,7 @@ class EmulatedOcs:
         self._alarm_listeners.append(listener)
 
     def raise_alarm(self, alarm: StandingAlarm) -> None:
-        """Have a port complain; severity ``CL`` ends the alarm of the same code."""
+        """Raise an alarm of a port; severity ``CL`` ends the alarm of the same code."""
         self.check_port(alarm.port)
         if alarm.severity == "CL":
             self._alarms.pop((alarm.port, alarm.code), None)

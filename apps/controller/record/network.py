@@ -204,7 +204,7 @@ class NetworkRecord:
     # -- the journal ------------------------------------------------------------------------------
 
     def note_unsaved(self, what: str) -> None:
-        """Have the state written with the next write; ``what``: the event behind the state."""
+        """Write the state with the next write; ``what``: the event behind the state."""
         self._unsaved = what
 
     @property
