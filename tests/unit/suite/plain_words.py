@@ -39,6 +39,7 @@ VAGUE_PHRASES: Final = {
     "hang(?:s|ing)? up": "close the connection",
     "in the making": "unfinished",
     "(?:interpreter|Python)'s lock": "GIL",
+    "whole or not at all": "atomic",
     "without sense": "invalid",
 }
 """Phrases for which a reader has to look for the meaning, by regular expression; what to write."""
