@@ -42,7 +42,7 @@ LOG = logging.getLogger("hydra.upkeep")
 _AT_ONCE: Final = 256
 """Largest number of switches synchronised together; takes about a second in large fabrics."""
 _PROMPT_S: Final = 1.0
-"""How long the conductor waits for a switch to be synchronised; healthy ones take far less."""
+"""How long the conductor waits for a switch to be synchronised; a healthy switch takes far less."""
 _PROMPT_EACH_S: Final = 0.05
 """Additional wait for each further switch."""
 

@@ -38,7 +38,9 @@ class Mailbox:
             self._loop.call_soon_threadsafe(self._look)
 
     def run(self) -> None:
-        """Start to run posted functions, earlier ones included; in the loop's thread."""
+        """Start to run posted functions, including functions posted earlier; in the loop's
+        thread.
+        """
         self._loop.call_soon(self._look)
 
     def _look(self) -> None:

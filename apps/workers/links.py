@@ -137,7 +137,7 @@ class Links:
         self._awake()
         if self._thread.is_alive():
             self._thread.join()
-        for link in self._links:  # closed ones stay so
+        for link in self._links:  # a closed link stays closed
             link.socket.close(int(_BYE_S * 1000))
         self._context.term()
 

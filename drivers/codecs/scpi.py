@@ -156,7 +156,7 @@ _Pairs = Collection[tuple[int, int]]
 
 
 def connect_command(pairs: _Pairs) -> str:
-    """Add cross-connects, (ingress, egress) each, to the existing ones."""
+    """Add cross-connects, (ingress, egress) each, to the existing cross-connects."""
     return f":oxc:swit:conn:add {format_connections(pairs)}"
 
 

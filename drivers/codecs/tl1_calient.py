@@ -158,7 +158,7 @@ def enter_in_bulk(pairs: Iterable[tuple[str, str]]) -> Command:
 
 
 def delete_in_bulk(rows: Iterable[CrossConnectRow]) -> Command:
-    """Remove the given connections, active ones too."""
+    """Remove the given connections, also active connections."""
     return Command("DLT-CRS-BULK", "&".join(row.ends for row in rows))
 
 

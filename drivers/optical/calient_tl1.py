@@ -363,7 +363,7 @@ class CalientTl1(Tl1Switch):
             under_way = progress is Progress.UNDER_WAY
             is_ours = is_ours or under_way or status != before
             if is_ours and progress is Progress.COMPLETED and not waits:
-                return []  # the light is waited for in any case
+                return []  # the driver waits for light in any case
             if (last or not (waits and under_way)) and made(self._standings()):
                 return []
         if under_way:

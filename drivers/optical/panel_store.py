@@ -78,7 +78,7 @@ class PanelStore:
             return _plugged(db)
 
     def tasks(self) -> tuple[Task, ...]:
-        """All pending tasks and the latest settled ones, oldest first."""
+        """All pending tasks and the latest settled tasks, oldest first."""
         with self._open() as db:
             return _tasks(db)
 

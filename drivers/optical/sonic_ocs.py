@@ -2,8 +2,8 @@
 
 A SONiC switch accepts a configuration before the mirrors move; the state database alone shows the
 result. The switch accepts a cross-connect on a busy port: a single new cross-connect stays dark,
-and two or more replace the old cross-connects, but the database still lists the old ones. The
-switch skips a cross-connect whose key exists, whatever the state. Reported counts repeat the
+and two or more replace the old cross-connects, but the database still lists the old cross-connects.
+The switch skips a cross-connect whose key exists, whatever the state. Reported counts repeat the
 request's counts. So a change is one request that deletes and adds, and the driver judges by the
 state database. A failed cross-connect is deleted, and set up again once the state database has no
 entry left. A configured cross-connect without a state is deleted in a request of its own, since
@@ -216,12 +216,12 @@ class SonicOcs(BaseSwitch):
 
     @exclusive
     def cross_connects(self) -> frozenset[CrossConnect]:
-        """All cross-connects that are configured or stand, also dark ones."""
+        """All cross-connects that are configured or exist, lit or dark."""
         return self.mirrors().present
 
     @exclusive
     def mirrors(self) -> Mirrors:
-        """Cross-connects, and the dark ones among them by the state database."""
+        """Cross-connects, and the dark cross-connects by the state database."""
         entries = self._entries()
         dark = (cross_connect for cross_connect, entry in entries.items() if not entry.lit)
         return Mirrors(frozenset(entries), frozenset(dark))

@@ -111,12 +111,12 @@ class Tl1Switch(BaseSwitch):
 
     @exclusive
     def cross_connects(self) -> frozenset[CrossConnect]:
-        """All existing cross-connects, also dark ones; read from the device."""
+        """All existing cross-connects, lit or dark; read from the device."""
         return self.mirrors().present
 
     @exclusive
     def mirrors(self) -> Mirrors:
-        """Existing cross-connects, and the dark ones among them; read from the device."""
+        """Existing cross-connects, and the dark cross-connects; read from the device."""
         standings = self._standings()
         dark = (cross for cross, standing in standings.items() if not standing.works)
         return Mirrors(frozenset(standings), frozenset(dark))

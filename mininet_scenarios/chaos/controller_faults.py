@@ -293,7 +293,9 @@ class Storm(Fault):
 
 
 class Strangers(Fault):
-    """Connections to the OpenFlow port: with a known datapath id, with garbage, and mute ones."""
+    """Connections to the OpenFlow port: with a known datapath id, with garbage, and without a
+    byte.
+    """
 
     def __init__(self, field: Field, server: Server) -> None:
         super().__init__(field, "OpenFlow port")

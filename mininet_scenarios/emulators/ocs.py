@@ -150,7 +150,7 @@ class EmulatedOcs:
             raise NoSuchPortError(f"port {port} is outside 1..{2 * self.size}")
 
     def connect(self, pairs: Pairs) -> None:
-        """Add cross-connects; existing ones are left alone."""
+        """Add cross-connects; existing cross-connects stay unchanged."""
         wanted = self._checked(pairs)
         if (allowed := self.obeyed(wanted)) is None:
             return
@@ -171,7 +171,7 @@ class EmulatedOcs:
         self._start_move(sorted(old - set(allowed)), sorted(set(allowed) - old))
 
     def disconnect(self, pairs: Pairs) -> None:
-        """Remove cross-connects; absent ones are ignored."""
+        """Remove cross-connects; absent cross-connects are ignored."""
         wanted = self._checked(pairs)
         if (allowed := self.obeyed(wanted)) is None:
             return

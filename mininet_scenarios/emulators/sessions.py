@@ -111,7 +111,7 @@ class SessionServer(ABC):
         return bound
 
     async def die(self) -> None:
-        """Close every connection and refuse new ones, until :meth:`revive`."""
+        """Close every connection, and refuse connections until :meth:`revive`."""
         self._unplug()
         if self._server is not None:
             self._server.close()

@@ -142,7 +142,7 @@ class NetworkRecord:
 
     @property
     def under_way(self) -> tuple[Execution, ...]:
-        """The reconfigurations under way, each beside the earlier ones."""
+        """The reconfigurations under way, each beside the earlier reconfigurations."""
         return self._under_way
 
     def begin(self, execution: Execution) -> None:

@@ -228,7 +228,9 @@ class Reservations(ReservationNews):
         staying: Sequence[Reservation],
         silent: Sequence[Reservation] = (),
     ) -> None:
-        """Write changed reservations and those that stay, with news, and ``silent`` ones."""
+        """Write changed reservations and those that stay, with events, and ``silent`` reservations
+        without events.
+        """
         self._note(changed)
         self._note(staying, _STAYS)
         published = [*changed, *staying]
