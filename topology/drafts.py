@@ -40,7 +40,7 @@ from topology.tables import (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Draft:
-    """A plan in arrays: L circuits, the given ones first, and F new paths."""
+    """A plan in arrays: L circuits, the given circuits first, and F new paths."""
 
     given: Sequence[Circuit]
     link_a: IntArray
