@@ -160,6 +160,7 @@ def test_docstrings_and_comments_have_no_vague_phrases(package):
         ("[link](a/somebody.md) and `anyone`", []),
         ("```sh\nhang up\n```\n", []),
         ("switches hang up", ["hang up"]),
+        ("old paths and new ones, a mask of ones", ["ones"]),
         ("written whole or not\n    at all", ["whole or not at all"]),
         ("at the beginning, some bodies", []),
     ],
