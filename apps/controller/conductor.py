@@ -60,7 +60,7 @@ class Conductor:
         return duty
 
     def carry_out_by(self, submit: Callable[[Batch], Sequence[Future[Outcome[Any]]]]) -> None:
-        """Begin the commands of batches by ``submit``, which returns a future for each command."""
+        """Use ``submit`` to begin the commands of batches; ``submit`` returns a future for each."""
         self._submit = submit
 
     def beside(self, may_begin: Callable[[], bool], sources: Sequence[Source]) -> None:

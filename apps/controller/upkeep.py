@@ -295,7 +295,7 @@ class Upkeep:
         await carried_out(self._switches.tidy_relays())
 
     def hold_reserved(self) -> None:
-        """Set the meters to the present bandwidth of reservations."""
+        """Set meters to the present bandwidth of reservations; mark switches that don't confirm."""
         ready = self._switches.ready()
         self._switches.doubt(
             self._policing.hold(self._network.state, self._bookings.active(), ready)
@@ -312,7 +312,7 @@ class Upkeep:
         self._switches.closed_meanwhile = frozenset().union(*under_way)
 
     def start_over(self, execution: Execution) -> None:
-        """Read the devices again before all other work, since a reconfiguration broke off."""
+        """Make recovery the next work, since a reconfiguration broke off."""
         self._recovery.begin_anew(execution)
 
     def take_over(self, execution: Execution) -> None:

@@ -70,7 +70,7 @@ class JobQueue:
         return self._closed
 
     def close(self) -> None:
-        """Refuse jobs after the jobs queued so far."""
+        """Begin no job after the jobs queued so far."""
         self._jobs.append(None)
 
     # -- for any thread ---------------------------------------------------------------------------
@@ -112,7 +112,7 @@ class JobQueue:
         self._duties.append(duty)
 
     def end_duties(self) -> None:
-        """Stop all duties. For any thread."""
+        """Begin no more duties. For any thread."""
         self._without_duties = True
 
     def part_is_due(self, duty: Duty, now_s: float) -> bool:

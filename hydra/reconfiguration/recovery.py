@@ -104,7 +104,7 @@ class Recovery:
         """True if the devices have been read since the start and the last interrupted change."""
 
     def begin_anew(self, execution: Execution) -> None:
-        """Read the devices before all other work, because a reconfiguration broke off.
+        """Mark all devices as unread, because a reconfiguration broke off: recovery comes next.
 
         Switches may hold rules of the reconfiguration, and of paths given up for it.
         """

@@ -247,7 +247,7 @@ class EmulatedOcs:
         return frozenset(b for a, b in pairs if self._passed_on(a, b) is None)
 
     def _follow_dark(self, before: frozenset[int]) -> None:
-        """Adapt the mirrors to a change of :attr:`_dark`, which was ``before``."""
+        """Move the mirrors after a change of :attr:`_dark`; ``before``: the earlier value."""
         self._track(self._unsettled, asyncio.create_task(self._darken_and_light(before)))
 
     async def _darken_and_light(self, before: frozenset[int]) -> None:

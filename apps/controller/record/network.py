@@ -204,7 +204,9 @@ class NetworkRecord:
     # -- the journal ------------------------------------------------------------------------------
 
     def note_unsaved(self, what: str) -> None:
-        """Write the state with the next write; ``what``: the event behind the state."""
+        """Mark the state to be written with the next write; ``what``: the event behind the
+        state.
+        """
         self._unsaved = what
 
     @property
