@@ -38,7 +38,7 @@ VAGUE_PHRASES: Final = {
     "(?:its|of|the|their) begin": "start",
     "hang(?:s|ing)? up": "close the connection",
     "in the making": "unfinished",
-    "(?<!of )(?<!with )ones": "the noun",
+    r"(?<!of\s)(?<!with\s)ones": "the noun",
     "(?:interpreter|Python)'s lock": "GIL",
     "whole or not at all": "atomic",
     "without sense": "invalid",
