@@ -43,13 +43,13 @@ def _networkx_multihop(racks: int, planes: int, demand: np.ndarray) -> Prepared:
                     over.append((mbps, src, dst))
                     continue
                 hops = [(min(hop), max(hop)) for hop in pairwise(paths[dst])]
-                for one, other in hops:
-                    common = free[one] & free[other]
-                    if left.get((one, other), 0.0) < mbps and common:
+                for a, b in hops:
+                    common = free[a] & free[b]
+                    if left.get((a, b), 0.0) < mbps and common:
                         plane = min(common)
-                        free[one].discard(plane)
-                        free[other].discard(plane)
-                        left[one, other] = left.get((one, other), 0.0) + RATE_MBPS
+                        free[a].discard(plane)
+                        free[b].discard(plane)
+                        left[a, b] = left.get((a, b), 0.0) + RATE_MBPS
                 given = min([mbps, *(left[hop] for hop in hops)])
                 served += given
                 touched = set()
@@ -69,11 +69,11 @@ def _networkx_multihop(racks: int, planes: int, demand: np.ndarray) -> Prepared:
 
 
 def _drop(graph) -> Callable[[int, int], None]:
-    return lambda one, other: graph.remove_edges_from([(one, other)])
+    return lambda a, b: graph.remove_edges_from([(a, b)])
 
 
 def _in_turn(matching: Callable[[np.ndarray], Iterator[tuple[int, int]]], *, one_way: bool) -> Way:
-    """A matching per plane on the demand that the planes before have left."""
+    """A matching per plane on the demand that earlier planes have left."""
 
     def prepare(_racks: int, planes: int, demand: np.ndarray) -> Prepared:
         wanted = demand if one_way else np.triu(np.maximum(demand, demand.T))
@@ -81,8 +81,8 @@ def _in_turn(matching: Callable[[np.ndarray], Iterator[tuple[int, int]]], *, one
         def plan() -> float:
             residual = wanted.copy()
             for _ in range(planes):
-                for one, other in matching(np.minimum(residual, RATE_MBPS)):
-                    residual[one, other] -= min(RATE_MBPS, residual[one, other])
+                for a, b in matching(np.minimum(residual, RATE_MBPS)):
+                    residual[a, b] -= min(RATE_MBPS, residual[a, b])
             return 1.0 - float(residual.sum() / wanted.sum())
 
         return plan
@@ -136,35 +136,35 @@ def plain_estimate(src: np.ndarray, dst: np.ndarray, racks: int, mbps: float) ->
     settled = [False] * len(flows)
     by_src: list[list[int]] = [[] for _ in range(racks)]
     by_dst: list[list[int]] = [[] for _ in range(racks)]
-    for number, (one, other) in enumerate(flows):
-        by_src[one].append(number)
-        by_dst[other].append(number)
+    for number, (sender, receiver) in enumerate(flows):
+        by_src[sender].append(number)
+        by_dst[receiver].append(number)
     changed = True
     while changed:
         before = list(rate)
-        for mine in by_src:
-            open_ones = [f for f in mine if not settled[f]]
+        for numbers in by_src:
+            open_ones = [f for f in numbers if not settled[f]]
             if open_ones:
-                share = (mbps - sum(rate[f] for f in mine if settled[f])) / len(open_ones)
+                share = (mbps - sum(rate[f] for f in numbers if settled[f])) / len(open_ones)
                 for f in open_ones:
                     rate[f] = share
-        for mine in by_dst:
-            if sum(rate[f] for f in mine) > mbps * (1 + 1e-9):
-                _limit(mine, rate, settled, mbps)
+        for numbers in by_dst:
+            if sum(rate[f] for f in numbers) > mbps * (1 + 1e-9):
+                _limit(numbers, rate, settled, mbps)
         changed = any(abs(a - b) > 1e-6 for a, b in zip(before, rate, strict=True))
     estimate = np.zeros((racks, racks))
     np.add.at(estimate, (src, dst), rate)
     return estimate
 
 
-def _limit(mine: list[int], rate: list[float], settled: list[bool], mbps: float) -> None:
-    limited = set(mine)
-    share = mbps / len(mine)
+def _limit(numbers: list[int], rate: list[float], settled: list[bool], mbps: float) -> None:
+    limited = set(numbers)
+    share = mbps / len(numbers)
     while True:
         small = {f for f in limited if rate[f] < share}
         if not small:
             break
         limited -= small
-        share = (mbps - sum(rate[f] for f in mine if f not in limited)) / len(limited)
+        share = (mbps - sum(rate[f] for f in numbers if f not in limited)) / len(limited)
     for f in limited:
         rate[f], settled[f] = share, True

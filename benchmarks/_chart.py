@@ -105,12 +105,12 @@ def _bars(row: Result, y: int, whole: float) -> Iterator[str]:
     if row.target is not None:
         x = _BAR_X + length(row.target)
         yield f'<line class="target" x1="{x}" x2="{x}" y1="{y - 13}" y2="{y + 4}"/>'
-    told = [amount(row.ours, row.unit)]
+    parts = [amount(row.ours, row.unit)]
     if row.baseline is not None:
-        told.append(f"{number(row.baseline)}: {row.baseline_name}")
+        parts.append(f"{number(row.baseline)}: {row.baseline_name}")
     if row.target is not None:
-        told.append(f"target {bound(row)}{'' if row.meets_target else ', missed'}")
-    yield _text(_TEXT_X, y, _cut("; ".join(told), _TOLD), "")
+        parts.append(f"target {bound(row)}{'' if row.meets_target else ', missed'}")
+    yield _text(_TEXT_X, y, _cut("; ".join(parts), _TOLD), "")
 
 
 def _bar(y: int, height: int, length: float, kind: str) -> str:

@@ -128,15 +128,15 @@ class Switches:
         self.socket = directory / "switches.sock"
         self._walks = directory / "walks"
         places = [addresses] if isinstance(addresses, str) else addresses
-        at = ["controller {} {}".format(*one.rsplit(":", 1)) for one in places]
+        at = ["controller {} {}".format(*place.rsplit(":", 1)) for place in places]
         lines = [f"planes {size.planes} {PLANE_PORTS}"]
         for rack in range(size.racks):
             lines += [at[rack % len(at)], f"tor {0x10000 + rack + 1} {size.servers}"]
         for rack in range(size.racks):
             lines.append(at[rack % len(at)])
-            for one in (Server(rack, place) for place in range(size.servers)):
-                name = f"vswitch {one.datapath} {one.rack} {one.place}"
-                lines.append(f"{name} {one.mac.hex(':')}")
+            for server in (Server(rack, place) for place in range(size.servers)):
+                name = f"vswitch {server.datapath} {server.rack} {server.place}"
+                lines.append(f"{name} {server.mac.hex(':')}")
         configuration = directory / "switches.conf"
         configuration.write_text("\n".join(lines) + "\n")
         self.process = subprocess.Popen(
@@ -216,14 +216,14 @@ def devices(
     """
     with ExitStack() as stack:
         port = free_port()
-        places = [f"127.0.0.1:{one}" for one in workers or (port,)]
+        places = [f"127.0.0.1:{worker}" for worker in workers or (port,)]
         switches = Switches(size, places, directory)
         stack.callback(switches.close)
-        told = str(switches.socket)
-        planes = _helper("_planes", size.planes, PLANE_PORTS, SWITCHING_MS, told)
+        socket_path = str(switches.socket)
+        planes = _helper("_planes", size.planes, PLANE_PORTS, SWITCHING_MS, socket_path)
         stack.callback(_end, planes)
         addresses = planes.stdout.readline().split()
-        tors = _helper("_tors", directory, size.racks, size.servers, size.planes, told)
+        tors = _helper("_tors", directory, size.racks, size.servers, size.planes, socket_path)
         stack.callback(_end, tors)
         if not tors.stdout.readline():
             raise SystemExit("the ToRs' databases did not start, see above")

@@ -12,7 +12,7 @@ from benchmarks.openflow_packages import OPENFLOW_PORT, SWITCHES
 _REPORT_S = 0.2
 
 
-class _Heard:
+class _Counter:
     """Counts switches and barriers."""
 
     def __init__(self) -> None:
@@ -37,7 +37,7 @@ class _Hearing:
     openflow_connections = 2 * SWITCHES
 
     def __init__(self) -> None:
-        self.events = _Heard()
+        self.events = _Counter()
         self._over = threading.Event()
 
     def start(self) -> None:

@@ -1,7 +1,8 @@
 """Requests to a REST server that no client would send, from several clients at a time.
 
 Heads, bodies, framing that can be understood in two ways, bytes that are no HTTP, slowly or at
-once, with tokens and without; meanwhile somebody asks for /readyz. Each request comes from a seed.
+once, with tokens and without; meanwhile another client asks for /readyz. Each request comes from a
+seed.
 """
 
 from __future__ import annotations
@@ -320,7 +321,7 @@ def assault(
     began_s = time.monotonic()
     prober = threading.Thread(target=probe)
     prober.start()
-    attackers = [threading.Thread(target=attack, args=(one,)) for one in range(_CLIENTS)]
+    attackers = [threading.Thread(target=attack, args=(number,)) for number in range(_CLIENTS)]
     for thread in attackers:
         thread.start()
     for thread in attackers:

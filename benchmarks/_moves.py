@@ -52,8 +52,8 @@ def other_planes(planning: Planning, fabric: Fabric, used: int, rng: random.Rand
     def topology(planes: list[list[Pair]]) -> Topology:
         paths = []
         for plane, pairs in enumerate(planes):
-            for one, other in pairs:
-                src, dst = RackId(min(one, other)), RackId(max(one, other))
+            for a, b in pairs:
+                src, dst = RackId(min(a, b)), RackId(max(a, b))
                 ends = sorted(ports[rack, PlaneId(plane)] for rack in (src, dst))
                 paths.append(Path(src, dst, (Circuit(PlaneId(plane), *ends),)))
         circuits = frozenset(circuit for path in paths for circuit in path.circuits)
@@ -73,7 +73,7 @@ def _matchings(number: int, rng: random.Random) -> list[list[Pair]]:
     while len(found) < number:
         racks = rng.sample(range(RACKS), RACKS)
         pairs = [(min(two), max(two)) for two in zip(racks[::2], racks[1::2], strict=True)]
-        if not any(pair in its for its in found for pair in pairs):
+        if not any(pair in disjoint for disjoint in found for pair in pairs):
             found.append(pairs)
     return found
 
@@ -86,8 +86,8 @@ def _on_other_planes(planes: list[list[Pair]], rng: random.Random) -> list[list[
     for pair in left:
         free = [
             plane
-            for plane, its in enumerate(found)
-            if plane != was[pair] and not any({*pair} & {*other} for other in its)
+            for plane, circuits in enumerate(found)
+            if plane != was[pair] and not any({*pair} & {*other} for other in circuits)
         ]
         if not free:
             return None
@@ -139,21 +139,21 @@ def rows(plans: int = PLANS) -> Iterator[Result]:
                 for _ in range(plans)
             ]
             case = f"{kind}, {used} of {PLANES} planes in use, {fill:.0%} full"
-            ours, theirs = sum(one.ours for one in costs), sum(one.theirs for one in costs)
+            ours, theirs = sum(cost.ours for cost in costs), sum(cost.theirs for cost in costs)
             yield Result(case, "Mb/s off circuits, share", "", "lower", ours / theirs, 1.0,
                          "divert first", TARGET)  # fmt: skip
-            ours = sum(one.stay_ours for one in costs)
-            theirs = sum(one.stay_theirs for one in costs)
+            ours = sum(cost.stay_ours for cost in costs)
+            theirs = sum(cost.stay_theirs for cost in costs)
             yield Result(case, "of pairs with paths before and after", "", "lower", ours / theirs,
                          1.0, "divert first", TARGET)  # fmt: skip
-            ours = sum(one.alone for one in costs)
-            theirs = sum(one.theirs for one in costs)
+            ours = sum(cost.alone for cost in costs)
+            theirs = sum(cost.theirs for cost in costs)
             yield Result(case, "share if nobody moves aside", "", "lower", ours / theirs, 1.0,
                          "divert first")  # fmt: skip
-            courses = [one.courses for one in costs]
+            courses = [cost.courses for cost in costs]
             yield Result(case, "courses: mean", "", "lower", fmean(courses), 1.0, "divert first")
             yield Result(case, "courses: most", "", "lower", max(courses), 1.0, "divert first")
-            search_s = fmean(one.search_s for one in costs)
+            search_s = fmean(cost.search_s for cost in costs)
             yield Result(case, "search: mean", "s", "lower", search_s)
 
 

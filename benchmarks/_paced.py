@@ -82,15 +82,15 @@ class Streams:
         self._senders: list[socket.socket] = []
         self._receivers: dict[int, socket.socket] = {}
         self._poll = select.epoll()
-        for port, one in enumerate(ends, first_port):
-            with _inside(one.dst_pid):
+        for port, end in enumerate(ends, first_port):
+            with _inside(end.dst_pid):
                 receiver = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
             receiver.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER_BYTES)
-            receiver.bind((one.dst, port))
+            receiver.bind((end.dst, port))
             receiver.setblocking(False)
-            with _inside(one.src_pid):
+            with _inside(end.src_pid):
                 sender = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-            sender.connect((one.dst, port))
+            sender.connect((end.dst, port))
             self._senders.append(sender)
             self._receivers[receiver.fileno()] = receiver
             self._poll.register(receiver, select.EPOLLIN)
@@ -136,7 +136,7 @@ class Streams:
 def main(orders: str, report: str) -> None:
     os.nice(-_AHEAD)
     asked = json.loads(Path(orders).read_text())
-    streams = Streams([Ends(**one) for one in asked["ends"]], asked["first_port"])
+    streams = Streams([Ends(**fields) for fields in asked["ends"]], asked["first_port"])
     over = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: over.set())
     Path(f"{report}.ready").touch()

@@ -90,7 +90,7 @@ class Mirrors:
             then()
             return
         listed = ",".join(f"{ingress}:{egress}" for ingress, egress in lit)
-        self.switches.tell(f"light {self.number} {listed}", then)
+        self.switches.send(f"light {self.number} {listed}", then)
 
 
 class Plane(asyncio.Protocol):
@@ -120,15 +120,15 @@ class Plane(asyncio.Protocol):
         self._mirrors.show(self._mirrors.present, partial(self._transport.write, reply))
 
 
-async def serve(count: int, size: int, switching_s: float, told: str | None) -> None:
+async def serve(count: int, size: int, switching_s: float, listener: str | None) -> None:
     """Serve until SIGTERM; prints the planes' addresses in one line once all of them listen."""
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     loop.add_signal_handler(signal.SIGTERM, stop.set)
     switches = None
-    if told is not None:
-        switches = await teller(told)
-        hearing = asyncio.create_task(switches.hear())
+    if listener is not None:
+        switches = await teller(listener)
+        hearing = asyncio.create_task(switches.receive())
         hearing.add_done_callback(lambda _: stop.set())
     addresses = []
     for number in range(count):

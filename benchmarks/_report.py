@@ -91,7 +91,7 @@ class Run:
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> Run:
-        known = {one.name for one in fields(Result)}
+        known = {part.name for part in fields(Result)}
         rows = tuple(
             Result(**{key: value for key, value in row.items() if key in known} | _nan(row))
             for row in document["rows"]
@@ -152,7 +152,7 @@ def report(name: str, results: Sequence[Result]) -> int:
     )
     path = call.folder / f"{name}.json"
     kept = read(path).runs if path.exists() else ()
-    write(path, [*(one for one in kept if one.command != made.command), made])
+    write(path, [*(run for run in kept if run.command != made.command), made])
     print(f"written to {path}")
     return 0 if all(result.meets_target for result in results) else 1
 
@@ -174,7 +174,7 @@ def read(path: Path) -> Figures:
 
 def write(path: Path, runs: Sequence[Run], about: str = "") -> None:
     """Write a file of results."""
-    document = ({"about": about} if about else {}) | {"runs": [one.document() for one in runs]}
+    document = ({"about": about} if about else {}) | {"runs": [run.document() for run in runs]}
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(document, indent=1, allow_nan=False) + "\n", encoding="utf-8")
 

@@ -156,10 +156,10 @@ class _Routing:
         rows.append([none] * (1 + most) + [np.eye(len(mbps))] * most)
         limits.append(np.ones(len(mbps)))
         for k in range(most):
-            mine, choice = [none] * (1 + most), [np.zeros((len(mbps),) * 2)] * most
-            mine[1 + k] = self._of_pair
+            blocks, choice = [none] * (1 + most), [np.zeros((len(mbps),) * 2)] * most
+            blocks[1 + k] = self._of_pair
             choice[k] = np.eye(len(mbps)) * -(k + 1.0)
-            rows.append(mine + choice)
+            rows.append(blocks + choice)
             limits.append(np.zeros(len(mbps)))
         matrix = np.block(rows)
         gain = np.zeros(matrix.shape[1])

@@ -19,12 +19,12 @@ class Teller:
         self._writer = writer
         self._due: deque[Callable[[], None]] = deque()
 
-    def tell(self, line: str, then: Callable[[], None] = _nothing) -> None:
+    def send(self, line: str, then: Callable[[], None] = _nothing) -> None:
         """Have ``then`` called once the switches know it."""
         self._writer.write(f"{line}\n".encode())
         self._due.append(then)
 
-    async def hear(self) -> None:
+    async def receive(self) -> None:
         """Until the switches end."""
         while await self._reader.readline():
             self._due.popleft()()

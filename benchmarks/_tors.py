@@ -77,7 +77,7 @@ class Tor:
         self._ports = {number: name for name, number in numbers.items()}
         self._lit: set[int] = set()
         self._writer: asyncio.StreamWriter | None = None
-        self.told = asyncio.Event()
+        self.ready = asyncio.Event()
 
     async def run(self, address: Path) -> None:
         reader, writer = await _connected(address)
@@ -94,7 +94,7 @@ class Tor:
                 self._apply(message["params"][1], writer)
             elif message.get("id") == "monitor":
                 self._apply(message["result"], writer)
-                self.told.set()
+                self.ready.set()
 
     def see(self, lit: set[int]) -> None:
         """Write down which ports have light, where that has changed."""
@@ -116,10 +116,10 @@ class Tor:
             if row and name in self._numbers:
                 lines.append(f"vlans {self._rack} {self._numbers[name]} {_carried(row)}")
         for line in lines[:-1]:
-            self._switches.tell(line)
+            self._switches.send(line)
         then = partial(self._say_applied, tables, writer)
         if lines:
-            self._switches.tell(lines[-1], then)
+            self._switches.send(lines[-1], then)
         else:
             then()
 
@@ -188,8 +188,8 @@ async def _watch_carrier(switches: str, tors: Sequence[Tor]) -> None:
         for end in (await reader.readline()).split()[1:]:
             rack, _, port = end.partition(b":")
             lit[int(rack)].add(int(port))
-        for tor, its in zip(tors, lit, strict=True):
-            tor.see(its)
+        for tor, bits in zip(tors, lit, strict=True):
+            tor.see(bits)
         await asyncio.sleep(_CARRIER_S)
 
 
@@ -201,19 +201,19 @@ async def serve(directory: Path, racks: int, servers: int, planes: int, switches
     template = directory / "template.db"
     make_database(template, ports)
     numbers = {name: number for number, name in enumerate(ports, start=1)}
-    told = await teller(switches)
-    started, tors, tasks = [], [], [asyncio.create_task(told.hear())]
+    sender = await teller(switches)
+    started, tors, tasks = [], [], [asyncio.create_task(sender.receive())]
     try:
         for process in _servers(directory, racks, template):
             rack = len(started)
             started.append(process)
-            tor = Tor(rack, numbers, told)
+            tor = Tor(rack, numbers, sender)
             tors.append(tor)
             tasks.append(asyncio.create_task(tor.run(directory / f"r{rack + 1}.sock")))
         for task in tasks:
             task.add_done_callback(lambda _: stop.set())  # none ends by itself
         for tor in tors:
-            await tor.told.wait()
+            await tor.ready.wait()
         carrier = asyncio.create_task(_watch_carrier(switches, tors))
         carrier.add_done_callback(lambda _: stop.set())
         tasks.append(carrier)

@@ -353,10 +353,10 @@ class _Judge:
         elif not self._is_of_another(connection, write):
             self._verdict.by_masters += 1
             return
-        who = "nobody" if switch.master is None else switch.master.controller
+        holder = "nobody" if switch.master is None else switch.master.controller
         moment = datetime.fromtimestamp(time_s)
         self._verdict.accepted.append(
-            f"{moment:%H:%M:%S.%f}: switch {switch.datapath:#x}, whose master is {who}, took "
+            f"{moment:%H:%M:%S.%f}: switch {switch.datapath:#x}, whose master is {holder}, took "
             f"{write.name} of {connection.controller}'s"
         )
 

@@ -174,7 +174,7 @@ class Busy:
     def __init__(self, racks: int) -> None:
         fabric = load_configuration(CONFIG).fabric
         prefixes = [rack.prefixes[0] for rack in fabric.racks if rack.prefixes][1 : racks + 1]
-        self._addresses = [(ip_network(one).network_address + 1).packed for one in prefixes]
+        self._addresses = [(ip_network(prefix).network_address + 1).packed for prefix in prefixes]
         self._looks = 0
 
     def waiting(self) -> Mapping[bytes, Waiting]:

@@ -97,12 +97,12 @@ def play(
     with ExitStack() as stack:
         started = {}
         for number in order:
-            one = streams[number]
-            ends = one.src, one.dst, _PORT + number, float(seconds)
-            if one.mbps is None:
-                transfer = tcp_transfer(stage, *ends, streams=one.connections)
+            stream = streams[number]
+            ends = stream.src, stream.dst, _PORT + number, float(seconds)
+            if stream.mbps is None:
+                transfer = tcp_transfer(stage, *ends, streams=stream.connections)
             else:
-                mbps = one.mbps * SCALE
+                mbps = stream.mbps * SCALE
                 transfer = udp_transfer(
                     stage, *ends, average_mbps=mbps, datagram_bytes=_DATAGRAM_BYTES
                 )

@@ -96,17 +96,17 @@ def _again(options: argparse.Namespace, seed: int, substrate: str) -> str:
 def results(rounds: Sequence[RoundResult]) -> list[Result]:
     """Strikes by fault and substrate, with the violations of rounds on that substrate."""
     found = []
-    for substrate in sorted({one.substrate for one in rounds}):
-        here = [one for one in rounds if one.substrate == substrate]
+    for substrate in sorted({round_.substrate for round_ in rounds}):
+        here = [round_ for round_ in rounds if round_.substrate == substrate]
         strikes: Counter[str] = Counter()
-        for one in here:
-            strikes += one.strikes
+        for round_ in here:
+            strikes += round_.strikes
         found += [
             Result(f"{substrate}: {name}", "strikes", "", "higher", number)
             for name, number in sorted(strikes.items())
         ]
-        changes = sum(one.changes for one in here)
-        violations = sum(len(one.violations) for one in here)
+        changes = sum(round_.changes for round_ in here)
+        violations = sum(len(round_.violations) for round_ in here)
         case = f"{substrate}: {len(here)} rounds, {changes} changes, {strikes.total()} strikes"
         found.append(Result(case, "violations", "", "lower", violations, target=0))
     return found

@@ -77,7 +77,7 @@ def main(argv: Sequence[str] = ()) -> int:
                 f"only {record.ports_retagged} ports and {record.rules_pushed} rules: no comparison"
             )
     delays = [split(record.timeline, switching_ms) for record in records]
-    without_ms = median(one.delay_without_mirrors_ms for one in delays)
+    without_ms = median(delay.delay_without_mirrors_ms for delay in delays)
     case = f"{PORTS} ports, {RULES} rules, 2 planes, under TCP, median of {number}"
     metric = "less mirrors and drain"
     results = [
@@ -85,7 +85,7 @@ def main(argv: Sequence[str] = ()) -> int:
         Result(case, metric, "ms", "lower", without_ms, HELIOS_MS, "Helios, optional part"),
     ]
     results += [
-        Result(case, name, "ms", "lower", median(one.substep(name) for one in delays), without_ms,
+        Result(case, name, "ms", "lower", median(d.substep(name) for d in delays), without_ms,
                "the whole, less mirrors and drain")
         for name in (*SUBSTEPS, "drain")
     ]  # fmt: skip

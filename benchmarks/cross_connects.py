@@ -134,7 +134,7 @@ def bridge() -> Iterator[OpticalSwitch]:
 
 
 def layout(turn: int, size: int) -> list[CrossConnect]:
-    """``size`` cross-connects, all different from those of the turn before."""
+    """``size`` cross-connects, all different from the cross-connects of the previous turn."""
     return [CrossConnect(n + 1, PORTS + 1 + (n + turn) % size) for n in range(size)]
 
 

@@ -61,8 +61,11 @@ class BusyService(FakeService):
         """All of the fabric."""
         fabric = self.fabric
         return [
-            *(DeviceStatus(one.name, "optical-switch", one.driver, True) for one in fabric.planes),
-            *(DeviceStatus(one.name, "tor", one.tor.driver, True) for one in fabric.racks),
+            *(
+                DeviceStatus(plane.name, "optical-switch", plane.driver, True)
+                for plane in fabric.planes
+            ),
+            *(DeviceStatus(rack.name, "tor", rack.tor.driver, True) for rack in fabric.racks),
             *(
                 DeviceStatus(name, "vswitch", "openflow", True)
                 for name in fabric.vswitch_names.values()

@@ -192,10 +192,10 @@ class Referee:
         least, mbps = np.minimum(least, mbps), mbps.copy()
         for number in range(2 * _SHUFFLES if count > 1 else 0):
             order = self._random.permutation(count)
-            one, other = order[: count // 2], order[count // 2 : count // 2 * 2]
-            may = (mbps[one] >= least[other]) & (mbps[other] >= least[one])
-            one, other = one[may], other[may]
-            mbps[one], mbps[other] = mbps[other], mbps[one]
+            first, second = order[: count // 2], order[count // 2 : count // 2 * 2]
+            may = (mbps[first] >= least[second]) & (mbps[second] >= least[first])
+            first, second = first[may], second[may]
+            mbps[first], mbps[second] = mbps[second], mbps[first]
             total += mbps if number >= _SHUFFLES else 0.0
         return total / _SHUFFLES if count > 1 else mbps
 
@@ -302,12 +302,12 @@ def outcomes(seeds: range) -> list[Outcome]:
             progress.advance(bar)
             if outcome is not None:
                 found.append(outcome)
-    return sorted(found, key=lambda one: one.seed)
+    return sorted(found, key=lambda judged: judged.seed)
 
 
 def rows(found: Sequence[Outcome]) -> Iterator[Result]:
-    for kind in ("all", *sorted({one.kind for one in found})):
-        those = [one for one in found if kind in ("all", one.kind)]
+    for kind in ("all", *sorted({judged.kind for judged in found})):
+        those = [judged for judged in found if kind in ("all", judged.kind)]
         case = f"{kind}, {len(those)} cases"
         for rounds, median, worst in ((1, 98.0, 90.0), (ROUNDS, 99.5, 95.0)):
             figures: list[tuple[str, Callable[[list[float]], object], float | None]] = [
@@ -316,19 +316,21 @@ def rows(found: Sequence[Outcome]) -> Iterator[Result]:
             ]
             if kind == "all":
                 figures.insert(0, ("median", np.median, median))
-            shares = {name: [100 * one.shares[name][rounds - 1] for one in those] for name in WAYS}
+            shares = {
+                name: [100 * judged.shares[name][rounds - 1] for judged in those] for name in WAYS
+            }
             for metric, figure, target in figures:
                 values = {name: float(str(figure(shares[name]))) for name in WAYS}
-                told = f"served of the oracle's, round {rounds}, {metric}"
+                metric_name = f"served of the oracle's, round {rounds}, {metric}"
                 for other in OTHERS:
                     wanted = target if kind == "all" else None
                     yield Result(
-                        case, told, "%", "higher", values[OURS], values[other], other, wanted
+                        case, metric_name, "%", "higher", values[OURS], values[other], other, wanted
                     )
         errors = {name: 100 * float(np.median([o.errors[name] for o in those])) for name in WAYS}
         for other in OTHERS:
-            told = "error over all pairs, round 1, median"
-            yield Result(case, told, "%", "lower", errors[OURS], errors[other], other)
+            metric_name = "error over all pairs, round 1, median"
+            yield Result(case, metric_name, "%", "lower", errors[OURS], errors[other], other)
 
 
 def speed() -> Result:
@@ -370,8 +372,8 @@ def main(argv: Sequence[str] = ()) -> int:
         f"{given.cases} cases from seed {given.first}, {given.cases - len(found)} of them trivial, "
         f"in {time.monotonic() - started_s:.0f} s; the worst after {ROUNDS} rounds:"
     )
-    for one in sorted(found, key=lambda one: one.shares[OURS][-1])[:10]:
-        print(f"  seed {one.seed}, {one.kind}: {100 * one.shares[OURS][-1]:.0f} %")
+    for judged in sorted(found, key=lambda judged: judged.shares[OURS][-1])[:10]:
+        print(f"  seed {judged.seed}, {judged.kind}: {100 * judged.shares[OURS][-1]:.0f} %")
     results = [*rows(found), speed()]
     return report("demand", results)
 

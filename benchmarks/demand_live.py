@@ -55,7 +55,9 @@ _PORT: Final = 5201
 _LOOK_S: Final = 0.05
 _DATAGRAM_BYTES: Final = 1200
 _SETTLE_S: Final = 15.0
-"""Before a run: five time constants of the controller's averages, which tell of the run before."""
+"""Before a run: five time constants of the controller's averages, which still hold the previous
+run.
+"""
 
 Joined = frozenset[tuple[str, str]]
 """Pairs of racks with a path of circuits."""
@@ -118,16 +120,16 @@ WORKLOADS: Final[Mapping[str, Workload]] = {
 def offered(stage: Stage, streams: Sequence[Stream]) -> list[OneWayDemand]:
     """Rates from rack to rack on an ideal switch, whose ports are the servers' links."""
     place = {server.name: number for number, server in enumerate(stage.fabric.servers)}
-    uses = np.array([[place[one.src], len(place) + place[one.dst]] for one in streams])
+    uses = np.array([[place[stream.src], len(place) + place[stream.dst]] for stream in streams])
     rates = max_min_rates(
         uses,
         np.full(2 * len(place), stage.fabric.server_rate_mbps),
-        np.array([np.inf if one.mbps is None else one.mbps for one in streams]),
-        np.array([one.connections for one in streams], dtype=np.float64),
+        np.array([np.inf if stream.mbps is None else stream.mbps for stream in streams]),
+        np.array([stream.connections for stream in streams], dtype=np.float64),
     )
     wanted: dict[tuple[str, str], float] = {}
-    for one, mbps in zip(streams, rates.tolist(), strict=True):
-        pair = rack_of(stage, one.src), rack_of(stage, one.dst)
+    for stream, mbps in zip(streams, rates.tolist(), strict=True):
+        pair = rack_of(stage, stream.src), rack_of(stage, stream.dst)
         wanted[pair] = wanted.get(pair, 0.0) + mbps
     return [OneWayDemand(*pair, mbps) for pair, mbps in wanted.items()]
 
@@ -145,20 +147,22 @@ def playing(stage: Stage, workload: Workload, seconds: int) -> Iterator[None]:
     failed: list[ScenarioError] = []
     with ExitStack() as stack:
         timers = []
-        for number, one in enumerate(workload.streams):
-            lasts_s = (one.ends - one.begins) * seconds + (2 if one.ends == 1 else 0)
+        for number, stream in enumerate(workload.streams):
+            lasts_s = (stream.ends - stream.begins) * seconds + (2 if stream.ends == 1 else 0)
 
-            def begin(one: Stream = one, port: int = _PORT + number, s: float = lasts_s) -> None:
-                if one.begins:
-                    transfer = _later(stage, one, s)
-                elif one.mbps is None:
+            def begin(
+                stream: Stream = stream, port: int = _PORT + number, s: float = lasts_s
+            ) -> None:
+                if stream.begins:
+                    transfer = _later(stage, stream, s)
+                elif stream.mbps is None:
                     transfer = tcp_transfer(
-                        stage, one.src, one.dst, port, s, streams=one.connections
+                        stage, stream.src, stream.dst, port, s, streams=stream.connections
                     )
                 else:
                     transfer = udp_transfer(
-                        stage, one.src, one.dst, port, s,
-                        average_mbps=one.mbps, datagram_bytes=_DATAGRAM_BYTES,
+                        stage, stream.src, stream.dst, port, s,
+                        average_mbps=stream.mbps, datagram_bytes=_DATAGRAM_BYTES,
                     )  # fmt: skip
                 stack.enter_context(transfer)
 
@@ -168,10 +172,10 @@ def playing(stage: Stage, workload: Workload, seconds: int) -> Iterator[None]:
                 except ScenarioError as error:
                     failed.append(error)
 
-            if one.begins == 0:
+            if stream.begins == 0:
                 begin()
             else:
-                timers.append(threading.Timer(one.begins * seconds, begin_later))
+                timers.append(threading.Timer(stream.begins * seconds, begin_later))
         for timer in timers:
             timer.start()
         yield
@@ -181,22 +185,25 @@ def playing(stage: Stage, workload: Workload, seconds: int) -> Iterator[None]:
         raise error
 
 
-def _later(stage: Stage, one: Stream, seconds: float) -> AbstractContextManager[object]:
+def _later(stage: Stage, stream: Stream, seconds: float) -> AbstractContextManager[object]:
     """Datagrams without a word before: iperf3's TCP would not get through an uplink that is overrun
     by those of the stream before it.
     """
-    if one.mbps is None:
-        raise ScenarioError(f"{one.src} to {one.dst}: TCP can't begin later")
-    pps = one.mbps * 1e6 / (8 * _DATAGRAM_BYTES)
+    if stream.mbps is None:
+        raise ScenarioError(f"{stream.src} to {stream.dst}: TCP can't begin later")
+    pps = stream.mbps * 1e6 / (8 * _DATAGRAM_BYTES)
     return paced_stream(
-        stage, one.src, one.dst, pps=pps, payload_bytes=_DATAGRAM_BYTES,
+        stage, stream.src, stream.dst, pps=pps, payload_bytes=_DATAGRAM_BYTES,
         count=int(pps * seconds), acquainted=True,
     )  # fmt: skip
 
 
 def changes(workload: Workload) -> list[float]:
     """Parts of the run at which the offered load is another."""
-    return sorted({one.begins for one in workload.streams} | {one.ends for one in workload.streams})
+    return sorted(
+        {stream.begins for stream in workload.streams}
+        | {stream.ends for stream in workload.streams}
+    )
 
 
 def joined(client: ControllerClient, stage: Stage) -> Joined:
@@ -222,10 +229,10 @@ class Played:
 
 
 def play(
-    stage: Stage, client: ControllerClient, workload: Workload, seconds: int, *, told: bool
+    stage: Stage, client: ControllerClient, workload: Workload, seconds: int, *, by_rest: bool
 ) -> Played:
-    receivers = [stage.fabric.server_by_name[one.dst].vswitch for one in workload.streams]
-    ports = sorted({one.host_port for one in receivers if one is not None})
+    receivers = [stage.fabric.server_by_name[stream.dst].vswitch for stream in workload.streams]
+    ports = sorted({vswitch.host_port for vswitch in receivers if vswitch is not None})
     due = [part * seconds for part in changes(workload)[:-1]]
     client.amend({"mode": "on-request"})
     client.reconfigure([])
@@ -233,10 +240,10 @@ def play(
     seen: list[tuple[float, Joined]] = [(0.0, frozenset())]
     with playing(stage, workload, seconds):
         before, started_s = sent_bytes(ports), time.monotonic()
-        if not told:
+        if not by_rest:
             client.amend({"mode": "periodic"})
         while (now_s := time.monotonic() - started_s) < seconds:
-            if told and due and now_s >= due[0]:
+            if by_rest and due and now_s >= due[0]:
                 part = due.pop(0) / seconds
                 client.reconfigure(
                     offered(stage, [s for s in workload.streams if s.begins <= part < s.ends])
@@ -251,7 +258,7 @@ def play(
 
 def compare(stage: Stage, name: str, seconds: int, console: Console) -> list[Result]:
     workload = WORKLOADS[name]
-    senders = sorted({one.src for one in workload.streams})
+    senders = sorted({stream.src for stream in workload.streams})
     with (
         agent_stage(stage, senders, {**POLICY, "mode": "on-request"}) as agents,
         agents.client() as client,
@@ -260,10 +267,10 @@ def compare(stage: Stage, name: str, seconds: int, console: Console) -> list[Res
         for rack in stage.fabric.racks:
             port = stage.fabric.ports_of(rack.id)[1]
             client.set_aside(rack.name, port.tor_port, "one plane is enough")
-        oracle = play(stage, client, workload, seconds, told=True)
+        oracle = play(stage, client, workload, seconds, by_rest=True)
         for sender in senders if workload.agents else ():
             stack.enter_context(agents.agent(sender))
-        ours = play(stage, client, workload, seconds, told=False)
+        ours = play(stage, client, workload, seconds, by_rest=False)
     share = 100 * ours.received_mb / oracle.received_mb
     console.print(f"{name}: {share:.1f} %; joined {_said(ours)}; told of it {_said(oracle)}")
     rows = [

@@ -65,7 +65,7 @@ def judge(seed: int) -> Outcome | None:
 
     def served(demand: DemandMatrix) -> Served:
         found = week(case, demand, truth)
-        return Served(*(one / of if of else 1.0 for one, of in zip(found, best, strict=True)))
+        return Served(*(share / of if of else 1.0 for share, of in zip(found, best, strict=True)))
 
     apart = np.abs(estimator.wanted - expected).sum() > _ALIKE * estimator.wanted.sum()
     return Outcome(bool(apart), served(expected), served(estimator.wanted))
@@ -94,15 +94,17 @@ def rows(found: Sequence[Outcome]) -> Iterator[Result]:
         ("worst tenth", partial(np.percentile, q=10)),
         ("worst hundredth", partial(np.percentile, q=1)),
     ]
-    for name, some in (("all", found), ("guesses", [one for one in found if one.guessed])):
+    for name, some in (("all", found), ("guesses", [case for case in found if case.guessed])):
         for measure in ("by_rate", "by_light"):
-            ours = [100 * getattr(one.expected, measure) for one in some]
-            before = [100 * getattr(one.wanted, measure) for one in some]
+            ours = [100 * getattr(case.expected, measure) for case in some]
+            before = [100 * getattr(case.wanted, measure) for case in some]
             for metric, figure in figures:
-                told = f"served of the oracle's, {measure.replace('_', ' ')}, {metric}"
+                metric_name = f"served of the oracle's, {measure.replace('_', ' ')}, {metric}"
                 values = float(str(figure(ours))), float(str(figure(before)))
                 case = f"{name}, {len(some)} cases"
-                yield Result(case, told, "%", "higher", *values, "planned for what may be wanted")
+                yield Result(
+                    case, metric_name, "%", "higher", *values, "planned for what may be wanted"
+                )
 
 
 def main(argv: Sequence[str] = ()) -> int:
@@ -112,7 +114,7 @@ def main(argv: Sequence[str] = ()) -> int:
     given = parser.parse_args(argv)
     seeds = range(given.first, given.first + given.cases)
     judged = map(judge, track(seeds, "demand_slots", transient=True))
-    return report("demand_slots", [*rows([one for one in judged if one is not None])])
+    return report("demand_slots", [*rows([case for case in judged if case is not None])])
 
 
 if __name__ == "__main__":

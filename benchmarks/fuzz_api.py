@@ -114,9 +114,9 @@ def attack(count: int, seed: int) -> list[Result]:
     for escape in outcome.escapes:
         print(escape)
     case = f"{count} hostile requests in {outcome.lasted_s:.0f} s"
-    kinds = ", ".join(f"{one} {number}" for one, number in sorted(outcome.requests.items()))
+    kinds = ", ".join(f"{kind} {number}" for kind, number in sorted(outcome.requests.items()))
     answers = ", ".join(
-        f"{number} of {one or 'none'}" for one, number in sorted(outcome.statuses.items())
+        f"{number} of {status or 'none'}" for status, number in sorted(outcome.statuses.items())
     )
     probes, most_mb = f"of {len(outcome.probes_ms)}", before_mb + MOST_MB
     median_ms, longest_ms = statistics.median(outcome.probes_ms), max(outcome.probes_ms)

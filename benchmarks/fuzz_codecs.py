@@ -74,8 +74,8 @@ def main(arguments: Sequence[str] = ()) -> int:
         started = time.perf_counter()
         events, errors, escapes = fuzz(codec, inputs)
         case = f"{codec.name}, {inputs} inputs"
-        told = f"protocol errors told, {events} events, {time.perf_counter() - started:.0f} s"
-        results.append(Result(case, "escapes", "inputs", "lower", escapes, errors, told, 0))
+        note = f"protocol errors told, {events} events, {time.perf_counter() - started:.0f} s"
+        results.append(Result(case, "escapes", "inputs", "lower", escapes, errors, note, 0))
     return report("fuzz_codecs", results)
 
 

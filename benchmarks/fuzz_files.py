@@ -118,14 +118,14 @@ def _used() -> tuple[float, float]:
     return used.ru_utime + used.ru_stime, used.ru_maxrss / 1024
 
 
-def read_all(seeds: Sequence[int], told: Connection) -> None:
+def read_all(seeds: Sequence[int], results: Connection) -> None:
     """In a process of its own: read files one by one, and tell each before and after."""
     taken = int(_used()[1]) << 20
     resource.setrlimit(resource.RLIMIT_DATA, (taken + (4 * MOST_MB << 20), resource.RLIM_INFINITY))
     with tempfile.NamedTemporaryFile(suffix=".yaml") as file:
         path = Path(file.name)
         for seed in seeds:
-            told.send(seed)
+            results.send(seed)
             path.write_bytes(file_of(seed))
             began_s, began_mb = _used()
             servers = 0
@@ -137,8 +137,8 @@ def read_all(seeds: Sequence[int], told: Connection) -> None:
             except Exception as escaped:  # the kind of error that this looks for
                 outcome = f"{type(escaped).__name__}: {str(escaped)[:100]}"
             ended_s, ended_mb = _used()
-            told.send(Read(seed, outcome, ended_s - began_s, ended_mb - began_mb, servers))
-    told.send(None)
+            results.send(Read(seed, outcome, ended_s - began_s, ended_mb - began_mb, servers))
+    results.send(None)
 
 
 def run(seeds: Sequence[int]) -> Iterator[Read]:
@@ -224,11 +224,11 @@ def main(argv: Sequence[str] = ()) -> int:
     escapes = sum(escape_of(read) is not None for read in told_of)
     slowest = max(read.part_of_time for read in told_of)
     largest_mb = max(read.grown_mb for read in told_of)
-    fabrics, refused = (outcomes[one] for one in _FINE)
+    fabrics, refused = (outcomes[name] for name in _FINE)
     case = f"{given.files} files"
-    told = f"refused; {fabrics} fabrics, {time.monotonic() - started_s:.0f} s"
+    note = f"refused; {fabrics} fabrics, {time.monotonic() - started_s:.0f} s"
     results = [
-        Result(case, "escapes", "files", "lower", escapes, refused, told, 0),
+        Result(case, "escapes", "files", "lower", escapes, refused, note, 0),
         Result(case, "longest, of its time", "", "lower", slowest, 1.0, "allowed", 1.0),
         Result(case, "most memory for one", "MB", "lower", largest_mb, MOST_MB, "allowed", MOST_MB),
     ]

@@ -248,24 +248,26 @@ class Attack:
     seed: int
     _read: int = 0
 
-    def run(self, go: Event, told: Connection) -> None:
+    def run(self, go: Event, outcomes: Connection) -> None:
         """Tell of each connection the role, the messages read, and whether it stalled."""
         go.wait()
-        threads = [threading.Thread(target=self._run, args=(one, told)) for one in range(_ROGUES)]
+        threads = [
+            threading.Thread(target=self._run, args=(number, outcomes)) for number in range(_ROGUES)
+        ]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-        told.send(None)
+        outcomes.send(None)
 
-    def _run(self, number: int, told: Connection) -> None:
+    def _run(self, number: int, outcomes: Connection) -> None:
         chance, kept = random.Random(_ROGUES * self.seed + number), kept_bodies()
         while self._read < self.messages:
             role = chance.choice(("before the handshake", "a stranger", "known", "known"))
             read, stalled = self._connect(chance, role, kept)
             with _TELLING:
                 self._read += read
-                told.send((role, read, stalled))
+                outcomes.send((role, read, stalled))
 
     def _connect(
         self, chance: random.Random, role: str, kept: Mapping[int, list[bytes]]
@@ -315,9 +317,9 @@ def play(messages: int, seed: int, *, tls: bool, progress: Progress) -> list[Res
             wait_until(lambda: controller.answers() or controller.process.poll() is not None, 60)
             target = Target(controller.openflow, trust)
             context = multiprocessing.get_context("fork")
-            go, (told, tell) = context.Event(), context.Pipe(duplex=False)
+            go, (outcomes, outcomes_end) = context.Event(), context.Pipe(duplex=False)
             attacker = context.Process(
-                target=Attack(target, messages, seed).run, args=(go, tell), daemon=True
+                target=Attack(target, messages, seed).run, args=(go, outcomes_end), daemon=True
             )
             attacker.start()
             honest = Honest(target)
@@ -330,7 +332,7 @@ def play(messages: int, seed: int, *, tls: bool, progress: Progress) -> list[Res
             bar = progress.add_task("messages", total=messages)
             started_s = time.monotonic()
             go.set()
-            while (heard := told.recv()) is not None:
+            while (heard := outcomes.recv()) is not None:
                 role, read, stall = heard
                 shares[role] += read
                 connections, stalled = connections + 1, stalled + stall

@@ -144,11 +144,14 @@ def shapes(
         made, was = (median(ms for ms, _, _ in times) for times in (ours, baseline))
         releases[ours[0][2]] = [median(ms for _, ms, _ in times) for times in (ours, baseline)]
         of = "empty calendar"
-        told = f"{case}, {ours[0][2]} reservations"
-        results.append(Result(told, "CPU time", "ms", "lower", made, was, of, SHAPE_MS))
+        measured = f"{case}, {ours[0][2]} reservations"
+        results.append(Result(measured, "CPU time", "ms", "lower", made, was, of, SHAPE_MS))
     most = max(releases)
-    told = f"release of {most} reservations"
-    return [*results, Result(told, "CPU time", "ms", "lower", *releases[most], "empty calendar")]
+    measured = f"release of {most} reservations"
+    return [
+        *results,
+        Result(measured, "CPU time", "ms", "lower", *releases[most], "empty calendar"),
+    ]
 
 
 def _shape_ms(
@@ -184,10 +187,10 @@ def questions(rooms: Rooms) -> list[Result]:
     def reserve(asked: Callable[[], ReservationRequest]) -> Callable[[], object]:
         return lambda: rooms.promises.admission.reserve(between(asked()))
 
-    told = cpu_ms(lambda: rooms.promises.admission.availability(between(day)), QUESTIONS)
+    question_ms = cpu_ms(lambda: rooms.promises.admission.availability(between(day)), QUESTIONS)
     single = cpu_ms(reserve(lambda: hour(10.0)), SINGLE)
     transfer = cpu_ms(reserve(lambda: by_deadline(1_000.0)), SINGLE)
-    rate, usual = 1000 / told, 1000 / single
+    rate, usual = 1000 / question_ms, 1000 / single
     of = "single reservation"
     return [
         Result(
@@ -217,16 +220,16 @@ def promised_twice() -> Result:
         pair = {"src": racks[0], "dst": racks[1]}
         if number % 10 == 0:
             body = {"pattern": "ring", "racks": racks, "bandwidth_mbps": 3000.0, **at}
-            status, told = client("POST", "/v1/shapes", body)
+            status, answer = client("POST", "/v1/shapes", body)
         elif number % 2:
             body = {**pair, "bandwidth_mbps": 4000.0, **at}
-            status, told = client("POST", "/v1/reservations", body)
+            status, answer = client("POST", "/v1/reservations", body)
         else:
             by_deadline = {"megabytes": 900_000.0, "end_unix_s": start_s + HOUR_S}
             body = {**pair, **by_deadline, "start_unix_s": start_s}
-            status, told = client("POST", "/v1/reservations", body)
+            status, answer = client("POST", "/v1/reservations", body)
         if status not in {CREATED, REFUSED}:
-            raise SystemExit(f"{body} is answered by {status}: {told}")
+            raise SystemExit(f"{body} is answered by {status}: {answer}")
         return status == CREATED
 
     with served(asked) as client, ThreadPoolExecutor(THREADS) as asking:
@@ -239,8 +242,8 @@ def promised_twice() -> Result:
 def overfull(rooms: Rooms) -> int:
     """Number of circuits with more promises than capacity at some moment."""
     booked: dict[Circuit, list[Booking]] = defaultdict(list)
-    for one in rooms.ledger.bookings.all():
-        for booking in bookings_of(rooms.fabric, one) if one.is_booked else ():
+    for reservation in rooms.ledger.bookings.all():
+        for booking in bookings_of(rooms.fabric, reservation) if reservation.is_booked else ():
             for circuit in booking.path.circuits:
                 booked[circuit].append(booking)
     return sum(

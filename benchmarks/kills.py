@@ -28,13 +28,15 @@ def double_booked(fabric: Fabric) -> DoubleBooked:
     referee = Referee(fabric, MAX_HOPS)
 
     def check(reservations: Collection[Reservation], now: float) -> Collection[object]:
-        promised = [referee.promise(one) for one in reservations if one.is_booked]
+        promised = [
+            referee.promise(reservation) for reservation in reservations if reservation.is_booked
+        ]
         return referee.broken(promised, now)
 
     return check
 
 
-def tell(outcome: Outcome) -> None:
+def report_outcome(outcome: Outcome) -> None:
     if outcome.lives % 10 == 0:
         print(f"{outcome.lives} lives, {len(outcome.violations)} violations", flush=True)
 
@@ -43,10 +45,12 @@ def main(argv: Sequence[str] = ()) -> int:
     lives = int(argv[0]) if argv else LIVES
     seed = int(argv[1]) if len(argv) > 1 else 1
     with demo_stage() as stage, stage.process(POLICY, UNHURRIED) as process:
-        outcome = Kills(stage, process, seed, double_booked(stage.fabric)).run(lives, tell)
+        outcome = Kills(stage, process, seed, double_booked(stage.fabric)).run(
+            lives, report_outcome
+        )
     for violation in outcome.violations:
         print(violation)
-    told = ", ".join(f"{number} {what}" for what, number in sorted(outcome.answers.items()))
+    note = ", ".join(f"{number} {what}" for what, number in sorted(outcome.answers.items()))
     states = ", ".join(f"{number} {state.value}" for state, number in outcome.states.most_common())
     case = f"{lives} lives, {outcome.checked} reservations told of"
     results = [
@@ -58,7 +62,7 @@ def main(argv: Sequence[str] = ()) -> int:
             0,
             f"states at death: {states}",
         ),
-        Result(case, "requests without an answer", "", "lower", outcome.unanswered, note=told),
+        Result(case, "requests without an answer", "", "lower", outcome.unanswered, note=note),
         Result(case, "restart, median", "s", "lower", median(outcome.restart_s)),
     ]
     return report("kills", results)

@@ -107,21 +107,22 @@ def results(rules: int, static: Tcp, ours: Way, theirs: Way) -> list[Result]:
     case, name = f"{rules} rules", "divert first"
     rows = []
     for period_s in PERIODS_S:
-        mine, other = ours.tcp[period_s], theirs.tcp[period_s]
+        our_tcp, their_tcp = ours.tcp[period_s], theirs.tcp[period_s]
         every = f"a change every {period_s:g} s"
-        shares = [one.mbps / static.mbps for one in (mine, other)]
+        shares = [run.mbps / static.mbps for run in (our_tcp, their_tcp)]
         rows.append(
             Result(case, f"TCP, {every}: share of static", "", "higher", shares[0], shares[1],
                    name, SHARE_TARGETS[period_s])
         )  # fmt: skip
         beyond = [
-            max(0.0, one.repeated_per_s - static.repeated_per_s) * period_s for one in (mine, other)
+            max(0.0, run.repeated_per_s - static.repeated_per_s) * period_s
+            for run in (our_tcp, their_tcp)
         ]
         rows.append(
             Result(case, f"TCP, {every}: segments repeated a change", "", "lower", beyond[0],
                    beyond[1], name, SEGMENTS_TARGET)
         )  # fmt: skip
-    gaps_ms = [one.udp.max_gap_ms for one in (ours, theirs)]
+    gaps_ms = [run.udp.max_gap_ms for run in (ours, theirs)]
     rows += [
         Result(case, "1 kHz paced: longest gap", "ms", "lower", *gaps_ms, name, GAP_TARGET_MS),
         Result(case, "1 kHz paced: out of order", "", "lower", ours.udp.reordered,
@@ -131,7 +132,7 @@ def results(rules: int, static: Tcp, ours: Way, theirs: Way) -> list[Result]:
                0.0),
     ]  # fmt: skip
     delays_ms = [
-        median(change.delay.total_ms for one in each.tcp.values() for change in one.changes)
+        median(change.delay.total_ms for run in each.tcp.values() for change in run.changes)
         for each in (ours, theirs)
     ]
     rows.append(
@@ -151,14 +152,14 @@ def main(argv: Sequence[str] = ()) -> int:
             client.reconfigure([demand()], use_planes=PLANES[:1])
             runs = [tcp(stage, STATIC_S, None, STATIC_S) for _ in range(2)]
             gap_ms = resting_gap_ms(stage)
-        static = Tcp(fmean(one.mbps for one in runs), fmean(one.repeated_per_s for one in runs), ())
+        static = Tcp(fmean(run.mbps for run in runs), fmean(run.repeated_per_s for run in runs), ())
         rows += [
             Result("no change", "TCP", "Mb/s", "higher", static.mbps),
             Result("no change", "segments repeated a second", "", "lower", static.repeated_per_s),
             Result("no change", "1 kHz paced: longest gap", "ms", "lower", gap_ms),
         ]
         for rules in RULES:
-            ours, theirs = (way(stage, one, rules, number) for one in (OURS, BASELINE))
+            ours, theirs = (way(stage, order, rules, number) for order in (OURS, BASELINE))
             rows += results(rules, static, ours, theirs)
     return report("make_before_break", rows)
 

@@ -1,4 +1,4 @@
-"""Meters of Open vSwitch that are changed while everybody sends all it can.
+"""Meters of Open vSwitch that are changed while all servers send at full rate.
 
 ``tests/own_network.sh -m benchmarks.meter_changes`` (root). Eight meters have 97 % of a circuit of
 40 Mb/s together, and are offered half as much again. Each second, half of them are to have 3 % more
@@ -62,7 +62,7 @@ def bridge() -> Iterator[OpenFlowSession]:
             stream = UnixStream("bridge", f"unix:/var/run/openvswitch/{BRIDGE}.mgmt")
             session = OpenFlowSession("bridge", stream, timeout_s=60.0)
             with closing(session):
-                tell(session, [AddMeter(n, EVEN_MBPS) for n in range(1, METERS + 1)])
+                set_meters(session, [AddMeter(n, EVEN_MBPS) for n in range(1, METERS + 1)])
                 for number in range(1, METERS + 1):
                     rule = f"in_port=hyMin,udp,tp_dst={number},actions=meter:{number},output:hyMout"
                     run("ovs-ofctl", "-O", "OpenFlow13", "add-flow", BRIDGE, rule)
@@ -73,7 +73,7 @@ def bridge() -> Iterator[OpenFlowSession]:
                 subprocess.run(["ip", "link", "del", port], capture_output=True, check=False)
 
 
-def tell(session: OpenFlowSession, changes: Sequence[AddMeter | SetMeter]) -> None:
+def set_meters(session: OpenFlowSession, changes: Sequence[AddMeter | SetMeter]) -> None:
     session.write(lambda xid: encode_meter_changes(changes, xid))
 
 
@@ -110,8 +110,8 @@ class Sender:
             out.bind(("hyMinx", 0))
             due_s = time.monotonic()
             while not self._ended.is_set():
-                for one in frames:
-                    out.send(one)
+                for encoded in frames:
+                    out.send(encoded)
                 self.sent += METERS
                 due_s += every_s
                 if (early_s := due_s - time.monotonic()) > 0:
@@ -133,10 +133,10 @@ def passed(
 ) -> tuple[float, float, int]:
     """Mbps that pass and that are offered, and how often a meter was changed."""
     old, changed = dict.fromkeys(SENDERS, EVEN_MBPS), 0
-    tell(session, [SetMeter(n, EVEN_MBPS) for n in range(1, METERS + 1)])
+    set_meters(session, [SetMeter(n, EVEN_MBPS) for n in range(1, METERS + 1)])
 
-    def may(one: Aggregate) -> bool:
-        return refills is None or refills.bears(ROUTES[one])
+    def may(aggregate: Aggregate) -> bool:
+        return refills is None or refills.bears(ROUTES[aggregate])
 
     with Sender() as sender:
         time.sleep(2.0)
@@ -146,14 +146,20 @@ def passed(
             if not changes:
                 continue
             swing = [CHANGE / 2 if (place + second) % 2 else -CHANGE / 2 for place in range(METERS)]
-            wanted = {one: EVEN_MBPS * (1 + more) for one, more in zip(SENDERS, swing, strict=True)}
+            wanted = {
+                aggregate: EVEN_MBPS * (1 + more)
+                for aggregate, more in zip(SENDERS, swing, strict=True)
+            }
             if refills is not None:
                 refills.pass_to(time.monotonic())
             new = borne(old, wanted, ROUTES, may, lambda a, b: a != b)
             if refills is not None:
-                for one, mbps in new.items():
-                    refills.charge(ROUTES[one], STRICT.kbit(mbps) / 1000)
-            tell(session, [SetMeter(SENDERS.index(one) + 1, mbps) for one, mbps in new.items()])
+                for aggregate, mbps in new.items():
+                    refills.charge(ROUTES[aggregate], STRICT.kbit(mbps) / 1000)
+            set_meters(
+                session,
+                [SetMeter(SENDERS.index(aggregate) + 1, mbps) for aggregate, mbps in new.items()],
+            )
             old |= new
             changed += len(new)
         took_s = time.monotonic() - began_s

@@ -117,12 +117,18 @@ def requests(server: Netconfd) -> Result:
         hostkey_verify=False, allow_agent=False, look_for_keys=False,
     )  # fmt: skip
     path = etree.Element("{http://www.polatis.com/yang/optical-switch}product-information")
-    mine = time_ms(lambda _: ours.get(path), range(REQUESTS))
-    theirs = time_ms(lambda _: stock.get(filter=("subtree", path)), range(REQUESTS))
+    our_ms = time_ms(lambda _: ours.get(path), range(REQUESTS))
+    their_ms = time_ms(lambda _: stock.get(filter=("subtree", path)), range(REQUESTS))
     stock.close_session()
     ours.close()
     return Result(
-        "one small get", f"median of {REQUESTS - 1}", "ms", "lower", mine, theirs, "ncclient alone"
+        "one small get",
+        f"median of {REQUESTS - 1}",
+        "ms",
+        "lower",
+        our_ms,
+        their_ms,
+        "ncclient alone",
     )
 
 

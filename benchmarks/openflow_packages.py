@@ -97,7 +97,9 @@ def main() -> int:
     for place, (metric, unit) in enumerate(
         [("a handshake", "ms"), ("a barrier's reply", "µs"), ("memory", "MB")]
     ):
-        ours, ryus = (median(one[package][place] for one in rounds) for package in (OS_KEN, RYU))
+        ours, ryus = (
+            median(round_[package][place] for round_ in rounds) for package in (OS_KEN, RYU)
+        )
         case = f"{SWITCHES} switches, median of {ROUNDS}"
         results.append(Result(case, metric, unit, "lower", ours, ryus, "Ryu"))
     return report("openflow_packages", results)

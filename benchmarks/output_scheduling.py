@@ -67,7 +67,7 @@ def together(stage: Stage) -> Figures:
             kind: stack.enter_context(tcp_transfer(stage, SENDER, server, PORT, SECONDS))
             for kind, server in RECEIVERS.items()
         }
-        found = {kind: one.finish(SECONDS + 20)[0] for kind, one in running.items()}
+        found = {kind: transfer.finish(SECONDS + 20)[0] for kind, transfer in running.items()}
     return {kind: run.average_between(SETTLE_S, SECONDS - 1) for kind, run in found.items()}
 
 

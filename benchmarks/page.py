@@ -58,8 +58,8 @@ _INTRODUCTION = """\
 
 `python -m benchmarks.page` makes this page from the files of `docs/results/benchmarks/`, to which
 pictures link. `python -m benchmarks.NAME` repeats a benchmark (often as root; its
-docstring has the options); `make bench` runs all but the long ones. *Busy*: other work ran beside;
-compare with the baseline, not with a clock.
+docstring has the options); `make bench` runs all but long benchmarks. *Busy*: other work ran
+beside; compare with the baseline, not with a clock.
 
 ## Summary
 

@@ -2,7 +2,7 @@
 
 ``python -m benchmarks.policing``. Racks of ``configs/reference.yaml`` are joined by circuits with a
 reservation each, from one server to another; then there is one reservation more. The baseline is
-the same for all of them anew, as at a start. Nobody is connected: what is measured is the
+the same for all of them anew, as at a start. Recorder is connected: what is measured is the
 controller's own time, and to how many vswitches it speaks.
 """
 
@@ -29,14 +29,14 @@ RUNS: Final = 10
 MBPS: Final = 1000.0
 
 
-class Nobody:
-    """In place of a fleet: notes to whom something is said."""
+class Recorder:
+    """Stands in for the fleet: notes the switches that get changes."""
 
     def __init__(self) -> None:
-        self.told: set[DatapathId] = set()
+        self.changed: set[DatapathId] = set()
 
     def change_meters(self, changes: Mapping[DatapathId, object], _: float) -> dict[Any, Any]:
-        self.told.update(changes)
+        self.changed.update(changes)
         return {}
 
     apply = change_meters
@@ -75,11 +75,11 @@ def measure(fabric: Fabric, number: int) -> list[Result]:
     state = state_of(chosen)
     some = [reserved(fabric, place, path) for place, path in enumerate(chosen)]
     steering = substrate_of(fabric).steering
-    ready = frozenset(one.datapath for rack in fabric.racks for one in steering(rack.id))
-    everybody, few = Nobody(), Nobody()
+    ready = frozenset(switch.datapath for rack in fabric.racks for switch in steering(rack.id))
+    everybody, few = Recorder(), Recorder()
     standing = Policing(fabric=fabric, fleet=cast(Fleet, few), timeout_s=1.0)
     standing.hold(state, some, ready)
-    few.told.clear()
+    few.changed.clear()
     took_ms = median_ms(
         {
             "all": lambda _: Policing(
@@ -93,7 +93,15 @@ def measure(fabric: Fabric, number: int) -> list[Result]:
     case = f"one more than {number}"
     return [
         Result(case, "processor time", "ms", "lower", took_ms["one"], took_ms["all"], "all anew"),
-        Result(case, "vswitches told", "", "lower", len(few.told), len(everybody.told), "all anew"),
+        Result(
+            case,
+            "vswitches told",
+            "",
+            "lower",
+            len(few.changed),
+            len(everybody.changed),
+            "all anew",
+        ),
     ]
 
 

@@ -148,11 +148,11 @@ def main() -> int:
     for (case, prediction), ours in outcomes.items():
         last = outcomes[case, Prediction.LAST]
         name = f"{case}, {prediction.value}"
-        for metric, better, mine, theirs in (
+        for metric, better, ours_share, last_share in (
             ("prediction error", "lower", 100 * ours.error, 100 * last.error),
             ("demand served", "higher", 100 * ours.served, 100 * last.served),
         ):
-            rows.append(Result(name, metric, "%", better, mine, theirs, "last"))
+            rows.append(Result(name, metric, "%", better, ours_share, last_share, "last"))
         rows.append(Result(name, "changes", "", "lower", ours.changes, last.changes, "last"))
     mean = {
         prediction: float(np.mean([100 * outcomes[case, prediction].served for case in CASES]))

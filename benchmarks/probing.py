@@ -125,9 +125,9 @@ async def measure(fabric: Fabric, interval_s: float) -> tuple[float, float]:
         playing.cancel()
     finally:
         process.kill()
-        told, _ = process.communicate()
-    if told.strip():
-        raise RuntimeError(f"healthy circuits were given up: {told[:300]!r}")
+        output, _ = process.communicate()
+    if output.strip():
+        raise RuntimeError(f"healthy circuits were given up: {output[:300]!r}")
     return share, rate
 
 

@@ -93,8 +93,8 @@ def main() -> int:
                 results.append(trial(stage, client, hydra, protect))
     plain, protected = found[Protect.NONE], found[Protect.DISJOINT]
     figures: dict[str, Callable[[UdpResult], float]] = {
-        "longest silence": lambda one: one.max_gap_ms,
-        "time without the bandwidth": lambda one: one.lost * 1000 / PPS,
+        "longest silence": lambda stream: stream.max_gap_ms,
+        "time without the bandwidth": lambda stream: stream.lost * 1000 / PPS,
     }
     compared: list[Result] = []
     for name, of in (("median", median), ("worst", max)):

@@ -44,7 +44,7 @@ def optical_bytes(stage: Stage, sender: str) -> int:
     """Bytes that the sender's ToR has sent into circuits."""
     fabric = stage.fabric
     ports = fabric.ports_of(fabric.server_by_name[sender].rack)
-    counters = (Path(f"/sys/class/net/{one.tor_port}/statistics/tx_bytes") for one in ports)
+    counters = (Path(f"/sys/class/net/{port.tor_port}/statistics/tx_bytes") for port in ports)
     return sum(int(counter.read_text()) for counter in counters)
 
 

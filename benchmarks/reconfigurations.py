@@ -105,9 +105,9 @@ def tcp_run(stage: Stage, client: ControllerClient, number: int) -> TcpRun:
 
 def _delays(case: str, changes: Sequence[Change]) -> list[Result]:
     splits = [change.delay for change in changes]
-    without = median(one.delay_without_mirrors_ms for one in splits)
-    whole = median(one.delay_ms for one in splits)
-    drain = median(one.drain_ms for one in splits)
+    without = median(split.delay_without_mirrors_ms for split in splits)
+    whole = median(split.delay_ms for split in splits)
+    drain = median(split.drain_ms for split in splits)
     name = f"median of {len(splits)}"
     return [
         Result(case, f"delay less mirrors, {name}", "ms", "lower", without, PAPER_MS, "paper",

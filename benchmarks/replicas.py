@@ -103,8 +103,8 @@ class Roll:
         self._ready_s: list[float] = []
         self._ended = threading.Event()
         self._threads = [
-            threading.Thread(target=self._call, args=(one.base_url,), daemon=True)
-            for one in these.processes.values()
+            threading.Thread(target=self._call, args=(process.base_url,), daemon=True)
+            for process in these.processes.values()
         ]
 
     def __enter__(self) -> Roll:
@@ -119,7 +119,7 @@ class Roll:
 
     def longest_s(self, since_s: float) -> float:
         """Longest time without a leader, since a moment of the monotonic clock at which one led."""
-        times = sorted([since_s, *(one for one in self._ready_s if one > since_s)])
+        times = sorted([since_s, *(time_s for time_s in self._ready_s if time_s > since_s)])
         return max((b - a for a, b in pairwise(times)), default=0.0)
 
     def _call(self, url: str) -> None:
@@ -142,10 +142,10 @@ class Customer:
     """
 
     urls: Sequence[str]
-    told: dict[str, bool] = field(default_factory=dict)
+    given_back: dict[str, bool] = field(default_factory=dict)
     """Reservations, and whether they were given back."""
     unknown: int = 0
-    """Requests of which it was not told what came of them."""
+    """Requests without a known outcome."""
     refused: int = 0
     """Requests that were refused, so that nothing came of them."""
     _kept: deque[str] = field(default_factory=deque)
@@ -165,16 +165,16 @@ class Customer:
                     self.unknown += 1
 
     def _buy(self, client: HydraClient) -> None:
-        one = client.reserve(*_RESERVED, _MBPS)
-        self.told[one.id] = False
-        self._kept.append(one.id)
-        if len(self.told) % 2:
+        reservation = client.reserve(*_RESERVED, _MBPS)
+        self.given_back[reservation.id] = False
+        self._kept.append(reservation.id)
+        if len(self.given_back) % 2:
             self._give_back(client, self._kept.pop())
         elif len(self._kept) > _MANY:
             self._give_back(client, self._kept.popleft())
 
     def _give_back(self, client: HydraClient, name: str) -> None:
-        self.told[name] = True  # from here on, either will do
+        self.given_back[name] = True  # from here on, either will do
         client.release(name)
 
     @contextmanager
@@ -189,11 +189,11 @@ class Customer:
 
     def wrong(self, client: HydraClient) -> tuple[int, int]:
         """(Reservations lost, reservations doubled)."""
-        found = {one.id: one.state for one in client.reservations()}
-        kept = [name for name, released in self.told.items() if not released]
+        found = {reservation.id: reservation.state for reservation in client.reservations()}
+        kept = [name for name, released in self.given_back.items() if not released]
         lost = sum(found.get(name) is None or found[name] in FINAL_STATES for name in kept)
         alive = {name for name, state in found.items() if state not in FINAL_STATES}
-        untold = len(alive - self.told.keys())
+        untold = len(alive - self.given_back.keys())
         return lost, max(0, untold - self.unknown)
 
 
@@ -318,7 +318,7 @@ class Faults:
             print(f"{name} ended by itself, with {status}, and is started again")
 
     def _mend(self) -> None:
-        """Have everybody there again, whatever a fault has left."""
+        """Start all killed or stopped processes again, after any fault."""
         for _ in range(_MOST_MENDING):
             with suppress(*_BROKEN):
                 self._try_to_mend()
@@ -375,7 +375,7 @@ def _play(
 ) -> Found:
     with ExitStack() as stack:
         etcd = stack.enter_context(EtcdMembers(folder, 3, QUICK))
-        members = [int(one.rpartition(":")[2]) for one in etcd.endpoints]
+        members = [int(endpoint.rpartition(":")[2]) for endpoint in etcd.endpoints]
         ways = {name: [stack.enter_context(LossyWay(port)) for port in members] for name in _NAMES}
         these = stack.enter_context(
             replicas(
@@ -393,7 +393,7 @@ def _play(
         roll = stack.enter_context(Roll(these))
         faults = Faults(these, etcd, ways, roll)
         found = faults.found
-        urls = [one.base_url for one in these.processes.values()]
+        urls = [process.base_url for process in these.processes.values()]
         with ControllerClient(urls[0]) as client:
             client.reconfigure([_MOVED, _KEPT], use_planes=("p1",))
             revision = _revision(etcd)
@@ -415,13 +415,13 @@ def _play(
             faults.play(faults.hand_over, options.handovers)
             found.tcp = connection.stop()
             results = [stream.stop() for stream in streams]
-        found.datagrams = sum(one.sent for one in results)
-        found.lost = sum(one.lost for one in results)
-        found.silence_ms = max(one.max_gap_ms for one in results)
+        found.datagrams = sum(result.sent for result in results)
+        found.lost = sum(result.lost for result in results)
+        found.silence_ms = max(result.max_gap_ms for result in results)
         found.losses = stage.losses().since(before)
         with HydraClient(",".join(urls)) as all_of_them:
             found.wrong = customer.wrong(all_of_them)
-        found.reservations = len(customer.told)
+        found.reservations = len(customer.given_back)
         found.unknown, found.refused = customer.unknown, customer.refused
     return found
 
@@ -442,8 +442,8 @@ def _leases_s(number: int, lease_s: int, options: Sequence[str], folder: Path) -
     lasted_s: list[float] = []
     with EtcdMembers(folder, 3, options) as members:
         etcd = Etcd(members.settings())
-        for one in range(number):
-            leading, key = members.leader(), f"lease-{one}"
+        for round_number in range(number):
+            leading, key = members.leader(), f"lease-{round_number}"
             lease = int(etcd.ask("/lease/grant", {"TTL": str(lease_s)})["ID"])
             granted_s = time.monotonic()
             etcd.transaction([], [put(key, "", lease)])

@@ -110,7 +110,9 @@ def first_byte(on: Stage, http: httpx.Client, client: ControllerClient) -> dict[
     change = client.reconfigurations()[0]
     began_s = change.started_unix_s or asked_s
     steps = {
-        one.step: (one.started_ms, one.finished_ms) for one in change.timeline if not one.device
+        entry.step: (entry.started_ms, entry.finished_ms)
+        for entry in change.timeline
+        if not entry.device
     }
     parts = {"POST until answered": (answered_s - asked_s) * 1000}
     parts["until the first step"] = (began_s - answered_s) * 1000
@@ -132,9 +134,9 @@ def main(arguments: Sequence[str] = ()) -> int:
         with on.job(ENDS[0], "ping", ["ping", "-i", "0.002", on.address(ENDS[1])]):
             time.sleep(1)
             rounds = [first_byte(on, http, client) for _ in range(options.rounds)]
-        whole = median(one["POST until the first frame"] for one in rounds)
+        whole = median(times["POST until the first frame"] for times in rounds)
         for part in rounds[0]:
-            ours = median(one.get(part, 0.0) for one in rounds)
+            ours = median(times.get(part, 0.0) for times in rounds)
             results.append(
                 Result("request to first frame", part, "ms", "lower", ours, whole, "the whole")
             )

@@ -100,7 +100,7 @@ def filled_ledger(fabric: Fabric, journal: str, span_s: float) -> Ledger:
     held: list[Reservation] = []
     fill(
         fabric,
-        lambda _, one: held.append(ledger.bookings.add(one, AdmissionLimits())),
+        lambda _, reservation: held.append(ledger.bookings.add(reservation, AdmissionLimits())),
         RESERVATIONS,
         span_s,
     )

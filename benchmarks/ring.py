@@ -41,8 +41,8 @@ def ordered(stage: Stage, url: str) -> Sequence[str]:
     hosts = stage.file("hosts", "")
     hosts.write_text("".join(f"{host} slots=1\n" for host in HOSTS))
     command = [sys.executable, "-m", "apps.cli", "ranks", "--hosts", str(hosts), "--url", url]
-    told = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    return [line.split()[0] for line in told.splitlines()]
+    output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    return [line.split()[0] for line in output.splitlines()]
 
 
 def main(arguments: Sequence[str] = ()) -> int:

@@ -145,12 +145,12 @@ def under_traffic(directory: Path) -> list[Result]:
             }
     metric = f"{RULES} rules into a vswitch that carries 100 Mb/s, confirmed, median of {RUNS}"
     costs = f"TCP segments sent again in {PUSHES * PUSH_PERIOD_S:g} s with {PUSHES} pushes"
-    name, mine, static = "ovs-ofctl --bundle", float(resent["ours"]), float(resent["static"])
+    name, our_ms, static = "ovs-ofctl --bundle", float(resent["ours"]), float(resent["static"])
     return [
         Result("bundle", metric, "ms", "lower", times["ours"], times["theirs"], name,
                times["theirs"]),
-        Result("bundle", costs, "", "lower", mine, float(resent["theirs"]), name),
-        Result("bundle", costs, "", "lower", mine, static, "no push"),
+        Result("bundle", costs, "", "lower", our_ms, float(resent["theirs"]), name),
+        Result("bundle", costs, "", "lower", our_ms, static, "no push"),
     ]  # fmt: skip
 
 

@@ -86,26 +86,26 @@ def share(name: str, demand: NDArray[np.float64]) -> float:
 # --- the same with scipy --------------------------------------------------------------------
 
 
-def _scipy_matching(left: NDArray[np.int64], level: int) -> NDArray[np.int32]:
-    found: NDArray[np.int32] = maximum_bipartite_matching(csr_array(left >= level), "column")
+def _scipy_matching(remaining: NDArray[np.int64], level: int) -> NDArray[np.int32]:
+    found: NDArray[np.int32] = maximum_bipartite_matching(csr_array(remaining >= level), "column")
     return found
 
 
 def _scipy_widest(
-    left: NDArray[np.int64], column_of: NDArray[np.int32], start: int, least: int
+    remaining: NDArray[np.int64], column_of: NDArray[np.int32], start: int, least: int
 ) -> tuple[int, int]:
-    levels = np.unique(left[(left >= least) & (left <= start)])
+    levels = np.unique(remaining[(remaining >= least) & (remaining <= start)])
     if start == least or not levels.size:
-        column_of[:] = _scipy_matching(left, start)
+        column_of[:] = _scipy_matching(remaining, start)
         return start, int((column_of >= 0).sum())
     low, high = 0, len(levels) - 1
     while low < high:
         middle = (low + high + 1) // 2
-        if (_scipy_matching(left, levels[middle]) >= 0).all():
+        if (_scipy_matching(remaining, levels[middle]) >= 0).all():
             low = middle
         else:
             high = middle - 1
-    column_of[:] = _scipy_matching(left, levels[low])
+    column_of[:] = _scipy_matching(remaining, levels[low])
     return int(levels[low]), int((column_of >= 0).sum())
 
 

@@ -99,7 +99,7 @@ class TroubledService(BusyService):
         return self._conditions_at(time.time())
 
     def _conditions_at(self, now_s: float) -> Sequence[Condition]:
-        out = [one.entry for one in self.quarantined]
+        out = [port.entry for port in self.quarantined]
         facts = Facts(self.fabric, self.network, now_s, (), out, **self.trouble)
         return self.watch.conditions(facts)
 
@@ -107,8 +107,8 @@ class TroubledService(BusyService):
         """As the fabric has them, with what is wrong with some."""
         alarms = self.trouble["alarms"]
         return [
-            replace(one, connected=one.name != self.gone, alarms=alarms.get(one.name, ()))
-            for one in super().devices()
+            replace(device, connected=device.name != self.gone, alarms=alarms.get(device.name, ()))
+            for device in super().devices()
         ]
 
 

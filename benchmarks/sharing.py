@@ -31,7 +31,7 @@ ELECTRICAL_SHARE: Final = 0.1
 SEED: Final = 1
 PERIODS: Final = 4
 PERIOD_S: Final = 10.0
-_FIXED: Final = tuple(one for one in Sharing if one is not Sharing.AUTO)
+_FIXED: Final = tuple(kind for kind in Sharing if kind is not Sharing.AUTO)
 _POINT: Final = 1.0
 
 

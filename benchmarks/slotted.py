@@ -32,7 +32,7 @@ def rows(slot_s: float, worth: Worth, run: Shared) -> list[Result]:
 
 
 def main(argv: Sequence[str] = ()) -> int:
-    lengths_s = [float(one) for one in argv] or list(SLOTS_S)
+    lengths_s = [float(text) for text in argv] or list(SLOTS_S)
     with demo_stage(OPTICAL_MBPS) as stage:
         worth = baselines(stage)
         results = [

@@ -26,7 +26,7 @@ FLAT = 1.03
 """Limit of memory's growth: Python's allocator gives pages back late, and in no order."""
 
 
-def tell(sample: Footprint) -> None:
+def print_sample(sample: Footprint) -> None:
     print(
         f"{sample.at_s / 60:6.1f} min  {sample.changes:6d} changes  {sample.resident_mb:7.1f} MB  "
         f"{sample.descriptors} descriptors  {sample.threads} threads",
@@ -38,14 +38,14 @@ def results(run: SoakResult, idle_share: float, many: tuple[int, int]) -> list[R
     case = f"{run.seconds / 60:.0f} min, {run.changes} changes, {run.reservations} reservations"
     early, late = run.early(), run.late()
     quarter = "second quarter"
-    memory = typical(early, lambda one: one.resident_mb)
-    descriptors = typical(early, lambda one: one.descriptors)
+    memory = typical(early, lambda s: s.resident_mb)
+    descriptors = typical(early, lambda s: s.descriptors)
     before, after = many
     busy_share = run.samples[-1].cpu_s / run.seconds
     return [
-        Result(case, "resident memory", "MB", "lower", typical(late, lambda one: one.resident_mb),
+        Result(case, "resident memory", "MB", "lower", typical(late, lambda s: s.resident_mb),
                memory, quarter, FLAT * memory),
-        Result(case, "file descriptors", "", "lower", typical(late, lambda one: one.descriptors),
+        Result(case, "file descriptors", "", "lower", typical(late, lambda s: s.descriptors),
                descriptors, quarter, descriptors),
         Result(case, "threads, but for those of pools", "", "lower", after, before,
                "before the run", before),
@@ -63,7 +63,7 @@ def main(argv: Sequence[str] = ()) -> int:
         soak = Soak(stage, process, SEED)
         soak.fill()
         before = sum(lasting(threads(process)).values())
-        run = soak.run(seconds, seconds / SAMPLES, tell)
+        run = soak.run(seconds, seconds / SAMPLES, print_sample)
         after = sum(lasting(threads(process)).values())
     found = results(run, idle_share, (before, after))
     return report("soak", found)

@@ -75,7 +75,7 @@ def watch(stage: Stage, seconds: float, hot: Sequence[tuple[str, str]]) -> Watch
             largest_mbps = max(largest_mbps, seen)
         decisions = ask.get("/v1/decisions").json()["records"]
         changes = len(client.reconfigurations()) - before
-    made = sum(one["unix_s"] >= began_s for one in decisions)
+    made = sum(decision["unix_s"] >= began_s for decision in decisions)
     return Watched(changes, made, largest_mbps)
 
 
@@ -86,7 +86,7 @@ def racks_of(stage: Stage, servers: Collection[str]) -> list[str]:
 
 def largest_mouse(demand: Mapping[str, Any], elephants: Collection[frozenset[str]]) -> float:
     mice = [e for e in demand["entries"] if frozenset((e["src"], e["dst"])) not in elephants]
-    return max((float(one["rate_mbps"]) for one in mice), default=0.0)
+    return max((float(flow["rate_mbps"]) for flow in mice), default=0.0)
 
 
 def rows(case: str, run: Watched) -> list[Result]:

@@ -143,8 +143,8 @@ def of_trace(arrays: FabricArrays) -> tuple[DemandMatrix, DemandMatrix]:
     first, second = max(following, key=lambda pair: pair[0].total_mbps + pair[1].total_mbps)
     wanted_mbps = TRACE_LOAD * float(arrays.port_rate_mbps.sum()) / 2
     return tuple(
-        one.demand_mbps * (wanted_mbps / float(pair_demands(one.demand_mbps).mbps.sum()))
-        for one in (first, second)
+        case.demand_mbps * (wanted_mbps / float(pair_demands(case.demand_mbps).mbps.sum()))
+        for case in (first, second)
     )
 
 

@@ -87,9 +87,9 @@ def document(rate_mbps: float, electrical: float) -> dict[str, Any]:
     (racks,), (planes,), (wiring,) = demo["racks"], demo["planes"], demo["wiring"]
     (servers,) = racks["servers"]
     names, lines = f"r[1-{RACKS}]", f"p[1-{PLANES}]"
-    one = {**servers, "names": "h{rack}[1-1]"}
+    named = {**servers, "names": "h{rack}[1-1]"}
     return {
-        "racks": [{**racks, "names": names, "servers": [one]}],
+        "racks": [{**racks, "names": names, "servers": [named]}],
         "planes": [{**planes, "names": lines, "rate_mbps": rate_mbps}],
         "wiring": [{**wiring, "racks": names, "planes": lines}],
         "electrical": {"rate_mbps": electrical * rate_mbps},
@@ -202,7 +202,7 @@ def longest_s(taps: Taps, since_s: float, until_s: float) -> float:
 class Changed:
     stages: int
     took_s: float
-    left: str
+    reason: str
     """The reason why it was not made in full; empty: it was."""
 
 
@@ -271,7 +271,7 @@ def paced(stage: Stage, load: float) -> Iterator[Paced]:
     ]  # fmt: skip
     orders, report = stage.file("paced", ".json"), stage.file("paced-report", ".json")
     document = {
-        "ends": [asdict(one) for one in ends],
+        "ends": [asdict(end) for end in ends],
         "first_port": _PORT,
         "pps": load * circuit_mbps(stage) * 1e6 / 8 / (DATAGRAM_BYTES + HEADERS_BYTES),
         "payload_bytes": DATAGRAM_BYTES,
@@ -346,7 +346,7 @@ class Player:
             done = transfer_all(self._stage, wishes, _SENDING_S)
             other.join()
         return Played(
-            found[0], longest_s(taps, *times_s), seconds=tuple(one.seconds for one in done)
+            found[0], longest_s(taps, *times_s), seconds=tuple(change.seconds for change in done)
         )
 
 
@@ -370,8 +370,8 @@ def rows(case: str, kind: str, of: dict[str, Played]) -> list[Result]:
                        name),
                 Result(case, "takes", "s", "lower", staged.changed.took_s, base.changed.took_s,
                        name),
-                Result(case, "not made in full", "", "lower", bool(staged.changed.left),
-                       bool(base.changed.left), name),
+                Result(case, "not made in full", "", "lower", bool(staged.changed.reason),
+                       bool(base.changed.reason), name),
             ]  # fmt: skip
         if kind == "UDP":
             sent = f"datagrams lost, of {staged.sent}"
@@ -457,7 +457,7 @@ def main(arguments: Sequence[str] = ()) -> int:
         testbed_lock(),
         demo_stage(changes=document(asked.rate, asked.electrical), queues=QUEUES) as stage,
     ):
-        stage.introduce([one.name for one in stage.fabric.servers])
+        stage.introduce([server.name for server in stage.fabric.servers])
         results: list[Result] = []
         for way, poll_interval_s in WAYS.items():
             with controlled(stage, poll_interval_s) as http:

@@ -186,8 +186,8 @@ async def measure(config: Path, interval_s: float) -> Run:
         playing.cancel()
     finally:
         process.kill()
-        told, _ = await process.communicate()
-    return Run(**{**_fields(run), "troubles": json.loads(told.splitlines()[-1])["troubles"]})
+        output, _ = await process.communicate()
+    return Run(**{**_fields(run), "troubles": json.loads(output.splitlines()[-1])["troubles"]})
 
 
 def _fields(run: Run) -> dict[str, object]:

@@ -130,7 +130,7 @@ class Eyes:
         else:
             states, times_s = [loop.state] * 2, now_s - np.array([loop.period_s - POLL_S, 0.0])
         counted = [self._network.counted(state.topology, demand) for state in states]
-        mean = np.mean([one.sent_mbps for one in counted], axis=0)
+        mean = np.mean([window.sent_mbps for window in counted], axis=0)
         looks = [
             self._find(state, seen, mean, at_s)
             for state, seen, at_s in zip(states, counted, times_s.tolist(), strict=True)
@@ -151,7 +151,7 @@ class Eyes:
         )
 
 
-def served(fabric: Fabric, policy: Policy, cut: Sequence[Window], *, told: bool) -> float:
+def served(fabric: Fabric, policy: Policy, cut: Sequence[Window], *, known: bool) -> float:
     """Part of the demand that is served, less the cost of changes."""
     loop = Rehearsal(fabric, policy, policy_matrix.OUTAGE_S)
     judge, eyes = Rates(fabric), Eyes(fabric, policy)
@@ -160,7 +160,7 @@ def served(fabric: Fabric, policy: Policy, cut: Sequence[Window], *, told: bool)
     for number in range(steps):
         now_s = number * loop.period_s
         demand = cut[int(now_s // PERIOD_S)].demand_mbps
-        if told:
+        if known:
             elephants = np.where(demand >= policy.elephant_mbps, demand, 0.0)
             loop.see(now_s, demand, elephants)
         else:
@@ -210,17 +210,17 @@ def main(argv: Sequence[str] = ()) -> int:
         for network, name, policy in contestants:
             shares = []
             for cut in cuts.values():
-                both = (served(network, policy, cut, told=told) for told in (False, True))
-                shares.append(tuple(100 * one for one in both))
+                both = (served(network, policy, cut, known=known) for known in (False, True))
+                shares.append(tuple(100 * share for share in both))
                 progress.advance(bar)
             mean = np.mean(shares, axis=0)
             worst = min(range(len(shares)), key=lambda place: shares[place][0] - shares[place][1])
-            for what, (ours, told) in (
+            for what, (ours, known) in (
                 ("mean over workloads", mean),
                 (f"{list(cuts)[worst]}, where it loses most", shares[worst]),
             ):
                 metric = f"served, {what}"
-                results.append(Result(name, metric, "%", "higher", ours, told, "when told"))
+                results.append(Result(name, metric, "%", "higher", ours, known, "when told"))
     return report("tournament", results)
 
 

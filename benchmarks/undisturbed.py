@@ -51,7 +51,7 @@ class Watched:
 
 
 class Switch:
-    """A switch that says hello, and then asks now and then whether anybody is there."""
+    """A switch that sends hello, then an echo request now and then."""
 
     def __init__(self, address: tuple[str, int]) -> None:
         self._socket = socket.create_connection(address, timeout=30)
@@ -122,7 +122,7 @@ def main() -> int:
     loads: list[Load] = []
     with demo_stage() as stage:
         ledger = filled_ledger(stage.fabric, str(stage.work_dir / "journal.db"), SPAN_S)
-        known = [one.id for one in ledger.bookings.all()]
+        known = [reservation.id for reservation in ledger.bookings.all()]
         ledger.close()
         racks = [rack.name for rack in stage.fabric.racks]
         with stage.process(POLICY, UNHURRIED) as process:

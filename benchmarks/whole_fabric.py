@@ -339,8 +339,8 @@ class Session:
         self.note("an audit, processor", process.cpu_s() - before_s, "s")
         found, silent = len(answer["items"]), len(answer["silent"])
         self.say(f"an audit: {found} things differ, {silent} say nothing")
-        for one in answer["items"][:5]:
-            self.say(f"  {one}")
+        for item in answer["items"][:5]:
+            self.say(f"  {item}")
 
     def _change(self, process: ControllerProcess, name: str, body: dict[str, Any]) -> float:
         """Carry a change out; the number of circuits that failed in it."""
@@ -367,8 +367,10 @@ class Session:
             for trouble in answer.get("troubles", ())[:5]:
                 self.say(f"  {trouble}")
         steps = [
-            TimelineStep(one["step"], one.get("device"), one["started_ms"], one["finished_ms"], "")
-            for one in answer["timeline"]
+            TimelineStep(
+                entry["step"], entry.get("device"), entry["started_ms"], entry["finished_ms"], ""
+            )
+            for entry in answer["timeline"]
         ]
         with contextlib.suppress(ControllerError):
             delay = split(steps, SWITCHING_MS)
@@ -427,8 +429,8 @@ class Session:
         return failed, self._verify(process, switches, "all answer again")
 
     def _await_next_try(self, rest: Rest, earlier: Collection[str]) -> None:
-        """Wait until what was left out is made: by a change that nobody asked for, and that is not
-        among the ``earlier`` ones. On a busy machine it may be over by the time somebody looks.
+        """Wait until the omitted circuits are made, by a change without a request that is not among
+        the ``earlier`` ones. On a busy machine the change may be over before the first look.
         """
         began_s = time.monotonic()
         while True:
@@ -456,7 +458,7 @@ class Session:
     def _listed(self, rest: Rest) -> dict[str, str]:
         """States of the reconfigurations that are listed, by id."""
         found = rest.get("/v1/reconfigurations")["reconfigurations"]
-        return {one["id"]: one["state"] for one in found}
+        return {entry["id"]: entry["state"] for entry in found}
 
     def _not_over(self, rest: Rest) -> set[str]:
         """States of the reconfigurations that are listed and have not ended."""
@@ -486,17 +488,17 @@ class Session:
             f"{len(wrong)} of {packets} packets went wrong; {counts['lost']} of "
             f"{counts['probes']} probes got lost, {counts['loops']} looped"
         )
-        for one in wrong[:5]:
-            self.say(f"  {one}")
+        for difference in wrong[:5]:
+            self.say(f"  {difference}")
         return float(len(wrong))
 
 
 def made(topology: dict[str, Any], pairs: Sequence[tuple[int, int]]) -> int:
     """Number of these pairs that have a circuit on the first plane."""
     up = {
-        frozenset((one["a"]["rack"], one["b"]["rack"]))
-        for one in topology["circuits"]
-        if one["plane"] == "p1"
+        frozenset((circuit["a"]["rack"], circuit["b"]["rack"]))
+        for circuit in topology["circuits"]
+        if circuit["plane"] == "p1"
     }
     return sum(frozenset(names(pair)) in up for pair in pairs)
 

@@ -62,7 +62,7 @@ def measure(fabric: Fabric) -> list[Result]:
         memory=memory,
         connections=None,
     )
-    rack = [one.datapath for one in substrate.steering(fabric.racks[0].id)]
+    rack = [switch.datapath for switch in substrate.steering(fabric.racks[0].id)]
 
     def ours() -> Tables:
         return dict(switches.tables(rack))
@@ -78,7 +78,9 @@ def measure(fabric: Fabric) -> list[Result]:
 
     bodies = [statistics(table) for table in each().values()]
     common, single = ours(), each()
-    tables = [[intended_table(way[one], PORTS) for one in rack] for way in (common, single)]
+    tables = [
+        [intended_table(way[datapath], PORTS) for datapath in rack] for way in (common, single)
+    ]
     if tables[0] != tables[1]:
         raise SystemExit("the two ways encode other rules: there is nothing to compare")
     results = []

@@ -63,7 +63,7 @@ class Session:
             try:
                 self._measure(process)
             except Exception:
-                print(process.log_tail(), *(one.log_tail() for one in self._workers),
+                print(process.log_tail(), *(worker.log_tail() for worker in self._workers),
                       sep="\n", file=sys.stderr)  # fmt: skip
                 raise
 
@@ -75,7 +75,7 @@ class Session:
             await_workers(
                 lambda: rest.get("/v1/workers")["workers"],
                 lambda found: (
-                    len(found) == self._number and all(one["serves"] > each for one in found)
+                    len(found) == self._number and all(worker["serves"] > each for worker in found)
                 ),
             )
         self._phase("idle", process, lambda: time.sleep(IDLE_S))
@@ -87,17 +87,17 @@ class Session:
 
     def _phase(self, name: str, process: ControllerProcess, act: Callable[[], object]) -> None:
         mine_s = process.cpu_s() if process.running else 0.0
-        theirs_s = [one.cpu_s() for one in self._workers]
+        theirs_s = [worker.cpu_s() for worker in self._workers]
         began_s = time.monotonic()
         act()
         taken_s = time.monotonic() - began_s
         workers_s = [
-            one.cpu_s() - before for one, before in zip(self._workers, theirs_s, strict=True)
+            worker.cpu_s() - before for worker, before in zip(self._workers, theirs_s, strict=True)
         ]
         self.taken[name] = taken_s, process.cpu_s() - mine_s, workers_s
         print(
             f"{self._number} workers, {name}: {taken_s:.2f} s; processor: controller "
-            f"{self.taken[name][1]:.2f} s, workers {', '.join(f'{one:.2f}' for one in workers_s)}",
+            f"{self.taken[name][1]:.2f} s, workers {', '.join(f'{s:.2f}' for s in workers_s)}",
             flush=True,
         )
 
@@ -133,8 +133,8 @@ def rows(size: Size, taken: Taken) -> Iterator[Result]:
         beside = f"{numbers[0]} workers"
         for number in numbers[1:]:
             case, figures = f"{size}, {number} workers", taken[number]
-            mine, each = _of_phase(phase, figures, number)
-            yield Result(case, f"{phase}: controller", unit, "lower", mine, least, beside)
+            own, each = _of_phase(phase, figures, number)
+            yield Result(case, f"{phase}: controller", unit, "lower", own, least, beside)
             yield Result(case, f"{phase}: each worker, mean", unit, "lower", each)
             if phase != "idle":
                 yield Result(case, phase, "s", "lower", figures[phase][0], least_s, beside)
@@ -154,7 +154,7 @@ def model(small: tuple[Size, Taken], large: tuple[Size, Taken]) -> Iterator[Resu
         for number, figures in large[1].items():
             if not number:
                 continue
-            ends = [_of_phase(phase, one, number) for one in (small[1][number], figures)]
+            ends = [_of_phase(phase, part, number) for part in (small[1][number], figures)]
             far = [
                 least + (most - least) * (wanted - sizes[0]) / (sizes[1] - sizes[0])
                 for least, most in zip(*ends, strict=True)
@@ -192,8 +192,8 @@ def main(argv: Sequence[str] = ()) -> int:
     asked = parser.parse_args(argv)
     size = Size(asked.racks, asked.planes, asked.vswitches_per_rack)
     quarter = Size(max(2, size.racks // 4), size.planes, size.servers)
-    both = [(one, measured(one, asked.workers)) for one in (quarter, size)]
-    found = [row for one, taken in both for row in rows(one, taken)]
+    both = [(fabric_size, measured(fabric_size, asked.workers)) for fabric_size in (quarter, size)]
+    found = [row for fabric_size, taken in both for row in rows(fabric_size, taken)]
     return report("workers", [*found, *model(*both)])
 
 

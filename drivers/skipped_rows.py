@@ -1,6 +1,6 @@
 """Rows left out of a device's readings: the log names each row when it turns up.
 
-An unusable row (somebody else's, or one without sense) must not fail the whole reading.
+An unusable row (another client's, or invalid) must not fail the whole reading.
 """
 
 from __future__ import annotations

@@ -11,12 +11,12 @@ if start < datetime.now():
     start += timedelta(days=1)
 try:
     with HydraClient() as hydra:
-        mine = hydra.reserve("r1", "r3", 40, start_unix_s=start.timestamp(), duration_s=3600)
-        print(mine.id, mine.state, f"from {start:%H:%M}", flush=True)
-        while mine.state in {State.SCHEDULED, State.ACTIVATING}:
-            mine = hydra.reservation(mine.id, wait=State.ACTIVE)  # a minute at most
-        print(mine.id, mine.state, mine.reason, flush=True)
+        reservation = hydra.reserve("r1", "r3", 40, start_unix_s=start.timestamp(), duration_s=3600)
+        print(reservation.id, reservation.state, f"from {start:%H:%M}", flush=True)
+        while reservation.state in {State.SCHEDULED, State.ACTIVATING}:
+            reservation = hydra.reservation(reservation.id, wait=State.ACTIVE)  # a minute at most
+        print(reservation.id, reservation.state, reservation.reason, flush=True)
         # Your application moves its data here, if the state is active.
-        hydra.release(mine.id)
+        hydra.release(reservation.id)
 except ClientError as error:
     sys.exit(str(error))

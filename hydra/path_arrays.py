@@ -1,7 +1,7 @@
 """Paths and their VLAN-IDs as arrays, for topologies of a hundred thousand paths.
 
-:class:`Paths` replaces a tuple of paths, :class:`Lanes` a dict of VLAN-IDs, :class:`Pairs` a
-frozenset of rack pairs. They create objects only on access.
+:class:`Paths` replaces a tuple of paths, :class:`Lanes` a dict of VLAN-IDs by path, :class:`Pairs`
+a frozenset of rack pairs. They create objects only on access.
 """
 
 from __future__ import annotations
@@ -278,8 +278,8 @@ class Lanes(Mapping[Path, VlanId]):
         return cast(frozenset[VlanId], frozenset(np.unique(self.vlan).tolist()))
 
     def unlike(self, other: Lanes) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-        """Paths that the other side lacks, or has with a different VLAN-ID: True in an array of
-        shape (F,) for ``self``, and in another for ``other``.
+        """(Mask of ``self``, mask of ``other``), each of shape (F,): True for paths that the other
+        side lacks, or has with a different VLAN-ID.
         """
         place = self.paths.places_in(other.paths)
         known = np.flatnonzero(place >= 0)
@@ -290,7 +290,7 @@ class Lanes(Mapping[Path, VlanId]):
         return unlike
 
     def ids_beside(self, pairs: Pairs) -> frozenset[VlanId]:
-        """VLAN-IDs of the paths of all other pairs."""
+        """VLAN-IDs of the paths of pairs that are not in ``pairs``."""
         beside = ~among(self.paths.table.pair_codes(), pairs.codes)
         return cast(frozenset[VlanId], frozenset(np.unique(self.vlan[beside]).tolist()))
 
@@ -340,7 +340,7 @@ class Pairs(AbstractSet[Pair]):
     __slots__ = ("_made", "codes")
 
     codes: NDArray[np.int64]
-    """As in :meth:`PathTable.pair_codes`, ascending, each once."""
+    """Codes as of :meth:`PathTable.pair_codes`, ascending, without duplicates."""
 
     def __init__(self, codes: NDArray[np.int64]) -> None:
         self.codes = codes

@@ -205,8 +205,8 @@ class AgentPolicy:
     report_gap_s: NotNegative = 1.0
     """Minimum time between reports; a change after a pause is reported at once."""
     repeat_s: Positive = 5.0
-    """Agents without news send a report in this interval; a report is ignored after three intervals
-    of silence.
+    """Agents whose traffic has not changed send a report in this interval; a report is ignored
+    after three intervals of silence.
     """
     empty_within_s: Positive = 1.0
     """A backlog counts as a demand for the rate that would send the backlog in this time."""
@@ -248,7 +248,7 @@ class Policy:
     """
     demand: Annotated[DemandBasis, Taken.AT_ONCE] = DemandBasis.ESTIMATE
     """Basis of plans: the estimated wanted rates, the measured rates, or the [queued
-    bytes](agents.md#plans-made-for-what-waits) in sockets of servers.
+    bytes](agents.md#plans-for-waiting-bytes) in sockets of servers.
     """
     algorithm: Annotated[str, MinLen(1)] = "anytime"
     """The topology algorithm, a name or `module:object`: [algorithms](algorithms.md)."""
@@ -403,7 +403,7 @@ class Rotation(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class GivenSlots:
-    """A schedule that somebody has given, in place of the configured mode and sharing."""
+    """A schedule from a request, in place of the configured mode and sharing."""
 
     name: str
     slots: SlotPolicy

@@ -340,7 +340,7 @@ class ReservationService(Protocol):
         """Admit a group of reservations. Raises the errors of :meth:`reserve`."""
 
     def reserve_shape(self, shape: ShapeRequest) -> GroupOutcome:
-        """Admit a shape as a group, whole or not at all. Raises the errors of :meth:`reserve`."""
+        """Admit a shape as a group: all pairs or none. Raises the errors of :meth:`reserve`."""
 
     def availability(self, request: ReservationRequest) -> Sequence[Available]:
         """The bandwidth, up to the request's, that fits in each span of the request's time.

@@ -113,11 +113,11 @@ class DemandEntry(Document):
     dst: str
     mbps: float
     expected_mbps: float | None = None
-    """If `mbps` is a guess: the expected demand, used to prefer a pair to another pair; gain and cost are computed from `mbps`. Null: `mbps`."""
+    """If `mbps` is a guess: the expected demand, by which plans choose between pairs; gain and cost are computed from `mbps`. Null: `mbps`."""
 
 
 class DemandMatrix(Document):
-    """Demand between all pairs of racks, in a fraction of the space of entries."""
+    """Demand between all pairs of racks, smaller than a list of entries."""
 
     racks: list[str] | None = None
     """Of the rows and columns. Null: as in the topology."""
@@ -783,10 +783,10 @@ class PlanBody(Document):
     """Demand to plan a topology for, and what may change."""
 
     demand: list[DemandEntry] | None = None
-    """Null: the measured demand. Pairs left out have none."""
+    """Null: the measured demand. Omitted pairs have no demand."""
 
     demand_matrix: DemandMatrix | None = None
-    """Instead of `demand`. Racks left out have none."""
+    """Instead of `demand`. Omitted racks have no demand."""
 
     planes: list[str] | None = None
     """Planes that may change. Null: all."""

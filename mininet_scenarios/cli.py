@@ -188,7 +188,7 @@ def calibrate(as_json: bool) -> None:
 @_json_option
 def conclude(names: tuple[str, ...], results: Path, as_json: bool) -> None:
     """Make figures and plots anew from raw data, of all experiments run before or of the named
-    ones.
+    experiments.
 
     Nothing is measured: for use after a change of conclusions or drawings.
     """

@@ -2,8 +2,8 @@
 
 Each life of the controller ends by SIGKILL at a random moment. The journal at the moment of the
 kill, and the state of the next controller, are compared with the answers to customers: acknowledged
-requests are there; unacknowledged requests are there as a whole or not at all; a repeated request
-has no effect twice.
+requests are there; unacknowledged requests are there in full or not at all; a repeated request has
+no effect twice.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ DoubleBooked = Callable[[Collection[Reservation], float], Collection[object]]
 
 @dataclass(slots=True)
 class Acknowledged:
-    """State of a reservation as a customer was told last, and the customer's requests since."""
+    """State of a reservation as last reported to a customer, and the customer's requests since."""
 
     state: ReservationState
     mbps: float

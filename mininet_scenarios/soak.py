@@ -1,4 +1,4 @@
-"""A controller at work for any time, and the controller's resources meanwhile.
+"""Keeps a controller busy for a given time, and samples the controller's resources.
 
 Each round moves circuits. Now and then other actions of users come in between: reservations, dry
 runs, followers of events that go away without a word, scrapes, reloads, and an optical switch whose
@@ -32,7 +32,7 @@ _EVERY_LOOK: Final = 5
 _EVERY_FOLLOWER: Final = 11
 _EVERY_RELOAD: Final = 40
 _EVERY_RESTART: Final = 150
-"""Number of rounds between such events."""
+"""Number of rounds between two restarts; above, between the other actions."""
 REMEMBERED: Final = 1000
 """Number of ended reservations that a controller keeps."""
 POOLS: Final = frozenset(("AnyIO worker thread", "bodies", "device", "reader"))
@@ -67,6 +67,8 @@ class Footprint:
 
 @dataclass(frozen=True, slots=True)
 class SoakResult:
+    """Actions and samples of a run of ``seconds``."""
+
     seconds: float
     changes: int
     reservations: int
@@ -116,7 +118,7 @@ def threads(process: ControllerProcess) -> dict[str, int]:
 
 
 def lasting(found: Mapping[str, int]) -> dict[str, int]:
-    """The entries of ``threads`` outside pools, whose number is constant."""
+    """The entries of ``threads`` that belong to no pool: their numbers are constant."""
     return {of: many for of, many in found.items() if of not in POOLS}
 
 

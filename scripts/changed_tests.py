@@ -19,7 +19,7 @@ PACKAGES = (
 )
 UNIT = "tests/unit"
 MOST_IMPORTERS = 40
-"""A module that more tests import is everybody's: for those there is ``make test``."""
+"""If more tests import a module, only a hint at ``make test`` is printed."""
 
 
 def main() -> None:

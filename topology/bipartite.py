@@ -99,7 +99,7 @@ def _groups(layers: Sequence[Layer]) -> list[list[int]]:
 
 @dataclass(slots=True, eq=False)
 class _Work:
-    """A plan in the making: the demand left, the dark ports, the light paths so far."""
+    """An unfinished plan: the demand left, the dark ports, the light paths so far."""
 
     problem: OneWayProblem
     remaining: NDArray[np.int64]

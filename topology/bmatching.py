@@ -91,7 +91,9 @@ def _nth_largest(values: NDArray[np.int64], nth: int) -> NDArray[np.int64]:
 
 
 def _largest_of_lines(values: NDArray[np.int64], few: int) -> NDArray[np.bool_]:
-    """The ``few`` largest entries of each row and of each column; equal ones spread diagonally."""
+    """The ``few`` largest entries of each row and of each column; equal entries spread
+    diagonally.
+    """
     n_rows, n_columns = values.shape
     span = max(n_rows, n_columns, 1)
     key = values * span + (np.arange(n_rows)[:, None] - np.arange(n_columns)) % span

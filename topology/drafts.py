@@ -1,4 +1,4 @@
-"""Plans in the making: their inputs, arranged for the compiled rounds, and the rounds' results."""
+"""Unfinished plans: their inputs, arranged for the compiled rounds, and the rounds' results."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from topology.tables import (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Draft:
-    """A plan in arrays: L circuits, the given ones first, and F new paths."""
+    """A plan in arrays: L circuits, the given circuits first, and F new paths."""
 
     given: Sequence[Circuit]
     link_a: IntArray

@@ -15,7 +15,7 @@ from topology.problem import Budget, FabricArrays, PlanResult, Reserved, Timing
 _GRID = 1.25
 """Ratio between neighbouring slot lengths to try."""
 _SHORTEST = 0.1
-"""Shortest slot, in switching times, or in thousandths of the window if that is longer."""
+"""Length of the shortest slot in switching times, but at least a thousandth of the window."""
 
 
 def plan_eclipse(
@@ -28,14 +28,15 @@ def plan_eclipse(
     """Slots, each with the length and the matchings that carry most per second of the window.
 
     Eclipse (Bojja Venkatakrishnan et al., Costly circuits, submodular schedules and approximate
-    Carathéodory theorems, SIGMETRICS 2016, section 4): a light path carries the rest of its pair's
-    demand, at most its rate times the slot's length; the heaviest matching for a length, over that
-    length and the switching time, is at least half of the gain of any schedule there. Lengths come
-    from a geometric grid, searched uphill from the length before.
+    Carathéodory theorems, SIGMETRICS 2016, section 4): in a slot, a light path carries the pair's
+    remaining demand, at most its rate times the slot's length. For each length, the weight of the
+    heaviest matching is divided by the sum of length and switching time; the slot with the largest
+    quotient is chosen. Lengths come from a geometric grid: a hill climb starts at the length of the
+    previous slot.
 
-    With K planes, the length is chosen for the first, and each plane in turn gets the heaviest
-    matching on the demand left. Ports may differ in rate. The meaning of the budget, and errors,
-    are as in :func:`topology.schedules.plan_tms`; ties are as in
+    With K planes, the length is chosen for the first plane, and each plane in turn gets the
+    heaviest matching on the remaining demand. Ports may differ in rate. The meaning of the budget,
+    and errors, are as in :func:`topology.schedules.plan_tms`; ties are as in
     :func:`~topology.assignment.heaviest_assignment`.
     """
     problem = OneWayProblem.of(fabric, demand, current, reserved, budget)
@@ -64,7 +65,7 @@ def slot_lengths(timing: Timing, remaining_s: float) -> NDArray[np.float64]:
 
 
 class Search:
-    """Search for slots; holds the demand left, and the final length of the last search."""
+    """Search for slots; holds the remaining demand, and the length found by the last search."""
 
     def __init__(self, problem: OneWayProblem) -> None:
         self._capacity_mbps = [layer.capacity_mbps() for layer in problem.layers]
@@ -81,8 +82,7 @@ class Search:
         return bool(self._left_mbit.any())
 
     def next_slot(self, lengths_s: NDArray[np.float64]) -> Configuration:
-        """The best slot of the given lengths on all layers; its traffic is taken from the demand
-        left.
+        """The best slot of the given lengths on all layers; the remaining demand is reduced.
 
         The length is chosen for the first layer.
         """
@@ -99,9 +99,10 @@ class Search:
     def next_of_lane(
         self, layer: int, lengths_s: NDArray[np.float64], whole_s: float
     ) -> Configuration:
-        """The best slot of a single layer; its traffic is taken from the demand left.
+        """The best slot of a lane (a layer that switches alone); the remaining demand is reduced.
 
-        If ``whole_s`` is above zero, the slot may also stand for ``whole_s`` without switching.
+        If ``whole_s`` is above zero, the slot may also last ``whole_s``, without a switching time.
+        Raises ValueError if there is no length to choose from.
         """
         best = self._uphill(layer, lengths_s) if lengths_s.size else None
         length_s = self._length_s
@@ -116,7 +117,7 @@ class Search:
         return configuration_of(length_s, [(layer, taken.sender, taken.receiver)], lane=layer)
 
     def _uphill(self, layer: int, lengths_s: NDArray[np.float64]) -> _Matched:
-        """Light paths of the best length on a layer, found uphill from the last slot's length."""
+        """Light paths of the best length on a layer; a hill climb from the last slot's length."""
         tried: dict[int, tuple[float, _Matched]] = {}
 
         def worth(index: int) -> float:
@@ -148,7 +149,7 @@ class Search:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Matched:
-    """Light paths between racks, and the traffic of each; arrays of shape (E,)."""
+    """Light paths between racks, and the traffic of each in Mbit; arrays of shape (E,)."""
 
     sender: NDArray[np.int32]
     receiver: NDArray[np.int32]

@@ -43,7 +43,7 @@ Ints = NDArray[np.intp]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Observation:
-    """Observed traffic, an entry for each sender and destination rack; shapes (F,), if not told."""
+    """Observed traffic by sender and destination rack: arrays of shape (F,), unless noted."""
 
     sender: Ints
     to: Ints
@@ -59,7 +59,7 @@ class Observation:
     held_back: NDArray[np.bool_] | None = None
     """Traffic that met a full resource a moment ago, on a way that has changed since."""
     unanswered: NDArray[np.bool_] | None = None
-    """Traffic whose sender receives next to nothing: no acknowledgement tells it to slow down."""
+    """Traffic whose sender receives next to nothing: no acknowledgement slows the sender down."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,6 +1,6 @@
 """Labels for paths if ToRs forward by label: paths over the same circuit have different labels.
 
-A relay tells paths apart by a frame's ingress port and its label, as ATM and MPLS do. Nothing is
+A relay distinguishes paths by a frame's ingress port and its label, as ATM and MPLS do. Nothing is
 flooded, so circuits of a label may form a loop.
 """
 
@@ -18,11 +18,11 @@ def assign_labels(current: NetworkState, target: Topology, labels: VlanRange) ->
     """The state of the next epoch: ``target`` with a label (a VLAN-ID) for every path.
 
     A path of ``current`` keeps its label. A new path takes a label that no path over any of its
-    circuits has, and that neither rests nor is lost by a path in this change: with a lost label, a
-    late frame, or a switch that has yet to be told, would mistake the new path for the old path.
-    Lowest labels that no path has ever lost come first, then the label lost the longest ago, then
-    labels at rest in the same order. Long paths choose first (a greedy colouring of the paths'
-    conflict graph, the hardest vertices first).
+    circuits has, and that neither rests nor is given up by a path in this change: with such a
+    label, a late frame, or a switch that still has old rules, would mistake the new path for the
+    old path. Lowest labels that no path has ever lost come first, then the label lost the longest
+    ago, then labels at rest in the same order. Long paths choose first (a greedy colouring of the
+    paths' conflict graph, the hardest vertices first).
 
     Cost: O(hops · labels), in words of 64 labels.
 

@@ -1,4 +1,4 @@
-"""Marks by which a fabric's paths are told apart: VLANs of learning ToRs, or labels.
+"""Marks that distinguish a fabric's paths: VLANs of learning ToRs, or labels.
 
 Code that turns a topology into a state, or checks a state, asks :func:`marks_of` the fabric.
 """

@@ -34,24 +34,24 @@ def plan_edmonds(
     reserved: Reserved,
     budget: Budget,
 ) -> PlanResult:
-    """Circuits of one maximum-weight matching per plane, each on the demands left before.
+    """Circuits of one maximum-weight matching per plane, each on the remaining demand.
 
     c-Through (Wang et al., SIGCOMM 2010, section 3.2) for one plane; for several, Edmonds'
-    algorithm on each in turn. ``demand`` has shape (N, N), Mbps from row to column. A pair of racks
-    weighs the larger of its two directions, at most the circuit's rate. Once the pair has its path,
-    of one hop, the pair leaves; if ``budget.paths_per_pair`` allows more paths, the pair weighs the
-    rest of its demand. With ``budget.boolean`` false only demands that fit on one circuit weigh,
-    and each pair has one path.
+    algorithm on each in turn. ``demand`` has shape (N, N), Mbps from row to column. The weight of a
+    pair of racks is the larger demand of its two directions, at most the circuit's rate. Once a
+    pair has a path (of one hop), the pair's weight is 0; if ``budget.paths_per_pair`` allows more
+    paths, the weight is the remaining demand. With ``budget.boolean`` false, demands above a
+    circuit's rate have weight 0, and each pair has one path.
 
     Choices that the paper leaves open: the fastest planes come first, equally fast planes by
     number; a rack with several ports on a plane takes part in as many matchings; among equally
-    heavy matchings :func:`~topology.matching.heaviest_matching` decides. A circuit in use between
-    ports that may change weighs ``budget.disturbance_mbps`` more on its own plane, and keeps its
-    ports if its racks are joined there again. Circuits and paths that must stay do (see
-    :mod:`topology.standing`).
+    heavy matchings :func:`~topology.matching.heaviest_matching` decides. If a circuit in use has
+    ports that may change, its pair weighs ``budget.disturbance_mbps`` more on the same plane, and
+    the circuit keeps its ports if the plane joins the pair again. Circuits and paths that must stay
+    are in the plan (:mod:`topology.standing`).
 
-    ``gap`` for one plane is the gap that the matching proves, mostly 0; for several it is the
-    distance from the best set of circuits by a bipartite relaxation, an upper bound for any order
+    ``gap``: with one plane, the gap proven by the matching, mostly 0. With several planes, the
+    distance from the best set of circuits in a bipartite relaxation, an upper bound for any order
     of planes.
 
     When time is up, planes not yet planned stay dark. The same input gives the same result.
@@ -71,7 +71,7 @@ def plan_edmonds_perfect(
     """The heaviest of the matchings that join the most racks, as c-Through asks for.
 
     Like :func:`plan_edmonds`, but every plane joins as many racks as possible, if need be pairs
-    without a demand. ``gap`` is as there for one plane, and None for several.
+    without a demand. ``gap``: with one plane, as of :func:`plan_edmonds`; None with several planes.
     """
     return _plan(fabric, demand, current, reserved, budget, perfect=True)
 
@@ -111,7 +111,7 @@ def circuits_in_use(current: Topology) -> frozenset[Circuit]:
 
 @dataclass(slots=True, eq=False)
 class _Work:
-    """A plan in the making."""
+    """An unfinished plan."""
 
     layers: tuple[Layer, ...]
     budget: Budget
@@ -122,7 +122,9 @@ class _Work:
     favoured: dict[PlaneId, set[_Pair]] = field(default_factory=dict)
     """Pairs with a circuit in use, by plane."""
     joined: dict[PlaneId, list[_Pair]] = field(default_factory=dict)
+    """Pairs with a new circuit, by plane."""
     value: int = 0
+    """Demand carried by the new circuits, bit/s."""
 
     @classmethod
     def of(
@@ -149,7 +151,7 @@ class _Work:
                 self.favoured.setdefault(circuit.plane, set()).update({(a, b), (b, a)})
 
     def match_in_turn(self, *, perfect: bool) -> list[Matching]:
-        """Matchings, plane by plane, while its ports find partners, until time is up."""
+        """Matchings, plane by plane: as many on each plane as join any pair, until time is up."""
         matchings = []
         for plane, rates_mbps in _rates_by_plane(self.layers).items():
             used = np.zeros(rates_mbps.shape[1], dtype=np.int64)
@@ -177,7 +179,7 @@ class _Work:
         for pair in self.favoured.get(plane, ()):
             weight[pair] += favour * possible[pair]
         if perfect:
-            # So much for any pair that more pairs always outweigh heavier pairs.
+            # Add a weight so large that a matching of more pairs is always heavier.
             weight[possible] += int(weight.max(initial=0)) * (len(weight) // 2) + 1
         return weight
 
@@ -200,11 +202,13 @@ def _rates_by_plane(layers: tuple[Layer, ...]) -> dict[PlaneId, NDArray[np.float
 
 
 def _match(weight: NDArray[np.int64], *, single: bool) -> tuple[Matching, list[_Pair]]:
-    """The heaviest matching of the racks with any weight; ``single``: one rack stays alone."""
+    """The heaviest matching of the racks with any weight. With ``single``, all racks are matched,
+    except one rack if their number is odd.
+    """
     racks = np.flatnonzero(weight.any(axis=1))
     weight = weight[np.ix_(racks, racks)]
     if single and len(racks) % 2:
-        # A rack must stay without a partner: an extra node takes the rack.
+        # One rack gets no partner: an additional node is matched with this rack.
         weight = np.pad(weight, (0, 1), constant_values=int(weight.max()))
         weight[-1, -1] = 0
     matching = heaviest_matching(weight)
@@ -221,10 +225,10 @@ def circuits_between(
     layers: Sequence[Layer],
     in_use: frozenset[Circuit],
 ) -> list[tuple[tuple[RackId, RackId], Circuit]]:
-    """Ports for the pairs: of their present circuit, else each rack's fastest, then lowest.
+    """Circuits for the pairs: a pair's present circuit, or else a circuit of each rack's fastest
+    free port (of several, the lowest number).
 
-    ``joined`` has by plane the pairs (lower rack, higher rack), for whose circuits ``layers`` have
-    ports.
+    ``joined``: by plane, pairs (lower rack, higher rack); ``layers`` have the free ports.
     """
     free: dict[tuple[PlaneId, int], list[PortId]] = {}
     for layer in layers:

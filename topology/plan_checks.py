@@ -352,9 +352,9 @@ def _rate(fabric: FabricArrays, circuit: Circuit) -> float:
 def check_slots(fabric: FabricArrays, slots: Sequence[Slot], timing: Timing) -> list[str]:
     """Check that each slot is a matching on every plane, and that all fit into the window.
 
-    A port sends to one port and hears one, both on its own plane and of another rack. The only slot
-    of a lane may stand for any time; each of several costs its switching time. No two lanes use the
-    same port.
+    A port sends to one port and receives from one, both on its own plane and of another rack. The
+    only slot of a lane may stand for any time; each of several costs its switching time. No two
+    lanes use the same port.
     """
     problems = []
     lanes: dict[int | None, list[Slot]] = {}

@@ -245,7 +245,9 @@ class Budget:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Lightpath:
-    """Light in one direction on one plane: from a ToR's transmitter to another's receiver."""
+    """Light in one direction on one plane, from a ToR's transmitter to the receiver of a second
+    ToR.
+    """
 
     plane: PlaneId
     sender: PortId

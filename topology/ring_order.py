@@ -175,7 +175,7 @@ class _Network:
         return False
 
     def _divert(self, flow: NDArray[np.int64], part: Sequence[int]) -> None:
-        """Have a step of the part go through the electrical network."""
+        """Send a step of the part through the electrical network."""
         arc = np.flatnonzero((flow > 0) & np.isin(self.tail, part))[0]
         flow[arc] -= 1
         flow[[self.from_rack[self.tail[arc]], self.to_rack[self.head[arc]]]] += 1

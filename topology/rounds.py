@@ -94,7 +94,9 @@ class FoundPaths:
 
 @dataclass(slots=True, eq=False)
 class Rounds:
-    """Circuits in the making: arrays of L circuits, with room for as many as the ports allow."""
+    """Chosen circuits of an unfinished plan: arrays of L circuits, with room for as many as the
+    ports allow.
+    """
 
     fabric: FabricArrays
     pairs: PairDemands

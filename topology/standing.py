@@ -27,6 +27,8 @@ from topology.tables import PathTable, end_ports
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Standing:
+    """Circuits and paths that a new topology must contain, and the capacity and demand left."""
+
     circuits: frozenset[Circuit]
     paths: tuple[Path, ...]
     residual_mbps: Mapping[Circuit, float]
@@ -61,12 +63,12 @@ def standing_part(
     """The circuits and paths that a new topology must contain.
 
     - Pinned paths, with their rings.
-    - Circuits of fixed racks and planes (outside ``budget``).
-    - Whole paths of fixed racks, which notice nothing: also circuits that could change.
-    - Other paths that use only such circuits.
+    - Circuits of fixed racks and planes (racks and planes not in ``budget``).
+    - Every path of a fixed rack, with all circuits of the path, also between racks in ``budget``.
+    - Other paths over these circuits alone.
 
-    The demand of a standing pair beyond the pair's reservations takes the capacity left on its
-    paths.
+    Demand of a pair with standing paths, beyond the pair's reservations, is served by the
+    capacity left on the standing paths.
 
     Raises PlanError if a pinned path is broken, does not fit, or needs a port that is blocked or
     taken by a standing circuit.
@@ -93,8 +95,8 @@ def standing_part(
 def _outside(
     fabric: FabricArrays, current: Topology, budget: Budget
 ) -> tuple[frozenset[Circuit], list[Path]]:
-    """Circuits fixed because they or a path over them lie outside; the paths on fixed circuits
-    alone.
+    """(Circuits of racks and planes that are not in the budget, with all circuits of paths of such
+    racks; paths over these circuits alone).
     """
     if budget.racks is None and budget.planes is None:
         return frozenset(), []
@@ -185,9 +187,9 @@ def _book_demands(
     paths: Sequence[Path],
     reserved_rates: Mapping[Path, float],
 ) -> tuple[dict[Circuit, float], NDArray[np.float64]]:
-    """(Capacity of each circuit left by ``paths``; demand left of each pair, shape (F,)).
+    """(Capacity in Mbps of each circuit left by ``paths``; demand left of each pair, shape (F,)).
 
-    Pairs take only demand beyond reservations.
+    The circuits serve each pair's demand beyond the pair's reservations.
     """
     left = np.zeros(fabric.n_ports)
     lower, _ = end_ports(residual_mbps)

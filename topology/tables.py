@@ -45,7 +45,9 @@ def in_order(circuits: Collection[Circuit]) -> list[Circuit]:
 def make_circuits(
     plane: IntArray, a: IntArray, b: IntArray, known: Iterable[Circuit]
 ) -> list[Circuit]:
-    """Circuits between ports ``a`` < ``b`` on ``plane``; ``known`` ones are the same objects."""
+    """Circuits between ports ``a`` < ``b`` on ``plane``; ``known`` circuits are the same
+    objects.
+    """
     made = make(Circuit, len(a), plane=plane.tolist(), a=a.tolist(), b=b.tolist())
     again = {(circuit.a, circuit.b): circuit for circuit in known}
     if not again:

@@ -42,8 +42,8 @@ def transit_order(fabric: FabricArrays, old: NetworkState, new: NetworkState) ->
     """Circuits that must change before or after the retagging from ``old`` to ``new``.
 
     VLAN by VLAN, circuits that stay are taken first, then leaving circuits, then new circuits; a
-    circuit that could close a loop with earlier circuits is held back. Circuits that stay never
-    are: an allocation keeps them loop-free in every VLAN.
+    circuit that could close a loop with earlier circuits is held back. Circuits that stay are never
+    held back: an allocation keeps them loop-free in every VLAN.
     """
     before, after = old.topology.circuits, new.topology.circuits
     going, coming = before - after, after - before

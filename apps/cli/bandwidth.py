@@ -72,7 +72,7 @@ def _read_entries(
     metavar="SRC:DST=MBPS",
     multiple=True,
     callback=_read_entries,
-    help="Another pair of racks or servers; repeatable. All or nothing.",
+    help="A further pair of racks or servers; repeatable. Either all pairs are reserved, or none.",
 )
 @click.option(
     "--shape",
@@ -100,8 +100,9 @@ def with_bandwidth(
     """Run COMMAND with bandwidth between SRC and DST, or between racks in a --shape.
 
     Reserves, waits until the circuits are up, runs COMMAND, and releases: also when COMMAND fails,
-    and on Ctrl-C, SIGTERM, SIGHUP, SIGUSR1 and the like, which are passed on to COMMAND. Exits as
-    COMMAND does (128 and more: by a signal), and with 1 if the bandwidth is not available.
+    and on Ctrl-C, SIGTERM, SIGHUP, SIGUSR1 and the like, which are passed on to COMMAND. Exits with
+    COMMAND's status (above 128: COMMAND was ended by a signal), or with 1 if the bandwidth is not
+    available.
     """
     if (shape is None) != (rate is None) or (shape is not None and more):
         raise click.UsageError("--shape and --mbps go together, without --pair")

@@ -1,4 +1,4 @@
-"""Commands whose help ends in examples, and whose errors are told in words."""
+"""Commands whose help ends in examples, and whose errors are short messages."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The topology as a picture: Graphviz' DOT, or self-contained SVG.
 
 One-way circuits are arrows, duplex circuits plain lines. Planes differ by colour and by dash, so
-the picture is readable without telling colours apart. Colours by Okabe and Ito, "Color Universal
+the picture is readable without distinguishing colours. Colours by Okabe and Ito, "Color Universal
 Design" (2008).
 """
 

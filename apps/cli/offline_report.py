@@ -29,6 +29,7 @@ Bounds = Mapping[Product, float | None]
 
 
 def document_of(study: Study, outcome: Outcome, bounds: Bounds) -> JsonObject:
+    """The JSON document of a plan; without a plan, only fabric, demand and refusal."""
     fabric, result = study.fabric, outcome.result
     document: JsonObject = {
         "algorithm": outcome.algorithm,
@@ -123,7 +124,7 @@ def print_comparison(study: Study, outcomes: Sequence[Outcome], bounds: Bounds) 
         "slots>",
     ]
     columns += [
-        "all in>",
+        "makespan>",
         "VLANs>",
         "checks" if any(o.problems is not None for o in outcomes) else "",
         "remark",
@@ -180,7 +181,7 @@ def print_plan(study: Study, outcome: Outcome, bounds: Bounds) -> None:
         ("closing rings", _closing(study, result)),
         ("several paths", _several(result)),
         ("slots", len(result.slots) or None),
-        ("all of it in", _makespan(outcome)),
+        ("makespan", _makespan(outcome)),
         ("no schedule in less than", _least_window(outcome)),
         ("paths by hops", _hops(result)),
         ("VLANs", outcome.vlan_problem or _vlans(outcome)),
@@ -243,7 +244,7 @@ def _several(result: PlanResult) -> str:
 
 
 def _changes(study: Study, result: PlanResult) -> str:
-    """Numbers of added and removed circuits in words; empty without circuits before."""
+    """Numbers of added and removed circuits, as ``(+2 -1)``; empty without circuits before."""
     now, then = study.current.topology.circuits, result.topology.circuits
     return f" (+{len(then - now)} -{len(now - then)})" if now else ""
 

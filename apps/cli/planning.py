@@ -76,7 +76,7 @@ def _entry(value: str) -> JsonObject:
 def _read_demand(
     _ctx: click.Context, _param: click.Parameter, values: Sequence[str]
 ) -> list[JsonObject | str]:
-    """``SRC:DST=MBPS``, a file, or a kind of synthetic demand, told apart by form."""
+    """``SRC:DST=MBPS``, a file, or a kind of synthetic demand; the form of the text decides."""
     return [
         value if value.isalpha() or Path(value).suffix.lower() in _ENDINGS else _entry(value)
         for value in values

@@ -47,7 +47,7 @@ from apps.process.files import replacing
 @click.option(
     "--file",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Replace FILE, whole or not at all, unless it has the same text already.",
+    help="Replace FILE atomically, unless FILE has the same text already.",
 )
 @click.option("--watch", is_flag=True, help="Renew FILE when circuits change, until Ctrl-C.")
 @click.option(

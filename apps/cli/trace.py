@@ -234,7 +234,7 @@ def plan(
 ) -> None:
     """Plan every window of a trace with every algorithm, side by side.
 
-    Each plan starts from the algorithm's circuits in the window before. The plans are checked by
+    Each plan starts from the algorithm's circuits in the previous window. The plans are checked by
     code that plans nothing. Plans that take long are bounded by --budget-ms, or left out by naming
     the others with --algorithm.
     """

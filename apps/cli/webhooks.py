@@ -94,7 +94,7 @@ def add(address: str, kinds: Sequence[str], tenant: str | None, url: str, as_jso
 @url_option
 @json_option
 def remove(identifier: str, url: str, as_json: bool) -> None:
-    """Remove a webhook: nothing more is posted to the address."""
+    """Remove a webhook: the controller posts no further events to the address."""
     with ControllerClient(url) as client:
         document = client.delete(resource(_WEBHOOKS, identifier))
     print_outcome(document, f"{document['url']} gets no more events", as_json)

@@ -13,9 +13,8 @@ from apps.cli.output import json_option, print_facts, print_json
 @url_option
 @json_option
 def whoami(url: str, as_json: bool) -> None:
-    """Show your name and role, by your token, at the controller.
-
-    Without tokens, everybody with access to the controller is an operator named local.
+    """Show your name and role, by your token, at the controller. Without tokens, every program with
+    access to the controller is an operator named local.
     """
     with ControllerClient(url) as client:
         document = client.get("/v1/whoami")

@@ -51,7 +51,7 @@ class ChangesBeside:
         """The plan to ``target`` beside the changes under way.
 
         None if there is nothing to do, or if the change of ``requester`` has to wait for its turn;
-        the log tells the reason. With ``takes_over``, the changes under way may leave parts to the
+        the log has the reason. With ``takes_over``, the changes under way may leave parts to the
         new change. Raises PlanError.
         """
         plan = self._planning.diff(self._network.state, target)

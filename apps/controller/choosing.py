@@ -31,7 +31,7 @@ class Choosing:
     def __init__(
         self, *, policy: CurrentPolicy, loop: Loop, slots: Slots, notify: Callable[[str], None]
     ) -> None:
-        """``notify`` is told in words when the choice changes."""
+        """``notify`` is called with a text when the choice changes."""
         self._policy, self._loop, self._slots, self._notify = policy, loop, slots, notify
         self._asked_for: WeekUnderWay | None = None
         """The week that the last round has requested."""

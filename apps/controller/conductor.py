@@ -60,7 +60,7 @@ class Conductor:
         return duty
 
     def carry_out_by(self, submit: Callable[[Batch], Sequence[Future[Outcome[Any]]]]) -> None:
-        """Have ``submit`` begin the commands of batches, a future for each."""
+        """Use ``submit`` to begin the commands of batches; ``submit`` returns a future for each."""
         self._submit = submit
 
     def beside(self, may_begin: Callable[[], bool], sources: Sequence[Source]) -> None:
@@ -103,7 +103,7 @@ class Conductor:
 
     def put_once(self, job: Job, *, first: bool = False, meanwhile: Part | None = None) -> None:
         """:meth:`put` a job unless the same job is queued already. Such a job handles everything
-        there is at its begin.
+        pending at its start.
         """
         self._queue.put_once(job, first=first, meanwhile=meanwhile)
         self._woken.set()
@@ -118,7 +118,7 @@ class Conductor:
 
         async def job() -> None:
             if not answer.set_running_or_notify_cancel():
-                return  # the asker was told to ask again
+                return  # the client was asked to repeat the request
             try:
                 answer.set_result(await question())
             except Exception as error:
@@ -180,8 +180,8 @@ class Conductor:
     def _run_due(self) -> bool:
         """Do everything due while courses wait for devices; True if a course continued.
 
-        Parts put before the end of a batch are done before the course continues: news of a switch
-        come before the switch's answer, and the job under way has to know the news.
+        Parts put before the end of a batch are done before the course continues: the job under way
+        has to know changes of a switch before the switch's answer.
         """
         landed = [self._landed.popleft() for _ in range(len(self._landed))]
         while (part := self._queue.next_part()) is not None:
@@ -212,7 +212,7 @@ class Conductor:
                     self._await(running, futures)
 
     def _begun(self, batch: Batch) -> Sequence[Future[Outcome[Any]]]:
-        """Begin a batch. An error at the begin becomes the outcome for the course."""
+        """Begin a batch. An error at the start becomes the outcome for the course."""
         try:
             return self._submit(batch)
         except Exception as error:

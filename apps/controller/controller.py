@@ -130,7 +130,7 @@ class Controller:
         return self.rooms.conductor.alive
 
     def put(self, job: Job) -> None:
-        """Have the conductor do a job between two other jobs."""
+        """Queue a job for the conductor."""
         self.rooms.conductor.put(job)
 
     # -- the conductor's duties -------------------------------------------------------------------

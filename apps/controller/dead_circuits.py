@@ -105,7 +105,7 @@ class DeadCircuits:
         self.dark |= {dark_end for dark_end in dark if dark_end[0] in diverted}
 
     async def leave(self) -> frozenset[Circuit]:
-        """Have traffic leave circuits in use without light, and return these circuits.
+        """Divert the traffic of circuits in use without light, and return these circuits.
 
         The switches' rules are written at once, before the journal; call :meth:`find` afterwards.
         It returns these circuits, even if the light has come back.

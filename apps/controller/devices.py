@@ -121,7 +121,7 @@ class _Slot(Generic[_DeviceT]):
         self.use_unopened(lambda _device: self._open(first=True))
 
     def _open(self, *, first: bool = False) -> None:
-        """Open the device; ``first``: claim the device before. Raises DeviceError.
+        """Open the device; ``first``: claim the device first. Raises DeviceError.
 
         A new store, or a store restored from a snapshot, gives leaders lower generations than a
         device may know. A device not yet held in this term is therefore claimed by a generation
@@ -183,7 +183,7 @@ class _Slot(Generic[_DeviceT]):
             )
 
     def look_in(self, report: Callable[[DeviceAlarm], None]) -> None:
-        """Check whether a connected, unused device is still there; ``report`` news of alarms.
+        """Check whether a connected, unused device is still there; ``report`` changes of alarms.
 
         An open session notices its end, but not a device's loss of power. A device that has been
         quiet for long is therefore asked a question.
@@ -308,7 +308,7 @@ class Devices:
         report_alarm: Callable[[DeviceAlarm], None] = lambda _alarm: None,
         term: Term | None = None,
     ) -> None:
-        """``report_alarm`` hears news of alarms, in a reader's thread."""
+        """``report_alarm`` is called with each change of an alarm, in a reader's thread."""
         self._fabric = fabric
         self._missing: dict[RackId, frozenset[str]] = {}
         metrics = metrics or Metrics()

@@ -76,7 +76,7 @@ class Health:
         self._lock = threading.Lock()
 
     def look(self) -> None:
-        """Write the begin and end of conditions to the history, and remember the begin of each.
+        """Write start and end of conditions to the history, and remember the start of each.
 
         Only for a single thread.
         """

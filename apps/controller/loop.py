@@ -163,7 +163,7 @@ class Loop:
         pins: Sequence[Pin],
         blocked: Collection[PortId],
     ) -> PlannedChange:
-        """The proposed change. An urgent job reuses the change told to its caller, if still
+        """The proposed change. An urgent job reuses the change shown to the caller, if still
         valid.
         """
         answer = self._last_answer

@@ -160,7 +160,7 @@ class Mover:
     async def go(self, target: NetworkState, trigger: str, reason: str) -> Reconfiguration | None:
         """Enter and :meth:`move`; returns the entry, or None if the network is there already.
 
-        The entry and the log tell why a move fails. Raises JournalError.
+        The entry and the log have the reason of a failed move. Raises JournalError.
         """
         if target == self._network.state:
             return None

@@ -25,7 +25,7 @@ class OddRates:
         before_mbps: Mapping[Aggregate, float],
         now_mbps: Mapping[Aggregate, float],
     ) -> set[DatapathId]:
-        """Vswitches to be told meters' rates again: a meter's rate differs from the rates given
+        """Vswitches that get their meters' rates again: a meter's rate differs from the rates given
         ``before`` the question and ``now``. ``found``: rates in kb/s by the meter's number.
 
         A meter with the same odd rate as at the last look can't do better, and is left alone.

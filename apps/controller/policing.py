@@ -90,7 +90,9 @@ class Policing(HeldTables):
         self._allowed_mbps: dict[Aggregate, float] = {}
         """Rates of the meters, as held by all vswitches except unsettled vswitches."""
         self._unsettled: set[DatapathId] = set()
-        """Vswitches whose meters may have other rates: told none, or while rates were changed."""
+        """Vswitches whose meters may have other rates: no rates were sent, or rates changed while
+        sending.
+        """
         self._busy: set[DatapathId] = set()
         """Vswitches whose meters are being changed: the pacer leaves them alone meanwhile."""
         self._fresh: set[Aggregate] = set()

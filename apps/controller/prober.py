@@ -85,7 +85,7 @@ class Prober:
         self._nonces = itertools.count(random.SystemRandom().getrandbits(48))
         self._frames: dict[tuple[str, str, VlanId, int, int], tuple[bytes, bytes]] = {}
         self._servers: dict[RackId, list[tuple[Server, DatapathId]]] = {}
-        """Servers able to send and hear probes, with their steering switches."""
+        """Servers able to send and receive probes, with their steering switches."""
         self._seen: tuple[NetworkState, Collection[Pair]] | None = None
         self._seen_able: Collection[DatapathId] | None = None
         self._refreshed_s = float("-inf")
@@ -117,7 +117,7 @@ class Prober:
         return min(max(remaining_s, self._tick_s), _REFRESH_S)
 
     def tick(self, now_s: float) -> None:
-        """Handle the heard probes, and send the due probes."""
+        """Handle the received probes, and send the due probes."""
         self._refresh(now_s)
         received = 0
         while self._received:

@@ -1,4 +1,4 @@
-"""Probes and markers: frames sent by switches along a path, heard at the far end."""
+"""Probes and markers: frames sent by switches along a path, received at the far end."""
 
 from __future__ import annotations
 

@@ -19,7 +19,9 @@ LOG = logging.getLogger("hydra.quarantine")
 
 
 class Quarantine:
-    """Thread-safe. The length of a quarantine is ``policy.quarantine_s`` at its begin."""
+    """Thread-safe. The length of a quarantine is ``policy.quarantine_s`` at the start of the
+    quarantine.
+    """
 
     def __init__(
         self,
@@ -29,7 +31,7 @@ class Quarantine:
         policy: CurrentPolicy,
         report: Callable[[str, Iterable[tuple[str, str]]], None] = lambda _text, _pairs: None,
     ) -> None:
-        """``report`` is called with news of ports in words, and the affected rack pairs."""
+        """``report`` is called with a text about changed ports, and the affected rack pairs."""
         self._report = report
         self._fabric = fabric
         self._journal = journal
@@ -50,7 +52,7 @@ class Quarantine:
     def put(self, ports: Collection[PortId], reason: str, paths: Iterable[Path] = ()) -> None:
         """Leave ports out of planning from now on; ``paths`` are the affected paths.
 
-        A port in quarantine for the same reason stays there for longer, without news.
+        A port in quarantine for the same reason stays there for longer, without a report.
         """
         self.put_each([(ports, reason)], paths)
 
@@ -86,7 +88,7 @@ class Quarantine:
     def _enter(
         self, port: PortId, reason: str, now_s: float, until_s: float | None, pairs: set[Pair]
     ) -> bool:
-        """Note a port; True if the quarantine is news. The caller holds the lock.
+        """Note a port; True if the quarantine is new. The caller holds the lock.
 
         A port set aside until cleared stays so, with its first reason.
         """

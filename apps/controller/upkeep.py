@@ -42,7 +42,7 @@ LOG = logging.getLogger("hydra.upkeep")
 _AT_ONCE: Final = 256
 """Largest number of switches synchronised together; takes about a second in large fabrics."""
 _PROMPT_S: Final = 1.0
-"""How long the conductor waits for a switch to be synchronised; healthy ones take far less."""
+"""How long the conductor waits for a switch to be synchronised; a healthy switch takes far less."""
 _PROMPT_EACH_S: Final = 0.05
 """Additional wait for each further switch."""
 
@@ -249,7 +249,7 @@ class Upkeep:
         self._runner.run_meanwhile(self._switches.follow_numbers(self._network.under_way))
 
     def note_followed(self, ports: Iterable[RenumberedPort]) -> None:
-        """Tell of renumbered ports whose new OpenFlow numbers all rules have."""
+        """Report renumbered ports whose new OpenFlow numbers all rules have."""
         for port in ports:
             names = self._fabric.racks
             pairs = {pair_of(path) for path in self._network.state.topology.paths}
@@ -295,7 +295,7 @@ class Upkeep:
         await carried_out(self._switches.tidy_relays())
 
     def hold_reserved(self) -> None:
-        """Have switches keep to the present bandwidth of reservations."""
+        """Set meters to the present bandwidth of reservations; mark switches that don't confirm."""
         ready = self._switches.ready()
         self._switches.doubt(
             self._policing.hold(self._network.state, self._bookings.active(), ready)
@@ -312,7 +312,7 @@ class Upkeep:
         self._switches.closed_meanwhile = frozenset().union(*under_way)
 
     def start_over(self, execution: Execution) -> None:
-        """Have the devices read again before anything else, since a reconfiguration broke off."""
+        """Make recovery the next work, since a reconfiguration broke off."""
         self._recovery.begin_anew(execution)
 
     def take_over(self, execution: Execution) -> None:

@@ -251,7 +251,7 @@ class Withdrawals:
         return {element: why for element, why in self._unwithdrawn.items() if element in standing}
 
     def _wishes(self, ways: Set[tuple[RackId, RackId]]) -> _Wishes:
-        """Who wants the paths of pairs, as (from, to); pairs wanted by nobody are left out."""
+        """Users of the paths of pairs, by (from, to); pairs without a user are left out."""
         wishes = self._network.wishes({rack_pair(*ends) for ends in ways})
         return {ends: wishes[pair] for ends in ways if (pair := rack_pair(*ends)) in wishes}
 

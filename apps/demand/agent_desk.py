@@ -260,7 +260,7 @@ class AgentDesk:
     # -- what the controller asks ---------------------------------------------------------------
 
     def backlog(self, counted: Counted) -> Believed:
-        """Believed backlog, as a rate beside the counted rate."""
+        """Credible backlog, as a rate beside the counted rate."""
         now_s = self._clock()
         self._forget_elephants(now_s)
         with self._lock:
@@ -323,6 +323,6 @@ class AgentDesk:
             return self._elephants.get(index, frozenset())
 
     def troubles(self) -> Mapping[str, int]:
-        """Reports refused or not believed since the start, by cause."""
+        """Reports refused or not credible since the start, by cause."""
         with self._lock:
             return {trouble.value: count for trouble, count in self._troubles.items()}

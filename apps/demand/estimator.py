@@ -224,9 +224,9 @@ class DemandEstimator:
         the received rate is unknown.
 
         The received rate is that of the last interval. So an entry that paused in the interval
-        proves nothing. Of the rate counted in the interval, half may belong to the interval before:
-        counters of rules lag by up to half a second. Entries found count for a few further
-        readings, since unrelated traffic sends the server a packet now and then.
+        proves nothing. Of the rate counted in the interval, half may belong to the previous
+        interval: counters of rules lag by up to half a second. Entries found count for a few
+        further readings, since unrelated traffic sends the server a packet now and then.
         """
         received_mbps = np.zeros(len(self._resources.rack_of))
         np.add.at(received_mbps, self._resources.source_of, into)
@@ -305,7 +305,7 @@ class DemandEstimator:
 def _confirmed(sent: Sent) -> NDArray[np.float64]:
     """Mbps of each entry in the last interval, as far as a second reading confirms the rate.
 
-    The second reading is the average, or the interval before. A single interval may contain the
+    The second reading is the average, or the previous interval. A single interval may contain the
     traffic of two (:attr:`~hydra.demand.counters.Sent.least_mbps`), and would fill a link.
     """
     return np.minimum(sent.latest_mbps, np.maximum(sent.mbps, sent.least_mbps))

@@ -2,7 +2,7 @@
 
 Generations are etcd's revisions, times 2**28, above a floor. The floor only grows, and only the
 leader raises the floor. The next leader reads the floor in the transaction of the election, and so
-begins beyond all generations of the leader before.
+begins above all generations of the previous leader.
 """
 
 from __future__ import annotations

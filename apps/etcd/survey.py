@@ -1,6 +1,6 @@
 """Risks of a takeover, found beforehand by the leader.
 
-Each controller tells the store its clock and its configuration, under a key on its lease. The
+Each controller writes its clock and its configuration into the store, under a key on its lease. The
 leader compares these with its own, and asks each member of etcd for its health.
 """
 

@@ -102,7 +102,7 @@ class SqliteJournal:
         return False
 
     def _create(self) -> None:
-        """Create the file, whole or not at all, as a file without a schema counts as damaged.
+        """Create the file atomically, as a file without a schema counts as damaged.
 
         If the name is a link, the file is created at the link's target.
         """

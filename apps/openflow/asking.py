@@ -33,7 +33,7 @@ rest, if the caller hurries.
 """
 _LEAST_PATIENCE_S = 0.5
 _ABOUT_TO_S = 1.0
-"""Longest time between the arrival of an answer and the end of the wait for the answer."""
+"""Longest time from the arrival of an answer to the wake-up of the thread that waits for it."""
 _SENT_TOGETHER = 16
 """Messages handed to the hub at a time: each handover may have to wait for the interpreter."""
 _STATISTICS = bytes([TYPE_MULTIPART_REQUEST])
@@ -115,7 +115,7 @@ class Asking(Switchboard):
         return self._post
 
     def _send_all(self, messages: Iterable[Sending]) -> None:
-        """Have the hub send messages a few at a time, while further messages are made."""
+        """Hand messages to the hub a few at a time, while further messages are made."""
         each = iter(messages)
         while some := tuple(islice(each, _SENT_TOGETHER)):
             self._post(partial(self._deliver, some))
@@ -151,8 +151,8 @@ class Asking(Switchboard):
         """Ask switches as :meth:`_request` does, with a limited number of requests under way.
 
         The limit keeps memory small: neither all requests nor all answers exist at a time. Each
-        switch has ``timeout_s`` from its request, without the hub's time to catch up; a slow switch
-        does not delay the requests to other switches.
+        switch has ``timeout_s`` from its request, not counting the time in which the hub works
+        through received messages; a slow switch does not delay the requests to other switches.
 
         With ``hurries``, once the share ``most`` of all switches has answered, the rest have as
         much time again, at least half a second. Once no switch has answered for ``gap_s``, the rest
@@ -253,8 +253,8 @@ class Asking(Switchboard):
     def _answer_or_set_aside(
         self, datapath: DatapathId, asked: Asked, timeout_s: float, *, is_late: bool = False
     ) -> Answer:
-        """The answer, as from :meth:`_answer`; without an answer, the switch is asked nothing more
-        until the switch answers.
+        """The answer, as from :meth:`_answer`; if there is no answer yet, the switch counts as
+        mute, and gets no further requests until it answers a barrier.
         """
         if not asked.reply.done():
             with self._lock:
@@ -266,7 +266,7 @@ class Asking(Switchboard):
         return self._answer(datapath, asked, timeout_s, is_late=is_late)
 
     def _set_aside(self, unanswered: Pending) -> None:
-        """Ask a switch nothing more until the switch has answered a barrier."""
+        """Send a switch no further requests until the switch has answered a barrier."""
         datapath, answered = unanswered.datapath, Reply[Answer]()
         with self._lock:
             switch = self._switches.get(datapath)

@@ -79,7 +79,7 @@ class Fleet(Roles):
         """Change meters on many switches at once; returns failures as
         :meth:`~apps.openflow.tables.Tables.apply` does.
 
-        If a switch refuses a change, the changes before stay made.
+        If a switch refuses a change, earlier changes stay.
         """
         return failures(
             self._request(

@@ -17,8 +17,8 @@ class Mailbox:
     """Carries functions from native threads into the loop.
 
     A single wake-up serves all functions posted before the loop looks: after each wake-up, the
-    posting thread would wait for the interpreter's lock again. Other work of the loop has its turn
-    after every few functions.
+    posting thread would wait for the GIL again. Other work of the loop has its turn after every few
+    functions.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -38,7 +38,9 @@ class Mailbox:
             self._loop.call_soon_threadsafe(self._look)
 
     def run(self) -> None:
-        """Start to run posted functions, earlier ones included; in the loop's thread."""
+        """Start to run posted functions, including functions posted earlier; in the loop's
+        thread.
+        """
         self._loop.call_soon(self._look)
 
     def _look(self) -> None:

@@ -208,7 +208,9 @@ class Reader:
 
 
 def _have_parsed(datapath: Any, kind: int, xid: int, whole: bytes) -> None:
-    """Have the package read a message for its handlers; the package logs unreadable messages."""
+    """Parse a message by the package, for the package's handlers; the package logs unreadable
+    messages.
+    """
     version = ofproto_v1_3.OFP_VERSION
     message = ofproto_parser.msg(datapath, version, kind, len(whole), xid, whole)
     if message:
@@ -248,7 +250,7 @@ def _speaks_ours(version: int, elements: Sequence[Any], versions: Collection[int
 
 
 def _end_refused(datapath: Any, version: int, why: str) -> None:
-    """Tell the switch the reason, perhaps visible only in the switch's log, and close the
+    """Send the switch the reason, perhaps visible only in the switch's log, and close the
     connection.
     """
     datapath.refused_for = None

@@ -42,7 +42,7 @@ def chosen() -> str:
 try:
     NAME: Final = chosen()
 except HydraError as problem:
-    sys.exit(str(problem))  # importers can't go on, and a traceback says nothing more
+    sys.exit(str(problem))  # importers can't go on, and a traceback adds no information
 
 _ROOT: Final = _ROOTS[NAME]
 HOST: Final[Any] = import_module(f"apps.openflow.on_{_ROOT}")

@@ -25,7 +25,9 @@ _STEP = "openflow"
 LOOKS = 20
 """Number of parts of a time-out; the hub catches up between two parts."""
 _PROBE_LOOKS = 4
-"""As :data:`LOOKS`, for probes: each probe is waited for separately, and many at once."""
+"""As :data:`LOOKS`, for probes: each probe has a wait of its own, and many probes are under way at
+once.
+"""
 _HUB_S = 60.0
 """Longest wait for the hub at a time."""
 Answer = bytes | Failure

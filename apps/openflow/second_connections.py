@@ -49,7 +49,7 @@ class SecondConnections(Generic[_ConnectedT]):
         older: SwitchConnection,
         is_used: Callable[[], bool],
     ) -> None:
-        """Have a newcomer wait for an answer of the ``older`` connection.
+        """Keep a new connection waiting for an answer of the ``older`` connection.
 
         If the older connection is not in use (``is_used``) when the answer comes, newcomers have
         already been admitted.

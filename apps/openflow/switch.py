@@ -67,10 +67,10 @@ class ConnectedSwitch:
     takes_bundles: bool = True
     rounds: Rounds = field(default_factory=Rounds)
     is_mute: bool = False
-    """True while the switch owes an overdue answer. A mute switch is asked nothing."""
+    """True while an answer of the switch is overdue. A mute switch gets no requests."""
 
     def note(self, port: PortInfo) -> None:
-        """Note the news of a port, by the port's name. An earlier name of the port goes; at most
+        """Note a port status message, by the port's name. An earlier name of the port goes; at most
         :data:`MOST_PORTS` names are kept.
         """
         for name in [name for name, held in self.names.items() if held.number == port.number]:
@@ -88,8 +88,8 @@ class ConnectedSwitch:
         return True
 
     def renumber(self, names: PortNames) -> dict[str, int]:
-        """Work out the numbers of all ports from the news. Returns, by name, the earlier numbers of
-        ports whose number has changed.
+        """Compute the numbers of all ports from the noted messages. Returns, by name, the earlier
+        numbers of ports whose number has changed.
         """
         taken = {port.number for port in self.names.values()}
         present = {n: port.number for n in names.every if (port := self.names.get(n)) is not None}

@@ -215,7 +215,7 @@ class Planning(SinglePaths):
         expired: Callable[[], bool] = _never,
     ) -> Week:
         """A schedule by which pairs with a demand share circuits, with the plan of every change; or
-        a given schedule, for which ``demand`` tells only what circuits are expected to carry.
+        a given schedule, for which ``demand`` is only the traffic expected on circuits.
 
         Reserved paths stand in all slots. Each plan is checked as in :meth:`diff`. The delivered
         rate of the week is the mean until ``horizon_s``. Raises PlanError, also if a week can't

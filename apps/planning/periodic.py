@@ -14,8 +14,8 @@ from hydra.service import DemandReport, DemandSource, PlanRequest
 from hydra.sharing.turns import Turns
 
 _FAINT_MBPS: Final = 0.01
-"""Less traffic counts as none: averages fade, and never end."""
-TURN: Final = "the epoch is over: circuits go to those who have waited longest"
+"""Less traffic counts as no traffic, since an average fades but never reaches zero."""
+TURN: Final = "the epoch is over: circuits go to the rack pairs that have waited longest"
 
 
 class PeriodicRequests:
@@ -56,7 +56,7 @@ class PeriodicRequests:
         )
 
     def begun(self, sharing: Sharing, state: NetworkState) -> None:
-        """Note that a round is over: the circuits of ``state`` stand until the next."""
+        """Note that a round is over: the circuits of ``state`` stand until the next round."""
         if sharing.in_turn:
             self._turns.serve({path.directions[0] for path in state.topology.paths})
 

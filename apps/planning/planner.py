@@ -1,6 +1,6 @@
 """The controller's side of the planning process: starts, asks and replaces the process.
 
-A thread waits for a plan without holding Python's lock, so the OpenFlow hub and REST run on.
+A thread waits for a plan without holding the GIL, so the OpenFlow hub and REST run on.
 """
 
 from __future__ import annotations

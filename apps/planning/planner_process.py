@@ -2,9 +2,9 @@
 
 :mod:`apps.planning.planner` starts the process.
 
-Planning computes for seconds. In a separate process, planning takes neither Python's lock nor a
-core's time slice from OpenFlow and REST. Requests come and answers go, pickled, over the socket FD,
-one at a time; both ends are the same program on the same machine.
+Planning computes for seconds. In a separate process, planning takes neither the global interpreter
+lock (GIL) nor a core's time slice from OpenFlow and REST. Requests come and answers go, pickled,
+over the socket FD, one at a time; both ends are the same program on the same machine.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from hydra.errors import HydraError
 
 
 def main() -> None:
-    """Answer requests until the controller hangs up."""
+    """Answer requests until the controller closes the connection."""
     # A signal reaches the whole process group, but the controller has to end the planner.
     for number in ENDING:
         signal.signal(number, signal.SIG_IGN)

@@ -95,7 +95,7 @@ class Rounds:
         return Round(decision, report, request)
 
     def begun(self, state: NetworkState) -> None:
-        """Note that a round is over: the circuits of ``state`` stand until the next."""
+        """Note that a round is over: the circuits of ``state`` stand until the next round."""
         self._requests.begun(self._policy.in_force.sharing, state)
 
     def plan(

@@ -3,8 +3,8 @@
 glibc gives threads up to eight arenas a core, and never moves free memory between arenas. The
 thread for a request is chosen by chance, so each arena grows to the largest need of any moment: the
 controller's memory grew with every history full. One arena costs no processor time, since Python's
-threads mostly hold Python's lock when they allocate. ``MALLOC_ARENA_MAX`` in the systemd unit would
-miss a start by hand; ``malloc_trim`` gave back 7 of 32 MB that were free in 16 arenas.
+threads mostly hold the GIL when they allocate. ``MALLOC_ARENA_MAX`` in the systemd unit would miss
+a start by hand; ``malloc_trim`` gave back 7 of 32 MB that were free in 16 arenas.
 """
 
 from __future__ import annotations

@@ -19,8 +19,8 @@ RETRY_S: Final = 1.0
 """Pause of an accept loop when the system has no resources for another connection."""
 _ANEW_S: Final = 60.0
 _NETWORK_BITS: Final = 64
-"""Bits of an IPv6 address that tell peers apart: the owner of a network may use all
-addresses in the network.
+"""Bits of an IPv6 address that distinguish peers: the owner of a network may use all addresses in
+the network.
 """
 
 

@@ -35,8 +35,8 @@ def at_signals(handler: Callable[[int, FrameType | None], None]) -> int:
 
 
 def end_in_time() -> None:
-    """Have the process end by STOP_S and TRACEBACK_S from now, even if threads are stuck."""
-    # A thread in C, which needs neither the hub nor the interpreter's lock.
+    """Make the process end by STOP_S and TRACEBACK_S from now, even if threads are stuck."""
+    # A thread in C, which needs neither the hub nor the GIL.
     faulthandler.dump_traceback_later(STOP_S, exit=True, file=_STDERR)
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.setitimer(signal.ITIMER_REAL, STOP_S + TRACEBACK_S)

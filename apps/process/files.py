@@ -1,4 +1,4 @@
-"""Files: a check of existence, and files written whole or not at all."""
+"""Files: a check of existence, and files written atomically."""
 
 from __future__ import annotations
 

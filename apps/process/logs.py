@@ -73,7 +73,7 @@ def set_up(log_format: str, level: str, descriptor: int = _STDERR) -> None:
     )
     root = logging.getLogger()
     root.handlers[:] = [handler]
-    root.setLevel(max(logging.INFO, _number(level)))  # libraries' own details are not ours to tell
+    root.setLevel(max(logging.INFO, _number(level)))  # details of libraries are not logged
     for name in ("hydra", "drivers"):
         logging.getLogger(name).setLevel(_number(level))
     for name in ("ryu", "os_ken", "httpx", "asyncio", "uvicorn"):

@@ -43,7 +43,7 @@ class Sink(logging.handlers.QueueListener):
         return self._dropped
 
     def put(self, line: bytes) -> bool:
-        """Have ``line`` written, soon; False if dropped. Never waits."""
+        """Write ``line`` soon, in another thread; False if dropped. Never waits."""
         with self._lock:
             if self._held_bytes + len(line) > MOST_HELD_BYTES:
                 self._dropped += 1

@@ -1,4 +1,4 @@
-"""Tells systemd that the controller is ready and alive; does nothing without systemd.
+"""Reports to systemd that the controller is ready and alive; does nothing without systemd.
 
 The protocol is that of sd_notify(3): datagrams to the socket named by ``NOTIFY_SOCKET``.
 """

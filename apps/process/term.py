@@ -77,7 +77,7 @@ class Term(Protocol):
 
     @property
     def generation(self) -> int | None:
-        """Number by which switches tell a leader from earlier leaders; None: no number.
+        """Number by which switches distinguish a leader from earlier leaders; None: no number.
 
         A later leader has a higher number. In a term, the number only grows by :meth:`exceed`.
         """

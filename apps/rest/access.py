@@ -24,7 +24,7 @@ class Access:
     """False: the audit log records refused requests only."""
 
 
-def give(route: BaseRoute, access: Access) -> None:
+def set_access(route: BaseRoute, access: Access) -> None:
     setattr(route, _ATTRIBUTE, access)
 
 

@@ -17,8 +17,8 @@ def written(function: Callable[..., Any], status: int) -> Callable[..., Any]:
 
     FastAPI would visit a thread for the function, and again to validate the result, although the
     result is a model already. FastAPI would then serialize the answer in the event loop, where a
-    large answer delays all requests. Each visit waits for the interpreter's lock twice: 5 ms and
-    more while other threads compute.
+    large answer delays all requests. Each visit waits for the GIL twice: 5 ms and more while other
+    threads compute.
     """
     if inspect.iscoroutinefunction(function) or inspect.isasyncgenfunction(function):
         return function

@@ -29,7 +29,7 @@ from apps.rest.webhook_delivery import Webhooks
 from hydra.service import ControllerService
 
 _ROUTES: Final = mounted(all_routes())
-"""Made once: takes 0.15 s, a delay for the first request of each app otherwise."""
+"""Made once, since making takes 0.15 s: the first request of each app would wait."""
 
 
 def create_app(
@@ -50,7 +50,7 @@ def create_app(
     Without ``tokens``, any client may do everything. /metrics shows ``registry``, and the state of
     the service and of workers. Without ``hooks``, webhooks can be made but nothing is sent.
     ``hosts`` are host names of the controller. While ``term`` belongs to another controller,
-    requests are answered from ``view`` of the store, or carried to the leader; ``trust``: the
+    requests are answered from ``view`` of the store, or forwarded to the leader; ``trust``: the
     authorities of the leader's certificate, None for the system's. ``held_by``: the workers that
     hold switches.
 

@@ -1,4 +1,4 @@
-"""Carries requests from a standby controller to the leader.
+"""Forwards requests from a standby controller to the leader.
 
 The reply is the leader's own. A redirection (307) would be simpler but fail: curl and Python's
 clients drop the token when redirected to another host.
@@ -61,7 +61,7 @@ class NoReply(HydraError):
 
 @dataclass(eq=False, repr=False)
 class Carrier:
-    """Carries requests to the leader, each in a new connection.
+    """Forwards requests to the leader, each in a new connection.
 
     The leader may have closed a connection kept open. Then the client can't know whether the
     request arrived.

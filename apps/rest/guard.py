@@ -51,8 +51,8 @@ class AuditLog:
     """Audit log: a JSON object per line for each request that changes something or is refused.
 
     A line names the caller, the address, the request and the outcome, never a header or a body. A
-    stalled file delays requests only once, and each for no longer than :data:`_WRITTEN_S`. Lines
-    beyond the capacity of the sink are dropped and counted.
+    stalled file delays the present requests, each for no longer than :data:`_WRITTEN_S`; later
+    requests do not wait. Lines beyond the capacity of the sink are dropped and counted.
     """
 
     def __init__(self, path: str | None) -> None:

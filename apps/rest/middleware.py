@@ -124,7 +124,7 @@ class _Replay:
 
 
 async def _read_body(receive: Receive, limit: int) -> bytes | None:
-    """The whole body; None if too large. If the client hangs up, the body ends."""
+    """The whole body; None if too large. If the client closes the connection, the body ends."""
     chunks: list[bytes] = []
     size = 0
     more = True

@@ -12,7 +12,7 @@ from fastapi.params import Cookie, Header, Path
 from starlette.routing import BaseRoute
 
 from apps.rest import asking
-from apps.rest.access import give
+from apps.rest.access import set_access
 from apps.rest.answering import written
 from apps.rest.errors import responses
 from apps.rest.problems import INVALID_REQUEST
@@ -21,7 +21,9 @@ from apps.rest.routing import Route, Routes
 
 
 def mounted(resources: Iterable[Routes]) -> tuple[BaseRoute, ...]:
-    """FastAPI's routes; generated clients name each route after its function."""
+    """FastAPI's routes of all resources. The OpenAPI ``operationId`` of a route is the name of the
+    route's function, so generated clients have methods with the same names.
+    """
     router = APIRouter()
     for resource in resources:
         for route in resource.declared:
@@ -52,11 +54,11 @@ def _mount(router: APIRouter, route: Route) -> None:
         openapi_extra={"security": []} if route.access.public else None,
         **settings,
     )
-    give(router.routes[-1], route.access)
+    set_access(router.routes[-1], route.access)
 
 
 async def _known_query(request: Request) -> None:
-    """Raises InvalidRequest if the route has no parameter of a name in the query."""
+    """Raise InvalidRequest if the query has a name that is no parameter of the route."""
     if not request.query_params:
         return
     known = [

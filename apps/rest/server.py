@@ -31,7 +31,7 @@ _GRACE_S: Final = 2
 _LOOK_S: Final = 0.005
 _STOP_TIMEOUT_S: Final = 10.0
 _HEAD_S: Final = 10.0
-"""Time from the connection, or the answer before, to the end of a request's headers."""
+"""Time from the connection, or the previous answer, to the end of a request's headers."""
 _HEAD_BYTES: Final = 16 * 1024
 _BODY_S: Final = 60.0
 """Time from the end of the headers to the end of the body."""

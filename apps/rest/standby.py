@@ -1,7 +1,7 @@
 """Answers of a standby controller while another controller leads.
 
 The standby answers from the store if possible, with the time of the data; all other requests are
-carried to the leader.
+forwarded to the leader.
 """
 
 from __future__ import annotations

@@ -167,7 +167,7 @@ def _put_in_place(content: bytes, journal: Path) -> Path | None:
         with making(fresh) as file:
             file.write(content)
         SqliteJournal(fresh).close()  # raises for a file of an unknown format
-        give_to(owner, fresh, Path(f"{journal}.lock"))  # the controller may run as somebody else
+        give_to(owner, fresh, Path(f"{journal}.lock"))  # the controller may run as another user
         fresh.replace(restored)
         sync_folder(path)  # the path is known before the journal is away
         kept = set_aside(path)

@@ -172,7 +172,7 @@ def _missing(in_use: InUse, plane: Plane, present: Collection[CrossConnect]) -> 
 
 
 def _free_pair(seen: _Seen, fabric: Fabric, plane: Plane, in_use: InUse) -> CrossConnect | None:
-    """The last ingress and the last egress port without a circuit; unwired ones if there are."""
+    """The last ingress and the last egress port without a circuit, preferably unwired."""
     ingress, egress = seen.size
     held = {*seen.present, *in_use.on(plane.id)}
     busy = {port for cross in held for port in (cross.ingress, cross.egress)}

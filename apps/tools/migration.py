@@ -55,7 +55,7 @@ def to_file(settings: ControllerSettings) -> int:
         number = copy(source, target)
         place = path.resolve()
         parts = [file for end in ("", "-wal", "-shm") if (file := Path(f"{place}{end}")).exists()]
-        # The controller may run as somebody else.
+        # The controller may run as another user.
         give_to(place.parent.stat(), *parts, Path(f"{path}.lock"))
     check_private(settings.journal)
     return number

@@ -25,7 +25,7 @@ class Attempt:
     planning_ms: float
     connect: int
     disconnect: int
-    """Circuits set up and taken down since the window before."""
+    """Circuits set up and taken down since the previous window."""
     problems: tuple[str, ...]
     """Problems found by the independent checks."""
     mean_hops: float | None = None
@@ -78,7 +78,8 @@ def compare(
 ) -> list[Contestant]:
     """Plan every window with every algorithm, each from the algorithm's last topology.
 
-    ``report`` hears of the progress. Raises PlanError for windows of another size, UnknownName.
+    ``report`` is called with the progress. Raises PlanError for windows of another size,
+    UnknownName.
     """
     if not cut:
         raise PlanError("no window holds a flow between racks")

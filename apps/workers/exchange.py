@@ -134,7 +134,7 @@ class Exchange:
     # -- the exchange's thread --------------------------------------------------------------------
 
     def catch_up(self, report: Callable[[], None]) -> None:
-        """Call ``report`` once everything heard by workers so far has been read."""
+        """Call ``report`` once all messages received by workers so far have been read."""
         waiting = {worker.identity for worker in self._workers.values() if self._listens(worker)}
         if not waiting:
             report()
@@ -228,7 +228,7 @@ class Exchange:
                 return
             try:
                 self._receive(identity, frames)
-            except Exception:  # of a single peer: hear the rest
+            except Exception:  # of a single peer: go on receiving
                 LOG.exception("a worker sent a message unknown to this release")
                 if (worker := self._workers.get(identity)) is not None:
                     self._drop(

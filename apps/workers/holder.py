@@ -60,8 +60,8 @@ class Holder:
         to_leader: Callable[[Record], None],
         known: Callable[[int], bool] = lambda _datapath: True,
     ) -> None:
-        """``to_all``: tell every controller; ``to_leader``: tell the controller whose orders count;
-        ``known``: true for datapath ids of the fabric.
+        """``to_all``: send to every controller; ``to_leader``: send to the controller whose orders
+        count; ``known``: true for datapath ids of the fabric.
         """
         self.knows = known
         self._to_all = to_all
@@ -117,7 +117,7 @@ class Holder:
         )
 
     def switch_refused(self, datapath: int | None, address: str, why: str) -> None:
-        """Tell all controllers: each has a log line and a condition for the switch."""
+        """Report to all controllers: each has a log line and a condition for the switch."""
         self._to_all(Record(ConnectionReports.REFUSED, 0, body=wire.text([datapath, address, why])))
 
     def _report_second(self, datapath: int, cause: str, text: str) -> None:

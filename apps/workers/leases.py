@@ -48,7 +48,7 @@ class WorkerLeases:
         self._thread = threading.Thread(target=self._keep, name="worker-leases", daemon=True)
 
     def start(self) -> None:
-        """Have the exchange go on with the owners in the store. Raises EtcdUnanswered."""
+        """Give the exchange the owners in the store. Raises EtcdUnanswered."""
         answer = self._etcd.transaction([], [get(self._prefix, f"{self._prefix[:-1]}0")])
         owners: dict[int, str] = {}
         for entry in answer.found[0]:

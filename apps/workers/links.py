@@ -1,8 +1,8 @@
 """A worker's side of its links to controllers: leases, and the choice of valid orders.
 
-A controller's orders are valid during its granted lease, unless a controller with a later
-incarnation has been heard. The lease is measured by a clock that goes on while the process or the
-machine sleeps. Invalid orders are thrown away.
+A controller's orders are valid during its granted lease, unless a message of a controller with a
+later incarnation has arrived. The lease is measured by a clock that goes on while the process or
+the machine sleeps. Invalid orders are thrown away.
 
 A controller with another version of the protocol gets no reports. Unless all controllers have
 another version, the worker asks such a controller again from time to time, as the leader may change
@@ -83,9 +83,7 @@ class _Link:
             self.reported_session, self.reports = session, list(everything)
 
     def lose(self, lost: SessionEnd | None = None) -> None:
-        """Have the controller ask for everything anew: something was lost on the way, orders if
-        ``lost`` does not say so otherwise.
-        """
+        """Start a new session: a message was lost, by default a command from the controller."""
         late = SessionEnd.ORDERS_LATE if boot_s() >= self.until_s else SessionEnd.ORDERS_LOST
         self.lost = lost or late
         self.begin(0, ())
@@ -118,7 +116,7 @@ class Links:
         self.holder = Holder(self._report_to_all, self._report_to_leader, known)
         self._leader: _Link | None = None
         self._incarnation = 0
-        """The latest incarnation heard."""
+        """The latest incarnation in a received message."""
         self._renewal = 0
         self._context = zmq.Context()
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
@@ -139,7 +137,7 @@ class Links:
         self._awake()
         if self._thread.is_alive():
             self._thread.join()
-        for link in self._links:  # closed ones stay so
+        for link in self._links:  # a closed link stays closed
             link.socket.close(int(_BYE_S * 1000))
         self._context.term()
 
@@ -186,7 +184,7 @@ class Links:
             why = "the lease is over" if is_latest else "a later controller leads"
             LOG.warning("orders of the controller at %s are thrown away: %s", link.name, why)
             if is_latest:
-                link.lose()  # the controller is told so by the next renewal, and begins anew
+                link.lose()  # the next renewal reports the loss; a new session begins
                 self._awake()
             return
         self._incarnation, self._leader = incarnation, link
@@ -273,7 +271,7 @@ class Links:
                 return
             try:
                 self._receive(link, frames)
-            except Exception:  # of a single controller: hear the rest
+            except Exception:  # of a single controller: go on receiving
                 LOG.exception("the controller at %s sent an unreadable message", link.name)
 
     def _receive(self, link: _Link, frames: list[bytes]) -> None:

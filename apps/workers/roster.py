@@ -35,7 +35,7 @@ class Leased(Worker):
     identity: bytes
     session: int
     before: int
-    """Session named by the worker until it hears of the present session."""
+    """Session named by the worker until the worker knows the present session."""
     release: str
     since_unix_s: float
     began_s: float
@@ -47,7 +47,9 @@ class Leased(Worker):
     """Incarnation of this controller at its last grant."""
 
     def is_named(self, session: int, now_s: float, patience_s: float) -> bool:
-        """True if ``session`` shows that the worker knows its session, or may yet hear of it."""
+        """True if ``session`` shows that the worker knows its session, or may still learn the
+        session.
+        """
         return session == self.session or (
             session == self.before and now_s - self.began_s < patience_s
         )

@@ -445,7 +445,7 @@ def _allowed(before: frozenset[int], how: list[str]) -> frozenset[int]:
 
 
 def _unwrapped(lines: Iterable[str]) -> Iterator[str]:
-    """Lines without indentation; a line that continues a list is joined to the line before.
+    """Lines without indentation; a line that continues a list is joined to the previous line.
 
     Log messages are left out.
     """

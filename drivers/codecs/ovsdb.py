@@ -1,8 +1,8 @@
 """JSON-RPC of an OVSDB server (RFC 7047): bytes to messages, and VLANs to text.
 
-A trunk has up to 4094 VLANs, and most ports have equal VLANs. So a long set of numbers is not read
-as JSON: its text is looked up, and ports with equal texts share one frozen set. Written sets are
-looked up the other way.
+A trunk has up to 4094 VLANs, and most ports have equal VLANs. So a long set of numbers is not
+parsed as JSON: a cache maps the set's text to a frozen set, and ports with equal texts share one
+frozen set. For writing, a second cache maps frozen sets to texts.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _MARK: Final = "hydra:set"
 objects, and no table or column has such a name.
 """
 _KEPT: Final = 128
-"""Largest number of remembered long sets: of ports without a circuit, and the latest."""
+"""Largest number of cached long sets; a full cache is emptied."""
 _LONGEST: Final = 64 << 20
 """Longest accepted message, in bytes."""
 
@@ -31,7 +31,9 @@ class OvsdbError(Exception):
 
 
 class SharedSets:
-    """Long sets of numbers by their text in servers' messages, and back; for any thread."""
+    """Cache of long sets of numbers: from the text in a server's message to the set, and from the
+    set to the text. Thread-safe.
+    """
 
     def __init__(self) -> None:
         self._sets: dict[bytes, frozenset[int]] = {}
@@ -53,7 +55,7 @@ class SharedSets:
         return known
 
     def text(self, numbers: frozenset[int]) -> bytes:
-        """A set in servers' form: ascending numbers with commas between."""
+        """The text of a set in a message: ascending numbers, separated by commas."""
         known = self._texts.get(numbers)
         if known is None:
             known = ",".join(map(str, sorted(numbers))).encode()

@@ -2,7 +2,7 @@
 
 A command is one line ended by CR LF; an answer is a line ended by CR, by LF or by both. Several
 queries in a line are answered in a single line, joined by ``;``, or each in its own line. Set
-commands have no answer, so a client appends ``;*opc?`` and waits for its ``1``; errors are told
+commands have no answer, so a client appends ``;*opc?`` and waits for its ``1``; errors are reported
 only by ``:syst:err:all?``.
 
 Source: the public command descriptions of the Polatis Series 6000/7000 user interface; for
@@ -156,7 +156,7 @@ _Pairs = Collection[tuple[int, int]]
 
 
 def connect_command(pairs: _Pairs) -> str:
-    """Add cross-connects, (ingress, egress) each, to the existing ones."""
+    """Add cross-connects, (ingress, egress) each, to the existing cross-connects."""
     return f":oxc:swit:conn:add {format_connections(pairs)}"
 
 
@@ -268,7 +268,7 @@ def is_part_of_powers(text: str) -> bool:
 
 
 def starts_dark(text: str) -> bool:
-    """True if the reply to :data:`START_QUERY` tells of a start without cross-connects."""
+    """True if the reply to :data:`START_QUERY` reports a start without cross-connects."""
     return text.strip('"').upper().startswith("DARK")
 
 

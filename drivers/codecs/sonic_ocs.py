@@ -92,7 +92,7 @@ BULK_UPDATE: Final = "sonic-ocs:bulk-update"
 
 @dataclass(frozen=True, slots=True)
 class CrossConnectState:
-    """State of a listed cross-connect, as the switch tells it."""
+    """State of a listed cross-connect, as reported by the switch."""
 
     lit: bool
     words: str

@@ -40,7 +40,7 @@ class End:
     is_last: Callable[[str], bool] | None = None
     """True of the reply's last line."""
     refuses: Callable[[str], bool] | None = None
-    """True for a line that tells of a failed log-in."""
+    """True for a line that reports a failed log-in."""
 
     def find(self, line: str) -> int:
         """Position in an unfinished line after the reply's end; -1 if there is no end."""
@@ -84,8 +84,8 @@ class TerminalDecoder:
     def next_line(self) -> str | None:
         """The next complete reply, its lines joined by LF; None when more bytes are needed.
 
-        Raises :class:`TerminalError` once all replies before the bad byte are taken, from then on
-        always.
+        If the device has sent a bad byte, raises :class:`TerminalError` once all replies before the
+        bad byte are taken, and at each later call.
         """
         if self._replies:
             return self._replies.popleft()
@@ -109,7 +109,7 @@ class TerminalDecoder:
             good = part if bad is None else part[: bad.start()]
             self._line += good.decode("ascii")
             self._bytes += len(good)
-            # Ends before a bad byte count, as if the bytes came singly.
+            # A reply that ends before the bad byte is complete, however the bytes were split.
             self._find_ends()
             if bad is not None:
                 self._fail(f"byte 0x{bad[0][0]:02x} after {self._line[-40:]!r} is no plain text")

@@ -5,7 +5,7 @@ of the S Series. A port has a name like ``1.2.3``, on some switches only a numbe
 output; a one-way connection ``a>b`` leads from the input of ``a`` to the output of ``b``, a two-way
 connection ``a-b`` both ways. A connection is entered (``AS=UMA,OS=RDY``: reserved) and then
 activated (``AS=IS,OS=IS,OC=OK``: light); it is cancelled and then deleted. The bulk commands do
-both at once, for any number of connections, and go on after COMPLD: ``RTRV-SAVERECALL`` tells the
+both at once, for any number of connections, and go on after COMPLD: ``RTRV-SAVERECALL`` reports the
 progress, but not the command. Inferred: ``&`` joins connections in bulk commands, as in
 GR-831-CORE; a connection without a name goes by its ends.
 """
@@ -158,7 +158,7 @@ def enter_in_bulk(pairs: Iterable[tuple[str, str]]) -> Command:
 
 
 def delete_in_bulk(rows: Iterable[CrossConnectRow]) -> Command:
-    """Remove the given connections, active ones too."""
+    """Remove the given connections, also active connections."""
     return Command("DLT-CRS-BULK", "&".join(row.ends for row in rows))
 
 

@@ -37,7 +37,9 @@ class Port:
     healthy: bool | None
     """None: the device does not say."""
     privileges: str
-    """Rights of the session's user; ``0x0``: none, empty: software that does not tell (6.0)."""
+    """Rights of the session's user; ``0x0``: none, empty: software that does not report rights
+    (6.0).
+    """
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ REPORTS_ON: Final = (
     Command("RLS-ARC-EQPT", "REPMGR", ("",)),
     Command("RLS-ARC-EQPT", "REPMGR", ("", "IND")),
 )
-"""Have the device send autonomous messages to this session; the maker's tests use the first
+"""Subscribe this session to the device's autonomous messages; the maker's tests use the first
 command.
 """
 

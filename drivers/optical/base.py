@@ -87,7 +87,7 @@ class BaseSwitch(ABC):
 
     @exclusive
     def port_states(self, ports: Collection[int]) -> Mapping[int, PortState]:
-        """States of the given ports; UNKNOWN if the device tells none known to the driver."""
+        """States of the given ports; UNKNOWN if the driver does not know the device's word."""
         asked = self._asked(ports)
         states = self._read_port_states(asked) if asked else {}
         return {port: states.get(port, PortState.UNKNOWN) for port in asked}

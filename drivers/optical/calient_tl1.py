@@ -81,8 +81,8 @@ class CalientTl1(Tl1Switch):
     The switch names its ports; the driver counts ports in the order of their names. Port ``n`` is
     ingress ``n`` with its input and egress ``N + n`` with its output. A command moves one
     cross-connect, and up to ``window`` commands are under way at once; with ``bulk``, one command
-    moves all. The progress told by the switch may belong to somebody else's bulk command, so the
-    switch's connections decide.
+    moves all. The progress reported by the switch may belong to another client's bulk command, so
+    the switch's connections decide.
 
     A connection of an unknown kind, or with a port that the switch does not list, is no
     cross-connect: its ports are in use, and the log names the connection.
@@ -125,7 +125,7 @@ class CalientTl1(Tl1Switch):
         return DeviceIdentity("Calient", found.chassis, found.serial, found.software)
 
     def _read_port_states(self, ports: list[int]) -> Mapping[int, PortState]:
-        """States as the switch tells of its hardware; an unused port is ENABLED."""
+        """States of the hardware, as reported by the switch; an unused port is ENABLED."""
         found = self._records(tl1_calient.PORTS_QUERY, tl1_calient.parse_port)
         by_name = {port.name: port for port in found}
         states: dict[int, PortState] = {}
@@ -354,9 +354,8 @@ class CalientTl1(Tl1Switch):
     ) -> list[str]:
         """Refusals of the bulk command sent after the switch had said ``before``.
 
-        If the switch tells of an end and the connections are not as asked, the end may belong to a
-        command sent earlier by somebody else. Raises DeviceError if the command does not end in
-        time.
+        If the switch reports an end and the connections are not as asked, the end may belong to an
+        earlier command of another client. Raises DeviceError if the command does not end in time.
         """
         is_ours = False
         for last in self._polls():
@@ -364,7 +363,7 @@ class CalientTl1(Tl1Switch):
             under_way = progress is Progress.UNDER_WAY
             is_ours = is_ours or under_way or status != before
             if is_ours and progress is Progress.COMPLETED and not waits:
-                return []  # the light is waited for in any case
+                return []  # the driver waits for light in any case
             if (last or not (waits and under_way)) and made(self._standings()):
                 return []
         if under_way:

@@ -35,8 +35,8 @@ def difference(
 ) -> Difference:
     """Reduce a change to the cross-connects not yet as wanted.
 
-    Raises DeviceError for a port that is in use or is used twice: some devices would steal the port
-    from somebody else's circuit.
+    Raises DeviceError for a port that is in use or is used twice: some devices would take the port
+    from another client's circuit.
     """
     kept = frozenset(present) - (set(disconnect) - set(connect))
     added = frozenset(connect) - kept

@@ -37,7 +37,7 @@ def build(plane: Plane, timeout_s: float) -> OpticalSwitch:
 def check(plane: Plane) -> Iterator[Problem]:
     """Problems of ``plane``'s address, login and options; a login is optional."""
     yield from endpoint_problems(plane.address)
-    if plane.login is not None:  # some switches let everybody in
+    if plane.login is not None:  # some switches have no login
         yield from login_problems(plane.login)
     yield from option_problems(InputPowerOptions, plane.options)
 
@@ -69,7 +69,7 @@ class GlimmerglassTl1(Tl1Switch):
     def _read_port_states(self, ports: list[int]) -> Mapping[int, PortState]:
         """States by the ports' health; a port without rights for this user is DISABLED.
 
-        Software that does not tell rights shows no port as DISABLED.
+        Software that does not report rights shows no port as DISABLED.
         """
         found = self._records(tl1_glimmerglass.PORTS_QUERY, tl1_glimmerglass.parse_port)
         states = {port.identifier: _state(port) for port in found}

@@ -26,7 +26,7 @@ _SHOWN: Final = 3
 
 
 class LightOptions(InputPowerOptions):
-    """``options`` of a plane with a switch that tells its attenuators and alarm thresholds."""
+    """``options`` of a plane with a switch that reports its attenuators and alarm thresholds."""
 
     min_input_dbm: float | None = Field(None, ge=-60, le=40)
     """Least power at an ingress port from a working transmitter; None: no threshold is read."""
@@ -75,7 +75,7 @@ class AttenuatorMode(Enum):
     MAXIMUM = auto()
     """Takes off as much light as possible."""
     FIXED = auto()
-    """Keeps an attenuation that was fixed earlier and is not told; also any unknown mode."""
+    """Keeps an attenuation that was fixed earlier and is not reported; also any unknown mode."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,7 @@ def warn_at_attach(
 ) -> None:
     """Read attenuators and thresholds, as far as limited, of a newly attached switch, and warn.
 
-    A switch that can't tell them is used all the same; the log says so.
+    A switch that can't report limits is used, with a line in the log.
     """
     try:
         if limits.loss_budget_db is not None:
@@ -171,7 +171,7 @@ def _mode(found: Mapping[int, Attenuator], port: int) -> AttenuatorMode:
 
 
 def _too_much(attenuator: Attenuator | None, budget_db: float, expected_dbm: float | None) -> str:
-    """The trouble with an attenuator; empty if there is none, or if the switch does not tell."""
+    """The trouble with an attenuator; empty if there is none, or if the switch reports none."""
     if attenuator is None:
         return ""
     beyond = f"more than options.loss_budget_db ({budget_db:g}) allows"

@@ -78,8 +78,8 @@ def check(plane: Plane) -> Iterator[Problem]:
 class ManualPanel:
     """An :class:`~hydra.roles.OpticalSwitch` and its :class:`~hydra.roles.TaskBoard`.
 
-    The panel's cross-connects are the ones confirmed by people. If nobody confirms a change in
-    time, the outcome is unknown; the task stays, and its ports can't be changed until somebody
+    The panel's cross-connects are the confirmed cross-connects. If nobody confirms a change in
+    time, the outcome is unknown; the task stays, and its ports can't be changed until a person
     settles the task. Asking for the same change again waits for the same task.
     """
 

@@ -50,7 +50,7 @@ class OpenFlowOptions(BaseModel):
     table: Annotated[int, Field(ge=0, le=254)] = 0
     priority: Annotated[int, Field(ge=1, le=0xFFFF)] = 100
     bundles: bool = True
-    """Make a change whole or not at all. False: rule by rule, for switches without bundles."""
+    """Make a change atomically. False: rule by rule, for switches without bundles."""
 
 
 def build(plane: Plane, timeout_s: float) -> OpticalSwitch:
@@ -230,7 +230,9 @@ class OpenFlowXc(BaseSwitch):
         return frozenset(c for c in found if c is not None and c.ingress not in self._taken)
 
     def _note_others(self, pairs: Iterable[PortPair], numbers: _Numbers) -> None:
-        """Note our ports that somebody's rule joins to a foreign port, and log the rules."""
+        """Note our ports that another controller's rule joins to a foreign port, and log the
+        rules.
+        """
         taken: dict[int, str] = {}
         odd: dict[str, str] = {}
         for pair in pairs:

@@ -1,7 +1,7 @@
 """State of a patch panel: plugged cross-connects, and tasks for people.
 
 One SQLite file per panel. Each call opens the file and is one transaction, so the controller and
-commands beside it may use the file at once, and none overwrites another's entries.
+commands beside it may use the file at once, and no program overwrites entries of other programs.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class PanelStore:
             return _plugged(db)
 
     def tasks(self) -> tuple[Task, ...]:
-        """All pending tasks and the latest settled ones, oldest first."""
+        """All pending tasks and the latest settled tasks, oldest first."""
         with self._open() as db:
             return _tasks(db)
 
@@ -95,7 +95,7 @@ class PanelStore:
     ) -> Task | None:
         """Enter a task, or find the pending task with the same content.
 
-        The task holds the remaining work. Returns None if nothing remains: somebody has just
+        The task holds the remaining work. Returns None if nothing remains: a person has just
         confirmed the change.
 
         Raises PendingError if a pending task is about one of the ports, TakenError if one is in
@@ -134,7 +134,7 @@ class PanelStore:
     def settle(self, task_id: int, state: TaskState, note: str, unix_s: float) -> Task:
         """Settle a task; DONE updates the plugged cross-connects.
 
-        Raises UnknownName, and LifecycleError if the task was settled the other way.
+        Raises UnknownName, and LifecycleError if the task already has the opposite outcome.
         """
         if state is TaskState.PENDING:
             raise LifecycleError(f"task {task_id} ends as done or failed, not as pending")

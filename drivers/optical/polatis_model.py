@@ -41,8 +41,8 @@ _OFF: Final = "DISABLED"
 
 
 class PolatisYangSwitch(BaseSwitch):
-    """A :class:`BaseSwitch` with a size told by the model name, and checks of light before a
-    change.
+    """A :class:`BaseSwitch` with a size that follows from the model name, and checks of light
+    before a change.
     """
 
     def __init__(self, name: str, options: LightOptions) -> None:
@@ -72,7 +72,7 @@ class PolatisYangSwitch(BaseSwitch):
         """Warn if the switch loses its cross-connects with its power, and warn about its light.
 
         Warnings about light: attenuators and alarm thresholds that contradict the owner's
-        expectations. ``start_mode``: None if the switch does not tell its start-up mode.
+        expectations. ``start_mode``: None if the switch does not report its start-up mode.
         """
         warn_of_start(self._name, start_mode)
         light.warn_at_attach(

@@ -7,8 +7,8 @@ ONOS drivers of 2018, tcdona3, valarmathip/Terafast, the maker's test suite):
 ``PC_ENABLED`` or ``PC_DISABLED``; ``opm-power``; attenuators ``voa/port``; alarm thresholds
 ``opm-alarm-config/port``, in older models ``ports/port/opm``; ``system-alarms``; notifications such
 as ``port-power-alarm``. The size is part of the model name. Inferred are spellings of ``status``
-other than ENABLED and DISABLED, and the severities of alarms, which the modules do not tell, that
-the text of a standing alarm names its port, and that released firmware writes to the running
+other than ENABLED and DISABLED, and the severities of alarms, which the YANG modules do not state,
+that the text of a standing alarm names its port, and that released firmware writes to the running
 datastore.
 """
 
@@ -139,7 +139,7 @@ class PolatisNetconf(PolatisYangSwitch, ReadBackSwitch):
             self._warn_at_attach(self._start())
 
     def _start(self) -> str | None:
-        """The start-up mode; None if the switch does not tell the mode."""
+        """The start-up mode; None if the switch does not report the mode."""
         subtree = etree.Element(f"{{{_SWITCH}}}system-config")
         etree.SubElement(subtree, f"{{{_POLATIS}}}startup-mode")
         try:
@@ -182,7 +182,7 @@ class PolatisNetconf(PolatisYangSwitch, ReadBackSwitch):
             super().change(disconnect, connect)
 
     def _make(self, change: Difference) -> None:
-        """Tear down and set up in one edit, which the device makes whole or not at all."""
+        """Tear down and set up in one edit, which the device makes atomically."""
         self._netconf.edit(self._config(change), lambda: self._check_result(change))
 
     def _read_port_states(self, ports: list[int]) -> Mapping[int, PortState]:

@@ -34,7 +34,7 @@ from hydra.roles import DeviceIdentity, OpticalCapabilities, OpticalSwitch, Port
 CAPABILITIES: Final = OpticalCapabilities(bulk=True, unidirectional=True, power_readings=True)
 
 _LOOKED_AT: Final = (httpx.codes.PRECONDITION_FAILED, httpx.codes.NOT_FOUND)
-"""Statuses that decide nothing alone: the list of cross-connects is read again."""
+"""Statuses that may mean success or failure: the list of cross-connects, read again, decides."""
 _T = TypeVar("_T")
 _log: Final = logging.getLogger(__name__)
 
@@ -72,9 +72,9 @@ class PolatisRestconf(polatis_model.PolatisYangSwitch):
 
     Ingress ports are 1..N, egress ports N+1..N+M. All connections that a change makes or aims anew
     are one request. Before, each removed cross-connect whose ingress port stays free is a request
-    of its own. Each request names the ETag of the list as last read: a switch with ETags refuses
-    the request if somebody else was quicker, and the list is read again. ``timeout_s`` covers each
-    step of a request.
+    of its own. Each request names the ETag of the list as last read: if another client has changed
+    the list since, a switch with ETags refuses the request, and the list is read again.
+    ``timeout_s`` covers each step of a request.
     """
 
     CAPABILITIES = CAPABILITIES
@@ -106,7 +106,7 @@ class PolatisRestconf(polatis_model.PolatisYangSwitch):
         self._warn_at_attach(self._start())
 
     def _start(self) -> str | None:
-        """The start-up mode; None if the switch does not tell the mode."""
+        """The start-up mode; None if the switch does not report the mode."""
         answer = self._session.get(codec.START)
         if answer.status_code != httpx.codes.OK:
             return None
@@ -198,7 +198,7 @@ class PolatisRestconf(polatis_model.PolatisYangSwitch):
                 )
 
     def _carry_out(self, change: Difference, tag: str | None, taken: list[str]) -> list[str] | None:
-        """Refusals by the switch; None if somebody has changed the switch since ``tag``."""
+        """Refusals by the switch; None if another client has changed the switch since ``tag``."""
         moved = {new.ingress for new in change.added}
         requests: list[tuple[str, str, bytes | None]] = [
             ("DELETE", codec.pair_resource(old.ingress), None)

@@ -96,8 +96,8 @@ class PolatisScpi(ReadBackSwitch):
     def open(self) -> None:
         """Connect; a second call on an open device does nothing. Raises DeviceUnavailable.
 
-        Warns of a device that loses its cross-connects with its power. A device that does not tell
-        its start-up mode is used without a warning.
+        Warns of a device that loses its cross-connects with its power. A device that does not
+        report its start-up mode is used without a warning.
         """
         was_connected = self._transport.connected
         self._transport.open()

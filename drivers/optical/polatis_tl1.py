@@ -75,7 +75,7 @@ def build(plane: Plane, timeout_s: float) -> OpticalSwitch:
         raise DeviceError(plane.name, "SSH wants a login")
     else:
         options = SshPlaneOptions.model_validate(dict(plane.options))
-        # SSH has logged in already: a TL1 session over SSH wants no ACT-USER.
+        # SSH has logged in already: a TL1 session over SSH needs no ACT-USER.
         stream, login = SshShell(plane.name, endpoint, plane.login, options), None
     return PolatisTl1(plane.name, stream, login, timeout_s=timeout_s, limits=light.limits(plane))
 
@@ -96,7 +96,7 @@ class PolatisTl1(Tl1Switch):
 
     Ingress ports are 1..N, egress ports N+1..N+M. A change of any size is one ``DLT-PATCH`` and one
     ``ENT-PATCH``. On an any-to-any switch the lower half of the ports are ingress and the upper
-    half egress; a port that somebody has connected within its half is in use.
+    half egress; a port connected within its half by another client is in use.
     """
 
     DIALECT = tl1_polatis.DIALECT

@@ -46,8 +46,8 @@ class SteppedSwitch(ReadBackSwitch, Generic[_SessionT]):
 
     Abstract methods are called by one thread at a time, and raise the errors of
     :mod:`drivers.transports`: see :data:`Step`. This class checks ports, reduces a change to its
-    moves, reads back, and tells a refusal from an unknown outcome. A derived class may stand in
-    ``drivers/registry.py``.
+    moves, reads back, and distinguishes a refusal from an unknown outcome. A derived class may
+    stand in ``drivers/registry.py``.
 
     ``timeout_s`` limits each command.
     """
@@ -56,7 +56,7 @@ class SteppedSwitch(ReadBackSwitch, Generic[_SessionT]):
     OPTIONS: ClassVar[type[BaseModel]] = NoOptions
     """``options`` of a plane; forbids extra keys."""
     LOGIN: ClassVar[bool] = True
-    """True if the device wants a user and a password."""
+    """True if the device needs a user and a password."""
 
     def __init__(self, plane: Plane, timeout_s: float) -> None:
         super().__init__(plane.name)
@@ -82,7 +82,7 @@ class SteppedSwitch(ReadBackSwitch, Generic[_SessionT]):
         """Steps of ``change``, in order; each step returns once the device has carried it out."""
 
     def _read_identity(self) -> DeviceIdentity:
-        """Identity that the device tells; by default unknown, after a check that the device
+        """Identity reported by the device; by default unknown, after a check that the device
         answers.
         """
         self._parsed()

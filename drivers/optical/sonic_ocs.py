@@ -1,17 +1,20 @@
 """Optical circuit switches that run SONiC, over gNMI or RESTCONF.
 
-A SONiC switch accepts an intention: only the state database tells the mirrors' work. A
-cross-connect on a busy port is accepted and stays dark; two or more push the old cross-connects
-aside, which stay listed. An existing key is skipped, whatever its state. Reported counts are the
-counts asked for. So a change is one request that deletes and adds, and the state database decides.
-A cross-connect that does not work is deleted, and made anew only when gone. A cross-connect that
-was never made is deleted in a request of its own, since other deletions in the same request would
-fail (``orchagent`` of sonic-molex/sonic-swss, ``bulkRemoveObjects``).
+A SONiC switch accepts a configuration before the mirrors move; the state database alone shows the
+result. The switch accepts a cross-connect on a busy port: a single new cross-connect stays dark,
+and two or more replace the old cross-connects, but the database still lists the old cross-connects.
+The switch skips a cross-connect whose key exists, whatever the state. Reported counts repeat the
+request's counts. So a change is one request that deletes and adds, and the driver judges by the
+state database. A failed cross-connect is deleted, and set up again once the state database has no
+entry left. A configured cross-connect without a state is deleted in a request of its own, since
+other deletions in the same request would fail (``orchagent`` of sonic-molex/sonic-swss,
+``bulkRemoveObjects``).
 
 Over gNMI the switch refuses to add a row to an empty table, and to delete a table's last row by its
 key: SONiC's config updater refuses a patch that leaves a table empty. So the driver reads such a
-table, then writes or deletes the whole table. NOT_FOUND is the answer about an empty table, and
-about anything missing in Redis: the metadata, which are never empty, tell the two apart.
+table, then writes or deletes the whole table. The switch answers NOT_FOUND for an empty table and
+for a missing database alike: if the metadata table, which is never empty, can be read, the database
+exists.
 """
 
 from __future__ import annotations
@@ -137,14 +140,15 @@ class _Entry:
 
 
 class SonicOcs(BaseSwitch):
-    """An :class:`~hydra.roles.OpticalSwitch` that tells light and alarms.
+    """An :class:`~hydra.roles.OpticalSwitch` that reports dark cross-connects and alarms.
 
     Ingress n is the n-th port of side A by number, ``nA``, egress n the n-th of side B.
-    ``timeout_s`` covers one exchange, and the settling time of the mirrors. ``ports`` is the size
-    of a side by the controller's configuration, which decides if tables disagree.
+    ``timeout_s`` covers one exchange, and the settling time of the mirrors. ``ports`` is the number
+    of ports of a side by the controller's configuration; if two tables list different ports, the
+    table with ``ports`` ports is right.
 
-    Anybody can write rows. A row without sense, or with an unlisted port, is logged and left out;
-    our ports in such a row are in use until the row is gone.
+    Other clients can write rows, too. An invalid row, or a row with an unlisted port, is logged and
+    ignored; known ports in such a row count as in use until the row is gone.
     """
 
     CAPABILITIES = CAPABILITIES
@@ -163,7 +167,7 @@ class SonicOcs(BaseSwitch):
         self._skipped_rows = SkippedRows(name)
         self._loss_budget_db = loss_budget_db
         self._beyond: dict[CrossConnect, float] | None = None
-        """Loss in dB of cross-connects beyond the budget; None: not read since the device was
+        """Loss in dB of cross-connects above the budget; None: not read since the device was
         opened.
         """
         self._databases = databases
@@ -172,9 +176,9 @@ class SonicOcs(BaseSwitch):
         """Names by port number, from 1."""
         self._numbers: dict[str, int] = {}
         self._alarms: dict[str, tuple[Alarm, str]] = {}
-        """Alarms standing by the last news, with the time of their begin, by alarm number."""
+        """Active alarms as last reported or read, each with its start time, by alarm number."""
         self._ended: deque[tuple[str, str]] = deque(maxlen=_MOST_ENDED)
-        """Alarms that a read found ended: the switch may report their end later."""
+        """Alarms that ended by a read of the table: the switch may report the same end later."""
         self._reports: list[Alarm] = []
 
     @exclusive
@@ -192,7 +196,7 @@ class SonicOcs(BaseSwitch):
 
     @exclusive
     def identity(self) -> DeviceIdentity:
-        """Identity by the device's metadata, which hold no version of the software."""
+        """Identity by the device's metadata. The metadata have no software version."""
         found = self._databases.read(sonic_ocs.METADATA).get("localhost", {})
         model = found.get("hwsku") or found.get("platform")
         if not model:
@@ -204,7 +208,7 @@ class SonicOcs(BaseSwitch):
         a_side, b_side = self._read_ports()
         self._ports = (*a_side, *b_side)
         self._numbers = {name: number for number, name in enumerate(self._ports, 1)}
-        # Alarms that stand already are no news.
+        # Alarms active at the start are not reported.
         self._alarms.clear()
         self._begin_all(self._databases.read(sonic_ocs.ALARMS))
         self._reports.clear()
@@ -212,12 +216,12 @@ class SonicOcs(BaseSwitch):
 
     @exclusive
     def cross_connects(self) -> frozenset[CrossConnect]:
-        """All cross-connects that are configured or stand, also dark ones."""
+        """All cross-connects that are configured or exist, lit or dark."""
         return self.mirrors().present
 
     @exclusive
     def mirrors(self) -> Mirrors:
-        """Cross-connects, and the dark ones among them by the state database."""
+        """Cross-connects, and the dark cross-connects by the state database."""
         entries = self._entries()
         dark = (cross_connect for cross_connect, entry in entries.items() if not entry.lit)
         return Mirrors(frozenset(entries), frozenset(dark))
@@ -228,8 +232,8 @@ class SonicOcs(BaseSwitch):
     ) -> None:
         """Tear down and set up in one request; return once the state database shows the result.
 
-        Cross-connects already as wanted are left alone. Wanted cross-connects that don't work are
-        deleted first.
+        Wanted cross-connects that work stay unchanged. Wanted cross-connects that are listed but
+        dark are deleted first.
         """
         check_ports(self._name, self.size(), {*disconnect, *connect})
         entries = self._entries()
@@ -245,9 +249,8 @@ class SonicOcs(BaseSwitch):
             self._write(set(), stale, begun=False)
         unmade = {c for c in removed if entries[c].configured and entries[c].state is None}
         first_deletes = unmade if unmade != removed else set[CrossConnect]()
-        if (
-            first_deletes
-        ):  # Molex' deletes nothing if a request has a cross-connect unknown to the switch
+        if first_deletes:
+            # Molex's SONiC deletes nothing if a request names a cross-connect without a state.
             self._write(first_deletes, set(), begun=bool(stale))
         begun = bool(stale or first_deletes)
         if broken:
@@ -273,7 +276,7 @@ class SonicOcs(BaseSwitch):
 
     @exclusive
     def alarms(self) -> tuple[Alarm, ...]:
-        """Standing alarms, oldest first; none on a SONiC without the alarm framework."""
+        """Active alarms, oldest first; none on a SONiC without the alarm framework."""
         self.size()
         known = {*self._alarms}
         rows = self._databases.read(sonic_ocs.ALARMS)
@@ -285,7 +288,9 @@ class SonicOcs(BaseSwitch):
 
     @exclusive
     def reports(self) -> tuple[Alarm, ...]:
-        """Alarms that began or ended since the last call; over RESTCONF, as reads found them."""
+        """Alarms that began or ended since the last call; over RESTCONF, as found by
+        :meth:`alarms`.
+        """
         self._take_alarms()
         reports, self._reports = tuple(self._reports), []
         return reports
@@ -362,7 +367,7 @@ class SonicOcs(BaseSwitch):
             raise
 
     def _settled(self, change: Difference) -> dict[CrossConnect, _Entry]:
-        """Entries once the change's entries are as asked, or are not going to be."""
+        """All entries, once the change is complete or can't complete any more."""
         for _ in looks(self._timeout_s, _SLOWEST_POLL_S):
             try:
                 entries = self._entries()
@@ -380,7 +385,7 @@ class SonicOcs(BaseSwitch):
         return entries
 
     def _check_result(self, change: Difference, entries: Mapping[CrossConnect, _Entry]) -> None:
-        """Raises DeviceError for entries that are not as asked, in the switch's own words."""
+        """Raise DeviceError with the switch's own words if an entry differs from the request."""
         problems = shortfall(change, entries.keys())
         dark = sorted(c for c in change.added if c in entries and not entries[c].lit)
         problems += [
@@ -395,7 +400,7 @@ class SonicOcs(BaseSwitch):
     # --- loss -----------------------------------------------------------------------------------
 
     def _check_losses(self, added: Collection[CrossConnect]) -> None:
-        """Raises DeviceError, before anything moves, for a cross-connect beyond the budget."""
+        """Raise DeviceError, before any mirror moves, for a cross-connect above the budget."""
         beyond = self._beyond_budget()
         for new in sorted(beyond.keys() & added):
             raise DeviceError(
@@ -406,7 +411,7 @@ class SonicOcs(BaseSwitch):
             )
 
     def _beyond_budget(self) -> Mapping[CrossConnect, float]:
-        """Loss in dB of possible cross-connects beyond the budget; read once until closed."""
+        """Loss in dB of possible cross-connects above the budget; read once until closed."""
         if self._loss_budget_db is None:
             return {}
         if self._beyond is None:
@@ -426,7 +431,7 @@ class SonicOcs(BaseSwitch):
         return self._beyond
 
     def _factory_losses(self) -> dict[CrossConnect, float]:
-        """Loss in dB by cross-connect; empty if the switch refuses to tell, or has no table."""
+        """Loss in dB by cross-connect; empty if the switch refuses the read, or has no table."""
         self.size()
         rows: dict[str, sonic_ocs.Fields] = {}
         odd: dict[str, str] = {}
@@ -455,7 +460,7 @@ class SonicOcs(BaseSwitch):
     # --- alarms ---------------------------------------------------------------------------------
 
     def _take_alarms(self) -> None:
-        """Take in alarms that the switch has reported; a read may have found an alarm before."""
+        """Take in alarms that the switch has reported, except alarms already found by a read."""
         for key, rows in self._databases.received_alarms():
             if rows is None:
                 self._end(key)
@@ -463,7 +468,7 @@ class SonicOcs(BaseSwitch):
                 self._begin_all({key: rows[key]})
 
     def _begin_all(self, rows: sonic_ocs.Rows) -> None:
-        """Take in standing alarms, oldest first; alarms without sense are left out."""
+        """Take in active alarms, oldest first; invalid alarms are logged and ignored."""
         odd: dict[str, str] = {}
         for key in sorted(rows, key=lambda key: (len(key), key)):
             try:

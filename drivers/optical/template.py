@@ -66,7 +66,7 @@ class TemplateSwitch(SteppedSwitch[LineTransport]):
 
     Ports have the usual numbers, ingress 1..N and egress N+1..N+M; ``output`` in a template or
     pattern is an egress port counted from 1. A change tears down first, then sets up, with as many
-    commands as the language needs. Reading back shows failures that the device does not tell.
+    commands as the language needs. Reading back shows failures that the device does not report.
 
     ``timeout_s`` covers one command, and the log-in before the command.
     """

@@ -193,7 +193,8 @@ class TemplateOptions(_Section):
     success: Pattern | None = None
     """Pattern of a line that reports a carried-out command."""
     error: Pattern | None = None
-    """Pattern of a line that reports a failed command; ``(?P<reason>…)`` holds the reason to tell.
+    """Pattern of a line that reports a failed command; ``(?P<reason>…)`` holds the reason for the
+    error message.
     """
     connect: Move
     disconnect: Move

@@ -111,12 +111,12 @@ class Tl1Switch(BaseSwitch):
 
     @exclusive
     def cross_connects(self) -> frozenset[CrossConnect]:
-        """All existing cross-connects, also dark ones; read from the device."""
+        """All existing cross-connects, lit or dark; read from the device."""
         return self.mirrors().present
 
     @exclusive
     def mirrors(self) -> Mirrors:
-        """Existing cross-connects, and the dark ones among them; read from the device."""
+        """Existing cross-connects, and the dark cross-connects; read from the device."""
         standings = self._standings()
         dark = (cross for cross, standing in standings.items() if not standing.works)
         return Mirrors(frozenset(standings), frozenset(dark))
@@ -179,7 +179,7 @@ class Tl1Switch(BaseSwitch):
     def _check_result(self, change: Difference, refused: Sequence[str]) -> None:
         try:
             standings = self._settled(change, patient=not refused)
-        except DeviceError as error:  # also if the device refuses to tell, the outcome is open
+        except DeviceError as error:  # if the device refuses the read, too, the outcome is unknown
             raise unconfirmed(self._name, error) from error
         ailing = {c: s for c in change.added if (s := standings.get(c)) and not s.works}
         troubles = [

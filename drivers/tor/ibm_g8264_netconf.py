@@ -1,8 +1,8 @@
 """IBM and Lenovo RackSwitch G8264, retagged over NETCONF 1.0 in text mode (port 830).
 
 The switch has no YANG: ``edit-config`` carries command-line text, with ``rollback-on-error``, so a
-change is made whole or not at all. Reading over NETCONF is undocumented, so membership is read by
-the command line over SSH, as in :mod:`drivers.tor.ibm_g8264`.
+change is atomic. Reading over NETCONF is undocumented, so membership is read by the command line
+over SSH, as in :mod:`drivers.tor.ibm_g8264`.
 """
 
 from __future__ import annotations

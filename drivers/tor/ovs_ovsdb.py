@@ -137,7 +137,7 @@ class OvsTor:
     def open(self) -> None:
         """Connect and check that the bridge exists. Raises DeviceUnavailable or DeviceError.
 
-        An open session is asked nothing; an ended session is noticed and opened again.
+        An open session stays unchanged; an ended session is opened again.
         """
         if self._tended() is None:
             with Call(self._timeout_s) as call:
@@ -152,7 +152,7 @@ class OvsTor:
 
     @exclusive
     def claim(self, generation: int | None = None) -> None:
-        """Have the bridge name this controller as its holder, as every write requires."""
+        """Write this controller's name into the bridge, as its holder, as every write requires."""
         self.close()
         self._hold = Hold(self._name, self._address, self._bridge, generation or 0)
         self.open()

@@ -63,10 +63,11 @@ class Hold:
         yield _wait(where, {"name": self._bridge})
 
     def take(self, session: OvsdbSession, call: Call) -> None:
-        """Have the bridge name this controller, unless its holder must not be robbed.
+        """Write this controller's name into the bridge, unless the holder of the bridge keeps its
+        claim.
 
         Raises HeldElsewhere, DeviceError, SessionLostError. The transaction fails, and is repeated,
-        if somebody changes the bridge's ``external_ids`` after they were read.
+        if another client changes the bridge's ``external_ids`` after the read.
         """
         while (row := bridge_row(session, self._bridge)) is not None:
             call.remaining_ms()
@@ -161,7 +162,7 @@ def _holder(bridge: Row) -> str | None:
     """The controller that a bridge names as its holder; None if there is none."""
     try:
         return dict(members_of(bridge["external_ids"])).get(HOLDER)
-    except (AttributeError, LookupError, TypeError, ValueError):  # a server without sense
+    except (AttributeError, LookupError, TypeError, ValueError):  # an invalid answer
         return None
 
 

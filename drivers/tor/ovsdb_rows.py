@@ -48,6 +48,7 @@ class Reading(Generic[ReadT]):
     of: Callable[[PortRows], tuple[str, ...]]
     """UUIDs of the rows."""
     made: Callable[[list[Row]], ReadT]
+    """The reading made from the rows."""
 
     def operation(self, uuid: str) -> bytes:
         where = [["_uuid", "==", ["uuid", uuid]]]
@@ -121,7 +122,7 @@ def carrier_of(rows: list[Row]) -> bool:
 
 
 def counters_of(rows: list[Row]) -> PortCounters:
-    """Counters summed over a bond's members; 0 for counters that ovs-vswitchd lacks yet."""
+    """Counters summed over a bond's members; 0 for counters not yet reported by ovs-vswitchd."""
     counts = [dict(members_of(row["statistics"])) for row in rows]
 
     def total(name: str) -> int:

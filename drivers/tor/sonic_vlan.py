@@ -45,12 +45,12 @@ check: Final = gnmi_session.tor_problems
 class SonicTor(SessionTor):
     """A :class:`~hydra.roles.TorSwitch`.
 
-    Anybody can write rows. A row without sense fails the reading of the port that the row names;
-    other such rows are logged and left out.
+    Other clients can write rows, too. An invalid row fails the reading of the port that the row
+    names; other invalid rows are logged and ignored.
 
-    All ports of a change go in one Set, which SONiC takes whole or not at all. The Set makes
-    missing VLANs, which stay. ``timeout_s`` covers one exchange, and the time until the state
-    database shows the configured membership.
+    All ports of a change go in one Set, which is atomic. The Set makes missing VLANs, which stay.
+    ``timeout_s`` covers one exchange, and the time until the state database shows the configured
+    membership.
     """
 
     CAPABILITIES = CAPABILITIES
@@ -151,8 +151,8 @@ class SonicTor(SessionTor):
     def _keys_of(
         self, table: str, rows: Collection[str], ports: Collection[str]
     ) -> dict[Member, str]:
-        """Keys of the rows about the given ports. Raises ProtocolError for such a row without
-        sense.
+        """Keys of the rows about the given ports. Raises ProtocolError for an invalid row among
+        these.
         """
         found: dict[Member, str] = {}
         odd: dict[str, str] = {}

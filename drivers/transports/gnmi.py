@@ -177,7 +177,7 @@ class _Listener:
 
     A subscription that the device refuses, or ends, is retried after ever longer pauses: the device
     may be a SONiC without the alarm framework, or with a framework that has yet to start. The log
-    tells so once.
+    has one line about the missing alarms.
     """
 
     def __init__(
@@ -196,7 +196,7 @@ class _Listener:
         self._stream = subscribe(self._over)
         self._reports: deque[tuple[str, tuple[str, ...], bytes]] = deque(maxlen=_MOST_REPORTS)
         self._begun = False
-        """True once the stream has told all alarms from before the session."""
+        """True once the stream has reported all alarms from before the session."""
         self._synchronised = threading.Event()
         self._thread = threading.Thread(target=self._listen, name="gnmi alarms", daemon=True)
         self._thread.start()
@@ -207,7 +207,7 @@ class _Listener:
         return not self._thread.is_alive()
 
     def wait_until_synchronised(self, timeout_s: float) -> None:
-        """Return when all earlier alarms have been told, or it is known that none will be."""
+        """Return when all earlier alarms have been reported, or the stream reports none."""
         self._synchronised.wait(timeout_s)
 
     def stop(self) -> None:
@@ -218,7 +218,7 @@ class _Listener:
         self._thread.join()
 
     def take(self) -> Iterator[tuple[str, tuple[str, ...], bytes]]:
-        """Changes told so far: ``began`` or ``ended``, path below the table, and value."""
+        """Changes reported so far: ``began`` or ``ended``, path below the table, and value."""
         while self._reports:
             yield self._reports.popleft()
 

@@ -69,7 +69,7 @@ def tor_problems(rack: Rack) -> Iterator[Problem]:
 
 
 class GnmiRefusal(DeviceError):
-    """The device refuses to tell."""
+    """The device refuses the read."""
 
 
 class GnmiSession:
@@ -161,7 +161,7 @@ class GnmiSession:
         ]
 
     def set(self, request: Message) -> None:
-        """Have a SetRequest carried out, whole or not at all.
+        """Send an atomic SetRequest.
 
         Raises OutcomeUnknown if the answer got lost, or may come from a gateway on the way;
         DeviceError if the server itself refuses, and has changed nothing.

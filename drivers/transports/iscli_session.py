@@ -28,8 +28,8 @@ _T = TypeVar("_T")
 class IscliSession:
     """A session, opened on first use and again after every failure; one thread at a time.
 
-    ``timeout_s`` covers one call with all its commands. ``console`` is the login for a stream that
-    lets anybody in, such as a serial line.
+    ``timeout_s`` covers one call with all its commands. ``console`` is the login for a stream
+    without a login of its own, such as a serial line.
     """
 
     def __init__(
@@ -168,7 +168,8 @@ class IscliSession:
                 elif self._nothing_follows():
                     self._stream.send(iscli.encode_line(iscli.MARK), deadline)
                     marked = True
-            elif isinstance(event, Pager):  # somebody left the console in the middle of an output
+            elif isinstance(event, Pager):
+                # An earlier user left the console in the middle of an output.
                 self._stream.send(iscli.PAGER_KEY, deadline)
             elif isinstance(event, Reply):
                 if event.echo == iscli.MARK:
@@ -186,7 +187,7 @@ class IscliSession:
                 marked = False
 
     def _nothing_follows(self) -> bool:
-        """True if the switch says nothing more for a moment: it waits for a command."""
+        """True if the switch has sent nothing for a moment: the switch waits for a command."""
         time.sleep(_MOMENT_S)
         data = self._stream.waiting()
         self._terminal.receive(data)

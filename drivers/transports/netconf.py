@@ -44,7 +44,7 @@ _log: Final = logging.getLogger(__name__)
 
 
 class NetconfTransport(NetconfRequests):
-    """Reads a device, and edits its configuration whole or not at all.
+    """Reads a device, and edits the configuration atomically.
 
     ``datastore`` is ``candidate``, ``running``, or ``auto``: the candidate if there is one.
     """
@@ -90,7 +90,7 @@ class NetconfTransport(NetconfRequests):
         return reply.data_ele
 
     def edit(self, config: Element, verify: Callable[[], None]) -> None:
-        """Apply ``config`` (a ``<config>`` element) whole or not at all, under a lock.
+        """Apply ``config`` (a ``<config>`` element) atomically, under a lock.
 
         ``verify`` reads back and raises DeviceError if the device did not do as asked; with the
         ``:confirmed-commit`` capability the device then restores its previous configuration. Raises

@@ -128,7 +128,7 @@ class OvsdbSession:
         self._lock_request = self._monitor_request = 0
 
     def connect(self, call: Call, lock: str | None = None, *, steal: bool = False) -> None:
-        """Connect, and read the watched rows; :attr:`has_lock` then tells if the lock is held.
+        """Connect, and read the watched rows; :attr:`has_lock` is then True if the lock is held.
 
         With ``steal`` the lock is taken from its owner, whose writes are refused from then on.
         """
@@ -183,7 +183,7 @@ class OvsdbSession:
             self._wait(call)
 
     def begin(self, operations: Sequence[bytes]) -> int:
-        """Have operations sent; the number of the request."""
+        """Send operations; returns the request's number."""
         number = next(self._numbers)
         joined = b",".join(operations)
         separator = b"," if joined else b""

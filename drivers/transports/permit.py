@@ -1,9 +1,9 @@
 """Time in which this process may send to devices: a leader's, until its lease ends.
 
-Most devices have no lock that would tell a leader from an earlier leader. If a leader's process was
-stopped in the middle of a command and goes on after its lease, the rest is held back here: each
-transport asks before sending. Bytes sent earlier, and waiting in the kernel for a device that does
-not acknowledge, are dropped by the kernel when the lease ends.
+Most devices have no lock that would distinguish a leader from an earlier leader. If a leader's
+process was stopped in the middle of a command and goes on after its lease, the rest is held back
+here: each transport asks before sending. Bytes sent earlier, and waiting in the kernel for a device
+that does not acknowledge, are dropped by the kernel when the lease ends.
 """
 
 from __future__ import annotations

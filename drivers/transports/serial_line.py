@@ -36,7 +36,7 @@ class SerialOptions(BaseModel):
 
 
 class SerialStream:
-    """A :class:`~drivers.transports.stream.Stream` over a serial line, opened exclusively."""
+    """A :class:`~drivers.transports.stream.Stream` over a serial line, opened for one program."""
 
     def __init__(self, device: str, path: str, options: SerialOptions) -> None:
         self._device = device
@@ -53,7 +53,9 @@ class SerialStream:
         return self._line is not None
 
     def connect(self, deadline: Deadline) -> None:
-        """Open the line, and drop bytes that the device still sends to somebody else."""
+        """Open the line, and drop bytes that still answer an earlier session. Raises
+        DeviceUnavailable.
+        """
         if self._line is not None:
             return
         try:

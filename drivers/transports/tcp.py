@@ -77,7 +77,7 @@ class SocketStream(ABC):
 
     @abstractmethod
     def _dial(self, timeout_s: float) -> socket.socket:
-        """A connected socket. Raises OSError; DeviceError for an address without sense."""
+        """A connected socket. Raises OSError; DeviceError for an invalid address."""
 
     @property
     def address(self) -> str:

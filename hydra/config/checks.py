@@ -562,8 +562,8 @@ def _check_vlan_count(circuits: VlanRange, expansion: Expansion, log: ProblemLog
     If every port serves a direct path, a VLAN-ID per port is enough: directly joined rack pairs
     form a graph of that degree, and a graph of degree d splits into at most d forests, so every
     VLAN is loop-free. A change of all paths needs as many new VLAN-IDs, since parallel retagging
-    passes through mixtures of old and new states; and the VLAN-IDs freed by the change before still
-    rest. Relayed paths share VLAN-IDs if loop-free, and may need more.
+    passes through mixtures of old and new states; and the VLAN-IDs freed by the previous change
+    still rest. Relayed paths share VLAN-IDs if loop-free, and may need more.
     """
     per_rack = Counter(port.rack for port, _, _ in expansion.ports)
     if not per_rack:

@@ -47,15 +47,12 @@ def _check_endpoints(etcd: EtcdSection, log: ProblemLog) -> None:
         if scheme not in {"http", "https"} or parse_endpoint(rest) is None:
             log.add(path, "{!r} is not the URL of a member: http://10.0.0.1:2379", endpoint)
         elif scheme != wanted:
-            plain = etcd.tls is None
-            remedy = "write http, or set tls" if plain else "write https, or leave tls out"
-            log.add(path, "{} does not go with {}tls: {}", endpoint, _no(etcd.tls), remedy)
+            if etcd.tls is None:
+                log.add(path, "{} needs tls: write http, or set tls", endpoint)
+            else:
+                log.add(path, "{} does not go with tls: write https, or leave tls out", endpoint)
         elif urlsplit(endpoint) in map(urlsplit, etcd.endpoints[:index]):
             log.add(path, "{} is listed twice", endpoint)
-
-
-def _no(given: object) -> str:
-    return "no " if given is None else ""
 
 
 def _check_user(user: LoginSection, log: ProblemLog) -> None:

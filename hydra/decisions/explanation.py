@@ -41,7 +41,7 @@ class Explanation:
     demand: tuple[SeenDemand, SeenDemand]
     """Present demand from a to b, and back."""
     reservations: tuple[str, ...]
-    """Unfinished reservations between the two racks, including future ones."""
+    """Unfinished reservations between the two racks, including future reservations."""
     decisions: tuple[Decision, ...]
     """Decisions about a circuit between the two racks; newest first."""
     lines: tuple[str, ...]

@@ -1,8 +1,8 @@
 """Backlog reported by server agents, and its credible part.
 
-A report is data from a server, and may be wrong or false. A report is believed only if counters in
-the data plane, which servers cannot write, see such traffic: a working connection with a backlog
-has bytes in flight. No server can send more than the rate of its link.
+A report is data from a server, and may be wrong or false. A report counts only if counters in the
+data plane, which servers cannot write, see such traffic: a working connection with a backlog has
+bytes in flight. No server can send more than the rate of its link.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class BacklogReports:
     ) -> None:
         """Replace the report of a server: racks without an entry have no backlog.
 
-        ``connections`` None: as in the report before.
+        ``connections`` None: as in the previous report.
         """
         before = self._reports.get(server, _SILENT)
         if self._is_stale(before, now_s):

@@ -241,8 +241,8 @@ class ServerLinks:
             yield LinkProbe(witness.server, check.dst, witness.vlan, copies, number)
 
     def _judge(self, check: _Check) -> None:
-        """Blame the link without received frames since the first loss; both links, if neither has
-        any.
+        """Blame the link without received frames since the first loss; both links, if neither
+        received a frame.
         """
         if check.is_trial:
             return

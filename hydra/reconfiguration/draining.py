@@ -33,8 +33,8 @@ def markers(
     """Markers to prove that no frame is under way on ``paths``, the paths that racks leave.
 
     ``senders``: by rack, one server of each leaving switch. Each switch has a queue of its own and
-    so sends a marker, and each path is passed in all its directions. Over ``hidden`` paths, which
-    no counter shows, every switch sends a marker. A path to a rack without ``receivers`` gets no
+    so sends a marker, and markers pass each path in all directions. Over ``hidden`` paths, which no
+    counter shows, every switch sends a marker. A path to a rack without ``receivers`` gets no
     marker.
     """
     ways: dict[RackId, list[tuple[Path, Server]]] = {}
@@ -142,8 +142,8 @@ class Readings:
     def undecided(self) -> list[Circuit]:
         """Circuits that were read, but not often enough to know whether the circuits are empty.
 
-        Slow readings may be few before the bound, or none. At a ToR without counters, or without an
-        answer, nothing is seen.
+        If readings are slow, the bound may come after few readings, or before the first. At a ToR
+        without counters, or without an answer, nothing is seen.
         """
         return [
             circuit
@@ -165,7 +165,7 @@ def circuits_to_drain(
     ``disconnect``.
 
     A hidden path shares all its circuits with other paths, so no counter would stand still. If no
-    marker passes the path, the drain bound is waited for.
+    marker passes the path, the drain waits until the bound.
     """
     gone = frozenset(leaving)
     busy = {
@@ -186,9 +186,9 @@ class Draining:
 
     Markers follow the last frames, and the counters at both ends of the circuits have to stand
     still. OpenFlow port counters lag by at most 12 ms in Open vSwitch, so three equal reads a few
-    milliseconds apart prove a circuit empty. A circuit that stays up is waited for, too, because
-    its ports leave the VLAN of frames that may be under way. Slow readings go on after the bound,
-    to find the circuits that still carry frames.
+    milliseconds apart prove a circuit empty. The drain also waits for a circuit that stays up,
+    because its ports leave the VLAN of frames that may be under way. Slow readings go on after the
+    bound, to find the circuits that still carry frames.
 
     After :meth:`run`, :meth:`busy` and :meth:`unproven` name circuits and paths not empty.
     """
@@ -204,7 +204,7 @@ class Draining:
     ) -> None:
         """``paths``: the paths to drain; ``to_drain``: the result of :func:`circuits_to_drain`.
         ``cache_report``: switches have confirmed that no earlier cached flow forwards frames, so
-        markers prove all.
+        markers alone prove paths empty.
         """
         self._policy = policy
         self._cache_reported = cache_report
@@ -269,7 +269,7 @@ class Draining:
         found = markers(self._paths, self._hidden, senders, receivers)
         passing = (PassMarkers(found, bound_s),) if found else ()
         waiting = set(self._hidden)  # hidden paths that only the bound can prove empty
-        if self._cache_reported:  # else markers pass by flows that a switch has cached
+        if self._cache_reported:  # else older cached flows may send frames after the markers
             waiting -= {marker.path for marker in found}
         over_s: float | None = None
         asked: Collection[Circuit] = self._to_drain

@@ -70,7 +70,7 @@ class JobQueue:
         return self._closed
 
     def close(self) -> None:
-        """Have no job begin after the jobs queued so far."""
+        """Begin no job after the jobs queued so far."""
         self._jobs.append(None)
 
     # -- for any thread ---------------------------------------------------------------------------
@@ -108,11 +108,11 @@ class JobQueue:
     # -- turns ------------------------------------------------------------------------------------
 
     def add_duty(self, duty: Duty) -> None:
-        """Have a duty done whenever it is due, after the duties added before."""
+        """Add a duty, to be done whenever the duty is due, after the duties added earlier."""
         self._duties.append(duty)
 
     def end_duties(self) -> None:
-        """Have no duty begin any more. For any thread."""
+        """Begin no more duties. For any thread."""
         self._without_duties = True
 
     def part_is_due(self, duty: Duty, now_s: float) -> bool:

@@ -50,7 +50,7 @@ def make_before_break(run: Run) -> Steps:
     run.enter(ReconfigurationState.MAKING)
     yield from _make(run)
     run.enter(ReconfigurationState.SHIFTING)
-    dead = run.conditions.diverted  # this change diverts pairs that die from here on
+    dead = run.conditions.diverted  # pairs whose paths die later are diverted by this change
     yield from _shift(run)
     run.enter(ReconfigurationState.EMPTYING)
     yield from _empty(run, dead)
@@ -68,7 +68,7 @@ def _make(run: Run) -> Steps:
     run.plan = replace(under_traffic(run.fabric, plan.current, both), affected=plan.affected)
     run.diverted = steering_of(run.substrate, plan.affected)
     yield from move(run, "make")
-    run.result = run.plan.current  # all other paths carry nothing
+    run.result = run.plan.current  # paths not in this state carry no traffic
     yield from gate(run)
 
 
@@ -82,7 +82,8 @@ def _shift(run: Run) -> Steps:
     both, goal = run.plan.target, _reached(run)
     run.moving = changed_pairs(run.plan.current, goal)
     changes = _resteering(run, run.plan.current, goal, run.moving, run.conditions.diverted)
-    run.plan = under_traffic(run.fabric, both, goal)  # changes made beside are merged from now on
+    # From here on, results of changes beside this change are merged into the new plan.
+    run.plan = under_traffic(run.fabric, both, goal)
     if not run.moving:
         return
     run.rules_pushed += sum(map(len, changes.values()))
@@ -115,13 +116,13 @@ def _reached(run: Run) -> NetworkState:
     current, wanted = run.plan.current, run.wanted
     standing = frozenset(without(run.plan.target, run.failures, run.lost_paths).topology.paths)
     failed = {pair_of(path) for path in wanted.topology.paths if path not in standing}
-    deaf = {
+    without_rules = {
         pair
         for switch, racks in run.diverted.items()
         if not takes_rules(run, switch.datapath)
         for pair in _pairs(switch, racks)
     }
-    stay = (failed | deaf) & run.plan.affected & paths_by_pair(current).keys()
+    stay = (failed | without_rules) & run.plan.affected & paths_by_pair(current).keys()
     goal = without(hold(current, wanted, stay, ()), run.failures, run.lost_paths)
     planned, used = in_use(wanted), in_use(goal)
     return without(goal, (planned - used) & goal.topology.circuits - current.topology.circuits)
@@ -134,8 +135,8 @@ def _resteering(
     pairs: Collection[Pair],
     dead: Collection[Pair] = (),
 ) -> dict[DatapathId, tuple[RuleChange, ...]]:
-    """Changes that make switches steer ``pairs`` as in ``after``; for ``dead`` pairs, diverted
-    since their old paths died, the divert rules are removed.
+    """Changes of rules that make switches steer ``pairs`` as in ``after``. ``dead`` pairs lost
+    their old paths and are diverted: their divert rules are removed, too.
     """
     steer = Resteering.between(run.substrate, before, after)
 
@@ -190,8 +191,8 @@ def _pairs(switch: Steering, racks: Iterable[RackId]) -> set[Pair]:
 
 
 def _empty(run: Run, dead: Collection[Pair]) -> Steps:
-    """Wait until no frame is under way on the old paths, except the paths of ``dead`` pairs,
-    diverted before the shift.
+    """Wait until no frame is under way on the old paths. Old paths of ``dead`` pairs, which were
+    diverted before the shift, are not waited for.
     """
     both, goal = run.plan.current, run.plan.target
     gone = [path for path in both.topology.paths if path not in goal.vlans]
@@ -238,7 +239,7 @@ def _empty(run: Run, dead: Collection[Pair]) -> Steps:
 
 
 def _break(run: Run) -> Steps:
-    """Take down the old paths, and useless new paths."""
+    """Take down the old paths, and the new paths that no pair uses."""
     gone = run.plan.disconnect - run.failures.keys()  # failures: left to device care
     run.plan = replace(run.plan, disconnect=gone, mirrors=mirror_moves(run.fabric, gone, ()))
     yield from move(run, "break")

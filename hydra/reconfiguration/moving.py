@@ -104,7 +104,7 @@ def _disconnect_first(run: Run) -> Steps:
 
 
 def _maybe_untagged(run: Run) -> list[Path]:
-    """Paths that a ToR may still untag: the ToR was told to, and has not answered."""
+    """Paths that a ToR may still untag: the ToR got the command, and has not answered."""
     return through(run.plan.current, run.untagging)
 
 

@@ -167,7 +167,7 @@ class Readiness:
         self.doubt([datapath])
 
     def doubt(self, datapaths: Iterable[DatapathId]) -> None:
-        """Have switches with unconfirmed steps synchronised."""
+        """Mark switches as not synchronised, since steps are unconfirmed."""
         datapaths = tuple(datapaths)
         self._synchronised.difference_update(datapaths)
         self._only_renumbered.difference_update(datapaths)

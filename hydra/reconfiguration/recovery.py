@@ -95,8 +95,8 @@ class Recovery:
         self._care = care
         self._substrate = substrate_of(fabric)
         self._recorded = False
-        """True if the journal tells the next controller which remembered paths this recovery gave
-        up.
+        """True if the journal names to the next controller which remembered paths this recovery
+        gave up.
         """
         self.unlit: Mapping[Circuit, frozenset[PortId]] = {}
         """Circuits given up by the last recovery, with their ports without light."""
@@ -104,7 +104,7 @@ class Recovery:
         """True if the devices have been read since the start and the last interrupted change."""
 
     def begin_anew(self, execution: Execution) -> None:
-        """Have the devices read before anything else, because a reconfiguration broke off.
+        """Mark all devices as unread, because a reconfiguration broke off: recovery comes next.
 
         Switches may hold rules of the reconfiguration, and of paths given up for it.
         """

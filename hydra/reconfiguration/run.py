@@ -149,7 +149,7 @@ class Run:
     rules_pushed: int = 0
     ports_retagged: int = 0
     began: NetworkState = field(init=False)
-    """The state at the begin, rebased on the results of other changes."""
+    """The state at the start, rebased on the results of other changes."""
     wanted: NetworkState = field(init=False)
     """The planned target, including parts given up since."""
     moving: frozenset[Pair] = field(init=False)
@@ -185,7 +185,7 @@ class Run:
     pushed: Push | None = None
     in_use: Use | None = None
     planned: Plan = field(init=False)
-    """The plan at the begin. Its affected pairs were diverted, also pairs given up since."""
+    """The plan at the start. Its affected pairs were diverted, also pairs given up since."""
     draining: Draining | None = None
     ceded: Touched | None = None
     """Parts left to other changes."""

@@ -21,7 +21,7 @@ from hydra.reconfiguration.touched import Touched
 
 @dataclass(frozen=True, slots=True)
 class SideBySide:
-    """The changes under way, in the order of begin."""
+    """The changes under way, in the order of their start."""
 
     fabric: Fabric
     under_way: Sequence[Execution]

@@ -48,7 +48,9 @@ class Memory(Protocol):
         """Paths left standing beside the state."""
 
     def hold(self, held: Held) -> None:
-        """Leave exactly these paths standing. Each save of the state tells the next controller."""
+        """Leave exactly these paths standing. Each save of the state records the fact for the next
+        controller.
+        """
 
 
 class WholeTables(Uplinks):

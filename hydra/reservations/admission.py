@@ -18,7 +18,9 @@ from hydra.reservations.reservation import LATEST_UNIX_S
 
 _LATER_STARTS_TRIED: Final = 24
 _NAMED: Final = 4
-"""Number of reservations, and of ports, that a refusal lists by name; further ones are counted."""
+"""Number of reservations, and of ports, that a refusal lists by name; further reservations and
+ports are counted.
+"""
 
 
 @dataclass(frozen=True, slots=True)

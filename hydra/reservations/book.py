@@ -376,9 +376,8 @@ class ReservationBook(Protected):
     def reroute(
         self, pair: tuple[RackId, RackId], now: float, limits: AdmissionLimits
     ) -> tuple[tuple[Reservation, ...], dict[str, AdmissionError]]:
-        """Book the reservations of ``pair`` anew around ``limits.blocked``, active ones first.
-
-        Active reservations without blocked ports stay on the path.
+        """Book the reservations of ``pair`` anew around ``limits.blocked``, active reservations
+        first. Active reservations without blocked ports stay on the path.
 
         Returns the changed reservations, and, by id, the errors of reservations without a path. The
         caller must fail the latter: their bookings are removed from the calendar.

@@ -454,7 +454,7 @@ class Window:
     def _onward(
         self, rack: RackId, need: Need, searched: set[PlaneId]
     ) -> Iterator[tuple[Circuit, RackId]]:
-        """Circuits from a rack, booked ones first, with the racks at the far ends."""
+        """Circuits from a rack, booked circuits first, with the racks at the far ends."""
         yield from self._booked_onward(rack, need)
         for port in self._free_ports(rack, need):
             plane = self._fabric.ports[port].plane

@@ -102,7 +102,7 @@ def _all_to_all(racks: int) -> list[Edge]:
     """Every pair, in the rounds of a tournament by the circle method.
 
     The order of the rounds is scattered: beyond the number of planes, edges go over the circuits of
-    the first rounds, and scattered rounds leave shorter paths than successive ones.
+    the first rounds, and scattered rounds leave shorter paths than successive rounds.
     """
     turning = racks - 1 + racks % 2
     edges = []

@@ -115,7 +115,7 @@ def with_remedy(fabric: Fabric, shape: Shape, trial: Trial) -> Shape:
 
 
 class _Search:
-    """Trials, up to a bound; beyond the bound, nothing more is found."""
+    """Trials, up to a bound; beyond the bound, the search ends."""
 
     def __init__(self, fabric: Fabric, trial: Trial, edges: int) -> None:
         self._fabric, self._trial = fabric, trial

@@ -76,7 +76,7 @@ def too_short(
 @dataclass(frozen=True, slots=True)
 class WeekSlot:
     state: NetworkState
-    """The state by day; the epoch has no meaning."""
+    """The state between two changes of slots (*day*); the epoch has no meaning."""
     length_s: float
     """Length of night and day together."""
 
@@ -94,7 +94,7 @@ class Week:
     changes: tuple[Plan, ...]
     """Plans from each slot to the next, and from the last to the first."""
     night_s: float
-    """Expected length of a night."""
+    """Expected length of a change of slots (*night*)."""
     served_mbps: float
     """Expected average of the demand carried by circuits."""
     served_before_mbps: float

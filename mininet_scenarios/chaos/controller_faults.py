@@ -279,9 +279,8 @@ class Storm(Fault):
         address = settings.openflow_host, settings.openflow_port
         some = kinds(self._datapath)[self._name] * 100
         while not self._over.wait(_POLL_S):
-            with contextlib.suppress(
-                OSError
-            ):  # there may be no controller, or the controller hangs up
+            # There may be no controller, or the controller closes the connection.
+            with contextlib.suppress(OSError):
                 switch = Stranger(address, self._datapath)
                 try:
                     while switch.is_switch.wait(_POLL_S) and not self._over.is_set():
@@ -294,7 +293,9 @@ class Storm(Fault):
 
 
 class Strangers(Fault):
-    """Connections to the OpenFlow port: with a known datapath id, with garbage, and mute ones."""
+    """Connections to the OpenFlow port: with a known datapath id, with garbage, and without a
+    byte.
+    """
 
     def __init__(self, field: Field, server: Server) -> None:
         super().__init__(field, "OpenFlow port")

@@ -39,7 +39,7 @@ _UDP_BYTES: Final = 8
 _SNAP_BYTES: Final = 192
 _SHOWN: Final = 20
 """Most datagrams per outage whose trails are written, including a datagram before and a datagram
-after the lost ones.
+after the lost datagrams.
 """
 
 

@@ -137,7 +137,7 @@ class Users(threading.Thread):
         self._working.set()
 
     def rest(self) -> None:
-        """Ask for nothing more; returns once the last answer is there."""
+        """Send no further requests; returns once the last answer has arrived."""
         self._working.clear()
         self._idle.wait()
 

@@ -93,7 +93,7 @@ class FibreOneWay(PortFault):
 
 
 class SmallFrames(PortFault):
-    """A port passes no tagged frames of full size any more; small ones go on."""
+    """A port passes no tagged frames of full size any more; small frames still pass."""
 
     longest_silence_s = FOUND_BY_PROBES_S
 

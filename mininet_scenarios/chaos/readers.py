@@ -237,7 +237,7 @@ class Watch:
                 self._samples.append((time.monotonic(), ReportedTopology.from_json(answer.json())))
 
     def _listen(self) -> None:
-        """Have a sample taken at each piece of news; the controller may be away, or be stopped."""
+        """Take a sample at each event; the controller may be away, or be stopped."""
         with rest(self._base_url) as client:
             while not self._stop.is_set():
                 try:

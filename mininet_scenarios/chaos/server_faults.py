@@ -132,7 +132,7 @@ class Flood(Sender):
 
 
 class Spoof(Sender):
-    """Frames to everybody and to each server, with the MAC address of a different server."""
+    """Broadcast frames, and frames to each server, with the MAC address of a different server."""
 
     def __init__(self, field: Field, server: Server, victim: Server) -> None:
         super().__init__(field, server)
@@ -144,7 +144,7 @@ class Spoof(Sender):
 
 
 class Tags(Sender):
-    """Frames with the tags of circuits: to everybody, to each server, and to an unused address."""
+    """Frames with the tags of circuits: broadcast, to each server, and to an unused address."""
 
     _VLANS: ClassVar[int] = 8
 

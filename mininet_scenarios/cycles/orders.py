@@ -41,7 +41,7 @@ class AsPublished(Cycle):
     """Divert, move, activate: no circuit is drained, and no new path is probed.
 
     HydRA's substeps 3-1 to 3-3, Helios' NOTIFY DOWN, CHANGE TOPOLOGY and NOTIFY UP (section 4.3.4),
-    c-Through's order (section 5.1), and Mordia's ToRs, silent by night.
+    c-Through's order (section 5.1), and Mordia's ToRs, which send nothing while mirrors move.
     """
 
     others_beside = False
@@ -55,12 +55,12 @@ class AsPublished(Cycle):
         yield from move(run)
         yield from self._rest_of_move(run)
         run.enter(ReconfigurationState.GATING)
-        yield from tag_last(run)  # also ports that other cycles tag only with light
+        yield from tag_last(run)  # also dark ports, which other cycles do not tag
         run.enter(ReconfigurationState.ACTIVATING)
         yield from activate(run)
 
     def _rest_of_move(self, _run: Run) -> Steps:
-        """What a slower network would still do in substep 3-2."""
+        """Further steps of a slower network in substep 3-2."""
         yield from ()
 
 
@@ -108,8 +108,8 @@ def _divert_nothing(run: Run) -> None:
 class Padded(Cycle):
     """A cycle whose pushes are filled up to a number of rules, as in HydRA's section V.B.
 
-    The additional rules are for racks that do not exist. Additional rules of the change before are
-    removed at the end.
+    The additional rules are for racks that do not exist. Additional rules of the previous change
+    are removed at the end.
     """
 
     others_beside = False
@@ -139,7 +139,7 @@ class Padded(Cycle):
 class _Padding:
     """Additional rules of one change.
 
-    A plan always gets the same tuples: switches recognize staged rules by identity.
+    The same change always gets the same tuple objects: switches compare staged rules by identity.
     """
 
     def __init__(self, run: Run, rules: int) -> None:

@@ -10,7 +10,7 @@ from apps.openflow.seam import Application, PortInfo, SwitchConnection, SwitchEv
 
 
 class Unaware:
-    """Events that tell of the given ports as up, whatever their carrier.
+    """Events that report the given ports as up, whatever their carrier.
 
     Helios' topology manager activates a circuit when mirrors have moved (section 4.3.4), and does
     not learn that debounce and EDC keep the port down. The controller takes circuits without

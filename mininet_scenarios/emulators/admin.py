@@ -40,6 +40,7 @@ class OcsCounters:
 
     ports: tuple[PortCounters, ...]
     lost_inside: int
+    """Frames that arrived at lit ports and did not leave."""
     moves: int
     cross_connects: int
 
@@ -95,17 +96,19 @@ class AdminClient:
         self._order({"op": "unblock"})
 
     def alarm(self, port: int, severity: str, code: str, text: str = "") -> None:
-        """Have a port complain: CR, MJ or MN; CL ends the alarm of the same code."""
+        """Raise an alarm of a port (severity CR, MJ or MN); CL ends the alarm of the same code."""
         fields = {"port": port, "severity": severity, "code": code, "text": text}
         self._order({"op": "alarm", **fields})
 
     def input_power(self, port: int, dbm: float | None) -> None:
-        """Set the power at an ingress port; None: no light, also where the port leads to."""
+        """Set the power at an ingress port; None: no light at the port, and none at its egress
+        port.
+        """
         self._order({"op": "input-power", "port": port, "dbm": dbm})
 
     def shutter(self, port: int, *, closed: bool) -> None:
-        """Close or open the shutter of a port, as somebody else may do: light that comes in or goes
-        out there is cut.
+        """Close or open the shutter of a port, as another client may do: light that comes in or
+        goes out there is cut.
         """
         self._order({"op": "shutter", "port": port, "closed": closed})
 
@@ -178,7 +181,8 @@ def _request(line: bytes) -> dict[str, Any]:
 def arm(faults: Faults, request: Mapping[str, Any], played: Collection[FaultKind]) -> FaultKind:
     """Arm the fault named in a request.
 
-    Raises AdminError for an invalid request, and for a fault outside ``played``, the emulator's.
+    Raises AdminError for an invalid request, and for a fault not in ``played``, the faults of the
+    emulator.
     """
     name = request.get("fault")
     kind = next((kind for kind in played if kind.value == name), None)

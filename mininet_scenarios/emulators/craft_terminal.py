@@ -164,7 +164,7 @@ class _Lines:
         self._pending = b""
 
     async def read(self) -> str | None:
-        """The next line, blank ones included; None once the person has left."""
+        """The next line, possibly blank; None once the person has left."""
         while not (match := _LINE.match(self._pending)):
             data = await self._reader.read(_MAX_LINE_BYTES)
             if not data or len(self._pending) > _MAX_LINE_BYTES:

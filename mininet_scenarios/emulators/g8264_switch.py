@@ -84,7 +84,7 @@ class G8264:
                 raise CommandError(f"% Error: unknown command: {command[:40]}")
 
     def apply(self, text: str) -> None:
-        """Carry out configuration text whole or not at all. Raises CommandError."""
+        """Carry out configuration text atomically. Raises CommandError."""
         before = copy.deepcopy(self.ports)
         place = Place(configuring=True)
         try:

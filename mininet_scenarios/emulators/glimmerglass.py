@@ -5,8 +5,8 @@ Connections are listed once the mirrors have settled (inferred); without light, 
 ``fault``.
 
 ``--firmware 6.0`` speaks as a System100 of 2016: rights are not listed, ``NA`` stands for no value,
-and two multicast ports follow the matrix. The last input has been connected to the first multicast
-port.
+and two multicast ports follow the matrix. At the start, the last input is connected to the first
+multicast port.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _OUTPUTS: Final = 20_000
 _DARK_DBM: Final = -49.0
 """Reading of a monitor without light."""
 _TERMINAL: Final = b'\x1b[62;1"p\x1b>\x1b[?4l\x1b[?7h\x1b[1;50r'
-"""Control sequences such as captured clients received on connecting."""
+"""Terminal control sequences that a real switch sends on connecting, from captured sessions."""
 
 
 class GlimmerglassServer(Tl1Server):

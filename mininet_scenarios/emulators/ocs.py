@@ -36,7 +36,7 @@ class BusyPortError(CommandError):
 
 
 class RefusedError(CommandError):
-    """The switch was told to refuse."""
+    """A fault makes the switch refuse."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +150,7 @@ class EmulatedOcs:
             raise NoSuchPortError(f"port {port} is outside 1..{2 * self.size}")
 
     def connect(self, pairs: Pairs) -> None:
-        """Add cross-connects; existing ones are left alone."""
+        """Add cross-connects; existing cross-connects stay unchanged."""
         wanted = self._checked(pairs)
         if (allowed := self.obeyed(wanted)) is None:
             return
@@ -171,7 +171,7 @@ class EmulatedOcs:
         self._start_move(sorted(old - set(allowed)), sorted(set(allowed) - old))
 
     def disconnect(self, pairs: Pairs) -> None:
-        """Remove cross-connects; absent ones are ignored."""
+        """Remove cross-connects; absent cross-connects are ignored."""
         wanted = self._checked(pairs)
         if (allowed := self.obeyed(wanted)) is None:
             return
@@ -184,7 +184,7 @@ class EmulatedOcs:
         self.disconnect([(port, present[port]) for port in ingress if port in present])
 
     def block(self, port: int) -> tuple[int, int]:
-        """Connect a port for somebody else, to the highest free port of the other side."""
+        """Connect a port in another client's name, to the highest free port of the other side."""
         self.check_port(port)
         if port in {*self._cross_connects, *self._cross_connects.values()}:
             raise BusyPortError(f"port {port} is connected already")
@@ -247,7 +247,7 @@ class EmulatedOcs:
         return frozenset(b for a, b in pairs if self._passed_on(a, b) is None)
 
     def _follow_dark(self, before: frozenset[int]) -> None:
-        """Have the mirrors follow a change of :attr:`_dark`, which was ``before``."""
+        """Move the mirrors after a change of :attr:`_dark`; ``before``: the earlier value."""
         self._track(self._unsettled, asyncio.create_task(self._darken_and_light(before)))
 
     async def _darken_and_light(self, before: frozenset[int]) -> None:
@@ -302,7 +302,7 @@ class EmulatedOcs:
         self._alarm_listeners.append(listener)
 
     def raise_alarm(self, alarm: StandingAlarm) -> None:
-        """Have a port complain; severity ``CL`` ends the alarm of the same code."""
+        """Raise an alarm of a port; severity ``CL`` ends the alarm of the same code."""
         self.check_port(alarm.port)
         if alarm.severity == "CL":
             self._alarms.pop((alarm.port, alarm.code), None)

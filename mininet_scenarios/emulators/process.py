@@ -32,7 +32,7 @@ class DeviceServer(Protocol):
         """Serve; returns the address, with the chosen port if ``port`` is 0."""
 
     async def die(self) -> None:
-        """Close every connection and refuse new ones, until :meth:`revive`."""
+        """Close every connection, and refuse connections until :meth:`revive`."""
 
     async def revive(self) -> None:
         """Listen again at the same address."""

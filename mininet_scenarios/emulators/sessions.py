@@ -76,7 +76,9 @@ class SessionServer(ABC):
             link.unlink()
 
     async def _serve_pty(self, ours: int, theirs: int) -> None:
-        """Serve until cancelled; ``theirs`` stays open, or a leaving client would hang up ours."""
+        """Serve until cancelled; ``theirs`` stays open, or a leaving client would close our
+        connection.
+        """
         loop = asyncio.get_running_loop()
         reader = asyncio.StreamReader()
         source = os.fdopen(os.dup(ours), "rb", 0)
@@ -109,7 +111,7 @@ class SessionServer(ABC):
         return bound
 
     async def die(self) -> None:
-        """Close every connection and refuse new ones, until :meth:`revive`."""
+        """Close every connection, and refuse connections until :meth:`revive`."""
         self._unplug()
         if self._server is not None:
             self._server.close()

@@ -1,9 +1,9 @@
 """gNMI in front of the databases of an emulated SONiC: Capabilities, Get, Set and Subscribe.
 
-Follows SONiC's server and generic config updater: NOT_FOUND is the answer about a table without
-rows, and about everything missing in Redis; a Set is a JSON patch, refused as a whole if the patch
-adds below a table without rows, or leaves a table without rows; a deleted row is reported as an
-update without fields.
+Follows SONiC's server and generic config updater: NOT_FOUND is the answer for a table without rows,
+and for all missing keys and databases of Redis; a Set is a JSON patch, refused as a whole if the
+patch adds below a table without rows, or leaves a table without rows; a deleted row is reported as
+an update without fields.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ class Tl1Server(SessionServer):
     REPORTS_IN_MID_REPLY: ClassVar[bool] = False
     """True if an autonomous message may stand in the middle of a reply, before the first record."""
     USERS: ClassVar[Mapping[str, str]] = {}
-    """Passwords by user; empty: everybody is let in."""
+    """Passwords by user; empty: no login."""
     NOT_LOGGED_IN: ClassVar[str] = "PLNA"
     MOVING: ClassVar[frozenset[str]] = frozenset()
     """Commands that move mirrors."""

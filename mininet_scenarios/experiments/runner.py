@@ -274,7 +274,7 @@ def _rates(order: Order, calibrates: bool, part: Path, narrator: Narrator) -> Ra
 
 
 def _check_same(order: Order, kept: Kept[Any] | None, earlier: Path) -> None:
-    """Raises ScenarioError unless more repetitions would compare with the kept ones."""
+    """Raises ScenarioError unless more repetitions would compare with the kept repetitions."""
     if kept is None:
         return
     asked = order.divisor

@@ -75,7 +75,7 @@ class AgentStage:
         self.process.config.write_text(text, encoding="utf-8")
 
     def play(self, cycle: CycleName) -> None:
-        """Have the controller play ``cycle`` from now on, in the mode ``on-request``.
+        """Use ``cycle`` in the controller from now on, in the mode ``on-request``.
 
         If the present controller can't play the cycle, the controller is restarted, and all agents
         that had reported have to report again. Raises ScenarioError if an agent does not.

@@ -71,5 +71,5 @@ def sleep_until(moment_s: float) -> None:
     """
     remaining_s = moment_s - time.monotonic()
     if remaining_s < -1.0:
-        raise ScenarioError(f"a change is {-remaining_s:.1f} s late: the one before took too long")
+        raise ScenarioError(f"a change is {-remaining_s:.1f} s late: the last change took too long")
     time.sleep(max(0.0, remaining_s))

@@ -271,7 +271,7 @@ class ControllerClient:
         return [(str(port["rack"]), str(port["port"])) for port in ports]
 
     def reload(self, *, dry_run: bool = False) -> tuple[str, ...]:
-        """Have the configuration file read again; returns the keys that wait for the next start.
+        """Reload the configuration file; returns the keys that wait for the next start.
 
         ``dry_run`` changes nothing.
         """

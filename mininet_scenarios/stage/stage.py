@@ -188,7 +188,7 @@ class Stage:
         return str(next(address.ip for address in addresses if address.version == 4))
 
     def introduce(self, servers: Sequence[str]) -> None:
-        """Tell all servers each other's MAC: with queues full, three lost requests end a
+        """Give all servers each other's MAC: with queues full, three lost requests end a
         connection.
         """
         known = self.fabric.server_by_name

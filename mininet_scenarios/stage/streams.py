@@ -211,7 +211,7 @@ def streams_everywhere(stage: Stage) -> Iterator[list[Stream]]:
 
 
 def _introduce(stage: Stage, source: str, address: str) -> None:
-    """Have both ends resolve each other: a kernel queues only three datagrams during ARP."""
+    """Resolve the addresses of both ends: a kernel queues only three datagrams during ARP."""
     ping = ["ping", "-c", "1", "-i", "0.2", "-w", f"{PATIENCE_S:.0f}", address]
     with stage.job(source, "ping", ping) as job:
         job.finish(2 * PATIENCE_S)

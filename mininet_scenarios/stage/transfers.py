@@ -16,7 +16,7 @@ from mininet_scenarios.workloads.transfers import Done, Order
 
 _PORT: Final = 5600
 _LEAD_S: Final = 0.5
-"""Time for all ready processes to learn the begin."""
+"""Time for all ready processes to learn the start time."""
 
 
 @dataclass(frozen=True, slots=True)

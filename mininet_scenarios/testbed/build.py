@@ -151,7 +151,7 @@ class Testbed:
     # -- baselines -------------------------------------------------------------------------
 
     def forward_plainly(self, server: str, uplink: str, vlan: VlanId | None = None) -> None:
-        """Have a server's vswitch pass all frames between the host and one uplink.
+        """Let a server's vswitch pass all frames between the host and one uplink.
 
         ``uplink`` is ``electrical``, or ``optical`` with the VLAN of the circuit. One rule each way
         replaces the pipeline, until a controller restores the pipeline.

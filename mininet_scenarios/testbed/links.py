@@ -138,7 +138,7 @@ def _rate_lines(name: str, rate_mbps: float, queue_frames: int) -> Iterable[str]
         f"class add dev {name} parent {_ROOT} classid {_ROOT}1 htb rate {rate} ceil {rate} "
         f"burst {burst} cburst {burst} quantum {4 * _FRAME_BYTES}"
     )
-    # Head drop tells the sender of congestion, not of failure: after a failure, OVS gives up the
+    # A head drop signals congestion to the sender, not a failure: after a failure, OVS gives up the
     # rest of the batch (up to 31 frames) unsent and uncounted.
     leaf = f"pfifo_head_drop limit {queue_frames}"
     yield f"qdisc add dev {name} parent {_ROOT}1 handle {_LEAF} {leaf}"

@@ -32,7 +32,7 @@ class ServerHost(Host):  # type: ignore[misc]  # Mininet is untyped
         return super()._popen(cmd, **params)  # type: ignore[no-any-return]
 
     def adopt(self, interface: str, server: Server) -> None:
-        """Tell Mininet of an interface with addresses."""
+        """Give Mininet an interface with addresses."""
         adopted = Intf(interface, node=self, moveIntfFn=_is_there_already, up=None)
         first = server.addresses[0]
         adopted.mac, adopted.ip = server.mac, str(first.ip)

@@ -100,7 +100,7 @@ class OcsProcess:
         return self.counters().dark_frames
 
     def kill(self) -> None:
-        """End the process at once: the mirrors stay unchanged, the controller hears nothing."""
+        """End the process at once: the mirrors stay unchanged, the controller gets no message."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()

@@ -126,7 +126,7 @@ def ensure_running() -> None:
 
 
 def separate_cached_flows() -> None:
-    """Have ovs-vswitchd cache only disjoint flows, if the version confuses overlapping flows.
+    """Make ovs-vswitchd cache only disjoint flows, if the version confuses overlapping flows.
 
     A cached flow left with the actions of other rules may drop its frames for as long as frames
     arrive. Holds until ovs-vswitchd ends.
@@ -221,7 +221,7 @@ def connected_once(address: tuple[str, int], bridges: int) -> Iterator[None]:
 
 
 def _let_in(door: socket.socket, bridges: int) -> None:
-    """Have something configured while so many bridges are connected."""
+    """Configure Open vSwitch while many bridges are connected."""
     with contextlib.ExitStack() as stack:
         answered = 0
         while answered < bridges:
@@ -234,7 +234,9 @@ def _let_in(door: socket.socket, bridges: int) -> None:
 
 
 def _answers(bridge: socket.socket) -> bool:
-    """Take up OpenFlow; False if the bridge hangs up to reconnect, as after a new identity."""
+    """Take up OpenFlow; False if the bridge closes the connection to reconnect, as after a new
+    identity.
+    """
     answer = b""
     with contextlib.suppress(ConnectionError):
         bridge.sendall(_HELLO + _ECHO_REQUEST)
@@ -341,12 +343,12 @@ def _bridge_arguments(bridge: BridgeSpec, datapath: str) -> list[str]:
 
 
 def set_controller(bridge: str, controller: str) -> None:
-    """Have a bridge connect to ``controller``, given in OVS's notation."""
+    """Connect a bridge to ``controller``, given in OVS's notation."""
     _transact(_controller_arguments(bridge, controller))
 
 
 def set_controllers(bridges: Iterable[str], controllers: Sequence[str]) -> None:
-    """Have each bridge connect to all controllers at once."""
+    """Connect each bridge to all controllers at once."""
     arguments: list[str] = []
     for place, bridge in enumerate(bridges):
         names = [f"@c{place}_{number}" for number in range(len(controllers))]

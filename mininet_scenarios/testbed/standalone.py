@@ -15,7 +15,7 @@ def open_vswitch() -> Iterator[None]:
     """Start Open vSwitch, and keep it for this process alone, for the length of the block.
 
     Needs root. Names of the caller's bridges and interfaces must begin with
-    :data:`~mininet_scenarios.testbed.sweep.PREFIX`; remaining ones are removed at the end.
+    :data:`~mininet_scenarios.testbed.sweep.PREFIX`; remaining names are removed at the end.
     """
     require_root()
     with testbed_lock():

@@ -38,7 +38,7 @@ _EXACT: Final = {
 
 
 def apply() -> None:
-    """Raise the buffers and take the bridge off the firewall, remembering the values before.
+    """Raise the buffers and take the bridge off the firewall, remembering the previous values.
 
     The buffers are settings of the whole machine: inside a network namespace, they can't be raised.
     """

@@ -69,7 +69,7 @@ class RankReport:
     complete: bool
     """True if all rounds were done; otherwise ``reason`` says why not."""
     verified: bool
-    """True if every round's bytes were the right ones."""
+    """True if every round's bytes were right."""
     started_s: float
     """Time by ``CLOCK_MONOTONIC`` at which all ranks had met."""
     finished_s: float

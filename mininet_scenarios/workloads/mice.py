@@ -27,7 +27,7 @@ _GAP_S: Final = 0.002
 def send(
     addresses: Sequence[str], mbps: float, chance: np.random.Generator, stop: StopFlag
 ) -> None:
-    """Send ``mbps`` on average to all ``addresses`` together, until told to stop."""
+    """Send ``mbps`` on average to all ``addresses`` together, until stopped."""
     mean_pause_s = _MEAN_BURST_BYTES * 8 / (mbps * 1e6)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as mouse:
         while not stop.is_set:

@@ -112,7 +112,7 @@ class Ledger:
     _missing: set[int] = field(default_factory=set)
 
     def arrived(self, number: int, now_s: float) -> None:
-        """Enter datagram ``number``, heard at ``now_s``."""
+        """Enter datagram ``number``, received at ``now_s``."""
         if number < self._next and number not in self._missing:
             self.duplicates += 1
             return

@@ -261,7 +261,7 @@ class Receiver(socketserver.ThreadingTCPServer):
 
 
 def receive(endpoint: Endpoint, ready: Path, stop: StopFlag) -> None:
-    """Receive until told to stop; ``ready`` is written once connections are accepted."""
+    """Receive until stopped; ``ready`` is written once connections are accepted."""
     with Receiver((endpoint.address, endpoint.port), Counting) as server:
         threading.Thread(target=server.serve_forever, args=(_POLL_S,), daemon=True).start()
         ready.touch()

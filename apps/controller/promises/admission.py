@@ -44,7 +44,7 @@ from hydra.reservations.transfers import MBIT
 from hydra.service import GroupOutcome, Refusal, ReservationPreview
 
 _CHECKS: Final = 3
-"""Checks of whether paths can be built, before a client is told to ask again."""
+"""Checks of whether paths can be built, before a client has to repeat the request."""
 _SLACK_S: Final = 1e-3
 """Rounding of times."""
 _Basis = tuple[NetworkState, tuple[Pin, ...], frozenset[PortId]]
@@ -436,5 +436,5 @@ def _with_devices(reach: Reach, error: NoRoom) -> DeviceMissing:
 
 
 def _none_fits(reasons: Iterable[str]) -> str:
-    """The message of a refusal; a common reason is told once."""
+    """The message of a refusal; a common reason is given once."""
     return "no entry fits: " + "; ".join(dict.fromkeys(reasons))

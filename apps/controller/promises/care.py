@@ -56,7 +56,7 @@ class ReservationCare:
         self._enqueue(lambda: self._release(ids))
 
     def hold_in_turn(self) -> None:
-        """Have meters follow a changed reservation."""
+        """Adapt meters to a changed reservation."""
         self._enqueue(self._hold)
 
     # -- in the conductor's thread ----------------------------------------------------------------

@@ -31,7 +31,7 @@ class Shapes:
         self._bookings = ledger.bookings
 
     def reserve(self, shape: ShapeRequest) -> GroupOutcome:
-        """Admit a shape as a group, whole or not at all. Raises the errors of
+        """Admit a shape as a group: all pairs or none. Raises the errors of
         :meth:`Admission.reserve`.
         """
         if known := self._bookings.admitted_before(shape.wish):

@@ -88,7 +88,7 @@ class ActivityLog:
             return self._history.concerning(racks[a].name, racks[b].name, most)
 
     def report_alarm(self, alarm: DeviceAlarm) -> None:
-        """Publish news of a device's alarm."""
+        """Publish a change of a device's alarm."""
         self.events.publish(EventKind.ALARM, time.time(), alarm=alarm)
 
     # -- reconfigurations -------------------------------------------------------------------------
@@ -145,7 +145,7 @@ class ActivityLog:
             self._note_end(now)
 
     def refuse(self, entry: Reconfiguration, reason: str) -> None:
-        """Mark a queued reconfiguration as refused; after its begin, leave it unchanged."""
+        """Mark a queued reconfiguration as refused; leave a started reconfiguration unchanged."""
         if self.reconfiguration(entry.id).state is not ReconfigurationState.QUEUED:
             return
         LOG.warning("refused: %s", reason, extra={"reconfiguration": entry.id})

@@ -72,7 +72,7 @@ class Bookings:
     def rooms_mbps(
         self, request: ReservationRequest, limits: AdmissionLimits
     ) -> Sequence[tuple[float, float]]:
-        """Free Mbps of each rack during the time of ``request``, as the book tells."""
+        """Free Mbps of each rack during the time of ``request``, by the book of reservations."""
         with self._lock:
             return self._book.rooms_mbps(request, time.time(), limits)
 
@@ -162,7 +162,7 @@ class Bookings:
     def availability(
         self, request: ReservationRequest, limits: AdmissionLimits
     ) -> Sequence[Available]:
-        """The bandwidth that fits in each span of the request's time, as the book tells."""
+        """The bandwidth that fits in each span of the request's time, by the reservations' book."""
         with self._lock:
             return self._book.availability(request, time.time(), limits)
 

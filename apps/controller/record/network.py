@@ -142,11 +142,11 @@ class NetworkRecord:
 
     @property
     def under_way(self) -> tuple[Execution, ...]:
-        """The reconfigurations under way, each beside the earlier ones."""
+        """The reconfigurations under way, each beside the earlier reconfigurations."""
         return self._under_way
 
     def begin(self, execution: Execution) -> None:
-        """Note the begin of a reconfiguration."""
+        """Note the start of a reconfiguration."""
         with self._lock:
             self._under_way = (*self._under_way, execution)
             self._present = self._state, self._under_way
@@ -204,7 +204,9 @@ class NetworkRecord:
     # -- the journal ------------------------------------------------------------------------------
 
     def note_unsaved(self, what: str) -> None:
-        """Have the state written with the next write; ``what``: the event behind the state."""
+        """Mark the state to be written with the next write; ``what``: the event behind the
+        state.
+        """
         self._unsaved = what
 
     @property

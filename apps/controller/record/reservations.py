@@ -1,7 +1,7 @@
 """Promises: reservations as in the journal, and their paths in the network.
 
-A request is in the journal before anybody hears of the reservation, or is refused. An event stands
-even if the journal can't be written.
+A request is in the journal before any client sees the reservation, or the request is refused. An
+event stands even if the journal can't be written.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Reservations(ReservationNews):
             )
 
     def let_go(self, reservation_id: str, seen: Reservation | None = None) -> Reservation:
-        """Cancel a reservation for its owner: after its begin, it is releasing; after a failure,
+        """Cancel a reservation for its owner: a started reservation is releasing; after a failure,
         released.
 
         Raises UnknownName, Changed, LifecycleError, JournalError.
@@ -228,7 +228,9 @@ class Reservations(ReservationNews):
         staying: Sequence[Reservation],
         silent: Sequence[Reservation] = (),
     ) -> None:
-        """Write changed reservations and those that stay, with news, and ``silent`` ones."""
+        """Write changed reservations and those that stay, with events, and ``silent`` reservations
+        without events.
+        """
         self._note(changed)
         self._note(staying, _STAYS)
         published = [*changed, *staying]
@@ -269,7 +271,7 @@ class Reservations(ReservationNews):
     def resume(self, stale: Callable[[Reservation], bool]) -> None:
         """After a start: fail reservations without a path yet, and begin committed reservations.
 
-        The ``stale`` reservations are written before anybody is told. Raises JournalError.
+        The ``stale`` reservations are written before clients see the result. Raises JournalError.
         """
         for reservation in self._book:
             if reservation.is_booked and reservation.booked is None:

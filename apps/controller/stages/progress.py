@@ -1,4 +1,4 @@
-"""The course of changes in stages: entered, journalled, and told stage by stage to the end."""
+"""The course of changes in stages: entered, journalled, and reported stage by stage to the end."""
 
 from __future__ import annotations
 

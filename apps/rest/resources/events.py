@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 routes = Routes("/v1/events", "events", TENANTS)
 MOST_SUBSCRIBERS: Final = 200
 MOST_PER_CALLER: Final = 20
-"""Limit per caller, if callers can be told apart."""
+"""Limit per caller, if callers can be distinguished."""
 _RETRY_S: Final = 30
 _LOOK_UP_S: Final = 0.5
 """Interval at which an idle subscriber checks whether the server is closing."""

@@ -46,7 +46,7 @@ class DemandEntry(Body):
         default=None,
         ge=0,
         description=(
-            "If `mbps` is a guess: the expected demand, used to prefer a pair to another pair; "
+            "If `mbps` is a guess: the expected demand, by which plans choose between pairs; "
             "gain and cost are computed from `mbps`. Null: `mbps`."
         ),
     )
@@ -56,7 +56,7 @@ _Row = Annotated[list[Annotated[float, Field(ge=0)]], Field(fail_fast=True)]
 
 
 class DemandMatrix(Body):
-    """Demand between all pairs of racks, in a fraction of the space of entries."""
+    """Demand between all pairs of racks, smaller than a list of entries."""
 
     racks: Names | None = Field(
         default=None, description="Of the rows and columns. Null: as in the topology."
@@ -70,10 +70,10 @@ class PlanBody(Body):
     """Demand to plan a topology for, and what may change."""
 
     demand: Annotated[list[DemandEntry], Field(fail_fast=True)] | None = Field(
-        default=None, description="Null: the measured demand. Pairs left out have none."
+        default=None, description="Null: the measured demand. Omitted pairs have no demand."
     )
     demand_matrix: DemandMatrix | None = Field(
-        default=None, description="Instead of `demand`. Racks left out have none."
+        default=None, description="Instead of `demand`. Omitted racks have no demand."
     )
     planes: Names | None = Field(default=None, description="Planes that may change. Null: all.")
     racks: Names | None = Field(default=None, description="Racks that may change. Null: all.")
@@ -173,7 +173,8 @@ class RequestReader:
     def demand(
         self, entries: Sequence[DemandEntry]
     ) -> tuple[model.DemandMatrix, model.DemandMatrix | None]:
-        """Demand and expected demand, Mbps of shape (N, N); the latter None if no entry names any.
+        """Demand and expected demand, Mbps of shape (N, N); the expected demand is None if no entry
+        has one.
 
         Complete only if :meth:`finish` passes.
         """

@@ -120,7 +120,7 @@ async def start_reconfiguration(
 
 @routes.on("GET")
 def list_reconfigurations(service: Service) -> Reconfigurations:
-    """Newest first; older ones are forgotten."""
+    """Newest first; the oldest are forgotten."""
     return Reconfigurations.of(service.fabric, reconfigurations=service.reconfigurations())
 
 

@@ -109,7 +109,7 @@ class WeekDocument(Document):
 
 class ScheduleDocument(Document):
     given: str | None
-    """Name of the given schedule, `listed` if its slots were listed; null: planned ones."""
+    """Name of the given schedule, `listed` if the request listed the slots; null: planned slots."""
     slot_s: float
     """The shortest slot: of the policy, or of the given schedule."""
     night: NightDocument

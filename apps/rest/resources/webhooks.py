@@ -100,7 +100,7 @@ class Webhooks(Document):
 
 @routes.on("POST", "", *BODY_PROBLEMS, TOO_MANY_WEBHOOKS, JOURNAL_FAILED, status_code=201)
 async def create_webhook(body: WebhookBody, answer: Answer, hooks: Hooks) -> CreatedWebhook:
-    """Have events posted to an address from now on. The secret is shown only once."""
+    """Post events to an address from now on. The secret is shown only once."""
     webhook = await answer.made(lambda: hooks.add(body.url, body.kinds, body.tenant))
     answer.at(f"{routes.prefix}/{webhook.id}")
     return CreatedWebhook.of(None, hooks.delivery(webhook.id))

@@ -229,7 +229,7 @@ def encode_port_descriptions_request(xid: int) -> bytes:
 
 
 def decode_port_descriptions(body: bytes) -> tuple[PortDescription, ...]:
-    """Physical and logical ports; reserved ones are left out."""
+    """Physical and logical ports, without reserved ports."""
     if len(body) % _PORT_DESC.size:
         raise OpenFlowError(f"port descriptions of {len(body)} bytes are not whole entries")
     return tuple(

@@ -140,7 +140,7 @@ def cookies_among(wanted: Iterable[int], body: bytes) -> Iterator[int]:
 _ALL_COMMON: Final[WeakKeyDictionary[InstallAll, dict[SwitchPorts, _tables.Table]]] = (
     WeakKeyDictionary()
 )
-"""Tables of rules in common, for as long as somebody has the installation itself."""
+"""Tables of rules in common, kept as long as the installation is in use."""
 
 
 def is_exact(intended: Sequence[Installation], ports: SwitchPorts, body: bytes) -> bool:

@@ -436,7 +436,7 @@ class _Shared:
 _ALL_SHARED: Final[WeakKeyDictionary[InstallAll, dict[tuple[SwitchPorts, int | None], _Shared]]] = (
     WeakKeyDictionary()
 )
-"""Encodings, for as long as somebody has the installation itself."""
+"""Encodings, kept as long as the installation is in use."""
 
 
 def _shared(several: InstallAll, ports: SwitchPorts, bundle_id: int | None) -> _Shared:
@@ -568,7 +568,7 @@ def encode_round_again(number: int, xid: int) -> bytes:
     return _with_xid(_round_again(number), xid)
 
 
-@cache  # thousands of switches are told at once
+@cache  # messages go to thousands of switches at once
 def _round_again(number: int) -> bytes:
     return encode_changes((Install(round_rule(number)),), SwitchPorts(), 0, None)
 

@@ -177,8 +177,8 @@ def _from_to(first: int, last: int) -> frozenset[VlanId]:
 
 
 def vswitch_of(server: Server) -> VSwitch:
-    """The vswitch of ``server``. Raises LookupError for a plain server, a misfit in these
-    substrates.
+    """The vswitch of ``server``. Raises LookupError for a server without a vswitch, which these
+    substrates do not have.
     """
     if server.vswitch is None:
         raise LookupError(f"server {server.name} has no vswitch")

@@ -61,7 +61,7 @@ def packets_alone(ratio: str) -> Case:
 
 
 def both_panels(buffers_mb: Sequence[float], intervals_s: Sequence[float]) -> list[Case]:
-    """Cases as published at each oversubscription, and hitless ones at the worst."""
+    """Cases as published at each oversubscription, and hitless cases at the worst."""
     cases = [FULL_BISECTION]
     for ratio in OVERSUBSCRIBED_MBPS:
         cases.append(packets_alone(ratio))

@@ -1,9 +1,9 @@
 """c-Through (SIGCOMM 2010, section 6.1, Fig. 6): a rack's virtual machines migrate to other racks.
 
-Eight machines from each of four servers, evenly to the three other racks. The machines' memory is
-compressed on the way, for which processors take 52 s on any network. So the application makes its
-data at a rate, and stands still while its socket's buffer is full. In each interval, the controller
-joins the rack to a different rack.
+Eight machines of each of four servers migrate, evenly spread over the three other racks. The
+machines' memory is compressed before sending, and compression takes 52 s on any network. So the
+emulated sender produces data at a fixed rate, and pauses while the socket's buffer is full. In each
+interval, the controller joins the rack to a different rack.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ PAPER_BYTES: Final = PAPER_ELECTRICAL_S * 100e6 / 8
 _LONGEST: Final = 4.0
 
 Migration = Completion[tuple[Transferred, ...]]
-"""The migration, with the time of all of the paper's data."""
+"""The migration; times are scaled to the paper's amount of data."""
 
 
 def expected_s(case: Case, scale: Scale) -> float:

@@ -2,7 +2,7 @@
 
 A server sends to a server in another rack at full speed, over the electrical network and over a
 circuit. *Demultiplexed*, the sender's vswitch has the controller's rules, which count each frame,
-tell class, destination rack and path, and tag the frame; the controller runs and reads the
+determine class, destination rack and path, and tag the frame; the controller runs and reads the
 counters. *Plain*, there is no controller, and the vswitches of both servers pass on all frames
 between the host and a single uplink, by a rule each way: the paper's FIFO.
 """
@@ -103,7 +103,7 @@ class Cost:
     mbps: float
     cpu_s_per_gbit: float | None
     """Processor time of all forwarding, including switches on the way, for each Gb of payload. None
-    if the kernel forwards: the kernel's time can't be told apart from other work.
+    if the kernel forwards: the kernel's time can't be separated from other work.
     """
 
 

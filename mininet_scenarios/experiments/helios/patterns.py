@@ -1,9 +1,9 @@
 """Helios' patterns of demand, planned for: throughput against stability (Helios, 5.1 to 5.4).
 
-Four pods of six hosts. Every host sends to others, and to new ones after each stability period. The
-control loop sees the new demand one cycle later, plans with the controller's own algorithms, and
-moves mirrors; until the switches' ports are up, changed circuits are dark. Until the change, the
-old circuits carry a part of the new demand; the packet switch takes the rest.
+Four pods of six hosts. Every host sends to other hosts; after each stability period, to new
+destinations. The control loop sees the new demand one cycle later, plans with the controller's own
+algorithms, and moves mirrors; until the switches' ports are up, changed circuits are dark. Until
+the change, the old circuits carry a part of the new demand; the packet switch takes the rest.
 """
 
 from __future__ import annotations
@@ -70,9 +70,11 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Patterns:
+    """Results of all patterns."""
+
     runs: tuple[Run, ...]
     electrical: Mapping[str, float]
-    """The same share for the packet switch alone, by pattern."""
+    """Share of full-bisection throughput for the packet switch alone, by pattern."""
 
     def share(self, pattern: str, stability_s: float, circuits: str, port_up: str) -> float:
         wanted = (pattern, stability_s, circuits, port_up)
@@ -84,7 +86,7 @@ class Patterns:
 
 
 def pod_stride(period: int, _chance: np.random.Generator) -> DemandMatrix:
-    """PStride: all hosts of pod i send to pod i + k, k going from 1 to 3 and around."""
+    """PStride: all hosts of pod i send to pod i + k, k cycling through 1 to 3."""
     stride = 1 + period % (PODS - 1)
     demand = np.zeros((PODS, PODS))
     for pod in range(PODS):
@@ -93,7 +95,7 @@ def pod_stride(period: int, _chance: np.random.Generator) -> DemandMatrix:
 
 
 def host_stride(period: int, _chance: np.random.Generator) -> DemandMatrix:
-    """HStride: host i sends to host i + 6 + k, k going from 0 to 12 and around."""
+    """HStride: host i sends to host i + 6 + k, k cycling through 0 to 12."""
     hosts = PODS * HOSTS
     stride = HOSTS + period % 13
     return _between_pods([(host, (host + stride) % hosts, 1.0) for host in range(hosts)])
@@ -154,13 +156,15 @@ class Change:
     """Carried shares of a new demand while the topology follows."""
 
     before: float
-    """Share over the circuits of the demand before."""
+    """Share over the circuits of the previous demand."""
     dark: float
     """Share over the old circuits that need not move."""
     after: float
 
     def mean(self, stability_s: float, port_up_s: float) -> float:
-        """Mean over a stability period: old circuits for a loop, then dark ones, then new ones."""
+        """Mean over a stability period: old circuits for a control loop, then no light, then new
+        circuits.
+        """
         blind_s = min(LOOP_S, stability_s)
         dark_s = min(_SWITCHING_S + port_up_s, stability_s - blind_s)
         lit_s = stability_s - blind_s - dark_s

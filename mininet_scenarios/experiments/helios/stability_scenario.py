@@ -58,7 +58,7 @@ Destinations = list[list[int]]
 
 
 def pod_stride(period: int, _chance: np.random.Generator) -> Destinations:
-    """PStride: from each host of pod i to each of pod i + k, k going from 1 to 3 and around."""
+    """PStride: from each host of pod i to each of pod i + k, k cycling through 1 to 3."""
     stride = 1 + period % (PODS - 1)
     return [
         [(host // HOSTS + stride) % PODS * HOSTS + other for other in range(HOSTS)]
@@ -177,7 +177,7 @@ def run(stage: Stage, case: Case, length: Length, seed: int, narrator: Narrator)
         narrator.phase(title, length.expected_s(case.stability_s)),
         stage.controller(_policy(stage, case), case.cycle or CycleName.HITLESS) as client,
     ):
-        client.reconfigure([])  # circuits of the case before
+        client.reconfigure([])  # circuits of the previous case
         before, earlier = stage.losses(), client.changes_done()
         metrics = client.metrics()
         with _on_circuits(stage) as sent:
@@ -219,7 +219,7 @@ def _policy(stage: Stage, case: Case) -> dict[str, Any]:
         "minimum_gain_mbps": enough_mbps,
         "gain_factor": 0.0,
         "audit_interval_s": 0,
-        # Late ports are the experiment's, not dead ones.
+        # Late ports are part of the experiment, not dead.
         "timeouts": {"port_up_s": 2 * PORT_UP_S[case.port_up] + _SETUP_S},
     }
 

@@ -58,8 +58,8 @@ _QUEUES: Final = QueueSize(least_frames=64)
 simultaneous bursts of connections on a circuit.
 """
 _JUDGED_FROM: Final = 3
-"""Least number of repetitions for telling two networks apart by a tenth. A program's single runs on
-the same circuits differ by more: connections lose frames in shared queues.
+"""Least number of repetitions for a significant difference of a tenth between two networks. A
+program's single runs on the same circuits differ by more: connections lose frames in shared queues.
 """
 _LONGEST: Final = 10.0
 """Multiple of the expected time after which a run is given up."""

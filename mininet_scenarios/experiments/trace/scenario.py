@@ -260,7 +260,7 @@ def run(
         stage.controller(_policy(way, rate), way.cycle or CycleName.HITLESS) as client,
     ):
         stage.introduce([server.name for server in stage.fabric.servers])
-        client.reconfigure([])  # circuits of the case before
+        client.reconfigure([])  # circuits of the previous case
         before, earlier = stage.losses(), client.changes_done()
         bytes_before = _on_circuits_bytes(stage)
         done = transfer_all(stage, wanted, longest_s)

@@ -276,7 +276,7 @@ CASES = [
     (("controller", "store"), {}, "controller.store.etcd", "is missing"),
     (STORE, etcd(endpoints=[]), f"{ETCD}.endpoints", "needs at least one entry"),
     (STORE, etcd(endpoints=["10.0.0.1:2379"]), f"{ETCD}.endpoints[0]", "is not the URL of a mem"),
-    (STORE, etcd(endpoints=["https://e:2379"]), f"{ETCD}.endpoints[0]", "with no tls: write http"),
+    (STORE, etcd(endpoints=["https://e:2379"]), f"{ETCD}.endpoints[0]", "needs tls: write http"),
     (STORE, etcd(tls={"authority": "ca.pem"}), f"{ETCD}.endpoints[0]", "with tls: write https"),
     (STORE, etcd(endpoints=["http://e:1", "http://e:1"]), f"{ETCD}.endpoints[1]", "listed twice"),
     (STORE, etcd(prefix="hydra/"), f"{ETCD}.prefix", "does not begin with a slash"),

@@ -30,6 +30,27 @@ VAGUE_VARIABLES: Final = frozenset(
     {"another", "its", "mine", "one", "them", "told", "who", "whom", "whose"}
 )
 """Words that are no names of variables: a loop variable is named after its element."""
+VAGUE_PHRASES: Final = {
+    "another's": "the noun",
+    "as there(?=[.,;:)]| for)": "the function or the case that is meant",
+    "(?:any|every|some)(?:body|one)(?: else)?": "the person, client, server or program",
+    "asked nothing": "gets no requests",
+    "(?:its|of|the|their) begin": "start",
+    "hang(?:s|ing)? up": "close the connection",
+    "in the making": "unfinished",
+    r"(?<!of\s)(?<!with\s)ones": "the noun",
+    "(?:interpreter|Python)'s lock": "GIL",
+    "whole or not at all": "atomic",
+    "without sense": "invalid",
+}
+"""Phrases for which a reader has to look for the meaning, by regular expression; what to write."""
+_GAP: Final = r"\s+"
+_VAGUE: Final = {
+    words: re.compile(rf"\b{words.replace(' ', _GAP)}(?![\w-])", re.IGNORECASE)
+    for words in VAGUE_PHRASES
+}
+_QUOTED: Final = re.compile(r"^```.*?^```|``[^`]*``|`[^`]*`|\]\([^)]*\)", re.MULTILINE | re.DOTALL)
+"""Code and addresses in a page or a docstring."""
 _LOG_CALLS: Final = frozenset({"critical", "debug", "error", "exception", "info", "warning"})
 _WORD: Final = re.compile(r"[a-z']+")
 _BEFORE_NOUNS: Final = frozenset({"another", "this"})
@@ -92,6 +113,26 @@ def unnamed_clauses(source: str) -> Iterator[tuple[int, str]]:
     for line, text in _strings(source):
         if _UNNAMED_CLAUSE.search(text):
             yield line, text
+
+
+def count_page(text: str) -> Count:
+    """Count the words of a Markdown page, without code and addresses."""
+    words = _WORD.findall(_QUOTED.sub(" ", text).lower())
+    return Count(len(words), Counter(filter(PRONOUNS.__contains__, words)))
+
+
+def vague_phrases(text: str) -> Iterator[tuple[str, str]]:
+    """Yield (phrase, what to write) of each vague phrase in a text, outside code."""
+    written = _QUOTED.sub(" ", text)
+    for words, pattern in _VAGUE.items():
+        for match in pattern.finditer(written):
+            yield " ".join(match[0].split()), VAGUE_PHRASES[words]
+
+
+def vague_phrases_in(source: str) -> Iterator[tuple[str, str]]:
+    """Yield (phrase, what to write) of each vague phrase in docstrings and comments."""
+    for text in _texts(source):
+        yield from vague_phrases(text)
 
 
 def too_many(files: Iterable[tuple[str, str]]) -> Iterator[str]:

@@ -5,10 +5,13 @@ from pathlib import Path
 import pytest
 
 from .plain_words import (
+    FEW,
+    MOST_OF_FILE,
     MOST_OF_PACKAGE,
     VAGUE_NAMES,
     Count,
     count,
+    count_page,
     count_strings,
     sources,
     too_many,
@@ -16,6 +19,8 @@ from .plain_words import (
     unnamed_subjects,
     vague_help,
     vague_names,
+    vague_phrases,
+    vague_phrases_in,
 )
 
 ROOT = Path(__file__).parents[3]
@@ -30,6 +35,10 @@ NAMED = [
 """Packages whose docstrings, comments, log messages and help texts are in plain words, each folder.
 The list may only get longer.
 """
+
+NAMES = [*NAMED, "benchmarks", "examples", "scripts"]
+"""Folders without vague names. The list may only get longer."""
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 
 FIELDS_OF_REST = {"apps/rest/resources/drift.py: left", "hydra/service.py: left"}
 """Vague names in the interface, which stays."""
@@ -75,7 +84,7 @@ def test_docstrings_and_comments_are_in_plain_words(package):
     assert found == [], "see CONTRIBUTING.md, Plain words"
 
 
-@pytest.mark.parametrize("package", NAMED)
+@pytest.mark.parametrize("package", NAMES)
 def test_names_are_not_vague(package):
     files = list(sources(ROOT / package, ROOT))
     assert files, f"{package} has no Python files"
@@ -102,6 +111,72 @@ def test_names_are_not_vague(package):
 )
 def test_a_vague_name_is_found(source, found):
     assert list(vague_names(source)) == found
+
+
+def test_pages_are_in_plain_words():
+    counted = {page.relative_to(ROOT): count_page(page.read_text()) for page in PAGES}
+    assert len(counted) > len(list(ROOT.glob("*.md"))), "docs has no pages"
+    found = [
+        f"{page}: {share}; at most {MOST_OF_FILE:.0%}"
+        for page, share in counted.items()
+        if share.words > FEW and share.share > MOST_OF_FILE
+    ]
+    together = sum(counted.values(), Count())
+    if together.share > MOST_OF_PACKAGE:
+        found.append(f"all pages: {together}; at most {MOST_OF_PACKAGE:.0%}")
+    assert found == [], "see CONTRIBUTING.md, Plain words"
+
+
+def test_pages_have_no_vague_phrases():
+    found = [
+        f"{page.relative_to(ROOT)}: {phrase!r}: write {remedy}"
+        for page in PAGES
+        for phrase, remedy in vague_phrases(page.read_text())
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize("package", NAMED)
+def test_docstrings_and_comments_have_no_vague_phrases(package):
+    files = list(sources(ROOT / package, ROOT))
+    assert files, f"{package} has no Python files"
+    found = [
+        f"{name}: {phrase!r}: write {remedy}"
+        for name, source in files
+        for phrase, remedy in vague_phrases_in(source)
+    ]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("Moved by somebody\nelse.", ["somebody else"]),
+        ("Everyone waits; the gap is as there.", ["Everyone", "as there"]),
+        ("as there is room", []),
+        ("the time of begin, since they begin", ["of begin"]),
+        ("waits for Python's lock", ["Python's lock"]),
+        ("a plan in the making, and ``somebody``", ["in the making"]),
+        ("[link](a/somebody.md) and `anyone`", []),
+        ("```sh\nhang up\n```\n", []),
+        ("switches hang up", ["hang up"]),
+        ("old paths and new ones, a mask of ones", ["ones"]),
+        ("written whole or not\n    at all", ["whole or not at all"]),
+        ("at the beginning, some bodies", []),
+    ],
+)
+def test_a_vague_phrase_is_found(text, found):
+    assert sorted(phrase for phrase, _ in vague_phrases(text)) == sorted(found)
+
+
+def test_vague_phrases_are_looked_for_in_docstrings_and_comments():
+    source = '"""For somebody."""\nx = "for everybody"  # in the making'
+    assert [phrase for phrase, _ in vague_phrases_in(source)] == ["somebody", "in the making"]
+
+
+def test_words_of_a_page_are_counted_without_code():
+    found = count_page("Its port, `it`, [that](one.md).\n\n```sh\nit that\n```\n")
+    assert (found.words, found.pronouns) == (3, {"its": 1, "that": 1})
 
 
 @pytest.mark.parametrize("package", NAMED)
