@@ -74,7 +74,7 @@ class Kernel:
         """Bytes sent in a round by one rank to all others."""
         if self.name == "multigrid":
             levels = range(self.size.bit_length())
-            return 2 * _dimensions(ranks) * sum(self.size // 4**level for level in levels)
+            return 2 * _dimensions(ranks) * sum(self.size >> 2 * level for level in levels)
         if self.name == "sweeps":
             solved = (math.isqrt(ranks) - 1) * (self.size // 3 + self.size // 6)
             return _dimensions(ranks) * (2 * self.size + solved)
