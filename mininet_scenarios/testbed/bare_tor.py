@@ -11,6 +11,7 @@ from typing import Final
 from drivers.tor.ovs_ovsdb import OvsTor
 from hydra.model import VlanId
 from hydra.roles import PortVlans
+from mininet_scenarios.patience import PATIENCE_S
 from mininet_scenarios.testbed.ovs import DATABASE
 from mininet_scenarios.testbed.shell import run
 
@@ -28,7 +29,7 @@ def bare_tor() -> Iterator[OvsTor]:
         ports = [word for port in PORTS for word in ("--", "add-port", BRIDGE, port)]
         options = ["--", "set", "bridge", BRIDGE, "datapath_type=netdev", "fail_mode=secure"]
         run(["ovs-vsctl", "add-br", BRIDGE, *options, *ports])
-        driver = OvsTor("bare", f"unix:{DATABASE}", BRIDGE, timeout_s=10)
+        driver = OvsTor("bare", f"unix:{DATABASE}", BRIDGE, timeout_s=PATIENCE_S)
         driver.open()
         yield driver
         driver.close()

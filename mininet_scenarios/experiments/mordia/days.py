@@ -243,7 +243,7 @@ def _tors(number: int) -> Iterator[tuple[Switch, list[subprocess.Popen[str]]]]:
             command = [sys.executable, "-m", "mininet_scenarios.workloads.tor_queues"]
             command += [str(switch.port), str(tor)]
             process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-            stack.callback(process.wait)
+            stack.enter_context(process)
             stack.callback(process.kill)
             running.append(process)
         switch.meet()
