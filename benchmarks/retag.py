@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from statistics import median
 
 from benchmarks._report import Result, report, run_benchmark
@@ -17,11 +16,8 @@ from drivers.tor.ovs_ovsdb import OvsTor
 from hydra.model import VlanId
 from hydra.roles import PortVlans
 from mininet_scenarios.testbed import open_vswitch
+from mininet_scenarios.testbed.bare_tor import PARKING, PORTS, bare_tor, tag_all
 
-ADDRESS = "unix:/var/run/openvswitch/db.sock"
-BRIDGE = "hyBtor"
-PORTS = [f"hyBp{number}" for number in range(32)]
-PARKING = VlanId(4000)
 RUNS = 25
 TARGET_MS = 100.0
 
@@ -30,31 +26,8 @@ def run(*command: str) -> None:
     subprocess.run(command, check=True, capture_output=True)
 
 
-@contextmanager
-def tor() -> Iterator[OvsTor]:
-    """The driver of a bridge with 32 ports."""
-    try:
-        for port in PORTS:
-            run("ip", "link", "add", port, "type", "veth", "peer", "name", f"{port}x")
-        ports = [word for port in PORTS for word in ("--", "add-port", BRIDGE, port)]
-        options = ["--", "set", "bridge", BRIDGE, "datapath_type=netdev", "fail_mode=secure"]
-        run("ovs-vsctl", "add-br", BRIDGE, *options, *ports)
-        driver = OvsTor("bench", ADDRESS, BRIDGE, timeout_s=10)
-        driver.open()
-        yield driver
-        driver.close()
-    finally:
-        run("ovs-vsctl", "--if-exists", "del-br", BRIDGE)
-        for port in PORTS:
-            subprocess.run(["ip", "link", "del", port], capture_output=True, check=False)
-
-
 def arguments(port: str, vlan: int) -> list[str]:
     return ["set", "Port", port, "vlan_mode=trunk", "tag=[]", f"trunks={vlan},{PARKING}"]
-
-
-def by_driver(driver: OvsTor, vlan: int) -> None:
-    driver.set_vlans({port: PortVlans(frozenset({VlanId(vlan), PARKING})) for port in PORTS})
 
 
 def by_vsctl_each(vlan: int) -> None:
@@ -88,8 +61,8 @@ def times_ms(driver: OvsTor, ways: Sequence[Callable[[int], None]], runs: int) -
 
 
 def main() -> int:
-    with open_vswitch(), tor() as driver:
-        ways = (lambda vlan: by_driver(driver, vlan), by_vsctl_each, by_vsctl_once)
+    with open_vswitch(), bare_tor() as driver:
+        ways = (lambda vlan: tag_all(driver, vlan), by_vsctl_each, by_vsctl_once)
         ours, each, once = (median(taken) for taken in times_ms(driver, ways, RUNS))
     case, metric = f"retag {len(PORTS)} ToR ports", f"time until applied, median of {RUNS}"
     results = [

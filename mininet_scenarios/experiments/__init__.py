@@ -27,6 +27,7 @@ _PLACES: Final = {
     "cthrough-fig8": "cthrough.fig8",
     "cthrough-fig10": "cthrough.fig10",
     "helios-stability": "helios.stability",
+    "mordia-days": "mordia.days",
     "mordia-slotted": "mordia.slotted",
     "trace": "trace.experiment",
 }

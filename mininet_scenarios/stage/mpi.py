@@ -6,6 +6,7 @@ only use TCP; counters at the servers' ports show that the ranks' bytes went thr
 
 from __future__ import annotations
 
+import math
 import shlex
 import shutil
 import sys
@@ -52,11 +53,12 @@ class Kernel:
 
     name: str
     """``fft``: a cube of complex numbers, transformed there and back; ``alltoall``: bytes from each
-    to each, several at a time; ``allreduce``: numbers summed over all ranks, in a ring.
+    to each, several at a time; ``allreduce``: numbers summed over all ranks, in a ring;
+    ``multigrid`` and ``sweeps``: faces exchanged with six neighbours in a grid of ranks.
     """
     size: int
     """The side of the cube, a multiple of the number of ranks; or bytes from each to each; or
-    bytes of the numbers of a rank.
+    bytes of the numbers of a rank; or bytes of a face.
     """
     rounds: int
     pause_s: float = 0.0
@@ -67,6 +69,27 @@ class Kernel:
         if self.name == "fft":
             return 2 * 16 * self.size**3 / ranks**2
         return self.size
+
+    def bytes_out(self, ranks: int) -> int:
+        """Bytes sent in a round by one rank to all others."""
+        if self.name == "multigrid":
+            levels = range(self.size.bit_length())
+            return 2 * _dimensions(ranks) * sum(self.size >> 2 * level for level in levels)
+        if self.name == "sweeps":
+            solved = (math.isqrt(ranks) - 1) * (self.size // 3 + self.size // 6)
+            return _dimensions(ranks) * (2 * self.size + solved)
+        return round((ranks - 1) * self.bytes_between(ranks))
+
+
+def _dimensions(ranks: int) -> int:
+    """Dimensions of a grid of ranks, at most three, in which a rank has neighbours."""
+    prime_factors, divisor = 0, 2
+    while ranks > 1:
+        while ranks % divisor == 0:
+            ranks //= divisor
+            prime_factors += 1
+        divisor += 1
+    return min(3, prime_factors)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ import mininet_scenarios
 from apps.process.configuration import load_configuration
 from hydra.errors import HydraError
 from hydra.model import Fabric
-from hydra.policy import Mode
+from hydra.policy import Mode, Sharing
 from mininet_scenarios.cycles.names import CycleName
 from mininet_scenarios.emulators.admin import AdminError
 from mininet_scenarios.patience import PATIENCE_S
@@ -274,7 +274,9 @@ class _Kept:
         process = self._process
         yield process
         with ControllerClient(process.base_url) as client:
-            client.amend({"mode": Mode.ON_REQUEST.value})
+            # Slotted sharing has no schedule in this mode.
+            idle = {"mode": Mode.ON_REQUEST.value, "sharing": Sharing.BY_DEMAND.value}
+            client.amend(idle)
 
     def stop(self) -> None:
         if self._process is not None:

@@ -3,6 +3,8 @@
  *     mpi_kernels REPORTS fft SIDE ROUNDS PAUSE_MS        SIDE^3 complex numbers, there and back
  *     mpi_kernels REPORTS alltoall BYTES ROUNDS PAUSE_MS  BYTES from each rank to each other
  *     mpi_kernels REPORTS allreduce BYTES ROUNDS PAUSE_MS BYTES of numbers, summed over all ranks
+ *     mpi_kernels REPORTS multigrid BYTES ROUNDS PAUSE_MS faces of ever coarser grids, as NPB's MG
+ *     mpi_kernels REPORTS sweeps BYTES ROUNDS PAUSE_MS    faces, then lines solved there and back
  *
  * A pause after each round stands for computing. Rank 0 makes REPORTS/begun once all have met, and
  * every rank writes REPORTS/rank-N.json at its end. MPI's profiling interface counts what leaves a rank for others, also where FFTW calls MPI.
@@ -262,6 +264,93 @@ static int allreduce(const Work *work, double *began_s)
     return right;
 }
 
+/* --- neighbours of a grid of ranks in three dimensions, whose ends meet --------------------------- */
+
+#define DIMENSIONS 3
+
+typedef struct {
+    MPI_Comm comm;
+    int before[DIMENSIONS], after[DIMENSIONS];
+    unsigned char *out, *in;
+} Grid;
+
+static int make_grid(Grid *grid, long bytes)
+{
+    int ranks, sides[DIMENSIONS] = {0}, round[DIMENSIONS] = {1, 1, 1};
+    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    MPI_Dims_create(ranks, DIMENSIONS, sides);
+    MPI_Cart_create(MPI_COMM_WORLD, DIMENSIONS, sides, round, 0, &grid->comm);
+    for (int d = 0; d < DIMENSIONS; d++)
+        MPI_Cart_shift(grid->comm, d, 1, &grid->before[d], &grid->after[d]);
+    grid->out = malloc((size_t)bytes);
+    grid->in = malloc((size_t)bytes);
+    return grid->out && grid->in;
+}
+
+/* Sends ``bytes`` to one neighbour and takes as many from the opposite one. */
+static int pass(const Grid *grid, long round, int to, int from, long bytes)
+{
+    int rank, right = 1;
+    MPI_Comm_rank(grid->comm, &rank);
+    for (long i = 0; i < bytes; i++)
+        grid->out[i] = byte_of(round, rank, to, i);
+    MPI_Sendrecv(grid->out, (int)bytes, MPI_BYTE, to, 0, grid->in, (int)bytes, MPI_BYTE, from, 0,
+                 grid->comm, MPI_STATUS_IGNORE);
+    for (long i = 0; i < bytes; i++)
+        right &= grid->in[i] == byte_of(round, from, rank, i);
+    return right;
+}
+
+static int pass_faces(const Grid *grid, long round, long bytes)
+{
+    int right = 1;
+    for (int d = 0; d < DIMENSIONS; d++) {
+        right &= pass(grid, round, grid->after[d], grid->before[d], bytes);
+        right &= pass(grid, round, grid->before[d], grid->after[d], bytes);
+    }
+    return right;
+}
+
+/* The faces of a grid, and of grids with half the points in each dimension, down to one byte. */
+static int multigrid(const Work *work, double *began_s)
+{
+    Grid grid;
+    int right = 1;
+    if (!make_grid(&grid, work->size))
+        return 0;
+    *began_s = begin(work);
+    for (long round = 0; round < work->rounds; round++) {
+        for (long bytes = work->size; bytes; bytes /= 4)
+            right &= pass_faces(&grid, round, bytes);
+        compute(work);
+    }
+    return right;
+}
+
+/* The faces, then lines in each dimension, solved there and back from one rank to the next: a third
+ * of a face at each of (root of the ranks) - 1 steps there, and a sixth back. */
+static int sweeps(const Work *work, double *began_s)
+{
+    Grid grid;
+    int ranks, right = 1;
+    if (!make_grid(&grid, work->size))
+        return 0;
+    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    int steps = (int)sqrt((double)ranks) - 1;
+    *began_s = begin(work);
+    for (long round = 0; round < work->rounds; round++) {
+        right &= pass_faces(&grid, round, work->size);
+        for (int d = 0; d < DIMENSIONS; d++) {
+            for (int step = 0; step < steps; step++)
+                right &= pass(&grid, round, grid.after[d], grid.before[d], work->size / 3);
+            for (int step = 0; step < steps; step++)
+                right &= pass(&grid, round, grid.before[d], grid.after[d], work->size / 6);
+        }
+        compute(work);
+    }
+    return right;
+}
+
 /* --- the rank ---------------------------------------------------------------------------------- */
 
 static int write_report(const char *directory, double began_s, double ended_s, int right)
@@ -295,13 +384,17 @@ int main(int count, char **words)
     static const struct {
         const char *name;
         int (*run)(const Work *, double *);
-    } kernels[] = {{"fft", fft}, {"alltoall", alltoall}, {"allreduce", allreduce}, {NULL, NULL}};
+    } kernels[] = {{"fft", fft},
+                 {"alltoall", alltoall},
+                 {"allreduce", allreduce},
+                 {"multigrid", multigrid}, {"sweeps", sweeps}, {NULL, NULL}};
     int chosen = 0;
     while (count == 6 && kernels[chosen].name && strcmp(words[2], kernels[chosen].name))
         chosen++;
     if (count != 6 || !kernels[chosen].name || !number(words[3], 1, &size) ||
         !number(words[4], 1, &rounds) || !number(words[5], 0, &pause_ms)) {
-        fprintf(stderr, "usage: mpi_kernels REPORTS fft|alltoall|allreduce SIZE ROUNDS PAUSE_MS\n");
+        fprintf(stderr, "usage: mpi_kernels REPORTS fft|alltoall|allreduce|multigrid|sweeps SIZE "
+                        "ROUNDS PAUSE_MS\n");
         return 2;
     }
     Work work = {words[1], (long)size, (long)rounds, pause_ms / 1e3};

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Final
@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from apps.process.configuration import load_configuration
 from mininet_scenarios.cycles.names import CycleName
-from mininet_scenarios.experiments.abu_tair import scenario
+from mininet_scenarios.experiments.abu_tair import one_uplink, scenario
 from mininet_scenarios.experiments.abu_tair.published import LOADS, TABLES
 from mininet_scenarios.experiments.abu_tair.scenario import (
     ELEPHANT,
@@ -29,12 +29,14 @@ from mininet_scenarios.reporting.narrator import Narrator
 from mininet_scenarios.reporting.plots import BLUE, GREY, VERMILION, legend_below
 from mininet_scenarios.reporting.table import Row
 from mininet_scenarios.stage import building
+from mininet_scenarios.stage.transfers import Transferred, Wish
 
 TIME: Final = 1 / 6
-"""Scale of the paper's times, epochs included: 15 repetitions take less than two hours."""
+"""Scale of the paper's times, epochs included: 15 repetitions take three hours."""
 BUSIEST_MBPS: Final = 6 * scenario.PAPER_MBPS
 """Load of the busiest moment: three racks send over both uplinks."""
 _SHORT_LOADS: Final = (24,)
+_UPLINK_S: Final = 50.0
 _NOISE: Final = 0.03
 """Relative difference between repetitions of the same case."""
 _WHY: Final = (
@@ -51,11 +53,17 @@ _WHY_FAST: Final = (
 )
 FAST: Final = Case(Regime.UNDIFFERENTIATED, CycleName.UNDIVERTED, LOADS[0])
 """Case also played with the mirrors of the fabric file, in the full form."""
+_OF_EACH_S: Final = scenario.PAPER_EPOCH_S / len(scenario.PAIRS)
+"""A rack's part of the epoch, if all racks share one epoch (section 3.1)."""
 EPOCHS: Final = tuple(
     Case(Regime.UNDIFFERENTIATED, CycleName.UNDIVERTED, LOADS[0], epoch_s)
-    for epoch_s in (2.5, 5.0, 10.0, 20.0, 40.0)
+    for epoch_s in (2.5, _OF_EACH_S, 5.0, 10.0, 20.0, 40.0)
 )
 """Cases of Fig. 3, in the full form."""
+ON_DEMAND: Final = tuple(
+    Case(Regime.ON_DEMAND, CycleName.UNDIVERTED, transfers) for transfers in LOADS
+)
+"""Cases played at the paper's own times in the full form: the delay of a request does not scale."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +76,10 @@ class Comparison:
     """:data:`FAST`; None in the short form."""
     epochs: tuple[Run, ...] = ()
     """:data:`EPOCHS`; empty in the short form."""
+    on_demand: tuple[Run, ...] = ()
+    """:data:`ON_DEMAND`; empty in the short form."""
+    uplink: tuple[Transferred, ...] = ()
+    """A rack's 8 transfers over one uplink of the paper's rate; empty in the short form."""
 
     def run(self, regime: Regime, cycle: CycleName, transfers: int) -> Run:
         """The run of a case; without a direct link nothing moves, so both cycles share a run."""
@@ -78,6 +90,14 @@ class Comparison:
             if (run.regime, run.cycle, run.transfers)
             == (wanted.regime.value, wanted.cycle.value, transfers)
         )
+
+    def at_paper_scale(self, regime: Regime, cycle: CycleName, transfers: int) -> tuple[Scale, Run]:
+        """The run whose figures stand beside the paper's, and its scale."""
+        wanted = (regime.value, cycle.value, transfers)
+        for run in self.on_demand:
+            if (run.regime, run.cycle, run.transfers) == wanted:
+                return Scale(self.scale.rate, 1.0), run
+        return self.scale, self.run(regime, cycle, transfers)
 
     def holds(self, regime: Regime, cycle: CycleName) -> bool:
         """True if the case was run, with any number of transfers."""
@@ -123,7 +143,19 @@ def _measure(setting: Setting, narrator: Narrator) -> Comparison:
     scale = Scale(1 / divisor, TIME)
     if not setting.full:
         return measure(setting.work_dir, scale, short_cases(), narrator)
-    return measure(setting.work_dir, scale, full_cases(), narrator, EPOCHS, fast=True)
+    found = measure(setting.work_dir, scale, full_cases(), narrator, EPOCHS, fast=True)
+    own_times = Scale(scale.rate, 1.0)
+    network = scenario.paper_network(own_times)
+    on_demand = _play(network, setting.work_dir / "on-demand", own_times, ON_DEMAND, narrator)
+    with narrator.phase("a rack's transfers over one uplink of 1 Gb/s", _UPLINK_S):
+        uplink = one_uplink.play(_of_a_rack(), scenario.PAPER_MBPS, setting.work_dir / "uplink")
+    return replace(found, on_demand=on_demand, uplink=uplink)
+
+
+def _of_a_rack() -> list[Wish]:
+    """Transfers of one rack of the least load, at the paper's sizes."""
+    wanted = scenario.wishes(LOADS[0], Scale(1.0, 1.0))
+    return [wish for wish in wanted if wish.source.startswith(f"h{scenario.PAIRS[0][0][1:]}")]
 
 
 def measure(
@@ -168,6 +200,7 @@ def _conclude(found: Sequence[Comparison]) -> Findings:
     rows += [row for load in found[0].loads for row in _gain_rows(found, load)]
     rows += _fast_row(found)
     rows += _epoch_row(found)
+    rows += _shared_epoch_row(found)
     rows += _average_rows(found)
     dark = sum(
         run.dark_frames
@@ -196,7 +229,7 @@ def _scale_row(scale: Scale) -> Row:
 
 def gain(found: Sequence[Comparison], regime: Regime, cycle: CycleName, load: int) -> float:
     """Relative gain of elephants' throughput over the throughput without a direct link."""
-    ours = _mean_mbps([measured.run(regime, cycle, load) for measured in found])
+    ours = _mean_mbps([measured.at_paper_scale(regime, cycle, load)[1] for measured in found])
     none = _mean_mbps([measured.run(Regime.NONE, cycle, load) for measured in found])
     return ours / none - 1
 
@@ -253,18 +286,29 @@ def _why(found: Sequence[Comparison], kind: str, regime: Regime, load: int) -> s
         for metric in ("throughput", "completion")
     )
     if kind == ELEPHANT:
-        late_s = (seconds[0] - seconds[1]) * found[0].scale.time
+        played, _ = found[0].at_paper_scale(regime, CycleName.UNDIVERTED, load)
+        late_s = (seconds[0] - seconds[1]) * played.time
         return (
             f"An elephant is {late_s:.1f} s late, at every load about as much: until its agent has "
-            "told of it, the controller has decided, and the link has moved. These times do not "
-            "scale, and weigh six times as much as on the paper's scale."
+            f"told of it, the controller has decided, and the link has moved. Times are "
+            f"1:{1 / played.time:.0f}, and these do not scale."
         )
     ours, theirs = (rate[place] * seconds[place] * 1e6 / (8 * MOUSE_BYTES) for place in (0, 1))
-    return (
+    why = (
         "The mean rate times the mean time is the size of a mouse if all mice fare alike: "
-        f"{theirs:.2f} of the size in the paper, where few fast mice raise the mean rate, and "
-        f"{ours:.2f} here, where mice share their uplinks evenly."
+        f"{theirs:.2f} of the size in the paper, {ours:.2f} here"
     )
+    alone = [_evenness(measured.uplink) for measured in found if measured.uplink]
+    if not alone:
+        return f"{why}."
+    return f"{why}, and {fmean(alone):.2f} over one uplink of 1 Gb/s with Mininet's own link."
+
+
+def _evenness(done: Sequence[Transferred]) -> float:
+    """Mean rate times mean time of mice, over a mouse's size: 1 if all fare alike."""
+    mice = [transfer for transfer in done if transfer.kind == MOUSE]
+    rate, seconds = fmean(mouse.mbps for mouse in mice), fmean(mouse.seconds for mouse in mice)
+    return rate * seconds * 1e6 / (8 * mice[0].size_bytes)
 
 
 def _fast_row(found: Sequence[Comparison]) -> Iterator[Row]:
@@ -286,7 +330,7 @@ def _fast_row(found: Sequence[Comparison]) -> Iterator[Row]:
 
 def _epoch_row(found: Sequence[Comparison]) -> Iterator[Row]:
     """Row of Fig. 3: the epoch with the highest mean throughput of all transfers."""
-    means = {
+    means: dict[float, float] = {
         case.epoch_s: fmean(
             run.mean_mbps / measured.scale.rate
             for measured in found
@@ -299,10 +343,20 @@ def _epoch_row(found: Sequence[Comparison]) -> Iterator[Row]:
     if not means:
         return
     best_s = max(means, key=means.__getitem__)
-    all_of_them = ", ".join(f"{epoch_s:g} s: {mbps:.1f}" for epoch_s, mbps in means.items())
+    all_of_them = ", ".join(f"{epoch_s:.2g} s: {mbps:.1f}" for epoch_s, mbps in means.items())
     figure = f"undiverted, {LOADS[0]} transfers: best epoch of UT, at the paper's scale"
     ours = f"{best_s:.1f} ({all_of_them} Mb/s)"
     yield judged("abu-tair/epoch", best_s, figure, ours)
+
+
+def _shared_epoch_row(found: Sequence[Comparison]) -> Iterator[Row]:
+    """Row of the other reading of an epoch: all racks have the link once in 10 s."""
+    runs = [run for one in found for run in one.epochs if run.epoch_s == _OF_EACH_S]
+    if runs:
+        none = [one.run(Regime.NONE, CycleName.UNDIVERTED, LOADS[0]) for one in found]
+        figure = f"undiverted, {LOADS[0]} transfers, {_OF_EACH_S:.1f} s for each rack: elephants"
+        ours = _mean_mbps(runs) / _mean_mbps(none) - 1
+        yield Row(f"{figure} against no direct link, UT", "", f"{ours:+.1%}")
 
 
 def _values(
@@ -313,7 +367,7 @@ def _values(
     load: int,
 ) -> list[float]:
     """Mean of each repetition, in Mbps or s of the paper's network."""
-    runs = [(measured.scale, measured.run(*case, load)) for measured in found]
+    runs = [measured.at_paper_scale(*case, load) for measured in found]
     if metric == "throughput":
         return [run.mbps(kind) / scale.rate for scale, run in runs]
     return [run.seconds(kind) / scale.time for scale, run in runs]
@@ -394,7 +448,9 @@ def _box_plots(found: Sequence[Comparison], metric: str, unit: str) -> Figure:
 def _expected_s(full: bool) -> float:
     scale = Scale(1.0, TIME)  # rates make no difference to times
     testbeds = [[*full_cases(), *EPOCHS], [FAST]] if full else [short_cases()]
-    return sum(
+    own_times = Scale(1.0, 1.0)
+    own_s = building.BUILD_S + scenario.NETWORK_S + sum(map(own_times.expected_s, ON_DEMAND))
+    return (own_s + _UPLINK_S if full else 0.0) + sum(
         building.BUILD_S + scenario.NETWORK_S + sum(scale.expected_s(case) for case in wanted)
         for wanted in testbeds
     )

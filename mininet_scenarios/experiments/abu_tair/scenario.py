@@ -114,8 +114,10 @@ class Scale:
         return size_bytes * 8 / (PAPER_MBPS * 1e6) * self.time
 
     def expected_s(self, case: Case) -> float:
-        """Wall time of a run."""
-        return _EACH_S + 1.1 * self.one_uplink_s(case.transfers)
+        """Wall time of a run: of elephants alone if these have links of their own."""
+        alone = case.regime is Regime.ON_DEMAND
+        part = ELEPHANT_BYTES / (ELEPHANT_BYTES + MICE_PER_ELEPHANT * MOUSE_BYTES) if alone else 1
+        return _EACH_S + 1.1 * part * self.one_uplink_s(case.transfers)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ the change, the old circuits carry a part of the new demand; the packet switch t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -26,15 +26,19 @@ from mininet_scenarios.experiments.bounds import packet_share
 from mininet_scenarios.experiments.claims import judged
 from mininet_scenarios.experiments.frame import Experiment, Findings, Setting, Table
 from mininet_scenarios.reporting.narrator import Narrator
-from mininet_scenarios.reporting.plots import BLUE, VERMILION, legend_below, logarithmic
-from mininet_scenarios.reporting.table import Row
+from mininet_scenarios.reporting.plots import BLUE, GREEN, VERMILION, legend_below, logarithmic
+from mininet_scenarios.reporting.table import Row, ranged
 from topology.algorithms import algorithm
 from topology.problem import Budget, FabricArrays, PlanResult, Reserved
 
 PODS: Final = 4
 HOSTS: Final = 6
-_PLANES: Final = 5
 _LINK_MBPS: Final = 10_000.0
+_FIVE: Final = (_LINK_MBPS,) * 5
+_SUPERLINKS: Final = (_LINK_MBPS, 2 * _LINK_MBPS, 2 * _LINK_MBPS)
+"""Rates of a pod's circuits without and with WDM (Helios, Fig. 3 and 4): a superlink of two
+wavelengths is one port of an optical switch.
+"""
 STABILITIES_S: Final = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
 _ROUND: Final = 39
 """Number of periods until both strides have come around: 3 · 13."""
@@ -49,9 +53,16 @@ _EDC_S: Final = 0.6
 PORT_UP_S: Final[Mapping[str, float]] = MappingProxyType(
     {"neither": 0.0, "EDC": _EDC_S, "debounce and EDC": _DEBOUNCE_S + _EDC_S}
 )
-_ALGORITHMS: Final[Mapping[str, str]] = MappingProxyType(
-    {"unidirectional": "helios", "bidirectional": "edmonds"}
+_WDM: Final = "unidirectional, WDM"
+_CIRCUITS: Final[Mapping[str, tuple[str, tuple[float, ...]]]] = MappingProxyType(
+    {
+        "unidirectional": ("helios", _FIVE),
+        "bidirectional": ("edmonds", _FIVE),
+        _WDM: ("helios", _SUPERLINKS),
+    }
 )
+"""Planning algorithm, and rate of a pod's port at each optical switch, by kind of circuit."""
+_COLOURS: Final = dict(zip(_CIRCUITS, (BLUE, VERMILION, GREEN), strict=True))
 Array = NDArray[np.float64]
 
 
@@ -62,7 +73,7 @@ class Run:
     pattern: str
     stability_s: float
     circuits: str
-    """``unidirectional`` or ``bidirectional``."""
+    """A key of :data:`_CIRCUITS`."""
     port_up: str
     share: float
     """Share of the throughput of an ideal packet switch with full bisection."""
@@ -135,8 +146,8 @@ def _measure(setting: Setting, narrator: Narrator) -> Patterns:
             chance = np.random.default_rng(setting.seed)
             demands = [make(period, chance) for period in range(periods)]
             electrical[pattern] = fmean(packet_share(d, _LINK_MBPS) for d in demands)
-            for circuits, name in _ALGORITHMS.items():
-                changes = _changes(name, demands)
+            for circuits in _CIRCUITS:
+                changes = _changes(circuits, demands)
                 runs += [
                     Run(
                         pattern,
@@ -172,9 +183,9 @@ class Change:
         return carried_s / stability_s
 
 
-def _changes(name: str, demands: Sequence[DemandMatrix]) -> list[Change]:
+def _changes(circuits: str, demands: Sequence[DemandMatrix]) -> list[Change]:
     """Changes from each demand to the next; the same for all stabilities."""
-    capacities = [_capacity(name, demand) for demand in demands]
+    capacities = [_capacity(circuits, demand) for demand in demands]
     return [
         Change(
             hybrid_share(demand, before),
@@ -185,16 +196,17 @@ def _changes(name: str, demands: Sequence[DemandMatrix]) -> list[Change]:
     ]
 
 
-def _capacity(name: str, demand: DemandMatrix) -> Array:
-    """Mbps of the circuits from pod to pod set up by an algorithm for a demand.
+def _capacity(circuits: str, demand: DemandMatrix) -> Array:
+    """Shape (N, N): Mbps from pod to pod over ``circuits`` set up for a demand.
 
     Optical switches are planned for one after the other, each for the demand left by the previous
     switches (Helios, 4.3.3). So two pods may be joined several times, also by algorithms with a
     single path per pair.
     """
-    fabric = FabricArrays.of(plain_fabric(PODS, 1, _LINK_MBPS))
+    name, rates_mbps = _CIRCUITS[circuits]
     capacity = np.zeros((PODS, PODS))
-    for _ in range(_PLANES):
+    for rate_mbps in rates_mbps:
+        fabric = FabricArrays.of(plain_fabric(PODS, 1, rate_mbps))
         left = np.maximum(0, demand - capacity)
         result = algorithm(name)(fabric, left, Topology(), Reserved(), Budget(1))
         capacity += circuit_capacity(fabric, result)
@@ -232,7 +244,7 @@ def _conclude(runs: Sequence[Patterns]) -> Findings:
     def mean(pattern: str, stability_s: float, circuits: str, port_up: str = "neither") -> float:
         return fmean(run.share(pattern, stability_s, circuits, port_up) for run in runs)
 
-    one_way = next(iter(_ALGORITHMS))
+    one_way = next(iter(_CIRCUITS))
     rows = []
     for pattern in PATTERNS:
         series = [mean(pattern, stability_s, one_way) for stability_s in STABILITIES_S]
@@ -243,21 +255,39 @@ def _conclude(runs: Sequence[Patterns]) -> Findings:
     least = min(h / p for p, h in strides)
     figure = "HStride over PStride, least over all stabilities"
     rows.append(judged("helios/strides planned", least, figure))
-    rows.append(_asymmetric_row())
+    rows.append(_wdm_row(mean))
+    rows += _asymmetric_rows()
     worst = mean("PStride", 1.0, one_way, "debounce and EDC")
     alone = fmean(run.electrical["PStride"] for run in runs)
     figure = "PStride at 1 s, debounce and EDC on, over the packet switch alone"
     rows.append(judged("helios/debounced planned", worst / alone, figure))
-    return Findings(tuple(rows), tuple(_table(runs, circuits) for circuits in _ALGORITHMS))
+    return Findings(tuple(rows), tuple(_table(runs, circuits) for circuits in _CIRCUITS))
 
 
-def _asymmetric_row() -> Row:
+def _wdm_row(mean: Callable[[str, float, str], float]) -> Row:
+    """Row of all patterns and stabilities, judged by the ratio farthest from 1."""
+    one_way = next(iter(_CIRCUITS))
+    ratios = [
+        mean(pattern, stability_s, _WDM) / mean(pattern, stability_s, one_way)
+        for pattern in PATTERNS
+        for stability_s in STABILITIES_S
+    ]
+    farthest = max(ratios, key=lambda ratio: abs(ratio - 1))
+    figure = "superlinks of two wavelengths over single links, farthest from 1"
+    return judged("helios/wdm", farthest, figure, ranged(ratios, ".2f"))
+
+
+def _asymmetric_rows() -> Iterator[Row]:
+    """Rows of Fig. 12: circuits carry all traffic, since the prototype does not split traffic."""
     demand = pod_stride(0, np.random.default_rng(0))
     one_way, two_way = (
-        float(np.minimum(demand, _capacity(name, demand)).sum()) for name in _ALGORITHMS.values()
+        float(np.minimum(demand, _capacity(circuits, demand)).sum())
+        for circuits in ("unidirectional", "bidirectional")
     )
     figure = "unidirectional over bidirectional circuits, stride 1: all demand asymmetric"
-    return judged("helios/one-way planned", one_way / two_way, figure)
+    yield judged("helios/one-way planned", one_way / two_way, figure)
+    figure = "unidirectional circuits alone over full bisection, stride 1, while nothing moves"
+    yield judged("helios/stable", one_way / float(demand.sum()), figure)
 
 
 def _table(runs: Sequence[Patterns], circuits: str) -> Table:
@@ -285,12 +315,11 @@ def _draw(runs: Sequence[Patterns], directory: Path) -> Sequence[Path]:
     styles = {"neither": "-", "EDC": "--", "debounce and EDC": ":"}
     for axes, pattern in zip(figure.subplots(1, len(PATTERNS), sharey=True), PATTERNS, strict=True):
         for label, style in styles.items():
-            for circuits in _ALGORITHMS:
+            for circuits, colour in _COLOURS.items():
                 shares = [
                     100 * fmean(run.share(pattern, s, circuits, label) for run in runs)
                     for s in STABILITIES_S
                 ]
-                colour = BLUE if circuits == "unidirectional" else VERMILION
                 name = f"{circuits}, {label}"
                 axes.plot(STABILITIES_S, shares, style, color=colour, label=name)
         alone = 100 * runs[0].electrical[pattern]
@@ -314,8 +343,8 @@ EXPERIMENT: Final = Experiment(
     name="helios-patterns",
     title="Throughput against stability, planned",
     source="Helios, SIGCOMM 2010, sections 5.1 to 5.6, Fig. 8 to 12",
-    topology=f"{PODS} pods of {HOSTS} hosts, {_PLANES} optical switches and a packet link a pod, "
-    "10 Gb/s each",
+    topology=f"{PODS} pods of {HOSTS} hosts, {len(_FIVE)} circuits and a packet link a pod, "
+    f"10 Gb/s each; with WDM {len(_SUPERLINKS)} circuits, two of them of 20 Gb/s",
     workload="PStride, HStride and Random, new destinations every 0.5 to 16 s",
     policy=f"a control loop of {LOOP_S * 1000:.0f} ms; helios (unidirectional) and edmonds "
     "(bidirectional)",

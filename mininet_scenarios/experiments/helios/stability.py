@@ -303,7 +303,10 @@ def _port_up_rows(found: Sequence[Stability], cycle: CycleName) -> Iterator[Row]
         figure += ", ".join(port_up for port_up in rates if port_up != _NEITHER)
         ours = ", ".join(f"{rate:.0f}" for rate in values) + " Mb/s"
         least = min(sooner / later for sooner, later in pairwise(values))
-        yield _row(cycle, f"port-up {stability_s:g} s", least, figure, ours)
+        if stability_s == _USUAL_S:
+            yield _row(cycle, "port-up", least, figure, ours)
+        else:
+            yield Row(figure, "", f"{least:.2f} ({ours})")
 
 
 def _alone_rows(found: Sequence[Stability], cycle: CycleName) -> Iterator[Row]:

@@ -38,8 +38,8 @@ _BACKGROUND: Final = (
     "and the ranks' transform uses the other for half of its traffic"
 )
 _PEAKS: Final = (
-    "ours is the rate of all ranks together, in both directions and within a rack, too; the paper "
-    "does not tell how much its transform computes between sending, and ours hardly does"
+    "the paper does not tell how much its transform computes between sending, nor how much its "
+    "background sends; three ranks exchange here, eight there"
 )
 _EARLIER: Final = (
     "the paper's authors waited for 15 s before they changed the topology; the controller acts at "
@@ -120,10 +120,10 @@ def _peak_rows(found: Sequence[BothWays]) -> Iterator[Row]:
     for what in ("alone", "congested"):
         runs = [both.hydra.alone if what == "alone" else both.hydra.congested for both in found]
         peaks = [
-            run.peak_mbps / both.scale.mbps(_PAPER_MBPS)
+            fig9b_scenario.ONE_WAY * run.peak_mbps / both.scale.mbps(_PAPER_MBPS)
             for run, both in zip(runs, found, strict=True)
         ]
-        figure = f"{what}: peak rate that the ranks receive, share of a circuit"
+        figure = f"{what}: peak rate of the ranks over the circuit one way, share of the circuit"
         yield judged(f"hydra/peak-{what}", fmean(peaks), figure, ranged(peaks, ".1%"), _PEAKS)
 
 

@@ -47,6 +47,11 @@ from mininet_scenarios.workloads.mesh import Endpoint
 from mininet_scenarios.workloads.reports import read_report
 
 RANK_HOSTS: Final = ("h11", "h12", "h21")
+_RANK_RACKS: Final = [host[1] for host in RANK_HOSTS]
+ONE_WAY: Final = (
+    _RANK_RACKS.count("1") * _RANK_RACKS.count("2") / len(RANK_HOSTS) / (len(RANK_HOSTS) - 1)
+)
+"""Share of all bytes between ranks that goes from r1 to r2 over the circuit."""
 BACKGROUND: Final = (("h22", "h31"), ("h22", "h32"))
 """Flows that share only the circuit with the ranks' flows, so topology can help: h22 has no
 rank.

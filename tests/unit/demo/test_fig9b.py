@@ -45,3 +45,8 @@ def test_the_transform_moves_half_of_what_the_exchange_does(plan, times) -> None
     assert kernel.pause_s == plan.compute_s
     moved = kernel.rounds * kernel.bytes_between(ranks)
     assert moved == pytest.approx(plan.rounds * plan.bytes_per_pair / 2, rel=0.15)
+
+
+def test_a_third_of_what_three_ranks_send_crosses_the_circuit_one_way():
+    """Two ranks in r1 and one in r2: 2 of 6 ordered pairs."""
+    assert pytest.approx(1 / 3) == fig9b_scenario.ONE_WAY

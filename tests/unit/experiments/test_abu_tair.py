@@ -118,6 +118,37 @@ def test_the_best_epoch_is_told_of_all_played(tmp_path):
         assert row.ours.startswith(f"{best_s:.1f} (2.5 s: ")
 
 
+def test_on_demand_is_judged_at_the_paper_s_own_times():
+    one = comparison(loads=(24,))
+    slow = [run_of(case, SHARES, 0) for case in abu_tair.ON_DEMAND[:1]]
+    (run,) = slow
+    four_times = [replace(each, finished_s=4 * each.finished_s) for each in run.done]
+    own = replace(one, on_demand=(replace(run, done=tuple(four_times)),))
+
+    def seconds(measured):
+        rows = abu_tair.EXPERIMENT.conclude([measured]).rows
+        (row,) = (row for row in rows if row.claim == "abu-tair/completion elephant 24 on demand")
+        return float(row.ours)
+
+    # Times of a quarter, at the paper's scale; and the paper's own.
+    assert seconds(one) == seconds(own) == pytest.approx(3 * 2**30 * 8e-9 / 0.9 * 1.0, rel=0.01)
+
+
+def test_mice_are_told_beside_those_over_one_uplink():
+    one = comparison(loads=(24,))
+    even = [Transferred("h11", "h41", 1000, MOUSE, 0.0, 2.0)] * 2
+    uneven = [*even[:1], Transferred("h11", "h41", 1000, MOUSE, 0.0, 6.0)]
+
+    def why(done):
+        rows = abu_tair.EXPERIMENT.conclude([replace(one, uplink=tuple(done))]).rows
+        (row,) = (row for row in rows if row.claim == "abu-tair/throughput mouse 24 UT")
+        return row.why
+
+    assert "and 1.00 over one uplink" in why(even)
+    assert "and 1.33 over one uplink" in why(uneven)
+    assert "uplink" not in why(())
+
+
 def test_without_a_direct_link_there_is_one_run_for_both_ways():
     found = abu_tair.cases((24,))
     assert len(found) == 7

@@ -14,7 +14,7 @@ from mininet_scenarios.stage.stage import ScenarioError
 from mininet_scenarios.workloads import mpi_agent
 from mininet_scenarios.workloads.reports import WorkloadError
 
-RANKS = 2
+RANKS = 4
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +36,15 @@ def run_here(program: Path, reports: Path, *work: str) -> subprocess.CompletedPr
     )
 
 
-@pytest.mark.parametrize("kernel", [Kernel("fft", 16, 3), Kernel("alltoall", 1000, 4, 0.05)])
+@pytest.mark.parametrize(
+    "kernel",
+    [
+        Kernel("fft", 16, 3),
+        Kernel("alltoall", 1000, 4, 0.05),
+        Kernel("multigrid", 4000, 3),
+        Kernel("sweeps", 4000, 2),
+    ],
+)
 def test_ranks_count_what_they_send_and_check_what_arrives(program, tmp_path, kernel):
     work = [kernel.name, str(kernel.size), str(kernel.rounds), f"{kernel.pause_s * 1e3:g}"]
     done = run_here(program, tmp_path, *work)
@@ -46,7 +54,7 @@ def test_ranks_count_what_they_send_and_check_what_arrives(program, tmp_path, ke
         assert report.rank == number
         assert report.host == os.uname().nodename
         assert report.verified
-        assert report.sent_bytes == kernel.rounds * (RANKS - 1) * kernel.bytes_between(RANKS)
+        assert report.sent_bytes == kernel.rounds * kernel.bytes_out(RANKS)
         assert 0 < report.inside_s < report.ended_s - report.began_s
         assert report.ended_s - report.began_s >= kernel.rounds * kernel.pause_s
 
