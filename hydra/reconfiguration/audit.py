@@ -14,6 +14,7 @@ from hydra.model import Circuit, DatapathId, Fabric
 from hydra.reconfiguration.commands import ApplyRules, CompareRules, Course, Steps, ask
 from hydra.reconfiguration.device_care import DeviceCare
 from hydra.reconfiguration.drift import Drift, RuleDrift, broken_circuits, device_drift
+from hydra.reconfiguration.failover import Failover
 from hydra.reconfiguration.reconcile import Actual
 from hydra.reconfiguration.recovery import Recovery
 from hydra.reconfiguration.switches import Switches
@@ -52,11 +53,12 @@ class Audit:
         fabric: Fabric,
         memory: Memory,
         switches: Switches,
+        failover: Failover,
         care: DeviceCare,
         recovery: Recovery,
     ) -> None:
         self._fabric, self._memory, self._switches = fabric, memory, switches
-        self._care, self._recovery = care, recovery
+        self._failover, self._care, self._recovery = failover, care, recovery
 
     def look(self, *, everywhere: bool = False) -> Course[Seen]:
         """Read devices, and the tables of switches that should hold our rules.
@@ -94,7 +96,7 @@ class Audit:
         """Send pairs on broken circuits electrical, until the circuits are withdrawn. Bring
         differing tables to the present state, and remove foreign rules.
         """
-        yield from self._switches.divert(seen.broken)
+        yield from self._failover.divert(seen.broken)
         wrong = {datapath: found for datapath, found in seen.rules.items() if found.items}
         if not wrong:
             return

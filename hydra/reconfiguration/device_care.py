@@ -38,6 +38,7 @@ from hydra.reconfiguration.reconcile import (
     wrong_vlans,
 )
 from hydra.reconfiguration.switches import Switches, reachable_on
+from hydra.reconfiguration.uplink_detours import UplinkDetours
 from hydra.reconfiguration.whole_tables import Memory
 from hydra.roles import Mirrors, PortVlans
 
@@ -81,11 +82,12 @@ class DeviceCare:
         policy: CurrentPolicy,
         memory: Memory,
         switches: Switches,
+        detours: UplinkDetours,
         by_people: frozenset[PlaneId] = frozenset(),
     ) -> None:
         """``by_people``: planes whose changes are tasks for people."""
         self._fabric, self._policy, self._memory = fabric, policy, memory
-        self._switches, self._by_people = switches, by_people
+        self._switches, self._detours, self._by_people = switches, detours, by_people
         self._substrate = substrate_of(fabric)
         self.uncertain_planes: set[PlaneId] = set()
         self.uncertain_racks: set[RackId] = set()
@@ -412,7 +414,7 @@ class DeviceCare:
                 LOG.error(
                     "the ToR accepts nothing from %s for circuits: %s", names, outcome.failure
                 )
-        yield from self._switches.follow_closed()
+        yield from self._detours.follow()
         reachable = reachable_on(self._fabric, self._memory.state)
         announced = tuple(entry for entry in reachable if entry[0].name in opened)
         if announced:

@@ -42,6 +42,7 @@ from hydra.reconfiguration.reconcile import (
     wrong_vlans,
 )
 from hydra.reconfiguration.switches import Switches, reachable_on
+from hydra.reconfiguration.synchronisation import Synchronisation
 from hydra.reconfiguration.whole_tables import Memory
 
 LOG: Final = logging.getLogger("hydra.recovery")
@@ -89,10 +90,11 @@ class Recovery:
         fabric: Fabric,
         memory: Memory,
         switches: Switches,
+        synchronisation: Synchronisation,
         care: DeviceCare,
     ) -> None:
         self._fabric, self._memory, self._switches = fabric, memory, switches
-        self._care = care
+        self._synchronisation, self._care = synchronisation, care
         self._substrate = substrate_of(fabric)
         self._recorded = False
         """True if the journal tells the next controller which remembered paths this recovery gave
@@ -220,14 +222,14 @@ class Recovery:
     def bring(self, datapaths: Collection[DatapathId], *, hurries: bool = True) -> Steps:
         """Synchronise switches, admit their servers to circuits, and announce the servers.
 
-        ``hurries``: as in :meth:`~hydra.reconfiguration.switches.Switches.synchronise`.
+        ``hurries``: as in :class:`~hydra.reconfiguration.synchronisation.Synchronisation`.
         """
-        yield from self._switches.synchronise(datapaths, hurries=hurries)
+        yield from self._synchronisation.synchronise(datapaths, hurries=hurries)
         yield from self._welcome(datapaths)
 
     def bring_beside(self, datapaths: Collection[DatapathId]) -> Steps:
         """Like :meth:`bring`, for slow switches, while other courses and changes run."""
-        brought = yield from self._switches.bring_beside(datapaths)
+        brought = yield from self._synchronisation.bring_beside(datapaths)
         if brought:
             yield from self._welcome(brought)
 
@@ -245,4 +247,4 @@ class Recovery:
 
     def _tidy_relays_if_ready(self) -> Steps:
         if self._recorded and self._switches.all_ready:
-            yield from self._switches.tidy_relays()
+            yield from self._synchronisation.tidy_relays()

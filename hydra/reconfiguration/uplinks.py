@@ -100,7 +100,11 @@ class Uplinks(Readiness):
         seen = None if tor is None else self._connections.port(tor, port.tor_port)
         return seen is not None and not seen.up
 
-    def _note_uplinks(self, connected: Iterable[DatapathId] | None = None) -> bool:
+    def have_uplinks_checked(self) -> None:
+        """Have the next check look at all uplinks."""
+        self._unseen_uplinks = True
+
+    def note_uplinks(self, connected: Iterable[DatapathId] | None = None) -> bool:
         """Note the uplinks down or closed; True if the set has changed.
 
         Checks uplinks that were down, and uplinks of switches that ``connected`` since; all uplinks

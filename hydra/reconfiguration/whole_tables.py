@@ -54,7 +54,7 @@ class Memory(Protocol):
 class WholeTables(Uplinks):
     """For the thread that runs courses."""
 
-    _electrical: frozenset[DatapathId] = frozenset()
+    electrical: frozenset[DatapathId] = frozenset()
     """Switches that refuse circuit rules, and hold none: the traffic they send is electrical."""
     _dead: frozenset[Pair] = frozenset()
     vacated: frozenset[Path] = frozenset()
@@ -84,7 +84,7 @@ class WholeTables(Uplinks):
         super().__init__(fabric, connections)
         self._policy = policy
         self._memory = memory
-        self._added_rules = added_rules
+        self.added_rules = added_rules
         self.spares_relays = False
         """True from a start on, as long as a switch may rely on relays of an earlier state."""
         self._common: dict[RackId, InstallAll] = {}
@@ -126,14 +126,14 @@ class WholeTables(Uplinks):
                 yield datapath, tor_rules
                 continue
             rack = self._rack_of(datapath)
-            if datapath in self._electrical:
+            if datapath in self.electrical:
                 shared = InstallAll(tuple(substrate.common_rules(datapath, self._off(rack))))
             else:
                 if rack not in common:
                     common[rack] = InstallAll(tuple(substrate.common_rules(datapath, state)))
                 shared = common[rack]
             own = substrate.own_rules(datapath, self.dead_uplinks, self._policy.now.source_check)
-            added = (*self._added_rules(datapath), *held.get(datapath, ()))
+            added = (*self.added_rules(datapath), *held.get(datapath, ()))
             yield (
                 datapath,
                 (
@@ -151,15 +151,16 @@ class WholeTables(Uplinks):
         paths = [path for path in state.topology.paths if rack in (path.src, path.dst)]
         return without(state, (), paths)
 
-    def _whole_tables(
+    def whole_tables(
         self, datapaths: Iterable[DatapathId]
     ) -> Iterator[tuple[DatapathId, tuple[Installation, ...]]]:
+        """As :meth:`tables`; the rules common to a rack are kept for the next call."""
         basis = self._memory.state, self.vacated
         if self._common_in is None or any(map(is_not, self._common_in, basis)):
             self._common_in, self._common = basis, {}
         yield from self.tables(datapaths, self._common)
 
-    def _anew(
+    def anew(
         self, datapath: DatapathId, table: Sequence[Installation], held: HeldRules
     ) -> tuple[RuleChange, ...]:
         """Changes that leave a switch with this table, whatever the switch holds.

@@ -114,7 +114,7 @@ class Renumbered:
     def follow(self) -> None:
         """As the conductor does between two jobs."""
         self.network.faults = Faults(vswitch=self.rng.choice((0.0, 0.5)))
-        self.upkeep.run(self.upkeep.switches.follow_numbers())
+        self.upkeep.run(self.upkeep.courses.renumbering.follow())
         self.network.faults = Faults()
         self.failed |= not self.upkeep.switches.ready().issuperset(self.struck)
         self.upkeep.reconnect()  # who failed may have hung up, too
@@ -128,7 +128,7 @@ class Renumbered:
 
     def follow_meanwhile(self) -> None:
         self.meanwhile = True
-        course = self.upkeep.switches.follow_numbers([self.change])
+        course = self.upkeep.courses.renumbering.follow([self.change])
         self.upkeep.run_meanwhile(course)
         moving = {rack_metadata(rack) for pair in self.change.moving for rack in pair}
         for datapath in self.struck:
