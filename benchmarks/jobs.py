@@ -27,7 +27,7 @@ from statistics import median
 from typing import Any, Final
 
 from apps.controller.controller import Controller
-from apps.controller.rooms import Rooms
+from apps.controller.wiring import Rooms
 from apps.process.configuration import load_configuration
 from apps.process.garbage import exempt_present_objects
 from apps.rest.app import create_app

@@ -1,7 +1,7 @@
 """The controller: start, end, and the conductor's duties.
 
 A single conductor thread decides and acts (:mod:`apps.controller.conductor`); other threads ask
-(:mod:`apps.controller.desk`) or report. Reads never wait for a device.
+(:mod:`apps.controller.service`) or report. Reads never wait for a device.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from apps.controller.desk import Desk
-from apps.controller.rooms import Rooms
+from apps.controller.service import Desk
+from apps.controller.wiring import Rooms
+from apps.openflow.interface import Post
 from apps.openflow.requests import CatchUp, read_first
-from apps.openflow.seam import Post
 from apps.process.term import Alone, Term
 from apps.process.tracing import Traces
 from hydra.config import Loaded
@@ -22,8 +22,8 @@ from hydra.errors import HydraError
 from hydra.faults.facts import RefusedWorker
 from hydra.journal import Journal, JournalCopy
 from hydra.policy import Mode
-from hydra.reconfiguration.cycle import OWN_CYCLE, Cycle
 from hydra.reconfiguration.scheduler import Job
+from hydra.reconfiguration.substeps import OWN_CYCLE, Cycle
 
 LOG = logging.getLogger("hydra.controller")
 _UPKEEP_S: Final = 2.0

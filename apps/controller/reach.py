@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from apps.controller.absences import BEING_BROUGHT, MUTE, Absences
 from apps.controller.devices import Devices
+from apps.controller.missing_devices import BEING_BROUGHT, MUTE, Absences
 from apps.controller.patch_panels import PatchPanels
 from apps.controller.quarantine import Quarantine
 from apps.controller.record.ledger import Ledger

@@ -15,7 +15,7 @@ import threading
 from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any, Final
 
-from apps.openflow.seam import SOCKET_S, OpenFlowTls
+from apps.openflow.interface import SOCKET_S, OpenFlowTls
 from apps.process.certificates import Renewable
 
 _READ_BYTES: Final = 65536

@@ -18,8 +18,8 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from apps.process.term import Standby, Term
-from apps.rest.carrier import CARRIED_BY, READING, Carrier, NoReply, NotCarried
 from apps.rest.errors import problem_response
+from apps.rest.leader_proxy import CARRIED_BY, READING, Carrier, NoReply, NotCarried
 from apps.rest.problems import LEADER_UNANSWERED, STANDING_BY, STORE_UNAVAILABLE
 from apps.rest.resources.conditions import Conditions
 from apps.rest.scope import CALLER, STORED

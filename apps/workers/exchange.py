@@ -21,9 +21,9 @@ import zmq
 import zmq.auth
 from zmq.auth.thread import ThreadAuthenticator
 
-from apps.openflow.seam import IN_A_ROW, unread
-from apps.process.doors import Sparing
-from apps.process.ending import give_up
+from apps.openflow.interface import IN_A_ROW, unread
+from apps.process.admitted_connections import Sparing
+from apps.process.shutdown import give_up
 from apps.process.worker_list import SessionEnd
 from apps.workers import wire
 from apps.workers.roster import Leased, Roster

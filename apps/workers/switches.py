@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
-from apps.openflow.seam import (
+from apps.openflow.interface import (
     PortInfo,
     Post,
     SumRequest,
@@ -64,7 +64,7 @@ class Worker:
 
 
 class Connection:
-    """Connection of a switch to a worker, as a :class:`~apps.openflow.seam.SwitchConnection`."""
+    """A switch's connection to a worker (:class:`~apps.openflow.interface.SwitchConnection`)."""
 
     __slots__ = ("address", "datapath", "number", "ports", "worker")
 

@@ -7,13 +7,13 @@ import threading
 import uuid
 
 from apps.controller.record.activity import ActivityLog
-from apps.controller.record.ahead import Ahead
 from apps.controller.record.bookings import Bookings
+from apps.controller.record.event_writer import Teller
 from apps.controller.record.journal_writer import JournalWriter
 from apps.controller.record.network import NetworkRecord
+from apps.controller.record.read_ahead import Ahead
 from apps.controller.record.reconfigurations import KeptReconfigurations
 from apps.controller.record.reservations import Reservations
-from apps.controller.record.teller import Teller
 from apps.process.metrics import Metrics
 from apps.process.tracing import NoTraces, Traces
 from hydra import __version__

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from apps.openflow import package as framework_package
+from apps.openflow.interface import ECHO_S
 from apps.openflow.package import OS_KEN, RYU, VARIABLE
-from apps.openflow.seam import ECHO_S
 from hydra.errors import HydraError
 from mininet_scenarios.emulators.ports import free_port
 from mininet_scenarios.emulators.stranger import Stranger
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.takes(15)
 APP = """
 import threading
 from pathlib import Path
-from apps.openflow import framework, seam
+from apps.openflow import framework, interface
 from apps.openflow.fleet import Fleet
 from tests.unit.core.fabrics import small_fabric
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 import apps.main
-from apps.controller.stored import StoredView
+from apps.controller.standby_service import StoredView
 from apps.main import HydraApplication
 from hydra.config import Loaded
 from hydra.policy import ControllerSettings, EtcdSettings, Policy

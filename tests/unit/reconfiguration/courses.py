@@ -6,12 +6,12 @@ from typing import Any
 
 from hydra.model import Fabric, NetworkState
 from hydra.policy import Policy
-from hydra.reconfiguration.aside import Spare
+from hydra.reconfiguration.course_choice import MOST_COURSES, Ways, having
 from hydra.reconfiguration.detours import Detours
 from hydra.reconfiguration.executor import Execution
+from hydra.reconfiguration.moving_aside import Spare
 from hydra.reconfiguration.plan import OrderOf, diff
 from hydra.reconfiguration.run import Conditions
-from hydra.reconfiguration.ways import MOST_COURSES, Ways, having
 from topology.marks import marks_of
 
 

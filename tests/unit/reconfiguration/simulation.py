@@ -16,6 +16,7 @@ from itertools import chain, groupby
 from typing import Final
 
 from hydra.failures import Failure, FailureKind
+from hydra.forwarding.match_action import Port, place_of_wired, wired_port
 from hydra.forwarding.pipeline import VLAN_PRESENT, RuleKind
 from hydra.forwarding.rules import (
     BY_PORT,
@@ -35,7 +36,6 @@ from hydra.forwarding.rules import (
     ports_named,
     rack_metadata,
 )
-from hydra.forwarding.shapes import Port, place_of_wired, wired_port
 from hydra.forwarding.substrate import Steering, substrate_of
 from hydra.model import (
     Circuit,

@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from hydra.failures import FailureKind
+from hydra.forwarding.match_action import wired_port
 from hydra.forwarding.pipeline import VLAN_PRESENT, RuleKind
 from hydra.forwarding.rules import FlowRule, Install, InstallAll, Remove, installed, match_key
-from hydra.forwarding.shapes import wired_port
 from hydra.lifecycle import ReconfigurationState
 from hydra.model import NetworkState, VlanId
 from hydra.reconfiguration.commands import ApplyRules, MoveMirrors

@@ -10,9 +10,9 @@ import random
 
 import pytest
 
+from hydra.forwarding.match_action import Port
 from hydra.forwarding.pipeline import RuleKind
 from hydra.forwarding.rules import ports_named, rack_metadata
-from hydra.forwarding.shapes import Port
 from hydra.policy import DrainPolicy, Policy
 from hydra.reconfiguration.executor import Execution
 from tests.unit.core.fabrics import first_state, order_of, random_fabric, random_state

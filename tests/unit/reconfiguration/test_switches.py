@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from hydra.failures import Failure, FailureKind
+from hydra.forwarding.match_action import Port
 from hydra.forwarding.pipeline import RuleKind
 from hydra.forwarding.rules import (
     ROUND_RULES,
@@ -19,7 +20,6 @@ from hydra.forwarding.rules import (
     matches_port,
     ports_named,
 )
-from hydra.forwarding.shapes import Port
 from hydra.model import NetworkState
 from hydra.policy import CurrentPolicy, OnSilence, Policy
 from hydra.reconfiguration.commands import ApplyRules, Command, HeldRules, Outcome

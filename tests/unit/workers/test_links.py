@@ -14,8 +14,8 @@ import zmq
 import zmq.auth
 
 from apps.openflow.fleet import Fleet, Question
+from apps.openflow.interface import PortInfo, SumRequest
 from apps.openflow.refusals import Refusal, of_versions
-from apps.openflow.seam import PortInfo, SumRequest
 from apps.process.worker_list import SessionEnd
 from apps.workers import holder as holder_room
 from apps.workers import roster as roster_room

@@ -10,7 +10,7 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 
-from apps.controller.rooms import Rooms
+from apps.controller.wiring import Rooms
 from hydra.config.reload import Reload
 from hydra.decisions.decision import Decision
 from hydra.decisions.explanation import (
@@ -48,7 +48,7 @@ from hydra.service import (
     Reconfiguration,
     ReservationPreview,
 )
-from hydra.sharing.given import GivenSchedule
+from hydra.sharing.given_schedule import GivenSchedule
 from hydra.sharing.slots import Schedule, Week
 
 

@@ -13,7 +13,8 @@ from typing import Final
 
 import numpy as np
 
-from apps.controller.monitor import Monitor
+from apps.controller.course_choice import PresentWays
+from apps.controller.demand_sources import Monitor
 from apps.controller.mover import Mover
 from apps.controller.patch_panels import PatchPanels
 from apps.controller.reach import Reach
@@ -21,7 +22,6 @@ from apps.controller.record.ledger import Ledger
 from apps.controller.slots import WeekUnderWay
 from apps.controller.stages.early_stages import EarlyStages
 from apps.controller.stages.staging import Staging
-from apps.controller.ways import PresentWays
 from apps.planning.answers import PlanningAnswer
 from apps.planning.engine import PlannedChange
 from apps.planning.planner import Planner
@@ -45,7 +45,7 @@ from hydra.service import (
     PlanRequest,
     Reconfiguration,
 )
-from hydra.sharing.given import GivenSchedule
+from hydra.sharing.given_schedule import GivenSchedule
 from hydra.staged_changes import Asker
 from hydra.worth import decide
 

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from apps.controller.choosing import Choosing
 from apps.controller.slots import WeekUnderWay
+from apps.controller.slots_or_standing import Choosing
 from hydra.decisions.decision import Action, Verdict
 from hydra.errors import PlanError
 from hydra.policy import Sharing

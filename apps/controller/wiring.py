@@ -9,21 +9,21 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from apps.controller.choosing import Choosing
 from apps.controller.health import Health
-from apps.controller.loop import Loop
 from apps.controller.network_events import NetworkEvents
-from apps.controller.network_rooms import NetworkRooms
+from apps.controller.network_wiring import NetworkRooms
+from apps.controller.planning_loop import Loop
 from apps.controller.policy_desk import PolicyDesk
 from apps.controller.promises.promises import Promises
 from apps.controller.rejoining import Rejoining
 from apps.controller.slots import Slots
+from apps.controller.slots_or_standing import Choosing
 from apps.controller.spiller import Spiller
 from apps.controller.stages.early_stages import EarlyStages
 from apps.controller.stages.staging import Staging
 from apps.controller.withdrawals import Withdrawals
+from apps.openflow.interface import Post
 from apps.openflow.requests import CatchUp
-from apps.openflow.seam import Post
 from apps.process.term import Term
 from apps.process.tracing import Traces
 from hydra.config import Loaded
@@ -32,7 +32,7 @@ from hydra.faults.facts import RefusedWorker
 from hydra.history import HappeningKind
 from hydra.journal import Journal
 from hydra.model import Server
-from hydra.reconfiguration.cycle import Cycle
+from hydra.reconfiguration.substeps import Cycle
 
 
 class Rooms(NetworkRooms):

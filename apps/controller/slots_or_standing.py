@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable
 from functools import partial
 
-from apps.controller.loop import Loop
+from apps.controller.planning_loop import Loop
 from apps.controller.slots import Slots, WeekDraft, WeekUnderWay
 from apps.planning.rounds import Round
 from hydra.policy import CurrentPolicy, Sharing
