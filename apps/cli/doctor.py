@@ -26,7 +26,7 @@ from apps.cli.output import (
     print_table,
 )
 from apps.cli.wording import local
-from apps.openflow.interface import BACKLOG
+from apps.openflow.limits import BACKLOG
 from apps.process.limits import check_memory
 from apps.process.single_instance import check_port
 from apps.rest.connections import room_for_connections

@@ -8,7 +8,8 @@ import socket
 from collections.abc import Callable
 
 from apps.openflow import interface
-from apps.openflow.interface import ECHO_LOOKS, ECHO_S, Peer
+from apps.openflow.interface import Peer
+from apps.openflow.limits import ECHO_LOOKS, ECHO_S
 from apps.openflow.lines import Lines
 from apps.openflow.package import controller, handler, ofproto_v1_3_parser
 

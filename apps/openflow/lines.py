@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from apps.openflow import _lines
-from apps.openflow.interface import (
+from apps.openflow.limits import (
     BURST,
     ECHO_EVERY_S,
     FLOODED_WORDS,

@@ -10,8 +10,9 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from apps.openflow import interface, refusals
-from apps.openflow.interface import BACKLOG, HANDSHAKES, HANDSHAKES_LOOK_S, Peer
+from apps.openflow import interface, limits, refusals
+from apps.openflow.interface import Peer
+from apps.openflow.limits import BACKLOG, HANDSHAKES, HANDSHAKES_LOOK_S
 from apps.process.admitted_connections import RETRY_S, Door
 from hydra.errors import HydraError
 
@@ -100,7 +101,7 @@ class Listener:
         self._unsettled.pop(peer, None)
 
     async def _serve_one(self, connection: socket.socket, peer: Peer) -> None:
-        timer = self._loop.call_later(interface.HANDSHAKE_S, self._look, peer)
+        timer = self._loop.call_later(limits.HANDSHAKE_S, self._look, peer)
         try:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             await self._serve(connection, peer)
@@ -124,6 +125,6 @@ class Listener:
     def _look(self, peer: Peer) -> None:
         connection = self._unsettled.get(peer)
         if connection is not None:
-            LOG.warning("%s has not become a switch within %s s", peer[0], interface.HANDSHAKE_S)
+            LOG.warning("%s has not become a switch within %s s", peer[0], limits.HANDSHAKE_S)
             with contextlib.suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)

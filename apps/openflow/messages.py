@@ -12,7 +12,8 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final
 
 from apps.openflow import refusals
-from apps.openflow.interface import MOST_PORTS, PortInfo, SwitchEvents, address_in_words
+from apps.openflow.interface import PortInfo, SwitchEvents, address_in_words
+from apps.openflow.limits import MOST_PORTS
 from apps.openflow.package import (
     handler,
     ofp_event,

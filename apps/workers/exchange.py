@@ -21,7 +21,8 @@ import zmq
 import zmq.auth
 from zmq.auth.thread import ThreadAuthenticator
 
-from apps.openflow.interface import IN_A_ROW, unread
+from apps.openflow.interface import unread
+from apps.openflow.limits import IN_A_ROW
 from apps.process.admitted_connections import Sparing
 from apps.process.shutdown import give_up
 from apps.process.worker_list import SessionEnd

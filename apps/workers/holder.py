@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from apps.openflow.interface import MOST_PORTS, PortInfo, SumRequest, Sums, SwitchConnection
+from apps.openflow.interface import PortInfo, SumRequest, Sums, SwitchConnection
+from apps.openflow.limits import MOST_PORTS
 from apps.openflow.lines import read_waiting_messages
 from apps.openflow.second_connections import SecondConnections
 from apps.workers import wire

@@ -23,7 +23,7 @@ from hydra.failures import FailureKind
 from hydra.lifecycle import ReconfigurationState
 from hydra.reconfiguration import commands
 from hydra.reconfiguration.executor import STEPS
-from hydra.reconfiguration.gating import GATE
+from hydra.reconfiguration.gate import GATE
 from hydra.service import Reconfiguration
 from mininet_scenarios import plain_http
 from mininet_scenarios.emulators.ports import free_port

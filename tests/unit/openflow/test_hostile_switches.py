@@ -23,9 +23,9 @@ pytestmark = pytest.mark.takes(40)
 
 APP = """
 import resource
-from apps.openflow import framework, interface
+from apps.openflow import framework, limits
 
-interface.HANDSHAKE_S = 3.0
+limits.HANDSHAKE_S = 3.0
 
 class Events:
     def switch_refused(self, datapath, address, why):

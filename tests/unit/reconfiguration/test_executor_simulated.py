@@ -16,7 +16,7 @@ from hydra.model import SubstrateKind
 from hydra.policy import DrainPolicy, OnSilence, Policy
 from hydra.reconfiguration.commands import AwaitRounds, Batch, Command, Outcome
 from hydra.reconfiguration.executor import STEPS, Execution
-from hydra.reconfiguration.gating import GATE
+from hydra.reconfiguration.gate import GATE
 from hydra.reconfiguration.plan import diff, paths_by_pair
 from mininet_scenarios.cycles.names import CycleName, cycle_of
 from tests.unit.core.fabrics import (

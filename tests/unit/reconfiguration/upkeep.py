@@ -23,7 +23,7 @@ from hydra.reconfiguration.commands import (
 )
 from hydra.reconfiguration.courses import Courses
 from hydra.reconfiguration.executor import STEPS, Execution, intent
-from hydra.reconfiguration.gating import GATE
+from hydra.reconfiguration.gate import GATE
 from hydra.reconfiguration.plan import SETTLED, Unsettled
 from hydra.reconfiguration.readiness import RenumberedPort, SeenPort
 from hydra.reconfiguration.reconcile import NONE_HELD, Held
