@@ -21,7 +21,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks._teller import EventWriter, teller
+from benchmarks._teller import Teller, teller
 
 SCHEMA: Final = Path("/usr/share/openvswitch/vswitch.ovsschema")
 _DATABASE: Final = "Open_vSwitch"
@@ -68,7 +68,7 @@ def as_ranges(numbers: Iterable[int]) -> str:
 class Tor:
     """The part of ovs-vswitchd for one rack, as far as VLANs are concerned."""
 
-    def __init__(self, rack: int, numbers: dict[str, int], switches: EventWriter) -> None:
+    def __init__(self, rack: int, numbers: dict[str, int], switches: Teller) -> None:
         self._rack = rack
         self._numbers = numbers
         self._switches = switches
