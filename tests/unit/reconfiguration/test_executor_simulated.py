@@ -127,6 +127,11 @@ def test_frames_of_a_server_whose_uplink_comes_back_are_drained():
     hold(simulate, (5005371,))
 
 
+def test_a_switch_that_refuses_rules_of_lost_paths_stays_diverted():
+    """One of three new paths fails, and the switch commits the end of the divert alone."""
+    hold(simulate, (7001665,))
+
+
 def test_the_seeds_reach_every_corner():
     courses = [simulate(seed) for seed in range(300)]
     executions = [execution for course in courses for execution in course.executions]
