@@ -51,8 +51,8 @@ from hydra import __version__
 from hydra.config import Loaded
 from hydra.errors import HydraError
 from hydra.journal import Journal
-from hydra.policy import ControllerSettings
 from hydra.reconfiguration.substeps import OWN_CYCLE, Cycle
+from hydra.settings import ControllerSettings
 
 if TYPE_CHECKING:
     from apps.workers.leases import WorkerLeases

@@ -28,7 +28,7 @@ from hydra.config import Loaded
 from hydra.errors import ConfigError, DeviceError, HydraError, Problem
 from hydra.forwarding.frames import TAGGED_HEADER_BYTES
 from hydra.model import Fabric, Login
-from hydra.policy import ControllerSettings, EtcdSettings
+from hydra.settings import ControllerSettings, EtcdSettings
 
 file_argument = click.argument("file", type=click.Path(path_type=Path))
 directory_option = click.option(

@@ -32,7 +32,7 @@ from apps.workers.switches import REPORT_FAILED, ExchangeEvents, WorkersSwitches
 from apps.workers.wire import ConnectionReports, Order, Record, boot_s
 from hydra.errors import HydraError
 from hydra.model import Fabric
-from hydra.policy import WorkerSettings
+from hydra.settings import WorkerSettings
 
 LOG = logging.getLogger("hydra.workers")
 _OFTEN: Final = ("is called", REPORT_FAILED)

@@ -28,7 +28,7 @@ from apps.workers.ownership import assigned, shard_of_switches
 from apps.workers.wire import ConnectionReports, Order, Record, boot_s
 from hydra.failures import FailureKind
 from hydra.model import DatapathId, Fabric
-from hydra.policy import WorkerSettings
+from hydra.settings import WorkerSettings
 
 LOG = logging.getLogger("hydra.workers")
 REPORT_FAILED: Final = "a worker's message about a switch is not handled"

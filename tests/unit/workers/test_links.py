@@ -29,7 +29,7 @@ from hydra.errors import HydraError
 from hydra.failures import FailureKind
 from hydra.forwarding.frames import probe
 from hydra.model import MacAddress, VlanId
-from hydra.policy import WorkerSettings
+from hydra.settings import WorkerSettings
 from mininet_scenarios.emulators.ports import free_port
 from tests.unit.core.fabrics import small_fabric
 from tests.waiting import PATIENCE_S, remains, wait_until
