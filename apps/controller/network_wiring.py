@@ -10,7 +10,7 @@ from apps.controller.auditor import Auditor
 from apps.controller.classifier import Classifier
 from apps.controller.conductor import Conductor
 from apps.controller.course_choice import PresentWays
-from apps.controller.demand_sources import Monitor
+from apps.controller.demand_sources import DemandSources
 from apps.controller.devices import Devices
 from apps.controller.mastership import Mastership
 from apps.controller.mover import Mover
@@ -132,7 +132,7 @@ class NetworkRooms:
             policy=self.policy,
             spills=lambda: self.spills.parts,
         )
-        self.monitor = Monitor(
+        self.monitor = DemandSources(
             fabric=fabric,
             at_start=at_start,
             policy=self.policy,

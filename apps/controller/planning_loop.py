@@ -1,4 +1,4 @@
-"""Monitor, plan, decide, reconfigure: the loop of HydRA (section III), and requests to the loop."""
+"""Measure, plan, decide, reconfigure: the loop of HydRA (section III), and requests to the loop."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 
 from apps.controller.course_choice import PresentWays
-from apps.controller.demand_sources import Monitor
+from apps.controller.demand_sources import DemandSources
 from apps.controller.mover import Mover
 from apps.controller.patch_panels import PatchPanels
 from apps.controller.reach import Reach
@@ -55,7 +55,7 @@ _PATIENCE_S: Final = 60.0
 """Longest wait after a start for two polls."""
 
 
-class Loop:
+class PlanningLoop:
     """:meth:`round`, :meth:`act` and :meth:`begin_week` are for a single thread.
 
     The rest is for any thread.
@@ -69,7 +69,7 @@ class Loop:
         metrics: Metrics,
         planner: Planner,
         week_planner: Planner,
-        monitor: Monitor,
+        monitor: DemandSources,
         ledger: Ledger,
         reach: Reach,
         mover: Mover,

@@ -12,12 +12,12 @@ from functools import partial
 from apps.controller.health import Health
 from apps.controller.network_events import NetworkEvents
 from apps.controller.network_wiring import NetworkRooms
-from apps.controller.planning_loop import Loop
+from apps.controller.planning_loop import PlanningLoop
 from apps.controller.policy_desk import PolicyDesk
 from apps.controller.promises.promises import Promises
 from apps.controller.rejoining import Rejoining
 from apps.controller.slots import Slots
-from apps.controller.slots_or_standing import Choosing
+from apps.controller.slots_or_standing import SlotsOrStanding
 from apps.controller.spiller import Spiller
 from apps.controller.stages.early_stages import EarlyStages
 from apps.controller.stages.staging import Staging
@@ -124,7 +124,7 @@ class Rooms(NetworkRooms):
             ways=self.ways,
             staging=staging,
         )
-        loop = self.loop = Loop(
+        loop = self.loop = PlanningLoop(
             fabric=fabric,
             policy=policy,
             metrics=self.metrics,
@@ -142,7 +142,7 @@ class Rooms(NetworkRooms):
         )
         note_policy = partial(ledger.log.note, HappeningKind.POLICY)
         slots = self.slots = Slots(fabric=fabric, policy=policy, mover=mover, ledger=ledger)
-        self.choosing = Choosing(policy=policy, loop=loop, slots=slots, notify=note_policy)
+        self.choosing = SlotsOrStanding(policy=policy, loop=loop, slots=slots, notify=note_policy)
         self.conductor.beside(
             lambda: mover.admits_other_changes,
             (

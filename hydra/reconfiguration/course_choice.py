@@ -16,7 +16,7 @@ from typing import Final
 from hydra.errors import PlanError
 from hydra.model import Fabric, NetworkState, Pair, Topology, VlanId
 from hydra.reconfiguration.moving_aside import Board, Position, Spare
-from hydra.reconfiguration.moving_aside_search import MOST_PAIRS, Move, Openings
+from hydra.reconfiguration.moving_aside_search import MOST_PAIRS, AsideSearch, Move
 from hydra.reconfiguration.plan import moving_pairs, pair_of, paths_by_pair
 from hydra.reconfiguration.run import Conditions
 from hydra.reconfiguration.shifting import Shifting, in_light
@@ -140,7 +140,7 @@ class Ways:
             wanted=wanted,
             by_hand=self.conditions.by_hand,
         )
-        openings = Openings(
+        openings = AsideSearch(
             board=board, spare=spare, start=start, moving=shifting.moving, had=had, most=most
         )
         move = openings.best()

@@ -43,7 +43,7 @@ class _Node:
     """The move out of the first position."""
 
 
-class Openings:
+class AsideSearch:
     """Finds the cheapest way from a position in which no pair gets further on its own."""
 
     def __init__(

@@ -31,9 +31,9 @@ from hydra.reconfiguration.plan import hold, moving_pairs, pair_of, paths_by_pai
 from hydra.reconfiguration.port_conflicts import (
     Circles,
     Floats,
-    InTheWay,
     Number,
     Numbers,
+    PortConflicts,
     lowest_first,
     path_ends,
 )
@@ -197,8 +197,8 @@ class _Cut:
         return paths_by_pair(self._current)
 
     @cached_property
-    def _in_the_way(self) -> InTheWay:
-        return InTheWay(
+    def _in_the_way(self) -> PortConflicts:
+        return PortConflicts(
             current=self._current,
             target=self._target,
             number_of=self._number_of,
