@@ -85,7 +85,7 @@ def filled() -> Controller:
     for _ in range(BOOKED):
         place = rng.randrange(len(others))
         far = others[(place + rng.randint(1, 3)) % len(others)]
-        full.rooms.promises.admission.reserve(replace(month, src=others[place], dst=far))
+        full.rooms.admission.reserve(replace(month, src=others[place], dst=far))
     return full
 
 
@@ -182,9 +182,9 @@ def questions(rooms: Rooms) -> list[Result]:
         return replace(asked, src=src, dst=dst)
 
     def reserve(asked: Callable[[], ReservationRequest]) -> Callable[[], object]:
-        return lambda: rooms.promises.admission.reserve(between(asked()))
+        return lambda: rooms.admission.reserve(between(asked()))
 
-    told = cpu_ms(lambda: rooms.promises.admission.availability(between(day)), QUESTIONS)
+    told = cpu_ms(lambda: rooms.admission.availability(between(day)), QUESTIONS)
     single = cpu_ms(reserve(lambda: hour(10.0)), SINGLE)
     transfer = cpu_ms(reserve(lambda: by_deadline(1_000.0)), SINGLE)
     rate, usual = 1000 / told, 1000 / single

@@ -100,7 +100,7 @@ class Controller:
         """
         if self.rooms.term.is_shared:
             self.rooms.conductor.end_soon()
-            self.rooms.promises.placement.end_soon()
+            self.rooms.placement.end_soon()
         self.rooms.devices.end_soon()
         self.rooms.policing.stop()
         self.rooms.events.prober.stop()
@@ -159,7 +159,7 @@ class Controller:
         self._audit_duty = duty("audit", self._audit, lambda: policy.now.audit_interval_s or None)
         duty(
             "reservations",
-            self.rooms.promises.care.keep_time,
+            self.rooms.reservation_care.keep_time,
             lambda: None if reach.starting else 0.0,
         )
         duty("policing", self.rooms.upkeep.hold_reserved, lambda: 0.0)
@@ -185,7 +185,7 @@ class Controller:
         )
         if not awaited or time.monotonic() > self._began_s + _RESUME_S:
             self.rooms.reach.starting = False
-            await self.rooms.promises.care.resume()
+            await self.rooms.reservation_care.resume()
 
     def _resume_s(self) -> float | None:
         return _UPKEEP_S if self.rooms.loop.resuming and not self.rooms.reach.starting else None
@@ -204,4 +204,4 @@ class Controller:
         before = self.rooms.ledger.network.state
         await self.rooms.auditor.audit()
         if self.rooms.ledger.network.state != before:
-            await self.rooms.promises.placement.restore()
+            await self.rooms.placement.restore()
