@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from hydra.model import Circuit, DatapathId, Fabric
+from hydra.model import Circuit, DatapathId
 from hydra.reconfiguration.commands import ApplyRules, CompareRules, Course, Steps, ask
 from hydra.reconfiguration.device_care import DeviceCare
 from hydra.reconfiguration.drift import Drift, RuleDrift, broken_circuits, device_drift
@@ -18,7 +18,6 @@ from hydra.reconfiguration.failover import Failover
 from hydra.reconfiguration.reconcile import Actual
 from hydra.reconfiguration.recovery import Recovery
 from hydra.reconfiguration.switches import Switches
-from hydra.reconfiguration.whole_tables import Memory
 
 LOG: Final = logging.getLogger("hydra.audit")
 _AT_ONCE: Final = 1024
@@ -48,16 +47,9 @@ class Audit:
     """Courses that run while no reconfiguration is under way."""
 
     def __init__(
-        self,
-        *,
-        fabric: Fabric,
-        memory: Memory,
-        switches: Switches,
-        failover: Failover,
-        care: DeviceCare,
-        recovery: Recovery,
+        self, *, switches: Switches, failover: Failover, care: DeviceCare, recovery: Recovery
     ) -> None:
-        self._fabric, self._memory, self._switches = fabric, memory, switches
+        self._fabric, self._memory, self._switches = switches.fabric, switches.memory, switches
         self._failover, self._care, self._recovery = failover, care, recovery
 
     def look(self, *, everywhere: bool = False) -> Course[Seen]:

@@ -48,38 +48,12 @@ class Courses:
             added_rules=added_rules,
             followed=followed,
         )
-        self.failover = Failover(
-            fabric=fabric, memory=memory, switches=switches, protection=protection
-        )
-        self.renumbering = PortRenumbering(
-            fabric=fabric, policy=policy, memory=memory, switches=switches
-        )
-        detours = self.detours = UplinkDetours(
-            fabric=fabric, policy=policy, memory=memory, switches=switches
-        )
-        self.synchronisation = Synchronisation(
-            fabric=fabric, policy=policy, switches=switches, detours=detours
-        )
-        care = self.care = DeviceCare(
-            fabric=fabric,
-            policy=policy,
-            memory=memory,
-            switches=switches,
-            detours=detours,
-            by_people=by_people,
-        )
-        recovery = self.recovery = Recovery(
-            fabric=fabric,
-            memory=memory,
-            switches=switches,
-            synchronisation=self.synchronisation,
-            care=care,
-        )
+        self.failover = Failover(switches, protection)
+        self.renumbering = PortRenumbering(switches)
+        detours = self.detours = UplinkDetours(switches)
+        self.synchronisation = Synchronisation(switches, detours)
+        care = self.care = DeviceCare(switches, detours, by_people)
+        self.recovery = Recovery(switches, self.synchronisation, care)
         self.audit = Audit(
-            fabric=fabric,
-            memory=memory,
-            switches=switches,
-            failover=self.failover,
-            care=care,
-            recovery=recovery,
+            switches=switches, failover=self.failover, care=care, recovery=self.recovery
         )

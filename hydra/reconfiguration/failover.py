@@ -7,8 +7,7 @@ from collections.abc import Collection
 from typing import Final
 
 from hydra.forwarding.resteering import diverting, steering_of
-from hydra.forwarding.substrate import substrate_of
-from hydra.model import Circuit, Fabric, Pair, Path
+from hydra.model import Circuit, Pair, Path
 from hydra.reconfiguration.commands import ApplyRules, Course, ask
 from hydra.reconfiguration.executor import Execution
 from hydra.reconfiguration.plan import moving_pairs, pair_of, without
@@ -20,23 +19,14 @@ from hydra.reconfiguration.switching_over import (
     survivors_of,
     switching_over,
 )
-from hydra.reconfiguration.whole_tables import Memory
 from hydra.rings import rings_of
 
 LOG: Final = logging.getLogger("hydra.switches")
 
 
 class Failover:
-    def __init__(
-        self,
-        *,
-        fabric: Fabric,
-        memory: Memory,
-        switches: Switches,
-        protection: Protection = UNPROTECTED,
-    ) -> None:
-        self._memory, self._switches, self._protection = memory, switches, protection
-        self._substrate = substrate_of(fabric)
+    def __init__(self, switches: Switches, protection: Protection = UNPROTECTED) -> None:
+        self._switches, self._protection = switches, protection
 
     def divert(
         self,
@@ -51,7 +41,7 @@ class Failover:
         dead pairs diverted. Returns the dead circuits in use by pairs: if still standing after the
         changes, the circuits are to be withdrawn, even if light has returned by then.
         """
-        state = self._memory.state
+        state = self._switches.memory.state
         reduced = without(state, circuits, paths)
         pairs = moving_pairs(state, reduced)
         if not pairs or not self._switches.settled:
@@ -65,8 +55,10 @@ class Failover:
         for change in changes:
             change.keep_electrical(pairs - over)
             remaining -= change.moving
-        diverts = diverting(self._substrate, steering_of(self._substrate, remaining), state.epoch)
-        moved = switching_over(self._substrate, self._protection, state, surviving)
+        diverts = diverting(
+            self._switches.substrate, steering_of(self._switches.substrate, remaining), state.epoch
+        )
+        moved = switching_over(self._switches.substrate, self._protection, state, surviving)
         changed = only(
             {
                 dp: (*moved.get(dp, ()), *diverts.get(dp, ()))

@@ -16,24 +16,18 @@ from hydra.forwarding.rules import (
     matches_port,
     ports_named,
 )
-from hydra.forwarding.substrate import substrate_of
-from hydra.model import DatapathId, Fabric, NetworkState
-from hydra.policy import CurrentPolicy
+from hydra.model import DatapathId, NetworkState
 from hydra.reconfiguration.commands import ApplyRules, Steps, ask
 from hydra.reconfiguration.executor import Execution
 from hydra.reconfiguration.plan import pair_of, without
 from hydra.reconfiguration.switches import Switches
-from hydra.reconfiguration.whole_tables import Memory
 
 LOG: Final = logging.getLogger("hydra.switches")
 
 
 class PortRenumbering:
-    def __init__(
-        self, *, fabric: Fabric, policy: CurrentPolicy, memory: Memory, switches: Switches
-    ) -> None:
-        self._policy, self._memory, self._switches = policy, memory, switches
-        self._substrate = substrate_of(fabric)
+    def __init__(self, switches: Switches) -> None:
+        self._switches = switches
 
     def follow(self, changes: Collection[Execution] = ()) -> Steps:
         """Rewrite rules for OpenFlow port numbers changed by switches: one bundle, no other rule
@@ -47,14 +41,14 @@ class PortRenumbering:
         renumbered = self._switches.renumbered_and_mastered()
         if not self._switches.settled or not renumbered:
             return
-        state = self._memory.state
+        state = self._switches.memory.state
         moving = frozenset().union(*(change.moving for change in changes))
         standing = without(
             state, (), [path for path in state.topology.paths if pair_of(path) in moving]
         )
         diverts = diverting(
-            self._substrate,
-            steering_of(self._substrate, self._switches.diverted | moving),
+            self._switches.substrate,
+            steering_of(self._switches.substrate, self._switches.diverted | moving),
             state.epoch,
         )
         rules = {
@@ -86,11 +80,11 @@ class PortRenumbering:
         """Rule changes for renumbered ``ports``. A rule possibly absent, such as a rule of a
         change, is modified only if present.
         """
-        substrate = self._substrate
+        substrate = self._switches.substrate
         symbols = substrate.ports(datapath).symbols(ports)
         rules = (
             *substrate.own_rules(
-                datapath, self._switches.dead_uplinks, self._policy.now.source_check
+                datapath, self._switches.dead_uplinks, self._switches.policy.now.source_check
             ),
             *substrate.common_rules(datapath, state),
             *installed(diverts),

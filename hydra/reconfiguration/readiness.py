@@ -60,10 +60,10 @@ class Readiness:
     """Switches on the way to the present state while changes run beside."""
 
     def __init__(self, fabric: Fabric, connections: Connections) -> None:
-        self._fabric = fabric
-        self._substrate = substrate_of(fabric)
+        self.fabric = fabric
+        self.substrate = substrate_of(fabric)
         self._connections = connections
-        self.owned: Final = self._substrate.owned()
+        self.owned: Final = self.substrate.owned()
         self.known: Final[Mapping[DatapathId, str]] = {**fabric.tor_names, **self.owned}
         """Names of the switches that hold our rules: owned switches, and learning ToRs."""
         self._synchronised: set[DatapathId] = set()
@@ -143,8 +143,8 @@ class Readiness:
         return frozenset(self._renewed)
 
     def _rack_of(self, datapath: DatapathId) -> RackId:
-        server = self._fabric.server_by_datapath.get(datapath)
-        return self._fabric.rack_by_tor_datapath[datapath].id if server is None else server.rack
+        server = self.fabric.server_by_datapath.get(datapath)
+        return self.fabric.rack_by_tor_datapath[datapath].id if server is None else server.rack
 
     # -- events -----------------------------------------------------------------------------------
 

@@ -12,7 +12,6 @@ import logging
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
-from hydra.forwarding.substrate import substrate_of
 from hydra.journal_format import INTENDED, read_state
 from hydra.model import Circuit, DatapathId, Fabric, NetworkState, PlaneId, PortId
 from hydra.reconfiguration.commands import (
@@ -43,7 +42,6 @@ from hydra.reconfiguration.reconcile import (
 )
 from hydra.reconfiguration.switches import Switches, reachable_on
 from hydra.reconfiguration.synchronisation import Synchronisation
-from hydra.reconfiguration.whole_tables import Memory
 
 LOG: Final = logging.getLogger("hydra.recovery")
 CONNECT_S: Final = 5.0
@@ -85,17 +83,11 @@ def _first_of(names: Sequence[str]) -> str:
 
 class Recovery:
     def __init__(
-        self,
-        *,
-        fabric: Fabric,
-        memory: Memory,
-        switches: Switches,
-        synchronisation: Synchronisation,
-        care: DeviceCare,
+        self, switches: Switches, synchronisation: Synchronisation, care: DeviceCare
     ) -> None:
-        self._fabric, self._memory, self._switches = fabric, memory, switches
-        self._synchronisation, self._care = synchronisation, care
-        self._substrate = substrate_of(fabric)
+        self._switches, self._synchronisation, self._care = switches, synchronisation, care
+        self._fabric, self._substrate = switches.fabric, switches.substrate
+        self._memory = switches.memory
         self._recorded = False
         """True if the journal tells the next controller which remembered paths this recovery gave
         up.

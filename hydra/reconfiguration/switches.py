@@ -72,8 +72,8 @@ class Switches(WholeTables):
         """True if going around a dead part does not wait for few switches far slower than all the
         rest. Such switches are brought to the present state once they answer (decision 36).
         """
-        closes = self._policy.now.on_silent_vswitch is OnSilence.CLOSE
-        return self._substrate.retags and not closes
+        closes = self.policy.now.on_silent_vswitch is OnSilence.CLOSE
+        return self.substrate.retags and not closes
 
     def learn(self, execution: Execution) -> None:
         """Take over the unconfirmed steps of a reconfiguration."""
@@ -85,7 +85,7 @@ class Switches(WholeTables):
             or (datapath in self.steering and self.steering[datapath].name in unconfirmed)
         )
         self._dead -= execution.activated
-        self.vacated &= self._memory.state.vlans.keys()
+        self.vacated &= self.memory.state.vlans.keys()
         refused = {failure.subject: failure for failure in execution.silent if _is_refusal(failure)}
         self.note_refused(
             {
@@ -135,9 +135,9 @@ class Switches(WholeTables):
     def refusal(self, datapath: DatapathId, error: Failure) -> Failure:
         """A refusal of a whole table, with the rack pairs whose traffic the switch sends."""
         switch = self.steering[datapath]
-        paths = self._memory.state.topology.paths
+        paths = self.memory.state.topology.paths
         pairs = {pair for pair in map(pair_of, paths) if switch.rack in pair}
-        named = ", ".join(pair_named(self._fabric, pair) for pair in sorted(pairs))
+        named = ", ".join(pair_named(self.fabric, pair) for pair in sorted(pairs))
         reason = f"{switch.name} refuses the rules of {named or 'its rack'} ({error})"
         return Failure("synchronise", switch.name, FailureKind.REFUSED, reason)
 

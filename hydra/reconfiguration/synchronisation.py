@@ -9,9 +9,7 @@ from typing import Final
 
 from hydra.failures import Failure, FailureKind
 from hydra.forwarding.rules import are_alike, installed
-from hydra.forwarding.substrate import substrate_of
-from hydra.model import DatapathId, Fabric
-from hydra.policy import CurrentPolicy
+from hydra.model import DatapathId
 from hydra.reconfiguration.commands import (
     ApplyRules,
     Batch,
@@ -33,11 +31,8 @@ LOG: Final = logging.getLogger("hydra.switches")
 class Synchronisation:
     """Courses run one at a time, except :meth:`bring_beside`, which runs beside other courses."""
 
-    def __init__(
-        self, *, fabric: Fabric, policy: CurrentPolicy, switches: Switches, detours: UplinkDetours
-    ) -> None:
-        self._policy, self._switches, self._detours = policy, switches, detours
-        self._substrate = substrate_of(fabric)
+    def __init__(self, switches: Switches, detours: UplinkDetours) -> None:
+        self._switches, self._detours = switches, detours
 
     def synchronise(self, datapaths: Collection[DatapathId], *, hurries: bool = True) -> Steps:
         """Bring whole switches to the present state, in one atomic bundle each.
@@ -129,7 +124,7 @@ class Synchronisation:
 
     def _unread(self, datapaths: Iterable[DatapathId], held: HeldRules) -> frozenset[DatapathId]:
         """The given switches that may hold unknown relay rules, but should not."""
-        if self._substrate.retags or self._switches.spares_relays:
+        if self._switches.substrate.retags or self._switches.spares_relays:
             return frozenset()
         known = held.exact | held.relays.keys()
         return frozenset(
@@ -228,7 +223,7 @@ class Synchronisation:
         if not changes:
             return
         # A barrier confirms tables, not the packets in flight.
-        yield Batch("drain", (Pause(self._policy.now.drain.bound_ms / 1000),))
+        yield Batch("drain", (Pause(self._switches.policy.now.drain.bound_ms / 1000),))
         done = yield from ask("tidy", ApplyRules(changes))
         self._switches.doubt(
             datapath for datapath, error in done.value_or({}).items() if error is not None

@@ -5,20 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 
 from hydra.forwarding.rules import Install, Remove, RuleChange, match_key
-from hydra.forwarding.substrate import substrate_of
-from hydra.model import DatapathId, Fabric
-from hydra.policy import CurrentPolicy
+from hydra.model import DatapathId
 from hydra.reconfiguration.commands import Announce, ApplyRules, Batch, Steps, ask
 from hydra.reconfiguration.switches import Switches, reachable_on
-from hydra.reconfiguration.whole_tables import Memory
 
 
 class UplinkDetours:
-    def __init__(
-        self, *, fabric: Fabric, policy: CurrentPolicy, memory: Memory, switches: Switches
-    ) -> None:
-        self._fabric, self._policy, self._memory = fabric, policy, memory
-        self._switches, self._substrate = switches, substrate_of(fabric)
+    def __init__(self, switches: Switches) -> None:
+        self._switches = switches
 
     def follow_all(self) -> Steps:
         """Go around servers whose uplink to the ToR went down, and back where the uplink returned.
@@ -31,10 +25,10 @@ class UplinkDetours:
             self._switches.have_uplinks_checked()
         if not self._switches.settled or not self._switches.note_uplinks():
             return
-        if self._substrate.detours:
+        if self._switches.substrate.detours:
             yield from self._go_around(before)
         else:
-            servers = reachable_on(self._fabric, self._memory.state)
+            servers = reachable_on(self._switches.fabric, self._switches.memory.state)
             yield Batch("announce", (Announce(tuple(servers)),))
 
     def follow(self, connected: Iterable[DatapathId] = ()) -> Steps:
@@ -46,7 +40,7 @@ class UplinkDetours:
         if not self._switches.settled:
             return
         before = self._switches.dead_uplinks
-        if self._switches.note_uplinks(connected) and self._substrate.detours:
+        if self._switches.note_uplinks(connected) and self._switches.substrate.detours:
             yield from self._go_around(before)
 
     def _go_around(self, before: Collection[str]) -> Steps:
@@ -63,9 +57,12 @@ class UplinkDetours:
     def _uplink_changes(
         self, datapath: DatapathId, before: Collection[str]
     ) -> Iterator[RuleChange]:
-        check = self._policy.now.source_check
+        check = self._switches.policy.now.source_check
         old, new = (
-            {match_key(rule): rule for rule in self._substrate.own_rules(datapath, dead, check)}
+            {
+                match_key(rule): rule
+                for rule in self._switches.substrate.own_rules(datapath, dead, check)
+            }
             for dead in (before, self._switches.dead_uplinks)
         )
         yield from (Remove(rule) for key, rule in old.items() if key not in new)

@@ -50,7 +50,7 @@ def test_tables_are_the_rules_of_each_switch_with_what_a_rack_has_in_common_once
     for datapath, table in tables.items():
         rules = list(installed(table))
         assert len(rules) == len(set(rules))
-        of_state = switches._substrate.rules(datapath, STATE, switches.dead_uplinks)
+        of_state = switches.substrate.rules(datapath, STATE, switches.dead_uplinks)
         assert set(rules) == {*of_state, *switches.added_rules(datapath)}
         several, rounds = (one for one in table if isinstance(one, InstallAll))
         assert rounds is ROUND_RULES
@@ -146,7 +146,7 @@ def test_of_those_that_connect_uplinks_are_looked_at_and_of_those_that_were_down
 def test_who_goes_around_something_dead_waits_for_no_switch_far_later_than_others(core, on_silence):
     """But where a switch that does not confirm is cut off from circuits."""
     switches = core.switches
-    switches._policy = CurrentPolicy(replace(Policy(), on_silent_vswitch=on_silence))
+    switches.policy = CurrentPolicy(replace(Policy(), on_silent_vswitch=on_silence))
     switches.settled = True
     core.run(core.courses.synchronisation.synchronise(frozenset(switches.owned)))
     core.network.dead_uplinks.add("h11")
@@ -190,7 +190,7 @@ def test_what_a_rack_has_in_common_is_made_once_for_switches_that_come_one_by_on
     for datapath in sorted(switches.owned):
         switches.renewed(datapath)
     first, second = (
-        [steered.datapath for steered in switches._substrate.steering(rack.id)]
+        [steered.datapath for steered in switches.substrate.steering(rack.id)]
         for rack in FABRIC.racks[:2]
     )
     bring(first[0])
@@ -200,7 +200,7 @@ def test_what_a_rack_has_in_common_is_made_once_for_switches_that_come_one_by_on
     other = core.memory.state = NetworkState()
     assert other is not STATE
     bring(second[1])
-    expected = switches._substrate.common_rules(second[1], other)
+    expected = switches.substrate.common_rules(second[1], other)
     assert made[3].rules == tuple(expected) != made[1].rules
     for datapath in sorted(switches.owned):
         bring(datapath)
