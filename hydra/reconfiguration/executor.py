@@ -34,8 +34,8 @@ from hydra.reconfiguration.touched import Touched, rebased, target_without
 
 STEPS: Final = frozenset(
     {
-        "activate", "close", "divert", "drain", "mirrors", "move", "push", "relay", "retag",
-        "shift", "tag", "tidy", "untag",
+        "activate", "close", "divert", "drain", "isolate", "mirrors", "move", "push", "relay",
+        "retag", "shift", "tag", "tidy", "untag",
     }
 )  # fmt: skip
 """Steps that may fail in a reconfiguration, besides the steps of the gate (``GATE``)."""

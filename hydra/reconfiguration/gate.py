@@ -23,6 +23,7 @@ from hydra.reconfiguration.retagging import retag_alone
 from hydra.reconfiguration.run import Run
 from hydra.reconfiguration.steering import able
 from hydra.rings import rings_of
+from hydra.roles import PortVlans
 
 GATE: Final = frozenset({"carrier", "probe"})
 """The steps in which circuits and paths are tried before carrying traffic."""
@@ -39,6 +40,7 @@ def gate(run: Run) -> Steps:
         return
     yield from _announce(run, paths)
     yield from _probe(run, paths)
+    yield from retag_alone(run, "isolate", _ports_off_new_vlans(run))
 
 
 def _await_carrier(run: Run) -> Steps:
@@ -73,15 +75,24 @@ def tag_last(run: Run) -> Steps:
         for circuit in run.lit()
         for end in circuit.ends
     }
-    flooded = {run.plan.target.vlans[path] for path in run.new_paths()}
-    left = without(run.plan.target, run.failures, run.lost_paths)
-    unlit = run.plan.target.topology.circuits - run.lit()
-    ports = off_the_dark(run.fabric, run.plan.target, left, unlit, flooded)
+    ports = _ports_off_new_vlans(run)
     for rack, named in run.plan.tag_last.items():
         for name, vlans in named.items():
             if (rack, name) in lit:
                 ports.setdefault(rack, {})[name] = vlans
     yield from retag_alone(run, "tag", ports)
+
+
+def _ports_off_new_vlans(run: Run) -> dict[RackId, dict[str, PortVlans]]:
+    """VLANs for ports of failed circuits that are tagged with the VLAN of a new path.
+
+    ToRs flood frames of the new path into such a port. An optical switch may lead the light back to
+    the port, and the ToR then learns addresses of the rack's own servers there.
+    """
+    target = run.plan.target
+    flooded = {target.vlans[path] for path in run.new_paths()}
+    left = without(target, run.failures, run.lost_paths)
+    return off_the_dark(run.fabric, target, left, target.topology.circuits - run.lit(), flooded)
 
 
 def _announce(run: Run, paths: Collection[Path]) -> Steps:

@@ -8,7 +8,7 @@ from typing import Any
 from hydra.failures import FailureKind
 from hydra.model import NetworkState, Path, PortId
 from hydra.reconfiguration.commands import Outcome, SetVlans, Steps, ask_all
-from hydra.reconfiguration.plan import PortsToTag, pair_of
+from hydra.reconfiguration.plan import PortsToTag, pair_of, port_trunks
 from hydra.reconfiguration.run import Run
 from hydra.roles import PortVlans
 
@@ -42,6 +42,12 @@ def retagged(run: Run, step: str, command: SetVlans, outcome: Outcome[Any]) -> N
     for circuit in run.plan.target.topology.circuits:
         if not ports.keys().isdisjoint(circuit.ends):
             run.fail(circuit, failure)
+    if step == "isolate":
+        meant = port_trunks(run.fabric, run.plan.target)
+        kept = {vlan for end, vlans in ports.items() for vlan in meant[end].tagged - vlans.tagged}
+        for path in run.new_paths():
+            if run.plan.target.vlans[path] in kept:
+                run.lose(path, failure)
     # If the plan has shrunk, unaffected pairs whose VLANs were not restored lose their paths.
     untagged = {end: run.untagged[end] for end in ports if end in run.untagged}
     for path in through(run.plan.target, untagged):

@@ -39,8 +39,8 @@ class Modification:
 def modified(fabric: Fabric, old: Reservation, change: Modification, now: float) -> Reservation:
     """Return ``old`` with ``change`` applied, without a check of the calendar.
 
-    Raises UnknownName, WrongRequest, AdmissionError, and LifecycleError for a finished or preempted
-    reservation.
+    Raises UnknownName, WrongRequest, AdmissionError, and LifecycleError for a reservation that is
+    finished or preempted, or whose time is over.
     """
     if not old.is_booked:
         raise LifecycleError(
@@ -49,6 +49,11 @@ def modified(fabric: Fabric, old: Reservation, change: Modification, now: float)
     if old.preempted_by is not None:
         raise LifecycleError(
             f"reservation {old.id} {old.reason} and can't be changed: reserve anew"
+        )
+    if change.end_unix_s is None and old.expires_unix_s is not None and old.expires_unix_s <= now:
+        raise LifecycleError(
+            f"reservation {old.id} ended at {moment(old.expires_unix_s)} and can't be changed: "
+            "reserve anew"
         )
     if old.transfer is not None and (change.bandwidth_mbps or change.end_unix_s):
         raise AdmissionError(

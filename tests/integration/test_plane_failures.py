@@ -7,6 +7,7 @@ import subprocess
 import pytest
 
 from mininet_scenarios.emulators.faults import FaultKind
+from mininet_scenarios.stage.controller_client import ControllerError
 from mininet_scenarios.stage.streams import paced_stream
 from mininet_scenarios.testbed.capture import Capture, JointCapture
 from tests.waiting import PATIENCE_S
@@ -205,6 +206,25 @@ def test_a_plane_that_lies_disturbs_no_path_that_stands(network, lie):
     assert network.planes_between("r1", "r2") != ("p1",)
     assert network.planes_between("r1", "r3") == ("p2",)
     assert network.lost_but_in_queues(result) == 0
+    assert network.everyone_reaches_everyone()
+
+
+@pytest.mark.parametrize("shipped", ["demo", "single-homed"], indirect=True, scope="module")
+def test_a_plane_that_lies_costs_new_paths_beside_it_nothing(network):
+    """Paths of one change share a VLAN-ID; the ToR has learned its servers at a looped port."""
+    network.testbed.ocs("p2").admin.fault(FaultKind.LOOP)
+    with (
+        paced_stream(network.stage, "h21", "h11", pps=1000, payload_bytes=200) as there,
+        paced_stream(network.stage, "h12", "h21", pps=100, payload_bytes=200) as back,
+    ):
+        with pytest.raises(ControllerError, match="no probe came through h11 to h31"):
+            network.client.apply(
+                {"p1": [("r1", "r2")], "p2": [("r1", "r3")]}, paths=[["r2", "r1", "r3"]]
+            )
+        results = there.stop(), back.stop()
+    assert network.planes_between("r1", "r2") in {("p1",), ()}  # its probes may be lost, too
+    assert network.planes_between("r1", "r3") == ()
+    assert network.lost_but_in_queues(*results) == 0
     assert network.everyone_reaches_everyone()
 
 

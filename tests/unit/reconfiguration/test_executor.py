@@ -473,6 +473,44 @@ def test_a_tor_that_refuses_costs_a_pair_beside_it_nothing():
     assert "r2 - r3 stays electrical: r2 was not retagged (no answer)" in execution.reason
 
 
+def star_of_which_one_ray_fails():
+    """r1-r2, r1-r3 and r2-r1-r3 come up on one VLAN-ID; the light of r1-r3 leads elsewhere."""
+    rays = [circuit_between(FABRIC, 0, 1), circuit_between(FABRIC, 0, 2, plane=1)]
+    good, bad = (path_of(FABRIC, 0, far, ray) for far, ray in zip((1, 2), rays, strict=True))
+    across = path_of(FABRIC, 1, 2, *rays)
+    old = start()
+    target = replace(
+        state_of(FABRIC, old, good, bad, across),
+        vlans=dict.fromkeys((good, bad, across), VlanId(100)),
+    )
+    network = Scripted(FABRIC, old)
+
+    def goes_elsewhere(command, true):
+        return replace(true, value=("lost",) if rays[1] in command.path.circuits else ())
+
+    network.instead["probe", ProbePath] = goes_elsewhere
+    return network, execution_of(network, old, target), good, rays[1]
+
+
+def test_a_new_path_carries_nothing_while_its_vlan_is_on_a_port_whose_light_goes_elsewhere():
+    network, execution, good, astray = star_of_which_one_ray_fails()
+    Watch(network, execution).run()
+    steps = [batch.step for batch in network.batches]
+    assert steps.index("probe") < steps.index("isolate") < steps.index("activate")
+    assert execution.result.topology.paths == (good,)
+    assert all(VlanId(100) not in network.vlans[end].tagged for end in astray.ends)
+
+
+def test_where_the_port_can_not_be_isolated_the_new_path_is_given_up():
+    network, execution, _, astray = star_of_which_one_ray_fails()
+    rack = FABRIC.ports[astray.ends[0]].rack
+    network.instead["isolate", SetVlans] = lambda command, true: (
+        refused(command, true) if command.rack == rack else true
+    )
+    Watch(network, execution).run()
+    assert execution.result.topology.paths == ()
+
+
 def test_a_path_may_fail_though_each_of_its_circuits_serves_others():
     hops = [circuit_between(FABRIC, 0, 1), circuit_between(FABRIC, 1, 2, plane=1)]
     old = start(DIRECT, path_of(FABRIC, 1, 2, hops[1]))

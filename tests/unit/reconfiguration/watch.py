@@ -54,6 +54,7 @@ _ORDER = (
     "tag",
     "announce",
     "probe",
+    "isolate",
     "activate",
     "tidy",
 )
@@ -67,6 +68,7 @@ _MAKE_FIRST = (
     "tag",
     "announce",
     "probe",
+    "isolate",
     "shift",
     "drain",
     "untag",
@@ -151,6 +153,21 @@ class Watch:
                 self._mirrors_may_move(command)
             elif isinstance(command, Announce):
                 self._announced_into_light(command)
+        if batch.step in {"activate", "shift"}:
+            self._new_paths_are_apart_from_failed_circuits()
+
+    def _new_paths_are_apart_from_failed_circuits(self) -> None:
+        """Invariant (h): where ToRs do as told, the VLANs of new paths are on no port of a circuit
+        that failed, since its light may come back to the same ToR, or out at another ToR.
+        """
+        run = self.execution
+        if self.network.faults.tor or self._unreliable or not self.network.substrate.retags:
+            return
+        used = {run.plan.target.vlans[path] for path in run.new_paths()}
+        for circuit in run.plan.target.topology.circuits - run.lit():
+            for end in circuit.ends:
+                tagged = self.network.vlans[end].tagged & used
+                self._demand(not tagged, f"{circuit} failed, and its port is on {tagged} in use")
 
     def _announced_into_light(self, command: Announce) -> None:
         """Invariant (g): where ToRs do as told, none floods an announcement, or the traffic that

@@ -96,6 +96,13 @@ def test_its_time_ends_later_or_earlier(book):
             book.modify("a", Modification(end_unix_s=end), NOW)
 
 
+def test_a_reservation_whose_time_is_over_is_extended_and_not_changed_otherwise(book):
+    for change in (Modification(bandwidth_mbps=5.0), Modification(src="h12"), Modification()):
+        with pytest.raises(LifecycleError, match="ended at 1970-01-01T00:01:40Z and can't be"):
+            book.modify("a", change, 100.0)
+    assert book.modify("a", Modification(end_unix_s=150.0), 100.0).expires_unix_s == 150.0
+
+
 def test_it_does_not_last_into_what_is_promised_to_others(book):
     book.add("later", request(70.0, "r1", "r2", start_unix_s=200.0, duration_s=50.0), NOW)
     assert book.modify("a", Modification(end_unix_s=200.0), NOW).expires_unix_s == 200.0
