@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn, cast
 
 from apps.controller.controller import Controller
-from apps.controller.stored import StoredView
+from apps.controller.standby_service import StoredView
 from apps.journal.opening import needs_etcd
 from apps.journal.sqlite import SqliteJournal
 from apps.openflow.framework import OpenFlowApp
+from apps.openflow.interface import Application, OpenFlowTls, Post, SwitchEvents
 from apps.openflow.requests import read_first
-from apps.openflow.seam import Application, OpenFlowTls, Post, SwitchEvents
 from apps.process import logs
 from apps.process.configuration import (
     configuration_at_start,
@@ -31,8 +31,8 @@ from apps.process.configuration import (
     digest_of,
     load_configuration,
 )
-from apps.process.ending import give_up
 from apps.process.garbage import exempt_present_objects
+from apps.process.shutdown import give_up
 from apps.process.single_instance import check_port, check_private, journal_held
 from apps.process.supervision import Heart
 from apps.process.term import Alone, Term
@@ -51,8 +51,8 @@ from hydra import __version__
 from hydra.config import Loaded
 from hydra.errors import HydraError
 from hydra.journal import Journal
-from hydra.policy import ControllerSettings
-from hydra.reconfiguration.cycle import OWN_CYCLE, Cycle
+from hydra.reconfiguration.substeps import OWN_CYCLE, Cycle
+from hydra.settings import ControllerSettings
 
 if TYPE_CHECKING:
     from apps.workers.leases import WorkerLeases

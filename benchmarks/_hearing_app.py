@@ -6,7 +6,7 @@ import threading
 from typing import Any
 
 from apps.openflow.framework import OpenFlowApp
-from apps.openflow.seam import Application, Post
+from apps.openflow.interface import Application, Post
 from benchmarks.openflow_packages import OPENFLOW_PORT, SWITCHES
 
 _REPORT_S = 0.2

@@ -22,10 +22,10 @@ from benchmarks._report import Result
 from benchmarks.stages import fabric_of, filled
 from hydra.model import Circuit, Fabric, NetworkState, Path, PlaneId, RackId, Topology
 from hydra.policy import Policy
-from hydra.reconfiguration.aside import Spare
+from hydra.reconfiguration.course_choice import Ways, having
 from hydra.reconfiguration.detours import Detours
+from hydra.reconfiguration.moving_aside import Spare
 from hydra.reconfiguration.run import all_ready
-from hydra.reconfiguration.ways import Ways, having
 from hydra.service import PlanRequest
 
 RACKS: Final = 8

@@ -12,7 +12,7 @@ from typing import Final
 from apps.demand.poller import StatsPoller
 from apps.openflow.fleet import Fleet
 from apps.openflow.framework import OpenFlowApp
-from apps.openflow.seam import Application, Post, SwitchEvents
+from apps.openflow.interface import Application, Post, SwitchEvents
 from apps.process.configuration import load_configuration
 from benchmarks.sweep import OPENFLOW_PORT
 from hydra.model import Fabric

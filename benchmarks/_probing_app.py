@@ -6,10 +6,10 @@ import json
 import os
 import time
 
-from apps.controller.prober import Prober
+from apps.controller.surveillance import Prober
 from apps.openflow.fleet import Fleet
 from apps.openflow.framework import OpenFlowApp
-from apps.openflow.seam import Application, Post, SwitchEvents
+from apps.openflow.interface import Application, Post, SwitchEvents
 from apps.process.configuration import load_configuration
 from benchmarks.probing import CONFIG, OPENFLOW_PORT, standing_state
 from hydra.faults.surveillance import LostPath

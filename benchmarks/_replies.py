@@ -11,9 +11,9 @@ from typing import Final
 
 from drivers.codecs.openflow.messages import MULTIPART_FLOW, TYPE_MULTIPART_REPLY, encode
 from drivers.codecs.openflow.rules import SwitchPorts, encode_changes
+from hydra.forwarding.match_action import Table
 from hydra.forwarding.pipeline import SHAPES
 from hydra.forwarding.rules import FlowRule, Install
-from hydra.forwarding.shapes import Table
 from hydra.forwarding.substrate import substrate_of
 from hydra.model import Fabric, NetworkState, Server
 

@@ -39,7 +39,7 @@ from benchmarks._demands import RATE_MBPS
 from benchmarks._report import Result, report, run_benchmark
 from benchmarks._timing import median_ms
 from benchmarks.tournament import ACKNOWLEDGED
-from hydra.demand.known import KnownDemand
+from hydra.demand.uncongested_demand import KnownDemand
 from hydra.model import EMPTY_TOPOLOGY, DemandMatrix, Topology
 from topology.algorithms import algorithm
 from topology.demand import along, estimate_flows, max_min_rates, served_mbps

@@ -27,7 +27,7 @@ from statistics import median
 from typing import Any, Final
 
 from apps.controller.controller import Controller
-from apps.controller.rooms import Rooms
+from apps.controller.wiring import Rooms
 from apps.process.configuration import load_configuration
 from apps.process.garbage import exempt_present_objects
 from apps.rest.app import create_app
@@ -85,7 +85,7 @@ def filled() -> Controller:
     for _ in range(BOOKED):
         place = rng.randrange(len(others))
         far = others[(place + rng.randint(1, 3)) % len(others)]
-        full.rooms.promises.admission.reserve(replace(month, src=others[place], dst=far))
+        full.rooms.admission.reserve(replace(month, src=others[place], dst=far))
     return full
 
 
@@ -185,9 +185,9 @@ def questions(rooms: Rooms) -> list[Result]:
         return replace(asked, src=src, dst=dst)
 
     def reserve(asked: Callable[[], ReservationRequest]) -> Callable[[], object]:
-        return lambda: rooms.promises.admission.reserve(between(asked()))
+        return lambda: rooms.admission.reserve(between(asked()))
 
-    question_ms = cpu_ms(lambda: rooms.promises.admission.availability(between(day)), QUESTIONS)
+    question_ms = cpu_ms(lambda: rooms.admission.availability(between(day)), QUESTIONS)
     single = cpu_ms(reserve(lambda: hour(10.0)), SINGLE)
     transfer = cpu_ms(reserve(lambda: by_deadline(1_000.0)), SINGLE)
     rate, usual = 1000 / question_ms, 1000 / single

@@ -12,9 +12,9 @@ from functools import partial
 from typing import Final, NoReturn, Protocol, TypeVar
 
 from hydra.config.devices import PlaneCheck, RackCheck
-from hydra.contributed import Contributions, Derived, Places
 from hydra.errors import DeviceError, Problem, UnknownName
 from hydra.model import Plane, Rack
+from hydra.plugins import Contributions, Derived, Places
 from hydra.roles import OpticalCapabilities, OpticalSwitch, TorCapabilities, TorSwitch
 
 _EntryT = TypeVar("_EntryT")

@@ -36,17 +36,17 @@ from hydra.model import (
     Topology,
 )
 from hydra.policy import DemandBasis, Policy, Sharing, SharingChoice
+from hydra.reconfiguration.course_choice import Way
 from hydra.reconfiguration.drift import Drift
 from hydra.reconfiguration.plan import Plan
 from hydra.reconfiguration.stages import Stage
-from hydra.reconfiguration.ways import Way
 from hydra.reservations.availability import Available
 from hydra.reservations.modification import Modification
 from hydra.reservations.quotas import Usage
 from hydra.reservations.reservation import Reservation, ReservationRequest
 from hydra.reservations.shapes import Shape, ShapeRequest
 from hydra.roles import Alarm, Task, TaskState
-from hydra.sharing.given import GivenSchedule
+from hydra.sharing.given_schedule import GivenSchedule
 from hydra.sharing.slots import Schedule, Week
 
 if TYPE_CHECKING:

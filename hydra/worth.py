@@ -34,9 +34,9 @@ def judge(
     """Weigh a change.
 
     ``disturbed_mbps``: traffic that the change takes off circuits temporarily
-    (:meth:`hydra.reconfiguration.ways.Way.cost_mbps`). ``outage_s``: time that a course keeps
-    traffic off circuits (measured on recent courses). ``young_circuits``: number of circuits that
-    the plan left alone, since their age is below ``policy.minimum_circuit_life_s``.
+    (:meth:`hydra.reconfiguration.course_choice.Way.cost_mbps`). ``outage_s``: time that a course
+    keeps traffic off circuits (measured on recent courses). ``young_circuits``: number of circuits
+    that the plan left alone, since their age is below ``policy.minimum_circuit_life_s``.
     """
     gain_mbps = served_then_mbps - served_now_mbps
     gain_mbit = gain_mbps * policy.gain_horizon_s

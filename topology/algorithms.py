@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, NoReturn
 
-from hydra.contributed import Contributions
 from hydra.errors import PlanError, UnknownName
+from hydra.plugins import Contributions
 from topology.anytime import plan_anytime
 from topology.bipartite import plan_b_matching, plan_helios
 from topology.duplex import plan_tms_duplex

@@ -18,7 +18,7 @@ import click
 
 from apps.cli.command import write_section
 from hydra import __version__
-from hydra.contributed import Unusable, load_point
+from hydra.plugins import Unusable, load_point
 
 _COMMANDS: Final = {
     "check": ("check", "Check a configuration file and describe its contents."),

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from urllib.parse import urlencode
 
 import click
 
-from apps.cli.client import ControllerClient, url_option
+from apps.cli.client import ControllerClient, answered
 from apps.cli.command import Command
-from apps.cli.output import json_option, mbps, print_columns, print_json
+from apps.cli.output import mbps, print_columns
 from apps.cli.parameters import read_coming_moment
 from apps.cli.wording import moment
 
@@ -23,19 +24,15 @@ from apps.cli.wording import moment
     "--start", metavar="TIME", callback=read_coming_moment, help="Begin; without, from now on."
 )
 @click.option("--end", metavar="TIME", callback=read_coming_moment, help="End; without, a day on.")
-@url_option
-@json_option
+@answered
 def availability(
-    src: str, dst: str, start: float | None, end: float | None, url: str, as_json: bool
-) -> None:
+    client: ControllerClient, src: str, dst: str, start: float | None, end: float | None
+) -> Iterator[object]:
     """Show the bandwidth that SRC and DST, racks or servers, could reserve at which time."""
     asked = {"src": src, "dst": dst, "start_unix_s": start, "end_unix_s": end}
     query = {name: value for name, value in asked.items() if value is not None}
-    with ControllerClient(url) as client:
-        document = client.get(f"/v1/availability?{urlencode(query)}")
-    if as_json:
-        print_json(document)
-        return
+    document = client.get(f"/v1/availability?{urlencode(query)}")
+    yield document
     print_columns(
         f"Available between {src} and {dst}",
         document["spans"],

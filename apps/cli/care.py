@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 import click
 
-from apps.cli.client import ControllerClient, url_option
+from apps.cli.client import ControllerClient, answered
 from apps.cli.command import Command
 from apps.cli.output import (
     CommandError,
@@ -47,19 +48,15 @@ _config_option = config_option("The controller's configuration file.")
     cls=Command, examples=["hydra reload --dry-run", "hydra reload", "systemctl reload hydra"]
 )
 @click.option("--dry-run", is_flag=True, help="Show the effect, change nothing.")
-@url_option
-@json_option
-def reload(dry_run: bool, url: str, as_json: bool) -> None:
+@answered
+def reload(client: ControllerClient, dry_run: bool) -> Iterator[object]:
     """Reload the controller's configuration file.
 
     Applies the settings that `hydra policy` marks as changed by a reload, and lists other changed
     settings, which wait for the next start. If the file can't be used, nothing changes.
     """
-    with ControllerClient(url) as client:
-        document = client.post("/v1/reload", {"dry_run": dry_run}, wait=True)
-    if as_json:
-        print_json(document)
-        return
+    document = client.post("/v1/reload", {"dry_run": dry_run}, wait=True)
+    yield document
     _print_changes("Would be applied" if dry_run else "Applied", document["applied"])
     if document["waiting"]:
         _print_changes("After the next start", document["waiting"])
@@ -143,9 +140,10 @@ def restore(source: Path, config: Path, yes: bool, as_json: bool) -> None:
     type=click.Path(path_type=Path),
     help="Log of the controller: the last part goes into the bundle.",
 )
-@url_option
-@json_option
-def support(target: Path | None, config: Path, log: Path | None, url: str, as_json: bool) -> None:
+@answered
+def support(
+    client: ControllerClient, target: Path | None, config: Path, log: Path | None
+) -> Iterator[object]:
     """Collect data for a problem report in a file, without secrets.
 
     Includes versions, the configuration, the journal's last entries, and the controller's reports
@@ -154,16 +152,16 @@ def support(target: Path | None, config: Path, log: Path | None, url: str, as_js
     """
     target = target or Path(f"hydra-support-{time.strftime('%Y%m%dT%H%M%S')}.tar.gz")
     answers = {}
-    with ControllerClient(url) as client:
-        for resource in _RESOURCES:
-            try:
-                answers[f"{resource.partition('?')[0].replace('/', '-')}.txt"] = client.get_text(
-                    f"/{resource}"
-                )
-            except UnreachableError as error:
-                warn(f"the bundle has no answers of the controller: {error}")
-                break
-            except CommandError as error:
-                warn(f"/{resource} is not in the bundle: {error}")
+    for resource in _RESOURCES:
+        try:
+            answers[f"{resource.partition('?')[0].replace('/', '-')}.txt"] = client.get_text(
+                f"/{resource}"
+            )
+        except UnreachableError as error:
+            warn(f"the bundle has no answers of the controller: {error}")
+            break
+        except CommandError as error:
+            warn(f"/{resource} is not in the bundle: {error}")
     names = archive.support_bundle(config, target, answers, log, warn)
-    print_outcome({"file": str(target), "names": names}, f"{target}: {', '.join(names)}", as_json)
+    yield {"file": str(target), "names": names}
+    click.echo(f"{target}: {', '.join(names)}")

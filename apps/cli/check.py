@@ -16,7 +16,7 @@ import click
 from apps.cli.command import Command
 from apps.cli.output import ExitCode, json_option, print_facts, print_json, warn
 from apps.journal.opening import check_journal, needs_etcd
-from apps.openflow.seam import OpenFlowTls
+from apps.openflow.interface import OpenFlowTls
 from apps.process.configuration import load_configuration
 from apps.process.single_instance import check_writable
 from apps.rest.tokens import TokenFile
@@ -28,7 +28,7 @@ from hydra.config import Loaded
 from hydra.errors import ConfigError, DeviceError, HydraError, Problem
 from hydra.forwarding.frames import TAGGED_HEADER_BYTES
 from hydra.model import Fabric, Login
-from hydra.policy import ControllerSettings, EtcdSettings
+from hydra.settings import ControllerSettings, EtcdSettings
 
 file_argument = click.argument("file", type=click.Path(path_type=Path))
 directory_option = click.option(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from functools import wraps
 from typing import Any, Final, Self
 
 import click
 
-from apps.cli.output import CommandError, UnreachableError, warn
+from apps.cli.output import CommandError, UnreachableError, json_option, print_json, warn
 from apps.cli.patience import Progress
 from hydra_hybrid_network_client.environment import DEFAULT_URL
 from hydra_hybrid_network_client.errors import (
@@ -167,3 +168,26 @@ def in_words(url: str, timeout_s: float = TIMEOUT_S) -> Iterator[None]:
         raise end(str(refused)) from refused
     except ClientError as error:
         raise CommandError(str(error)) from error
+
+
+def answered(command: Callable[..., Iterator[object]]) -> Callable[..., None]:
+    """Decorator of a command that asks the controller: adds ``--url`` and ``--json``.
+
+    The command takes a client, yields the document that ``--json`` prints, and goes on with the
+    text for people.
+    """
+
+    @url_option
+    @json_option
+    @wraps(command)
+    def asked(*, url: str, as_json: bool, **given: object) -> None:
+        with ControllerClient(url) as client:
+            answer = command(client, **given)
+            document = next(answer)
+            if as_json:
+                print_json(document)
+                return
+            for _ in answer:
+                pass
+
+    return asked

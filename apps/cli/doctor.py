@@ -26,13 +26,13 @@ from apps.cli.output import (
     print_table,
 )
 from apps.cli.wording import local
-from apps.openflow.seam import BACKLOG
+from apps.openflow.limits import BACKLOG
 from apps.process.limits import check_memory
 from apps.process.single_instance import check_port
 from apps.rest.connections import room_for_connections
 from hydra.config import Loaded
 from hydra.errors import ConfigError, HydraError
-from hydra.policy import ControllerSettings
+from hydra.settings import ControllerSettings
 
 _SOMAXCONN: Final = Path("/proc/sys/net/core/somaxconn")
 _TIMEX_BYTES: Final = 256

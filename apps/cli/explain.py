@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import click
 
-from apps.cli.client import ControllerClient, url_option
+from apps.cli.client import ControllerClient, answered
 from apps.cli.command import Command, Group
-from apps.cli.output import json_option, print_json
 from apps.cli.wording import local
 from hydra_hybrid_network_client.requests import resource
 
@@ -22,18 +23,14 @@ def explain() -> None:
 )
 @click.argument("a", metavar="RACK")
 @click.argument("b", metavar="RACK")
-@url_option
-@json_option
-def circuit(a: str, b: str, url: str, as_json: bool) -> None:
+@answered
+def circuit(client: ControllerClient, a: str, b: str) -> Iterator[object]:
     """Explain why two racks are, or are not, joined by a circuit.
 
     Shows the present paths, the demand between the two racks, and past decisions about the pair:
     the measured demand, the possible changes, and the gain of each.
     """
-    with ControllerClient(url) as client:
-        document = client.get(resource(resource("/v1/explanations/circuits", a), b))
-    if as_json:
-        print_json(document)
-        return
+    document = client.get(resource(resource("/v1/explanations/circuits", a), b))
+    yield document
     for line in document["lines"]:
         click.echo(local(line))

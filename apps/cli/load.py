@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Final
 from urllib.parse import urlencode
 
 import click
 
-from apps.cli.client import ControllerClient, url_option
+from apps.cli.client import ControllerClient, answered
 from apps.cli.command import Command
-from apps.cli.output import json_option, mbps, print_json, print_table
+from apps.cli.output import mbps, print_table
 from apps.cli.wording import describe_circuit, moment
 from hydra_hybrid_network_client.errors import JsonObject
 
@@ -40,9 +40,8 @@ _Samples = Sequence[float | None]
     show_default=True,
     help="So many circuits, and so many pairs.",
 )
-@url_option
-@json_option
-def load(racks: tuple[str, ...], limit: int, url: str, as_json: bool) -> None:
+@answered
+def load(client: ControllerClient, racks: tuple[str, ...], limit: int) -> Iterator[object]:
     """Show the load of the last hour, of circuits and of the rack pairs that carry most.
 
     With one rack: only circuits and pairs at the rack; with two: only between the racks. Sorted by
@@ -52,11 +51,8 @@ def load(racks: tuple[str, ...], limit: int, url: str, as_json: bool) -> None:
     if len(racks) > 2:
         raise click.UsageError(f"{len(racks)} racks: name two at most")
     query = urlencode([("limit", limit), *(("rack", rack) for rack in racks)])
-    with ControllerClient(url) as client:
-        document = client.get(f"/v1/load?{query}")
-    if as_json:
-        print_json(document)
-        return
+    document = client.get(f"/v1/load?{query}")
+    yield document
     if document["interval_s"] is None:
         click.echo("Load is not recorded: policy.poll_interval_s is 0.")
         return

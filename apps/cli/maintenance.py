@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import click
 
-from apps.cli.client import ControllerClient, url_option
+from apps.cli.client import ControllerClient, answered, url_option
 from apps.cli.command import Command, Group
-from apps.cli.output import ExitCode, json_option, print_json, print_outcome, print_table, warn
+from apps.cli.output import ExitCode, json_option, print_json, print_table, warn
 from apps.cli.wording import moment
 from hydra_hybrid_network_client.errors import JsonObject
 from hydra_hybrid_network_client.requests import resource
@@ -88,32 +90,30 @@ def quarantine(ctx: click.Context, url: str, as_json: bool) -> None:
 @click.argument("rack")
 @click.argument("port")
 @click.option("--reason", required=True, help="Shown wherever the port is.")
-@url_option
-@json_option
-def add(rack: str, port: str, reason: str, url: str, as_json: bool) -> None:
+@answered
+def add(client: ControllerClient, rack: str, port: str, reason: str) -> Iterator[object]:
     """Leave a port out of planning until cleared.
 
     A standing circuit on the port stays; the next plan leads around the port.
     """
-    with ControllerClient(url) as client:
-        document = client.put(resource(resource(_QUARANTINE, rack), port), {"reason": reason})
-    print_outcome(document, f"{rack} {port} is set aside until cleared", as_json)
+    document = client.put(resource(resource(_QUARANTINE, rack), port), {"reason": reason})
+    yield document
+    click.echo(f"{rack} {port} is set aside until cleared")
 
 
 @quarantine.command(cls=Command, examples=["hydra quarantine clear r1 hyt-r1-p1"])
 @click.argument("rack")
 @click.argument("port")
-@url_option
-@json_option
-def clear(rack: str, port: str, url: str, as_json: bool) -> None:
+@answered
+def clear(client: ControllerClient, rack: str, port: str) -> Iterator[object]:
     """Let planning use a port again at once."""
-    with ControllerClient(url) as client:
-        document = client.delete(resource(resource(_QUARANTINE, rack), port))
+    document = client.delete(resource(resource(_QUARANTINE, rack), port))
     words = (
         f"{rack} {port} may be used again; the reason to set the port aside was: "
         f"{document['reason']}"
     )
-    print_outcome(document, words, as_json)
+    yield document
+    click.echo(words)
 
 
 def _print_ports(ports: list[JsonObject]) -> None:

@@ -10,7 +10,7 @@ from typing import Final
 import click
 
 from apps.cli import drawing
-from apps.cli.client import ControllerClient, url_option
+from apps.cli.client import ControllerClient, answered, url_option
 from apps.cli.command import Command
 from apps.cli.output import (
     ExitCode,
@@ -131,22 +131,18 @@ def _await_health(client: ControllerClient, deadline_s: float) -> tuple[list[str
     is_flag=True,
     help="Only devices that are not connected, do not answer, or have alarms.",
 )
-@url_option
-@json_option
-def devices(down: bool, url: str, as_json: bool) -> None:
+@answered
+def devices(client: ControllerClient, down: bool) -> Iterator[object]:
     """List switches with connections and alarms."""
-    with ControllerClient(url) as client:
-        many = client.get("/v1/devices")["devices"]
+    many = client.get("/v1/devices")["devices"]
     if down:
         many = [
             device
             for device in many
             if device["alarms"] or not (device["connected"] and device["answers"])
         ]
-    if as_json:
-        print_json({"devices": many})
-    else:
-        _print_devices(many)
+    yield {"devices": many}
+    _print_devices(many)
 
 
 def _read_values(
@@ -186,19 +182,15 @@ def _read_values(
     callback=_read_values,
     help="Set a key to this value until the next start or reload; repeatable.",
 )
-@url_option
-@json_option
-def policy(values: dict[str, object], url: str, as_json: bool) -> None:
+@answered
+def policy(client: ControllerClient, values: dict[str, object]) -> Iterator[object]:
     """Show the policy in force; with --set, change the policy, and show the changed values.
 
     `hydra reload --dry-run` shows how the configuration file differs.
     """
     given = set(_flat(values))
-    with ControllerClient(url) as client:
-        document = client.patch("/v1/policy", values) if values else client.get("/v1/policy")
-    if as_json:
-        print_json(document)
-        return
+    document = client.patch("/v1/policy", values) if values else client.get("/v1/policy")
+    yield document
     print_table(
         "Policy",
         ("key", "value", "changes"),
@@ -243,18 +235,14 @@ def _changed_by(value: JsonObject) -> str:
     show_default=True,
     help="Tables; a graph for Graphviz; a picture; a graph as GraphML or as JSON of networkx.",
 )
-@url_option
-@json_option
-def topology(form: str, url: str, as_json: bool) -> None:
+@answered
+def topology(client: ControllerClient, form: str) -> Iterator[object]:
     """Show the present circuits and paths.
 
     `there` and `back` are a circuit's load between the last two readings of its ports.
     """
-    with ControllerClient(url) as client:
-        document = client.get("/v1/topology")
-    if as_json:
-        print_json(document)
-        return
+    document = client.get("/v1/topology")
+    yield document
     if form in {"dot", "svg"}:
         click.echo(drawing.dot(document) if form == "dot" else drawing.svg(document))
         return
@@ -275,9 +263,8 @@ def topology(form: str, url: str, as_json: bool) -> None:
 
 
 @click.command(cls=Command, examples=["hydra demand"])
-@url_option
-@json_option
-def demand(url: str, as_json: bool) -> None:
+@answered
+def demand(client: ControllerClient) -> Iterator[object]:
     """Show the rack-to-rack demand that the controller measured.
 
     Measured: the pair's traffic met no full link, and the demand is the sent rate with some
@@ -286,11 +273,8 @@ def demand(url: str, as_json: bool) -> None:
     policy.demand, plans may be made for the sent rates instead, or for the bytes waiting in
     sockets.
     """
-    with ControllerClient(url) as client:
-        document = client.get("/v1/demand")
-    if as_json:
-        print_json(document)
-        return
+    document = client.get("/v1/demand")
+    yield document
     age = document["age_s"]
     window = f", averages over {document['window_s']:g} s"
     click.echo(f"source: {document['source']}{'' if age is None else f'{window}, {age:.1f} s old'}")
@@ -341,16 +325,13 @@ def _known(entry: JsonObject, basis: str) -> str:
     cls=Command, examples=["hydra reconfigurations", "hydra reconfigurations 7f3a9c41d0be --json"]
 )
 @click.argument("identifier", metavar="[ID]", required=False)
-@url_option
-@json_option
-def reconfigurations(identifier: str | None, url: str, as_json: bool) -> None:
+@answered
+def reconfigurations(client: ControllerClient, identifier: str | None) -> Iterator[object]:
     """List reconfigurations, newest first; with an ID, show a reconfiguration's timeline."""
     path = "/v1/reconfigurations"
-    with ControllerClient(url) as client:
-        document = client.get(path if identifier is None else resource(path, identifier))
-    if as_json:
-        print_json(document)
-    elif identifier is None:
+    document = client.get(path if identifier is None else resource(path, identifier))
+    yield document
+    if identifier is None:
         _print_reconfigurations(document["reconfigurations"])
     else:
         print_reconfiguration(document)

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import click
 
-from apps.cli.client import ControllerClient, url_option
+from apps.cli.client import ControllerClient, answered
 from apps.cli.command import Command
-from apps.cli.output import json_option, mbps, print_json, print_table
+from apps.cli.output import mbps, print_table
 
 
 @click.command(cls=Command, examples=["hydra quotas", "hydra quotas --json"])
-@url_option
-@json_option
-def quotas(url: str, as_json: bool) -> None:
+@answered
+def quotas(client: ControllerClient) -> Iterator[object]:
     """Show each tenant's quota and current use.
 
     Tenants see only their own quota. `hydra token quota` sets quotas.
     """
-    with ControllerClient(url) as client:
-        document = client.get("/v1/quotas")
-    if as_json:
-        print_json(document)
-        return
+    document = client.get("/v1/quotas")
+    yield document
     print_table(
         "Quotas",
         ("tenant", "reservations>", "of>", "peak Mb/s>", "of>"),

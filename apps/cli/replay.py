@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
 import click
 from rich import progress
 
-from apps.cli.client import ControllerClient, url_option
+from apps.cli.client import ControllerClient, answered
 from apps.cli.command import Command
 from apps.cli.output import (
     UnreachableError,
@@ -18,7 +18,6 @@ from apps.cli.output import (
     json_option,
     print_columns,
     print_json,
-    print_outcome,
     warn,
 )
 from apps.cli.parameters import Duration, FiniteRange
@@ -60,24 +59,21 @@ _OUTAGE_MS: Final = 300.0
     show_default=True,
     help="End before the file becomes larger.",
 )
-@url_option
-@json_option
+@answered
 def record(
-    path: Path, interval_s: float, duration_s: float | None, max_mib: int, url: str, as_json: bool
-) -> None:
+    client: ControllerClient, path: Path, interval_s: float, duration_s: float | None, max_mib: int
+) -> Iterator[object]:
     """Record the measured demand to a new FILE, until Ctrl-C.
 
     Readings that the controller can't give are left out. docs/planning.md describes the file.
     """
-    with ControllerClient(url) as client:
-        network = client.get("/v1/topology")
-        position = {name: number for number, name in enumerate(network["racks"])}
-        writer = TraceWriter(path, network["fabric"], network["racks"], time.time(), max_mib * _MIB)
-        with writer, progress_bar() as bar:
-            readings = _record(client, writer, position, interval_s, duration_s, bar)
-    print_outcome(
-        {"file": str(path), "readings": readings}, f"{readings} readings in {path}", as_json
-    )
+    network = client.get("/v1/topology")
+    position = {name: number for number, name in enumerate(network["racks"])}
+    writer = TraceWriter(path, network["fabric"], network["racks"], time.time(), max_mib * _MIB)
+    with writer, progress_bar() as bar:
+        readings = _record(client, writer, position, interval_s, duration_s, bar)
+    yield {"file": str(path), "readings": readings}
+    click.echo(f"{readings} readings in {path}")
 
 
 def _record(

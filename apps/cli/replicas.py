@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from typing import Final
 
 import click
 import httpx
 
-from apps.cli.client import ControllerClient, url_option
+from apps.cli.client import ControllerClient, answered, url_option
 from apps.cli.command import Command
 from apps.cli.output import (
     CommandError,
@@ -16,7 +17,6 @@ from apps.cli.output import (
     json_option,
     print_columns,
     print_json,
-    print_outcome,
     print_table,
     warn,
 )
@@ -97,20 +97,17 @@ def _state(member: JsonObject) -> str:
     cls=Command, examples=["hydra handover && hydra replicas", "hydra handover --wait 60"]
 )
 @wait_option("Wait at most this long until there is a standby, and each standby has all switches.")
-@url_option
-@json_option
-def handover(wait_s: float, url: str, as_json: bool) -> None:
+@answered
+def handover(client: ControllerClient, wait_s: float) -> Iterator[object]:
     """Hand leadership to a standby controller, as before an upgrade.
 
     The leader finishes the change under way and ends; its service starts the controller again as a
     standby. Without a standby, or while switches have yet to connect to a standby, the handover is
     refused, or waited for.
     """
-    with ControllerClient(url) as client:
-        document = _handed_over(client, time.monotonic() + wait_s)
-    print_outcome(
-        document, f"handed over; standing by: {', '.join(document['standing_by'])}", as_json
-    )
+    document = _handed_over(client, time.monotonic() + wait_s)
+    yield document
+    click.echo(f"handed over; standing by: {', '.join(document['standing_by'])}")
 
 
 def _handed_over(client: ControllerClient, deadline_s: float) -> JsonObject:

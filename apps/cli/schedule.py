@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 import click
 
-from apps.cli.client import ControllerClient, url_option
+from apps.cli.client import ControllerClient, answered
 from apps.cli.command import Command
-from apps.cli.output import json_option, mbps, print_facts, print_json, print_table
+from apps.cli.output import mbps, print_facts, print_table
 from hydra_hybrid_network_client.errors import JsonObject
 
 PATH: Final = "/v1/schedule"
@@ -23,20 +24,16 @@ PATH: Final = "/v1/schedule"
     ],
 )
 @click.option("--end", is_flag=True, help="End a given schedule, and go back to the policy.")
-@url_option
-@json_option
-def schedule(end: bool, url: str, as_json: bool) -> None:
+@answered
+def schedule(client: ControllerClient, end: bool) -> Iterator[object]:
     """Show the week of slots by which circuits are shared, and the present slot.
 
     For `hydra sharing slotted`, in periodic mode, and for a schedule that `hydra apply` has given.
     A slot is a night, while circuits move, and a day. The duty cycle is the share of day in the
     time: by the formula, from the expected length of a night, and as measured over the last slots.
     """
-    with ControllerClient(url) as client:
-        document = client.delete(PATH) if end else client.get(PATH)
-    if as_json:
-        print_json(document)
-        return
+    document = client.delete(PATH) if end else client.get(PATH)
+    yield document
     week = document["week"]
     print_facts([*_facts(document), *(_week_facts(document, week) if week else ())])
     if week:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import click
 
 from apps.cli.bandwidth import read_entry, read_shape_rate
-from apps.cli.client import ControllerClient, url_option
+from apps.cli.client import ControllerClient, answered, url_option
 from apps.cli.command import Command, Group
 from apps.cli.output import CommandError, json_option, mbps, print_columns, print_facts, print_json
 from apps.cli.parameters import with_options
@@ -115,15 +115,11 @@ def reserve(
 @click.option(
     "--all", "ended", is_flag=True, help="List shapes that are over, too; --json always does."
 )
-@url_option
-@json_option
-def list_shapes(ended: bool, url: str, as_json: bool) -> None:
+@answered
+def list_shapes(client: ControllerClient, ended: bool) -> Iterator[object]:
     """List shapes and their states."""
-    with ControllerClient(url) as client:
-        document = client.get(_SHAPES)
-    if as_json:
-        print_json(document)
-        return
+    document = client.get(_SHAPES)
+    yield document
     print_columns(
         "Shapes",
         [shape for shape in document["shapes"] if ended or shape["state"] != "over"],

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import click
 
-from apps.cli.client import ControllerClient, url_option
+from apps.cli.client import ControllerClient, answered
 from apps.cli.command import Command
-from apps.cli.output import json_option, print_outcome
 from hydra.policy import Sharing
 
 _PATH = "/v1/sharing"
@@ -14,9 +15,8 @@ _PATH = "/v1/sharing"
 
 @click.command(cls=Command, examples=["hydra sharing", "hydra sharing on-demand"])
 @click.argument("policy", type=click.Choice([sharing.value for sharing in Sharing]), required=False)
-@url_option
-@json_option
-def sharing(policy: str | None, url: str, as_json: bool) -> None:
+@answered
+def sharing(client: ControllerClient, policy: str | None) -> Iterator[object]:
     """Show how circuits are shared in periodic mode, or set the sharing to POLICY.
 
     by-demand: pairs where circuits gain most, all of their traffic. undifferentiated: all pairs in
@@ -26,9 +26,9 @@ def sharing(policy: str | None, url: str, as_json: bool) -> None:
     auto: by-demand or slotted, whichever is expected to carry more; this command shows the choice
     and the reason. POLICY holds until the next start or reload of the configuration.
     """
-    with ControllerClient(url) as client:
-        document = client.get(_PATH) if policy is None else client.put(_PATH, {"sharing": policy})
+    document = client.get(_PATH) if policy is None else client.put(_PATH, {"sharing": policy})
     words = document["sharing"]
     if words == Sharing.AUTO.value or document["in_force"] != words:
         words = f"{words}: {document['in_force']}, since {document['reason']}"
-    print_outcome(document, words, as_json)
+    yield document
+    click.echo(words)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import click
 
-from apps.cli.client import ControllerClient, url_option
+from apps.cli.client import ControllerClient, answered, url_option
 from apps.cli.command import Command, Group
-from apps.cli.output import json_option, print_columns, print_json, print_outcome
+from apps.cli.output import json_option, print_columns, print_json
 from apps.cli.wording import moment
 from hydra.events import EventKind
 from hydra_hybrid_network_client.errors import JsonObject
@@ -75,26 +75,23 @@ def _problem(json_object: JsonObject) -> str:
     help="Only events of this kind; repeatable.",
 )
 @click.option("--tenant", help="Only events visible to this tenant.")
-@url_option
-@json_option
-def add(address: str, kinds: Sequence[str], tenant: str | None, url: str, as_json: bool) -> None:
+@answered
+def add(
+    client: ControllerClient, address: str, kinds: Sequence[str], tenant: str | None
+) -> Iterator[object]:
     """Post events to ADDRESS; prints the secret that signs the events, which is shown only now."""
     body = {"url": address, "kinds": list(kinds), "tenant": tenant}
-    with ControllerClient(url) as client:
-        document = client.post(_WEBHOOKS, body)
-    if as_json:
-        print_json(document)
-        return
+    document = client.post(_WEBHOOKS, body)
+    yield document
     click.echo(document["secret"])
     click.echo(f"webhook {document['id']} posts to {address}", err=True)
 
 
 @webhooks.command(cls=Command, examples=["hydra webhooks remove 7f3a9c41d0be"])
 @click.argument("identifier", metavar="ID")
-@url_option
-@json_option
-def remove(identifier: str, url: str, as_json: bool) -> None:
+@answered
+def remove(client: ControllerClient, identifier: str) -> Iterator[object]:
     """Remove a webhook: the controller posts no further events to the address."""
-    with ControllerClient(url) as client:
-        document = client.delete(resource(_WEBHOOKS, identifier))
-    print_outcome(document, f"{document['url']} gets no more events", as_json)
+    document = client.delete(resource(_WEBHOOKS, identifier))
+    yield document
+    click.echo(f"{document['url']} gets no more events")

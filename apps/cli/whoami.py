@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import click
 
-from apps.cli.client import ControllerClient, url_option
+from apps.cli.client import ControllerClient, answered
 from apps.cli.command import Command
-from apps.cli.output import json_option, print_facts, print_json
+from apps.cli.output import print_facts
 
 
 @click.command(cls=Command, examples=["hydra whoami", "hydra whoami --json | jq -r .role"])
-@url_option
-@json_option
-def whoami(url: str, as_json: bool) -> None:
-    """Show your name and role, by your token, at the controller. Without tokens, every program with
-    access to the controller is an operator named local.
+@answered
+def whoami(client: ControllerClient) -> Iterator[object]:
+    """Show your name and role, by your token, at the controller.
+
+    Without tokens, every program with access to the controller is an operator named local.
     """
-    with ControllerClient(url) as client:
-        document = client.get("/v1/whoami")
-    if as_json:
-        print_json(document)
-    else:
-        print_facts([("name", document["name"]), ("role", document["role"])])
+    document = client.get("/v1/whoami")
+    yield document
+    print_facts([("name", document["name"]), ("role", document["role"])])

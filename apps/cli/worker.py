@@ -6,13 +6,14 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
 import click
 
-from apps.cli.client import ControllerClient, url_option
+from apps.cli.client import ControllerClient, answered
 from apps.cli.command import Command
 from apps.cli.output import CommandError, json_option, print_columns, print_json
 from apps.cli.parameters import config_option, log_options
@@ -167,15 +168,11 @@ def _make_keys(auth: ModuleType, directory: Path, name: str) -> tuple[Path, Path
 
 
 @click.command(cls=Command, examples=["hydra workers", "hydra workers --json | jq .workers[].name"])
-@url_option
-@json_option
-def workers(url: str, as_json: bool) -> None:
+@answered
+def workers(client: ControllerClient) -> Iterator[object]:
     """List the workers that hold switches for the controller, and the racks of each."""
-    with ControllerClient(url) as client:
-        document = client.get("/v1/workers")
-    if as_json:
-        print_json(document)
-        return
+    document = client.get("/v1/workers")
+    yield document
     print_columns(
         "Workers",
         document["workers"],

@@ -1,7 +1,7 @@
 """The controller: start, end, and the conductor's duties.
 
 A single conductor thread decides and acts (:mod:`apps.controller.conductor`); other threads ask
-(:mod:`apps.controller.desk`) or report. Reads never wait for a device.
+(:mod:`apps.controller.service`) or report. Reads never wait for a device.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from apps.controller.desk import Desk
-from apps.controller.rooms import Rooms
+from apps.controller.service import Desk
+from apps.controller.wiring import Rooms
+from apps.openflow.interface import Post
 from apps.openflow.requests import CatchUp, read_first
-from apps.openflow.seam import Post
 from apps.process.term import Alone, Term
 from apps.process.tracing import Traces
 from hydra.config import Loaded
@@ -22,8 +22,8 @@ from hydra.errors import HydraError
 from hydra.faults.facts import RefusedWorker
 from hydra.journal import Journal, JournalCopy
 from hydra.policy import Mode
-from hydra.reconfiguration.cycle import OWN_CYCLE, Cycle
 from hydra.reconfiguration.scheduler import Job
+from hydra.reconfiguration.substeps import OWN_CYCLE, Cycle
 
 LOG = logging.getLogger("hydra.controller")
 _UPKEEP_S: Final = 2.0
@@ -100,7 +100,7 @@ class Controller:
         """
         if self.rooms.term.is_shared:
             self.rooms.conductor.end_soon()
-            self.rooms.promises.placement.end_soon()
+            self.rooms.placement.end_soon()
         self.rooms.devices.end_soon()
         self.rooms.policing.stop()
         self.rooms.events.prober.stop()
@@ -159,7 +159,7 @@ class Controller:
         self._audit_duty = duty("audit", self._audit, lambda: policy.now.audit_interval_s or None)
         duty(
             "reservations",
-            self.rooms.promises.care.keep_time,
+            self.rooms.reservation_care.keep_time,
             lambda: None if reach.starting else 0.0,
         )
         duty("policing", self.rooms.upkeep.hold_reserved, lambda: 0.0)
@@ -185,7 +185,7 @@ class Controller:
         )
         if not awaited or time.monotonic() > self._began_s + _RESUME_S:
             self.rooms.reach.starting = False
-            await self.rooms.promises.care.resume()
+            await self.rooms.reservation_care.resume()
 
     def _resume_s(self) -> float | None:
         return _UPKEEP_S if self.rooms.loop.resuming and not self.rooms.reach.starting else None
@@ -204,4 +204,4 @@ class Controller:
         before = self.rooms.ledger.network.state
         await self.rooms.auditor.audit()
         if self.rooms.ledger.network.state != before:
-            await self.rooms.promises.placement.restore()
+            await self.rooms.placement.restore()

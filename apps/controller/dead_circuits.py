@@ -29,6 +29,7 @@ class DeadCircuits:
     ) -> None:
         self._fabric, self._network, self._quarantine = fabric, network, quarantine
         self._runner, self._switches, self._recovery = runner, courses.switches, courses.recovery
+        self._failover = courses.failover
         self.dark: frozenset[_Dark] = frozenset()
         """Circuits dark while a ToR was away, or while a change was under way."""
         self._vacated: frozenset[Circuit] = frozenset()
@@ -100,7 +101,7 @@ class DeadCircuits:
             return
         dark = self._dark_now()
         dead = {circuit for circuit, _ in dark}.union(circuits)
-        course = self._switches.divert(dead, paths, self._network.under_way)
+        course = self._failover.divert(dead, paths, self._network.under_way)
         diverted = self._runner.run_meanwhile(course)
         self.dark |= {dark_end for dark_end in dark if dark_end[0] in diverted}
 
@@ -122,7 +123,7 @@ class DeadCircuits:
 
     async def divert(self, circuits: Collection[Circuit], paths: Collection[Path]) -> None:
         """Divert the pairs on dead circuits and paths, while no change is under way."""
-        await carried_out(self._switches.divert(circuits, paths))
+        await carried_out(self._failover.divert(circuits, paths))
 
     def abandoned_circuits(self, before: NetworkState) -> tuple[frozenset[Circuit], str]:
         """Circuits of ``before`` given up by the recovery, and the places without light.

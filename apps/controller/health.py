@@ -15,7 +15,7 @@ from apps.controller.reach import Reach
 from apps.controller.record.ledger import Ledger
 from apps.demand.poller import StatsPoller
 from hydra.faults.condition import Condition, ConditionKind, over
-from hydra.faults.conditions import Watch
+from hydra.faults.diagnosis import Watch
 from hydra.faults.facts import Facts, RefusedWorker, TakeoverRisk
 from hydra.faults.server_links import Dead
 from hydra.history import HappeningKind

@@ -10,10 +10,10 @@ from typing import Any, Final
 
 from apps.controller.announcer import Announcer
 from apps.controller.changes_beside import ChangesBeside
+from apps.controller.course_choice import PresentWays
 from apps.controller.reach import Reach
 from apps.controller.record.ledger import Ledger
 from apps.controller.upkeep import Upkeep
-from apps.controller.ways import PresentWays
 from apps.planning.engine import Planning
 from apps.process.logs import about
 from hydra.errors import HydraError, PlanError
@@ -23,13 +23,13 @@ from hydra.model import DatapathId, Fabric, NetworkState, Pair
 from hydra.policy import CurrentPolicy
 from hydra.reconfiguration.change_result import ChangeResult
 from hydra.reconfiguration.commands import Batch
-from hydra.reconfiguration.cycle import OWN_CYCLE, Cycle
+from hydra.reconfiguration.course_choice import MOST_COURSES, having, onward
+from hydra.reconfiguration.course_choice import Course as WayCourse
 from hydra.reconfiguration.executor import Execution, rest
 from hydra.reconfiguration.plan import Plan, hold, moving_pairs, pair_named, resting_beside
 from hydra.reconfiguration.scheduler import carried_out, others_ended, performed
+from hydra.reconfiguration.substeps import OWN_CYCLE, Cycle
 from hydra.reconfiguration.touched import Touched, rebased
-from hydra.reconfiguration.ways import MOST_COURSES, having, onward
-from hydra.reconfiguration.ways import Course as WayCourse
 from hydra.service import CircuitFailure, Reconfiguration, StepTiming
 
 LOG = logging.getLogger("hydra.mover")

@@ -6,12 +6,12 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from apps.controller.conductor import Conductor
 from apps.controller.mastership import Mastership
-from apps.controller.prober import Prober
 from apps.controller.reach import Reach
+from apps.controller.surveillance import Prober
 from apps.controller.upkeep import Upkeep
 from apps.controller.withdrawals import Withdrawals
 from apps.openflow.fleet import Fleet
-from apps.openflow.seam import PortInfo
+from apps.openflow.interface import PortInfo
 from apps.process.metrics import Metrics
 from hydra.faults.server_links import Dead
 from hydra.faults.surveillance import LostPath

@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from apps.controller.absences import BEING_BROUGHT, MUTE, Absences
 from apps.controller.devices import Devices
+from apps.controller.missing_devices import BEING_BROUGHT, MUTE, MissingDevices
 from apps.controller.patch_panels import PatchPanels
 from apps.controller.quarantine import Quarantine
 from apps.controller.record.ledger import Ledger
@@ -59,7 +59,7 @@ class Reach:
         self._last_blocked: tuple[object, frozenset[PortId]] = None, frozenset()
         """Causes of blocked ports, and these ports, as asked for last."""
         self._by_hand = frozenset(filter(devices.worked_by_people, planes))
-        self.absences = Absences(
+        self.absences = MissingDevices(
             fabric=fabric, fleet=fleet, devices=devices, panels=panels, courses=courses
         )
         self.starting = True

@@ -30,7 +30,7 @@ from hydra.model import Fabric, NetworkState
 from hydra.policy import CurrentPolicy, Policy, Sharing
 from hydra.reconfiguration.change_result import ChangeResult
 from hydra.reconfiguration.scheduler import Work
-from hydra.sharing.given import GivenSchedule
+from hydra.sharing.given_schedule import GivenSchedule
 from hydra.sharing.slots import DUPLEX_ALONE, DutyCycle, Night, Schedule, Week, too_short
 from hydra.worth import decide_week, no_plan
 

@@ -1,7 +1,7 @@
 """Keeps switches and devices as recorded in the ledger, by courses of the core.
 
-The steps and their order are in :mod:`hydra.reconfiguration.recovery`, `switches` and `device_care`
-there; this room has the clock, and starts the courses when due.
+The steps and their order are in :mod:`hydra.reconfiguration.courses` and the courses listed there;
+this room has the clock, and starts the courses when due.
 """
 
 from __future__ import annotations
@@ -73,6 +73,7 @@ class Upkeep:
         self._fabric, self._fleet, self._devices = fabric, fleet, devices
         self._quarantine, self._panels, self._policing = quarantine, panels, policing
         self._mastership, self._runner = mastership, runner
+        self._courses = courses
         self._switches, self._care = courses.switches, courses.care
         self._recovery = courses.recovery
         self._give_up, self._put = give_up, put
@@ -236,7 +237,7 @@ class Upkeep:
         so.
         """
         while renumbered := self._switches.renumbered_ports():
-            await carried_out(self._switches.follow_numbers())
+            await carried_out(self._courses.renumbering.follow())
             if self._switches.renumbered_ports() == renumbered:
                 return True
         return False
@@ -246,7 +247,7 @@ class Upkeep:
 
         Path rules of the change's moving pairs are left to :meth:`follow_numbers`.
         """
-        self._runner.run_meanwhile(self._switches.follow_numbers(self._network.under_way))
+        self._runner.run_meanwhile(self._courses.renumbering.follow(self._network.under_way))
 
     def note_followed(self, ports: Iterable[RenumberedPort]) -> None:
         """Report renumbered ports whose new OpenFlow numbers all rules have."""
@@ -261,7 +262,7 @@ class Upkeep:
 
     async def follow_uplinks(self) -> None:
         """Go around servers with a dead uplink to the ToR, and back when the uplink returns."""
-        await carried_out(self._switches.follow_uplinks())
+        await carried_out(self._courses.detours.follow_all())
 
     def note_one_way_uplinks(self, dead: Dead) -> None:
         """Note the dead directions of servers' uplinks, for :meth:`follow_uplinks`."""
@@ -277,7 +278,7 @@ class Upkeep:
         """
         if self._substrate.detours:
             self._note_closed()
-            self._runner.run_meanwhile(self._switches.follow_uplinks())
+            self._runner.run_meanwhile(self._courses.detours.follow_all())
         for change in self._network.under_way:
             change.set_dead_uplinks(
                 self._switches.dead_uplinks
@@ -292,7 +293,7 @@ class Upkeep:
 
     async def tidy_relays(self) -> None:
         """Reduce the rules of relays to the rules needed by the present state."""
-        await carried_out(self._switches.tidy_relays())
+        await carried_out(self._courses.synchronisation.tidy_relays())
 
     def hold_reserved(self) -> None:
         """Set meters to the present bandwidth of reservations; mark switches that don't confirm."""
@@ -324,7 +325,7 @@ class Upkeep:
         if self._switches.refused:
             self._synchronise_again()
         if execution.closed:
-            self._put(lambda: carried_out(self._switches.follow_closed()))
+            self._put(lambda: carried_out(self._courses.detours.follow()))
         waiting, target = self._panels.waiting(execution), execution.plan.target
         failed = [
             (circuit.ends, str(failure))

@@ -16,8 +16,8 @@ from apps.demand.poller import Inlet
 from apps.demand.resources import Resources, Seen, Ways
 from hydra.demand.counters import Sent
 from hydra.demand.elephants import ElephantWatch
-from hydra.demand.known import KnownDemand
 from hydra.demand.reported_backlog import Believed
+from hydra.demand.uncongested_demand import KnownDemand
 from hydra.model import DemandMatrix, Fabric, NetworkState, PortId, RackId, Topology
 from hydra.policy import CurrentPolicy, DemandBasis, Spill
 from hydra.sharing.spill import PairRates

@@ -17,15 +17,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from apps.openflow.fleet import Fleet, Question
+from apps.openflow.interface import Sums
 from apps.openflow.replies import Reply
 from apps.openflow.requests import Counted
-from apps.openflow.seam import Sums
 from drivers.codecs.openflow.statistics import MalformedReplyError, octets_by_subject
 from hydra.demand.counters import Anomaly, DemandMeter, PortMeter, Sent
 from hydra.demand.polling import PollSchedule
 from hydra.failures import Failure
+from hydra.forwarding.match_action import Table
 from hydra.forwarding.pipeline import COOKIE_SUBJECT_MASK
-from hydra.forwarding.shapes import Table
 from hydra.model import DatapathId, DemandMatrix, Fabric, PortId
 from hydra.policy import Policy
 

@@ -23,7 +23,7 @@ import requests
 from drivers.credentials import secret
 from hydra.errors import DeviceError, HydraError
 from hydra.model import Login
-from hydra.policy import EtcdSettings
+from hydra.settings import EtcdSettings
 
 with warnings.catch_warnings():
     # The import brings eventlet, whose maintenance warning is of no use to users.

@@ -35,7 +35,7 @@ from apps.etcd.survey import Survey
 from apps.process.term import Replica, Replicas, Standby
 from hydra.errors import HydraError
 from hydra.faults.facts import TakeoverRisk
-from hydra.policy import EtcdSettings
+from hydra.settings import EtcdSettings
 
 LOG = logging.getLogger("hydra.leadership")
 DRIFT: Final = 0.01

@@ -10,7 +10,7 @@ from typing import Final
 from apps.etcd.gateway import Entry, Etcd, EtcdRefused, EtcdUnanswered, get
 from apps.process.term import Replica, Replicas, StoreMember
 from hydra.errors import HydraError, LifecycleError
-from hydra.policy import EtcdSettings
+from hydra.settings import EtcdSettings
 
 _LOOK_S: Final = 2.0
 _UNREPORTED: Final = {"id": "", "name": "unnamed", "url": "", "release": "", "since_unix_s": 0.0}

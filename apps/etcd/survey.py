@@ -17,7 +17,7 @@ from typing import Final
 
 from apps.etcd.gateway import Entry, Etcd, EtcdRefused, EtcdUnanswered, get, put
 from hydra.faults.facts import TakeoverRisk
-from hydra.policy import EtcdSettings
+from hydra.settings import EtcdSettings
 
 LOG = logging.getLogger("hydra.leadership")
 SURVEY_S: Final = 5.0

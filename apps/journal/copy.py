@@ -13,7 +13,7 @@ from typing import Final
 from apps.etcd.gateway import Answer, Etcd, EtcdRefused, EtcdUnanswered, Json
 from apps.journal.reading import Reading
 from hydra.journal import JournalError, JournalOfAnotherFormat, Kind, Record
-from hydra.policy import EtcdSettings
+from hydra.settings import EtcdSettings
 
 _PATIENCE_S: Final = 2.0
 _NOTHING: Final[Mapping[int, Record]] = MappingProxyType({})

@@ -39,7 +39,7 @@ from apps.journal.layout import (
 )
 from apps.journal.reading import Reading
 from hydra.journal import Change, JournalError, JournalTaken, Kind
-from hydra.policy import EtcdSettings
+from hydra.settings import EtcdSettings
 
 LOG = logging.getLogger("hydra.journal")
 _FULL: Final = "space exceeded"

@@ -12,7 +12,7 @@ from apps.journal.sqlite import SqliteJournal, restored_path
 from apps.process.single_instance import beside, check_private, check_writable, journal_held
 from hydra.errors import HydraError
 from hydra.journal import Journal
-from hydra.policy import ControllerSettings
+from hydra.settings import ControllerSettings
 
 
 def needs_etcd(module: str) -> ModuleType:

@@ -31,11 +31,11 @@ from hydra.policy import (
     Sharing,
     Transition,
 )
-from hydra.reconfiguration.aside import Spare
+from hydra.reconfiguration.course_choice import Way, Ways
 from hydra.reconfiguration.detours import Detours
+from hydra.reconfiguration.moving_aside import Spare
 from hydra.reconfiguration.plan import Plan
 from hydra.reconfiguration.run import all_ready
-from hydra.reconfiguration.ways import Way, Ways
 from hydra.reservations.reservation import Pin
 from hydra.service import DemandReport, DemandSource, PlanRequest
 from hydra.sharing.slots import Week, too_short

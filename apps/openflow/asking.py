@@ -11,9 +11,9 @@ from itertools import islice
 from queue import Empty, SimpleQueue
 from typing import Protocol
 
+from apps.openflow.interface import Post, SwitchConnection
 from apps.openflow.replies import Replies, Reply
 from apps.openflow.requests import LOOKS, Answer, Asked, Pending
-from apps.openflow.seam import Post, SwitchConnection
 from apps.openflow.switch import ConnectedSwitch
 from apps.openflow.switchboard import Switchboard
 from drivers.codecs.openflow.messages import TYPE_MULTIPART_REQUEST, encode_barrier

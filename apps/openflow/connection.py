@@ -7,10 +7,11 @@ import contextlib
 import socket
 from collections.abc import Callable
 
-from apps.openflow import seam
+from apps.openflow import interface
+from apps.openflow.interface import Peer
+from apps.openflow.limits import ECHO_LOOKS, ECHO_S
 from apps.openflow.lines import Lines
 from apps.openflow.package import controller, handler, ofproto_v1_3_parser
-from apps.openflow.seam import ECHO_LOOKS, ECHO_S, Peer
 
 
 class _NoSocket:
@@ -53,7 +54,7 @@ class Datapath(controller.Datapath):
 
 
 class Connection:
-    """A :class:`~apps.openflow.seam.SwitchConnection`."""
+    """A :class:`~apps.openflow.interface.SwitchConnection`."""
 
     __slots__ = ("_datapath", "_loop", "_unanswered")
 
@@ -64,7 +65,7 @@ class Connection:
 
     @property
     def address(self) -> str:
-        return seam.address_in_words(self._datapath.address)
+        return interface.address_in_words(self._datapath.address)
 
     def send(self, message: bytes) -> None:
         self._datapath.send(message)

@@ -10,10 +10,10 @@ from contextlib import suppress
 from typing import NamedTuple, TypeVar
 
 from apps.openflow.asking import Sending
+from apps.openflow.interface import PortInfo, Post, SumRequest, SwitchConnection
 from apps.openflow.replies import Reply
 from apps.openflow.requests import Answer, Asked, CatchUp, Counted, Pending, read_first
 from apps.openflow.roles import Roles
-from apps.openflow.seam import PortInfo, Post, SumRequest, SwitchConnection
 from apps.openflow.tables import failures
 from drivers.codecs.openflow.messages import (
     TABLE_ALL,

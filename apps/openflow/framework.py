@@ -12,17 +12,17 @@ from collections import deque
 from types import FrameType
 from typing import Any, Final
 
-from apps.openflow import package, seam
+from apps.openflow import interface, package
 from apps.openflow.connection import Datapath
+from apps.openflow.interface import Application, OpenFlowTls, Peer, Post
 from apps.openflow.lines import Lines
 from apps.openflow.listener import Listener
 from apps.openflow.mailbox import Mailbox
 from apps.openflow.messages import Reader, port_info
 from apps.openflow.package import HOST, handler, ofp_event, ofproto_v1_3
-from apps.openflow.seam import Application, OpenFlowTls, Peer, Post
 from apps.openflow.tls import TlsThread
-from apps.process import ending
-from apps.process.doors import Door, Sparing
+from apps.process import shutdown
+from apps.process.admitted_connections import Door, Sparing
 from hydra.errors import HydraError
 
 LOG = logging.getLogger("hydra.framework")
@@ -35,7 +35,7 @@ def run_manager(arguments: list[str]) -> None:
 
     Takes the flags of ``ryu-manager``, or with os-ken the flags of os-ken's OpenFlow. Raises
     KeyboardInterrupt if a signal comes before the loop runs, the HydraError given to
-    :func:`~apps.process.ending.give_up`, and HydraError if the loop ends by itself.
+    :func:`~apps.process.shutdown.give_up`, and HydraError if the loop ends by itself.
     """
     try:
         signals = _end_at_signals()
@@ -46,7 +46,7 @@ def run_manager(arguments: list[str]) -> None:
                 "controller again"
             )
     finally:  # also for an error before the loop ran
-        ending.raise_given_up()
+        shutdown.raise_given_up()
 
 
 def _end_at_signals() -> list[int]:
@@ -61,7 +61,7 @@ def _end_at_signals() -> list[int]:
         impatient = bool(signals)
         signals.append(number)
         if not impatient:
-            ending.end_in_time()
+            shutdown.end_in_time()
         loop.call_soon_threadsafe(HOST.leave if impatient else end)
         if HOST.is_outside_loop():
             raise KeyboardInterrupt  # a destructor may swallow the exception; the loop then leaves
@@ -80,7 +80,7 @@ def _end_at_signals() -> list[int]:
             await _ended(thread)
         HOST.leave()
 
-    reader = ending.at_signals(interrupt)
+    reader = shutdown.at_signals(interrupt)
     loop.add_reader(reader, lambda: os.read(reader, 4096))
     return signals
 
@@ -159,7 +159,7 @@ class OpenFlowApp(package.App):
         except Exception as error:
             # The C thread would go on answering echoes, with the switches' messages unread.
             self._loop.remove_reader(self._lines.fileno())
-            ending.give_up(HydraError(seam.unread(error)))
+            shutdown.give_up(HydraError(interface.unread(error)))
             raise
 
     def _send_event(self, event: Any, state: Any) -> None:
@@ -215,7 +215,7 @@ class OpenFlowApp(package.App):
         datapath = event.datapath
         if datapath.id is None:
             if datapath.refused_for is not None:  # the switch sent no datapath id
-                self._refused(seam.address_in_words(datapath.address), datapath.refused_for)
+                self._refused(interface.address_in_words(datapath.address), datapath.refused_for)
         elif event.state == handler.DEAD_DISPATCHER:
             datapath.connection.close()  # the reader may wait for a dead peer
             self._events.switch_disconnected(datapath.id, datapath.connection)

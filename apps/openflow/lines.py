@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from apps.openflow import _lines
-from apps.openflow.refusals import ForeignProtocol
-from apps.openflow.seam import (
+from apps.openflow.limits import (
     BURST,
     ECHO_EVERY_S,
     FLOODED_WORDS,
@@ -20,6 +19,7 @@ from apps.openflow.seam import (
     SOCKET_S,
     UNANSWERED_ECHOES,
 )
+from apps.openflow.refusals import ForeignProtocol
 
 LOG = logging.getLogger("hydra.framework")
 _LINES_IN_A_ROW: Final = 32

@@ -10,9 +10,10 @@ import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from apps.openflow import refusals, seam
-from apps.openflow.seam import BACKLOG, HANDSHAKES, HANDSHAKES_LOOK_S, Peer
-from apps.process.doors import RETRY_S, Door
+from apps.openflow import interface, limits, refusals
+from apps.openflow.interface import Peer
+from apps.openflow.limits import BACKLOG, HANDSHAKES, HANDSHAKES_LOOK_S
+from apps.process.admitted_connections import RETRY_S, Door
 from hydra.errors import HydraError
 
 LOG = logging.getLogger("hydra.framework")
@@ -42,7 +43,7 @@ class Listener:
                 address, family=family, backlog=BACKLOG, dualstack_ipv6=family == socket.AF_INET6
             )
         except OSError as error:
-            place = seam.address_in_words(address)
+            place = interface.address_in_words(address)
             raise HydraError(
                 f"controller.openflow: can't listen at {place}: {error.strerror}"
             ) from error
@@ -100,7 +101,7 @@ class Listener:
         self._unsettled.pop(peer, None)
 
     async def _serve_one(self, connection: socket.socket, peer: Peer) -> None:
-        timer = self._loop.call_later(seam.HANDSHAKE_S, self._look, peer)
+        timer = self._loop.call_later(limits.HANDSHAKE_S, self._look, peer)
         try:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             await self._serve(connection, peer)
@@ -115,7 +116,7 @@ class Listener:
     def _report_end(self, peer: Peer, error: BaseException) -> None:
         """Report why a connection ended without becoming a switch's."""
         if (why := refusals.of_mismatch(error)) is not None:
-            self._refused(seam.address_in_words(peer), why)
+            self._refused(interface.address_in_words(peer), why)
         elif isinstance(error, OSError):
             LOG.warning("%s is not let in as a switch: %s", peer[0], error)
         else:
@@ -124,6 +125,6 @@ class Listener:
     def _look(self, peer: Peer) -> None:
         connection = self._unsettled.get(peer)
         if connection is not None:
-            LOG.warning("%s has not become a switch within %s s", peer[0], seam.HANDSHAKE_S)
+            LOG.warning("%s has not become a switch within %s s", peer[0], limits.HANDSHAKE_S)
             with contextlib.suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)

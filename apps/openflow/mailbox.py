@@ -8,7 +8,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 
-from apps.openflow.seam import IN_A_ROW
+from apps.openflow.limits import IN_A_ROW
 
 LOG = logging.getLogger("hydra.framework")
 

@@ -12,6 +12,8 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final
 
 from apps.openflow import refusals
+from apps.openflow.interface import PortInfo, SwitchEvents, address_in_words
+from apps.openflow.limits import MOST_PORTS
 from apps.openflow.package import (
     handler,
     ofp_event,
@@ -19,7 +21,6 @@ from apps.openflow.package import (
     ofproto_v1_3,
     ofproto_v1_3_parser,
 )
-from apps.openflow.seam import MOST_PORTS, PortInfo, SwitchEvents, address_in_words
 from drivers.codecs.openflow.messages import ONF_EXPERIMENTER, PORT_PASSES_NOT
 from drivers.codecs.openflow.refusals import describe_refusal
 from drivers.codecs.openflow.rules import NO_BUNDLES, ROLE_SLAVE, TAKEN_OVER

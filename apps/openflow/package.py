@@ -14,7 +14,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Final
 
-from apps.process.doors import Sparing
+from apps.process.admitted_connections import Sparing
 from hydra.errors import HydraError
 
 VARIABLE: Final = "HYDRA_OPENFLOW"

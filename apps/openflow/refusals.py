@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Collection
 from typing import Final, NamedTuple
 
-from apps.openflow.seam import ECHO_S
+from apps.openflow.limits import ECHO_S
 
 LOG: Final = logging.getLogger("hydra.switchboard")
 _LOG_S: Final = 60.0

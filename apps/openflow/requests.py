@@ -12,9 +12,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from apps.openflow.interface import Post, Sums, SwitchConnection
 from apps.openflow.lines import read_waiting_messages
 from apps.openflow.replies import Replies, Reply
-from apps.openflow.seam import Post, Sums, SwitchConnection
 from drivers.codecs.openflow.messages import MAX_MULTIPART_BYTES
 from hydra.failures import Failure, FailureKind
 from hydra.model import DatapathId

@@ -6,9 +6,9 @@ import logging
 from collections.abc import Collection, Mapping
 
 from apps.openflow.asking import Encode
+from apps.openflow.interface import PortInfo, SwitchConnection
 from apps.openflow.replies import Reply
 from apps.openflow.requests import Answer, Pending
-from apps.openflow.seam import PortInfo, SwitchConnection
 from apps.openflow.tables import Tables, failures
 from drivers.codecs.openflow.messages import (
     encode_barrier,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
 
+from apps.openflow.interface import SwitchConnection
 from apps.openflow.refusals import refused_second, replaced_by_second
-from apps.openflow.seam import SwitchConnection
 
 
 class Connected(Protocol):

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from apps.openflow.interface import PortInfo, SwitchConnection
+from apps.openflow.limits import MOST_PORTS
 from apps.openflow.replies import Reply
 from apps.openflow.requests import Answer
-from apps.openflow.seam import MOST_PORTS, PortInfo, SwitchConnection
 from drivers.codecs.openflow.rules import SwitchPorts
 from hydra.forwarding.rules import RuleChange
 from hydra.forwarding.substrate import PortNames

@@ -16,9 +16,9 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
+from apps.openflow.interface import PortInfo, Post, SwitchConnection
 from apps.openflow.refusals import Refusal, Refusals
 from apps.openflow.requests import CatchUp, Requests, read_first
-from apps.openflow.seam import PortInfo, Post, SwitchConnection
 from apps.openflow.second_connections import SecondConnections
 from apps.openflow.switch import ConnectedSwitch
 from hydra.events import DeviceAlarm

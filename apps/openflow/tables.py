@@ -9,9 +9,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
 from apps.openflow.asking import Asking, Sending
+from apps.openflow.interface import SwitchConnection
 from apps.openflow.replies import Reply
 from apps.openflow.requests import Answer, Asked, Pending
-from apps.openflow.seam import SwitchConnection
 from apps.openflow.switch import ConnectedSwitch, Rounds, Staged, Wait
 from drivers.codecs.openflow.messages import (
     BUNDLE_COMMIT,

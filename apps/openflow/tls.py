@@ -15,7 +15,8 @@ import threading
 from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any, Final
 
-from apps.openflow.seam import SOCKET_S, OpenFlowTls
+from apps.openflow.interface import OpenFlowTls
+from apps.openflow.limits import SOCKET_S
 from apps.process.certificates import Renewable
 
 _READ_BYTES: Final = 65536

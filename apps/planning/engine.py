@@ -13,7 +13,7 @@ import numpy as np
 from apps.planning.rates import Rates
 from apps.planning.reserved import beside_reserved, ends_of, idle, reserved_of
 from apps.planning.single_paths import SinglePaths
-from apps.planning.wanted import Limits, as_wanted
+from apps.planning.wanted_topology import Limits, as_wanted
 from apps.planning.weeks import given_topologies
 from hydra.errors import PlanError, UnknownName
 from hydra.model import (
@@ -32,7 +32,7 @@ from hydra.policy import Policy, SlotPolicy
 from hydra.reconfiguration.plan import Plan, diff, pair_of, paths_by_pair
 from hydra.reservations.reservation import Pin
 from hydra.service import CircuitShares, PlanRequest
-from hydra.sharing.given import GivenSchedule
+from hydra.sharing.given_schedule import GivenSchedule
 from hydra.sharing.slots import DUPLEX_ALONE, Week, WeekSlot
 from topology.algorithms import CONTRIBUTED, algorithm, objection
 from topology.bounds import plan_bound

@@ -31,7 +31,7 @@ from hydra.model import DemandMatrix, Fabric, NetworkState, PortId, Topology
 from hydra.policy import Policy, SlotPolicy
 from hydra.reservations.reservation import Pin
 from hydra.service import CircuitShares, PlanRequest
-from hydra.sharing.given import GivenSchedule
+from hydra.sharing.given_schedule import GivenSchedule
 from hydra.sharing.slots import Week
 
 LOG = logging.getLogger("hydra.planner")

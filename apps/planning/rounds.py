@@ -18,8 +18,8 @@ from hydra.decisions.decision import Decision, seen_demand
 from hydra.errors import PlanError
 from hydra.model import Circuit, DemandMatrix, Fabric, NetworkState, Pair, PortId
 from hydra.policy import CurrentPolicy
+from hydra.reconfiguration.course_choice import Way
 from hydra.reconfiguration.plan import Plan, pair_of, paths_by_pair
-from hydra.reconfiguration.ways import Way
 from hydra.reservations.reservation import Pin
 from hydra.rings import rings_of
 from hydra.service import DemandReport, PlanReport, PlanRequest

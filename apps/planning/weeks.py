@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from hydra.errors import PlanError
 from hydra.model import Topology
 from hydra.path_arrays import Paths
-from hydra.sharing.given import GivenSchedule
+from hydra.sharing.given_schedule import GivenSchedule
 from hydra.sharing.slots import WeekSlot
 
 

@@ -12,9 +12,9 @@ from typing import Final
 
 from drivers.registry import plane_checks, rack_checks
 from hydra.config import Loaded, load
-from hydra.contributed import Derived
 from hydra.errors import HydraError
 from hydra.model import Fabric, Login
+from hydra.plugins import Derived
 from topology.algorithms import ENTRIES, objection
 from topology.problem import FabricArrays
 

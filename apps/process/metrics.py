@@ -33,7 +33,7 @@ from hydra.lifecycle import RECONFIGURATION_TRANSITIONS, ReservationState
 from hydra.model import NetworkState
 from hydra.reconfiguration.commands import ApplyRules, Asks, Command, Outcome
 from hydra.reconfiguration.executor import STEPS
-from hydra.reconfiguration.gating import GATE
+from hydra.reconfiguration.gate import GATE
 from hydra.service import ControllerService, DemandReport, Reconfiguration
 from hydra.sharing.slots import Schedule
 

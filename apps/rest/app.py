@@ -14,10 +14,10 @@ from apps.process.metrics import ServiceCollector, WorkersCollector
 from apps.process.term import Alone, Term
 from apps.process.worker_list import Workers
 from apps.rest import errors
-from apps.rest.asking import ServerClosing
-from apps.rest.carrier import Carrier
+from apps.rest.dependencies import ServerClosing
 from apps.rest.description import Api
 from apps.rest.guard import AuditLog, Guard, Logins
+from apps.rest.leader_proxy import LeaderProxy
 from apps.rest.middleware import BodyGuard, Departures, HeadAsGet
 from apps.rest.mounting import mounted
 from apps.rest.rate import Limiter
@@ -72,7 +72,7 @@ def create_app(
         app.state.registry.register(WorkersCollector(held_by))
     errors.install(app, app.routes)
     app.add_middleware(Departures)
-    carrier = Carrier(term.standby, app.state.closing, trust)
+    carrier = LeaderProxy(term.standby, app.state.closing, trust)
     app.add_middleware(StandingBy, term=term, carrier=carrier, view=view)
     app.add_middleware(BodyGuard)
     app.add_middleware(

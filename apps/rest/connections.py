@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from apps.openflow.seam import OpenFlowTls
-from apps.process.doors import reserve_descriptors
+from apps.openflow.interface import OpenFlowTls
+from apps.process.admitted_connections import reserve_descriptors
 from apps.rest.server import MOST_CONNECTIONS
 from hydra.config import Loaded
 

@@ -37,7 +37,7 @@ from apps.rest.problems import (
     ApiError,
     ProblemType,
 )
-from apps.rest.reading import MOST_ERRORS, InvalidRequest, MalformedBody, in_words
+from apps.rest.request_bodies import MOST_ERRORS, InvalidRequest, MalformedBody, in_words
 from apps.rest.resources.problem_types import Alternative, ErrorDetail, Problem
 from apps.rest.webhook_addresses import RefusedAddress
 from hydra.demand.agent_protocol import (

@@ -11,12 +11,12 @@ from fastapi.dependencies.utils import get_flat_params
 from fastapi.params import Cookie, Header, Path
 from starlette.routing import BaseRoute
 
-from apps.rest import asking
+from apps.rest import dependencies
 from apps.rest.access import set_access
 from apps.rest.answering import written
 from apps.rest.errors import responses
 from apps.rest.problems import INVALID_REQUEST
-from apps.rest.reading import BodyRoute, unknown_names
+from apps.rest.request_bodies import BodyRoute, unknown_names
 from apps.rest.routing import Route, Routes
 
 
@@ -39,7 +39,7 @@ def _mount(router: APIRouter, route: Route) -> None:
         settings["dependencies"] = [Depends(_known_query), *settings.get("dependencies", ())]
     answers = settings.pop("responses", {}) | responses(*problems)
     function = route.function
-    names = {**vars(asking), **function.__globals__}
+    names = {**vars(dependencies), **function.__globals__}
     hints = get_type_hints(function, names, include_extras=True)
     function.__annotations__ = {
         name: None if hint is NoneType else hint for name, hint in hints.items()

@@ -37,8 +37,8 @@ class Route:
 class Routes:
     """The routes of a resource.
 
-    Annotations of the functions name their dependencies. The names are in :mod:`apps.rest.asking`,
-    which a resource's file imports for the type checker alone.
+    Annotations of the functions name their dependencies. The names are in
+    :mod:`apps.rest.dependencies`, which a resource's file imports for the type checker alone.
     """
 
     prefix: str = ""

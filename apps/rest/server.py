@@ -19,8 +19,8 @@ import uvicorn
 from fastapi import FastAPI
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from apps.process.admitted_connections import OUT_OF_RESOURCES, Door, Sparing
 from apps.process.certificates import Renewable
-from apps.process.doors import OUT_OF_RESOURCES, Door, Sparing
 from apps.rest.trust import Tls
 from hydra.errors import HydraError
 

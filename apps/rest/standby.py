@@ -18,8 +18,8 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from apps.process.term import Standby, Term
-from apps.rest.carrier import CARRIED_BY, READING, Carrier, NoReply, NotCarried
 from apps.rest.errors import problem_response
+from apps.rest.leader_proxy import CARRIED_BY, READING, LeaderProxy, NoReply, NotCarried
 from apps.rest.problems import LEADER_UNANSWERED, STANDING_BY, STORE_UNAVAILABLE
 from apps.rest.resources.conditions import Conditions
 from apps.rest.scope import CALLER, STORED
@@ -66,7 +66,7 @@ class View(Protocol):
 class StandingBy:
     """Lets requests through while this controller leads."""
 
-    def __init__(self, app: ASGIApp, term: Term, carrier: Carrier, view: View | None) -> None:
+    def __init__(self, app: ASGIApp, term: Term, carrier: LeaderProxy, view: View | None) -> None:
         self._app = app
         self._term = term
         self._carrier = carrier

@@ -36,7 +36,7 @@ from hydra.config.source import YamlError, parse_yaml
 from hydra.errors import HydraError
 from hydra.journal import Kind
 from hydra.model import Login
-from hydra.policy import ControllerSettings
+from hydra.settings import ControllerSettings
 
 _JOURNAL: Final = "journal.db"
 _CONFIGURATION: Final = "fabric.yaml"

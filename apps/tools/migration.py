@@ -13,7 +13,7 @@ from apps.process.files import give_to
 from apps.process.single_instance import check_private, journal_held
 from hydra.errors import HydraError
 from hydra.journal import Journal, Kind
-from hydra.policy import ControllerSettings, EtcdSettings
+from hydra.settings import ControllerSettings, EtcdSettings
 
 
 class MigrationError(HydraError):

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Final
 
 from apps.openflow.framework import OpenFlowApp
-from apps.openflow.seam import Application, OpenFlowTls, Post, SwitchEvents
+from apps.openflow.interface import Application, OpenFlowTls, Post, SwitchEvents
 from apps.process import logs
+from apps.process.admitted_connections import reserve_descriptors
 from apps.process.configuration import configuration_at_start
-from apps.process.doors import reserve_descriptors
 from apps.process.garbage import exempt_present_objects
 from apps.process.single_instance import check_port
 from apps.process.supervision import Heart

@@ -21,9 +21,10 @@ import zmq
 import zmq.auth
 from zmq.auth.thread import ThreadAuthenticator
 
-from apps.openflow.seam import IN_A_ROW, unread
-from apps.process.doors import Sparing
-from apps.process.ending import give_up
+from apps.openflow.interface import unread
+from apps.openflow.limits import IN_A_ROW
+from apps.process.admitted_connections import Sparing
+from apps.process.shutdown import give_up
 from apps.process.worker_list import SessionEnd
 from apps.workers import wire
 from apps.workers.roster import Leased, Roster
@@ -31,7 +32,7 @@ from apps.workers.switches import REPORT_FAILED, ExchangeEvents, WorkersSwitches
 from apps.workers.wire import ConnectionReports, Order, Record, boot_s
 from hydra.errors import HydraError
 from hydra.model import Fabric
-from hydra.policy import WorkerSettings
+from hydra.settings import WorkerSettings
 
 LOG = logging.getLogger("hydra.workers")
 _OFTEN: Final = ("is called", REPORT_FAILED)

@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+from apps.openflow.interface import PortInfo, SumRequest, Sums, SwitchConnection
+from apps.openflow.limits import MOST_PORTS
 from apps.openflow.lines import read_waiting_messages
-from apps.openflow.seam import MOST_PORTS, PortInfo, SumRequest, Sums, SwitchConnection
 from apps.openflow.second_connections import SecondConnections
 from apps.workers import wire
 from apps.workers.switches import kind_number
@@ -52,7 +53,7 @@ class _Newcomer:
 
 
 class Holder:
-    """Receives the events of :class:`~apps.openflow.seam.SwitchEvents`."""
+    """Receives the events of :class:`~apps.openflow.interface.SwitchEvents`."""
 
     def __init__(
         self,

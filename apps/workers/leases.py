@@ -16,7 +16,7 @@ from typing import Final
 
 from apps.etcd.gateway import Etcd, EtcdRefused, EtcdUnanswered, Json, get, put
 from apps.workers.exchange import Exchange
-from hydra.policy import EtcdSettings
+from hydra.settings import EtcdSettings
 
 LOG = logging.getLogger("hydra.workers")
 LEASE_S: Final = 20

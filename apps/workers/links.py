@@ -23,8 +23,8 @@ from typing import Any, Final
 
 import zmq
 
-from apps.openflow.seam import Post, unread
-from apps.process.ending import give_up
+from apps.openflow.interface import Post, unread
+from apps.process.shutdown import give_up
 from apps.process.worker_list import SessionEnd
 from apps.workers import wire
 from apps.workers.exchange import certificate, endpoint

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from hydra.errors import HydraError
 from hydra.model import Fabric
-from hydra.policy import WorkerSettings
+from hydra.settings import WorkerSettings
 
 if TYPE_CHECKING:
     from apps.workers.exchange import Exchange

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
-from apps.openflow.seam import (
+from apps.openflow.interface import (
     PortInfo,
     Post,
     SumRequest,
@@ -28,7 +28,7 @@ from apps.workers.ownership import assigned, shard_of_switches
 from apps.workers.wire import ConnectionReports, Order, Record, boot_s
 from hydra.failures import FailureKind
 from hydra.model import DatapathId, Fabric
-from hydra.policy import WorkerSettings
+from hydra.settings import WorkerSettings
 
 LOG = logging.getLogger("hydra.workers")
 REPORT_FAILED: Final = "a worker's message about a switch is not handled"
@@ -64,7 +64,7 @@ class Worker:
 
 
 class Connection:
-    """Connection of a switch to a worker, as a :class:`~apps.openflow.seam.SwitchConnection`."""
+    """A switch's connection to a worker (:class:`~apps.openflow.interface.SwitchConnection`)."""
 
     __slots__ = ("address", "datapath", "number", "ports", "worker")
 

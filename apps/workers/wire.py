@@ -22,7 +22,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from apps.openflow.seam import SumRequest, Sums
+from apps.openflow.interface import SumRequest, Sums
 from hydra import __version__
 
 PROTOCOL: Final = 2

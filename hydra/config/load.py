@@ -18,7 +18,8 @@ from hydra.config.workers import read_workers
 from hydra.errors import ConfigError, Problem
 from hydra.model import Fabric, SubstrateKind, VlanId, VlanRange
 from hydra.path_arrays import no_cycles
-from hydra.policy import ControllerSettings, Policy
+from hydra.policy import Policy
+from hydra.settings import ControllerSettings
 
 
 @dataclass(frozen=True, slots=True)

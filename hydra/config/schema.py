@@ -36,14 +36,8 @@ from hydra.config.patterns import MAX_NAME_LENGTH, suggest
 from hydra.config.problems import MOST_REPORTED
 from hydra.config.source import Path
 from hydra.model import SubstrateKind
-from hydra.policy import (
-    ControllerSettings,
-    NotNegative,
-    Policy,
-    Positive,
-    WorkerSettings,
-    policy_keys,
-)
+from hydra.policy import NotNegative, Policy, Positive, policy_keys
+from hydra.settings import ControllerSettings, WorkerSettings
 
 _CONTROLLER: Final = ControllerSettings()
 _WORKERS: Final = WorkerSettings()

@@ -9,7 +9,7 @@ from hydra.config.devices import parse_endpoint
 from hydra.config.problems import ProblemLog
 from hydra.config.schema import EtcdSection, LoginSection, StoreSection
 from hydra.config.source import Path
-from hydra.policy import EtcdSettings
+from hydra.settings import EtcdSettings
 
 _ETCD: Final[Path] = ("controller", "store", "etcd")
 

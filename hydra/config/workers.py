@@ -9,7 +9,7 @@ from hydra.config.devices import parse_endpoint
 from hydra.config.problems import ProblemLog
 from hydra.config.schema import WorkersSection
 from hydra.config.source import Path
-from hydra.policy import WorkerSettings
+from hydra.settings import WorkerSettings
 
 _WORKERS: Final[Path] = ("controller", "workers")
 

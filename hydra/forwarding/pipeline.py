@@ -19,9 +19,9 @@ table  name         holds
 
 The account table writes the destination rack into the OpenFlow ``metadata`` field, so later tables
 need a single rule per rack, however many prefixes the rack has. Ports are symbolic
-(:class:`~hydra.forwarding.shapes.Port`, :func:`~hydra.forwarding.shapes.server_port`,
-:func:`~hydra.forwarding.shapes.wired_port`): the encoder fills in the numbers of each switch, so
-the same rule fits all switches.
+(:class:`~hydra.forwarding.match_action.Port`, :func:`~hydra.forwarding.match_action.server_port`,
+:func:`~hydra.forwarding.match_action.wired_port`): the encoder fills in the numbers of each switch,
+so the same rule fits all switches.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from dataclasses import replace
 from enum import Enum
 from typing import Final
 
-from hydra.forwarding.shapes import (
+from hydra.forwarding.match_action import (
     Arg,
     EndOnFin,
     Field,

@@ -8,6 +8,7 @@ from functools import cache, lru_cache
 from ipaddress import IPv4Interface, IPv4Network, IPv6Network, ip_network
 from typing import Final
 
+from hydra.forwarding.match_action import Arg, Output, Port
 from hydra.forwarding.pipeline import (
     COOKIE_EPOCH_MASK,
     IN_PORT,
@@ -17,7 +18,6 @@ from hydra.forwarding.pipeline import (
     RuleKind,
     cookie,
 )
-from hydra.forwarding.shapes import Arg, Output, Port
 from hydra.model import Fabric, Path, RackId, Server, VlanId
 from hydra.policy import SourceCheck
 

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from hydra.forwarding.resteering import Resteering
 from hydra.forwarding.rules import Remove, RuleChange
 from hydra.model import DatapathId, Pair, RackId
-from hydra.reconfiguration.commands import ApplyRules, Batch, Command, SetVlans, Steps, ask
+from hydra.reconfiguration.commands import (
+    ApplyRules,
+    Batch,
+    Command,
+    Course,
+    SetVlans,
+    Steps,
+    ask,
+)
 from hydra.reconfiguration.gate import announce
 from hydra.reconfiguration.plan import changed_pairs, retagging, without
 from hydra.reconfiguration.relaying import abandoned, only
@@ -22,37 +30,62 @@ def activate(run: Run) -> Steps:
     steer = Resteering.between(run.substrate, run.plan.target, run.result)
     dead = run.conditions.diverted
     run.activated = run.moving - (dead - run.plan.affected)  # without dead pairs that are held
-    frozen: dict[DatapathId, tuple[RuleChange, ...]] = {}
-    in_common: dict[tuple[RackId, tuple[RackId, ...]], tuple[RuleChange, ...]] = {}
+    lost_changes: dict[DatapathId, tuple[RuleChange, ...]] = {}
+    ends: dict[DatapathId, tuple[RuleChange, ...]] = {}
+    in_common: dict[tuple[RackId, tuple[RackId, ...]], Sequence[tuple[RuleChange, ...]]] = {}
     for switch, racks in run.diverted.items():
         if switch.datapath in run.stuck:
             continue
         key = switch.rack, tuple(sorted(racks))
         if key not in in_common:
-            in_common[key] = tuple(_activating(run, *key, steer, lost))
-        if in_common[key]:
-            frozen[switch.datapath] = in_common[key]
-    activated = yield from ask("activate", ApplyRules(frozen))
-    run.note("activate", [activated])
-    for switch in run.diverted:
-        failure = activated.value_or({}).get(switch.datapath)
-        if failure is not None:
-            run.missed("activate", switch.name, failure)
+            in_common[key] = _lost_changes(*key, steer, lost), _ends_of_diverts(run, *key)
+        for changes, made in zip((lost_changes, ends), in_common[key], strict=True):
+            if made:
+                changes[switch.datapath] = made
+    refused = frozenset[DatapathId]()
+    if lost_changes:
+        refused = yield from _applied(run, lost_changes)
+    yield from _applied(run, {dp: changes for dp, changes in ends.items() if dp not in refused})
     yield from _tidy(run)
     yield from announce(run, "relearn", run.result)
 
 
-def _activating(
-    run: Run, rack: RackId, towards: Iterable[RackId], steer: Resteering, lost: Collection[Pair]
-) -> Iterator[RuleChange]:
-    """Changes to end the divert of a rack's traffic; ``lost`` pairs lose circuits."""
+def _applied(
+    run: Run, changes: Mapping[DatapathId, tuple[RuleChange, ...]]
+) -> Course[frozenset[DatapathId]]:
+    """Apply changes at steering switches; return the switches that failed."""
+    activated = yield from ask("activate", ApplyRules(changes))
+    run.note("activate", [activated])
+    failures = activated.value_or({})
+    for switch in run.diverted:
+        if (failure := failures.get(switch.datapath)) is not None:
+            run.missed("activate", switch.name, failure)
+    return frozenset(dp for dp, failure in failures.items() if failure is not None)
+
+
+def _lost_changes(
+    rack: RackId, towards: Iterable[RackId], steer: Resteering, lost: Collection[Pair]
+) -> tuple[RuleChange, ...]:
+    """Changes for pairs that have lost some of their new paths.
+
+    The changes come before the end of the diverts: a switch that refuses a rule may commit the
+    rest of the bundle, and would send on the lost paths.
+    """
+    return tuple(
+        change
+        for to in towards
+        if (min(rack, to), max(rack, to)) in lost
+        for change in steer.changes(rack, to)
+    )
+
+
+def _ends_of_diverts(run: Run, rack: RackId, towards: Iterable[RackId]) -> tuple[RuleChange, ...]:
     epoch = run.plan.target.epoch
-    for to in towards:
-        pair = (min(rack, to), max(rack, to))
-        if pair in lost:
-            yield from steer.changes(rack, to)
-        if pair in run.activated:
-            yield Remove(run.substrate.divert(to, epoch))
+    return tuple(
+        Remove(run.substrate.divert(to, epoch))
+        for to in towards
+        if (min(rack, to), max(rack, to)) in run.activated
+    )
 
 
 def _tidy(run: Run) -> Steps:

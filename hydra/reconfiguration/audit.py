@@ -10,14 +10,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from hydra.model import Circuit, DatapathId, Fabric
+from hydra.model import Circuit, DatapathId
 from hydra.reconfiguration.commands import ApplyRules, CompareRules, Course, Steps, ask
 from hydra.reconfiguration.device_care import DeviceCare
 from hydra.reconfiguration.drift import Drift, RuleDrift, broken_circuits, device_drift
+from hydra.reconfiguration.failover import Failover
 from hydra.reconfiguration.reconcile import Actual
 from hydra.reconfiguration.recovery import Recovery
 from hydra.reconfiguration.switches import Switches
-from hydra.reconfiguration.whole_tables import Memory
 
 LOG: Final = logging.getLogger("hydra.audit")
 _AT_ONCE: Final = 1024
@@ -47,16 +47,10 @@ class Audit:
     """Courses that run while no reconfiguration is under way."""
 
     def __init__(
-        self,
-        *,
-        fabric: Fabric,
-        memory: Memory,
-        switches: Switches,
-        care: DeviceCare,
-        recovery: Recovery,
+        self, *, switches: Switches, failover: Failover, care: DeviceCare, recovery: Recovery
     ) -> None:
-        self._fabric, self._memory, self._switches = fabric, memory, switches
-        self._care, self._recovery = care, recovery
+        self._fabric, self._memory, self._switches = switches.fabric, switches.memory, switches
+        self._failover, self._care, self._recovery = failover, care, recovery
 
     def look(self, *, everywhere: bool = False) -> Course[Seen]:
         """Read devices, and the tables of switches that should hold our rules.
@@ -94,7 +88,7 @@ class Audit:
         """Send pairs on broken circuits electrical, until the circuits are withdrawn. Bring
         differing tables to the present state, and remove foreign rules.
         """
-        yield from self._switches.divert(seen.broken)
+        yield from self._failover.divert(seen.broken)
         wrong = {datapath: found for datapath, found in seen.rules.items() if found.items}
         if not wrong:
             return

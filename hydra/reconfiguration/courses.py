@@ -9,16 +9,20 @@ from hydra.model import DatapathId, Fabric, PlaneId
 from hydra.policy import CurrentPolicy
 from hydra.reconfiguration.audit import Audit
 from hydra.reconfiguration.device_care import DeviceCare
+from hydra.reconfiguration.failover import Failover
+from hydra.reconfiguration.port_renumbering import PortRenumbering
 from hydra.reconfiguration.readiness import Connections, RenumberedPort
 from hydra.reconfiguration.recovery import Recovery
 from hydra.reconfiguration.switches import Switches
 from hydra.reconfiguration.switching_over import UNPROTECTED, Protection
+from hydra.reconfiguration.synchronisation import Synchronisation
+from hydra.reconfiguration.uplink_detours import UplinkDetours
 from hydra.reconfiguration.whole_tables import Memory
 
 
 class Courses:
-    """Upkeep of one network: :attr:`switches`, :attr:`care` of devices, :attr:`recovery`,
-    :attr:`audit`.
+    """Upkeep of one network: the knowledge of :attr:`switches`, and all that writes their rules;
+    :attr:`care` of devices, :attr:`recovery`, :attr:`audit`.
     """
 
     def __init__(
@@ -33,8 +37,7 @@ class Courses:
         followed: Callable[[Sequence[RenumberedPort]], None] = lambda _ports: None,
         by_people: frozenset[PlaneId] = frozenset(),
     ) -> None:
-        """``added_rules``, ``protection``, ``followed``: as in
-        :class:`~hydra.reconfiguration.switches.Switches`;
+        """``added_rules``, ``followed``: as in :class:`~hydra.reconfiguration.switches.Switches`;
         ``by_people``: planes whose changes are tasks for people.
         """
         switches = self.switches = Switches(
@@ -43,15 +46,14 @@ class Courses:
             memory=memory,
             connections=connections,
             added_rules=added_rules,
-            protection=protection,
             followed=followed,
         )
-        care = self.care = DeviceCare(
-            fabric=fabric, policy=policy, memory=memory, switches=switches, by_people=by_people
-        )
-        recovery = self.recovery = Recovery(
-            fabric=fabric, memory=memory, switches=switches, care=care
-        )
+        self.failover = Failover(switches, protection)
+        self.renumbering = PortRenumbering(switches)
+        detours = self.detours = UplinkDetours(switches)
+        self.synchronisation = Synchronisation(switches, detours)
+        care = self.care = DeviceCare(switches, detours, by_people)
+        self.recovery = Recovery(switches, self.synchronisation, care)
         self.audit = Audit(
-            fabric=fabric, memory=memory, switches=switches, care=care, recovery=recovery
+            switches=switches, failover=self.failover, care=care, recovery=self.recovery
         )

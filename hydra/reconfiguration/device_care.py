@@ -7,9 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 from hydra.forwarding.rules import Lane
-from hydra.forwarding.substrate import substrate_of
-from hydra.model import Circuit, Fabric, NetworkState, PlaneId, PortId, RackId, Server, VlanId
-from hydra.policy import CurrentPolicy
+from hydra.model import Circuit, NetworkState, PlaneId, PortId, RackId, Server, VlanId
 from hydra.reconfiguration.commands import (
     Announce,
     AwaitPortsUp,
@@ -38,7 +36,7 @@ from hydra.reconfiguration.reconcile import (
     wrong_vlans,
 )
 from hydra.reconfiguration.switches import Switches, reachable_on
-from hydra.reconfiguration.whole_tables import Memory
+from hydra.reconfiguration.uplink_detours import UplinkDetours
 from hydra.roles import Mirrors, PortVlans
 
 LOG: Final = logging.getLogger("hydra.device_care")
@@ -75,18 +73,12 @@ class DeviceCare:
     """Devices that may differ from the present state, and the courses that repair them."""
 
     def __init__(
-        self,
-        *,
-        fabric: Fabric,
-        policy: CurrentPolicy,
-        memory: Memory,
-        switches: Switches,
-        by_people: frozenset[PlaneId] = frozenset(),
+        self, switches: Switches, detours: UplinkDetours, by_people: frozenset[PlaneId]
     ) -> None:
         """``by_people``: planes whose changes are tasks for people."""
-        self._fabric, self._policy, self._memory = fabric, policy, memory
-        self._switches, self._by_people = switches, by_people
-        self._substrate = substrate_of(fabric)
+        self._switches, self._detours, self._by_people = switches, detours, by_people
+        self._fabric, self._policy = switches.fabric, switches.policy
+        self._memory, self._substrate = switches.memory, switches.substrate
         self.uncertain_planes: set[PlaneId] = set()
         self.uncertain_racks: set[RackId] = set()
         self._silent_planes: set[PlaneId] = set()
@@ -426,7 +418,7 @@ class DeviceCare:
                 LOG.error(
                     "the ToR accepts nothing from %s for circuits: %s", names, outcome.failure
                 )
-        yield from self._switches.follow_closed()
+        yield from self._detours.follow()
         reachable = reachable_on(self._fabric, self._memory.state)
         announced = tuple(entry for entry in reachable if entry[0].name in opened)
         if announced:

@@ -27,9 +27,9 @@ from hydra.journal_format import INTENDED, state_record
 from hydra.lifecycle import ReconfigurationState
 from hydra.model import Fabric, NetworkState
 from hydra.reconfiguration.commands import Batch, Pause, Record, Steps
-from hydra.reconfiguration.cycle import OWN_CYCLE, Cycle
 from hydra.reconfiguration.plan import Plan, diff, pair_named
 from hydra.reconfiguration.run import Run
+from hydra.reconfiguration.substeps import OWN_CYCLE, Cycle
 from hydra.reconfiguration.touched import Touched, rebased, target_without
 
 STEPS: Final = frozenset(

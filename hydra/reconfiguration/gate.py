@@ -3,18 +3,32 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Sequence
+from typing import Final
 
 from hydra.failures import Failure, FailureKind
-from hydra.model import Circuit, NetworkState, Path, RackId, VlanId
-from hydra.reconfiguration.commands import Announce, Batch, ProbePath, Steps
-from hydra.reconfiguration.gating import await_carrier, probe
-from hydra.reconfiguration.plan import off_the_dark, pair_of, without
+from hydra.model import Circuit, Fabric, NetworkState, Path, RackId, VlanId
+from hydra.reconfiguration.commands import (
+    Announce,
+    AwaitPortsUp,
+    Batch,
+    Course,
+    Outcome,
+    ProbePath,
+    Steps,
+    ask_all,
+)
+from hydra.reconfiguration.plan import off_the_dark, pair_named, pair_of, without
 from hydra.reconfiguration.retagging import retag_alone
 from hydra.reconfiguration.run import Run
 from hydra.reconfiguration.steering import able
 from hydra.rings import rings_of
 from hydra.roles import PortVlans
+
+GATE: Final = frozenset({"carrier", "probe"})
+"""The steps in which circuits and paths are tried before carrying traffic."""
+
+_TorPort = tuple[RackId, str]
 
 
 def gate(run: Run) -> Steps:
@@ -31,12 +45,26 @@ def gate(run: Run) -> Steps:
 
 
 def _await_carrier(run: Run) -> Steps:
+    """Wait for carrier at the receiving ports of new circuits, and give up circuits without."""
     lighting = rings_of(run.plan.connect, run.plan.target.topology.circuits)
-    fresh = lighting - run.failures.keys()
+    circuits = sorted(lighting - run.failures.keys())
     timeout_s = run.policy.timeouts.port_up_s
-    dark = yield from await_carrier(run.fabric, fresh, timeout_s, run.note)
-    for circuit, failure in dark.items():
-        run.fail(circuit, failure)
+    commands = _awaiting(run.fabric, circuits, timeout_s)
+    if not commands:
+        return
+    outcomes = yield from ask_all("carrier", commands)
+    run.note("carrier", outcomes)
+    dark: dict[_TorPort, Failure] = {}
+    for command, outcome in zip(commands, outcomes, strict=True):
+        kind = outcome.failure.kind if outcome.failure else FailureKind.NO_CARRIER
+        for name in outcome.value_or(command.ports):
+            place = f"{run.fabric.racks[command.rack].name}:{name}"
+            reason = f"no carrier at {place} within {timeout_s:g} s"
+            dark[command.rack, name] = Failure("carrier", place, kind, reason)
+    for circuit in circuits:
+        failures = (dark[port] for port in _receiving(run.fabric, circuit) if port in dark)
+        if failure := next(failures, None):
+            run.fail(circuit, failure)
 
 
 def tag_last(run: Run) -> Steps:
@@ -108,8 +136,7 @@ def _probe(run: Run, paths: Collection[Path]) -> Steps:
             _fail_path(run, path, shared, _not_probed(run, path, path.dst if a else path.src))
     if not probes:
         return
-    port_up_s = run.policy.timeouts.port_up_s
-    verdicts = yield from probe(run.fabric, probes, port_up_s, run.note)
+    verdicts = yield from _verdicts(run, probes)
     tried = list(zip(probes, verdicts, strict=True))
     good = {circuit for probed, lost in tried if lost is None for circuit in probed.path.circuits}
     dead = run.conditions.dead_uplinks  # by now
@@ -119,6 +146,87 @@ def _probe(run: Run, paths: Collection[Path]) -> Steps:
         unable = [server for server in probed.ends if server.name in dead]
         cause = _not_probed(run, probed.path, unable[0].rack) if unable else lost
         _fail_path(run, probed.path, good, cause)
+
+
+def _verdicts(run: Run, probes: Sequence[ProbePath]) -> Course[list[Failure | None]]:
+    """Probe paths; if probes are lost where carrier is still missing, probe once more.
+
+    A ToR may have reported the carrier of before the mirrors moved. Returns the failure of each
+    probe, in order; None if the probe passed both ways.
+    """
+    fabric, port_up_s = run.fabric, run.policy.timeouts.port_up_s
+    outcomes = list((yield from ask_all("probe", probes)))
+    run.note("probe", outcomes)
+    lost = [n for n, outcome in enumerate(outcomes) if outcome.confirmed and outcome.value]
+    late = yield from _without_carrier(fabric, {n: probes[n].path for n in lost})
+    if late:
+        circuits = {circuit for pair_circuits in late.values() for circuit in pair_circuits}
+        yield Batch("probe", _awaiting(fabric, circuits, port_up_s))
+        repeated = yield from ask_all("probe", [probes[n] for n in late])
+        run.note("probe", repeated)
+        for n, outcome in zip(late, repeated, strict=True):
+            outcomes[n] = outcome
+    return [
+        _verdict(fabric, probe.path, outcome)
+        for probe, outcome in zip(probes, outcomes, strict=True)
+    ]
+
+
+def _without_carrier(
+    fabric: Fabric, paths: dict[int, Path]
+) -> Course[dict[int, frozenset[Circuit]]]:
+    """The circuits of each path without carrier at this moment; paths with full carrier are left
+    out.
+    """
+    awaited = _awaiting(fabric, {c for path in paths.values() for c in path.circuits}, 0.0)
+    if not awaited:
+        return {}
+    probed = yield from ask_all("probe", awaited)
+    dark = {
+        (command.rack, name)
+        for command, outcome in zip(awaited, probed, strict=True)
+        for name in outcome.value_or(())
+    }
+    late = {n: _ending_at(fabric, path, dark) for n, path in paths.items()}
+    return {n: circuits for n, circuits in late.items() if circuits}
+
+
+def _ending_at(fabric: Fabric, path: Path, ports: Collection[_TorPort]) -> frozenset[Circuit]:
+    """Circuits of a path received at one of these ToR ports."""
+    return frozenset(
+        circuit
+        for circuit in path.circuits
+        if any(port in ports for port in _receiving(fabric, circuit))
+    )
+
+
+def _receiving(fabric: Fabric, circuit: Circuit) -> list[_TorPort]:
+    """The ToR ports that receive the light of a circuit."""
+    ports = (fabric.ports[end] for end in circuit.receivers)
+    return [(port.rack, port.tor_port) for port in ports]
+
+
+def _awaiting(
+    fabric: Fabric, circuits: Iterable[Circuit], timeout_s: float
+) -> tuple[AwaitPortsUp, ...]:
+    """Commands that wait for carrier at the receiving ports of ``circuits``."""
+    ports: dict[RackId, set[str]] = {}
+    for circuit in circuits:
+        for rack, name in _receiving(fabric, circuit):
+            ports.setdefault(rack, set()).add(name)
+    return tuple(
+        AwaitPortsUp(rack, tuple(sorted(names)), timeout_s) for rack, names in sorted(ports.items())
+    )
+
+
+def _verdict(fabric: Fabric, path: Path, outcome: Outcome[Sequence[str]]) -> Failure | None:
+    names = pair_named(fabric, pair_of(path))
+    if outcome.failure is not None:
+        return Failure("probe", names, outcome.failure.kind, outcome.failure.reason)
+    if outcome.value:
+        reason = f"no probe came through {', '.join(outcome.value)}"
+        return Failure("probe", names, FailureKind.PROBE_LOST, reason)
+    return None
 
 
 def _not_probed(run: Run, path: Path, rack: RackId) -> Failure:

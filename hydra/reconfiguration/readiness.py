@@ -60,10 +60,10 @@ class Readiness:
     """Switches on the way to the present state while changes run beside."""
 
     def __init__(self, fabric: Fabric, connections: Connections) -> None:
-        self._fabric = fabric
-        self._substrate = substrate_of(fabric)
+        self.fabric = fabric
+        self.substrate = substrate_of(fabric)
         self._connections = connections
-        self.owned: Final = self._substrate.owned()
+        self.owned: Final = self.substrate.owned()
         self.known: Final[Mapping[DatapathId, str]] = {**fabric.tor_names, **self.owned}
         """Names of the switches that hold our rules: owned switches, and learning ToRs."""
         self._synchronised: set[DatapathId] = set()
@@ -104,12 +104,12 @@ class Readiness:
         return frozenset(
             datapath
             for datapath in self._connections.connected() - frozenset(self._synchronised)
-            if self._is_known(datapath)
+            if self.is_known(datapath)
         )
 
     def fresh(self) -> frozenset[DatapathId]:
         """Late switches connected since their last try, and not slow."""
-        return (self.late() & frozenset(self._renewed)) - self.slow()
+        return (self.late() & self.reconnected) - self.slow()
 
     def slow(self) -> frozenset[DatapathId]:
         """Late switches brought beside changes, so that no change waits for them."""
@@ -118,7 +118,7 @@ class Readiness:
 
     def awaited(self) -> frozenset[DatapathId]:
         """Late switches without a failed attempt: the conductor's next job brings them."""
-        return self.late() & (frozenset(self._renewed) | frozenset(self._untried))
+        return self.late() & (self.reconnected | frozenset(self._untried))
 
     def soon_ready(self) -> frozenset[DatapathId]:
         """Slow switches about to be brought to the present state. A switch with a failed attempt
@@ -134,12 +134,17 @@ class Readiness:
     def all_ready(self) -> bool:
         return self.ready() >= self.owned.keys()
 
-    def _is_known(self, datapath: DatapathId) -> bool:
+    def is_known(self, datapath: DatapathId) -> bool:
         return datapath in self.known
 
+    @property
+    def reconnected(self) -> frozenset[DatapathId]:
+        """Switches connected since their last try."""
+        return frozenset(self._renewed)
+
     def _rack_of(self, datapath: DatapathId) -> RackId:
-        server = self._fabric.server_by_datapath.get(datapath)
-        return self._fabric.rack_by_tor_datapath[datapath].id if server is None else server.rack
+        server = self.fabric.server_by_datapath.get(datapath)
+        return self.fabric.rack_by_tor_datapath[datapath].id if server is None else server.rack
 
     # -- events -----------------------------------------------------------------------------------
 
@@ -148,7 +153,7 @@ class Readiness:
 
         Nothing is kept of unknown switches, whose number is unbounded.
         """
-        if not self._is_known(datapath):
+        if not self.is_known(datapath):
             return
         self._slow.discard(datapath)
         self._untried.discard(datapath)
@@ -173,6 +178,24 @@ class Readiness:
         self._only_renumbered.difference_update(datapaths)
         self._changes_of_synchronised += 1
 
+    def note_tried(self, datapaths: Iterable[DatapathId]) -> None:
+        """Note that an attempt to bring switches to the present state begins."""
+        self._renewed.difference_update(datapaths)
+
+    def note_mastered(self, datapaths: Iterable[DatapathId]) -> None:
+        """Note that this controller is the master of switches."""
+        self._untaken.difference_update(datapaths)
+
+    def note_begun_beside(self, datapaths: frozenset[DatapathId]) -> None:
+        """Note that switches are being brought to the present state while changes run."""
+        self.being_brought |= datapaths
+
+    def note_ended_beside(self, datapaths: frozenset[DatapathId]) -> None:
+        """Note the end of such an attempt, whether it brought the switches or not."""
+        self._untried -= datapaths
+        self._missed |= datapaths - self._synchronised
+        self.being_brought -= datapaths
+
     def renumbered(self, datapath: DatapathId, earlier: Mapping[str, int]) -> None:
         """Note that ports of a connected switch have new OpenFlow numbers; ``earlier``: the numbers
         in rules so far, by port name; 0: none.
@@ -188,6 +211,21 @@ class Readiness:
             self._renewed.add(datapath)  # rules being sent may name the old numbers
         self._synchronised.discard(datapath)
         self._changes_of_synchronised += 1
+
+    def numbers_in_rules(self) -> Mapping[DatapathId, Mapping[str, frozenset[int]]]:
+        """By switch and port name: OpenFlow numbers in rules that may differ from the present
+        number.
+        """
+        return self._renumbered.copy()
+
+    def renumbered_and_mastered(self) -> Mapping[DatapathId, Mapping[str, frozenset[int]]]:
+        """:meth:`numbers_in_rules` of connected switches mastered by this controller."""
+        able = self._connections.connected() - frozenset(self._untaken)
+        return {dp: ports for dp, ports in self.numbers_in_rules().items() if dp in able}
+
+    def lacks_only_numbers(self, datapath: DatapathId, ports: Mapping[str, frozenset[int]]) -> bool:
+        """True if a switch holds the present state's rules except for the numbers of ``ports``."""
+        return datapath in self._only_renumbered and self._renumbered.get(datapath) is ports
 
     def renumbered_ports(self) -> Sequence[RenumberedPort]:
         """Ports of connected switches whose rules may name old OpenFlow numbers."""

@@ -12,7 +12,6 @@ import logging
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
-from hydra.forwarding.substrate import substrate_of
 from hydra.journal_format import INTENDED, read_state
 from hydra.model import Circuit, DatapathId, Fabric, NetworkState, PlaneId, PortId
 from hydra.reconfiguration.commands import (
@@ -42,7 +41,7 @@ from hydra.reconfiguration.reconcile import (
     wrong_vlans,
 )
 from hydra.reconfiguration.switches import Switches, reachable_on
-from hydra.reconfiguration.whole_tables import Memory
+from hydra.reconfiguration.synchronisation import Synchronisation
 
 LOG: Final = logging.getLogger("hydra.recovery")
 CONNECT_S: Final = 5.0
@@ -84,16 +83,11 @@ def _first_of(names: Sequence[str]) -> str:
 
 class Recovery:
     def __init__(
-        self,
-        *,
-        fabric: Fabric,
-        memory: Memory,
-        switches: Switches,
-        care: DeviceCare,
+        self, switches: Switches, synchronisation: Synchronisation, care: DeviceCare
     ) -> None:
-        self._fabric, self._memory, self._switches = fabric, memory, switches
-        self._care = care
-        self._substrate = substrate_of(fabric)
+        self._switches, self._synchronisation, self._care = switches, synchronisation, care
+        self._fabric, self._substrate = switches.fabric, switches.substrate
+        self._memory = switches.memory
         self._recorded = False
         """True if the journal names to the next controller which remembered paths this recovery
         gave up.
@@ -220,14 +214,14 @@ class Recovery:
     def bring(self, datapaths: Collection[DatapathId], *, hurries: bool = True) -> Steps:
         """Synchronise switches, admit their servers to circuits, and announce the servers.
 
-        ``hurries``: as in :meth:`~hydra.reconfiguration.switches.Switches.synchronise`.
+        ``hurries``: as in :class:`~hydra.reconfiguration.synchronisation.Synchronisation`.
         """
-        yield from self._switches.synchronise(datapaths, hurries=hurries)
+        yield from self._synchronisation.synchronise(datapaths, hurries=hurries)
         yield from self._welcome(datapaths)
 
     def bring_beside(self, datapaths: Collection[DatapathId]) -> Steps:
         """Like :meth:`bring`, for slow switches, while other courses and changes run."""
-        brought = yield from self._switches.bring_beside(datapaths)
+        brought = yield from self._synchronisation.bring_beside(datapaths)
         if brought:
             yield from self._welcome(brought)
 
@@ -245,4 +239,4 @@ class Recovery:
 
     def _tidy_relays_if_ready(self) -> Steps:
         if self._recorded and self._switches.all_ready:
-            yield from self._switches.tidy_relays()
+            yield from self._synchronisation.tidy_relays()

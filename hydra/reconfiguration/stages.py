@@ -1,10 +1,11 @@
 """Stages of a change: each stage diverts only as much as the electrical network has room for.
 
 A change diverts pairs whose paths move, unless the pairs stay in the light
-(:mod:`hydra.reconfiguration.ways`). The traffic of few pairs fits; the traffic of thousands of
-circuits would go through uplinks of a tenth of the rate. So a change is cut into stages. A stage
-moves some of the pairs, is a reconfiguration of its own, and leaves a useful state. (Google's
-Jupiter drains and moves its optical switches in increments, too: Poutievski et al., SIGCOMM 2022.)
+(:mod:`hydra.reconfiguration.course_choice`). The traffic of few pairs fits; the traffic of
+thousands of circuits would go through uplinks of a tenth of the rate. So a change is cut into
+stages. A stage moves some of the pairs, is a reconfiguration of its own, and leaves a useful state.
+(Google's Jupiter drains and moves its optical switches in increments, too: Poutievski et al.,
+SIGCOMM 2022.)
 
 A pair can take up its new path once other pairs have freed the ports. Pairs that need each other's
 ports form a circle: the circle moves as a whole, or some pairs leave first, and wait. A pair waits
@@ -24,18 +25,18 @@ from numpy.typing import NDArray
 
 from hydra.errors import HydraError
 from hydra.model import Circuit, DemandMatrix, NetworkState, Pair, Path, RackId, Topology
+from hydra.reconfiguration.course_choice import Ways
 from hydra.reconfiguration.detours import DetourRoom, Detours, rerouted
-from hydra.reconfiguration.in_the_way import (
+from hydra.reconfiguration.plan import hold, moving_pairs, pair_of, paths_by_pair
+from hydra.reconfiguration.port_conflicts import (
     Circles,
     Floats,
-    InTheWay,
     Number,
     Numbers,
+    PortConflicts,
     lowest_first,
     path_ends,
 )
-from hydra.reconfiguration.plan import hold, moving_pairs, pair_of, paths_by_pair
-from hydra.reconfiguration.ways import Ways
 
 _ROUNDING_MBPS: Final = 1e-6
 _Load = dict[int, float]
@@ -196,8 +197,8 @@ class _Cut:
         return paths_by_pair(self._current)
 
     @cached_property
-    def _in_the_way(self) -> InTheWay:
-        return InTheWay(
+    def _in_the_way(self) -> PortConflicts:
+        return PortConflicts(
             current=self._current,
             target=self._target,
             number_of=self._number_of,

@@ -30,7 +30,7 @@ class Uplinks(Readiness):
         self.steering: Final[Mapping[DatapathId, Steering]] = {
             switch.datapath: switch
             for rack in fabric.racks
-            for switch in self._substrate.steering(rack.id)
+            for switch in self.substrate.steering(rack.id)
         }
         self.switch_of: Final[Mapping[str, DatapathId]] = {
             server.name: switch.datapath
@@ -50,7 +50,7 @@ class Uplinks(Readiness):
 
     def _ends_of_uplink(self, server: Server) -> Iterator[tuple[DatapathId, str]]:
         """Ports at both ends of a server's uplink, as far as switches report the ports."""
-        vswitch, tor = server.vswitch, self._fabric.racks[server.rack].tor.datapath_id
+        vswitch, tor = server.vswitch, self.fabric.racks[server.rack].tor.datapath_id
         if vswitch is not None:
             yield vswitch.datapath_id, vswitch.optical_port
         if tor is not None:
@@ -71,7 +71,7 @@ class Uplinks(Readiness):
     def still_down(self, names: frozenset[str]) -> frozenset[str]:
         """The servers among ``names`` whose uplink has not come back."""
         shut = self.closed | self.closed_meanwhile
-        servers = self._fabric.server_by_name
+        servers = self.fabric.server_by_name
         return frozenset(name for name in names if name in shut or self._uplink_down(servers[name]))
 
     def linked(self) -> frozenset[DatapathId]:
@@ -81,7 +81,7 @@ class Uplinks(Readiness):
         down = {self.switch_of[name] for name in self.dead_uplinks - self.one_way_uplinks}
         blank = {
             rack.id
-            for rack in self._fabric.racks
+            for rack in self.fabric.racks
             if rack.tor.datapath_id is not None and rack.tor.datapath_id not in self._synchronised
         }
         if blank:
@@ -95,25 +95,29 @@ class Uplinks(Readiness):
 
     def is_dark(self, end: PortId) -> bool:
         """True if a port is known to have no carrier; False for a silent ToR."""
-        port = self._fabric.ports[end]
-        tor = self._fabric.racks[port.rack].tor.datapath_id
+        port = self.fabric.ports[end]
+        tor = self.fabric.racks[port.rack].tor.datapath_id
         seen = None if tor is None else self._connections.port(tor, port.tor_port)
         return seen is not None and not seen.up
 
-    def _note_uplinks(self, connected: Iterable[DatapathId] | None = None) -> bool:
+    def have_uplinks_checked(self) -> None:
+        """Have the next check look at all uplinks."""
+        self._unseen_uplinks = True
+
+    def note_uplinks(self, connected: Iterable[DatapathId] | None = None) -> bool:
         """Note the uplinks down or closed; True if the set has changed.
 
         Checks uplinks that were down, and uplinks of switches that ``connected`` since; all uplinks
         if None, or after ports changed without a check.
         """
         if connected is None or self._unseen_uplinks:
-            servers = list(self._fabric.servers)
+            servers = list(self.fabric.servers)
             self._unseen_uplinks = False
         else:
             servers = [server for at in connected for server in self._uplinks_at.get(at, ())]
             if self.dead_uplinks:
                 servers += [
-                    server for server in self._fabric.servers if server.name in self.dead_uplinks
+                    server for server in self.fabric.servers if server.name in self.dead_uplinks
                 ]
         down = (server.name for server in servers if self._uplink_down(server))
         dead = self.closed.union(self.closed_meanwhile, down)

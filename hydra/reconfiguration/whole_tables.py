@@ -56,7 +56,7 @@ class Memory(Protocol):
 class WholeTables(Uplinks):
     """For the thread that runs courses."""
 
-    _electrical: frozenset[DatapathId] = frozenset()
+    electrical: frozenset[DatapathId] = frozenset()
     """Switches that refuse circuit rules, and hold none: the traffic they send is electrical."""
     _dead: frozenset[Pair] = frozenset()
     vacated: frozenset[Path] = frozenset()
@@ -70,7 +70,7 @@ class WholeTables(Uplinks):
         return any(
             switch.datapath not in ready and switch.name not in closed
             for here, _ in lane[0].directions
-            for switch in self._substrate.steering(here)
+            for switch in self.substrate.steering(here)
         )
 
     def __init__(
@@ -84,9 +84,9 @@ class WholeTables(Uplinks):
     ) -> None:
         """``added_rules``: rules that a switch holds beside the substrate's."""
         super().__init__(fabric, connections)
-        self._policy = policy
-        self._memory = memory
-        self._added_rules = added_rules
+        self.policy = policy
+        self.memory = memory
+        self.added_rules = added_rules
         self.spares_relays = False
         """True from a start on, as long as a switch may rely on relays of an earlier state."""
         self._common: dict[RackId, InstallAll] = {}
@@ -101,7 +101,7 @@ class WholeTables(Uplinks):
         """Pairs electrical because their circuits or paths died, until a withdrawal or a move of
         the pair.
         """
-        return self._dead.intersection(map(pair_of, self._memory.state.topology.paths))
+        return self._dead.intersection(map(pair_of, self.memory.state.topology.paths))
 
     def tables(
         self, datapaths: Iterable[DatapathId], common: dict[RackId, InstallAll] | None = None
@@ -112,7 +112,7 @@ class WholeTables(Uplinks):
         The rules common to a rack's switches are one object, taken from ``common`` or added there.
         A switch that refuses rules of its circuits gets none of these rules.
         """
-        substrate, state = self._substrate, self._memory.state
+        substrate, state = self.substrate, self.memory.state
         if self.vacated:
             state = without(state, (), self.vacated)
         diverts = diverting(substrate, steering_of(substrate, self.diverted), state.epoch)
@@ -120,7 +120,7 @@ class WholeTables(Uplinks):
         tor_rules = tuple(map(Install, substrate.tor_rules()))
         rounds = (ROUND_RULES,) if substrate.reports_rounds else ()
         held: dict[DatapathId, list[FlowRule]] = {}
-        for path, vlan in sorted(self._memory.held.lanes):
+        for path, vlan in sorted(self.memory.held.lanes):
             for datapath, rules in substrate.relays(path, vlan, state.epoch).items():
                 held.setdefault(datapath, []).extend(rules)
         for datapath in datapaths:
@@ -128,14 +128,14 @@ class WholeTables(Uplinks):
                 yield datapath, tor_rules
                 continue
             rack = self._rack_of(datapath)
-            if datapath in self._electrical:
+            if datapath in self.electrical:
                 shared = InstallAll(tuple(substrate.common_rules(datapath, self._off(rack))))
             else:
                 if rack not in common:
                     common[rack] = InstallAll(tuple(substrate.common_rules(datapath, state)))
                 shared = common[rack]
-            own = substrate.own_rules(datapath, self.dead_uplinks, self._policy.now.source_check)
-            added = (*self._added_rules(datapath), *held.get(datapath, ()))
+            own = substrate.own_rules(datapath, self.dead_uplinks, self.policy.now.source_check)
+            added = (*self.added_rules(datapath), *held.get(datapath, ()))
             yield (
                 datapath,
                 (
@@ -149,19 +149,20 @@ class WholeTables(Uplinks):
 
     def _off(self, rack: RackId) -> NetworkState:
         """The present state without paths at a rack."""
-        state = self._memory.state
+        state = self.memory.state
         paths = [path for path in state.topology.paths if rack in (path.src, path.dst)]
         return without(state, (), paths)
 
-    def _whole_tables(
+    def whole_tables(
         self, datapaths: Iterable[DatapathId]
     ) -> Iterator[tuple[DatapathId, tuple[Installation, ...]]]:
-        basis = self._memory.state, self.vacated
+        """As :meth:`tables`; the rules common to a rack are kept for the next call."""
+        basis = self.memory.state, self.vacated
         if self._common_in is None or any(map(is_not, self._common_in, basis)):
             self._common_in, self._common = basis, {}
         yield from self.tables(datapaths, self._common)
 
-    def _anew(
+    def anew(
         self, datapath: DatapathId, table: Sequence[Installation], held: HeldRules
     ) -> tuple[RuleChange, ...]:
         """Changes that leave a switch with this table, whatever the switch holds.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from apps.main import HydRA
-from apps.openflow.seam import Application, Post
+from apps.openflow.interface import Application, Post
 from apps.process.configuration import configuration_path, load_configuration
 from hydra.config.checks import is_loopback
 from hydra.config.devices import parse_endpoint

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from hydra.errors import HydraError
 from hydra.policy import Transition
-from hydra.reconfiguration.cycle import OWN_CYCLE, Cycle
+from hydra.reconfiguration.substeps import OWN_CYCLE, Cycle
 from mininet_scenarios.cycles.orders import AsPublished, Padded, Prototype, Undiverted
 
 CYCLE_VARIABLE: Final = "HYDRA_EXPERIMENT_CYCLE"

@@ -20,12 +20,12 @@ from hydra.reconfiguration.commands import (
     StageRules,
     Steps,
 )
-from hydra.reconfiguration.cycle import Cycle
 from hydra.reconfiguration.diverting import away, divert
 from hydra.reconfiguration.gate import gate, tag_last
 from hydra.reconfiguration.moving import move
 from hydra.reconfiguration.run import Run
 from hydra.reconfiguration.steering import rules_to_push, takes_rules
+from hydra.reconfiguration.substeps import Cycle
 
 _EMULATED_RACKS: Final = 0x1_0000
 """First metadata value of emulated racks, which do not exist; real racks stay below."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Set
 from dataclasses import replace
 from typing import Any
 
-from apps.openflow.seam import Application, PortInfo, SwitchConnection, SwitchEvents
+from apps.openflow.interface import Application, PortInfo, SwitchConnection, SwitchEvents
 
 
 class Unaware:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, NoReturn
 
-from hydra.contributed import Contributions, Places
 from hydra.errors import HydraError, UnknownName
 from hydra.names import did_you_mean
+from hydra.plugins import Contributions, Places
 from mininet_scenarios.experiments.frame import Experiment
 
 _PLACES: Final = {

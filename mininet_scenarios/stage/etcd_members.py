@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Final
 
 from apps.etcd.gateway import Etcd, EtcdRefused, EtcdUnanswered
-from hydra.policy import EtcdSettings
+from hydra.settings import EtcdSettings
 from mininet_scenarios.emulators.ports import free_port
 from mininet_scenarios.patience import PATIENCE_S
 

@@ -10,7 +10,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Final, Self, TypeVar
 
 from hydra.model import Fabric, Server, VlanId
-from hydra.policy import ControllerSettings
+from hydra.settings import ControllerSettings
 from mininet_scenarios.testbed import links, ovs, sweep, sysctl
 from mininet_scenarios.testbed.capture import Capture, JointCapture
 from mininet_scenarios.testbed.layout import (

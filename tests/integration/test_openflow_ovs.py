@@ -35,23 +35,7 @@ from drivers.codecs.openflow.rules import (
 )
 from drivers.codecs.openflow.statistics import decode_flow_stats, decode_port_stats
 from hydra.config import Loaded
-from hydra.forwarding.pipeline import SHAPES, RuleKind, cookie
-from hydra.forwarding.rules import (
-    BY_PORT,
-    BY_UPLINK,
-    ROUND_RULES,
-    FlowRule,
-    Install,
-    InstallAll,
-    Remove,
-    RemoveByCookie,
-    circuit_rules,
-    constant,
-    divert_rule,
-    mac_as_int,
-    match_key,
-)
-from hydra.forwarding.shapes import (
+from hydra.forwarding.match_action import (
     Action,
     Arg,
     EndOnFin,
@@ -67,6 +51,22 @@ from hydra.forwarding.shapes import (
     ToController,
     server_port,
     wired_port,
+)
+from hydra.forwarding.pipeline import SHAPES, RuleKind, cookie
+from hydra.forwarding.rules import (
+    BY_PORT,
+    BY_UPLINK,
+    ROUND_RULES,
+    FlowRule,
+    Install,
+    InstallAll,
+    Remove,
+    RemoveByCookie,
+    circuit_rules,
+    constant,
+    divert_rule,
+    mac_as_int,
+    match_key,
 )
 from hydra.forwarding.substrate import DualHomedVlan, SingleHomedOpenFlow, SingleHomedVlan
 from hydra.model import Fabric, NetworkState, RackId, VlanId

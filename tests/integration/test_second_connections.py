@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from apps.openflow.seam import ECHO_S
+from apps.openflow.limits import ECHO_S
 from mininet_scenarios.emulators.stranger import Stranger
 from mininet_scenarios.stage.controller_process import ALL_THERE
 from tests.waiting import PATIENCE_S

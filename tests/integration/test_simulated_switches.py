@@ -21,6 +21,7 @@ from drivers.codecs.openflow.rules import (
     encode_role_request,
 )
 from hydra.config import Loaded
+from hydra.forwarding.match_action import Table
 from hydra.forwarding.pipeline import COOKIE_KIND_MASK, RuleKind, cookie
 from hydra.forwarding.rules import (
     ROUND_RULES,
@@ -31,7 +32,6 @@ from hydra.forwarding.rules import (
     match_key,
     round_rule,
 )
-from hydra.forwarding.shapes import Table
 from hydra.model import RackId, VlanId
 from tests.integration.bare_switch import BareSwitch, bare_switch
 from tests.unit.forwarding.sample_rules import circuit_rule, every_rule

@@ -33,7 +33,7 @@ import sys
 import threading
 from apps.openflow import framework
 from apps.openflow.fleet import Fleet
-from apps.openflow.seam import OpenFlowTls
+from apps.openflow.interface import OpenFlowTls
 from drivers.codecs.openflow.rules import encode_changes
 from drivers.codecs.openflow.messages import encode_barrier
 from hydra.forwarding.rules import Install, divert_rule

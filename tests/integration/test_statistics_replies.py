@@ -11,8 +11,8 @@ from apps.process.configuration import load_configuration
 from benchmarks._replies import PORTS, account_rules, flow_entry, flow_reply
 from drivers.codecs.openflow.messages import encode_flow_stats_request
 from drivers.codecs.openflow.rules import encode_changes
+from hydra.forwarding.match_action import Table
 from hydra.forwarding.rules import Install
-from hydra.forwarding.shapes import Table
 from tests.integration.bare_switch import bare_switch
 
 pytestmark = pytest.mark.ovs

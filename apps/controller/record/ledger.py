@@ -7,13 +7,13 @@ import threading
 import uuid
 
 from apps.controller.record.activity import ActivityLog
-from apps.controller.record.ahead import Ahead
 from apps.controller.record.bookings import Bookings
+from apps.controller.record.event_writer import EventWriter
 from apps.controller.record.journal_writer import JournalWriter
 from apps.controller.record.network import NetworkRecord
+from apps.controller.record.read_ahead import Ahead
 from apps.controller.record.reconfigurations import KeptReconfigurations
 from apps.controller.record.reservations import Reservations
-from apps.controller.record.teller import Teller
 from apps.process.metrics import Metrics
 from apps.process.tracing import NoTraces, Traces
 from hydra import __version__
@@ -89,7 +89,7 @@ class Ledger:
         self.reservations = Reservations(
             fabric=fabric, book=book, writer=writer, network=network, log=log, lock=lock
         )
-        self._teller: Teller | None = None
+        self._event_writer: EventWriter | None = None
         self._ahead = Ahead(fabric)
 
     def look_ahead(self, copy: JournalCopy) -> None:
@@ -129,9 +129,9 @@ class Ledger:
         if records:
             last = records[-1]
             self.events.resume(str(last["run"]), read, int(last["number"]))
-        self._teller = Teller(self.writer.notify_waiting, lambda: self.events.can_wait)
-        self.events.listen(self._teller.wake)
-        self._teller.start()
+        self._event_writer = EventWriter(self.writer.notify_waiting, lambda: self.events.can_wait)
+        self.events.listen(self._event_writer.wake)
+        self._event_writer.start()
 
     def _load_history(self) -> None:
         lines = []
@@ -162,6 +162,6 @@ class Ledger:
         """Write everything left, if possible, and close the journal."""
         self.log.note(HappeningKind.CONTROLLER, "stopped")
         self.writer.close()
-        if self._teller is not None:
-            self._teller.stop()
+        if self._event_writer is not None:
+            self._event_writer.stop()
         self._journal.close()

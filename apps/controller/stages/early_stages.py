@@ -9,12 +9,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from apps.controller.course_choice import PresentWays
 from apps.controller.mover import Mover
 from apps.controller.record.ledger import Ledger
 from apps.controller.record.network import NetworkRecord
 from apps.controller.stages.headroom import Headroom
 from apps.controller.stages.staging import Staging
-from apps.controller.ways import PresentWays
 from apps.planning.engine import Planning
 from hydra.errors import HydraError
 from hydra.forwarding.substrate import substrate_of

@@ -11,13 +11,13 @@ import logging
 import time
 from collections.abc import Callable
 
+from apps.controller.course_choice import PresentWays
 from apps.controller.mover import Mover
 from apps.controller.reach import Reach
 from apps.controller.record.ledger import Ledger
 from apps.controller.stages.headroom import Headroom
 from apps.controller.stages.progress import Progress, touched
 from apps.controller.stages.replanning import Replanning
-from apps.controller.ways import PresentWays
 from apps.planning.engine import Planning
 from apps.process.logs import about
 from hydra.errors import HydraError, LifecycleError, PlanError

@@ -14,7 +14,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 from pydantic import AfterValidator, Field
 
-from apps.rest.asking import Closing, Service, StillEntitled, Waking
+from apps.rest.dependencies import Closing, Service, StillEntitled, Waking
 from apps.rest.document import Body, Document, Name
 from apps.rest.problems import (
     BODY_PROBLEMS,
@@ -23,7 +23,7 @@ from apps.rest.problems import (
     TOO_MANY_SUBSCRIBERS,
     UNKNOWN_NAME,
 )
-from apps.rest.reading import BodyRoute, MalformedBody
+from apps.rest.request_bodies import BodyRoute, MalformedBody
 from apps.rest.routing import Routes
 from apps.rest.scope import caller_of
 from hydra.access import Role

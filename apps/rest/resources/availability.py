@@ -16,7 +16,7 @@ from hydra.reservations.admission import fastest_circuit_mbps
 from hydra.reservations.reservation import LATEST_UNIX_S, ReservationRequest
 
 if TYPE_CHECKING:
-    from apps.rest.asking import Asked, Reserving
+    from apps.rest.dependencies import Asked, Reserving
 
 _DAY_S: Final = 86_400.0
 routes = Routes("/v1/availability", "reservations", TENANTS)

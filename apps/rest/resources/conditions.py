@@ -14,7 +14,7 @@ from hydra.faults.condition import ConditionKind
 from hydra.model import Fabric
 
 if TYPE_CHECKING:
-    from apps.rest.asking import Service
+    from apps.rest.dependencies import Service
 
 routes = Routes("/v1/conditions", "operations")
 _LISTED: Final = 20

@@ -13,7 +13,7 @@ from apps.rest.routing import Routes
 from hydra.decisions.decision import Action
 
 if TYPE_CHECKING:
-    from apps.rest.asking import Service
+    from apps.rest.dependencies import Service
 
 routes = Routes("/v1/decisions", "operations")
 

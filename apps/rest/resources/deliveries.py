@@ -13,7 +13,7 @@ from hydra.lifecycle import ReservationState
 from hydra.reservations import reservation as core
 
 if TYPE_CHECKING:
-    from apps.rest.asking import Reserving
+    from apps.rest.dependencies import Reserving
 
 routes = Routes("/v1/deliveries", "reservations", TENANTS)
 

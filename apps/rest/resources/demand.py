@@ -14,7 +14,7 @@ from hydra.policy import DemandBasis, Policy, Prediction
 from hydra.service import DemandReport, DemandSource
 
 if TYPE_CHECKING:
-    from apps.rest.asking import Service
+    from apps.rest.dependencies import Service
 
 routes = Routes("/v1/demand", "network")
 

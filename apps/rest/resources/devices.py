@@ -21,7 +21,7 @@ from hydra.port_labels import wired_name, wired_to
 from hydra.roles import Severity, TaskState
 
 if TYPE_CHECKING:
-    from apps.rest.asking import Asked, Service
+    from apps.rest.dependencies import Asked, Service
 
 routes = Routes("/v1/devices", "operations")
 

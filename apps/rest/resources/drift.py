@@ -16,7 +16,7 @@ from apps.rest.routing import Routes
 from hydra.reconfiguration.drift import DriftKind
 
 if TYPE_CHECKING:
-    from apps.rest.asking import Service
+    from apps.rest.dependencies import Service
 
 routes = Routes("/v1", "maintenance")
 

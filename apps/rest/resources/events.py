@@ -28,7 +28,7 @@ from hydra.events import EventKind, EventLog
 from hydra.model import Fabric
 
 if TYPE_CHECKING:
-    from apps.rest.asking import Asking, Closing, Followed, Reserving, StillEntitled
+    from apps.rest.dependencies import Asking, Closing, Followed, Reserving, StillEntitled
 
 routes = Routes("/v1/events", "events", TENANTS)
 MOST_SUBSCRIBERS: Final = 200

@@ -15,7 +15,7 @@ from hydra.errors import PlanError
 from hydra.names import rack_named
 
 if TYPE_CHECKING:
-    from apps.rest.asking import Service
+    from apps.rest.dependencies import Service
 
 routes = Routes("/v1/explanations", "operations")
 

@@ -26,7 +26,7 @@ from hydra.errors import WrongRequest
 from hydra.reservations.reservation import ReservationRequest
 
 if TYPE_CHECKING:
-    from apps.rest.asking import IdempotencyKey, LateAnswer, Reserving
+    from apps.rest.dependencies import IdempotencyKey, LateAnswer, Reserving
 
 routes = Routes("/v1/groups", "reservations", TENANTS)
 

@@ -14,7 +14,7 @@ from apps.rest.problems import NOT_READY, STANDING_BY, STORE_UNAVAILABLE
 from apps.rest.routing import Routes
 
 if TYPE_CHECKING:
-    from apps.rest.asking import Known, Leading, Service
+    from apps.rest.dependencies import Known, Leading, Service
 
 routes = Routes("", "operations")
 

@@ -13,7 +13,7 @@ from hydra.history import HappeningKind
 from hydra.reservations.reservation import LATEST_UNIX_S
 
 if TYPE_CHECKING:
-    from apps.rest.asking import Asked, Service
+    from apps.rest.dependencies import Asked, Service
 
 routes = Routes("/v1/history", "operations")
 _LISTED: Final = 20

@@ -17,7 +17,7 @@ from hydra.demand.load import Series
 from hydra.names import rack_named
 
 if TYPE_CHECKING:
-    from apps.rest.asking import Asked, Service
+    from apps.rest.dependencies import Asked, Service
 
 routes = Routes("/v1/load", "network")
 

@@ -19,7 +19,7 @@ from apps.rest.problems import (
     UNKNOWN_NAME,
     ApiError,
 )
-from apps.rest.reading import MOST_ERRORS
+from apps.rest.request_bodies import MOST_ERRORS
 from apps.rest.resources.problem_types import ErrorDetail
 from apps.rest.resources.topology import Circuits, Path, in_own_order
 from apps.rest.routing import Routes
@@ -30,7 +30,7 @@ from hydra.names import did_you_mean
 from hydra.service import PlanRequest
 
 if TYPE_CHECKING:
-    from apps.rest.asking import Service
+    from apps.rest.dependencies import Service
 
 routes = Routes("/v1/plan", "planning")
 PLAN_PROBLEMS: Final = (*BODY_PROBLEMS, UNKNOWN_NAME, NO_PLAN, DEVICE_ERROR, DEVICE_UNAVAILABLE)

@@ -22,7 +22,7 @@ from hydra.config.schema import policy_model
 from hydra.policy import Policy, Taken
 
 if TYPE_CHECKING:
-    from apps.rest.asking import Service
+    from apps.rest.dependencies import Service
 
 routes = Routes("/v1", "maintenance")
 _MOST_REPORTED: Final = 20

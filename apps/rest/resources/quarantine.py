@@ -13,7 +13,7 @@ from hydra import service as core
 from hydra.model import Fabric
 
 if TYPE_CHECKING:
-    from apps.rest.asking import Service
+    from apps.rest.dependencies import Service
 
 routes = Routes("/v1/quarantine", "maintenance")
 

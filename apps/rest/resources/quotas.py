@@ -12,7 +12,7 @@ from apps.rest.routing import Routes
 from hydra.access import Role
 
 if TYPE_CHECKING:
-    from apps.rest.asking import Asking, Reserving, Tokens
+    from apps.rest.dependencies import Asking, Reserving, Tokens
 
 routes = Routes("/v1/quotas", "reservations", TENANTS)
 

@@ -16,7 +16,7 @@ from hydra.failures import FailureKind
 from hydra.lifecycle import ReconfigurationState
 
 if TYPE_CHECKING:
-    from apps.rest.asking import LateAnswer, Service
+    from apps.rest.dependencies import LateAnswer, Service
 
 routes = Routes("/v1/reconfigurations", "planning")
 _TRIGGER: Final = "operator"

@@ -11,7 +11,7 @@ from apps.rest.problems import LIFECYCLE_CONFLICT, STANDING_BY
 from apps.rest.routing import Routes
 
 if TYPE_CHECKING:
-    from apps.rest.asking import Leading
+    from apps.rest.dependencies import Leading
 
 routes = Routes("/v1", "operations")
 

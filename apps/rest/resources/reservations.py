@@ -56,7 +56,7 @@ from hydra.reservations.transfers import missing_megabytes
 if TYPE_CHECKING:
     from fastapi import Query, Response
 
-    from apps.rest.asking import (
+    from apps.rest.dependencies import (
         Answer,
         Asked,
         IdempotencyKey,

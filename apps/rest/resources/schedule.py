@@ -15,12 +15,12 @@ from apps.rest.wanted_topology import TopologyReader, WantedTopology
 from hydra.model import Fabric
 from hydra.policy import Policy, Rotation
 from hydra.reconfiguration.plan import pair_of
-from hydra.sharing.given import GivenSchedule, GivenSlot
+from hydra.sharing.given_schedule import GivenSchedule, GivenSlot
 from hydra.sharing.slots import Schedule, Week
 from topology.rotors import rotation_topologies
 
 if TYPE_CHECKING:
-    from apps.rest.asking import Service
+    from apps.rest.dependencies import Service
 
 routes = Routes("/v1/schedule", "planning")
 

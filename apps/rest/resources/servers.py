@@ -9,7 +9,7 @@ from apps.rest.document import Document
 from apps.rest.routing import Routes
 
 if TYPE_CHECKING:
-    from apps.rest.asking import Reserving
+    from apps.rest.dependencies import Reserving
 
 routes = Routes("/v1/servers", "network", TENANTS)
 

@@ -12,7 +12,7 @@ from apps.rest.access import TENANTS
 from apps.rest.conditional import retry_key
 from apps.rest.document import MOST_ENTRIES, Body, Document, Name
 from apps.rest.problems import JOURNAL_FAILED, UNKNOWN_NAME
-from apps.rest.reading import in_words
+from apps.rest.request_bodies import in_words
 from apps.rest.resources.groups import pointing_into
 from apps.rest.resources.reservations import (
     ADMISSION_PROBLEMS,
@@ -34,7 +34,7 @@ from hydra.reservations.shapes import (
 )
 
 if TYPE_CHECKING:
-    from apps.rest.asking import IdempotencyKey, LateAnswer, Reserving
+    from apps.rest.dependencies import IdempotencyKey, LateAnswer, Reserving
 
 routes = Routes("/v1/shapes", "reservations", TENANTS)
 

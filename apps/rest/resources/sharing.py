@@ -12,7 +12,7 @@ from apps.rest.routing import Routes
 from hydra.policy import Sharing
 
 if TYPE_CHECKING:
-    from apps.rest.asking import Service
+    from apps.rest.dependencies import Service
 
 routes = Routes("/v1/sharing", "planning")
 

@@ -14,7 +14,7 @@ from hydra import model
 from hydra.model import Fabric, PortId, RackId, VlanId
 
 if TYPE_CHECKING:
-    from apps.rest.asking import Service
+    from apps.rest.dependencies import Service
 
 routes = Routes("/v1/topology", "network")
 

@@ -27,7 +27,7 @@ from hydra.access import Caller, Role
 from hydra.events import EventKind
 
 if TYPE_CHECKING:
-    from apps.rest.asking import Answer, Asking, Hooks
+    from apps.rest.dependencies import Answer, Asking, Hooks
 
 routes = Routes("/v1/webhooks", "events")
 _LABEL: Final = "[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"

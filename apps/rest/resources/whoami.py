@@ -9,7 +9,7 @@ from apps.rest.routing import Routes
 from hydra.access import Role
 
 if TYPE_CHECKING:
-    from apps.rest.asking import Asking
+    from apps.rest.dependencies import Asking
 
 routes = Routes("/v1/whoami", "operations", frozenset(Role))
 

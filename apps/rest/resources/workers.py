@@ -10,7 +10,7 @@ from apps.rest.document import Document
 from apps.rest.routing import Routes
 
 if TYPE_CHECKING:
-    from apps.rest.asking import Holding
+    from apps.rest.dependencies import Holding
 
 routes = Routes("/v1/workers", "operations")
 

@@ -19,7 +19,7 @@ from drivers.codecs.openflow.messages import (
     TYPE_FLOW_MOD,
 )
 from drivers.codecs.openflow.meters import TYPE_METER_MOD
-from hydra.forwarding.shapes import Table
+from hydra.forwarding.match_action import Table
 
 _REASONS: Final[Mapping[tuple[int, int], str]] = {
     (1, 1): "unknown kind of message",

@@ -16,6 +16,7 @@ from weakref import WeakKeyDictionary
 from drivers.codecs.openflow import _tables
 from drivers.codecs.openflow.rules import SwitchPorts, encode_changes
 from drivers.codecs.openflow.statistics import MalformedReplyError
+from hydra.forwarding.match_action import Table, wired_port
 from hydra.forwarding.pipeline import (
     COOKIE_EPOCH_MASK,
     COOKIE_TAG,
@@ -24,7 +25,6 @@ from hydra.forwarding.pipeline import (
     RuleKind,
 )
 from hydra.forwarding.rules import FlowRule, Install, InstallAll, Installation, RemoveByCookie
-from hydra.forwarding.shapes import Table, wired_port
 from hydra.reconfiguration.drift import NOTHING, Drift, DriftKind, RuleDrift
 
 _FLOW_MOD: Final = struct.Struct("!8xQ8xB5xH16x")

@@ -44,6 +44,23 @@ from drivers.codecs.openflow.messages import (
     encode_multipart_request,
     port_stats_body,
 )
+from hydra.forwarding.match_action import (
+    Arg,
+    EndOnFin,
+    Field,
+    Output,
+    PassProtected,
+    PickPath,
+    Port,
+    PushVlan,
+    SetDscp,
+    SetPath,
+    Shape,
+    Table,
+    ToController,
+    place_of_server,
+    place_of_wired,
+)
 from hydra.forwarding.pipeline import (
     COOKIE_TAG,
     COOKIE_TAG_MASK,
@@ -61,23 +78,6 @@ from hydra.forwarding.rules import (
     RemoveByPort,
     RuleChange,
     round_rule,
-)
-from hydra.forwarding.shapes import (
-    Arg,
-    EndOnFin,
-    Field,
-    Output,
-    PassProtected,
-    PickPath,
-    Port,
-    PushVlan,
-    SetDscp,
-    SetPath,
-    Shape,
-    Table,
-    ToController,
-    place_of_server,
-    place_of_wired,
 )
 
 TAKEN_OVER: Final = "another controller has taken this switch over: stop one of the two"

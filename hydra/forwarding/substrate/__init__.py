@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from hydra.forwarding.substrate.base import PortNames, Steering, Substrate
 from hydra.forwarding.substrate.openflow import SingleHomedOpenFlow
-from hydra.forwarding.substrate.role import PortNames, Steering, Substrate
 from hydra.forwarding.substrate.vlan import DualHomedVlan, SingleHomedVlan
 from hydra.model import Fabric, SubstrateKind
 

@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from hydra.forwarding.match_action import Port, server_port, wired_port
 from hydra.forwarding.pipeline import FOR_ONE_SERVER, VLAN_PRESENT, RuleKind, cookie, cookie_subject
 from hydra.forwarding.rules import (
     BY_PORT,
@@ -27,8 +28,7 @@ from hydra.forwarding.rules import (
     port_rules,
     rack_metadata,
 )
-from hydra.forwarding.shapes import Port, server_port, wired_port
-from hydra.forwarding.substrate.role import PortNames, Steering, Substrate
+from hydra.forwarding.substrate.base import PortNames, Steering, Substrate
 from hydra.model import (
     Circuit,
     DatapathId,

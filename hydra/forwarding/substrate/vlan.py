@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
 
+from hydra.forwarding.match_action import Port
 from hydra.forwarding.pipeline import RuleKind
 from hydra.forwarding.rules import (
     BY_UPLINK,
@@ -22,8 +23,7 @@ from hydra.forwarding.rules import (
     own_rack_rules,
     uplink_exceptions,
 )
-from hydra.forwarding.shapes import Port
-from hydra.forwarding.substrate.role import PortNames, Steering, Substrate
+from hydra.forwarding.substrate.base import PortNames, Steering, Substrate
 from hydra.forwarding.trunks import Trunks
 from hydra.model import (
     DatapathId,

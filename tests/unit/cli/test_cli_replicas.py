@@ -7,7 +7,7 @@ import json
 import pytest
 
 from apps.cli.replicas import _print
-from apps.controller.stored import StoredView
+from apps.controller.standby_service import StoredView
 from apps.process.term import Alone, Replicas, Standby, StoreMember
 from apps.rest.app import create_app
 from hydra.errors import LifecycleError

@@ -9,7 +9,6 @@ import yaml
 from apps.process.configuration import load_configuration
 from hydra.errors import ConfigError
 from hydra.policy import (
-    ControllerSettings,
     DrainPolicy,
     Mode,
     OnDrift,
@@ -20,6 +19,7 @@ from hydra.policy import (
     Timeouts,
     Transition,
 )
+from hydra.settings import ControllerSettings
 
 from .conftest import CONFIGS, load_file
 

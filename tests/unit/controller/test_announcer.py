@@ -2,7 +2,7 @@
 
 from apps.controller.announcer import Announcer
 from hydra.forwarding.frames import announcement
-from hydra.forwarding.shapes import Port
+from hydra.forwarding.match_action import Port
 from hydra.forwarding.substrate import substrate_of
 from hydra.model import VlanId
 from tests.unit.core.fabrics import small_fabric

@@ -35,7 +35,7 @@ def test_the_next_leader_goes_on_where_there_may_be_one(term, pass_time):
     ledger, conductor, admission = (
         controller.rooms.ledger,
         controller.rooms.conductor,
-        controller.rooms.promises.admission,
+        controller.rooms.admission,
     )
     soon_s = time.time() + PATIENCE_S
     with ledger.bookings.trial():
@@ -44,7 +44,7 @@ def test_the_next_leader_goes_on_where_there_may_be_one(term, pass_time):
         )
         ledger.reservations.keep([one])
     pass_time(2 * PATIENCE_S)
-    conductor.duty("reservations", controller.rooms.promises.care.keep_time, lambda: 0.0)
+    conductor.duty("reservations", controller.rooms.reservation_care.keep_time, lambda: 0.0)
     controller.end_soon()
     conductor.start()
     for _ in range(2):

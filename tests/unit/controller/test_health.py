@@ -19,7 +19,7 @@ FABRIC = small_fabric(racks=4, planes=2)
 
 class Away:
     """Parts of the network that are away, as :class:`apps.controller.reach.Reach` and
-    :class:`apps.controller.absences.Absences` tell them."""
+    :class:`apps.controller.missing_devices.MissingDevices` tell them."""
 
     def __init__(self):
         self.planes, self.tors, self.switches, self.uplinks, self.complaints = {}, {}, [], set(), {}

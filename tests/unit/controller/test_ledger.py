@@ -11,11 +11,11 @@ from types import SimpleNamespace
 import pytest
 
 from apps.controller.record import (
+    event_writer,
     journal_writer,
     network,
     reconfigurations,
     reservation_news,
-    teller,
 )
 from apps.controller.record.ledger import Ledger
 from apps.process.metrics import Metrics
@@ -613,10 +613,10 @@ def test_what_waits_to_be_told_goes_with_an_intent(shared, disk, monkeypatch):
 @pytest.fixture
 def led(shared, monkeypatch):
     """A ledger that tells by itself; a change's own writes always come in time."""
-    monkeypatch.setattr(teller, "_PATIENCE_S", 60.0)
+    monkeypatch.setattr(event_writer, "_PATIENCE_S", 60.0)
     shared.load()
     yield shared
-    monkeypatch.setattr(teller, "_PATIENCE_S", 0.0)
+    monkeypatch.setattr(event_writer, "_PATIENCE_S", 0.0)
     shared.close()
 
 
@@ -624,11 +624,11 @@ def test_the_course_of_a_change_is_told_by_its_own_writes(led, disk, monkeypatch
     """A write of its own for every substep would hold up those that the change waits for."""
     writes = writes_of(disk, monkeypatch)
     entry = led.log.enter("operator")
-    time.sleep(4 * teller._TOGETHER_S)
+    time.sleep(4 * event_writer._TOGETHER_S)
     led.writer.record(INTENDED, {})
     for state in (ReconfigurationState.DRAINING, ReconfigurationState.MOVING):
         led.log.update(entry.id, state=state)
-        time.sleep(4 * teller._TOGETHER_S)
+        time.sleep(4 * event_writer._TOGETHER_S)
     led.reservations.finish(entry.id, state=ReconfigurationState.DONE)
     assert len(writes) == 2
     told = [one.progress.state for one in led.events.after(0)[0]]
@@ -652,7 +652,7 @@ def test_what_no_other_write_tells_is_told_at_once(led, news):
 
 
 def test_a_change_that_writes_nothing_is_told_of_all_the_same(shared, monkeypatch):
-    monkeypatch.setattr(teller, "_PATIENCE_S", 0.2)
+    monkeypatch.setattr(event_writer, "_PATIENCE_S", 0.2)
     shared.load()
     shared.log.enter("operator")
     wait_until(lambda: not shared.events.waiting)

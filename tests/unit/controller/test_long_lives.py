@@ -153,9 +153,9 @@ class Reserved:
     def __init__(self):
         self.staged, self.jobs = Staged(before=EMPTY), []
         self.rooms = rooms = self.staged.rooms
-        self.care, self.ledger = rooms.promises.care, rooms.ledger
-        self.admission = rooms.promises.admission
-        self.care._enqueue = rooms.promises.placement._enqueue = self.jobs.append
+        self.care, self.ledger = rooms.reservation_care, rooms.ledger
+        self.admission = rooms.admission
+        self.care._enqueue = rooms.placement._enqueue = self.jobs.append
         rooms.upkeep.hold_reserved = lambda: None
         rooms.fleet.mute = frozenset
         rooms.fleet.connected = lambda: frozenset(self.network.connected)

@@ -11,7 +11,7 @@ import pytest
 import apps.controller.mastership as mastership_module
 from apps.controller.mastership import Mastership
 from apps.openflow.fleet import Fleet
-from apps.openflow.seam import PortInfo
+from apps.openflow.interface import PortInfo
 from apps.process.term import Alone
 from drivers.codecs.openflow.rules import NO_GENERATION, ROLE_MASTER, TAKEN_OVER
 from hydra.errors import HeldElsewhere

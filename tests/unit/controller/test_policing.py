@@ -11,7 +11,7 @@ import pytest
 from apps.controller.policing import Policing
 from apps.controller.refills import MOST_S, PART
 from apps.openflow.fleet import Fleet
-from apps.openflow.seam import PortInfo
+from apps.openflow.interface import PortInfo
 from drivers.codecs.openflow.messages import (
     MULTIPART_FLOW,
     TYPE_BARRIER_REQUEST,
@@ -25,8 +25,8 @@ from drivers.codecs.openflow.meters import (
     TYPE_METER_MOD,
 )
 from hydra.failures import FailureKind
+from hydra.forwarding.match_action import server_port
 from hydra.forwarding.pipeline import DELIVERY_COUNTERS, DELIVERY_COUNTERS_MASK, cookie_subject
-from hydra.forwarding.shapes import server_port
 from hydra.model import NetworkState
 from hydra.reservations.reservation import Protect
 from tests.unit.core.fabrics import circuit_between, openflow_only, path_of, state_of

@@ -25,7 +25,6 @@ from hydra.model import NetworkState, PortId, Topology, VlanId
 from hydra.policy import (
     AgentPolicy,
     Beyond,
-    ControllerSettings,
     DemandBasis,
     DrainPolicy,
     Mode,
@@ -41,6 +40,7 @@ from hydra.policy import (
 )
 from hydra.reconfiguration.commands import Pause
 from hydra.service import PlanRequest
+from hydra.settings import ControllerSettings
 from hydra.staged_changes import Asker
 from hydra.vlan_pool import VlanPool
 from tests.journals import SqliteJournal

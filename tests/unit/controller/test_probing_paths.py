@@ -11,7 +11,7 @@ import pytest
 
 from apps.controller.runner import Runner
 from apps.openflow.fleet import Fleet
-from apps.openflow.seam import PortInfo
+from apps.openflow.interface import PortInfo
 from apps.process.metrics import Metrics
 from drivers.codecs.openflow.messages import TYPE_BARRIER_REQUEST, TYPE_PACKET_OUT
 from hydra.failures import FailureKind

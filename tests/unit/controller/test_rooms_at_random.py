@@ -124,14 +124,14 @@ class _World:
             rooms.upkeep._retries,
             rooms.upkeep.devices._retries,
             rooms.upkeep.devices._port_retries,
-            rooms.promises.care._retries,
+            rooms.reservation_care._retries,
         ):
             retries._clock = lambda: float(next(ticks))
         self.queue, self.scheduler = rooms.conductor._queue, rooms.conductor._scheduler
         for duty in (
             _itself(self.staged.stage.controller)._look_after,
             _itself(self.staged.staging).keep_time,
-            _itself(rooms.promises.care).keep_time,
+            _itself(rooms.reservation_care).keep_time,
         ):
             rooms.conductor.duty("duty", duty, lambda: 0.0, at_once=True)
         write = rooms.ledger._journal.write
@@ -216,7 +216,7 @@ class _World:
             service=rng.choice(services),
             protect=rng.choice([Protect.NONE] * 3 + [Protect.DISJOINT]),
         )
-        self.rooms.promises.admission.reserve(request)
+        self.rooms.admission.reserve(request)
 
     def _one_booked(self):
         booked = [one for one in self.rooms.ledger.bookings.all() if one.is_booked]
@@ -224,12 +224,12 @@ class _World:
         return "none" if one is None else one.bundle or one.id
 
     def _release(self):
-        self.rooms.promises.admission.release(self._one_booked())
+        self.rooms.admission.release(self._one_booked())
 
     def _modify(self):
         end = time.time() + self.rng.choice([0.2, 5.0])
         change = Modification(bandwidth_mbps=self.rng.choice([5.0, 30.0]), end_unix_s=end)
-        self.rooms.promises.admission.modify(self._one_booked(), change)
+        self.rooms.admission.modify(self._one_booked(), change)
 
     def _random_mbps(self, most, rates):
         mbps = np.zeros_like(self.sent_mbps)
@@ -361,7 +361,7 @@ class _World:
         kept = {
             "changes in the journal": {one.id for one in ledger.log.unfinished()} ^ changes,
             "asked for": rooms.loop._asked_for,
-            "reservations that wait": rooms.promises.placement._in_turn,
+            "reservations that wait": rooms.placement._in_turn,
             "paths to be taken down": ledger.bookings.leaving(),
             "under way": ledger.network.under_way,
             "the journal lags": ledger.writer.behind,

@@ -32,7 +32,7 @@ from hydra.reconfiguration.executor import Execution
 from hydra.reconfiguration.plan import paths_by_pair
 from hydra.reservations.reservation import Pin
 from hydra.service import PlanRequest
-from hydra.sharing.given import GivenSchedule, GivenSlot
+from hydra.sharing.given_schedule import GivenSchedule, GivenSlot
 from tests.journals import SqliteJournal
 from tests.unit.controller.runners import at_once, awaited
 from tests.unit.controller.ways import ways_of

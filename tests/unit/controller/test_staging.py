@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from apps.controller.between_jobs import BetweenJobs
-from apps.controller.desk import Desk
+from apps.controller.service import Desk
 from hydra.errors import HydraError, LifecycleError, PlanError
 from hydra.failures import Failure, FailureKind
 from hydra.journal import JournalError

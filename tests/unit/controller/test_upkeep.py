@@ -245,7 +245,7 @@ def test_relays_of_what_stands_stay_and_go_with_it():
     stage, away = begun(fabric, state_of(fabric, EMPTY, path))
     network, relay = stage.network, fabric.racks[1].tor.datapath_id
     assert relay in stage.core.switches.ready()
-    stage.core.run(stage.core.switches.tidy_relays())
+    stage.core.run(stage.core.courses.synchronisation.tidy_relays())
     assert len(list(relay_rules(network.tables[relay].values()))) == 2
     assert all(stands(stage, circuit) for circuit in path.circuits)
     network.connected.add(away)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from apps.controller.course_choice import PresentWays
 from apps.controller.record.ledger import Ledger
-from apps.controller.ways import PresentWays
 from hydra.model import DemandMatrix, Fabric
 from hydra.policy import CurrentPolicy
+from hydra.reconfiguration.course_choice import Way, Ways
 from hydra.reconfiguration.plan import Plan
 from hydra.reconfiguration.run import all_ready
-from hydra.reconfiguration.ways import Way, Ways
 from tests.unit.core.fabrics import small_fabric
 
 

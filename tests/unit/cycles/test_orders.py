@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from apps.openflow.seam import PortInfo
+from apps.openflow.interface import PortInfo
 from hydra.errors import HydraError
 from hydra.forwarding.pipeline import COOKIE_KIND_EPOCH_MASK, RuleKind, cookie
 from hydra.forwarding.rules import RemoveByCookie, match_key, rack_metadata
@@ -12,7 +12,7 @@ from hydra.lifecycle import ReconfigurationState
 from hydra.model import NetworkState, VlanId
 from hydra.policy import Policy, Transition
 from hydra.reconfiguration.commands import ApplyRules, Pause, StageRules
-from hydra.reconfiguration.cycle import OWN_CYCLE
+from hydra.reconfiguration.substeps import OWN_CYCLE
 from mininet_scenarios.cycles.application import refuse_real_switches
 from mininet_scenarios.cycles.names import (
     CYCLE_VARIABLE,

@@ -11,7 +11,7 @@ import pytest
 
 from apps.demand.poller import Inlet, StatsPoller
 from apps.openflow.fleet import Fleet
-from apps.openflow.seam import PortInfo, SumRequest, Sums
+from apps.openflow.interface import PortInfo, SumRequest, Sums
 from drivers.codecs.openflow.messages import MULTIPART_PORT_STATS
 from hydra.forwarding.pipeline import RuleKind, cookie
 from hydra.policy import Policy, Timeouts

@@ -12,7 +12,7 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from apps.controller import auditor, loop, slots
+from apps.controller import auditor, planning_loop, slots
 from apps.process.configuration import load_configuration
 from apps.process.metrics import TRIGGERS, Metrics
 from apps.process.worker_list import SessionEnd
@@ -23,7 +23,7 @@ from hydra.failures import FailureKind
 from hydra.lifecycle import ReconfigurationState
 from hydra.reconfiguration import commands
 from hydra.reconfiguration.executor import STEPS
-from hydra.reconfiguration.gating import GATE
+from hydra.reconfiguration.gate import GATE
 from hydra.service import Reconfiguration
 from mininet_scenarios import plain_http
 from mininet_scenarios.emulators.ports import free_port
@@ -259,7 +259,7 @@ def test_triggers_are_those_that_the_controller_names():
     text = "".join(path.read_text() for path in rooms)
     named = set(re.findall(r'\.enter\(\s*f?"(\w+)', text))
     named |= set(re.findall(r'\.go\(\w+, f?"(\w+)', text))
-    named |= {auditor.TRIGGER, slots.TRIGGER, loop._PERIODIC, reconfigurations._TRIGGER}
+    named |= {auditor.TRIGGER, slots.TRIGGER, planning_loop._PERIODIC, reconfigurations._TRIGGER}
     assert len(named) == 8
     assert {*named, "other"} == set(TRIGGERS)
     metrics = Metrics()

@@ -7,10 +7,10 @@ import pytest
 
 from drivers import registry
 from drivers.registry import OPTICAL, TOR, optical_switch, plane_checks
-from hydra import contributed
-from hydra.contributed import Places
+from hydra import plugins
 from hydra.errors import DeviceError, Problem
 from hydra.model import Plane, PlaneId
+from hydra.plugins import Places
 from tests.waiting import PATIENCE_S
 
 
@@ -39,7 +39,7 @@ def contributing(monkeypatch):
 
     def contribute(value):
         point = EntryPoint("new", value, registry.CONTRIBUTED)
-        monkeypatch.setattr(contributed, "entry_points", lambda group: [point] if group else [])
+        monkeypatch.setattr(plugins, "entry_points", lambda group: [point] if group else [])
         for table in (OPTICAL, TOR):
             monkeypatch.delitem(vars(table), "_points", raising=False)
             monkeypatch.setattr(table, "_made", {})

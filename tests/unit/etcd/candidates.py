@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from apps.etcd.leadership import Leadership, boot_s
-from hydra.policy import EtcdSettings
+from hydra.settings import EtcdSettings
 
 LONG_S = 60.0
 

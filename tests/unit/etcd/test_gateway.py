@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from apps.etcd.gateway import Etcd, EtcdRefused, EtcdUnanswered
-from hydra.policy import EtcdSettings
+from hydra.settings import EtcdSettings
 from tests.waiting import PATIENCE_S
 
 

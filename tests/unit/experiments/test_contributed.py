@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from apps.cli import hydra
-from hydra import contributed
+from hydra import plugins
 from hydra.errors import HydraError
 from mininet_scenarios.experiments import CONTRIBUTED, EXPERIMENTS, load
 
@@ -18,7 +18,7 @@ def contributing(monkeypatch):
 
     def contribute(name, value):
         point = EntryPoint(name, value, CONTRIBUTED)
-        monkeypatch.setattr(contributed, "entry_points", lambda group: [point] if group else [])
+        monkeypatch.setattr(plugins, "entry_points", lambda group: [point] if group else [])
         vars(EXPERIMENTS).pop("_points", None)
         monkeypatch.setattr(EXPERIMENTS, "_made", {})
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
-from hydra.forwarding.pipeline import PATH_REGISTER, SHAPES
-from hydra.forwarding.rules import FlowRule, mac_as_int
-from hydra.forwarding.shapes import (
+from hydra.forwarding.match_action import (
     Arg,
     Field,
     Output,
@@ -22,6 +20,8 @@ from hydra.forwarding.shapes import (
     Table,
     server_port,
 )
+from hydra.forwarding.pipeline import PATH_REGISTER, SHAPES
+from hydra.forwarding.rules import FlowRule, mac_as_int
 from hydra.model import Server
 
 VLAN_PRESENT = 0x1000

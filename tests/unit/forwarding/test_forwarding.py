@@ -3,9 +3,9 @@
 import pytest
 
 from hydra.forwarding.class_table import TcpConnection, class_rules, spill_rules
+from hydra.forwarding.match_action import Port
 from hydra.forwarding.pipeline import ANNOUNCE_ETHERTYPE, PROBE_ETHERTYPE, RuleKind
 from hydra.forwarding.rules import constant, mac_as_int, rack_metadata
-from hydra.forwarding.shapes import Port
 from hydra.forwarding.substrate import substrate_of
 from hydra.model import MacAddress, NetworkState, RackId
 from tests.unit.core.fabrics import (

@@ -6,9 +6,15 @@ from itertools import product
 
 import pytest
 
+from hydra.forwarding.match_action import (
+    Port,
+    place_of_server,
+    place_of_wired,
+    server_port,
+    wired_port,
+)
 from hydra.forwarding.pipeline import ANNOUNCE_ETHERTYPE, PROBE_ETHERTYPE
 from hydra.forwarding.rules import in_lanes, match_key
-from hydra.forwarding.shapes import Port, place_of_server, place_of_wired, server_port, wired_port
 from hydra.forwarding.substrate import substrate_of
 from hydra.model import NetworkState, RackId
 from tests.unit.core.fabrics import (

@@ -3,6 +3,7 @@ from itertools import pairwise
 
 import pytest
 
+from hydra.forwarding.match_action import Arg, Output, PickPath, Port, PushVlan, SetPath, Table
 from hydra.forwarding.pipeline import (
     COOKIE_TAG,
     COOKIE_TAG_MASK,
@@ -27,7 +28,6 @@ from hydra.forwarding.rules import (
     rack_metadata,
     uplink_exceptions,
 )
-from hydra.forwarding.shapes import Arg, Output, PickPath, Port, PushVlan, SetPath, Table
 from hydra.forwarding.substrate import substrate_of
 from hydra.model import NetworkState, RackId, VlanId
 from tests.unit.core.fabrics import parallel_paths, path_of, small_fabric, state_of

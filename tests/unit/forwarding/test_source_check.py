@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hydra.forwarding.match_action import Port, server_port
 from hydra.forwarding.pipeline import RuleKind
 from hydra.forwarding.rules import mac_as_int
-from hydra.forwarding.shapes import Port, server_port
 from hydra.forwarding.substrate import substrate_of
 from hydra.model import MacAddress, NetworkState, VlanId
 from hydra.policy import SourceCheck

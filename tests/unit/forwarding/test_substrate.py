@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from hydra.forwarding.match_action import Arg, Port, Table
 from hydra.forwarding.pipeline import SHAPES, RuleKind
 from hydra.forwarding.rules import in_lanes, match_key
-from hydra.forwarding.shapes import Arg, Port, Table
 from hydra.forwarding.substrate import substrate_of
 from hydra.model import NetworkState, RackId, VlanId
 from hydra.roles import PortVlans

@@ -10,7 +10,7 @@ import pytest
 from apps.etcd.gateway import Etcd, get, put, was_created
 from apps.journal.etcd import FORMAT, EtcdJournal, after
 from hydra.journal import Change, JournalError, JournalOfAnotherFormat, JournalTaken, Kind
-from hydra.policy import EtcdSettings
+from hydra.settings import EtcdSettings
 from tests.lossy import LossyWay
 from tests.waiting import once
 

@@ -3,7 +3,7 @@
 import struct
 
 from apps.openflow.fleet import Question
-from apps.openflow.seam import PortInfo
+from apps.openflow.interface import PortInfo
 from hydra.failures import Failure, FailureKind
 from hydra.forwarding.rules import Install, divert_rule, round_rule
 from hydra.model import RackId

@@ -15,9 +15,7 @@ from apps.openflow.package import (
     ofproto_v1_3_parser,
 )
 from drivers.codecs.openflow.rules import SwitchPorts
-from hydra.forwarding.pipeline import PATH_REGISTER, SHAPES
-from hydra.forwarding.rules import FlowRule
-from hydra.forwarding.shapes import (
+from hydra.forwarding.match_action import (
     Action,
     Arg,
     EndOnFin,
@@ -32,6 +30,8 @@ from hydra.forwarding.shapes import (
     server_port,
     wired_port,
 )
+from hydra.forwarding.pipeline import PATH_REGISTER, SHAPES
+from hydra.forwarding.rules import FlowRule
 
 DATAPATH = ofproto_protocol.ProtocolDesc(version=4)
 

@@ -11,7 +11,7 @@ import pytest
 
 from apps.openflow import tables
 from apps.openflow.fleet import Fleet, Question
-from apps.openflow.seam import PortInfo
+from apps.openflow.interface import PortInfo
 from drivers.codecs.openflow.messages import (
     TYPE_BARRIER_REQUEST,
     TYPE_FLOW_MOD,
@@ -25,8 +25,8 @@ from drivers.codecs.openflow.rules import (
 from drivers.codecs.openflow.statistics import decode_flow_stats
 from hydra.failures import Failure, FailureKind
 from hydra.forwarding.frames import probe
+from hydra.forwarding.match_action import Port
 from hydra.forwarding.rules import divert_rule, round_rule
-from hydra.forwarding.shapes import Port
 from hydra.model import DatapathId, RackId, VlanId
 from hydra.policy import CurrentPolicy, Policy
 from hydra.reconfiguration.switches import Switches

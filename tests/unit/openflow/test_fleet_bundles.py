@@ -4,7 +4,7 @@ import struct
 
 import pytest
 
-from apps.openflow.seam import PortInfo
+from apps.openflow.interface import PortInfo
 from drivers.codecs.openflow.messages import (
     BUNDLE_COMMIT,
     BUNDLE_DISCARD,

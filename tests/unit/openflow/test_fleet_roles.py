@@ -15,7 +15,7 @@ from drivers.codecs.openflow.rules import (
     TYPE_ROLE_REQUEST,
 )
 from hydra.failures import FailureKind
-from hydra.forwarding.shapes import Port
+from hydra.forwarding.match_action import Port
 
 from .fleet_switches import FABRIC, V1, V2, Switch, agrees, away, end, unknown
 

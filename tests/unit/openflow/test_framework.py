@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from apps.openflow import package as framework_package
+from apps.openflow.limits import ECHO_S
 from apps.openflow.package import OS_KEN, RYU, VARIABLE
-from apps.openflow.seam import ECHO_S
 from hydra.errors import HydraError
 from mininet_scenarios.emulators.ports import free_port
 from mininet_scenarios.emulators.stranger import Stranger
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.takes(15)
 APP = """
 import threading
 from pathlib import Path
-from apps.openflow import framework, seam
+from apps.openflow import framework, interface
 from apps.openflow.fleet import Fleet
 from tests.unit.core.fabrics import small_fabric
 
@@ -148,7 +148,7 @@ def connect(trust, tmp_path, package):
     """Connects one more with the same datapath id to a framework that runs."""
     address = "127.0.0.1", free_port()
     files = [str(tmp_path / name) for name in ("controller.pem", "controller.key", "ca.pem")]
-    tls = "None" if trust is None else f"seam.OpenFlowTls(*{files})"
+    tls = "None" if trust is None else f"interface.OpenFlowTls(*{files})"
     app = tmp_path / "app.py"
     text = APP.replace("PORT", str(address[1])).replace("TLS\n", f"{tls}\n")
     app.write_text(text.replace("GO ON", str(tmp_path / "go on")))

@@ -23,9 +23,9 @@ pytestmark = pytest.mark.takes(40)
 
 APP = """
 import resource
-from apps.openflow import framework, seam
+from apps.openflow import framework, limits
 
-seam.HANDSHAKE_S = 3.0
+limits.HANDSHAKE_S = 3.0
 
 class Events:
     def switch_refused(self, datapath, address, why):
@@ -336,7 +336,7 @@ import asyncio
 import time
 from apps.openflow.listener import Listener
 from apps.openflow.package import HOST
-from apps.process.doors import Door
+from apps.process.admitted_connections import Door
 
 inside, most, done = set(), 0, 0
 

@@ -20,10 +20,10 @@ pytestmark = pytest.mark.takes(10)
 APPLICATION = """
 import threading, time
 from apps.openflow import framework
-from apps.process import ending
+from apps.process import shutdown
 
-ending.STOP_S = STOP_S
-ending.TRACEBACK_S = 1.0
+shutdown.STOP_S = STOP_S
+shutdown.TRACEBACK_S = 1.0
 
 class Application:
     openflow_address = ("127.0.0.1", PORT)
@@ -57,11 +57,11 @@ STUCK = APPLICATION.replace("STOP_S = STOP_S", "STOP_S = 1.0").replace("SPINS", 
 
 GIVES_UP = """
 from apps.openflow import framework
-from apps.process import ending
+from apps.process import shutdown
 from hydra.errors import HydraError
 
 def give_up():
-    ending.give_up(HydraError("nothing can be done here"))
+    shutdown.give_up(HydraError("nothing can be done here"))
 
 class Application:
     openflow_address = ("127.0.0.1", PORT)

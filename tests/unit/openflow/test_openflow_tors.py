@@ -12,12 +12,12 @@ from apps.controller.announcer import Announcer
 from apps.controller.devices import Devices
 from apps.demand.poller import StatsPoller
 from apps.openflow.fleet import Fleet, Question
-from apps.openflow.seam import PortInfo
+from apps.openflow.interface import PortInfo
 from drivers.codecs.openflow.rules import SwitchPorts, encode_packet_out
 from hydra.errors import DeviceUnavailable
 from hydra.forwarding.frames import announcement
+from hydra.forwarding.match_action import Table, server_port, wired_port
 from hydra.forwarding.pipeline import RuleKind, cookie
-from hydra.forwarding.shapes import Table, server_port, wired_port
 from hydra.forwarding.substrate import substrate_of
 from hydra.model import MacAddress, NetworkState, RackId
 from hydra.policy import Policy, Timeouts

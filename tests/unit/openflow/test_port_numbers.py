@@ -2,8 +2,8 @@
 
 import pytest
 
-from apps.openflow.seam import PortInfo
-from hydra.forwarding.shapes import Port
+from apps.openflow.interface import PortInfo
+from hydra.forwarding.match_action import Port
 
 from .fleet_switches import CHANGES, TOR1, V1, VSWITCH_PORTS, Switch, agrees, port_table
 

@@ -28,6 +28,7 @@ from drivers.codecs.openflow.statistics import (
     decode_port_stats,
     octets_by_subject,
 )
+from hydra.forwarding.match_action import Port
 from hydra.forwarding.pipeline import COOKIE_TAG, COOKIE_TAG_MASK, RuleKind
 from hydra.forwarding.rules import (
     FlowRule,
@@ -38,7 +39,6 @@ from hydra.forwarding.rules import (
     RemoveByCookie,
     RemoveByPort,
 )
-from hydra.forwarding.shapes import Port
 from hydra.model import RackId, VlanId
 from tests.unit.core.fabrics import small_fabric
 from tests.unit.forwarding.sample_rules import circuit_rule, every_rule

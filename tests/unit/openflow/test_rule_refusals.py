@@ -7,9 +7,9 @@ import pytest
 from drivers.codecs.openflow import meters
 from drivers.codecs.openflow.refusals import describe_refusal
 from drivers.codecs.openflow.rules import SwitchPorts, encode_changes
+from hydra.forwarding.match_action import Port
 from hydra.forwarding.pipeline import RuleKind
 from hydra.forwarding.rules import FlowRule, Install
-from hydra.forwarding.shapes import Port
 
 RULE = Install(FlowRule(RuleKind.CIRCUIT, (3, 104, Port.OPTICAL)))
 ALONE = encode_changes([RULE], SwitchPorts(1, 2, 3), 7, None)

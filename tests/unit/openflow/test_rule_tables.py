@@ -20,6 +20,7 @@ from drivers.codecs.openflow.rule_tables import (
 )
 from drivers.codecs.openflow.rules import SwitchPorts, encode_changes, encode_open_bundle
 from drivers.codecs.openflow.statistics import MalformedReplyError
+from hydra.forwarding.match_action import wired_port
 from hydra.forwarding.pipeline import VLAN_PRESENT, RuleKind, cookie
 from hydra.forwarding.rules import (
     FlowRule,
@@ -30,7 +31,6 @@ from hydra.forwarding.rules import (
     constant,
     match_key,
 )
-from hydra.forwarding.shapes import wired_port
 from hydra.forwarding.substrate import substrate_of
 from hydra.model import NetworkState, RackId, VlanId
 from mininet_scenarios.cycles.orders import emulated_rules

@@ -3,7 +3,7 @@
 import pytest
 
 from apps.openflow.fleet import Fleet, Question
-from apps.openflow.seam import PortInfo
+from apps.openflow.interface import PortInfo
 from hydra.failures import FailureKind
 from hydra.forwarding.frames import probe
 from hydra.forwarding.rules import Install, divert_rule

@@ -12,7 +12,7 @@ from contextlib import suppress
 
 import pytest
 
-from apps.openflow.seam import OpenFlowTls
+from apps.openflow.interface import OpenFlowTls
 from apps.openflow.tls import TlsThread
 from mininet_scenarios.emulators.shared_tls import SharedTls
 from tests.waiting import PATIENCE_S, remains, wait_until

@@ -9,7 +9,7 @@ from hydra.model import NetworkState, Topology
 from hydra.policy import Policy
 from hydra.reservations.reservation import Pin
 from hydra.service import PlanRequest
-from hydra.sharing.given import GivenSchedule, GivenSlot
+from hydra.sharing.given_schedule import GivenSchedule, GivenSlot
 from tests.unit.core.fabrics import path_of, small_fabric, with_one_way_circuits
 
 FABRIC = small_fabric(racks=6, planes=1)

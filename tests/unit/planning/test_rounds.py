@@ -11,8 +11,8 @@ from hydra.decisions.decision import Action
 from hydra.errors import PlanError
 from hydra.model import NetworkState, PlaneId, RackId
 from hydra.policy import CurrentPolicy, Policy
+from hydra.reconfiguration.course_choice import Ways
 from hydra.reconfiguration.run import all_ready
-from hydra.reconfiguration.ways import Ways
 from hydra.reservations.reservation import Pin
 from hydra.service import DemandReport, DemandSource, PlanRequest
 from tests.unit.controller.ways import all_at_once

@@ -19,7 +19,7 @@ from apps.process import logs
 from apps.process.configuration import load_configuration
 from apps.process.metrics import Metrics
 from hydra.errors import HydraError
-from hydra.forwarding.shapes import Port
+from hydra.forwarding.match_action import Port
 from hydra.model import CrossConnect, PlaneId
 from hydra.policy import CurrentPolicy, Policy
 from hydra.reconfiguration.commands import Batch, MoveMirrors, Pause

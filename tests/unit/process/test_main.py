@@ -5,10 +5,11 @@ from dataclasses import replace
 import pytest
 
 import apps.main
-from apps.controller.stored import StoredView
+from apps.controller.standby_service import StoredView
 from apps.main import HydraApplication
 from hydra.config import Loaded
-from hydra.policy import ControllerSettings, EtcdSettings, Policy
+from hydra.policy import Policy
+from hydra.settings import ControllerSettings, EtcdSettings
 from tests.unit.core.fabrics import small_fabric
 
 STORE = EtcdSettings(("http://127.0.0.1:1",), "/hydra/", None, None, None, None, None, None, 2)

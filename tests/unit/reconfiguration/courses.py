@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from hydra.model import Fabric, NetworkState
 from hydra.policy import Policy
-from hydra.reconfiguration.aside import Spare
+from hydra.reconfiguration.course_choice import MOST_COURSES, Ways, having
 from hydra.reconfiguration.detours import Detours
 from hydra.reconfiguration.executor import Execution
+from hydra.reconfiguration.moving_aside import Spare
 from hydra.reconfiguration.plan import OrderOf, diff
 from hydra.reconfiguration.run import Conditions
-from hydra.reconfiguration.ways import MOST_COURSES, Ways, having
 from topology.marks import marks_of
 
 
@@ -31,8 +32,14 @@ def first_course(
     order_of: OrderOf,
     **options: Any,
 ) -> Execution:
-    """To ``target``, or as far as the first course gets; ``options`` as of :class:`Execution`."""
-    first = ways(fabric, conditions).next(current, target, MOST_COURSES, having(current))
+    """To ``target``, or as far as the first course gets; ``options`` as of :class:`Execution`.
+
+    Beside other changes nobody moves aside: those may want the spare ports.
+    """
+    possible = ways(fabric, conditions)
+    if options.get("beside"):
+        possible = replace(possible, spare=None)
+    first = possible.next(current, target, MOST_COURSES, having(current))
     return Execution(
         fabric=fabric,
         policy=policy,

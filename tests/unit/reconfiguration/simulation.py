@@ -16,6 +16,7 @@ from itertools import chain, groupby
 from typing import Final
 
 from hydra.failures import Failure, FailureKind
+from hydra.forwarding.match_action import Port, place_of_wired, wired_port
 from hydra.forwarding.pipeline import VLAN_PRESENT, RuleKind
 from hydra.forwarding.rules import (
     BY_PORT,
@@ -35,7 +36,6 @@ from hydra.forwarding.rules import (
     ports_named,
     rack_metadata,
 )
-from hydra.forwarding.shapes import Port, place_of_wired, wired_port
 from hydra.forwarding.substrate import Steering, substrate_of
 from hydra.model import (
     Circuit,
@@ -254,6 +254,8 @@ class Network:
     _wiring: Wiring | None = None
     away: Set[PlaneId | str] = frozenset()
     """Planes and racks (by name) whose device does not answer: it stays as it is."""
+    forgotten: frozenset[tuple[PortId, VlanId]] = frozenset()
+    """Ports that were retagged, with VLANs that stayed and were not announced since."""
     electrical: Callable[[], Collection[DatapathId]] = frozenset
     """Switches that hold no rules of circuits, as their controller knows: they refused some."""
 
@@ -271,8 +273,6 @@ class Network:
                 self.switch_of |= dict.fromkeys((s.name for s in switch.servers), switch)
         self.connected = set(self.names)
         self.dead_uplinks: set[str] = set()
-        self.forgotten: set[tuple[PortId, VlanId]] = set()
-        """Ports that were retagged, with VLANs that stayed and were not announced since."""
         self.closed: set[str] = set()
         """Servers from whom their ToR takes nothing for circuits."""
         self.journal: list[tuple[str, object]] = []
@@ -650,7 +650,7 @@ class Network:
 
     def _announce(self, command: Announce) -> Doing:
         announced = {vlan for _, vlans in command.servers for vlan in vlans}
-        self.forgotten = {entry for entry in self.forgotten if entry[1] not in announced}
+        self.forgotten = frozenset(entry for entry in self.forgotten if entry[1] not in announced)
         yield
         return None, None
 

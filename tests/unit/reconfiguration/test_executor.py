@@ -8,11 +8,11 @@ from dataclasses import replace
 import pytest
 
 from hydra.failures import Failure, FailureKind
-from hydra.forwarding.shapes import Port
+from hydra.forwarding.match_action import Port
 from hydra.lifecycle import ReconfigurationState
 from hydra.model import NetworkState, RackId, Topology, VlanId
 from hydra.policy import DrainPolicy, OnSilence, Policy
-from hydra.reconfiguration import cycle
+from hydra.reconfiguration import substeps
 from hydra.reconfiguration.commands import (
     ApplyRules,
     AwaitPortsUp,
@@ -590,7 +590,7 @@ def _looks_at_nothing(_run):
     ids=["divert", "gate"],
 )
 def test_the_watch_sees_an_executor_that_forgets_a_step(monkeypatch, step, broken, words):
-    monkeypatch.setattr(cycle, step, broken)
+    monkeypatch.setattr(substeps, step, broken)
     old = start(DIRECT)
     network = Scripted(FABRIC, old)
     execution = execution_of(network, old, state_of(FABRIC, old, path_of(FABRIC, 0, 2)))

@@ -16,7 +16,7 @@ from hydra.model import SubstrateKind
 from hydra.policy import DrainPolicy, OnSilence, Policy
 from hydra.reconfiguration.commands import AwaitRounds, Batch, Command, Outcome
 from hydra.reconfiguration.executor import STEPS, Execution
-from hydra.reconfiguration.gating import GATE
+from hydra.reconfiguration.gate import GATE
 from hydra.reconfiguration.plan import diff, paths_by_pair
 from mininet_scenarios.cycles.names import CycleName, cycle_of
 from tests.unit.core.fabrics import (
@@ -101,7 +101,7 @@ def simulate(seed: int) -> Course:
             upkeep.look_after()
             if rng.random() < 0.1:
                 network.dead_uplinks.add(rng.choice(fabric.servers).name)
-            upkeep.run(upkeep.switches.follow_uplinks())
+            upkeep.run(upkeep.courses.detours.follow_all())
             if not upkeep.uncertain:
                 break
         else:
@@ -125,6 +125,11 @@ def test_whatever_fails_every_rack_stays_reachable(seeds):
 def test_frames_of_a_server_whose_uplink_comes_back_are_drained():
     """The uplink was down when the change began, and there are no detours; the ToR stands still."""
     hold(simulate, (5005371,))
+
+
+def test_a_switch_that_refuses_rules_of_lost_paths_stays_diverted():
+    """One of three new paths fails, and the switch commits the end of the divert alone."""
+    hold(simulate, (7001665,))
 
 
 def test_the_seeds_reach_every_corner():

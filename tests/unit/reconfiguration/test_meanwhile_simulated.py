@@ -64,7 +64,7 @@ class Unlucky:
         )
         for datapath in self.classifier.switches:  # as they have been brought to
             assert not self.classifier.rules_for(datapath)
-        self.upkeep.switches._added_rules = self.classifier.rules_for
+        self.upkeep.switches.added_rules = self.classifier.rules_for
         self.held = False
         """True if it was not withdrawn at the first attempt."""
 
@@ -109,7 +109,7 @@ class Unlucky:
 
     def act(self) -> None:
         if self.cut is not None:
-            course = self.upkeep.switches.divert({self.cut}, (), [self.change])
+            course = self.upkeep.courses.failover.divert({self.cut}, (), [self.change])
             self.diverted = self.upkeep.run(course)
             self.network.now_s += LONGEST_LAG_S
             self.stay_diverted()
@@ -137,7 +137,7 @@ class Unlucky:
         """
         fabric, state = self.network.fabric, self.upkeep.memory.state
         lost = self.diverted & state.topology.circuits
-        self.upkeep.run(self.upkeep.switches.divert(lost))
+        self.upkeep.run(self.upkeep.courses.failover.divert(lost))
         self.network.now_s += LONGEST_LAG_S
         withdrawal = self.execution(diff(fabric, state, without(state, lost), self.order))
         self.withdrawals.append(withdrawal)

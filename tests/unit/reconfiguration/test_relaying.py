@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from hydra.failures import FailureKind
+from hydra.forwarding.match_action import wired_port
 from hydra.forwarding.pipeline import VLAN_PRESENT, RuleKind
 from hydra.forwarding.rules import FlowRule, Install, InstallAll, Remove, installed, match_key
-from hydra.forwarding.shapes import wired_port
 from hydra.lifecycle import ReconfigurationState
 from hydra.model import NetworkState, VlanId
 from hydra.reconfiguration.commands import ApplyRules, MoveMirrors
@@ -190,7 +190,7 @@ def test_what_is_left_of_relays_is_removed_and_what_stands_is_not_touched(upkeep
     stale = held_relays(upkeep.network, R4)
     standing = held_relays(upkeep.network, R2)
     assert len(stale) == len(standing) == 2
-    changes = written(upkeep, upkeep.switches.tidy_relays())
+    changes = written(upkeep, upkeep.courses.synchronisation.tidy_relays())
     assert {dp: [type(one) for one in some] for dp, some in changes.items()} == {
         R4: [Remove, Remove]
     }
@@ -215,7 +215,7 @@ def test_a_whole_table_whose_relay_rules_are_refused_leaves_the_standing_ones(up
 
     network._without_members = without_relays
     network.rng = Refusing()
-    upkeep.run(switches.synchronise([R2]))
+    upkeep.run(upkeep.courses.synchronisation.synchronise([R2]))
     assert any(RuleKind.TOR_RELAY in some for some in kinds)
     assert held_relays(network, R2) == standing
     assert R2 not in switches.ready()
@@ -241,14 +241,14 @@ def test_a_relay_whose_table_could_not_be_read_has_its_rules_and_stays_in_doubt(
     network, switches = upkeep.network, upkeep.switches
     switches.spares_relays = spares
     network.faults = Faults(read=1.0)
-    upkeep.run(switches.synchronise([R4]))
+    upkeep.run(upkeep.courses.synchronisation.synchronise([R4]))
     assert (R4 in switches.ready()) is spares
     assert len(held_relays(network, R4)) == 2
     if spares:
-        upkeep.run(switches.tidy_relays())
+        upkeep.run(upkeep.courses.synchronisation.tidy_relays())
         assert switches.ready() == set()
     network.faults = Faults()
-    upkeep.run(switches.synchronise([R1, R2, R3, R4]))
+    upkeep.run(upkeep.courses.synchronisation.synchronise([R1, R2, R3, R4]))
     assert held_relays(network, R4) == []
     assert switches.all_ready
 
@@ -259,7 +259,7 @@ def test_relays_that_a_state_of_meanwhile_has_no_more_go_with_it(upkeep):
     for relay in held_relays(upkeep.network, R4):
         del upkeep.network.tables[R4][match_key(relay)]
     upkeep.switches.doubt([R4])
-    course = upkeep.switches.bring_beside([R4])
+    course = upkeep.courses.synchronisation.bring_beside([R4])
     batch = next(course)
     while batch.step != "synchronise":
         batch = course.send(upkeep.perform(batch))

@@ -10,9 +10,9 @@ import random
 
 import pytest
 
+from hydra.forwarding.match_action import Port
 from hydra.forwarding.pipeline import RuleKind
 from hydra.forwarding.rules import ports_named, rack_metadata
-from hydra.forwarding.shapes import Port
 from hydra.policy import DrainPolicy, Policy
 from hydra.reconfiguration.executor import Execution
 from tests.unit.core.fabrics import first_state, order_of, random_fabric, random_state
@@ -114,7 +114,7 @@ class Renumbered:
     def follow(self) -> None:
         """As the conductor does between two jobs."""
         self.network.faults = Faults(vswitch=self.rng.choice((0.0, 0.5)))
-        self.upkeep.run(self.upkeep.switches.follow_numbers())
+        self.upkeep.run(self.upkeep.courses.renumbering.follow())
         self.network.faults = Faults()
         self.failed |= not self.upkeep.switches.ready().issuperset(self.struck)
         self.upkeep.reconnect()  # who failed may have hung up, too
@@ -128,7 +128,7 @@ class Renumbered:
 
     def follow_meanwhile(self) -> None:
         self.meanwhile = True
-        course = self.upkeep.switches.follow_numbers([self.change])
+        course = self.upkeep.courses.renumbering.follow([self.change])
         self.upkeep.run_meanwhile(course)
         moving = {rack_metadata(rack) for pair in self.change.moving for rack in pair}
         for datapath in self.struck:

@@ -119,7 +119,7 @@ class Slow:
     def change(self) -> None:
         """Carry out a change; what a course beside it has under way goes on meanwhile."""
         upkeep, network, rng = self.upkeep, self.network, self.rng
-        upkeep.run(upkeep.switches.tidy_relays())
+        upkeep.run(upkeep.courses.synchronisation.tidy_relays())
         if upkeep.care.held_racks:
             return  # plans leave out their ports
         state = upkeep.memory.state
@@ -183,7 +183,7 @@ class Slow:
         stands_still = any(map(network.stands_still, range(len(self.fabric.racks))))
         if staying and not (network.faults.standstill or stands_still):
             dead = {rng.choice(sorted(staying))}
-            upkeep.run_meanwhile(upkeep.switches.divert(dead, (), [change]))
+            upkeep.run_meanwhile(upkeep.courses.failover.divert(dead, (), [change]))
             self.seen["circuit"] += 1
 
     def break_off(self, execution: Execution) -> None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from hydra.failures import Failure, FailureKind
+from hydra.forwarding.match_action import Port
 from hydra.forwarding.pipeline import RuleKind
 from hydra.forwarding.rules import (
     ROUND_RULES,
@@ -19,7 +20,6 @@ from hydra.forwarding.rules import (
     matches_port,
     ports_named,
 )
-from hydra.forwarding.shapes import Port
 from hydra.model import NetworkState
 from hydra.policy import CurrentPolicy, OnSilence, Policy
 from hydra.reconfiguration.commands import ApplyRules, Command, HeldRules, Outcome
@@ -39,7 +39,7 @@ def core():
 @pytest.fixture
 def switches(core):
     core.switches.dead_uplinks = frozenset({"h11", "h32"})
-    core.switches._added_rules = lambda datapath: [constant(RuleKind.CLASS_MICE)][: datapath % 2]
+    core.switches.added_rules = lambda datapath: [constant(RuleKind.CLASS_MICE)][: datapath % 2]
     return core.switches
 
 
@@ -50,8 +50,8 @@ def test_tables_are_the_rules_of_each_switch_with_what_a_rack_has_in_common_once
     for datapath, table in tables.items():
         rules = list(installed(table))
         assert len(rules) == len(set(rules))
-        of_state = switches._substrate.rules(datapath, STATE, switches.dead_uplinks)
-        assert set(rules) == {*of_state, *switches._added_rules(datapath)}
+        of_state = switches.substrate.rules(datapath, STATE, switches.dead_uplinks)
+        assert set(rules) == {*of_state, *switches.added_rules(datapath)}
         several, rounds = (one for one in table if isinstance(one, InstallAll))
         assert rounds is ROUND_RULES
         rack = FABRIC.server_by_datapath[datapath].rack
@@ -64,7 +64,7 @@ def test_a_switch_that_did_not_take_this_controller_is_left_alone_and_tried_agai
     switches = core.switches
     switches.settled = True
     first, second, *_ = sorted(switches.owned)
-    course = switches.synchronise([first, second])
+    course = core.courses.synchronisation.synchronise([first, second])
     next(course)
     (confirm,) = course.send([Outcome(frozenset({second}))]).commands
     assert confirm.intended.keys() == {second}
@@ -84,7 +84,7 @@ def test_who_is_ready_is_worked_out_once_until_that_changes(core, monkeypatch):
     everybody = connected = frozenset(switches.owned)
     monkeypatch.setattr(switches._connections, "connected", lambda: connected)
     assert not switches.ready()
-    core.run(switches.synchronise(everybody))
+    core.run(core.courses.synchronisation.synchronise(everybody))
     seen = switches.ready()
     assert seen == everybody
     assert switches.ready() is seen
@@ -95,7 +95,7 @@ def test_who_is_ready_is_worked_out_once_until_that_changes(core, monkeypatch):
     assert switches.ready() == everybody - {first, second}
     connected = everybody - {third}
     assert switches.ready() == everybody - {first, second, third}
-    core.run(switches.synchronise([first]))
+    core.run(core.courses.synchronisation.synchronise([first]))
     connected = everybody
     assert switches.ready() == everybody - {second}
 
@@ -125,19 +125,19 @@ def test_of_those_that_connect_uplinks_are_looked_at_and_of_those_that_were_down
         }
 
     network.dead_uplinks.add("h11")
-    core.run(switches.follow_uplinks())  # not settled yet: passed over
+    core.run(core.courses.detours.follow_all())  # not settled yet: passed over
     switches.settled = True
-    core.run(switches.synchronise(everybody))
+    core.run(core.courses.synchronisation.synchronise(everybody))
     assert switches.dead_uplinks == {"h11"}
     first, second = (FABRIC.server_by_name[name].vswitch.datapath_id for name in ("h11", "h21"))
     network.dead_uplinks.clear()
     network.dead_uplinks.add("h21")
     looked.clear()
-    core.run(switches.synchronise([second]))
+    core.run(core.courses.synchronisation.synchronise([second]))
     assert switches.dead_uplinks == {"h21"}
     assert set(looked) <= ends("h11", "h21")
     looked.clear()
-    core.run(switches.synchronise([first]))
+    core.run(core.courses.synchronisation.synchronise([first]))
     assert switches.dead_uplinks == {"h21"}
     assert set(looked) <= ends("h11", "h21")
 
@@ -146,12 +146,15 @@ def test_of_those_that_connect_uplinks_are_looked_at_and_of_those_that_were_down
 def test_who_goes_around_something_dead_waits_for_no_switch_far_later_than_others(core, on_silence):
     """But where a switch that does not confirm is cut off from circuits."""
     switches = core.switches
-    switches._policy = CurrentPolicy(replace(Policy(), on_silent_vswitch=on_silence))
+    switches.policy = CurrentPolicy(replace(Policy(), on_silent_vswitch=on_silence))
     switches.settled = True
-    core.run(switches.synchronise(frozenset(switches.owned)))
+    core.run(core.courses.synchronisation.synchronise(frozenset(switches.owned)))
     core.network.dead_uplinks.add("h11")
     switches._unseen_uplinks = True
-    for course in (switches.follow_uplinks(), switches.divert(STATE.topology.circuits)):
+    for course in (
+        core.courses.detours.follow_all(),
+        core.courses.failover.divert(STATE.topology.circuits),
+    ):
         (command,) = next(course).commands
         assert command.changes
         assert command.hurries == (on_silence is not OnSilence.CLOSE)
@@ -159,9 +162,9 @@ def test_who_goes_around_something_dead_waits_for_no_switch_far_later_than_other
 
 def test_of_what_died_only_circuits_that_pairs_were_on_are_to_be_withdrawn(core):
     core.switches.settled = True
-    core.run(core.switches.synchronise(frozenset(core.switches.owned)))
+    core.run(core.courses.synchronisation.synchronise(frozenset(core.switches.owned)))
     (used,) = STATE.topology.circuits
-    course = core.switches.divert({used, circuit_between(FABRIC, 0, 2, 0)})
+    course = core.courses.failover.divert({used, circuit_between(FABRIC, 0, 2, 0)})
     (command,) = next(course).commands
     with pytest.raises(StopIteration) as ended:
         course.send([Outcome(dict.fromkeys(command.changes))])
@@ -174,7 +177,7 @@ def test_what_a_rack_has_in_common_is_made_once_for_switches_that_come_one_by_on
     made = []
 
     def bring(datapath):
-        course = switches.synchronise([datapath])
+        course = core.courses.synchronisation.synchronise([datapath])
         next(course)
         course.send([Outcome(frozenset({datapath}))])
         batch = course.send([Outcome(HeldRules())])
@@ -187,7 +190,7 @@ def test_what_a_rack_has_in_common_is_made_once_for_switches_that_come_one_by_on
     for datapath in sorted(switches.owned):
         switches.renewed(datapath)
     first, second = (
-        [steered.datapath for steered in switches._substrate.steering(rack.id)]
+        [steered.datapath for steered in switches.substrate.steering(rack.id)]
         for rack in FABRIC.racks[:2]
     )
     bring(first[0])
@@ -197,7 +200,7 @@ def test_what_a_rack_has_in_common_is_made_once_for_switches_that_come_one_by_on
     other = core.memory.state = NetworkState()
     assert other is not STATE
     bring(second[1])
-    expected = switches._substrate.common_rules(second[1], other)
+    expected = switches.substrate.common_rules(second[1], other)
     assert made[3].rules == tuple(expected) != made[1].rules
     for datapath in sorted(switches.owned):
         bring(datapath)
@@ -219,7 +222,7 @@ def test_switches_that_hold_what_they_should_are_left_as_they_are():
     written: list[Command | None] = []
     core.look = written.append
     before = {datapath: dict(table) for datapath, table in network.tables.items()}
-    core.run(switches.synchronise(sorted(switches.owned)))
+    core.run(core.courses.synchronisation.synchronise(sorted(switches.owned)))
     changes = [one.changes for one in written if isinstance(one, ApplyRules)]
     assert changes[0].keys() == {lacking, other}
     assert network.tables[lacking].keys() - before[lacking].keys()
@@ -242,7 +245,7 @@ def test_rules_that_tell_of_rounds_stay_where_a_switch_has_them():
         switches.renewed(datapath)
     written: list[Command | None] = []
     core.look = written.append
-    core.run(switches.synchronise([first, second]))
+    core.run(core.courses.synchronisation.synchronise([first, second]))
     changes = next(one.changes for one in written if isinstance(one, ApplyRules))
     told = {
         datapath: [
@@ -263,7 +266,7 @@ def test_a_switch_that_could_not_be_read_is_written(core):
     switches = core.switches
     switches.settled = True
     first, second, *_ = sorted(switches.owned)
-    course = switches.synchronise([first, second])
+    course = core.courses.synchronisation.synchronise([first, second])
     next(course)
     course.send([Outcome(frozenset({first, second}))])
     batch = course.send([Outcome(None)])
@@ -275,7 +278,7 @@ def under_way(core, *datapaths):
     core.switches.settled = True
     for datapath in datapaths:
         core.switches.answers_again(datapath)
-    course = core.switches.bring_beside(datapaths)
+    course = core.courses.synchronisation.bring_beside(datapaths)
     assert next(course).step == "take"
     assert course.send([Outcome(frozenset(datapaths))]).step == "confirm"
     return course, course.send([Outcome(HeldRules())])
@@ -473,7 +476,7 @@ def test_a_slow_switch_that_an_attempt_has_failed_at_is_waited_for_no_more(core)
 def following(core, datapath, **earlier):
     """The changes by which a switch's rules follow ports that had these numbers before."""
     core.switches.renumbered(datapath, earlier)
-    course = core.switches.follow_numbers()
+    course = core.courses.renumbering.follow()
     (command,) = next(course).commands
     return course, command.changes[datapath]
 
@@ -521,7 +524,7 @@ def test_a_switch_that_refuses_to_follow_is_brought_as_a_whole(at_work):
     assert first in at_work.switches.late()
     assert at_work.switches.renumbered_ports()
     assert not at_work.followed
-    at_work.run(at_work.switches.synchronise([first]))
+    at_work.run(at_work.courses.synchronisation.synchronise([first]))
     assert first in at_work.switches.ready()
     assert not at_work.switches.renumbered_ports()
     assert [(port.port, port.old) for port in at_work.followed] == [("optical", (2,))]
@@ -535,7 +538,7 @@ def test_a_switch_in_doubt_whose_port_moves_is_told_of_once_it_is_brought(at_wor
     with pytest.raises(StopIteration):
         course.send([Outcome({first: None})])
     assert not at_work.followed, "the switch may lack other rules"
-    at_work.run(at_work.switches.synchronise([first]))
+    at_work.run(at_work.courses.synchronisation.synchronise([first]))
     assert [(port.port, port.old) for port in at_work.followed] == [("optical", (2,))]
 
 
@@ -547,10 +550,10 @@ def test_a_switch_that_connects_anew_before_its_rules_followed_is_told_of_until_
     at_work.switches.renumbered(first, {"optical": 2})
     at_work.switches.renewed(first)
     with pytest.raises(StopIteration):
-        next(at_work.switches.follow_numbers())
+        next(at_work.courses.renumbering.follow())
     (port,) = at_work.switches.renumbered_ports()
     assert (port.port, port.old) == ("optical", (2,))
-    at_work.run(at_work.switches.synchronise([first]))
+    at_work.run(at_work.courses.synchronisation.synchronise([first]))
     assert not at_work.switches.renumbered_ports()
     assert [(port.port, port.old) for port in at_work.followed] == [("optical", (2,))]
 

@@ -23,7 +23,7 @@ from hydra.reconfiguration.commands import (
 )
 from hydra.reconfiguration.courses import Courses
 from hydra.reconfiguration.executor import STEPS, Execution, intent
-from hydra.reconfiguration.gating import GATE
+from hydra.reconfiguration.gate import GATE
 from hydra.reconfiguration.plan import SETTLED, Unsettled
 from hydra.reconfiguration.readiness import RenumberedPort, SeenPort
 from hydra.reconfiguration.reconcile import NONE_HELD, Held
@@ -257,13 +257,13 @@ class SimulatedUpkeep:
         self.care.learn(execution)
         self.switches.learn(execution)
         self.switches.closed_meanwhile = frozenset()
-        self.run(self.switches.follow_closed())
+        self.run(self.courses.detours.follow())
 
     def follow_uplinks_meanwhile(self, change: Execution) -> None:
         """While a change is under way, where it waits."""
         if self.network.substrate.detours:
             self.switches.closed_meanwhile = frozenset(change.closed)
-            self.run_meanwhile(self.switches.follow_uplinks())
+            self.run_meanwhile(self.courses.detours.follow_all())
             change.set_dead_uplinks(self.switches.dead_uplinks)
         else:
             change.set_dead_uplinks(self.switches.still_down(change.conditions.dead_uplinks))

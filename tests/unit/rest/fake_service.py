@@ -27,7 +27,7 @@ from hydra.errors import (
 )
 from hydra.events import EventKind, EventLog, Progress
 from hydra.failures import Failure, FailureKind
-from hydra.faults.conditions import Watch
+from hydra.faults.diagnosis import Watch
 from hydra.faults.facts import Facts
 from hydra.faults.quarantine import Quarantined
 from hydra.history import HappeningKind, History
@@ -45,10 +45,10 @@ from hydra.model import (
     VlanId,
 )
 from hydra.policy import CurrentPolicy, DemandBasis, Policy, Sharing, SharingChoice
+from hydra.reconfiguration.course_choice import Course, Way
 from hydra.reconfiguration.drift import Drift, DriftKind
 from hydra.reconfiguration.plan import Plan
 from hydra.reconfiguration.stages import Stage
-from hydra.reconfiguration.ways import Course, Way
 from hydra.reservations.book import ReservationBook
 from hydra.reservations.bundle import bundle_of, divisions
 from hydra.reservations.shape_search import admit_shape, with_remedy
@@ -71,7 +71,7 @@ from hydra.service import (
     ReservationPreview,
     StepTiming,
 )
-from hydra.sharing.given import GivenSchedule
+from hydra.sharing.given_schedule import GivenSchedule
 from hydra.sharing.slots import Night, Schedule, Week, WeekSlot
 from tests.waiting import PATIENCE_S
 

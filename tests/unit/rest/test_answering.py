@@ -6,7 +6,7 @@ import pytest
 from fastapi import FastAPI
 from pydantic import BaseModel, field_serializer
 
-from apps.rest.asking import Answer
+from apps.rest.dependencies import Answer
 from apps.rest.mounting import mounted
 from apps.rest.routing import Routes
 from apps.rest.server import RestServer

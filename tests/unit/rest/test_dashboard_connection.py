@@ -6,7 +6,7 @@ import time
 import pytest
 from playwright.sync_api import expect
 
-from apps.controller.stored import StoredView
+from apps.controller.standby_service import StoredView
 from apps.process.term import Standby
 from apps.rest.app import create_app
 from apps.rest.server import RestServer

@@ -9,8 +9,8 @@ import time
 import httpx
 import pytest
 
-from apps.process import doors
-from apps.process.doors import Door, Sparing, reserve_descriptors
+from apps.process import admitted_connections
+from apps.process.admitted_connections import Door, Sparing, reserve_descriptors
 from apps.rest import server as rest_server
 from apps.rest.app import create_app
 from apps.rest.server import RestServer
@@ -162,8 +162,10 @@ def test_the_server_outlives_its_descriptors(start, caplog):
 
 def test_descriptors_are_reserved_or_refused(monkeypatch):
     limits = [(1024, 4096)]
-    monkeypatch.setattr(doors.resource, "getrlimit", lambda _: limits[-1])
-    monkeypatch.setattr(doors.resource, "setrlimit", lambda _, pair: limits.append(pair))
+    monkeypatch.setattr(admitted_connections.resource, "getrlimit", lambda _: limits[-1])
+    monkeypatch.setattr(
+        admitted_connections.resource, "setrlimit", lambda _, pair: limits.append(pair)
+    )
     reserve_descriptors(1000, "for nothing")
     assert limits == [(1024, 4096)]
     reserve_descriptors(3000, "for nothing")

@@ -11,8 +11,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from apps.controller import stored
-from apps.controller.stored import StoredView
+from apps.controller import standby_service
+from apps.controller.standby_service import StoredView
 from apps.etcd.gateway import Etcd, put
 from apps.journal.copy import Copying
 from apps.journal.etcd import EtcdJournal
@@ -121,7 +121,7 @@ def settings(etcd):
 @pytest.fixture
 def begin(fabric, settings, monkeypatch):
     """Begin to stand by; (the view of the store, what was called for it)."""
-    monkeypatch.setattr(stored, "_EVERY_S", 0.01)
+    monkeypatch.setattr(standby_service, "_EVERY_S", 0.01)
     with ExitStack() as stack:
 
         def begun():

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from apps.controller.stored import StoredView
+from apps.controller.standby_service import StoredView
 from apps.process.term import Standby
 from apps.rest.app import create_app
 from apps.rest.server import RestServer

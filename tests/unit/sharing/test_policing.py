@@ -3,8 +3,8 @@
 import pytest
 
 from hydra.forwarding.class_table import TcpConnection, class_rules
+from hydra.forwarding.match_action import Port, server_port, wired_port
 from hydra.forwarding.pipeline import EXPEDITED, SHAPES
-from hydra.forwarding.shapes import Port, server_port, wired_port
 from hydra.forwarding.substrate import substrate_of
 from hydra.lifecycle import ReservationState
 from hydra.model import NetworkState, RackId

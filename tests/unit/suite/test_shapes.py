@@ -13,7 +13,6 @@ ROOMS = [
     for name in ("apps/controller", "apps/demand", "apps/planning", "hydra/reconfiguration")
 ]
 LARGE = {
-    "hydra/reconfiguration/switches.py:Switches": "courses that share which switches are in doubt",
     "mininet_scenarios/emulators/calient.py:CalientServer": "a method for each TL1 command",
     "mininet_scenarios/emulators/ocs.py:EmulatedOcs": "a method for each thing that a test may do",
 }

@@ -14,8 +14,8 @@ import zmq
 import zmq.auth
 
 from apps.openflow.fleet import Fleet, Question
+from apps.openflow.interface import PortInfo, SumRequest
 from apps.openflow.refusals import Refusal, of_versions
-from apps.openflow.seam import PortInfo, SumRequest
 from apps.process.worker_list import SessionEnd
 from apps.workers import holder as holder_room
 from apps.workers import roster as roster_room
@@ -29,7 +29,7 @@ from hydra.errors import HydraError
 from hydra.failures import FailureKind
 from hydra.forwarding.frames import probe
 from hydra.model import MacAddress, VlanId
-from hydra.policy import WorkerSettings
+from hydra.settings import WorkerSettings
 from mininet_scenarios.emulators.ports import free_port
 from tests.unit.core.fabrics import small_fabric
 from tests.waiting import PATIENCE_S, remains, wait_until

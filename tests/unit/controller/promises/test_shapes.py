@@ -36,7 +36,7 @@ def rooms():
 def admit(rooms, pattern, mbps, **more):
     """Ask for a shape that begins later: no switch is connected now."""
     wish = ReservationRequest("", "", 0.0, start_unix_s=time.time() + PATIENCE_S, **more)
-    made = rooms.promises.shapes.reserve(pattern_request(pattern, FOUR, mbps, wish))
+    made = rooms.shapes.reserve(pattern_request(pattern, FOUR, mbps, wish))
     return shape_of(LOADED.fabric, made.admitted)
 
 
@@ -67,10 +67,10 @@ def test_a_repeated_request_is_not_planned_again(rooms):
 def test_racks_are_chosen_where_there_is_room(rooms):
     start = time.time() + PATIENCE_S
     wish = ReservationRequest("r1", "r2", 60.0, start_unix_s=start)
-    rooms.promises.admission.reserve(wish)
+    rooms.admission.reserve(wish)
     pair = replace(wish, src="", dst="", bandwidth_mbps=0.0)
-    made = rooms.promises.shapes.reserve(chosen_request("pairs", 2, (), None, pair))
-    shape = rooms.promises.shapes.shape(made.group)
+    made = rooms.shapes.reserve(chosen_request("pairs", 2, (), None, pair))
+    shape = rooms.shapes.shape(made.group)
     assert (shape.racks, shape.edges[0].bandwidth_mbps) == (("r3", "r4"), 200.0)
     assert shape.choice.startswith("2 of 4 racks, by most free Mb/s")
 
@@ -79,14 +79,14 @@ def test_racks_for_a_lost_pair_are_tried_first(rooms):
     shape = admit(rooms, "pairs", 80.0)
     lost = shape.edges[0]
     rooms.ledger.bookings._book.transition(lost.id, ReservationState.FAILED, "no light at r2")
-    shape = rooms.promises.shapes.shape(shape.id)
+    shape = rooms.shapes.shape(shape.id)
     assert shape.instead == FOUR
     alone = ReservationRequest(
         "r1", "r2", 80.0, start_unix_s=lost.starts_unix_s, service=ServiceClass.GUARANTEED
     )
-    rooms.promises.admission.reserve(alone)
+    rooms.admission.reserve(alone)
     before = rooms.ledger.bookings.all()
-    assert rooms.promises.shapes.shape(shape.id).instead == ("r3", "r4")
+    assert rooms.shapes.shape(shape.id).instead == ("r3", "r4")
     assert rooms.ledger.bookings.all() == before, "a trial leaves nothing"
 
 
@@ -94,15 +94,15 @@ def test_racks_for_a_lost_pair_meet_its_constraints(rooms):
     shape = admit(rooms, "pairs", 80.0, constraints=Constraints(avoid_planes=("p1",)))
     lost = shape.edges[0]
     rooms.ledger.bookings._book.transition(lost.id, ReservationState.FAILED, "no light at r2")
-    assert rooms.promises.shapes.shape(shape.id).instead == FOUR
+    assert rooms.shapes.shape(shape.id).instead == FOUR
     other = ReservationRequest(
         *("r1", "r2", 80.0),
         start_unix_s=lost.starts_unix_s,
         service=ServiceClass.GUARANTEED,
         constraints=Constraints(require_planes=("p2",)),
     )
-    rooms.promises.admission.reserve(other)
-    assert rooms.promises.shapes.shape(shape.id).instead == ("r3", "r4")
+    rooms.admission.reserve(other)
+    assert rooms.shapes.shape(shape.id).instead == ("r3", "r4")
 
 
 def test_most_of_protected_pairs(rooms):
@@ -124,6 +124,6 @@ def test_others_get_answers_while_racks_for_a_lost_pair_are_tried(rooms, monkeyp
         return add(book, *asked)
 
     monkeypatch.setattr(ReservationBook, "add", ask_meanwhile)
-    assert rooms.promises.shapes.shape(shape.id).instead == FOUR
+    assert rooms.shapes.shape(shape.id).instead == FOUR
     assert answered
     assert all(answered)

@@ -39,7 +39,7 @@ def test_parallel_requests_get_the_circuit_once(rooms):
 
     def ask(_):
         try:
-            return rooms.promises.admission.reserve(transfer(start, 125.0, 100.0))
+            return rooms.admission.reserve(transfer(start, 125.0, 100.0))
         except AdmissionError:
             return None
 
@@ -53,7 +53,7 @@ def test_parallel_requests_get_the_circuit_once(rooms):
 
 def test_a_refusal_leaves_nothing(rooms):
     with pytest.raises(AdmissionError, match="the earliest end that fits is"):
-        rooms.promises.admission.reserve(transfer(time.time() + 10_000, 125.0, 4.0))
+        rooms.admission.reserve(transfer(time.time() + 10_000, 125.0, 4.0))
     assert rooms.ledger.bookings.all() == ()
 
 
@@ -63,7 +63,7 @@ def test_bytes_beyond_a_circuit_go_over_several(rooms, profile):
     start = time.time() + 10_000
     asked = transfer(start, 125.0, 5.0)
     asked = replace(asked, transfer=replace(asked.transfer, profile=profile))
-    made = rooms.promises.admission.reserve(asked)
+    made = rooms.admission.reserve(asked)
     assert [(one.bandwidth_mbps, one.transfer.megabytes) for one in made.parts] == [
         (pytest.approx(100.0), 62.5)
     ] * 2
@@ -72,25 +72,25 @@ def test_bytes_beyond_a_circuit_go_over_several(rooms, profile):
     assert made.bandwidth_mbps == pytest.approx(200.0)
     assert made.expires_unix_s == pytest.approx(start + 5)
     with pytest.raises(AdmissionError, match="the earliest end that fits is"):
-        rooms.promises.admission.reserve(asked)
+        rooms.admission.reserve(asked)
 
 
 def test_a_refusal_has_the_earliest_end_over_several_circuits(rooms):
     """500 MB at 400 Mb/s, of which two circuits carry 200 Mb/s."""
     start = time.time() + 10_000
     with pytest.raises(AdmissionError, match="which fits in parts") as refused:
-        rooms.promises.admission.reserve(transfer(start, 500.0, 10.0))
+        rooms.admission.reserve(transfer(start, 500.0, 10.0))
     assert rooms.ledger.bookings.all() == ()
     best, single = refused.value.alternatives
     assert best.end_unix_s == pytest.approx(start + 20, abs=0.01)
     assert single.end_unix_s == pytest.approx(start + 40)
     length_s = best.end_unix_s - start
-    assert rooms.promises.admission.reserve(transfer(start, 500.0, length_s)).parts
+    assert rooms.admission.reserve(transfer(start, 500.0, length_s)).parts
 
 
 def test_a_preview_tells_rate_and_end(rooms):
     start = time.time() + 10_000
-    preview = rooms.promises.admission.preview(transfer(start, 125.0, 100.0))
+    preview = rooms.admission.preview(transfer(start, 125.0, 100.0))
     assert preview.reservation.bandwidth_mbps == 100
     assert preview.reservation.expires_unix_s == pytest.approx(start + 10)
     assert rooms.ledger.bookings.all() == ()

@@ -10,7 +10,7 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 
-from apps.controller.rooms import Rooms
+from apps.controller.wiring import Rooms
 from hydra.config.reload import Reload
 from hydra.decisions.decision import Decision
 from hydra.decisions.explanation import (
@@ -48,7 +48,7 @@ from hydra.service import (
     Reconfiguration,
     ReservationPreview,
 )
-from hydra.sharing.given import GivenSchedule
+from hydra.sharing.given_schedule import GivenSchedule
 from hydra.sharing.slots import Schedule, Week
 
 
@@ -69,41 +69,41 @@ class ReservationDesk(_OfRooms):
         return self._rooms.ledger.events
 
     def reserve(self, request: ReservationRequest) -> Reservation:
-        return self._rooms.promises.admission.reserve(request)
+        return self._rooms.admission.reserve(request)
 
     def reserve_all(
         self, requests: Sequence[ReservationRequest], *, all_or_nothing: bool
     ) -> GroupOutcome:
-        return self._rooms.promises.admission.reserve_all(requests, all_or_nothing=all_or_nothing)
+        return self._rooms.admission.reserve_all(requests, all_or_nothing=all_or_nothing)
 
     def reserve_shape(self, shape: ShapeRequest) -> GroupOutcome:
-        return self._rooms.promises.shapes.reserve(shape)
+        return self._rooms.shapes.reserve(shape)
 
     def availability(self, request: ReservationRequest) -> Sequence[Available]:
-        return self._rooms.promises.admission.availability(request)
+        return self._rooms.admission.availability(request)
 
     def shape(self, shape_id: str) -> Shape:
-        return self._rooms.promises.shapes.shape(shape_id)
+        return self._rooms.shapes.shape(shape_id)
 
     def preview(self, request: ReservationRequest) -> ReservationPreview:
-        return self._rooms.promises.admission.preview(request)
+        return self._rooms.admission.preview(request)
 
     def commit(self, reservation_id: str, seen: Reservation | None = None) -> Reservation:
-        return self._rooms.promises.admission.commit(reservation_id, seen)
+        return self._rooms.admission.commit(reservation_id, seen)
 
     def modify(
         self, reservation_id: str, change: Modification, seen: Reservation | None = None
     ) -> Reservation:
-        return self._rooms.promises.admission.modify(reservation_id, change, seen)
+        return self._rooms.admission.modify(reservation_id, change, seen)
 
     def release(self, reservation_id: str, seen: Reservation | None = None) -> Reservation:
-        return self._rooms.promises.admission.release(reservation_id, seen)
+        return self._rooms.admission.release(reservation_id, seen)
 
     def release_group(self, group: str) -> Sequence[Reservation]:
-        return self._rooms.promises.admission.release_group(group)
+        return self._rooms.admission.release_group(group)
 
     def reservation(self, reservation_id: str) -> Reservation:
-        return self._rooms.promises.admission.reservation(reservation_id)
+        return self._rooms.admission.reservation(reservation_id)
 
     def reservations(self) -> Sequence[Reservation]:
         return self._rooms.ledger.bookings.all()
@@ -227,7 +227,7 @@ class OperationsDesk(_OfRooms):
     async def _mend(self) -> Reconciliation:
         done = await self._rooms.auditor.mend()
         if done.reconfigurations:
-            await self._rooms.promises.placement.restore()
+            await self._rooms.placement.restore()
         return done
 
     def share(self, sharing: Sharing) -> None:

@@ -9,9 +9,10 @@ from apps.controller.announcer import Announcer
 from apps.controller.auditor import Auditor
 from apps.controller.classifier import Classifier
 from apps.controller.conductor import Conductor
+from apps.controller.course_choice import PresentWays
+from apps.controller.demand_sources import DemandSources
 from apps.controller.devices import Devices
 from apps.controller.mastership import Mastership
-from apps.controller.monitor import Monitor
 from apps.controller.mover import Mover
 from apps.controller.patch_panels import PatchPanels
 from apps.controller.policing import Policing
@@ -20,11 +21,10 @@ from apps.controller.reach import Reach
 from apps.controller.record.ledger import Ledger
 from apps.controller.runner import Runner
 from apps.controller.upkeep import Upkeep
-from apps.controller.ways import PresentWays
 from apps.demand.agent_desk import AgentDesk
 from apps.openflow.fleet import Fleet
+from apps.openflow.interface import Post
 from apps.openflow.requests import CatchUp
-from apps.openflow.seam import Post
 from apps.planning.engine import Planning
 from apps.planning.planner import Planner
 from apps.process.metrics import Metrics
@@ -38,8 +38,8 @@ from hydra.journal import Journal
 from hydra.model import Server
 from hydra.policy import CurrentPolicy
 from hydra.reconfiguration.courses import Courses
-from hydra.reconfiguration.cycle import Cycle
 from hydra.reconfiguration.readiness import RenumberedPort
+from hydra.reconfiguration.substeps import Cycle
 from hydra.sharing.spill import Spills
 
 
@@ -132,7 +132,7 @@ class NetworkRooms:
             policy=self.policy,
             spills=lambda: self.spills.parts,
         )
-        self.monitor = Monitor(
+        self.monitor = DemandSources(
             fabric=fabric,
             at_start=at_start,
             policy=self.policy,

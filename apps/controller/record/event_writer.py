@@ -20,7 +20,7 @@ only its own two writes.
 _TRY_AGAIN_S: Final = 1.0
 
 
-class Teller:
+class EventWriter:
     """Calls ``write`` soon after :meth:`wake`, and again a second after a failure; a little later
     while ``can_wait`` says so.
     """

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable
 from functools import partial
 
-from apps.controller.loop import Loop
+from apps.controller.planning_loop import PlanningLoop
 from apps.controller.slots import Slots, WeekDraft, WeekUnderWay
 from apps.planning.rounds import Round
 from hydra.policy import CurrentPolicy, Sharing
@@ -25,11 +25,16 @@ class _NotYet(Exception):
     """The week to weigh is still being planned."""
 
 
-class Choosing:
+class SlotsOrStanding:
     """Links the loop and the slots, which do not know each other. For the conductor's thread."""
 
     def __init__(
-        self, *, policy: CurrentPolicy, loop: Loop, slots: Slots, notify: Callable[[str], None]
+        self,
+        *,
+        policy: CurrentPolicy,
+        loop: PlanningLoop,
+        slots: Slots,
+        notify: Callable[[str], None],
     ) -> None:
         """``notify`` is called with a text when the choice changes."""
         self._policy, self._loop, self._slots, self._notify = policy, loop, slots, notify

@@ -32,7 +32,7 @@ _ONE: Final = {"vswitch": "vswitch", "tor": "ToR", "optical-switch": "optical sw
 _MANY: Final = {"vswitch": "vswitches", "tor": "ToRs", "optical-switch": "optical switches"}
 
 
-class Absences:
+class MissingDevices:
     """For any thread; never waits for a device."""
 
     def __init__(

@@ -29,7 +29,7 @@ Number = int
 """Number of a moving pair, or of a circuit to remove."""
 
 
-class InTheWay:
+class PortConflicts:
     """Circuits to remove, on ports needed by new paths.
 
     Pairs are many, and circuits few: a pair waits for circuits, and so for all users of the
@@ -162,7 +162,9 @@ class InTheWay:
 class Circles:
     """Sets of pairs that need each other's ports; any other pair is a set of its own."""
 
-    def __init__(self, in_the_way: InTheWay, arriving: Sequence[Number], gain_mbps: Floats) -> None:
+    def __init__(
+        self, in_the_way: PortConflicts, arriving: Sequence[Number], gain_mbps: Floats
+    ) -> None:
         before, after = in_the_way.edges()
         nodes = in_the_way.pairs + in_the_way.number
         joined = np.ones(len(before), dtype=np.int8), (before, after)

@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 
-from apps.controller.prober import Prober
+from apps.controller.surveillance import Prober
 from apps.openflow.fleet import Fleet
 from drivers.codecs.openflow.messages import TYPE_BARRIER_REQUEST
 from hydra.faults.server_links import LinkDirection

@@ -1,4 +1,4 @@
-"""Monitor, plan, decide, reconfigure: the loop of HydRA (section III), and requests to the loop."""
+"""Measure, plan, decide, reconfigure: the loop of HydRA (section III), and requests to the loop."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from typing import Final
 
 import numpy as np
 
-from apps.controller.monitor import Monitor
+from apps.controller.course_choice import PresentWays
+from apps.controller.demand_sources import DemandSources
 from apps.controller.mover import Mover
 from apps.controller.patch_panels import PatchPanels
 from apps.controller.reach import Reach
@@ -21,7 +22,6 @@ from apps.controller.record.ledger import Ledger
 from apps.controller.slots import WeekUnderWay
 from apps.controller.stages.early_stages import EarlyStages
 from apps.controller.stages.staging import Staging
-from apps.controller.ways import PresentWays
 from apps.planning.answers import PlanningAnswer
 from apps.planning.engine import PlannedChange
 from apps.planning.planner import Planner
@@ -45,7 +45,7 @@ from hydra.service import (
     PlanRequest,
     Reconfiguration,
 )
-from hydra.sharing.given import GivenSchedule
+from hydra.sharing.given_schedule import GivenSchedule
 from hydra.staged_changes import Asker
 from hydra.worth import decide
 
@@ -55,7 +55,7 @@ _PATIENCE_S: Final = 60.0
 """Longest wait after a start for two polls."""
 
 
-class Loop:
+class PlanningLoop:
     """:meth:`round`, :meth:`act` and :meth:`begin_week` are for a single thread.
 
     The rest is for any thread.
@@ -69,7 +69,7 @@ class Loop:
         metrics: Metrics,
         planner: Planner,
         week_planner: Planner,
-        monitor: Monitor,
+        monitor: DemandSources,
         ledger: Ledger,
         reach: Reach,
         mover: Mover,

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from apps.controller.choosing import Choosing
 from apps.controller.slots import WeekUnderWay
+from apps.controller.slots_or_standing import SlotsOrStanding
 from hydra.decisions.decision import Action, Verdict
 from hydra.errors import PlanError
 from hydra.policy import Sharing
@@ -30,7 +30,7 @@ class Auto(Stage):
             begin_week=self.begin,
             between_stages=False,
         )
-        choosing = Choosing(
+        choosing = SlotsOrStanding(
             policy=self.policy, loop=self.loop, slots=self.slots._room, notify=self.told.append
         )
         self.choosing = at_once(choosing, self.perform)

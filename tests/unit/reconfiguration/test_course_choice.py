@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from hydra.model import NetworkState, PlaneId
+from hydra.reconfiguration.course_choice import MOST_COURSES, onward
 from hydra.reconfiguration.detours import Detours
 from hydra.reconfiguration.executor import Execution
 from hydra.reconfiguration.plan import diff
 from hydra.reconfiguration.run import all_ready
 from hydra.reconfiguration.stages import Traffic, next_stage, stages
-from hydra.reconfiguration.ways import MOST_COURSES, onward
 from tests.unit.core.fabrics import (
     circuit_between,
     first_state,

@@ -24,7 +24,7 @@ from hydra.service import DemandReport, DemandSource
 from hydra.sharing.spill import PairRates, Spills
 
 
-class Monitor:
+class DemandSources:
     """For any thread, except :meth:`feed_forecast`, which is for the conductor's thread."""
 
     def __init__(

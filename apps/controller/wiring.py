@@ -9,21 +9,25 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from apps.controller.choosing import Choosing
 from apps.controller.health import Health
-from apps.controller.loop import Loop
 from apps.controller.network_events import NetworkEvents
-from apps.controller.network_rooms import NetworkRooms
+from apps.controller.network_wiring import NetworkRooms
+from apps.controller.planning_loop import PlanningLoop
 from apps.controller.policy_desk import PolicyDesk
-from apps.controller.promises.promises import Promises
+from apps.controller.promises.admission import Admission
+from apps.controller.promises.care import ReservationCare
+from apps.controller.promises.limits import Limits
+from apps.controller.promises.placement import Placement
+from apps.controller.promises.shapes import Shapes
 from apps.controller.rejoining import Rejoining
 from apps.controller.slots import Slots
+from apps.controller.slots_or_standing import SlotsOrStanding
 from apps.controller.spiller import Spiller
 from apps.controller.stages.early_stages import EarlyStages
 from apps.controller.stages.staging import Staging
 from apps.controller.withdrawals import Withdrawals
+from apps.openflow.interface import Post
 from apps.openflow.requests import CatchUp
-from apps.openflow.seam import Post
 from apps.process.term import Term
 from apps.process.tracing import Traces
 from hydra.config import Loaded
@@ -32,7 +36,8 @@ from hydra.faults.facts import RefusedWorker
 from hydra.history import HappeningKind
 from hydra.journal import Journal
 from hydra.model import Server
-from hydra.reconfiguration.cycle import Cycle
+from hydra.policy import MOST_PATHS_PER_PAIR
+from hydra.reconfiguration.substeps import Cycle
 
 
 class Rooms(NetworkRooms):
@@ -74,9 +79,16 @@ class Rooms(NetworkRooms):
         """Reservations, and replacement of lost circuits."""
         fabric, ledger, mover, reach = self.fabric, self.ledger, self.mover, self.reach
         planning = self.planning
-        promises = self.promises = Promises(
-            fabric=fabric,
-            policy=self._at_start,
+        enqueue = self.conductor.put
+        policy = self._at_start
+        limits = Limits(
+            reach=reach,
+            mover=mover,
+            ledger=ledger,
+            max_hops=policy.max_hops,
+            paths_per_pair=fabric.paths_per_pair(policy.paths_per_pair) or MOST_PATHS_PER_PAIR,
+        )
+        placement = self.placement = Placement(
             planning=planning,
             planner=self.planner,
             mover=mover,
@@ -84,8 +96,31 @@ class Rooms(NetworkRooms):
             reach=reach,
             panels=self.panels,
             ledger=ledger,
-            enqueue=self.conductor.put,
+            limits=limits,
+            enqueue=enqueue,
         )
+        self.reservation_care = ReservationCare(
+            fabric=fabric,
+            planning=planning,
+            mover=mover,
+            upkeep=self.upkeep,
+            reach=reach,
+            ledger=ledger,
+            placement=placement,
+            enqueue=enqueue,
+        )
+        self.admission = Admission(
+            fabric=fabric,
+            planning=planning,
+            planner=self.planner,
+            reach=reach,
+            ledger=ledger,
+            limits=limits,
+            placement=placement,
+            care=self.reservation_care,
+            notice_s=policy.preemption_notice_s,
+        )
+        self.shapes = Shapes(fabric=fabric, admission=self.admission, ledger=ledger, limits=limits)
         self.withdrawals = Withdrawals(
             planning=planning,
             ledger=ledger,
@@ -94,7 +129,7 @@ class Rooms(NetworkRooms):
             panels=self.panels,
             reach=reach,
             mover=mover,
-            placement=promises.placement,
+            placement=placement,
             rejoining=Rejoining(
                 fabric=fabric, planning=planning, mover=mover, reach=reach, ledger=ledger
             ),
@@ -104,7 +139,7 @@ class Rooms(NetworkRooms):
         """Plans on request and of the periodic mode."""
         fabric, policy, ledger, mover = self.fabric, self.policy, self.ledger, self.mover
         put = self.conductor.put
-        planning, promises = self.planning, self.promises
+        planning = self.planning
         staging = self.staging = Staging(
             fabric=fabric,
             policy=policy,
@@ -124,7 +159,7 @@ class Rooms(NetworkRooms):
             ways=self.ways,
             staging=staging,
         )
-        loop = self.loop = Loop(
+        loop = self.loop = PlanningLoop(
             fabric=fabric,
             policy=policy,
             metrics=self.metrics,
@@ -142,12 +177,12 @@ class Rooms(NetworkRooms):
         )
         note_policy = partial(ledger.log.note, HappeningKind.POLICY)
         slots = self.slots = Slots(fabric=fabric, policy=policy, mover=mover, ledger=ledger)
-        self.choosing = Choosing(policy=policy, loop=loop, slots=slots, notify=note_policy)
+        self.choosing = SlotsOrStanding(policy=policy, loop=loop, slots=slots, notify=note_policy)
         self.conductor.beside(
             lambda: mover.admits_other_changes,
             (
                 self.withdrawals.beside,
-                promises.placement.beside,
+                self.placement.beside,
                 loop.beside,
                 self.early_stages.next_stage,
             ),
@@ -175,7 +210,7 @@ class Rooms(NetworkRooms):
             quarantine=self.quarantine,
             poller=self.monitor.poller,
             auditor=self.auditor,
-            admission=self.promises.admission,
+            admission=self.admission,
             policing=self.policing,
             workers_refused=workers_refused,
             takeover_risks=self.term.risks,

@@ -13,7 +13,7 @@ from functools import cache, partial
 from typing import Final
 
 from hydra.model import Circuit, Pair, Path, PlaneId
-from hydra.reconfiguration.aside import Board, Position, Spare
+from hydra.reconfiguration.moving_aside import Board, Position, Spare
 
 MOST_PAIRS: Final = 800
 """Limit of pairs on a board: with more, the search would try fewer than ten moves."""
@@ -43,7 +43,7 @@ class _Node:
     """The move out of the first position."""
 
 
-class Openings:
+class AsideSearch:
     """Finds the cheapest way from a position in which no pair gets further on its own."""
 
     def __init__(

@@ -8,9 +8,9 @@ from dataclasses import replace
 
 import pytest
 
-from apps.controller.record import ahead as room
-from apps.controller.record.ahead import ReadBook, ReadOnce
+from apps.controller.record import read_ahead as room
 from apps.controller.record.ledger import Ledger
+from apps.controller.record.read_ahead import ReadBook, ReadOnce
 from apps.journal.copy import Copying
 from apps.journal.etcd import EtcdJournal
 from hydra.errors import AdmissionError, HydraError, LifecycleError

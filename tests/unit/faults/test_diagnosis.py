@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from hydra.faults.condition import ConditionKind, over
-from hydra.faults.conditions import Watch
+from hydra.faults.diagnosis import Watch
 from hydra.faults.facts import Facts, MissingSwitch, RefusedSwitch, RefusedWorker, TakeoverRisk
 from hydra.faults.quarantine import Quarantined
 from hydra.faults.server_links import LinkDirection

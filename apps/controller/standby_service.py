@@ -16,7 +16,7 @@ from hydra.decisions.decision import Decision
 from hydra.decisions.records import read_decision
 from hydra.errors import HydraError
 from hydra.faults.condition import Condition
-from hydra.faults.conditions import store_unavailable
+from hydra.faults.diagnosis import store_unavailable
 from hydra.faults.quarantine import read_quarantine
 from hydra.history import Happening, HappeningKind, History
 from hydra.journal import JournalCopy, JournalError, JournalOfAnotherFormat, Kind, Record

@@ -11,10 +11,10 @@ from apps.controller.record.network import NetworkRecord
 from apps.planning.engine import Planning
 from hydra.model import DemandMatrix, Fabric, PortId
 from hydra.policy import CurrentPolicy, Transition
-from hydra.reconfiguration.aside import Spare
+from hydra.reconfiguration.course_choice import Way, Ways
 from hydra.reconfiguration.detours import Detours
+from hydra.reconfiguration.moving_aside import Spare
 from hydra.reconfiguration.plan import Plan
-from hydra.reconfiguration.ways import Way, Ways
 
 
 class PresentWays:

@@ -20,7 +20,7 @@ from hydra.faults.roll_call import Ends, RollCall
 from hydra.faults.server_links import Dead, LinkProbe, ServerLinks, Witness
 from hydra.faults.surveillance import LostPath, Surveillance, Way
 from hydra.forwarding.frames import PROBE_NONCE_BYTES, probe
-from hydra.forwarding.shapes import Port
+from hydra.forwarding.match_action import Port
 from hydra.forwarding.substrate import substrate_of
 from hydra.model import DatapathId, Fabric, NetworkState, Pair, RackId, Server, VlanId
 from hydra.policy import Policy

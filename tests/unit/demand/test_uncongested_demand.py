@@ -1,6 +1,6 @@
 import numpy as np
 
-from hydra.demand.known import KnownDemand
+from hydra.demand.uncongested_demand import KnownDemand
 
 
 def known_at(now_s, mbps):

@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+from hydra.forwarding.match_action import Port, server_port, wired_port
 from hydra.forwarding.rules import ROUND_RULES, FlowRule, Lane, divert_rule, in_lanes
-from hydra.forwarding.shapes import Port, server_port, wired_port
 from hydra.forwarding.trunks import Trunks
 from hydra.model import (
     DatapathId,
@@ -41,15 +41,15 @@ class Steering:
 
 @dataclass(frozen=True, slots=True)
 class PortNames:
-    """Ports of a switch by purpose (:class:`hydra.forwarding.shapes.Port`); empty: no port."""
+    """Ports of a switch by purpose (:class:`~hydra.forwarding.match_action.Port`); empty: none."""
 
     host: str = ""
     optical: str = ""
     electrical: str = ""
     servers: tuple[str, ...] = ()
-    """Server ports by place in the rack (:func:`hydra.forwarding.shapes.server_port`)."""
+    """Server ports by place in the rack (:func:`hydra.forwarding.match_action.server_port`)."""
     wired: tuple[str, ...] = ()
-    """Ports on planes by place in the rack (:func:`hydra.forwarding.shapes.wired_port`)."""
+    """Ports on planes by place in the rack (:func:`hydra.forwarding.match_action.wired_port`)."""
     protected: bool = False
     """True if the electrical port and the wired ports are protected ports of Open vSwitch."""
 

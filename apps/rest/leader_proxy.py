@@ -60,7 +60,7 @@ class NoReply(HydraError):
 
 
 @dataclass(eq=False, repr=False)
-class Carrier:
+class LeaderProxy:
     """Forwards requests to the leader, each in a new connection.
 
     The leader may have closed a connection kept open. Then the client can't know whether the

@@ -3,8 +3,8 @@
 A change is carried out course by course. In the light, pairs go from circuit to circuit
 (:mod:`hydra.reconfiguration.make_before_break`); in HydRA's order, pairs are diverted while mirrors
 move. If no pair gets further in the light, either some pairs move aside
-(:mod:`hydra.reconfiguration.aside`), or the last course diverts all remaining pairs: the way with
-the lower cost is chosen. Cost is traffic off circuits, in Mb/s, times courses.
+(:mod:`hydra.reconfiguration.moving_aside`), or the last course diverts all remaining pairs: the way
+with the lower cost is chosen. Cost is traffic off circuits, in Mb/s, times courses.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Final
 
 from hydra.errors import PlanError
 from hydra.model import Fabric, NetworkState, Pair, Topology, VlanId
-from hydra.reconfiguration.aside import Board, Position, Spare
-from hydra.reconfiguration.openings import MOST_PAIRS, Move, Openings
+from hydra.reconfiguration.moving_aside import Board, Position, Spare
+from hydra.reconfiguration.moving_aside_search import MOST_PAIRS, AsideSearch, Move
 from hydra.reconfiguration.plan import moving_pairs, pair_of, paths_by_pair
 from hydra.reconfiguration.run import Conditions
 from hydra.reconfiguration.shifting import Shifting, in_light
@@ -140,7 +140,7 @@ class Ways:
             wanted=wanted,
             by_hand=self.conditions.by_hand,
         )
-        openings = Openings(
+        openings = AsideSearch(
             board=board, spare=spare, start=start, moving=shifting.moving, had=had, most=most
         )
         move = openings.best()
