@@ -225,6 +225,7 @@ class Slow:
         network.late.slow.clear()
         self.know_devices()
         for _ in range(3):
+            self.time_passes()  # a switch answers once it has done what it was told before
             self.answer()
             upkeep.finish_beside()
             self.ready_ones_are_as_they_should()
@@ -243,6 +244,10 @@ def simulate(seed: int) -> Slow:
 
 def test_relays_of_what_is_left_standing_are_given_what_a_change_took_from_them():
     hold(simulate.__wrapped__, (3300288,))
+
+
+def test_a_switch_answers_behind_what_it_was_told_late():
+    hold(simulate.__wrapped__, (8000996,))
 
 
 @pytest.mark.parametrize("seeds", chunks(_RUNS), ids=str)
