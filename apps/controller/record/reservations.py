@@ -190,23 +190,32 @@ class Reservations(ReservationNews):
         """
         with self._lock:
             self._check_unchanged(seen)
-            self.change_all([reservation_id], state, reason)
-            return self._book.get(reservation_id)
+            (reservation,) = self.change_all([reservation_id], state, reason)
+            return reservation
 
-    def change_all(self, ids: Iterable[str], state: ReservationState, reason: str = "") -> None:
+    def change_all(
+        self, ids: Iterable[str], state: ReservationState, reason: str = ""
+    ) -> Sequence[Reservation]:
         """:meth:`change` of several reservations, in one journal write."""
         with self._lock:
             now_s = time.time()
+            present: list[Reservation] = []
             changed: list[Reservation] = []
             staying: list[Reservation] = []
             for reservation_id in ids:
-                before = self._book.get(reservation_id).state
-                if before in _ENDED_BY_OTHERS and state not in RESERVATION_TRANSITIONS[before]:
+                before = self._book.get(reservation_id)
+                present.append(before)
+                if (
+                    before.state in _ENDED_BY_OTHERS
+                    and state not in RESERVATION_TRANSITIONS[before.state]
+                ):
                     continue
-                changed.append(self._book.transition(reservation_id, state, reason, now=now_s))
+                present[-1] = self._book.transition(reservation_id, state, reason, now=now_s)
+                changed.append(present[-1])
                 staying += self._book.let_stay(reservation_id, now_s)
             if changed:
                 self._write_changed(changed, staying)
+            return present
 
     def released(self, ids: Iterable[str], gone: Container[Pair]) -> None:
         """End the release of reservations, in one journal write; do :meth:`leave_nothing` for the
