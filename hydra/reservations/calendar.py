@@ -240,8 +240,6 @@ class Window:
 
     def note_removed(self, booking: Booking) -> None:
         """Forget the occupancy of a removed booking's circuits."""
-        if not booking.overlaps(self.start_unix_s, self.end_unix_s):
-            return
         pair = booking.path.src, booking.path.dst
         self._met.pop(pair, None)
         self._booked.pop(pair, None)

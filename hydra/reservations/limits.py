@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from hydra.model import Path, PortId
@@ -25,8 +25,8 @@ class AdmissionLimits:
     """
     paths_per_pair: int = MOST_PATHS_PER_PAIR
     """Largest number of simultaneous paths of a rack pair."""
-    brief: bool = field(default=False, compare=False)
-    """True: a refusal has neither words nor alternatives. Not compared: the paths are the same."""
+    brief: bool = False
+    """True: a refusal has neither words nor alternatives."""
 
     @cached_property
     def anywhere(self) -> AdmissionLimits:

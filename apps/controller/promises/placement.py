@@ -194,7 +194,8 @@ class Placement:
         ]
         if up:
             self._upkeep.hold_reserved()
-            self._reservations.change_all(up, ReservationState.ACTIVE)
+            known = [reservation.id for reservation in self._bookings.known(up)]
+            self._reservations.change_all(known, ReservationState.ACTIVE)
 
     async def place(self, ids: Sequence[str]) -> None:
         """Give reservations their paths, in a single move; other paths where the first fail.
