@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Final
 
 from drivers.codecs.openflow.statistics import (
@@ -28,27 +28,38 @@ _READINGS: Final = 3
 """Rates are averages over two intervals: Open vSwitch updates counters at most twice a second."""
 
 
-@dataclass(frozen=True, slots=True)
 class _Shared:
-    """Flows by reservation and by tally; names of senders by link."""
+    """Flows by reservation and by tally, and names of senders by link, of some holdings."""
 
-    by_reservation: Mapping[str, Sequence[Flow]] = field(default_factory=dict)
-    by_tally: Mapping[Tally, Sequence[Flow]] = field(default_factory=dict)
-    senders: Mapping[Link, Collection[str]] = field(default_factory=dict)
+    def __init__(self, held: Holdings) -> None:
+        self.routes = held.routes
+        self._flows = held.flows
 
-    @classmethod
-    def of(cls, held: Holdings) -> _Shared:
+    @cached_property
+    def by_reservation(self) -> Mapping[str, Sequence[Flow]]:
         by_reservation: defaultdict[str, list[Flow]] = defaultdict(list)
-        by_tally: defaultdict[Tally, list[Flow]] = defaultdict(list)
-        senders: defaultdict[Link, set[str]] = defaultdict(set)
-        for flow in held.flows:
+        for flow in self._flows:
             by_reservation[flow.reservation].append(flow)
+        return by_reservation
+
+    @cached_property
+    def by_tally(self) -> Mapping[Tally, Sequence[Flow]]:
+        by_tally: defaultdict[Tally, list[Flow]] = defaultdict(list)
+        for flow in self._flows:
             for tally in flow.tallies:
                 by_tally[tally].append(flow)
-        for aggregate, links in held.routes.items():
+        return by_tally
+
+    @cached_property
+    def senders(self) -> Mapping[Link, Collection[str]]:
+        senders: defaultdict[Link, set[str]] = defaultdict(set)
+        for aggregate, links in self.routes.items():
             for link in links:
                 senders[link].add(aggregate.sender)
-        return cls(by_reservation, by_tally, senders)
+        return senders
+
+
+_NOTHING: Final = _Shared(Holdings())
 
 
 class _Rates:
@@ -71,25 +82,25 @@ class _Rates:
         (first_s, first), (last_s, last) = readings[0], readings[-1]
         return (last - first) * 8e-6 / (last_s - first_s)
 
-    def keep_only(self, tallies: Collection[Tally]) -> None:
-        self._readings = {
-            key: readings for key, readings in self._readings.items() if key in tallies
-        }
+    def forget(self, tallies: Iterable[Tally]) -> None:
+        for tally in tallies:
+            self._readings.pop(tally, None)
 
 
 class Deliveries:
     """Not thread-safe: the caller holds the lock of the meters' tables."""
 
     def __init__(self) -> None:
-        self._holdings = Holdings()
-        self._shared: _Shared | None = None
-        """Flows of :attr:`_holdings`; None until the first use."""
+        self._shared: dict[str, _Shared] = {}
+        """By the id of a reservation; has all holdings in touch with the reservation."""
         self._rates = _Rates()
 
-    def hold(self, holdings: Holdings) -> None:
-        """Replace the held reservations."""
-        self._holdings, self._shared = holdings, None
-        self._rates.keep_only(holdings.tallies)
+    def hold(self, gone: Holdings, new: Holdings) -> None:
+        """Hold the reservations of ``new`` in place of the reservations of ``gone``."""
+        for flow in gone.flows:
+            self._shared.pop(flow.reservation, None)
+        self._shared |= dict.fromkeys((flow.reservation for flow in new.flows), _Shared(new))
+        self._rates.forget(gone.tallies - new.tallies)
 
     def note(self, tallies: Mapping[Tally, int], body: bytes, now_s: float) -> None:
         """Note a vswitch's counters of tallies; ``tallies`` maps tallies to numbers."""
@@ -111,44 +122,37 @@ class Deliveries:
         """Rates of a reservation, as last read. ``is_metered``: true if a sender's vswitch
         meters.
         """
-        flows = self._sharing().by_reservation.get(reservation.id, ())
+        shared = self._shared.get(reservation.id, _NOTHING)
+        flows = shared.by_reservation.get(reservation.id, ())
+        there = [flow for flow in flows if flow.source == reservation.src_rack]
+        back = [flow for flow in flows if flow.source != reservation.src_rack]
         return Delivery(
             reservation,
-            there_mbps=self._delivered_mbps(
-                flow for flow in flows if flow.source == reservation.src_rack
-            ),
-            back_mbps=self._delivered_mbps(
-                flow for flow in flows if flow.source != reservation.src_rack
-            ),
-            unheld=tuple(name for name in self._senders(flows) if not is_metered(name)),
+            there_mbps=self._delivered_mbps(there, shared),
+            back_mbps=self._delivered_mbps(back, shared),
+            unheld=tuple(name for name in _senders(flows, shared) if not is_metered(name)),
         )
 
-    def _delivered_mbps(self, flows: Iterable[Flow]) -> float | None:
+    def _delivered_mbps(self, flows: Iterable[Flow], shared: _Shared) -> float | None:
         """Mbps, None if not known yet. A tally of several reservations is divided in proportion."""
         total_mbps = None
         for flow in flows:
             for tally in flow.tallies:
                 mbps = self._rates.mbps(tally)
                 if mbps is not None:
-                    total_mbps = (total_mbps or 0.0) + mbps * self._part(flow, tally)
+                    total_mbps = (total_mbps or 0.0) + mbps * _part(flow, shared.by_tally[tally])
         return total_mbps
 
-    def _sharing(self) -> _Shared:
-        """Flows and senders by shared tally and link; the caller holds the lock."""
-        if self._shared is None:
-            self._shared = _Shared.of(self._holdings)
-        return self._shared
 
-    def _part(self, flow: Flow, tally: Tally) -> float:
-        sharing = self._sharing().by_tally[tally]
-        promised_mbps = sum(flow.mbps for flow in sharing)
-        return flow.mbps / promised_mbps if promised_mbps else 1 / len(sharing)
+def _part(flow: Flow, sharing: Sequence[Flow]) -> float:
+    """The part of a flow in what a tally of the flows ``sharing`` counts."""
+    promised_mbps = sum(other.mbps for other in sharing)
+    return flow.mbps / promised_mbps if promised_mbps else 1 / len(sharing)
 
-    def _senders(self, flows: Iterable[Flow]) -> list[str]:
-        """Servers that send on the circuits of ``flows``."""
-        routes = self._holdings.routes
-        links = {
-            link for flow in flows for aggregate in flow.aggregates for link in routes[aggregate]
-        }
-        sharing = self._sharing()
-        return sorted({name for link in links for name in sharing.senders.get(link, ())})
+
+def _senders(flows: Iterable[Flow], shared: _Shared) -> list[str]:
+    """Servers that send on the circuits of ``flows``."""
+    links = {
+        link for flow in flows for aggregate in flow.aggregates for link in shared.routes[aggregate]
+    }
+    return sorted({name for link in links for name in shared.senders.get(link, ())})

@@ -17,6 +17,7 @@ from apps.controller.meter_tables import (
 from hydra.forwarding.rules import FlowRule, RuleChange
 from hydra.forwarding.substrate import substrate_of
 from hydra.model import DatapathId, Fabric, NetworkState, Path
+from hydra.sharing.parted_holdings import PartedHoldings
 from hydra.sharing.policing import Holdings
 
 
@@ -26,7 +27,9 @@ class HeldTables:
     def __init__(self, fabric: Fabric) -> None:
         self._fabric = fabric
         self._lock = threading.Lock()
+        self._parted = PartedHoldings(fabric)
         self._holdings = Holdings()
+        """The whole of :attr:`_parted`, for all threads."""
         self._tables: MeterTables = {}
         self._unmetered: set[DatapathId] = set()
         """Vswitches without metering."""
@@ -57,6 +60,7 @@ class HeldTables:
                 rules = (way_rules(self._fabric, ways) for ways in (before, after))
                 changes[datapath] = differing(*rules)
                 tables[datapath] = replace(table, ways={**table.ways, **after})
+        self._parted.doubt(lost)
         with self._lock:
             self._tables = tables
         return changes

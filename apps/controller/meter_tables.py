@@ -29,6 +29,7 @@ from hydra.forwarding.rules import (
 )
 from hydra.forwarding.substrate import substrate_of
 from hydra.model import DatapathId, Fabric, Path, RackId
+from hydra.sharing.parted_holdings import exchanged
 from hydra.sharing.policing import (
     Aggregate,
     Holdings,
@@ -64,6 +65,7 @@ class MeterTable:
     """The path in use by protected traffic, by destination rack and number."""
 
 
+_EMPTY: Final = MeterTable()
 MeterTables = Mapping[DatapathId, MeterTable]
 Metered = tuple[float, Mapping[DatapathId, Mapping[int, MeterCounters]]]
 """The time of a reading, in s, and the meters' counters by vswitch and number."""
@@ -100,6 +102,36 @@ def tables_of(
                 ways=ways.get(datapath, {}),
             ),
         )
+
+
+def tables_with(
+    before: MeterTables, gone: Holdings, new: Holdings, switch_of: Mapping[str, DatapathId]
+) -> MeterTables:
+    """The tables with the holdings ``new`` in place of the holdings ``gone``.
+
+    Unchanged meters and tallies keep their numbers; an unchanged table is the same object.
+    """
+    after = dict(before)
+    old, added = (dict(tables_of(held, switch_of)) for held in (gone, new))
+    for datapath in old.keys() | added.keys():
+        present = before.get(datapath, _EMPTY)
+        out, come = old.get(datapath, _EMPTY), added.get(datapath, _EMPTY)
+        table = MeterTable(
+            meters=dict.fromkeys(
+                sorted((present.meters.keys() - out.meters.keys()) | come.meters.keys()), 0
+            ),
+            tallies=dict.fromkeys(
+                sorted((present.tallies.keys() - out.tallies.keys()) | come.tallies.keys()), 0
+            ),
+            electrical=(present.electrical - out.electrical) | come.electrical,
+            lanes=exchanged(present.lanes, out.lanes, come.lanes),
+            ways=exchanged(present.ways, out.ways, come.ways),
+        )
+        if table.meters or table.tallies or table.electrical:
+            after[datapath] = numbered(table, present)
+        else:
+            after.pop(datapath, None)
+    return after
 
 
 def affected(old: Holdings, new: Holdings) -> set[Aggregate]:

@@ -25,12 +25,11 @@ from apps.controller.meter_tables import (
     differing,
     is_news,
     missing,
-    numbered,
     offers_of,
     old_meters,
     part_of,
     steering_switches,
-    tables_of,
+    tables_with,
 )
 from apps.controller.odd_rates import OddRates
 from apps.controller.refills import Refills, borne
@@ -46,11 +45,8 @@ from hydra.forwarding.pipeline import DELIVERY_COUNTERS, DELIVERY_COUNTERS_MASK
 from hydra.model import DatapathId, Fabric, NetworkState, Path, RackId, VlanId
 from hydra.reservations.reservation import Reservation
 from hydra.service import Delivery
-from hydra.sharing.policing import (
-    Aggregate,
-    Holdings,
-    holdings,
-)
+from hydra.sharing.parted_holdings import exchanged
+from hydra.sharing.policing import Aggregate, Holdings
 
 LOG = logging.getLogger("hydra.policing")
 _INTERVAL_S: Final = 1.0
@@ -137,7 +133,7 @@ class Policing(HeldTables):
         changed_rates: Sequence[Aggregate] = ()
         if held != self._held:
             self._held = held
-            before, after, changed_rates = self._adopt(holdings(self._fabric, state, reservations))
+            before, after, changed_rates = self._adopt(*self._parted.renew(state, reservations))
         elif self._unsettled.isdisjoint(ready):
             return frozenset()
         either = sorted(before.keys() | after.keys())
@@ -173,32 +169,28 @@ class Policing(HeldTables):
             LOG.warning("vswitch %#x did not take the rates of reservations", datapath)
         return failed
 
-    def _adopt(self, wanted: Holdings) -> tuple[MeterTables, MeterTables, Sequence[Aggregate]]:
-        """The tables before and after, and the aggregates in both tables with changed rates.
+    def _adopt(
+        self, gone: Holdings, new: Holdings
+    ) -> tuple[MeterTables, MeterTables, Sequence[Aggregate]]:
+        """Adopt ``new`` in place of ``gone``. Returns the tables before and after, and the
+        aggregates in both tables with changed rates.
 
-        Unchanged meters and tallies keep their numbers; an unchanged table is the same object.
         Rates are shared out anew where something differs, and stay everywhere else.
         """
         before = self._tables
-        after = {
-            dp: numbered(table, before.get(dp, MeterTable()))
-            for dp, table in tables_of(wanted, self._switch_of)
-        }
-        moving = affected(self._holdings, wanted)
-        routes = wanted.routes
-        rates_mbps = shares(part_of(wanted, moving), {})
+        after = tables_with(before, gone, new, self._switch_of)
+        moving = affected(gone, new)
+        rates_mbps = shares(part_of(new, moving), {})
         with self._lock:
-            self._holdings, self._tables = wanted, after
-            self._delivered.hold(wanted)
+            self._holdings, self._tables = self._parted.whole, after
+            self._delivered.hold(gone, new)
             self._fresh |= moving
-            stay = routes.keys() - moving
-            self._offers = {
-                aggregate: offer for aggregate, offer in self._offers.items() if aggregate in stay
-            }
+            begun = (gone.routes.keys() - new.routes.keys()) | moving
+            self._offers = exchanged(self._offers, begun, {})
             old = self._allowed_mbps
-            new = {way: rates_mbps[way] if way in moving else old[way] for way in routes}
-            self._allowed_mbps = new
-        return before, after, [way for way in routes if way in old and new[way] != old[way]]
+            anew = {way: rates_mbps[way] for way in new.routes if way in moving}
+            self._allowed_mbps = exchanged(old, begun, anew)
+        return before, after, [way for way, mbps in anew.items() if way in old and mbps != old[way]]
 
     def _new_meters(
         self,

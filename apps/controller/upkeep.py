@@ -227,6 +227,8 @@ class Upkeep:
             if name == self._fabric.racks[rack].name or name in {s.name for s in switch.servers}
         ]
         refusing = [datapath for datapath in steering if datapath in self._switches.refused]
+        if not refusing:
+            return ""
         if late := self._switches.late().intersection(refusing) - self._switches.being_brought:
             await carried_out(self._recovery.bring(late))
         refused = self._switches.refused

@@ -194,13 +194,13 @@ class Register:
         return tuple(self._put(replace(self.get(i), leaves_path=False)) for i in reservation_ids)
 
     def place(self, path: Path, vlan: VlanId | None) -> tuple[Reservation, ...]:
-        """Note that ``path`` stands, for all reservations with capacity on the path; return
-        them.
+        """Note that ``path`` stands, for all reservations with capacity on the path; return the
+        reservations that had another path or VLAN.
         """
         return tuple(
             self._put(replace(r, path=path, vlan=vlan))
             for r in self._holding((path.src, path.dst))
-            if r.booked == path
+            if r.booked == path and (r.path, r.vlan) != (path, vlan)
         )
 
     # --- questions ------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ The destination counts the traffic from each reservation's servers.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Interface
 from math import inf
@@ -21,7 +21,7 @@ from typing import Final, NamedTuple
 
 from hydra.forwarding.pipeline import RuleKind, cookie
 from hydra.forwarding.rules import FlowRule, Lane, in_lanes, mac_as_int, prefix_args, rack_metadata
-from hydra.model import Circuit, Fabric, NetworkState, Path, RackId, Server
+from hydra.model import Circuit, Fabric, Path, RackId, Server, VlanId
 from hydra.reservations.reservation import Reservation, ServiceClass
 
 USABLE: Final = 0.97
@@ -111,31 +111,37 @@ class _Way:
         return tuple(flow for flow in self.flows if flow.aggregates)
 
 
-def holdings(fabric: Fabric, state: NetworkState, reservations: Iterable[Reservation]) -> Holdings:
-    """Holdings of the ``reservations`` whose path is in ``state``."""
+def holdings(
+    fabric: Fabric,
+    paths: Sequence[Path],
+    vlans: Mapping[Path, VlanId],
+    reservations: Iterable[Reservation],
+) -> Holdings:
+    """Holdings of the ``reservations`` whose path is among the standing ``paths``."""
     on_path: dict[Path, list[Reservation]] = {}
     standby_mbps: dict[Path, float] = {}
     protected: dict[str, tuple[Path, Path]] = {}
     for reservation in reservations:
         if reservation.booked is not None:
             on_path.setdefault(reservation.booked, []).append(reservation)
-        if reservation.booked in state.vlans and reservation.protection in state.vlans:
-            paths = reservation.paths
-            protected[reservation.id] = paths[0], paths[1]
-            standby_mbps[paths[1]] = standby_mbps.get(paths[1], 0.0) + reservation.promised_mbps
+        if reservation.booked in vlans and reservation.protection in vlans:
+            working_path, standby_path = reservation.paths
+            protected[reservation.id] = working_path, standby_path
+            held_mbps = standby_mbps.get(standby_path, 0.0)
+            standby_mbps[standby_path] = held_mbps + reservation.promised_mbps
     shared = {circuit for path in (*on_path, *standby_mbps) for circuit in path.circuits}
     reserved: dict[tuple[RackId, RackId], list[Path]] = {}
-    for path in state.topology.paths:
+    for path in paths:
         if path in on_path:
             reserved.setdefault((path.src, path.dst), []).append(path)
     ways: list[_Way] = []
-    for path in state.topology.paths:
+    for path in paths:
         if not shared.isdisjoint(path.circuits):
             paths_of_pair = reserved.get((path.src, path.dst), ())
             beside = [user for other in paths_of_pair if other != path for user in on_path[other]]
             both = _both_ways(fabric, path, on_path.get(path, ()), beside)
             ways += (replace(way, standby_mbps=standby_mbps.get(path, 0.0)) for way in both)
-    numbers = _numbers(state, reserved)
+    numbers = _numbers(paths, vlans, reserved)
     lanes = {
         aggregate: numbers[way.lane]
         for way in ways
@@ -148,7 +154,7 @@ def holdings(fabric: Fabric, state: NetworkState, reservations: Iterable[Reserva
         for flow in way.flows:
             if flow.reservation in protected:
                 working, standby = (
-                    (lane_path, state.vlans[lane_path]) for lane_path in protected[flow.reservation]
+                    (lane_path, vlans[lane_path]) for lane_path in protected[flow.reservation]
                 )
                 number = standby_number(working, standby)
                 standbys[number] = working, standby
@@ -167,15 +173,17 @@ def standby_number(working: Lane, standby: Lane) -> int:
 
 
 def _numbers(
-    state: NetworkState, reserved: Collection[tuple[RackId, RackId]]
+    paths: Iterable[Path],
+    vlans: Mapping[Path, VlanId],
+    reserved: Collection[tuple[RackId, RackId]],
 ) -> dict[tuple[RackId, RackId, Path], int]:
     """Path numbers in the switches, by (from, to, path), for the ``reserved`` pairs with several
     paths.
     """
-    paths = (path for path in state.topology.paths if (path.src, path.dst) in reserved)
+    several = (path for path in paths if (path.src, path.dst) in reserved)
     return {
         (*ends, path): number
-        for ends, lanes in in_lanes(paths, state.vlans).items()
+        for ends, lanes in in_lanes(several, vlans).items()
         if len(lanes) > 1
         for number, (path, _) in enumerate(lanes)
     }

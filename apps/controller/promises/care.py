@@ -80,11 +80,10 @@ class ReservationCare:
             await self._expire(reservation_id)
         await self._take_down_again()
         due = self._bookings.due()
-        for reservation_id in due:
-            if self._placement.ends:
-                return
-            self._reservations.change(reservation_id, ReservationState.ACTIVATING)
+        if self._placement.ends:
+            return
         if due:
+            self._reservations.change_all(due, ReservationState.ACTIVATING)
             await self._placement.place(due)
         await self._protect_again()
 

@@ -128,7 +128,7 @@ class Placement:
 
     async def _placing(self, reservation: Reservation, entry: Reconfiguration, plan: Plan) -> None:
         await self._mover.moving_beside(entry, plan)
-        await self._note_placed(reservation)
+        await self._note_placed([reservation])
 
     def _plan_beside(self, reservation: Reservation) -> Plan | None:
         """The plan to place a reservation beside the changes under way.
@@ -178,16 +178,24 @@ class Placement:
         vlans = frozenset(paths[used] for used in gone)
         return Touched(pairs=frozenset({pair, *users}), ports=frozenset(ends), vlans=vlans)
 
-    async def _note_placed(self, reservation: Reservation) -> None:
-        """Activate a reservation if its path stands."""
-        if (
-            reservation.booked is not None
-            and self._reservations.place(reservation.booked)
+    async def _note_placed(self, reservations: Sequence[Reservation]) -> None:
+        """Activate the reservations whose path stands: together, since meters and journal take as
+        long for one as for many.
+        """
+        placed = self._reservations.place(
+            reservation.booked for reservation in reservations if reservation.booked is not None
+        )
+        up = [
+            reservation.id
+            for reservation in reservations
+            if reservation.booked in placed
             and reservation.state is ReservationState.ACTIVATING
             and not await self._upkeep.refusal(reservation)
-        ):
+        ]
+        if up:
             self._upkeep.hold_reserved()
-            self._reservations.change(reservation.id, ReservationState.ACTIVE)
+            known = [reservation.id for reservation in self._bookings.known(up)]
+            self._reservations.change_all(known, ReservationState.ACTIVE)
 
     async def place(self, ids: Sequence[str]) -> None:
         """Give reservations their paths, in a single move; other paths where the first fail.
@@ -209,10 +217,9 @@ class Placement:
                 return
             self._avoid_blocked(waiting, reasons)
             reasons.append(await self._try_to_place([r.id for r in self._not_placed(ids)]))
-            for reservation in self._not_placed(ids):
-                if self.ends:
-                    return
-                await self._note_placed(reservation)
+            if self.ends:
+                return
+            await self._note_placed(self._not_placed(ids))
             reasons += [
                 await self._upkeep.refusal(reservation) for reservation in self._not_placed(ids)
             ]

@@ -190,17 +190,32 @@ class Reservations(ReservationNews):
         """
         with self._lock:
             self._check_unchanged(seen)
-            before = self._book.get(reservation_id)
-            if (
-                before.state in _ENDED_BY_OTHERS
-                and state not in RESERVATION_TRANSITIONS[before.state]
-            ):
-                return before
-            now_s = time.time()
-            reservation = self._book.transition(reservation_id, state, reason, now=now_s)
-            staying = self._book.let_stay(reservation_id, now_s)
-            self._write_changed([reservation], staying)
+            (reservation,) = self.change_all([reservation_id], state, reason)
             return reservation
+
+    def change_all(
+        self, ids: Iterable[str], state: ReservationState, reason: str = ""
+    ) -> Sequence[Reservation]:
+        """:meth:`change` of several reservations, in one journal write."""
+        with self._lock:
+            now_s = time.time()
+            present: list[Reservation] = []
+            changed: list[Reservation] = []
+            staying: list[Reservation] = []
+            for reservation_id in ids:
+                before = self._book.get(reservation_id)
+                present.append(before)
+                if (
+                    before.state in _ENDED_BY_OTHERS
+                    and state not in RESERVATION_TRANSITIONS[before.state]
+                ):
+                    continue
+                present[-1] = self._book.transition(reservation_id, state, reason, now=now_s)
+                changed.append(present[-1])
+                staying += self._book.let_stay(reservation_id, now_s)
+            if changed:
+                self._write_changed(changed, staying)
+            return present
 
     def released(self, ids: Iterable[str], gone: Container[Pair]) -> None:
         """End the release of reservations, in one journal write; do :meth:`leave_nothing` for the
@@ -309,19 +324,25 @@ class Reservations(ReservationNews):
             self._log.amend(reconfiguration_id, changes)
             self.save("reconfigured")
 
-    def place(self, path: Path) -> bool:
-        """Set ``path`` as the present path of its reservations.
+    def place(self, paths: Iterable[Path]) -> frozenset[Path]:
+        """Set ``paths`` as the present paths of their reservations, in one journal write.
 
-        False, without effect, if the path does not stand, or if its pair has an unreserved path.
+        Returns the paths without those that do not stand, or whose pair has an unreserved path;
+        these stay without effect.
         """
         with self._lock:
-            pair = pair_of(path)
-            promised = {path for r in self._book.active() if r.pair == pair for path in r.paths}
-            paths = paths_by_pair(self._network.state).get(pair, ())
-            if path not in paths or not promised.issuperset(paths):
-                return False
-            self._note_placed(self._placed([path]))
-            return True
+            standing = paths_by_pair(self._network.state)
+            promised: dict[Pair, set[Path]] = {}
+            for reservation in self._book.active():
+                promised.setdefault(reservation.pair, set()).update(reservation.paths)
+            placed = [
+                path
+                for path in dict.fromkeys(paths)
+                if path in (of_pair := standing.get(pair_of(path), ()))
+                and promised.get(pair_of(path), set()).issuperset(of_pair)
+            ]
+            self._note_placed(self._placed(placed))
+            return frozenset(placed)
 
     def keep_standing(self, planned: Callable[[Pair], bool] = lambda _pair: False) -> None:
         """Count all present paths without a reservation as requested in their own right.

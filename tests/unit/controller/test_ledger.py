@@ -322,7 +322,7 @@ def test_a_path_is_told_of_once(ledger):
     one = reserve(ledger)
     ledger.network.settle(state_of(FABRIC, NetworkState(), one.booked))
     ledger.reservations.save("reconfigured")
-    assert ledger.reservations.place(one.booked)
+    assert ledger.reservations.place([one.booked]) == {one.booked}
     ledger.reservations.change(one.id, State.ACTIVE)
     states = [
         line.removeprefix(f"reservation {one.id} (h11 to r2, 30 Mb/s) ") for line in told(ledger)

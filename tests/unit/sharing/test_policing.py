@@ -64,7 +64,11 @@ def rack_of(server):
 
 
 def held(*reservations, state=DIRECT):
-    return holdings(FABRIC, state, reservations)
+    return held_on(FABRIC, state, reservations)
+
+
+def held_on(fabric, state, reservations):
+    return holdings(fabric, state.topology.paths, state.vlans, reservations)
 
 
 FIRST, SECOND = parallel_paths(FABRIC)
@@ -165,13 +169,13 @@ def test_best_effort_counts_on_each_of_its_paths_and_takes_none_if_one_has_no_ro
     both = [path_of(fabric, 0, 2, *circuits) for circuits in zip(near, far, strict=True)]
     state = state_of(fabric, NetworkState(), one, other, *both)
     shared = reserved("r1", "r2", booked=one)
-    holding = holdings(fabric, state, [shared, reserved("r2", "r3", name="b", booked=other)])
+    holding = held_on(fabric, state, [shared, reserved("r2", "r3", name="b", booked=other)])
     assert set(holding.routes[Aggregate("h11", R3)]) == {
         (near[swapped], True),
         (far[not swapped], True),
     }
     alone = reserved("r2", "r3", service=ServiceClass.GUARANTEED, name="b", booked=other)
-    holding = holdings(fabric, state, [shared, alone])
+    holding = held_on(fabric, state, [shared, alone])
     assert Aggregate("h11", R3) in holding.electrical
     assert Aggregate("h11", R3) not in holding.routes
     assert holding.routes[Aggregate("h11", R2, reserved=True)] == (), "it meets nobody any more"
