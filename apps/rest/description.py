@@ -13,6 +13,8 @@ from fastapi import FastAPI
 from starlette.routing import BaseRoute
 
 from apps.rest import problems
+from apps.rest.errors import SCHEMAS
+from apps.rest.resources.problem_types import Problem
 
 TITLE: Final = "HydRA"
 VERSION: Final = "1.0"
@@ -73,8 +75,10 @@ def _corrected(description: dict[str, Any], asks_for_tokens: bool) -> dict[str, 
     schemas = description["components"]["schemas"]
     for unused in ("HTTPValidationError", "ValidationError"):
         schemas.pop(unused, None)
+    problem = Problem.model_json_schema(mode="serialization", ref_template=SCHEMAS)
+    schemas |= problem.pop("$defs") | {Problem.__name__: problem}
     for operation in _operations(description):
-        _correct_errors(operation["responses"])
+        _remove_guess(operation["responses"])
         _correct_streams(operation["responses"])
     description["components"]["securitySchemes"] = {
         _SECURITY: {
@@ -110,23 +114,17 @@ def _correct_schema(schema: dict[str, Any]) -> None:
     kind = schema.get("type")
     if isinstance(kind, str) and kind in _FORMATS:
         schema.setdefault("format", _FORMATS[kind])
-    if isinstance(schema.get("default"), list | dict):
-        # openapi-generator copies the default into Go code unchanged, and the code does not
-        # compile.
+    if isinstance(schema.get("default", ""), list | dict | None):
+        # openapi-generator copies a list or an object into Go code unchanged, and the code does
+        # not compile; a default of null says as much as none.
         del schema["default"]
 
 
-def _correct_errors(by_status: dict[str, Any]) -> None:
-    """Describe errors by their media type."""
-    for status, response in list(by_status.items()):
-        if not status.startswith(("4", "5")):
-            continue
-        (content,) = response["content"].values()
-        if content["schema"]["$ref"].endswith("/HTTPValidationError"):
-            # FastAPI's own guess, for routes with only string parameters in the path.
-            del by_status[status]
-        else:
-            response["content"] = {problems.MEDIA_TYPE: content}
+def _remove_guess(by_status: dict[str, Any]) -> None:
+    """Remove FastAPI's own 422, described for routes with only string parameters in the path."""
+    refused = by_status.get("422", {})
+    if problems.MEDIA_TYPE not in refused.get("content", {}):
+        by_status.pop("422", None)
 
 
 def _correct_streams(by_status: dict[str, Any]) -> None:

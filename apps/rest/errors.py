@@ -64,6 +64,9 @@ from hydra.errors import (
 )
 from hydra.journal import JournalError
 
+SCHEMAS: Final = "#/components/schemas/{model}"
+"""Address of a model's schema in the OpenAPI description."""
+
 _REFUSALS: Final[Mapping[type[AdmissionError], ProblemType]] = {
     QuotaExceeded: QUOTA_EXCEEDED,
     NotHitless: NOT_HITLESS,
@@ -123,7 +126,10 @@ def responses(*problems: ProblemType) -> dict[int | str, dict[str, Any]]:
     for problem in problems:
         known = by_status.get(problem.status)
         text = problem.title if known is None else f"{known['description']}; {problem.title}"
-        by_status[problem.status] = {"model": Problem, "description": text}
+        # A model in place of this reference costs every start a validator for each status of each
+        # route; apps.rest.description describes the document.
+        content = {MEDIA_TYPE: {"schema": {"$ref": SCHEMAS.format(model=Problem.__name__)}}}
+        by_status[problem.status] = {"description": text, "content": content}
     return by_status
 
 

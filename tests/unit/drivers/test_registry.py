@@ -39,7 +39,7 @@ def contributing(monkeypatch):
 
     def contribute(value):
         point = EntryPoint("new", value, registry.CONTRIBUTED)
-        monkeypatch.setattr(plugins, "entry_points", lambda group: [point] if group else [])
+        monkeypatch.setattr(plugins, "points_of", lambda group: [point] if group else [])
         for table in (OPTICAL, TOR):
             monkeypatch.delitem(vars(table), "_points", raising=False)
             monkeypatch.setattr(table, "_made", {})

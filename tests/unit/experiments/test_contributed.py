@@ -18,7 +18,7 @@ def contributing(monkeypatch):
 
     def contribute(name, value):
         point = EntryPoint(name, value, CONTRIBUTED)
-        monkeypatch.setattr(plugins, "entry_points", lambda group: [point] if group else [])
+        monkeypatch.setattr(plugins, "points_of", lambda group: [point] if group else [])
         vars(EXPERIMENTS).pop("_points", None)
         monkeypatch.setattr(EXPERIMENTS, "_made", {})
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import ssl
 import struct
@@ -122,22 +123,31 @@ ROOT = Path(__file__).parents[3]
 """The application above imports from `tests`."""
 
 
-@pytest.fixture(params=["plain", "TLS"])
-def trust(request, tmp_path) -> ssl.SSLContext | None:
-    """A switch's side, with a certificate of its own."""
-    return None if request.param == "plain" else issue(tmp_path)
-
-
-def issue(folder: Path) -> ssl.SSLContext:
-    """An authority, a controller's certificate and a switch's, which is in the context."""
+@pytest.fixture(scope="module")
+def authorities(tmp_path_factory) -> tuple[Path, Path]:
+    """Two folders, each with an authority, a controller's certificate and a switch's."""
     hydra = Path(sys.executable).with_name("hydra")
-    for arguments in (
-        ["create"],
-        ["issue", "controller", "--host", "127.0.0.1"],
-        ["issue", "switches", "--use", "client"],
-    ):
-        command = [hydra, "ca", *arguments, "--dir", str(folder)]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    folders = tmp_path_factory.mktemp("first"), tmp_path_factory.mktemp("renewed")
+    for folder in folders:
+        for arguments in (
+            ["create"],
+            ["issue", "controller", "--host", "127.0.0.1"],
+            ["issue", "switches", "--use", "client"],
+        ):
+            command = [hydra, "ca", *arguments, "--dir", str(folder)]
+            subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    return folders
+
+
+@pytest.fixture(params=["plain", "TLS"])
+def trust(request, authorities, tmp_path) -> ssl.SSLContext | None:
+    """A switch's side, with a certificate of its own; the controller's files are in tmp_path."""
+    return None if request.param == "plain" else issued(authorities[0], tmp_path)
+
+
+def issued(authority: Path, folder: Path) -> ssl.SSLContext:
+    """Copy an authority's files into the folder; a context with the switch's certificate."""
+    shutil.copytree(authority, folder, dirs_exist_ok=True)
     context = ssl.create_default_context(cafile=str(folder / "ca.pem"))
     context.load_cert_chain(folder / "switches.pem", folder / "switches.key")
     return context
@@ -249,10 +259,10 @@ def test_one_that_answers_no_more_is_closed_in_time_and_the_newcomer_stays(conne
 
 @pytest.mark.parametrize("trust", ["TLS"], indirect=True)
 def test_switches_that_connect_meet_the_certificates_and_the_authority_as_they_are_by_then(
-    connect, trust, tmp_path
+    connect, trust, authorities, tmp_path
 ):
     switch = connect()
-    renewed = issue(tmp_path / "renewed")
+    renewed = issued(authorities[1], tmp_path / "renewed")
     (tmp_path / "controller.key").write_bytes((tmp_path / "renewed/controller.key").read_bytes())
     assert connect().ended.wait(PATIENCE_S), "a key that does not match is not used"
     for name in ("ca.pem", "controller.pem"):

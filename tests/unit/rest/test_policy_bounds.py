@@ -17,13 +17,17 @@ KEYS = {
     for key in policy_keys()
     for inner in (policy_keys(type(key.default)) if is_dataclass(key.default) else [None])
 }
-WORDS = sorted(
-    word.value
-    for key in policy_keys()
-    if isinstance(key.default, Enum)
-    for word in type(key.default)
+FOREIGN = sorted(
+    {
+        max((word.value for word in type(key.default)), key=len)
+        for key in policy_keys()
+        if isinstance(key.default, Enum)
+    }
+    | {"auto"}
 )
-WORDS.append("auto")
+"""The longest word of each enumeration: keys of other types refuse the word; a text takes it, if
+the text may be that long.
+"""
 NUMBERS = (-1, -0.001, 0, 0.001, 0.5, 1, 1.001, 3, 3.0)
 ODD = (-math.inf, math.inf, math.nan, None, True, "", "3", "no-such", [], {}, [1], {"no_such": 1})
 
@@ -53,7 +57,9 @@ def keeps(limit, value):
 
 
 def words_of(key):
-    """Words that may stand in place of a number."""
+    """Words of an enumeration, or words that may stand in place of a number."""
+    if isinstance(key.default, Enum):
+        return [word.value for word in type(key.default)]
     return [
         word
         for part in get_args(key.type)
@@ -67,7 +73,7 @@ def is_declared(key, value):
     if value is None:
         return key.null is not None
     if isinstance(key.default, Enum):
-        return value in [one.value for one in type(key.default)]
+        return value in words_of(key)
     if isinstance(value, bool) or (isinstance(value, float) and not math.isfinite(value)):
         return False
     if words_of(key):
@@ -88,7 +94,7 @@ def around(key):
 def test_file_and_rest_take_the_declared_values_and_no_others(name, client):
     outer, inner, key, taken = KEYS[name]
     verdicts = set()
-    for value in (*NUMBERS, *ODD, *WORDS, *around(key)):
+    for value in (*NUMBERS, *ODD, *FOREIGN, *words_of(key), *around(key)):
         section = {outer: {inner.name: value} if inner else value}
         declared = is_declared(key, value)
         verdicts.add(declared)

@@ -5,8 +5,9 @@ import io
 import re
 import tokenize
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -223,7 +224,8 @@ def _beginning(node: ast.expr) -> str | None:
             return None
 
 
-def _strings(source: str) -> Iterator[tuple[int, str]]:
+@cache
+def _strings(source: str) -> Sequence[tuple[int, str]]:
     """(line, text) of strings with at least three words; ``{}`` stands for inserted values."""
 
     def found(node: ast.AST) -> Iterator[tuple[int, str]]:
@@ -239,9 +241,8 @@ def _strings(source: str) -> Iterator[tuple[int, str]]:
                 for child in ast.iter_child_nodes(node):
                     yield from found(child)
 
-    for line, text in found(ast.parse(source)):
-        if len(text.split()) >= _FEWEST_WORDS:
-            yield line, text
+    texts = found(ast.parse(source))
+    return [(line, text) for line, text in texts if len(text.split()) >= _FEWEST_WORDS]
 
 
 def _texts(source: str) -> Iterator[str]:

@@ -19,7 +19,7 @@ OURS = dict(ENTRIES)
 def points(monkeypatch, **values):
     """Have other packages contribute these."""
     found = [EntryPoint(name, value, CONTRIBUTED) for name, value in values.items()]
-    monkeypatch.setattr(plugins, "entry_points", lambda group: found if group else [])
+    monkeypatch.setattr(plugins, "points_of", lambda group: found if group else [])
     monkeypatch.setattr(algorithms, "ENTRIES", contributions(OURS))
 
 
@@ -45,7 +45,7 @@ def test_a_name_of_ours_and_of_a_package_s_is_nobody_s(monkeypatch):
 
 def test_a_name_of_two_packages_is_nobody_s(monkeypatch):
     found = [EntryPoint("mine", f"{module}:MINE", CONTRIBUTED) for module in ("here", "there")]
-    monkeypatch.setattr(plugins, "entry_points", lambda group: found if group else [])
+    monkeypatch.setattr(plugins, "points_of", lambda group: found if group else [])
     monkeypatch.setattr(algorithms, "ENTRIES", contributions(OURS))
     assert "here:MINE and there:MINE have the name, each;" in objection("mine", full(2, 1))
 
