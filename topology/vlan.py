@@ -7,18 +7,21 @@ other on the path's VLAN, by intention.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 
+from hydra.circuit_arrays import CircuitTable
+from hydra.columns import column
 from hydra.errors import PlanError
 from hydra.model import Circuit, NetworkState, Topology, VlanId, VlanRange
-from hydra.path_arrays import Lanes, Paths, column
+from hydra.path_arrays import Lanes, Paths
 from topology import _native
 from topology.problem import FabricArrays
-from topology.tables import IntArray, PathTable, end_ports, starts
+from topology.tables import IntArray, PathTable, starts
 
 _SPARE_PER_PORT: Final = 2
 """IDs for a change of everything, and as many at rest afterwards (docs/configuration.md)."""
@@ -99,7 +102,7 @@ def allocate(
 
 def _pack(
     fabric: FabricArrays,
-    removed: Collection[Circuit],
+    removed: AbstractSet[Circuit],
     paths: Paths,
     kept: IntArray,
     joinable: Sequence[VlanId],
@@ -110,9 +113,9 @@ def _pack(
     without a bin is in no bin; its 0 means nothing.
     """
     walk = _Walk.of(fabric, paths)
-    lower, higher = end_ports(removed)
+    gone = CircuitTable.of(removed)
     once_joined = np.full(fabric.n_ports, -1, dtype=np.int32)
-    once_joined[lower], once_joined[higher] = higher, lower
+    once_joined[gone.a], once_joined[gone.b] = gone.b, gone.a
     is_new = kept == _NONE
     bin_of_vlan = {vlan: place for place, vlan in enumerate(joinable)}
     staying = np.flatnonzero(~is_new) if joinable else np.zeros(0, dtype=np.intp)

@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
-from itertools import chain, pairwise, repeat
-from operator import attrgetter
+from itertools import pairwise, repeat
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hydra.circuit_arrays import CircuitTable
+from hydra.columns import no_cycles
 from hydra.forwarding.rules import Lane
 from hydra.forwarding.substrate import substrate_of
 from hydra.forwarding.trunks import PackedTrunks, Trunks
@@ -31,7 +32,7 @@ from hydra.model import (
     Topology,
     VlanId,
 )
-from hydra.path_arrays import Lanes, Pairs, column, no_cycles
+from hydra.path_arrays import Lanes, Pairs
 from hydra.rings import rings_of, whole_rings
 from hydra.roles import PortVlans
 
@@ -55,8 +56,8 @@ class Plan:
     target: NetworkState
     affected: AbstractSet[Pair]
     """Pairs whose path or VLAN changes: no other pairs are diverted."""
-    connect: frozenset[Circuit]
-    disconnect: frozenset[Circuit]
+    connect: AbstractSet[Circuit]
+    disconnect: AbstractSet[Circuit]
     mirrors: Mapping[PlaneId, MirrorMove]
     untag_first: PortsToTag
     """VLANs of staying pairs, removed from ports about to go dark: a frame flooded by the ToR would
@@ -66,9 +67,9 @@ class Plan:
     """New VLAN membership of ToR ports whose membership changes, while mirrors move."""
     tag_last: PortsToTag
     """VLANs of staying pairs, added to the ports of new circuits once there is light."""
-    disconnect_first: frozenset[Circuit] = frozenset()
+    disconnect_first: AbstractSet[Circuit] = frozenset()
     """Circuits to take down before any port is retagged, to prevent loops in a VLAN."""
-    connect_last: frozenset[Circuit] = frozenset()
+    connect_last: AbstractSet[Circuit] = frozenset()
     """Circuits to set up only once every port is retagged."""
 
     @property
@@ -142,7 +143,7 @@ def _darkened_pairs(
     current: NetworkState, target: NetworkState, moved: Collection[Circuit]
 ) -> frozenset[Pair]:
     """The pairs with a staying path in a ring with ``moved`` circuits."""
-    if not any(map(attrgetter("one_way"), moved)):
+    if not CircuitTable.of(moved).one_way.any():
         return frozenset()
     dark = {
         circuit
@@ -179,7 +180,7 @@ class Unsettled:
     """
     begun: frozenset[Lane] = frozenset()
     """Paths that may carry frames already, each with its VLAN-ID."""
-    circuits: frozenset[Circuit] = frozenset()
+    circuits: AbstractSet[Circuit] = frozenset()
     """Circuits that may be up beside the circuits of ``current``: light of one-way circuits keeps
     other circuits up.
     """
@@ -220,14 +221,12 @@ def mirror_moves(
 
 def _light_of(fabric: Fabric, circuits: Collection[Circuit]) -> dict[PlaneId, list[CrossConnect]]:
     """The :meth:`~hydra.model.Fabric.cross_connects` of circuits by plane."""
-    plane, end_a, end_b = (
-        column(map(attrgetter(name), circuits), len(circuits)) for name in ("plane", "a", "b")
-    )
-    back = ~np.fromiter(map(attrgetter("one_way"), circuits), np.bool_, len(circuits))
-    plane = np.concatenate([plane, plane[back]])
+    table = CircuitTable.of(circuits)
+    back = ~table.one_way
+    plane = np.concatenate([table.plane, table.plane[back]])
     by_plane = np.argsort(plane, kind="stable")
-    sender = np.concatenate([end_a, end_b[back]])[by_plane].tolist()
-    receiver = np.concatenate([end_b, end_a[back]])[by_plane].tolist()
+    sender = np.concatenate([table.a, table.b[back]])[by_plane].tolist()
+    receiver = np.concatenate([table.b, table.a[back]])[by_plane].tolist()
     ingress, egress = fabric.fibres
     fibres = zip(map(ingress.__getitem__, sender), map(egress.__getitem__, receiver), strict=True)
     light = [*map(tuple.__new__, repeat(CrossConnect), fibres)]  # a fifth of the time of calls
@@ -306,8 +305,8 @@ def _staged_retagging(
     if not in_use or not new:
         return {}, _differing(fabric, old, new), {}
     moved = current.topology.circuits ^ target.topology.circuits
-    ends = map(attrgetter("a"), moved), map(attrgetter("b"), moved)
-    dark = column(chain(*ends), 2 * len(moved))
+    ends = CircuitTable.of(moved)
+    dark = np.concatenate([ends.a, ends.b])
     before, after = old.without(in_use, dark), new.without(in_use, dark)
     return (
         _differing(fabric, old, before),
@@ -316,7 +315,7 @@ def _staged_retagging(
     )
 
 
-OrderOf = Callable[[NetworkState, NetworkState], tuple[frozenset[Circuit], frozenset[Circuit]]]
+OrderOf = Callable[[NetworkState, NetworkState], tuple[AbstractSet[Circuit], AbstractSet[Circuit]]]
 """Returns (circuits to remove before retagging, circuits to add after) between two states."""
 
 
