@@ -272,7 +272,7 @@ class Lanes(Mapping[Path, VlanId]):
     @property
     def ids(self) -> frozenset[VlanId]:
         """The VLAN-IDs of the paths."""
-        return cast(frozenset[VlanId], frozenset(np.unique(self.vlan).tolist()))
+        return cast(frozenset[VlanId], frozenset(numbered(self.vlan)[0].tolist()))
 
     def unlike(self, other: Lanes) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
         """Paths that the other side lacks, or has with a different VLAN-ID: True in an array of
@@ -289,7 +289,7 @@ class Lanes(Mapping[Path, VlanId]):
     def ids_beside(self, pairs: Pairs) -> frozenset[VlanId]:
         """VLAN-IDs of the paths of all other pairs."""
         beside = ~among(self.paths.table.pair_codes(), pairs.codes)
-        return cast(frozenset[VlanId], frozenset(np.unique(self.vlan[beside]).tolist()))
+        return cast(frozenset[VlanId], frozenset(numbered(self.vlan[beside])[0].tolist()))
 
     def between(self, pairs: Collection[Pair]) -> list[Path]:
         """The paths of the given pairs, lower rack first; creates no other paths."""

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from hydra.circuit_arrays import Circuits, CircuitTable
 from hydra.model import Circuit, Fabric, NetworkState, Path, PortId, Topology, VlanId, VlanRange
-from hydra.path_arrays import Lanes, Paths
+from hydra.path_arrays import Lanes, Paths, numbered
 from topology import _native
 from topology.problem import FabricArrays
 
@@ -303,11 +303,11 @@ class _Domains:
     @classmethod
     def of(cls, circuits: CircuitTable, states: Iterable[NetworkState], n_ports: int) -> _Domains:
         marked = [Lanes.of(state.vlans) for state in states]
-        known = np.unique(np.concatenate([lanes.vlan for lanes in marked]))
+        known, places = numbered(np.concatenate([lanes.vlan for lanes in marked]))
+        ends = np.cumsum([len(lanes) for lanes in marked])
         carries = np.zeros(n_ports * -(-len(known) // 64), dtype=np.uint64)
-        for lanes in marked:
+        for lanes, place in zip(marked, np.split(places, ends[:-1]), strict=True):
             table = lanes.paths.table
-            place = np.searchsorted(known, lanes.vlan).astype(np.int32)
             _native.tag_ports(
                 n_ports, len(known), table.start, table.hop_a, table.hop_b, place, carries
             )

@@ -77,7 +77,7 @@ class Draft:
 
         The rates are taken from ``residual_mbps``, shape (L,).
         """
-        table, links = self.table(pairs, slice(None))
+        table, links = self.table(pairs, np.arange(len(self.pair), dtype=np.int32))
         return serve(table, links, residual_mbps, self.pair, share_mbps)
 
     def ordered(self, pairs: PairDemands, fabric: FabricArrays) -> Draft:
@@ -100,13 +100,14 @@ class Draft:
         src, dst = pairs.src[self.pair].astype(small), pairs.dst[self.pair].astype(small)
         return np.lexsort([*hops[::-1], dst, src]).astype(np.int32)
 
-    def table(self, pairs: PairDemands, order: slice | IntArray) -> tuple[PathTable, IntArray]:
+    def table(self, pairs: PairDemands, order: IntArray) -> tuple[PathTable, IntArray]:
         """The table of the new paths in ``order``, and the circuit of each hop, by position."""
-        along = self.links[order].ravel()
+        along = self.links.take(order, axis=0).ravel()
         links: IntArray = along[along >= 0]
+        pair = self.pair.take(order)
         table = PathTable(
-            pairs.src[self.pair[order]],
-            pairs.dst[self.pair[order]],
+            pairs.src.take(pair),
+            pairs.dst.take(pair),
             starts(self.hops[order]),
             self.link_a[links],
             self.link_b[links],

@@ -314,13 +314,15 @@ def _turns(paths: Paths, both: NDArray[np.float64]) -> tuple[NDArray[np.intp], N
     """
     table = paths.table
     ends = table.src.astype(np.int64) << 32 | table.dst
+    bits = np.rint(both[table.src, table.dst] * 1e6)
+    order = order_by(-bits, _hash_of_pair(ends))
+    if (np.diff(ends) > 0).all():  # a path for each pair
+        return order, np.ones(len(order))
     by_pair = np.lexsort((table.hops, ends))
     begins = np.diff(ends[by_pair], prepend=-1) != 0
     position = np.arange(len(by_pair))
     nth = np.empty_like(position)
     nth[by_pair] = position - np.maximum.accumulate(np.where(begins, position, 0))
-    bits = np.rint(both[table.src, table.dst] * 1e6)
-    order = order_by(-bits, _hash_of_pair(ends))
     order = order[np.argsort(nth[order].astype(np.int16), kind="stable")]
     first, further = order[nth[order] == 0], order[nth[order] > 0]
     part = np.repeat([1.0, 0.25], [len(first), 4 * len(further)])

@@ -393,8 +393,9 @@ def pair_demands(demand: DemandMatrix) -> PairDemands:
     A circuit is bidirectional and offers its full rate each way, and a path serves both directions.
     So a pair needs the larger of its two directions.
     """
-    src, dst = np.nonzero(np.triu(np.maximum(demand, demand.T), k=1))
-    mbps = np.maximum(demand[src, dst], demand[dst, src])
+    larger = np.triu(np.maximum(demand, demand.T), k=1)
+    src, dst = np.nonzero(larger)
+    mbps = larger[src, dst]
     pairs = PairDemands(src.astype(np.int32), dst.astype(np.int32), mbps)
     return pairs.chosen(largest_first(mbps, pairs.src, pairs.dst))
 

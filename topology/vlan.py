@@ -18,7 +18,7 @@ from hydra.circuit_arrays import CircuitTable
 from hydra.columns import column
 from hydra.errors import PlanError
 from hydra.model import Circuit, NetworkState, Topology, VlanId, VlanRange
-from hydra.path_arrays import Lanes, Paths
+from hydra.path_arrays import Lanes, Paths, numbered
 from topology import _native
 from topology.problem import FabricArrays
 from topology.tables import IntArray, PathTable, starts
@@ -71,8 +71,8 @@ def allocate(
     kept[outside] = _NONE
     in_use = before.ids
     pool = current.pool
-    losing = set(np.unique(before.vlan[~standing]).tolist())
-    joinable = sorted(set(np.unique(kept[kept != _NONE]).tolist()) - losing - pool.resting)
+    losing = set(numbered(before.vlan[~standing])[0].tolist())
+    joinable = sorted(set(numbered(kept[kept != _NONE])[0].tolist()) - losing - pool.resting)
     fresh = pool.free(vlans, in_use)
     removed = current.topology.circuits - target.circuits
     bins, needed = _pack(fabric, removed, paths, kept, ())

@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise, repeat
-from typing import Final
+from typing import Final, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hydra.circuit_arrays import CircuitTable
 from hydra.columns import no_cycles
 from hydra.forwarding.rules import Lane
 from hydra.forwarding.substrate import substrate_of
-from hydra.forwarding.trunks import PackedTrunks, Trunks
+from hydra.forwarding.trunks import Trunks
 from hydra.model import (
     Circuit,
     CrossConnect,
@@ -35,6 +35,9 @@ from hydra.model import (
 from hydra.path_arrays import Lanes, Pairs
 from hydra.rings import rings_of, whole_rings
 from hydra.roles import PortVlans
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 PortsToTag = Mapping[RackId, Mapping[str, PortVlans]]
 """Intended VLAN membership of ToR ports, by rack and port name."""
@@ -212,11 +215,42 @@ def begun_by(current: NetworkState, target: NetworkState) -> frozenset[Lane]:
 def mirror_moves(
     fabric: Fabric, disconnect: Collection[Circuit], connect: Collection[Circuit]
 ) -> dict[PlaneId, MirrorMove]:
+    """The moves of each plane."""
     less, more = _light_of(fabric, disconnect), _light_of(fabric, connect)
     return {
         plane: MirrorMove(frozenset(less.get(plane, ())), frozenset(more.get(plane, ())))
         for plane in sorted(less.keys() | more.keys())
     }
+
+
+class _OnAccess(Mapping[K, V]):
+    """Entries made on the first access, by a function; equal to a dict of the same."""
+
+    __slots__ = ("_made", "_make")
+
+    def __init__(self, make: Callable[[], dict[K, V]]) -> None:
+        self._make = make
+        self._made: dict[K, V] | None = None
+
+    def __len__(self) -> int:
+        return len(self._objects())
+
+    def __iter__(self) -> Iterator[K]:
+        return iter(self._objects())
+
+    def __getitem__(self, key: K) -> V:
+        return self._objects()[key]
+
+    def __repr__(self) -> str:
+        return repr(self._objects())
+
+    def __reduce__(self) -> tuple[type[dict[object, object]], tuple[object]]:
+        return dict, (self._objects(),)
+
+    def _objects(self) -> dict[K, V]:
+        if self._made is None:
+            self._made = self._make()
+        return self._made
 
 
 def _light_of(fabric: Fabric, circuits: Collection[Circuit]) -> dict[PlaneId, list[CrossConnect]]:
@@ -255,43 +289,16 @@ def retagging(fabric: Fabric, current: NetworkState, target: NetworkState) -> Po
 def _differing(fabric: Fabric, old: Trunks, new: Trunks) -> PortsToTag:
     """Ports whose membership differs, with the membership in ``new``."""
     ends = old.unlike(new)
-    return _Retags(fabric, ends, new.packed(ends))
+    trunks = new.packed(ends)
 
+    def by_rack() -> dict[RackId, Mapping[str, PortVlans]]:
+        found: dict[RackId, dict[str, PortVlans]] = {}
+        ports = map(fabric.ports.__getitem__, ends.tolist())
+        for port, vlans in zip(ports, trunks.memberships(), strict=True):
+            found.setdefault(port.rack, {})[port.tor_port] = vlans
+        return {**found}
 
-class _Retags(Mapping[RackId, Mapping[str, PortVlans]]):
-    """Membership of ports by rack and port name; equal to a dict of the same.
-
-    Creates :class:`~hydra.roles.PortVlans` objects only on access.
-    """
-
-    __slots__ = ("_ends", "_fabric", "_made", "_trunks")
-
-    def __init__(self, fabric: Fabric, ends: NDArray[np.intp], trunks: PackedTrunks) -> None:
-        self._fabric, self._ends, self._trunks = fabric, ends, trunks
-        self._made: dict[RackId, dict[str, PortVlans]] | None = None
-
-    def __len__(self) -> int:
-        return len(self._objects())
-
-    def __iter__(self) -> Iterator[RackId]:
-        return iter(self._objects())
-
-    def __getitem__(self, rack: RackId) -> Mapping[str, PortVlans]:
-        return self._objects()[rack]
-
-    def __repr__(self) -> str:
-        return repr(self._objects())
-
-    def __reduce__(self) -> tuple[type[dict[object, object]], tuple[object]]:
-        return dict, (self._objects(),)  # without the fabric
-
-    def _objects(self) -> dict[RackId, dict[str, PortVlans]]:
-        if self._made is None:
-            self._made = {}
-            ports = map(self._fabric.ports.__getitem__, self._ends.tolist())
-            for port, vlans in zip(ports, self._trunks.memberships(), strict=True):
-                self._made.setdefault(port.rack, {})[port.tor_port] = vlans
-        return self._made
+    return _OnAccess(by_rack)
 
 
 def _staged_retagging(
@@ -338,7 +345,7 @@ def _diff(fabric: Fabric, current: NetworkState, target: NetworkState, order_of:
         affected=moving,
         connect=connect,
         disconnect=disconnect,
-        mirrors=mirror_moves(fabric, disconnect - first, connect - last),
+        mirrors=_OnAccess(partial(mirror_moves, fabric, disconnect - first, connect - last)),
         untag_first=untag_first,
         retag=retag,
         tag_last=tag_last,
@@ -363,7 +370,7 @@ def under_traffic(fabric: Fabric, current: NetworkState, target: NetworkState) -
         affected=_changed(current, target),
         connect=connect,
         disconnect=disconnect,
-        mirrors=mirror_moves(fabric, disconnect, connect),
+        mirrors=_OnAccess(partial(mirror_moves, fabric, disconnect, connect)),
         untag_first=untag_first,
         retag=retag,
         tag_last=tag_last,
