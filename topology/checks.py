@@ -273,6 +273,9 @@ def _path_problems(
         if circuit not in topology.circuits:
             yield f"{name} uses the missing {circuit}"
             return
+        if not all(0 <= port < len(racks) for port in circuit.ends):
+            yield f"{name} uses {circuit}, which ends at a missing port"
+            return
         ends = {racks[circuit.a], racks[circuit.b]}
         if circuit.one_way != path.one_way:
             yield f"{name} mixes one-way and duplex circuits"

@@ -113,9 +113,7 @@ def _pack(
     without a bin is in no bin; its 0 means nothing.
     """
     walk = _Walk.of(fabric, paths)
-    gone = CircuitTable.of(removed)
-    once_joined = np.full(fabric.n_ports, -1, dtype=np.int32)
-    once_joined[gone.a], once_joined[gone.b] = gone.b, gone.a
+    rivals = _rivals(fabric, removed, paths.circuits.table)
     is_new = kept == _NONE
     bin_of_vlan = {vlan: place for place, vlan in enumerate(joinable)}
     staying = np.flatnonzero(~is_new) if joinable else np.zeros(0, dtype=np.intp)
@@ -129,10 +127,10 @@ def _pack(
         bin_of = start.copy()
         n_bins = _native.pack_paths(
             fabric.n_racks,
-            once_joined,
+            len(paths.circuits),
+            rivals,
             walk.table.start,
-            walk.table.hop_a,
-            walk.table.hop_b,
+            paths.link,
             walk.rack,
             residents,
             len(joinable),
@@ -145,6 +143,19 @@ def _pack(
     while (again := packing(best.last_bins_first())).n_bins < best.n_bins:
         best = again
     return best.bin_of, best.n_bins - len(joinable)
+
+
+def _rivals(
+    fabric: FabricArrays, removed: AbstractSet[Circuit], circuits: CircuitTable
+) -> IntArray:
+    """Shape (2 * C,): for ends ``a`` and ``b`` of each circuit in turn, the circuit at the port
+    that one of the ``removed`` circuits joins with this end; -1 for none.
+    """
+    gone = CircuitTable.of(removed)
+    once_joined, circuit_at = np.full((2, fabric.n_ports + 1), -1, dtype=np.int32)
+    once_joined[gone.a], once_joined[gone.b] = gone.b, gone.a
+    circuit_at[circuits.a] = circuit_at[circuits.b] = np.arange(len(circuits), dtype=np.int32)
+    return circuit_at[once_joined[np.column_stack([circuits.a, circuits.b]).ravel()]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
