@@ -7,6 +7,7 @@ All objects are frozen. Racks, planes and optical ports are identified by positi
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
@@ -279,7 +280,7 @@ class Path:
 class Topology:
     """A logical topology: the circuits, and the paths of each rack pair."""
 
-    circuits: frozenset[Circuit] = frozenset()
+    circuits: AbstractSet[Circuit] = frozenset()
     paths: Sequence[Path] = ()
     """Sorted; several paths of a rack pair share its traffic (``policy.paths_per_pair``)."""
 
@@ -326,7 +327,7 @@ class NetworkState:
     pool: VlanPool = EMPTY_POOL
     """State of the VLAN-IDs that no path uses."""
 
-    def joined(self, circuits: frozenset[Circuit], vlans: Mapping[Path, VlanId]) -> NetworkState:
+    def joined(self, circuits: AbstractSet[Circuit], vlans: Mapping[Path, VlanId]) -> NetworkState:
         """The state with other ``circuits`` and paths, whose VLAN-IDs no longer rest."""
         paths = dict(sorted(vlans.items()))
         pool = self.pool.used(paths.values())

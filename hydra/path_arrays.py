@@ -6,8 +6,6 @@ a frozenset of rack pairs. They create objects only on access.
 
 from __future__ import annotations
 
-import gc
-from collections import deque
 from collections.abc import (
     Collection,
     ItemsView,
@@ -19,18 +17,18 @@ from collections.abc import (
     ValuesView,
 )
 from collections.abc import Set as AbstractSet
-from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import chain, repeat
+from itertools import chain
 from operator import attrgetter
 from typing import Any, TypeVar, cast, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hydra.circuit_arrays import Circuits, CircuitTable
+from hydra.columns import IntArray, column, make, no_cycles, starts
 from hydra.model import Circuit, NetworkState, Pair, Path, VlanId
 
-IntArray = NDArray[np.int32]
 T = TypeVar("T")
 
 
@@ -92,27 +90,28 @@ class Paths(Sequence[Path]):
 
     __slots__ = ("_keys", "_made", "circuits", "link", "table")
 
-    circuits: Sequence[Circuit]
+    circuits: Circuits
     """Circuits of the paths, and possibly further circuits."""
     link: IntArray
-    """Shape (all hops,): index in ``circuits`` of the circuit of each hop."""
+    """Shape (all hops,): index in the table of ``circuits`` of the circuit of each hop."""
     table: PathTable
 
-    def __init__(self, circuits: Sequence[Circuit], link: IntArray, table: PathTable) -> None:
+    def __init__(self, circuits: Circuits, link: IntArray, table: PathTable) -> None:
         self.circuits, self.link, self.table = circuits, link, table
         self._made: tuple[Path, ...] | None = None
         self._keys: NDArray[np.uint64] | None = None
 
     @classmethod
     def of(cls, paths: Sequence[Path]) -> Paths:
-        """Convert paths to arrays. Circuits are compared by object identity."""
+        """Convert paths to arrays."""
         if isinstance(paths, Paths):
             return paths
         hops = list(chain.from_iterable(path.circuits for path in paths))
         objects = np.fromiter(map(id, hops), np.int64, len(hops))
         _, first, link = np.unique(objects, return_index=True, return_inverse=True)
-        circuits = [hops[place] for place in first.tolist()]
-        made = cls(circuits, link.reshape(-1).astype(np.int32), PathTable.of(paths))
+        different = CircuitTable.of([hops[place] for place in first.tolist()])
+        circuits, place = Circuits.numbered(different)
+        made = cls(circuits, place[link.reshape(-1)], PathTable.of(paths))
         made._made = tuple(paths)
         return made
 
@@ -185,11 +184,12 @@ class Paths(Sequence[Path]):
         place = np.empty(len(indices), dtype=np.intp)
         place[np.argsort(hops.astype(np.int16), kind="stable")] = np.arange(len(indices))
         with no_cycles():
+            circuits = self.circuits.listed
             by_hops: list[tuple[Circuit, ...]] = [()] * int((hops == 0).sum())
             for count in range(1, int(hops.max(initial=0)) + 1):
                 begins = start[hops == count]
                 columns = ((self.link[begins + hop]).tolist() for hop in range(count))
-                along = (map(self.circuits.__getitem__, column) for column in columns)
+                along = (map(circuits.__getitem__, column) for column in columns)
                 by_hops += zip(*along, strict=True)
             return make(
                 Path,
@@ -205,11 +205,8 @@ class Paths(Sequence[Path]):
 
     def _kinds(self) -> IntArray:
         """Shape (all hops,): plane and direction type of the circuit of each hop."""
-        planes = column(map(attrgetter("plane"), self.circuits), len(self.circuits))
-        one_way = column(map(attrgetter("one_way"), self.circuits), len(self.circuits))
-        kinds = 2 * planes + one_way
-        found: IntArray = kinds[self.link]
-        return found
+        kinds: IntArray = self.circuits.table.kinds()[self.link]
+        return kinds
 
     def keys(self) -> NDArray[np.uint64]:
         """Shape (F,): a key of each path, mostly unique, ascending with the rack pair."""
@@ -275,7 +272,7 @@ class Lanes(Mapping[Path, VlanId]):
     @property
     def ids(self) -> frozenset[VlanId]:
         """The VLAN-IDs of the paths."""
-        return cast(frozenset[VlanId], frozenset(np.unique(self.vlan).tolist()))
+        return cast(frozenset[VlanId], frozenset(numbered(self.vlan)[0].tolist()))
 
     def unlike(self, other: Lanes) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
         """(Mask of ``self``, mask of ``other``), each of shape (F,): True for paths that the other
@@ -292,7 +289,7 @@ class Lanes(Mapping[Path, VlanId]):
     def ids_beside(self, pairs: Pairs) -> frozenset[VlanId]:
         """VLAN-IDs of the paths of pairs that are not in ``pairs``."""
         beside = ~among(self.paths.table.pair_codes(), pairs.codes)
-        return cast(frozenset[VlanId], frozenset(np.unique(self.vlan[beside]).tolist()))
+        return cast(frozenset[VlanId], frozenset(numbered(self.vlan[beside])[0].tolist()))
 
     def between(self, pairs: Collection[Pair]) -> list[Path]:
         """The paths of the given pairs, lower rack first; creates no other paths."""
@@ -414,39 +411,3 @@ def order_by(first: NDArray[Any], then: NDArray[Any]) -> NDArray[np.intp]:
     which = np.sort(order[tied])
     order[tied] = which[np.lexsort((then[which], first[which]))]
     return order
-
-
-def starts(lengths: IntArray) -> IntArray:
-    """Start of each list, and the total end, for concatenated lists of the given lengths."""
-    result = np.zeros(len(lengths) + 1, dtype=np.int32)
-    np.cumsum(lengths, out=result[1:])
-    return result
-
-
-def column(values: Iterable[int], count: int) -> IntArray:
-    """An array of ``count`` integers."""
-    return np.fromiter(values, np.int32, count)
-
-
-@contextmanager
-def no_cycles() -> Iterator[None]:
-    """Pause the garbage collector, which would double the time and find no cycles."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
-
-
-def make(kind: type[T], count: int, **columns: Iterable[object]) -> list[T]:
-    """``count`` frozen, slotted objects, filled a column at a time.
-
-    Calling the class takes four times as long, and would dominate planning. The caller must ensure
-    the conditions of ``__post_init__``.
-    """
-    made = list(map(object.__new__, repeat(kind, count)))
-    for name, values in columns.items():
-        deque(map(getattr(kind, name).__set__, made, values), maxlen=0)
-    return made

@@ -29,6 +29,8 @@ def whole_rings(circuits: Iterable[Circuit]) -> frozenset[Circuit]:
 
 def rings_of(some: Collection[Circuit], circuits: Iterable[Circuit]) -> frozenset[Circuit]:
     """The rings among ``circuits`` that contain circuits of ``some``."""
+    if not some:
+        return frozenset()
     found = set(some).intersection(circuits := frozenset(circuits))
     if not _one_way(found):
         return frozenset(found)

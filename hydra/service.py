@@ -7,6 +7,7 @@ work: reconfigurations run in sequence, never interleaved.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Protocol
@@ -285,8 +286,8 @@ class ReservationPreview:
     """The reservation that a request would create, and the circuit changes at the start."""
 
     reservation: Reservation
-    connect: frozenset[Circuit]
-    disconnect: frozenset[Circuit]
+    connect: AbstractSet[Circuit]
+    disconnect: AbstractSet[Circuit]
     at_risk: tuple[str, ...] = ()
     """Missing devices and switches that the reservation needs, in words."""
 

@@ -6,6 +6,7 @@ The decision follows from the comparison.
 from __future__ import annotations
 
 from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import Final
 
@@ -103,13 +104,13 @@ def doubting(decision: Decision, fabric: Fabric, seen: DemandReport) -> Decision
 def decide_week(
     week: Week,
     algorithm: str,
-    standing: frozenset[Circuit],
+    standing: AbstractSet[Circuit],
     demand: tuple[SeenDemand, ...],
     trigger: str,
     unix_s: float,
 ) -> Decision:
     """The decision to share circuits by the schedule from now on."""
-    circuits = frozenset.union(*(slot.state.topology.circuits for slot in week.slots))
+    circuits = frozenset[Circuit]().union(*(slot.state.topology.circuits for slot in week.slots))
     gain_mbps = week.served_mbps - week.served_before_mbps
     reason = (
         f"a week of {len(week.slots)} slot{'s' * (len(week.slots) != 1)} in {week.period_s:g} s, "
@@ -184,7 +185,7 @@ def _standing_mbps(policy: Policy, decision: Decision, report: PlanReport) -> fl
 
 def keep(
     reason: str,
-    standing: frozenset[Circuit],
+    standing: AbstractSet[Circuit],
     demand: tuple[SeenDemand, ...],
     trigger: str,
     unix_s: float,
@@ -196,7 +197,7 @@ def keep(
 
 def no_plan(
     error: str,
-    standing: frozenset[Circuit],
+    standing: AbstractSet[Circuit],
     demand: tuple[SeenDemand, ...],
     trigger: str,
     unix_s: float,

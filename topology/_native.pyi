@@ -99,10 +99,10 @@ def walk_paths(
 
 def pack_paths(
     n_racks: int,
-    once_joined: NDArray[int32],
+    n_circuits: int,
+    rivals: NDArray[int32],
     hop_start: NDArray[int32],
-    hop_a: NDArray[int32],
-    hop_b: NDArray[int32],
+    circuit: NDArray[int32],
     rack: NDArray[int32],
     residents: NDArray[int32],
     n_occupied: int,

@@ -10,6 +10,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import ArrayLike
 
+from hydra.circuit_arrays import CircuitTable
 from hydra.model import Topology
 from topology import _native
 from topology.drafts import Draft, Ground
@@ -21,7 +22,6 @@ from topology.problem import (
     Reserved,
 )
 from topology.rounds import Rule
-from topology.tables import end_ports
 
 _LONGEST: Final = 3
 """Hops of the longest paths that the local search finds."""
@@ -181,7 +181,8 @@ class _Search:
         room = fixed + fabric.n_ports
         link_a, link_b = np.zeros((2, room), dtype=np.int32)
         capacity = np.zeros(room)
-        link_a[:fixed], link_b[:fixed] = end_ports(ground.shared)
+        shared = CircuitTable.of(ground.shared)
+        link_a[:fixed], link_b[:fixed] = shared.a, shared.b
         capacity[:fixed] = [ground.standing.residual_mbps[link] for link in ground.shared]
         count = fixed + int(movable.sum())
         link_a[fixed:count], link_b[fixed:count] = draft.link_a[movable], draft.link_b[movable]

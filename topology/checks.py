@@ -7,16 +7,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from itertools import chain
-from operator import attrgetter
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hydra.circuit_arrays import Circuits, CircuitTable
 from hydra.model import Circuit, Fabric, NetworkState, Path, PortId, Topology, VlanId, VlanRange
-from hydra.path_arrays import Lanes, Paths, among
+from hydra.path_arrays import Lanes, Paths, numbered
 from topology import _native
 from topology.problem import FabricArrays
 
@@ -38,7 +37,7 @@ def check_topology(
     ``standing``.
     """
     racks, planes = _racks(fabric), _planes(fabric)
-    circuits = _Columns.of(list(topology.circuits))
+    circuits = CircuitTable.of(topology.circuits)
     problems = _port_problems(circuits, blocked)
     for circuit in sorted(_misplaced(circuits, racks, planes)):
         problems.extend(_circuit_problems(circuit, racks, planes))
@@ -122,8 +121,8 @@ def check_transit(
     :func:`check_vlans`.
     """
     racks = _racks(fabric)
-    before = old.topology.circuits - set(disconnect_first)
-    after = new.topology.circuits - set(connect_last)
+    before = old.topology.circuits - frozenset(disconnect_first)
+    after = new.topology.circuits - frozenset(connect_last)
     # A loop is found at its last circuit. New circuits come last: they conflict only with others.
     staying, going, coming = before & after, before - after, after - before
     domains = _Domains.of(_in_order(staying, going, coming), [old, new], len(racks))
@@ -145,46 +144,20 @@ def _planes(fabric: Fabric | FabricArrays) -> NDArray[np.int32]:
     return fabric.port_plane
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Columns:
-    """Circuits as arrays."""
-
-    circuits: Sequence[Circuit]
-    plane: NDArray[np.int32]
-    a: NDArray[np.int32]
-    b: NDArray[np.int32]
-
-    @classmethod
-    def of(cls, circuits: Sequence[Circuit]) -> _Columns:
-        return cls(
-            circuits,
-            *(
-                np.fromiter(map(attrgetter(name), circuits), np.int32, len(circuits))
-                for name in ("plane", "a", "b")
-            ),
-        )
-
-    def chosen(self, places: NDArray[np.integer[Any]]) -> _Columns:
-        circuits = [self.circuits[place] for place in places.tolist()]
-        return _Columns(circuits, self.plane[places], self.a[places], self.b[places])
-
-
-def _in_order(*groups: Collection[Circuit]) -> _Columns:
+def _in_order(*groups: AbstractSet[Circuit]) -> CircuitTable:
     """The circuits of all ``groups``, sorted within each group."""
-    columns = _Columns.of([*chain.from_iterable(groups)])
-    group = np.repeat(np.arange(len(groups)), [len(circuits) for circuits in groups])
-    return columns.chosen(np.lexsort((columns.b, columns.a, columns.plane, group)))
+    return CircuitTable.joined([Circuits.of(group).table for group in groups])
 
 
-def _port_problems(columns: _Columns, blocked: Collection[PortId]) -> list[str]:
-    circuits = columns.circuits
-    if not blocked and not any(map(attrgetter("one_way"), circuits)):
-        ends = np.sort(np.concatenate([columns.a, columns.b]))
+def _port_problems(circuits: CircuitTable, blocked: Collection[PortId]) -> list[str]:
+    if not blocked and not circuits.one_way.any():
+        ends = np.sort(np.concatenate([circuits.a, circuits.b]))
         if (np.diff(ends) > 0).all():
             return []
     problems = []
-    sends = Counter(chain.from_iterable(map(attrgetter("senders"), circuits)))
-    lit = Counter(chain.from_iterable(map(attrgetter("receivers"), circuits)))
+    made = circuits.circuits()
+    sends = Counter(port for circuit in made for port in circuit.senders)
+    lit = Counter(port for circuit in made for port in circuit.receivers)
     for port in sorted(sends | lit):
         if max(sends[port], lit[port]) > 1:
             problems.append(f"port {port} serves {max(sends[port], lit[port])} circuits")
@@ -196,19 +169,19 @@ def _port_problems(columns: _Columns, blocked: Collection[PortId]) -> list[str]:
 
 
 def _misplaced(
-    columns: _Columns, racks: NDArray[np.int32], planes: NDArray[np.int32]
-) -> Sequence[Circuit]:
+    circuits: CircuitTable, racks: NDArray[np.int32], planes: NDArray[np.int32]
+) -> list[Circuit]:
     """Circuits with an end at a missing port, at a port of another plane, or with both ends at a
     rack.
     """
-    plane, a, b = columns.plane, columns.a, columns.b
+    plane, a, b = circuits.plane, circuits.a, circuits.b
     wrong = (a < 0) | (b < 0) | (a >= len(racks)) | (b >= len(racks))
     port_a, port_b = np.where(wrong, 0, a), np.where(wrong, 0, b)
     if len(racks):
         wrong |= (
             (planes[port_a] != plane) | (planes[port_b] != plane) | (racks[port_a] == racks[port_b])
         )
-    return columns.chosen(np.flatnonzero(wrong)).circuits
+    return circuits.chosen(wrong).circuits()
 
 
 def _number_problems(paths: Paths, paths_per_pair: int) -> Iterator[str]:
@@ -230,8 +203,8 @@ def _ascending(paths: Paths) -> bool:
     equal = np.flatnonzero(step == 0)
     if not equal.size:
         return True
-    columns = _Columns.of(paths.circuits)
-    plane, a, b = (values[paths.link] for values in (columns.plane, columns.a, columns.b))
+    circuits = paths.circuits.table
+    plane, a, b = (values[paths.link] for values in (circuits.plane, circuits.a, circuits.b))
     hops = table.hops
     for hop in range(int(hops.max(initial=0)) + 1):
         if (hops[equal + 1] <= hop).any():
@@ -248,12 +221,12 @@ def _ascending(paths: Paths) -> bool:
 
 
 def _suspects(
-    paths: Paths, circuits: Collection[Circuit], racks: NDArray[np.int32], max_hops: int
+    paths: Paths, circuits: AbstractSet[Circuit], racks: NDArray[np.int32], max_hops: int
 ) -> NDArray[np.intp]:
     """Places of paths that may be faulty: all other paths are whole and short enough."""
     table, hops = paths.table, paths.table.hops
-    exists = _among(paths.circuits, circuits)
-    one_way = np.fromiter(map(attrgetter("one_way"), paths.circuits), bool, len(paths.circuits))
+    exists = paths.circuits.places_in(Circuits.of(circuits)) >= 0
+    one_way = paths.circuits.table.one_way
     wrong = (hops > max_hops) | (hops == 0)
     if not exists.all():
         wrong |= table.any_hop(~exists[paths.link])
@@ -272,18 +245,6 @@ def _suspects(
         strays,
     )
     return np.flatnonzero(wrong | (strays > 0))
-
-
-def _among(listed: Sequence[Circuit], circuits: Collection[Circuit]) -> NDArray[np.bool_]:
-    """True for each listed circuit that is in ``circuits``.
-
-    Most are the same objects: only others are hashed, which runs Python code.
-    """
-    known = np.sort(np.fromiter(map(id, circuits), np.int64, len(circuits)))
-    found = among(np.fromiter(map(id, listed), np.int64, len(listed)), known)
-    for place in np.flatnonzero(~found).tolist():
-        found[place] = listed[place] in circuits
-    return found
 
 
 def _circuit_problems(
@@ -312,6 +273,9 @@ def _path_problems(
         if circuit not in topology.circuits:
             yield f"{name} uses the missing {circuit}"
             return
+        if not all(0 <= port < len(racks) for port in circuit.ends):
+            yield f"{name} uses {circuit}, which ends at a missing port"
+            return
         ends = {racks[circuit.a], racks[circuit.b]}
         if circuit.one_way != path.one_way:
             yield f"{name} mixes one-way and duplex circuits"
@@ -331,7 +295,7 @@ def _path_problems(
 class _Domains:
     """Circuits of each VLAN: both end ports carry the VLAN."""
 
-    circuits: _Columns
+    circuits: CircuitTable
     vlans: NDArray[np.int32]
     """The VLANs that ports carry, ascending."""
     start: NDArray[np.int32]
@@ -340,13 +304,13 @@ class _Domains:
     """Places in ``circuits``, ascending for each VLAN."""
 
     @classmethod
-    def of(cls, circuits: _Columns, states: Iterable[NetworkState], n_ports: int) -> _Domains:
+    def of(cls, circuits: CircuitTable, states: Iterable[NetworkState], n_ports: int) -> _Domains:
         marked = [Lanes.of(state.vlans) for state in states]
-        known = np.unique(np.concatenate([lanes.vlan for lanes in marked]))
+        known, places = numbered(np.concatenate([lanes.vlan for lanes in marked]))
+        ends = np.cumsum([len(lanes) for lanes in marked])
         carries = np.zeros(n_ports * -(-len(known) // 64), dtype=np.uint64)
-        for lanes in marked:
+        for lanes, place in zip(marked, np.split(places, ends[:-1]), strict=True):
             table = lanes.paths.table
-            place = np.searchsorted(known, lanes.vlan).astype(np.int32)
             _native.tag_ports(
                 n_ports, len(known), table.start, table.hop_a, table.hop_b, place, carries
             )
@@ -370,8 +334,9 @@ class _Domains:
         _native.find_loops(int(racks.max(initial=-1)) + 1, racks, self.start, *ports, closes)
         places = np.flatnonzero(closes)
         vlans = self.vlans[np.searchsorted(self.start, places, side="right") - 1]
-        for vlan, circuit in zip(vlans.tolist(), self.circuit[places].tolist(), strict=True):
-            yield vlan, self.circuits.circuits[circuit]
+        yield from zip(
+            vlans.tolist(), self.circuits.chosen(self.circuit[places]).circuits(), strict=True
+        )
 
     def with_cycles(self, racks: NDArray[np.int32]) -> Iterator[tuple[int, Sequence[Circuit]]]:
         """VLANs whose circuits contain a cycle, each with its circuits in order.
@@ -394,7 +359,7 @@ class _Domains:
             rest = rest[stays]
         for place in np.unique(first[rest] // n_racks).tolist():
             within = self.circuits.chosen(self.circuit[self.start[place] : self.start[place + 1]])
-            yield int(self.vlans[place]), within.circuits
+            yield int(self.vlans[place]), within.circuits()
 
 
 def _extra(circuits: Iterable[Circuit], racks: NDArray[np.int32]) -> Iterator[Circuit]:

@@ -146,7 +146,7 @@ def direct(choose: Callable[[Joins], None]) -> Algorithm:
         choose(joins)
         made = circuits_between(fabric, joins.joined, layers, circuits_in_use(current))
         paths = [*standing.paths, *(Path(*ends, (circuit,)) for ends, circuit in made)]
-        circuits = standing.circuits.union(circuit for _, circuit in made)
+        circuits = standing.circuits | {circuit for _, circuit in made}
         return measure(fabric, pairs, Topology(circuits, tuple(sorted(paths))), reserved)
 
     return plan

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from hydra.circuit_arrays import Circuits, CircuitTable
 from hydra.model import Circuit, Path, Topology
 from hydra.path_arrays import Paths
 from topology.problem import (
@@ -31,8 +33,6 @@ from topology.standing import Standing, standing_part
 from topology.tables import (
     IntArray,
     PathTable,
-    in_order,
-    make_circuits,
     ranked,
     starts,
 )
@@ -77,7 +77,7 @@ class Draft:
 
         The rates are taken from ``residual_mbps``, shape (L,).
         """
-        table, links = self.table(pairs, slice(None))
+        table, links = self.table(pairs, np.arange(len(self.pair), dtype=np.int32))
         return serve(table, links, residual_mbps, self.pair, share_mbps)
 
     def ordered(self, pairs: PairDemands, fabric: FabricArrays) -> Draft:
@@ -100,13 +100,14 @@ class Draft:
         src, dst = pairs.src[self.pair].astype(small), pairs.dst[self.pair].astype(small)
         return np.lexsort([*hops[::-1], dst, src]).astype(np.int32)
 
-    def table(self, pairs: PairDemands, order: slice | IntArray) -> tuple[PathTable, IntArray]:
+    def table(self, pairs: PairDemands, order: IntArray) -> tuple[PathTable, IntArray]:
         """The table of the new paths in ``order``, and the circuit of each hop, by position."""
-        along = self.links[order].ravel()
+        along = self.links.take(order, axis=0).ravel()
         links: IntArray = along[along >= 0]
+        pair = self.pair.take(order)
         table = PathTable(
-            pairs.src[self.pair[order]],
-            pairs.dst[self.pair[order]],
+            pairs.src.take(pair),
+            pairs.dst.take(pair),
             starts(self.hops[order]),
             self.link_a[links],
             self.link_b[links],
@@ -134,7 +135,7 @@ class Ground:
     """Positions in ``pairs`` of pairs without a standing path that may get a path."""
     shared: Sequence[Circuit]
     """The standing circuits that new paths may use."""
-    changing: Sequence[Circuit]
+    changing: AbstractSet[Circuit]
     """The circuits of ``current`` that may change: preferred to new circuits."""
     is_free: NDArray[np.uint8]
     """Shape (P,): 1 if new circuits may end at the port."""
@@ -175,11 +176,11 @@ class Ground:
             waits=np.flatnonzero(inside & (n_standing == 0)).astype(np.int32),
             shared=[
                 circuit
-                for circuit in in_order(standing.circuits)
+                for circuit in Circuits.of(standing.circuits)
                 if all(budget.includes_rack(rack) for rack in fabric.racks_of(circuit))
                 and not budget.blocked_ports & {circuit.a, circuit.b}
             ],
-            changing=in_order(current.circuits - standing.circuits),
+            changing=Circuits.of(current.circuits - standing.circuits),
             is_free=is_free.astype(np.uint8),
         )
 
@@ -320,21 +321,19 @@ class Ground:
 
     def result(self, draft: Draft) -> PlanResult:
         """The plan: standing parts, the draft's paths and circuits, and the demand served."""
-        new = slice(len(draft.given), None)
-        plane = self.fabric.port_plane[draft.link_a[new]]
-        made = make_circuits(plane, draft.link_a[new], draft.link_b[new], self.current.circuits)
-        circuits = [*draft.given, *made]
-        chosen = [circuits[link] for link in np.flatnonzero(draft.used()).tolist()]
+        used = draft.used()
+        a, b = draft.link_a[used], draft.link_b[used]
+        circuits, place = Circuits.numbered(CircuitTable.duplex(self.fabric.port_plane[a], a, b))
+        place_of_link = np.full(len(used), -1, dtype=np.int32)
+        place_of_link[used] = place
         n_racks = self.fabric.n_racks
         ends = self.pairs.src[draft.pair] * n_racks + self.pairs.dst[draft.pair]
         order = ranked(ends, n_racks * n_racks)
         if (np.diff(ends[order]) == 0).any():
             order = draft.in_order(self.pairs, self.fabric)
         table, links = draft.table(self.pairs, order)
-        paths = Paths(circuits, links, table)
-        topology = Topology(
-            self.standing.circuits.union(chosen), _merged(self.standing.paths, paths)
-        )
+        paths = Paths(circuits, place_of_link[links], table)
+        topology = Topology(self.standing.circuits | circuits, _merged(self.standing.paths, paths))
         if self.standing.paths:
             return measure(self.fabric, self.pairs, topology, self.reserved)
         return measure_table(

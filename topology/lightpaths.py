@@ -39,7 +39,7 @@ def ring_topology(
         )
         for circuit in circuits
     ]
-    return Topology(standing.circuits.union(circuits), tuple(sorted([*standing.paths, *paths])))
+    return Topology(standing.circuits | set(circuits), tuple(sorted([*standing.paths, *paths])))
 
 
 def _rings(lightpaths: Collection[Lightpath]) -> list[OneWayCircuit]:

@@ -97,7 +97,7 @@ def _plan(
     circuits = circuits_between(fabric, work.joined, layers, circuits_in_use(current))
     paths = [Path(*ends, (circuit,)) for ends, circuit in circuits]
     topology = Topology(
-        standing.circuits.union(circuit for _, circuit in circuits),
+        standing.circuits | {circuit for _, circuit in circuits},
         tuple(sorted([*standing.paths, *paths])),
     )
     gap = _gap(everything, work, layers, proofs, open_paths, perfect=perfect)

@@ -17,6 +17,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from hydra.circuit_arrays import Circuits, CircuitTable
 from hydra.model import Circuit, Path, Topology
 from hydra.path_arrays import Paths, PathTable, order_by
 from topology import _native
@@ -88,7 +89,7 @@ def check_result(
             new = paths.chosen(np.flatnonzero(~standing))
             problems += _weighted_problems(fabric, wanted, topology, new, reserved)
         total = float(_both_ways(wanted).sum())
-        circuits = list(topology.circuits)
+        circuits = CircuitTable.of(topology.circuits)
         carried_mbps, _ = _counted(fabric, wanted, circuits, topology.paths, reserved)
         share = float(carried_mbps.sum()) / total if total else 1.0
     if abs(share - result.served_share) > _SHARE_TOLERANCE:
@@ -241,9 +242,9 @@ def count_load(
 
     Raises PlanError for a bad demand.
     """
-    circuits = list(topology.circuits)
+    circuits = Circuits.of(topology.circuits)
     wanted = validate_demand(demand, fabric.n_racks)
-    carried, remaining = _counted(fabric, wanted, circuits, topology.paths, reserved)
+    carried, remaining = _counted(fabric, wanted, circuits.table, topology.paths, reserved)
     ends = {(int(path.src), int(path.dst)) for path in topology.paths}
     return Load(
         {pair: float(carried[pair]) for pair in ends},
@@ -254,19 +255,18 @@ def count_load(
 def _counted(
     fabric: FabricArrays,
     wanted: NDArray[np.float64],
-    circuits: Sequence[Circuit],
+    circuits: CircuitTable,
     topology_paths: Sequence[Path],
     reserved: Reserved,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """The load as (Mbps that each pair gets, shape (N, N); Mbps left on each of ``circuits``)."""
     paths = Paths.of(topology_paths)
-    one_way = any(map(attrgetter("one_way"), circuits))
-    both = wanted if one_way else _both_ways(wanted)
-    a, b = (np.fromiter(map(attrgetter(end), circuits), np.int32) for end in ("a", "b"))
+    both = wanted if circuits.one_way.any() else _both_ways(wanted)
+    a, b = circuits.a, circuits.b
     remaining = np.append(np.minimum(fabric.port_rate_mbps[a], fabric.port_rate_mbps[b]), np.inf)
     own = np.zeros_like(both)
     pinned = {circuit for path, _ in reserved.pinned for circuit in path.circuits}
-    numbered = enumerate(circuits) if pinned else ()
+    numbered = enumerate(circuits.circuits()) if pinned else ()
     place_of = {circuit: place for place, circuit in numbered if circuit in pinned}
     for path, mbps in reserved.pinned:
         if all(circuit in place_of for circuit in path.circuits):
@@ -314,13 +314,15 @@ def _turns(paths: Paths, both: NDArray[np.float64]) -> tuple[NDArray[np.intp], N
     """
     table = paths.table
     ends = table.src.astype(np.int64) << 32 | table.dst
+    bits = np.rint(both[table.src, table.dst] * 1e6)
+    order = order_by(-bits, _hash_of_pair(ends))
+    if (np.diff(ends) > 0).all():  # a path for each pair
+        return order, np.ones(len(order))
     by_pair = np.lexsort((table.hops, ends))
     begins = np.diff(ends[by_pair], prepend=-1) != 0
     position = np.arange(len(by_pair))
     nth = np.empty_like(position)
     nth[by_pair] = position - np.maximum.accumulate(np.where(begins, position, 0))
-    bits = np.rint(both[table.src, table.dst] * 1e6)
-    order = order_by(-bits, _hash_of_pair(ends))
     order = order[np.argsort(nth[order].astype(np.int16), kind="stable")]
     first, further = order[nth[order] == 0], order[nth[order] > 0]
     part = np.repeat([1.0, 0.25], [len(first), 4 * len(further)])

@@ -9,6 +9,7 @@ from typing import Any, Protocol, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from hydra.circuit_arrays import CircuitTable
 from hydra.errors import PlanError
 from hydra.model import (
     Circuit,
@@ -23,7 +24,7 @@ from hydra.model import (
 from hydra.path_arrays import order_by
 from hydra.policy import MOST_PATHS_PER_PAIR
 from topology import _native
-from topology.tables import IntArray, PathTable, end_ports, ranked
+from topology.tables import IntArray, PathTable, ranked
 
 RATE_TOLERANCE_MBPS = 1e-6
 """Largest difference of equal rates (1 bit/s): sums of floats leave such crumbs behind."""
@@ -394,8 +395,9 @@ def pair_demands(demand: DemandMatrix) -> PairDemands:
     A circuit is bidirectional and offers its full rate each way, and a path serves both directions.
     So a pair needs the larger of its two directions.
     """
-    src, dst = np.nonzero(np.triu(np.maximum(demand, demand.T), k=1))
-    mbps = np.maximum(demand[src, dst], demand[dst, src])
+    larger = np.triu(np.maximum(demand, demand.T), k=1)
+    src, dst = np.nonzero(larger)
+    mbps = larger[src, dst]
     pairs = PairDemands(src.astype(np.int32), dst.astype(np.int32), mbps)
     return pairs.chosen(largest_first(mbps, pairs.src, pairs.dst))
 
@@ -521,18 +523,18 @@ def _served_mbps(
     place: IntArray,
     reserved: Reserved,
 ) -> float:
-    lower, higher = end_ports(topology.circuits)
+    ends = CircuitTable.of(topology.circuits)
     residual = np.zeros(fabric.n_ports)
     """Capacity left of each circuit, by the circuit's lower port."""
-    residual[lower] = np.minimum(fabric.port_rate_mbps[lower], fabric.port_rate_mbps[higher])
+    residual[ends.a] = np.minimum(fabric.port_rate_mbps[ends.a], fabric.port_rate_mbps[ends.b])
     wanted = pairs.mbps.copy()
     for path, rate_mbps in reserved.rate_by_path().items():
-        if topology.circuits.issuperset(path.circuits):
+        if set(path.circuits) <= topology.circuits:
             hops = [circuit.a for circuit in path.circuits]
             held = min(rate_mbps, *residual[hops].tolist())
             residual[hops] -= held
-            ends = np.array([[path.src], [path.dst]], dtype=np.int32)
-            for pair in pairs.places(ends[0], ends[1], fabric.n_racks).tolist():
+            racks = np.array([[path.src], [path.dst]], dtype=np.int32)
+            for pair in pairs.places(racks[0], racks[1], fabric.n_racks).tolist():
                 if pair >= 0:
                     wanted[pair] -= min(held, wanted[pair])
     covered = pairs.mbps - wanted

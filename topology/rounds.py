@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hydra.circuit_arrays import CircuitTable
 from hydra.model import Circuit
 from topology import _native
 from topology.problem import RATE_TOLERANCE_MBPS, FabricArrays, PairDemands
-from topology.tables import IntArray, end_ports, starts
+from topology.tables import IntArray, starts
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,25 +120,26 @@ class Rounds:
         fabric: FabricArrays,
         pairs: PairDemands,
         max_hops: int,
-        changing: Sequence[Circuit],
+        changing: AbstractSet[Circuit],
         is_free: NDArray[np.uint8],
         given: Sequence[Circuit],
         given_mbps: Sequence[float],
     ) -> Rounds:
         """The start, with circuits ``given`` and the Mbps of each that paths may take."""
-        a, b = end_ports(given)
+        ends = CircuitTable.of(given)
+        preferred = CircuitTable.of(changing)
         room = len(given) + fabric.n_ports  # for all circuits that a run's ports could make
         link_a, link_b = np.zeros((2, room), dtype=np.int32)
-        link_a[: len(given)], link_b[: len(given)] = a, b
+        link_a[: len(given)], link_b[: len(given)] = ends.a, ends.b
         residual = np.zeros(room)
         residual[: len(given)] = given_mbps
         free = is_free.copy()
-        free[a] = free[b] = False
+        free[ends.a] = free[ends.b] = False
         return cls(
             fabric,
             pairs,
             min(max_hops, max(1, fabric.n_racks - 1)),  # no rack twice
-            end_ports(changing),
+            (preferred.a, preferred.b),
             free,
             link_a,
             link_b,

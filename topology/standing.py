@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from hydra.circuit_arrays import Circuits, CircuitTable
 from hydra.errors import PlanError
 from hydra.model import Circuit, Path, PortId, Topology
 from hydra.rings import rings_of
@@ -22,7 +23,7 @@ from topology.problem import (
     serve,
     shares,
 )
-from topology.tables import PathTable, end_ports
+from topology.tables import PathTable
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -104,8 +105,8 @@ def _outside(
     may_change = rack_in[fabric.port_rack]
     may_change &= members(budget.planes, fabric.n_planes)[fabric.port_plane]
     blocked = members(budget.blocked_ports, fabric.n_ports)
-    circuits = list(current.circuits)
-    lower, higher = end_ports(circuits)
+    circuits = Circuits.of(current.circuits)
+    lower, higher = circuits.table.a, circuits.table.b
     fixed = np.zeros(fabric.n_ports, dtype=np.bool_)
     """Mask by the lower port of a circuit, or by the sender of a one-way circuit."""
     fixed[lower] = ~(may_change[lower] & may_change[higher])
@@ -118,7 +119,7 @@ def _outside(
     fixed[[circuit.a for circuit in rings]] = True
     kept = np.flatnonzero(~table.any_hop(~fixed[table.hop_a]))
     return (
-        frozenset(circuits[i] for i in np.flatnonzero(fixed[lower]).tolist()),
+        frozenset(circuits.table.chosen(fixed[lower]).circuits()),
         [current.paths[i] for i in kept.tolist()],
     )
 
@@ -192,7 +193,7 @@ def _book_demands(
     The circuits serve each pair's demand beyond the pair's reservations.
     """
     left = np.zeros(fabric.n_ports)
-    lower, _ = end_ports(residual_mbps)
+    lower = CircuitTable.of(residual_mbps.keys()).a
     left[lower] = list(residual_mbps.values())
     table = PathTable.of(paths)
     place = pairs.places(table.src, table.dst, fabric.n_racks)

@@ -1,16 +1,13 @@
-"""Circuits as arrays, and back; paths as arrays are in :mod:`hydra.path_arrays`."""
+"""Helpers for tables of paths, which are in :mod:`hydra.path_arrays`."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from operator import attrgetter
-
 import numpy as np
 
-from hydra.model import Circuit
-from hydra.path_arrays import IntArray, PathTable, column, make, starts
+from hydra.columns import IntArray, starts
+from hydra.path_arrays import PathTable
 
-__all__ = ["IntArray", "PathTable", "end_ports", "in_order", "make_circuits", "ranked", "starts"]
+__all__ = ["IntArray", "PathTable", "ranked", "starts"]
 
 
 def ranked(keys: IntArray, size: int) -> IntArray:
@@ -26,30 +23,3 @@ def ranked(keys: IntArray, size: int) -> IntArray:
     if len(found) == len(valid):
         return found
     return valid[np.argsort(keys[valid], kind="stable")]
-
-
-def end_ports(circuits: Collection[Circuit]) -> tuple[IntArray, IntArray]:
-    """The lower and the higher port of each circuit, in the order of iteration."""
-    lower = column(map(attrgetter("a"), circuits), len(circuits))
-    return lower, column(map(attrgetter("b"), circuits), len(circuits))
-
-
-def in_order(circuits: Collection[Circuit]) -> list[Circuit]:
-    """``sorted(circuits)``, without a comparison in Python for each step."""
-    listed = list(circuits)
-    lower, higher = end_ports(listed)
-    plane = column(map(attrgetter("plane"), listed), len(listed))
-    return [listed[i] for i in np.lexsort((higher, lower, plane)).tolist()]
-
-
-def make_circuits(
-    plane: IntArray, a: IntArray, b: IntArray, known: Iterable[Circuit]
-) -> list[Circuit]:
-    """Circuits between ports ``a`` < ``b`` on ``plane``; ``known`` circuits are the same
-    objects.
-    """
-    made = make(Circuit, len(a), plane=plane.tolist(), a=a.tolist(), b=b.tolist())
-    again = {(circuit.a, circuit.b): circuit for circuit in known}
-    if not again:
-        return made
-    return [again.get((circuit.a, circuit.b), circuit) for circuit in made]

@@ -13,16 +13,17 @@ that still carry a VLAN they are about to leave. The remaining cycles are avoide
 
 from __future__ import annotations
 
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hydra.circuit_arrays import Circuits, CircuitTable
 from hydra.model import Circuit, NetworkState
 from hydra.path_arrays import lanes_of, numbered
 from topology import _native
 from topology.problem import FabricArrays
-from topology.tables import end_ports, in_order
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +33,9 @@ class TransitOrder:
     Retagging, and every other mirror, may go in any order in between.
     """
 
-    disconnect_first: frozenset[Circuit] = frozenset()
+    disconnect_first: AbstractSet[Circuit] = frozenset()
     """Old circuits to tear down before any port is retagged."""
-    connect_last: frozenset[Circuit] = frozenset()
+    connect_last: AbstractSet[Circuit] = frozenset()
     """New circuits to set up after every port has been retagged."""
 
 
@@ -47,17 +48,23 @@ def transit_order(fabric: FabricArrays, old: NetworkState, new: NetworkState) ->
     """
     before, after = old.topology.circuits, new.topology.circuits
     going, coming = before - after, after - before
-    staying = in_order(before & after)
-    circuits = [*staying, *in_order(going), *in_order(coming)]
-    a, b = end_ports(circuits)
+    groups = [CircuitTable.of(Circuits.of(group)) for group in (before & after, going, coming)]
+    circuits, n_staying = CircuitTable.joined(groups), len(groups[0])
     is_fixed = np.zeros(len(circuits), dtype=np.uint8)
-    is_fixed[: len(staying)] = 1
+    is_fixed[:n_staying] = 1
     is_held = np.zeros(len(circuits), dtype=np.uint8)
     n_vlans, carries = _ports_carrying(fabric, old, new)
     _native.hold_circuits_back(
-        fabric.n_racks, fabric.port_rack, a, b, is_fixed, n_vlans, carries, is_held
+        fabric.n_racks,
+        fabric.port_rack,
+        circuits.a,
+        circuits.b,
+        is_fixed,
+        n_vlans,
+        carries,
+        is_held,
     )
-    held = frozenset(circuits[place] for place in np.flatnonzero(is_held).tolist())
+    held = Circuits.of(circuits.chosen(np.flatnonzero(is_held)).circuits())
     return TransitOrder(disconnect_first=held & going, connect_last=held & coming)
 
 

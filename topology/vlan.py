@@ -7,18 +7,21 @@ other on the path's VLAN, by intention.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 
+from hydra.circuit_arrays import CircuitTable
+from hydra.columns import column
 from hydra.errors import PlanError
 from hydra.model import Circuit, NetworkState, Topology, VlanId, VlanRange
-from hydra.path_arrays import Lanes, Paths, column
+from hydra.path_arrays import Lanes, Paths, numbered
 from topology import _native
 from topology.problem import FabricArrays
-from topology.tables import IntArray, PathTable, end_ports, starts
+from topology.tables import IntArray, PathTable, starts
 
 _SPARE_PER_PORT: Final = 2
 """IDs for a change of everything, and as many at rest afterwards (docs/configuration.md)."""
@@ -68,8 +71,8 @@ def allocate(
     kept[outside] = _NONE
     in_use = before.ids
     pool = current.pool
-    losing = set(np.unique(before.vlan[~standing]).tolist())
-    joinable = sorted(set(np.unique(kept[kept != _NONE]).tolist()) - losing - pool.resting)
+    losing = set(numbered(before.vlan[~standing])[0].tolist())
+    joinable = sorted(set(numbered(kept[kept != _NONE])[0].tolist()) - losing - pool.resting)
     fresh = pool.free(vlans, in_use)
     removed = current.topology.circuits - target.circuits
     bins, needed = _pack(fabric, removed, paths, kept, ())
@@ -99,7 +102,7 @@ def allocate(
 
 def _pack(
     fabric: FabricArrays,
-    removed: Collection[Circuit],
+    removed: AbstractSet[Circuit],
     paths: Paths,
     kept: IntArray,
     joinable: Sequence[VlanId],
@@ -110,9 +113,7 @@ def _pack(
     without a bin is in no bin; its 0 means nothing.
     """
     walk = _Walk.of(fabric, paths)
-    lower, higher = end_ports(removed)
-    once_joined = np.full(fabric.n_ports, -1, dtype=np.int32)
-    once_joined[lower], once_joined[higher] = higher, lower
+    rivals = _rivals(fabric, removed, paths.circuits.table)
     is_new = kept == _NONE
     bin_of_vlan = {vlan: place for place, vlan in enumerate(joinable)}
     staying = np.flatnonzero(~is_new) if joinable else np.zeros(0, dtype=np.intp)
@@ -126,10 +127,10 @@ def _pack(
         bin_of = start.copy()
         n_bins = _native.pack_paths(
             fabric.n_racks,
-            once_joined,
+            len(paths.circuits),
+            rivals,
             walk.table.start,
-            walk.table.hop_a,
-            walk.table.hop_b,
+            paths.link,
             walk.rack,
             residents,
             len(joinable),
@@ -142,6 +143,19 @@ def _pack(
     while (again := packing(best.last_bins_first())).n_bins < best.n_bins:
         best = again
     return best.bin_of, best.n_bins - len(joinable)
+
+
+def _rivals(
+    fabric: FabricArrays, removed: AbstractSet[Circuit], circuits: CircuitTable
+) -> IntArray:
+    """Shape (2 * C,): for ends ``a`` and ``b`` of each circuit in turn, the circuit at the port
+    that one of the ``removed`` circuits joins with this end; -1 for none.
+    """
+    gone = CircuitTable.of(removed)
+    once_joined, circuit_at = np.full((2, fabric.n_ports + 1), -1, dtype=np.int32)
+    once_joined[gone.a], once_joined[gone.b] = gone.b, gone.a
+    circuit_at[circuits.a] = circuit_at[circuits.b] = np.arange(len(circuits), dtype=np.int32)
+    return circuit_at[once_joined[np.column_stack([circuits.a, circuits.b]).ravel()]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

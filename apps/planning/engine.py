@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -66,8 +67,8 @@ class PlannedChange:
     """The target state of a change, and its worth."""
 
     target: NetworkState
-    disconnect_first: frozenset[Circuit]
-    connect_last: frozenset[Circuit]
+    disconnect_first: AbstractSet[Circuit]
+    connect_last: AbstractSet[Circuit]
     """Both as in :class:`hydra.reconfiguration.plan.Plan`."""
     served_now_mbps: float
     served_then_mbps: float

@@ -25,7 +25,7 @@ def idle(
     """
     taken = {half for circuit in needed for half in circuit.halves}
     used = {circuit for path in current.topology.paths for circuit in path.circuits}
-    idle = current.topology.circuits.difference(used, lost)
+    idle = current.topology.circuits - used - set(lost)
     return {circuit for circuit in idle if taken.isdisjoint(circuit.halves)}
 
 

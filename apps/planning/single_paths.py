@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Sequence
+from collections.abc import Set as AbstractSet
 
 import numpy as np
 
 from apps.planning.reserved import beside_reserved, idle, reserved_of, touches
+from hydra.columns import no_cycles
 from hydra.errors import PlanError
 from hydra.model import (
     Circuit,
@@ -17,7 +19,7 @@ from hydra.model import (
     PortId,
     Topology,
 )
-from hydra.path_arrays import Paths, no_cycles
+from hydra.path_arrays import Paths
 from hydra.policy import MOST_PATHS_PER_PAIR, Policy
 from hydra.reconfiguration.plan import Plan, diff, pair_of
 from hydra.reservations.reservation import Pin
@@ -107,7 +109,7 @@ class SinglePaths:
 
     def order_of(
         self, old: NetworkState, new: NetworkState
-    ) -> tuple[frozenset[Circuit], frozenset[Circuit]]:
+    ) -> tuple[AbstractSet[Circuit], AbstractSet[Circuit]]:
         order = self._marks.order(old, new)
         return order.disconnect_first, order.connect_last
 

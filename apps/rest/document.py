@@ -8,6 +8,7 @@ validators unchanged.
 
 from __future__ import annotations
 
+from collections.abc import Set as AbstractSet
 from typing import Annotated, Final, Self
 
 from pydantic import (
@@ -62,7 +63,7 @@ def _plane_name(plane: object, info: ValidationInfo[Fabric]) -> object:
 
 
 def _in_order(core: object) -> object:
-    return sorted(core) if isinstance(core, frozenset) else core
+    return sorted(core) if isinstance(core, AbstractSet) else core
 
 
 RackName = Annotated[str, BeforeValidator(_rack_name)]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
+from hydra.columns import no_cycles
 from hydra.config import addresses, attachment, checks
 from hydra.config.devices import PlaneCheck, RackCheck
 from hydra.config.expand import Expansion, expand, too_large
@@ -17,7 +18,6 @@ from hydra.config.store import read_store
 from hydra.config.workers import read_workers
 from hydra.errors import ConfigError, Problem
 from hydra.model import Fabric, SubstrateKind, VlanId, VlanRange
-from hydra.path_arrays import no_cycles
 from hydra.policy import Policy
 from hydra.settings import ControllerSettings
 

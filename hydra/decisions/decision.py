@@ -7,6 +7,7 @@ both, to explain later why a circuit exists or does not exist.
 from __future__ import annotations
 
 from collections.abc import Collection
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -56,8 +57,8 @@ class Proposal:
     """The alternative topology of a decision."""
 
     algorithm: str
-    connect: frozenset[Circuit]
-    disconnect: frozenset[Circuit]
+    connect: AbstractSet[Circuit]
+    disconnect: AbstractSet[Circuit]
     served_mbps: float
     """Mbps served with the proposal; without the proposal, less the gain of the verdict."""
     verdict: Verdict
@@ -69,7 +70,7 @@ class Decision:
     trigger: str
     action: Action
     reason: str
-    standing: frozenset[Circuit]
+    standing: AbstractSet[Circuit]
     """The circuits at the time of the decision."""
     demand_mbps: float
     """Planned demand of all pairs."""

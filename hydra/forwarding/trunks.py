@@ -10,8 +10,9 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
+from hydra.columns import IntArray, make, starts
 from hydra.model import NetworkState, PortId, VlanId
-from hydra.path_arrays import IntArray, lanes_of, make, numbered, starts
+from hydra.path_arrays import lanes_of, numbered
 from hydra.roles import PortVlans
 
 

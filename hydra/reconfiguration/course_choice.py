@@ -129,7 +129,7 @@ class Ways:
         start = Position.of(before, state.topology.circuits)
         standing, wanted = state.topology.circuits, target.topology.circuits
         still = tuple(p for p in state.topology.paths if pair_of(p) not in shifting.moving)
-        up = (standing & wanted).union(circuit for path in still for circuit in path.circuits)
+        up = (standing & wanted) | {circuit for path in still for circuit in path.circuits}
         board = Board(
             fabric=self.fabric,
             spare=spare,

@@ -164,4 +164,4 @@ def rerouted(topology: Topology, paths: Iterable[Path], gone: Collection[Circuit
     added = tuple(paths)
     pairs = {pair_of(path) for path in added}
     kept = [path for path in topology.paths if pair_of(path) not in pairs]
-    return Topology(topology.circuits.difference(gone), tuple(sorted([*kept, *added])))
+    return Topology(topology.circuits - set(gone), tuple(sorted([*kept, *added])))

@@ -10,6 +10,7 @@ A :class:`Board` looks ahead quickly, with pairs as pieces.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from hydra.model import Circuit, DemandMatrix, Fabric, Pair, Path, PlaneId, PortId, Topology
@@ -44,13 +45,13 @@ class Position:
 
     paths: Mapping[Pair, tuple[Path, ...]]
     """Paths of pairs on circuits."""
-    circuits: frozenset[Circuit]
+    circuits: AbstractSet[Circuit]
     """All standing circuits, including circuits of unmoved pairs."""
     taken: Mapping[PortId, Circuit]
     """The standing circuit of each taken port."""
 
     @classmethod
-    def of(cls, paths: Mapping[Pair, tuple[Path, ...]], circuits: frozenset[Circuit]) -> Position:
+    def of(cls, paths: Mapping[Pair, tuple[Path, ...]], circuits: AbstractSet[Circuit]) -> Position:
         taken = {circuit.a: circuit for circuit in circuits}
         taken.update((circuit.b, circuit) for circuit in circuits)
         return cls(paths, circuits, taken)
@@ -68,7 +69,7 @@ class Board:
         able: Collection[Pair],
         movable: Collection[Pair],
         still: Topology,
-        wanted: frozenset[Circuit],
+        wanted: AbstractSet[Circuit],
         by_hand: Collection[PlaneId],
     ) -> None:
         """``goal``: new paths by pair; ``able``: pairs that can reach the goal in the light once

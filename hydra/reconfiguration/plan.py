@@ -9,16 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
-from itertools import chain, pairwise, repeat
-from operator import attrgetter
-from typing import Final
+from functools import partial
+from itertools import pairwise, repeat
+from typing import Final, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
+from hydra.circuit_arrays import CircuitTable
+from hydra.columns import no_cycles
 from hydra.forwarding.rules import Lane
 from hydra.forwarding.substrate import substrate_of
-from hydra.forwarding.trunks import PackedTrunks, Trunks
+from hydra.forwarding.trunks import Trunks
 from hydra.model import (
     Circuit,
     CrossConnect,
@@ -31,9 +32,12 @@ from hydra.model import (
     Topology,
     VlanId,
 )
-from hydra.path_arrays import Lanes, Pairs, column, no_cycles
+from hydra.path_arrays import Lanes, Pairs
 from hydra.rings import rings_of, whole_rings
 from hydra.roles import PortVlans
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 PortsToTag = Mapping[RackId, Mapping[str, PortVlans]]
 """Intended VLAN membership of ToR ports, by rack and port name."""
@@ -55,8 +59,8 @@ class Plan:
     target: NetworkState
     affected: AbstractSet[Pair]
     """Pairs whose path or VLAN changes: no other pairs are diverted."""
-    connect: frozenset[Circuit]
-    disconnect: frozenset[Circuit]
+    connect: AbstractSet[Circuit]
+    disconnect: AbstractSet[Circuit]
     mirrors: Mapping[PlaneId, MirrorMove]
     untag_first: PortsToTag
     """VLANs of staying pairs, removed from ports about to go dark: a frame flooded by the ToR would
@@ -66,9 +70,9 @@ class Plan:
     """New VLAN membership of ToR ports whose membership changes, while mirrors move."""
     tag_last: PortsToTag
     """VLANs of staying pairs, added to the ports of new circuits once there is light."""
-    disconnect_first: frozenset[Circuit] = frozenset()
+    disconnect_first: AbstractSet[Circuit] = frozenset()
     """Circuits to take down before any port is retagged, to prevent loops in a VLAN."""
-    connect_last: frozenset[Circuit] = frozenset()
+    connect_last: AbstractSet[Circuit] = frozenset()
     """Circuits to set up only once every port is retagged."""
 
     @property
@@ -142,7 +146,7 @@ def _darkened_pairs(
     current: NetworkState, target: NetworkState, moved: Collection[Circuit]
 ) -> frozenset[Pair]:
     """The pairs with a staying path in a ring with ``moved`` circuits."""
-    if not any(map(attrgetter("one_way"), moved)):
+    if not CircuitTable.of(moved).one_way.any():
         return frozenset()
     dark = {
         circuit
@@ -179,7 +183,7 @@ class Unsettled:
     """
     begun: frozenset[Lane] = frozenset()
     """Paths that may carry frames already, each with its VLAN-ID."""
-    circuits: frozenset[Circuit] = frozenset()
+    circuits: AbstractSet[Circuit] = frozenset()
     """Circuits that may be up beside the circuits of ``current``: light of one-way circuits keeps
     other circuits up.
     """
@@ -211,6 +215,7 @@ def begun_by(current: NetworkState, target: NetworkState) -> frozenset[Lane]:
 def mirror_moves(
     fabric: Fabric, disconnect: Collection[Circuit], connect: Collection[Circuit]
 ) -> dict[PlaneId, MirrorMove]:
+    """The moves of each plane."""
     less, more = _light_of(fabric, disconnect), _light_of(fabric, connect)
     return {
         plane: MirrorMove(frozenset(less.get(plane, ())), frozenset(more.get(plane, ())))
@@ -218,16 +223,44 @@ def mirror_moves(
     }
 
 
+class _OnAccess(Mapping[K, V]):
+    """Entries made on the first access, by a function; equal to a dict of the same."""
+
+    __slots__ = ("_made", "_make")
+
+    def __init__(self, make: Callable[[], dict[K, V]]) -> None:
+        self._make = make
+        self._made: dict[K, V] | None = None
+
+    def __len__(self) -> int:
+        return len(self._objects())
+
+    def __iter__(self) -> Iterator[K]:
+        return iter(self._objects())
+
+    def __getitem__(self, key: K) -> V:
+        return self._objects()[key]
+
+    def __repr__(self) -> str:
+        return repr(self._objects())
+
+    def __reduce__(self) -> tuple[type[dict[object, object]], tuple[object]]:
+        return dict, (self._objects(),)
+
+    def _objects(self) -> dict[K, V]:
+        if self._made is None:
+            self._made = self._make()
+        return self._made
+
+
 def _light_of(fabric: Fabric, circuits: Collection[Circuit]) -> dict[PlaneId, list[CrossConnect]]:
     """The :meth:`~hydra.model.Fabric.cross_connects` of circuits by plane."""
-    plane, end_a, end_b = (
-        column(map(attrgetter(name), circuits), len(circuits)) for name in ("plane", "a", "b")
-    )
-    back = ~np.fromiter(map(attrgetter("one_way"), circuits), np.bool_, len(circuits))
-    plane = np.concatenate([plane, plane[back]])
+    table = CircuitTable.of(circuits)
+    back = ~table.one_way
+    plane = np.concatenate([table.plane, table.plane[back]])
     by_plane = np.argsort(plane, kind="stable")
-    sender = np.concatenate([end_a, end_b[back]])[by_plane].tolist()
-    receiver = np.concatenate([end_b, end_a[back]])[by_plane].tolist()
+    sender = np.concatenate([table.a, table.b[back]])[by_plane].tolist()
+    receiver = np.concatenate([table.b, table.a[back]])[by_plane].tolist()
     ingress, egress = fabric.fibres
     fibres = zip(map(ingress.__getitem__, sender), map(egress.__getitem__, receiver), strict=True)
     light = [*map(tuple.__new__, repeat(CrossConnect), fibres)]  # a fifth of the time of calls
@@ -256,43 +289,16 @@ def retagging(fabric: Fabric, current: NetworkState, target: NetworkState) -> Po
 def _differing(fabric: Fabric, old: Trunks, new: Trunks) -> PortsToTag:
     """Ports whose membership differs, with the membership in ``new``."""
     ends = old.unlike(new)
-    return _Retags(fabric, ends, new.packed(ends))
+    trunks = new.packed(ends)
 
+    def by_rack() -> dict[RackId, Mapping[str, PortVlans]]:
+        found: dict[RackId, dict[str, PortVlans]] = {}
+        ports = map(fabric.ports.__getitem__, ends.tolist())
+        for port, vlans in zip(ports, trunks.memberships(), strict=True):
+            found.setdefault(port.rack, {})[port.tor_port] = vlans
+        return {**found}
 
-class _Retags(Mapping[RackId, Mapping[str, PortVlans]]):
-    """Membership of ports by rack and port name; equal to a dict of the same.
-
-    Creates :class:`~hydra.roles.PortVlans` objects only on access.
-    """
-
-    __slots__ = ("_ends", "_fabric", "_made", "_trunks")
-
-    def __init__(self, fabric: Fabric, ends: NDArray[np.intp], trunks: PackedTrunks) -> None:
-        self._fabric, self._ends, self._trunks = fabric, ends, trunks
-        self._made: dict[RackId, dict[str, PortVlans]] | None = None
-
-    def __len__(self) -> int:
-        return len(self._objects())
-
-    def __iter__(self) -> Iterator[RackId]:
-        return iter(self._objects())
-
-    def __getitem__(self, rack: RackId) -> Mapping[str, PortVlans]:
-        return self._objects()[rack]
-
-    def __repr__(self) -> str:
-        return repr(self._objects())
-
-    def __reduce__(self) -> tuple[type[dict[object, object]], tuple[object]]:
-        return dict, (self._objects(),)  # without the fabric
-
-    def _objects(self) -> dict[RackId, dict[str, PortVlans]]:
-        if self._made is None:
-            self._made = {}
-            ports = map(self._fabric.ports.__getitem__, self._ends.tolist())
-            for port, vlans in zip(ports, self._trunks.memberships(), strict=True):
-                self._made.setdefault(port.rack, {})[port.tor_port] = vlans
-        return self._made
+    return _OnAccess(by_rack)
 
 
 def _staged_retagging(
@@ -306,8 +312,8 @@ def _staged_retagging(
     if not in_use or not new:
         return {}, _differing(fabric, old, new), {}
     moved = current.topology.circuits ^ target.topology.circuits
-    ends = map(attrgetter("a"), moved), map(attrgetter("b"), moved)
-    dark = column(chain(*ends), 2 * len(moved))
+    ends = CircuitTable.of(moved)
+    dark = np.concatenate([ends.a, ends.b])
     before, after = old.without(in_use, dark), new.without(in_use, dark)
     return (
         _differing(fabric, old, before),
@@ -316,7 +322,7 @@ def _staged_retagging(
     )
 
 
-OrderOf = Callable[[NetworkState, NetworkState], tuple[frozenset[Circuit], frozenset[Circuit]]]
+OrderOf = Callable[[NetworkState, NetworkState], tuple[AbstractSet[Circuit], AbstractSet[Circuit]]]
 """Returns (circuits to remove before retagging, circuits to add after) between two states."""
 
 
@@ -339,7 +345,7 @@ def _diff(fabric: Fabric, current: NetworkState, target: NetworkState, order_of:
         affected=moving,
         connect=connect,
         disconnect=disconnect,
-        mirrors=mirror_moves(fabric, disconnect - first, connect - last),
+        mirrors=_OnAccess(partial(mirror_moves, fabric, disconnect - first, connect - last)),
         untag_first=untag_first,
         retag=retag,
         tag_last=tag_last,
@@ -364,7 +370,7 @@ def under_traffic(fabric: Fabric, current: NetworkState, target: NetworkState) -
         affected=_changed(current, target),
         connect=connect,
         disconnect=disconnect,
-        mirrors=mirror_moves(fabric, disconnect, connect),
+        mirrors=_OnAccess(partial(mirror_moves, fabric, disconnect, connect)),
         untag_first=untag_first,
         retag=retag,
         tag_last=tag_last,

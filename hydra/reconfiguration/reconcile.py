@@ -8,6 +8,7 @@ Everything else on our ports is taken down.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -95,7 +96,7 @@ class Reconciled:
     """Moves to take down cross-connects on our ports outside the circuits of ``state``."""
     retag: Mapping[RackId, Mapping[str, PortVlans]]
     """VLAN membership wanted by ``state``, for ports with a different membership."""
-    dropped: frozenset[Circuit]
+    dropped: AbstractSet[Circuit]
     unread: frozenset[Circuit]
     """Circuits of ``state`` whose plane, or a ToR at an end, did not answer."""
     unlit: Mapping[Circuit, frozenset[PortId]]
@@ -177,7 +178,7 @@ def reconcile(
         if all(actual.passes(fabric, circuit) is not False for circuit in path.circuits)
         and carried(path, vlan)
     ]
-    known = remembered.topology.circuits.union(
+    known = frozenset(remembered.topology.circuits).union(
         unsettled.circuits, (circuit for path, _ in unsettled.begun for circuit in path.circuits)
     )
     standing = [

@@ -1,5 +1,7 @@
 #include "arguments.h"
 
+#include <stdbool.h>
+
 void release(Arguments *arguments)
 {
     while (arguments->count)
@@ -69,11 +71,11 @@ int32_t *integers_out(Arguments *arguments, int32_t *count)
 void check_range(Arguments *arguments, const int32_t *values, int32_t count, int32_t lowest,
                         int32_t end)
 {
+    bool outside = false; /* all entries are read, so that the compiler compares many at a time */
     for (int32_t i = 0; values && i < count; i++)
-        if (values[i] < lowest || values[i] >= end) {
-            fail(arguments, "has an entry out of range");
-            return;
-        }
+        outside |= (values[i] < lowest) | (values[i] >= end);
+    if (outside)
+        fail(arguments, "has an entry out of range");
 }
 
 const int32_t *indices(Arguments *arguments, int32_t *count, int32_t end)
@@ -90,8 +92,8 @@ const int32_t *starts(Arguments *arguments, int32_t *lists, int32_t *end)
     if (!values)
         return NULL;
     int rising = count > 0 && values[0] == 0;
-    for (int32_t i = 1; rising && i < count; i++)
-        rising = values[i] >= values[i - 1];
+    for (int32_t i = 1; i < count; i++)
+        rising &= values[i] >= values[i - 1];
     if (!rising) {
         fail(arguments, "does not rise from 0");
         return NULL;

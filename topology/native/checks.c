@@ -79,8 +79,10 @@ typedef struct {
     const int32_t *a, *b;   /* ports of the circuits of a domain */
     int32_t *at_rack;       /* per rack: the last end of a circuit there, or -1 */
     int32_t *before;        /* per end, 2c or 2c + 1: the end before at the same rack, or -1 */
-    int32_t *mark;          /* per rack: the last circuit whose search reached the rack, or -1 */
-    int32_t *stack;         /* racks reached and not left yet */
+    int32_t *mark;          /* per rack: twice the last circuit whose search reached the rack, plus
+                               1 from the circuit's second end; or -1 */
+    int32_t *stack;         /* racks reached and not left yet, of either side */
+    int32_t n_racks;
     int32_t *island;        /* per rack: the next rack on the way to the root of its island */
 } Flood;
 
@@ -102,25 +104,27 @@ static bool shares_port(const Flood *f, int32_t one, int32_t other)
            f->b[one] == f->b[other];
 }
 
-/* Floods from one rack of the circuit over existing circuits, until the other is reached. */
+/* Floods from both racks of the circuit over existing circuits, a rack of each side in turn, until
+   the floods meet or one side has nowhere left to go. */
 static bool joined_without(Flood *f, int32_t circuit)
 {
-    int32_t goal = rack_of_end(f, 2 * circuit + 1);
-    if (island_of(f, rack_of_end(f, 2 * circuit)) != island_of(f, goal))
+    if (island_of(f, rack_of_end(f, 2 * circuit)) != island_of(f, rack_of_end(f, 2 * circuit + 1)))
         return false; /* no circuits at all lead from rack to rack */
-    int32_t height = 0;
-    f->stack[height++] = rack_of_end(f, 2 * circuit);
-    f->mark[f->stack[0]] = circuit;
-    while (height) {
-        int32_t rack = f->stack[--height];
-        if (rack == goal)
-            return true;
+    int32_t *stack[2] = {f->stack, f->stack + f->n_racks}, height[2] = {1, 1};
+    for (int32_t side = 0; side < 2; side++) {
+        stack[side][0] = rack_of_end(f, 2 * circuit + side);
+        f->mark[stack[side][0]] = 2 * circuit + side;
+    }
+    for (int32_t side = 0; height[side]; side = 1 - side) {
+        int32_t rack = stack[side][--height[side]];
         for (int32_t end = f->at_rack[rack]; end >= 0; end = f->before[end]) {
             int32_t next = rack_of_end(f, end ^ 1);
-            if (f->mark[next] == circuit || shares_port(f, circuit, end / 2))
+            if (f->mark[next] == 2 * circuit + side || shares_port(f, circuit, end / 2))
                 continue;
-            f->mark[next] = circuit;
-            f->stack[height++] = next;
+            if (f->mark[next] == 2 * circuit + 1 - side)
+                return true;
+            f->mark[next] = 2 * circuit + side;
+            stack[side][height[side]++] = next;
         }
     }
     return false;
@@ -140,10 +144,10 @@ bool find_loops(int32_t n_racks, const int32_t *port_rack, Domains domains, int3
         if (domains.start[d + 1] - domains.start[d] > largest)
             largest = domains.start[d + 1] - domains.start[d];
     size_t racks = n_racks ? n_racks : 1;
-    Flood f = {.port_rack = port_rack};
+    Flood f = {.port_rack = port_rack, .n_racks = n_racks};
     f.at_rack = malloc(racks * sizeof(int32_t));
     f.mark = malloc(racks * sizeof(int32_t));
-    f.stack = malloc(racks * sizeof(int32_t));
+    f.stack = malloc(2 * racks * sizeof(int32_t));
     f.island = malloc(racks * sizeof(int32_t));
     f.before = malloc(2 * (size_t)largest * sizeof(int32_t));
     bool ready = f.at_rack && f.mark && f.stack && f.island && f.before;

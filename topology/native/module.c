@@ -95,10 +95,10 @@ static PyObject *py_walk_paths(PyObject *self, PyObject *args)
     Arguments a = {.args = args};
     int32_t n_racks = integer(&a, 0), n_ports = -1, n_hops = 0;
     const int32_t *port_rack = indices(&a, &n_ports, n_racks);
-    PathList paths = {.count = 0};
-    paths.hop_start = starts(&a, &paths.count, &n_hops);
-    paths.hop_a = indices(&a, &n_hops, n_ports);
-    paths.hop_b = indices(&a, &n_hops, n_ports);
+    Hops paths = {.count = 0};
+    paths.start = starts(&a, &paths.count, &n_hops);
+    paths.a = indices(&a, &n_hops, n_ports);
+    paths.b = indices(&a, &n_hops, n_ports);
     const int32_t *src = indices(&a, &paths.count, n_racks);
     const int32_t *dst = indices(&a, &paths.count, n_racks);
     int32_t n_visits = n_hops + paths.count;
@@ -116,16 +116,17 @@ static PyObject *py_pack_paths(PyObject *self, PyObject *args)
 {
     (void)self;
     Arguments a = {.args = args};
-    Ground ground = {.n_racks = integer(&a, 0), .n_ports = -1};
+    Ground ground = {.n_racks = integer(&a, 0), .n_circuits = integer(&a, 0)};
     if (ground.n_racks > UINT16_MAX)
         fail(&a, "is more racks than the VLAN tables hold (65535)");
-    ground.once_joined = next_array(&a, sizeof(int32_t), &ground.n_ports, 0);
-    check_range(&a, ground.once_joined, ground.n_ports, -1, ground.n_ports);
+    if (ground.n_circuits > INT32_MAX / 2)
+        fail(&a, "is more circuits than the VLAN tables hold");
+    int32_t n_ends = a.failed ? -1 : 2 * ground.n_circuits, n_hops = 0;
+    ground.rivals = next_array(&a, sizeof(int32_t), &n_ends, 0);
+    check_range(&a, ground.rivals, a.failed ? 0 : n_ends, -1, ground.n_circuits);
     PathList paths = {.count = 0};
-    int32_t n_hops = 0;
-    paths.hop_start = starts(&a, &paths.count, &n_hops);
-    paths.hop_a = indices(&a, &n_hops, ground.n_ports);
-    paths.hop_b = indices(&a, &n_hops, ground.n_ports);
+    paths.start = starts(&a, &paths.count, &n_hops);
+    paths.circuit = indices(&a, &n_hops, ground.n_circuits);
     int32_t n_visits = n_hops + paths.count;
     paths.rack = indices(&a, &n_visits, ground.n_racks);
     int32_t n_residents = -1, n_order = -1;

@@ -11,9 +11,9 @@ typedef struct {
     int32_t *circuit;  /* per arc */
     int32_t *to;       /* per arc: a rack */
     int32_t n_arcs;
-    int32_t *seen; /* per rack: number of the last search at the rack */
+    int32_t *seen; /* per rack: number of the last search at the rack, and one more from the goal */
     int32_t search;
-    int32_t *queue;
+    int32_t *queue; /* racks reached from the start, then racks reached from the goal */
 } Graph;
 
 static int32_t root(Graph *g, int32_t rack)
@@ -50,20 +50,22 @@ static bool closes_loop(Graph *g, int32_t circuit)
     int32_t from = change->port_rack[a], goal = change->port_rack[b];
     if (root(g, from) != root(g, goal))
         return false;
-    int32_t done = 0, found = 0;
-    g->search++;
-    g->seen[from] = g->search;
-    g->queue[found++] = from;
-    while (done < found)
-        for (int32_t arc = g->first[g->queue[done++]]; arc >= 0; arc = g->next_arc[arc]) {
+    /* From both racks in turn: the search ends with the smaller side. */
+    int32_t racks = change->n_racks, done[2] = {0, racks}, found[2] = {1, racks + 1};
+    g->search += 2;
+    g->seen[g->queue[0] = from] = g->search;
+    g->seen[g->queue[racks] = goal] = g->search + 1;
+    for (int32_t side = 0; done[side] < found[side]; side ^= 1)
+        for (int32_t arc = g->first[g->queue[done[side]++]]; arc >= 0; arc = g->next_arc[arc]) {
             int32_t other_a = change->a[g->circuit[arc]], other_b = change->b[g->circuit[arc]];
             if (other_a == a || other_a == b || other_b == a || other_b == b)
                 continue;
-            if (g->to[arc] == goal)
+            int32_t to = g->to[arc];
+            if (g->seen[to] == g->search + (side ^ 1))
                 return true;
-            if (g->seen[g->to[arc]] != g->search) {
-                g->seen[g->to[arc]] = g->search;
-                g->queue[found++] = g->to[arc];
+            if (g->seen[to] != g->search + side) {
+                g->seen[to] = g->search + side;
+                g->queue[found[side]++] = to;
             }
         }
     return false;
@@ -143,7 +145,7 @@ bool hold_circuits_back(const Change *change, PortVlans ports, uint8_t *is_held)
     g.parent = malloc(racks * sizeof(int32_t));
     g.first = malloc(racks * sizeof(int32_t));
     g.seen = calloc(racks, sizeof(int32_t));
-    g.queue = malloc(racks * sizeof(int32_t));
+    g.queue = malloc(2 * racks * sizeof(int32_t));
     g.next_arc = malloc(arcs * sizeof(int32_t));
     g.circuit = malloc(arcs * sizeof(int32_t));
     g.to = malloc(arcs * sizeof(int32_t));

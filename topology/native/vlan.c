@@ -3,17 +3,21 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
+
 #include "bits.h"
 
-void walk_paths(const int32_t *port_rack, PathList paths, const int32_t *src, const int32_t *dst,
+void walk_paths(const int32_t *port_rack, Hops paths, const int32_t *src, const int32_t *dst,
                 int32_t *rack, uint8_t *is_broken)
 {
     for (int32_t path = 0; path < paths.count; path++) {
         int32_t here = src[path];
         bool broken = false;
-        rack[paths.hop_start[path] + path] = here;
-        for (int32_t h = paths.hop_start[path]; h < paths.hop_start[path + 1]; h++) {
-            int32_t one = port_rack[paths.hop_a[h]], other = port_rack[paths.hop_b[h]];
+        rack[paths.start[path] + path] = here;
+        for (int32_t h = paths.start[path]; h < paths.start[path + 1]; h++) {
+            int32_t one = port_rack[paths.a[h]], other = port_rack[paths.b[h]];
             broken |= one != here && other != here;
             here = one == here ? other : one;
             rack[h + path + 1] = here;
@@ -39,31 +43,31 @@ typedef struct {
     PathList paths;
     Block *blocks;
     int32_t n_blocks, n_bins;
-    word *carries; /* (port, block): bins of the VLANs on the port */
+    word *carries; /* (circuit, block): bins with the circuit */
     int32_t room;  /* blocks that `carries` has room for */
     int32_t longest; /* hops of the longest path */
 } Packing;
 
 static size_t cell(int32_t rack, int32_t column) { return (size_t)rack * WORD_BITS + column; }
 
-static word *carried(const Packing *p, int32_t port, int32_t block)
+static word *carried(const Packing *p, int32_t circuit, int32_t block)
 {
-    return p->carries + (size_t)port * p->room + block;
+    return p->carries + (size_t)circuit * p->room + block;
 }
 
-/* Makes room for another block. A port's blocks are side by side: most are read together. */
+/* Makes room for another block. A circuit's blocks are side by side: most are read together. */
 static bool make_room(Packing *p)
 {
     if (p->n_blocks < p->room)
         return true;
     Packing wider = *p;
     wider.room = p->room ? 2 * p->room : 2;
-    wider.carries = calloc((size_t)p->ground->n_ports * wider.room + 1, sizeof(word));
+    wider.carries = calloc((size_t)p->ground->n_circuits * wider.room + 1, sizeof(word));
     if (!wider.carries)
         return false;
-    for (int32_t port = 0; port < p->ground->n_ports; port++)
+    for (int32_t circuit = 0; circuit < p->ground->n_circuits; circuit++)
         for (int32_t block = 0; block < p->n_blocks; block++)
-            *carried(&wider, port, block) = *carried(p, port, block);
+            *carried(&wider, circuit, block) = *carried(p, circuit, block);
     free(p->carries);
     *p = wider;
     return true;
@@ -144,33 +148,33 @@ static void add(Packing *p, int32_t path, int32_t bin)
 {
     Block *block = p->blocks + bin / WORD_BITS;
     int32_t column = bin % WORD_BITS;
-    for (int32_t h = p->paths.hop_start[path]; h < p->paths.hop_start[path + 1]; h++) {
-        *carried(p, p->paths.hop_a[h], bin / WORD_BITS) |= bit(column);
-        *carried(p, p->paths.hop_b[h], bin / WORD_BITS) |= bit(column);
+    for (int32_t h = p->paths.start[path]; h < p->paths.start[path + 1]; h++) {
+        word *bins = carried(p, p->paths.circuit[h], bin / WORD_BITS);
+        if (*bins & bit(column))
+            continue;
+        *bins |= bit(column);
         unite(block, column, p->paths.rack[h + path], p->paths.rack[h + path + 1]);
     }
 }
 
-static bool on_path(PathList paths, int32_t path, int32_t port)
+static bool on_path(PathList paths, int32_t path, int32_t circuit)
 {
-    for (int32_t h = paths.hop_start[path]; h < paths.hop_start[path + 1]; h++)
-        if (paths.hop_a[h] == port || paths.hop_b[h] == port)
+    for (int32_t h = paths.start[path]; h < paths.start[path + 1]; h++)
+        if (paths.circuit[h] == circuit)
             return true;
     return false;
 }
 
-/* Bins of a block at a port whose leaving circuit has its other end on the path. */
-static word once_joined(const Packing *p, int32_t block, int32_t path)
+/* Bins of a block with a rival of a circuit of the path that is not on the path. */
+static word rivalled(const Packing *p, int32_t block, int32_t path)
 {
     word bins = 0;
-    for (int32_t h = p->paths.hop_start[path]; h < p->paths.hop_start[path + 1]; h++) {
-        int32_t ends[2] = {p->paths.hop_a[h], p->paths.hop_b[h]};
-        for (int32_t i = 0; i < 2; i++) {
-            int32_t other = p->ground->once_joined[ends[i]];
-            if (other >= 0 && !on_path(p->paths, path, other))
-                bins |= *carried(p, other, block);
+    for (int32_t h = p->paths.start[path]; h < p->paths.start[path + 1]; h++)
+        for (int32_t end = 0; end < 2; end++) {
+            int32_t rival = p->ground->rivals[2 * p->paths.circuit[h] + end];
+            if (rival >= 0 && !on_path(p->paths, path, rival))
+                bins |= *carried(p, rival, block);
         }
-    }
     return bins;
 }
 
@@ -178,16 +182,27 @@ static word once_joined(const Packing *p, int32_t block, int32_t path)
 static word in_one_tree(const Block *block, int32_t one, int32_t other)
 {
     const uint16_t *trees = block->tree + cell(one, 0), *others = block->tree + cell(other, 0);
+    word bins = 0;
+#ifdef __SSE2__
+    for (int32_t first = 0; first < WORD_BITS; first += 16) {
+        __m128i equal[2];
+        for (int32_t half = 0; half < 2; half++) {
+            const void *here = trees + first + 8 * half, *there = others + first + 8 * half;
+            equal[half] = _mm_cmpeq_epi16(_mm_loadu_si128(here), _mm_loadu_si128(there));
+        }
+        bins |= (word)_mm_movemask_epi8(_mm_packs_epi16(equal[0], equal[1])) << first;
+    }
+#else
     uint8_t equal[WORD_BITS];
     for (int32_t column = 0; column < WORD_BITS; column++)
         equal[column] = trees[column] == others[column];
-    word bins = 0;
     for (int32_t first = 0; first < WORD_BITS; first += 8) {
         word bytes = 0;
         for (int32_t i = 0; i < 8; i++)
             bytes |= (word)equal[first + i] << (8 * i);
         bins |= (bytes * 0x0102040810204080u >> 56) << first; /* the lowest bit of each byte */
     }
+#endif
     return bins;
 }
 
@@ -195,13 +210,13 @@ static word in_one_tree(const Block *block, int32_t one, int32_t other)
    between them along the path is not in the bin: the circuit would join them twice. */
 static word closing_loops(const Packing *p, int32_t block, int32_t path)
 {
-    int32_t start = p->paths.hop_start[path], end = p->paths.hop_start[path + 1];
+    int32_t start = p->paths.start[path], end = p->paths.start[path + 1];
     const int32_t *rack = p->paths.rack + path;
     word bins = 0;
     for (int32_t i = start; i < end; i++) {
         word all_held = ~(word)0;
         for (int32_t j = i; j < end; j++) {
-            all_held &= *carried(p, p->paths.hop_a[j], block);
+            all_held &= *carried(p, p->paths.circuit[j], block);
             bins |= in_one_tree(p->blocks + block, rack[i], rack[j + 1]) & ~all_held;
         }
     }
@@ -219,9 +234,9 @@ static void sort_by_lacking(const Packing *p, int32_t block, int32_t path)
 {
     word *lacking = p->blocks[block].lacking;
     lacking[0] = opened(p, block);
-    int32_t start = p->paths.hop_start[path], end = p->paths.hop_start[path + 1];
+    int32_t start = p->paths.start[path], end = p->paths.start[path + 1];
     for (int32_t h = start; h < end; h++) {
-        word held = *carried(p, p->paths.hop_a[h], block);
+        word held = *carried(p, p->paths.circuit[h], block);
         lacking[h - start + 1] = lacking[h - start] & ~held;
         for (int32_t n = h - start; n > 0; n--)
             lacking[n] = (lacking[n] & held) | (lacking[n - 1] & ~held);
@@ -233,8 +248,8 @@ static void sort_by_lacking(const Packing *p, int32_t block, int32_t path)
 static word complete(const Packing *p, int32_t block, int32_t path)
 {
     word bins = opened(p, block);
-    for (int32_t h = p->paths.hop_start[path]; h < p->paths.hop_start[path + 1]; h++)
-        bins &= *carried(p, p->paths.hop_a[h], block);
+    for (int32_t h = p->paths.start[path]; h < p->paths.start[path + 1]; h++)
+        bins &= *carried(p, p->paths.circuit[h], block);
     return bins;
 }
 
@@ -242,7 +257,7 @@ static word complete(const Packing *p, int32_t block, int32_t path)
    the fewest missing circuits; or -1. */
 static int32_t find_bin(Packing *p, int32_t path)
 {
-    int32_t hops = p->paths.hop_start[path + 1] - p->paths.hop_start[path];
+    int32_t hops = p->paths.start[path + 1] - p->paths.start[path];
     for (int32_t b = 0; b < p->n_blocks; b++) {
         word bins = complete(p, b, path);
         if (bins)
@@ -250,7 +265,7 @@ static int32_t find_bin(Packing *p, int32_t path)
     }
     for (int32_t b = 0; b < p->n_blocks; b++) {
         Block *block = p->blocks + b;
-        block->loopless = ~block->spanning & ~once_joined(p, b, path);
+        block->loopless = ~block->spanning & ~rivalled(p, b, path);
         if (block->loopless)
             block->loopless &= ~closing_loops(p, b, path);
         if (block->loopless)
@@ -269,8 +284,8 @@ static int32_t longest(PathList paths)
 {
     int32_t most = 0;
     for (int32_t i = 0; i < paths.count; i++)
-        if (paths.hop_start[i + 1] - paths.hop_start[i] > most)
-            most = paths.hop_start[i + 1] - paths.hop_start[i];
+        if (paths.start[i + 1] - paths.start[i] > most)
+            most = paths.start[i + 1] - paths.start[i];
     return most;
 }
 
@@ -280,11 +295,10 @@ enum { AHEAD = 8 };
 static void fetch_ahead(PathList paths, const int32_t *order, int32_t left)
 {
     if (left > 2 * AHEAD)
-        __builtin_prefetch(paths.hop_start + order[2 * AHEAD]);
+        __builtin_prefetch(paths.start + order[2 * AHEAD]);
     if (left > AHEAD) {
-        int32_t hop = paths.hop_start[order[AHEAD]];
-        __builtin_prefetch(paths.hop_a + hop);
-        __builtin_prefetch(paths.hop_b + hop);
+        int32_t hop = paths.start[order[AHEAD]];
+        __builtin_prefetch(paths.circuit + hop);
         __builtin_prefetch(paths.rack + hop + order[AHEAD]);
     }
 }

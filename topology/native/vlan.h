@@ -4,21 +4,28 @@
 
 #include <stdint.h>
 
-/* Paths in a row: path i has the hops hop_start[i] .. hop_start[i + 1] - 1, each from one port to
-   another, and the racks rack[hop_start[i] + i] .. rack[hop_start[i + 1] + i]. */
+/* Paths in a row: path i has the hops start[i] .. start[i + 1] - 1, each from a port to another. */
 typedef struct {
     int32_t count;
-    const int32_t *hop_start, *hop_a, *hop_b, *rack;
-} PathList;
+    const int32_t *start, *a, *b;
+} Hops;
 
-/* Writes the racks that each path visits from its rack `src`, in the place of `paths.rack`, and 1 to
-   is_broken[path] if the hops do not lead from rack to rack, to `dst` in the end, else 0. */
-void walk_paths(const int32_t *port_rack, PathList paths, const int32_t *src, const int32_t *dst,
+/* Writes the racks that path i visits from its rack `src`, to rack[start[i] + i] .. rack[start[i +
+   1] + i], and 1 to is_broken[i] if the hops do not lead from rack to rack, to `dst` in the end,
+   else 0. */
+void walk_paths(const int32_t *port_rack, Hops paths, const int32_t *src, const int32_t *dst,
                 int32_t *rack, uint8_t *is_broken);
 
+/* Paths in a row: the circuit of each hop, and the racks as walk_paths() writes them. */
 typedef struct {
-    int32_t n_racks, n_ports;
-    const int32_t *once_joined; /* per port: the other end of a leaving circuit, or -1 */
+    int32_t count;
+    const int32_t *start, *circuit, *rack;
+} PathList;
+
+typedef struct {
+    int32_t n_racks, n_circuits;
+    const int32_t *rivals; /* (circuit, end): the circuit at the port that a leaving circuit joins
+                              with this end, or -1 */
 } Ground;
 
 /* Packs the paths named in `order` after `n_residents`, which stay in the bins given by `bin_of` (0

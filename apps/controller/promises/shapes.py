@@ -11,9 +11,9 @@ from apps.controller.promises.admission import Admission, without_ids
 from apps.controller.promises.limits import Limits
 from apps.controller.record.bookings import Bookings
 from apps.controller.record.ledger import Ledger
+from hydra.columns import no_cycles
 from hydra.errors import AdmissionError
 from hydra.model import Fabric
-from hydra.path_arrays import no_cycles
 from hydra.reservations.book import ReservationBook
 from hydra.reservations.reservation import Reservation, ReservationRequest
 from hydra.reservations.shape_search import Refused, Room, admit_shape, with_remedy

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator
+from collections.abc import Set as AbstractSet
 from contextlib import contextmanager, suppress
 
 import numpy as np
@@ -27,7 +28,7 @@ from hydra.staged_changes import Agenda, Asker, StagedChange
 LOG = logging.getLogger("hydra.staging")
 
 
-def touched(state: NetworkState, goal: Topology) -> frozenset[Circuit]:
+def touched(state: NetworkState, goal: Topology) -> AbstractSet[Circuit]:
     """Circuits set up or taken down on the way to a goal."""
     return state.topology.circuits ^ goal.circuits
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
@@ -118,7 +119,7 @@ def named(fabric: Fabric, circuit: model.Circuit) -> dict[str, object]:
 
 
 def _sorted(core: object) -> object:
-    return sorted(core) if isinstance(core, frozenset | tuple) else core
+    return sorted(core) if isinstance(core, AbstractSet | tuple) else core
 
 
 Circuits = Annotated[list[Circuit], BeforeValidator(_sorted)]

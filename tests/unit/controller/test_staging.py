@@ -724,7 +724,7 @@ def test_who_owes_an_answer_at_the_begin_is_made_up_for_as_well():
 def with_paths(state, gone=(), come=()):
     """The state without and with paths, and their circuits; other circuits stand, used or not."""
     topology = state.topology
-    circuits = topology.circuits.difference(*(path.circuits for path in gone))
+    circuits = frozenset(topology.circuits).difference(*(path.circuits for path in gone))
     circuits = circuits.union(*(path.circuits for path in come))
     paths = tuple(sorted([*(one for one in topology.paths if one not in gone), *come]))
     return replace(state, topology=Topology(circuits, paths))

@@ -24,6 +24,8 @@ def test_a_sound_topology_passes():
         (replace(GOOD, circuits=GOOD.circuits | {circuit(FABRIC, 0, 4)}), "port 0 serves 2"),
         (Topology(frozenset({replace(FIRST, plane=PlaneId(1))})), "of plane 0"),
         (Topology(frozenset({replace(FIRST, b=PortId(99))})), "missing port 99"),
+        (topology_of(path(0, 1, replace(FIRST, b=PortId(99)))), "which ends at a missing port"),
+        (topology_of(path(0, 1, replace(FIRST, a=PortId(-1)))), "which ends at a missing port"),
         (replace(GOOD, circuits=frozenset({FIRST})), r"path 0-2 uses the missing"),
         (replace(GOOD, paths=GOOD.paths[::-1]), "not sorted"),
         (topology_of(path(0, 1, FIRST), path(0, 1, FIRST, FIRST)), "pair 0-1 has 2 paths"),

@@ -180,10 +180,10 @@ def pack_arguments():
     """A triangle of three racks: two of its sides fit one bin."""
     return [
         3,
+        3,
         np.full(6, -1, INTS),
         ints(0, 1, 2, 3),
-        ints(0, 2, 4),
-        ints(1, 3, 5),
+        ints(0, 1, 2),
         ints(0, 1, 1, 2, 0, 2),
         ints(),
         0,
@@ -198,14 +198,23 @@ def test_packing():
     assert arguments[-1].tolist() == [0, 0, 1]
 
 
+def test_rivals_are_in_different_bins():
+    arguments = pack_arguments()
+    arguments[2] = ints(-1, 1, 0, -1, -1, -1)  # a leaving circuit joins the first two circuits
+    assert _native.pack_paths(*arguments) == 2
+    assert arguments[-1].tolist() == [0, 1, 0]
+
+
 @pytest.mark.parametrize(
     ("position", "value"),
     [
         (0, 70_000),
-        (1, np.full(6, 6, INTS)),
-        (1, np.full(6, -2, INTS)),
-        (2, ints(0, 1, 2, 4)),
-        (3, ints(0, 2, 6)),
+        (1, 2),
+        (1, 2**30),
+        (2, np.full(6, 3, INTS)),
+        (2, np.full(6, -2, INTS)),
+        (3, ints(0, 1, 2, 4)),
+        (4, ints(0, 1, 3)),
         (5, ints(0, 1, 1, 2, 0, 3)),
         (5, ints(0, 1, 1, 2, 0)),
         (6, ints(0)),
