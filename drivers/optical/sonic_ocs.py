@@ -167,9 +167,7 @@ class SonicOcs(BaseSwitch):
         self._skipped_rows = SkippedRows(name)
         self._loss_budget_db = loss_budget_db
         self._beyond: dict[CrossConnect, float] | None = None
-        """Loss in dB of cross-connects above the budget; None: not read since the device was
-        opened.
-        """
+        """Loss in dB of cross-connects above the budget; None: not read since :meth:`open`."""
         self._databases = databases
         self._timeout_s = timeout_s
         self._ports: tuple[str, ...] = ()

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 from hydra.forwarding.rules import Lane
-from hydra.model import Circuit, NetworkState, PlaneId, PortId, RackId, Server, VlanId
+from hydra.model import Circuit, Fabric, NetworkState, PlaneId, PortId, RackId, Server
 from hydra.reconfiguration.commands import (
     Announce,
     AwaitPortsUp,
@@ -35,7 +35,7 @@ from hydra.reconfiguration.reconcile import (
     wanted_vlans,
     wrong_vlans,
 )
-from hydra.reconfiguration.switches import Switches, reachable_on
+from hydra.reconfiguration.switches import Announced, Switches, reachable_on
 from hydra.reconfiguration.uplink_detours import UplinkDetours
 from hydra.roles import Mirrors, PortVlans
 
@@ -67,6 +67,16 @@ def read_devices(
             if outcome.value is not None
         },
     )
+
+
+def _reachable_through(fabric: Fabric, state: NetworkState, ports: PortsToTag) -> Announced:
+    """Servers with their VLANs among the VLANs of retagged ``ports``, whose ToRs may have forgotten
+    the servers' addresses.
+    """
+    tagged = {vlan for named in ports.values() for port in named.values() for vlan in port.tagged}
+    reachable = reachable_on(fabric, state) if tagged else ()
+    found = [(server, tuple(filter(tagged.__contains__, vlans))) for server, vlans in reachable]
+    return tuple((server, vlans) for server, vlans in found if vlans)
 
 
 class DeviceCare:
@@ -317,9 +327,8 @@ class DeviceCare:
         closed, held = self.beside
         wrong = wrong_vlans(self._fabric, state, actual, closed, held)
         yield from self.retag(wrong)
-        yield from self._announce_on(
-            {v for ports in wrong.values() for p in ports.values() for v in p.tagged}
-        )
+        if servers := _reachable_through(self._fabric, self._memory.state, wrong):
+            yield Batch("announce", (Announce(servers),))
         yield from self.take_down(stray_mirrors(self._fabric, state, actual.mirrors, held))
 
     def take_down(self, strays: Mapping[PlaneId, MirrorMove]) -> Steps:
@@ -356,16 +365,6 @@ class DeviceCare:
         for command, outcome in zip(commands, outcomes, strict=True):
             if not outcome.confirmed:
                 self.uncertain_racks.add(command.rack)
-
-    def _announce_on(self, vlans: Collection[VlanId]) -> Steps:
-        """Announce servers on ``vlans``: a ToR may forget all addresses of a retagged port."""
-        reachable = reachable_on(self._fabric, self._memory.state) if vlans else ()
-        announced = [
-            (server, tuple(vlan for vlan in paths if vlan in vlans)) for server, paths in reachable
-        ]
-        servers = tuple((server, paths) for server, paths in announced if paths)
-        if servers:
-            yield Batch("announce", (Announce(servers),))
 
     def move(self, moves: Mapping[PlaneId, MirrorMove]) -> Steps:
         """Move mirrors, except on planes of people; planes that do not confirm become uncertain."""

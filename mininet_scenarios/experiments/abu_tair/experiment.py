@@ -351,9 +351,9 @@ def _epoch_row(found: Sequence[Comparison]) -> Iterator[Row]:
 
 def _shared_epoch_row(found: Sequence[Comparison]) -> Iterator[Row]:
     """Row of the other reading of an epoch: all racks have the link once in 10 s."""
-    runs = [run for one in found for run in one.epochs if run.epoch_s == _OF_EACH_S]
+    runs = [run for result in found for run in result.epochs if run.epoch_s == _OF_EACH_S]
     if runs:
-        none = [one.run(Regime.NONE, CycleName.UNDIVERTED, LOADS[0]) for one in found]
+        none = [result.run(Regime.NONE, CycleName.UNDIVERTED, LOADS[0]) for result in found]
         figure = f"undiverted, {LOADS[0]} transfers, {_OF_EACH_S:.1f} s for each rack: elephants"
         ours = _mean_mbps(runs) / _mean_mbps(none) - 1
         yield Row(f"{figure} against no direct link, UT", "", f"{ours:+.1%}")

@@ -166,12 +166,12 @@ class Switch:
             met = len(self._addresses)
             raise ScenarioError(f"{met} of {self.tors} ToRs have started") from error
 
-    def tell(self, sync: Sync, tor: int) -> None:
+    def report(self, sync: Sync, tor: int) -> None:
         self._link.sendto(SYNC.pack(*sync), self._addresses[tor])
 
     def tell_all(self, sync: Sync) -> None:
         for tor in range(self.tors):
-            self.tell(sync, tor)
+            self.report(sync, tor)
 
     def until(self, end_s: float) -> None:
         """Take what ToRs send, until ``end_s``."""
@@ -209,7 +209,7 @@ class Switch:
                     to, day_s = (tor + shift) % self.tors, slot_s - night_s
                 else:
                     to, day_s = EVERYONE, slot_s if tor in always else 0.0
-                self.tell(Sync(DAY, to, day_s, frame_s), tor)
+                self.report(Sync(DAY, to, day_s, frame_s), tor)
             self.until(edge_s + slot_s - night_s)
             slots.append(Slot(shift, begin_s, time.monotonic()))
             self.tell_all(Sync(NIGHT))
@@ -276,7 +276,7 @@ def _lateness_us(days: Days) -> list[float]:
     """Distance of each time between synchronization frames from the scheduled time."""
     slot_us, night_us = _SYNC
     expected = (night_us, slot_us - night_us)
-    return [min(abs(delta - one) for one in expected) for delta in days.deltas_us]
+    return [min(abs(delta - length) for length in expected) for delta in days.deltas_us]
 
 
 def _conclude(found: Sequence[Days]) -> Findings:

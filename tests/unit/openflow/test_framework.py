@@ -125,18 +125,23 @@ ROOT = Path(__file__).parents[3]
 
 @pytest.fixture(scope="module")
 def authorities(tmp_path_factory) -> tuple[Path, Path]:
-    """Two folders, each with an authority, a controller's certificate and a switch's."""
-    hydra = Path(sys.executable).with_name("hydra")
+    """Two folders, each with the files of :func:`make_authority`."""
     folders = tmp_path_factory.mktemp("first"), tmp_path_factory.mktemp("renewed")
     for folder in folders:
-        for arguments in (
-            ["create"],
-            ["issue", "controller", "--host", "127.0.0.1"],
-            ["issue", "switches", "--use", "client"],
-        ):
-            command = [hydra, "ca", *arguments, "--dir", str(folder)]
-            subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        make_authority(folder)
     return folders
+
+
+def make_authority(folder: Path) -> None:
+    """Write an authority, a controller's certificate and a switch's certificate."""
+    hydra = Path(sys.executable).with_name("hydra")
+    for arguments in (
+        ["create"],
+        ["issue", "controller", "--host", "127.0.0.1"],
+        ["issue", "switches", "--use", "client"],
+    ):
+        command = [hydra, "ca", *arguments, "--dir", str(folder)]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
 
 
 @pytest.fixture(params=["plain", "TLS"])
@@ -148,6 +153,11 @@ def trust(request, authorities, tmp_path) -> ssl.SSLContext | None:
 def issued(authority: Path, folder: Path) -> ssl.SSLContext:
     """Copy an authority's files into the folder; a context with the switch's certificate."""
     shutil.copytree(authority, folder, dirs_exist_ok=True)
+    return switch_context(folder)
+
+
+def switch_context(folder: Path) -> ssl.SSLContext:
+    """A context with the switch's certificate of :func:`make_authority`."""
     context = ssl.create_default_context(cafile=str(folder / "ca.pem"))
     context.load_cert_chain(folder / "switches.pem", folder / "switches.key")
     return context

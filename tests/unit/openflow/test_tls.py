@@ -17,7 +17,7 @@ from apps.openflow.tls import TlsThread
 from mininet_scenarios.emulators.shared_tls import SharedTls
 from tests.waiting import PATIENCE_S, remains, wait_until
 
-from .test_framework import issue
+from .test_framework import make_authority, switch_context
 
 MANY = bytes(range(256)) * 40_000
 """More than sockets and TLS hold."""
@@ -59,7 +59,8 @@ class Pair:
 @pytest.fixture(scope="module")
 def trusted(tmp_path_factory) -> tuple[TlsThread, ssl.SSLContext]:
     folder = tmp_path_factory.mktemp("authority")
-    trust = issue(folder)
+    make_authority(folder)
+    trust = switch_context(folder)
     names = ("controller.pem", "controller.key", "ca.pem")
     return TlsThread(OpenFlowTls(*(str(folder / name) for name in names))), trust
 

@@ -101,6 +101,9 @@ class Slow:
             self.seen["brought beside"] += 1
 
     def hear_late_ones(self) -> None:
+        """A switch that answers has done what it was told before."""
+        if self.network.late.mute:
+            self.time_passes()
         for datapath in sorted(self.network.late.mute):
             self.network.connected.add(datapath)
             self.upkeep.switches.answers_again(datapath)
@@ -225,7 +228,6 @@ class Slow:
         network.late.slow.clear()
         self.know_devices()
         for _ in range(3):
-            self.time_passes()  # a switch answers once it has done what it was told before
             self.answer()
             upkeep.finish_beside()
             self.ready_ones_are_as_they_should()
