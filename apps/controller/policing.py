@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final
 
-from apps.controller.deliveries import Deliveries
+from apps.controller.delivered_rates import Deliveries
 from apps.controller.held_tables import HeldTables
 from apps.controller.meter_tables import (
     Metered,

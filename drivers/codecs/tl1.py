@@ -7,7 +7,7 @@ the blocks. Text between messages (echoes, prompts, banners, terminal control se
 :class:`Echo` and is otherwise ignored.
 
 Source: Telcordia GR-831-CORE (message structure) and GR-833-CORE (alarm reports). Vendors' dialects
-are in ``tl1_polatis``, ``tl1_calient`` and ``tl1_glimmerglass``.
+are in ``polatis_tl1``, ``calient_tl1`` and ``glimmerglass_tl1``.
 """
 
 from __future__ import annotations

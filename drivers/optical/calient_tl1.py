@@ -9,8 +9,8 @@ from typing import Final
 
 from pydantic import ConfigDict, Field
 
-from drivers.codecs import tl1, tl1_calient, tl1_values
-from drivers.codecs.tl1_calient import CrossConnectRow, PortSide, Progress
+from drivers.codecs import calient_tl1, tl1, tl1_values
+from drivers.codecs.calient_tl1 import CrossConnectRow, PortSide, Progress
 from drivers.exclusive import exclusive
 from drivers.looks import looks
 from drivers.optical.changes import shown, unconfirmed
@@ -88,7 +88,7 @@ class CalientTl1(Tl1Switch):
     cross-connect: its ports are in use, and the log names the connection.
     """
 
-    DIALECT = tl1_calient.DIALECT
+    DIALECT = calient_tl1.DIALECT
     CAPABILITIES = CAPABILITIES
 
     def __init__(
@@ -121,12 +121,12 @@ class CalientTl1(Tl1Switch):
 
     @exclusive
     def identity(self) -> DeviceIdentity:
-        found = self._record(tl1_calient.ELEMENT_QUERY, tl1_calient.parse_element)
+        found = self._record(calient_tl1.ELEMENT_QUERY, calient_tl1.parse_element)
         return DeviceIdentity("Calient", found.chassis, found.serial, found.software)
 
     def _read_port_states(self, ports: list[int]) -> Mapping[int, PortState]:
         """States of the hardware, as reported by the switch; an unused port is ENABLED."""
-        found = self._records(tl1_calient.PORTS_QUERY, tl1_calient.parse_port)
+        found = self._records(calient_tl1.PORTS_QUERY, calient_tl1.parse_port)
         by_name = {port.name: port for port in found}
         states: dict[int, PortState] = {}
         for port in ports:
@@ -144,8 +144,8 @@ class CalientTl1(Tl1Switch):
         if not names:
             return {}
         single = len(names) == 1
-        query = tl1_calient.power_query(names.pop()) if single else tl1_calient.POWERS_QUERY
-        readings = {power.name: power for power in self._records(query, tl1_calient.parse_power)}
+        query = calient_tl1.power_query(names.pop()) if single else calient_tl1.POWERS_QUERY
+        readings = {power.name: power for power in self._records(query, calient_tl1.parse_power)}
         found: dict[int, float | None] = {}
         for port in asked:
             power = readings.get(self._name_of(port))
@@ -175,12 +175,12 @@ class CalientTl1(Tl1Switch):
         return self._reported(self._reported_port)
 
     def _reported_port(self, aid: str) -> int | None:
-        names = tl1_calient.ports_of(aid)
+        names = calient_tl1.ports_of(aid)
         return self._numbers.get(names[0]) if names else None
 
     def _read_size(self) -> tuple[int, int]:
-        found = self._records(tl1_calient.PORTS_QUERY, tl1_calient.parse_port, whole=True)
-        self._names = tuple(sorted((port.name for port in found), key=tl1_calient.port_order))
+        found = self._records(calient_tl1.PORTS_QUERY, calient_tl1.parse_port, whole=True)
+        self._names = tuple(sorted((port.name for port in found), key=calient_tl1.port_order))
         self._numbers = {name: number for number, name in enumerate(self._names, 1)}
         return len(self._names), len(self._names)
 
@@ -197,7 +197,7 @@ class CalientTl1(Tl1Switch):
         taken: dict[int, str] = {}
         odd: dict[str, str] = {}
         rows = self._records(
-            tl1_calient.CONNECTIONS_QUERY, tl1_calient.parse_connection, whole=True
+            calient_tl1.CONNECTIONS_QUERY, calient_tl1.parse_connection, whole=True
         )
         self._connections = {}
         self._called = Counter(row.called for row in rows)
@@ -269,17 +269,17 @@ class CalientTl1(Tl1Switch):
         if self._bulk:
             return self._in_bulk(
                 "tearing down",
-                tl1_calient.delete_in_bulk(found.values()),
+                calient_tl1.delete_in_bulk(found.values()),
                 lambda standings: standings.keys().isdisjoint(cross_connects),
                 waits=True,
             )
         self._check_names(cross_connects)
         names = [row.called for row in found.values()]
         active = {
-            row.called: tl1_calient.cancel(row.called) for row in found.values() if row.active
+            row.called: calient_tl1.cancel(row.called) for row in found.values() if row.active
         }
         _, refused = self._command(active, window=self._window)
-        deleted = {name: tl1_calient.delete(name) for name in names}
+        deleted = {name: calient_tl1.delete(name) for name in names}
         # A connection that was not cancelled can't be deleted: the device refuses the deletion,
         # too.
         return refused + self._command(deleted, window=self._window)[1]
@@ -291,18 +291,18 @@ class CalientTl1(Tl1Switch):
         if self._bulk:
             return self._in_bulk(
                 "setting up",
-                tl1_calient.enter_in_bulk(ends.values()),
+                calient_tl1.enter_in_bulk(ends.values()),
                 lambda standings: all(
                     c in standings and standings[c].works for c in cross_connects
                 ),
                 waits=False,
             )
         entered = {
-            what: tl1_calient.enter(source, target, self._group)
+            what: calient_tl1.enter(source, target, self._group)
             for what, (source, target) in ends.items()
         }
         done, refused = self._command(entered, window=self._window)
-        activated = {what: tl1_calient.activate(*ends[what], self._group) for what in done}
+        activated = {what: calient_tl1.activate(*ends[what], self._group) for what in done}
         return refused + self._command(activated, window=self._window)[1]
 
     def _in_bulk(
@@ -394,10 +394,10 @@ class CalientTl1(Tl1Switch):
         """The switch's text about a bulk command, and the meaning; UNKNOWN if the switch knows of
         none.
         """
-        reply = self._session.query(tl1_calient.PROGRESS_QUERY)
+        reply = self._session.query(calient_tl1.PROGRESS_QUERY)
         if reply.completion is tl1.Completion.DENIED:
             return reply.reason, Progress.UNKNOWN
-        return reply.reason, tl1_calient.parse_progress(reply.reason)
+        return reply.reason, calient_tl1.parse_progress(reply.reason)
 
     def _polls(self) -> Iterator[bool]:
         """Looks for as long as a command may take; True: the last."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final
 
-from drivers.codecs import tl1, tl1_glimmerglass
-from drivers.codecs.tl1_glimmerglass import INPUTS, OUTPUTS, CrossConnectRow
+from drivers.codecs import glimmerglass_tl1, tl1
+from drivers.codecs.glimmerglass_tl1 import INPUTS, OUTPUTS, CrossConnectRow
 from drivers.exclusive import exclusive
 from drivers.optical.input_power import InputPowerOptions, max_input_dbm
 from drivers.optical.tl1_switch import CrossConnectState, CrossConnectStates, Tl1Switch
@@ -52,7 +52,7 @@ class GlimmerglassTl1(Tl1Switch):
     multicast port inside the switch, is not touched.
     """
 
-    DIALECT = tl1_glimmerglass.DIALECT
+    DIALECT = glimmerglass_tl1.DIALECT
     CAPABILITIES = CAPABILITIES
     LATE = True
 
@@ -71,7 +71,7 @@ class GlimmerglassTl1(Tl1Switch):
 
         Software that does not report rights shows no port as DISABLED.
         """
-        found = self._records(tl1_glimmerglass.PORTS_QUERY, tl1_glimmerglass.parse_port)
+        found = self._records(glimmerglass_tl1.PORTS_QUERY, glimmerglass_tl1.parse_port)
         states = {port.identifier: _state(port) for port in found}
         return {port: states.get(self._identifier(port), PortState.UNKNOWN) for port in ports}
 
@@ -81,20 +81,20 @@ class GlimmerglassTl1(Tl1Switch):
         asked = self._asked(ports)
         if not asked:
             return {}
-        query, parse = tl1_glimmerglass.POWERS_QUERY, tl1_glimmerglass.parse_power
+        query, parse = glimmerglass_tl1.POWERS_QUERY, glimmerglass_tl1.parse_power
         readings = dict(self._records(query, parse))
         return {port: readings.get(self._identifier(port)) for port in asked}
 
     def _system(self) -> Mapping[str, str]:
-        command = tl1_glimmerglass.SYSTEM_QUERY
+        command = glimmerglass_tl1.SYSTEM_QUERY
         try:
-            return tl1_glimmerglass.parse_system(self._ask(command).records)
+            return glimmerglass_tl1.parse_system(self._ask(command).records)
         except tl1.Tl1Error as error:
             raise ProtocolError(self._name, f"{command.name}: {error}") from error
 
     def _read_size(self) -> tuple[int, int]:
         try:
-            return tl1_glimmerglass.parse_matrix(self._system())
+            return glimmerglass_tl1.parse_matrix(self._system())
         except tl1.Tl1Error as error:
             raise ProtocolError(self._name, str(error)) from error
 
@@ -104,7 +104,7 @@ class GlimmerglassTl1(Tl1Switch):
 
     def _standings(self) -> CrossConnectStates:
         inputs, outputs = self.size()
-        query, parse = tl1_glimmerglass.CONNECTIONS_QUERY, tl1_glimmerglass.parse_connection
+        query, parse = glimmerglass_tl1.CONNECTIONS_QUERY, glimmerglass_tl1.parse_connection
         standings: dict[CrossConnect, CrossConnectState] = {}
         taken: dict[int, str] = {}
         self._taken = taken
@@ -123,15 +123,15 @@ class GlimmerglassTl1(Tl1Switch):
         return standings
 
     def _remove(self, cross_connects: Sequence[CrossConnect]) -> list[str]:
-        command = tl1_glimmerglass.delete(self._identifier(c.ingress) for c in cross_connects)
+        command = glimmerglass_tl1.delete(self._identifier(c.ingress) for c in cross_connects)
         return self._command({"tearing down": command})[1]
 
     def _add(self, cross_connects: Sequence[CrossConnect]) -> list[str]:
         ends = [(self._identifier(c.ingress), self._identifier(c.egress)) for c in cross_connects]
-        return self._command({"setting up": tl1_glimmerglass.enter(ends)})[1]
+        return self._command({"setting up": glimmerglass_tl1.enter(ends)})[1]
 
 
-def _state(port: tl1_glimmerglass.Port) -> PortState:
+def _state(port: glimmerglass_tl1.Port) -> PortState:
     if port.healthy is None:
         return PortState.UNKNOWN
     if not port.healthy:

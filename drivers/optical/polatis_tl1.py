@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Final, TypeVar
 
-from drivers.codecs import tl1, tl1_polatis
+from drivers.codecs import polatis_tl1, tl1
 from drivers.exclusive import exclusive
 from drivers.optical import light
 from drivers.optical.changes import across
@@ -99,7 +99,7 @@ class PolatisTl1(Tl1Switch):
     half egress; a port connected within its half by another client is in use.
     """
 
-    DIALECT = tl1_polatis.DIALECT
+    DIALECT = polatis_tl1.DIALECT
     CAPABILITIES = CAPABILITIES
 
     def __init__(
@@ -131,13 +131,13 @@ class PolatisTl1(Tl1Switch):
 
     @exclusive
     def identity(self) -> DeviceIdentity:
-        found = self._record(tl1_polatis.TYPE_QUERY, tl1_polatis.parse_type)
-        serial = self._record(tl1_polatis.INVENTORY_QUERY, tl1_polatis.parse_serial)
+        found = self._record(polatis_tl1.TYPE_QUERY, polatis_tl1.parse_type)
+        serial = self._record(polatis_tl1.INVENTORY_QUERY, polatis_tl1.parse_serial)
         return DeviceIdentity(found.vendor, found.model, serial, found.firmware)
 
     def _read_port_states(self, ports: list[int]) -> Mapping[int, PortState]:
         """States by shutter: a port with a closed shutter reads as DISABLED."""
-        shutters = self._per_port(ports, tl1_polatis.shutter_query, tl1_polatis.parse_shutter)
+        shutters = self._per_port(ports, polatis_tl1.shutter_query, polatis_tl1.parse_shutter)
         return {
             port: _SHUTTERS.get(shutter, PortState.UNKNOWN) for port, shutter in shutters.items()
         }
@@ -145,19 +145,19 @@ class PolatisTl1(Tl1Switch):
     @exclusive
     def power_dbm(self, ports: Collection[int]) -> Mapping[int, float | None]:
         """Optical power at the given ports, in dBm; None where the switch has no monitor."""
-        readings = self._per_port(ports, tl1_polatis.power_query, tl1_polatis.parse_power)
+        readings = self._per_port(ports, polatis_tl1.power_query, polatis_tl1.parse_power)
         return {port: readings.get(port) for port in set(ports)}
 
     @exclusive
     def alarms(self) -> tuple[Alarm, ...]:
         """Standing alarms."""
-        records = self._ask(tl1_polatis.ALARMS_QUERY).records
-        return tuple(standing_alarm(record, tl1_polatis.port_of) for record in records)
+        records = self._ask(polatis_tl1.ALARMS_QUERY).records
+        return tuple(standing_alarm(record, polatis_tl1.port_of) for record in records)
 
     @exclusive
     def reports(self) -> tuple[Alarm, ...]:
         """Alarms reported since the last call, while there was a session."""
-        return self._reported(tl1_polatis.port_of)
+        return self._reported(polatis_tl1.port_of)
 
     def _check_light(self, added: Collection[CrossConnect]) -> None:
         super()._check_light(added)
@@ -165,22 +165,22 @@ class PolatisTl1(Tl1Switch):
 
     def _attenuators(self, ports: Collection[int]) -> Mapping[int, Attenuator]:
         """Attenuators at the given egress ports; empty if the switch has none, or knows of none."""
-        reply = self._session.query(tl1_polatis.ATTENUATORS_QUERY)
+        reply = self._session.query(polatis_tl1.ATTENUATORS_QUERY)
         if reply.completion is tl1.Completion.DENIED:
             return {}
         modes = self._parsed(
-            tl1_polatis.ATTENUATORS_QUERY, reply.records, tl1_polatis.parse_attenuator_modes
+            polatis_tl1.ATTENUATORS_QUERY, reply.records, polatis_tl1.parse_attenuator_modes
         )
         if modes in ([], [_NO_ATTENUATORS]):
             return {}
-        query = tl1_polatis.attenuator_query(sorted(set(ports)))
+        query = polatis_tl1.attenuator_query(sorted(set(ports)))
         return {
             row.port: Attenuator(_attenuator_mode(row.mode), row.level, row.mode)
-            for row in self._records(query, tl1_polatis.parse_attenuator)
+            for row in self._records(query, polatis_tl1.parse_attenuator)
         }
 
     def _thresholds(self) -> Mapping[int, AlarmThresholds]:
-        rows = self._records(tl1_polatis.THRESHOLDS_QUERY, tl1_polatis.parse_thresholds)
+        rows = self._records(polatis_tl1.THRESHOLDS_QUERY, polatis_tl1.parse_thresholds)
         return {
             row.port: AlarmThresholds(row.on, low_dbm=row.low_dbm, high_dbm=row.high_dbm)
             for row in rows
@@ -196,23 +196,23 @@ class PolatisTl1(Tl1Switch):
         return dict(self._records(query(asked), parse)) if asked else {}
 
     def _read_size(self) -> tuple[int, int]:
-        ports, egress = self._record(tl1_polatis.SIZE_QUERY, tl1_polatis.parse_size)
+        ports, egress = self._record(polatis_tl1.SIZE_QUERY, polatis_tl1.parse_size)
         return (ports // 2, ports // 2) if egress is None else (ports, egress)
 
     def _standings(self) -> CrossConnectStates:
         ingress, _ = self.size()
         present, taken = across(
-            self._records(tl1_polatis.PATCHES_QUERY, tl1_polatis.parse_patch, whole=True), ingress
+            self._records(polatis_tl1.PATCHES_QUERY, polatis_tl1.parse_patch, whole=True), ingress
         )
         self._taken = taken
         return dict.fromkeys(present, WORKS)
 
     def _remove(self, cross_connects: Sequence[CrossConnect]) -> list[str]:
-        command = tl1_polatis.delete_patches([c.ingress for c in cross_connects])
+        command = polatis_tl1.delete_patches([c.ingress for c in cross_connects])
         return self._command({"tearing down": command})[1]
 
     def _add(self, cross_connects: Sequence[CrossConnect]) -> list[str]:
-        command = tl1_polatis.enter_patches([(c.ingress, c.egress) for c in cross_connects])
+        command = polatis_tl1.enter_patches([(c.ingress, c.egress) for c in cross_connects])
         return self._command({"setting up": command})[1]
 
 

@@ -328,7 +328,7 @@ class DeviceCare:
         wrong = wrong_vlans(self._fabric, state, actual, closed, held)
         yield from self.retag(wrong)
         if servers := _reachable_through(self._fabric, self._memory.state, wrong):
-            yield Batch("announce", (Announce(servers),))
+            yield Batch("announce", (Announce(tuple(servers)),))
         yield from self.take_down(stray_mirrors(self._fabric, state, actual.mirrors, held))
 
     def take_down(self, strays: Mapping[PlaneId, MirrorMove]) -> Steps:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from apps.controller.record.journal_writer import TRY_AGAIN_S
 from hydra.journal import JournalError
 
 _TOGETHER_S: Final = 0.05
@@ -17,7 +18,6 @@ _PATIENCE_S: Final = 0.25
 """Longest wait for another write due soon. A change of a circuit or two is over by then, and makes
 only its own two writes.
 """
-_TRY_AGAIN_S: Final = 1.0
 
 
 class EventWriter:
@@ -52,7 +52,7 @@ class EventWriter:
                 self._write()
             except JournalError:
                 self._due.set()  # the ledger has said so, or will
-                self._ended.wait(_TRY_AGAIN_S)
+                self._ended.wait(TRY_AGAIN_S)
 
     def _wait_for_more(self) -> None:
         until_s = time.monotonic() + _PATIENCE_S

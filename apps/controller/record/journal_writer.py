@@ -24,7 +24,7 @@ from hydra.journal import Change, Journal, JournalError, Kind, entry
 from hydra.model import Fabric
 
 LOG = logging.getLogger("hydra.ledger")
-_TRY_AGAIN_S: Final = 1.0
+TRY_AGAIN_S: Final = 1.0
 _OUTAGE_S: Final = 60.0
 """A failure this many seconds after an earlier failure is another outage, and is logged."""
 
@@ -179,7 +179,7 @@ class JournalWriter:
             now_s = time.monotonic()
             if now_s >= self._next_try_s + _OUTAGE_S:
                 LOG.error("%s; until then nothing is promised, and events wait", error)
-            self._next_try_s = now_s + _TRY_AGAIN_S
+            self._next_try_s = now_s + TRY_AGAIN_S
             since_s, known = self._failure or (time.time(), None)
             self._failure = since_s, error
             if type(error) is not type(known):  # so, too, errors on top of a full disk

@@ -68,7 +68,7 @@ def metrics():
 
 @pytest.fixture
 def ledger(disk, metrics, monkeypatch):
-    monkeypatch.setattr(journal_writer, "_TRY_AGAIN_S", 0.0)
+    monkeypatch.setattr(journal_writer, "TRY_AGAIN_S", 0.0)
     return Ledger(fabric=FABRIC, journal=disk, metrics=metrics)
 
 
@@ -517,7 +517,7 @@ def test_what_a_change_that_was_cut_off_has_tried_rests_at_the_next_start(disk, 
 
 @pytest.fixture
 def shared(disk, monkeypatch):
-    monkeypatch.setattr(journal_writer, "_TRY_AGAIN_S", 0.0)
+    monkeypatch.setattr(journal_writer, "TRY_AGAIN_S", 0.0)
     return Ledger(fabric=FABRIC, journal=disk, stored_events=True)
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from drivers.codecs import tl1, tl1_calient, tl1_glimmerglass, tl1_polatis, tl1_values
+from drivers.codecs import calient_tl1, glimmerglass_tl1, polatis_tl1, tl1, tl1_values
 from drivers.codecs.tl1 import Completion, Header
 from hydra.roles import Severity
 
@@ -120,29 +120,29 @@ def test_64_replies_may_be_under_way():
 @pytest.mark.parametrize(
     ("command", "sent"),
     [
-        (tl1_polatis.enter_patches([(1, 17), (2, 18)]), "ENT-PATCH::1&2,17&18:5:;"),
-        (tl1_polatis.delete_patches([2, 1]), "DLT-PATCH::1&2:5:;"),
-        (tl1_polatis.PATCHES_QUERY, "RTRV-PATCH:::5:;"),
-        (tl1_polatis.SIZE_QUERY, "RTRV-EQPT::SYSTEM:5:::PARAMETER=SIZE;"),
-        (tl1_polatis.REPORTS_ON[0], "RLS-ARC-EQPT::REPMGR:5:;"),
-        (tl1_polatis.REPORTS_ON[1], "RLS-ARC-EQPT::REPMGR:5::IND;"),
+        (polatis_tl1.enter_patches([(1, 17), (2, 18)]), "ENT-PATCH::1&2,17&18:5:;"),
+        (polatis_tl1.delete_patches([2, 1]), "DLT-PATCH::1&2:5:;"),
+        (polatis_tl1.PATCHES_QUERY, "RTRV-PATCH:::5:;"),
+        (polatis_tl1.SIZE_QUERY, "RTRV-EQPT::SYSTEM:5:::PARAMETER=SIZE;"),
+        (polatis_tl1.REPORTS_ON[0], "RLS-ARC-EQPT::REPMGR:5:;"),
+        (polatis_tl1.REPORTS_ON[1], "RLS-ARC-EQPT::REPMGR:5::IND;"),
         (tl1.logout("admin"), "CANC-USER::admin:5:;"),
-        (tl1_polatis.ALARMS_QUERY, "RTRV-ALM-ALL::ALL:5:;"),
-        (tl1_polatis.shutter_query([1, 2]), "RTRV-PORT-SHUTTER::1&2:5:;"),
-        (tl1_polatis.power_query([1]), "RTRV-PORT-POWER::1:5:;"),
-        (tl1_calient.enter("1.1.1", "1.2.1", "Grp"), "ENT-CRS::1.1.1,1.2.1:5::Grp,1WAY;"),
+        (polatis_tl1.ALARMS_QUERY, "RTRV-ALM-ALL::ALL:5:;"),
+        (polatis_tl1.shutter_query([1, 2]), "RTRV-PORT-SHUTTER::1&2:5:;"),
+        (polatis_tl1.power_query([1]), "RTRV-PORT-POWER::1:5:;"),
+        (calient_tl1.enter("1.1.1", "1.2.1", "Grp"), "ENT-CRS::1.1.1,1.2.1:5::Grp,1WAY;"),
         (
-            tl1_calient.activate("1.1.1", "1.2.1", "Grp"),
+            calient_tl1.activate("1.1.1", "1.2.1", "Grp"),
             "ACT-CRS::1.1.1,1.2.1:5::1.1.1>1.2.1,Grp;",
         ),
-        (tl1_calient.cancel("1.1.1>1.2.1"), "CANC-CRS:::5::1.1.1>1.2.1;"),
-        (tl1_calient.delete("1.1.1>1.2.1"), "DLT-CRS:::5::1.1.1>1.2.1;"),
-        (tl1_calient.CONNECTIONS_QUERY, "RTRV-CRS:::5::ALL;"),
+        (calient_tl1.cancel("1.1.1>1.2.1"), "CANC-CRS:::5::1.1.1>1.2.1;"),
+        (calient_tl1.delete("1.1.1>1.2.1"), "DLT-CRS:::5::1.1.1>1.2.1;"),
+        (calient_tl1.CONNECTIONS_QUERY, "RTRV-CRS:::5::ALL;"),
         (
-            tl1_glimmerglass.enter([(10001, 20005), (10002, 20006)]),
+            glimmerglass_tl1.enter([(10001, 20005), (10002, 20006)]),
             "ENT-CRS-FIBER::10001&10002,20005&20006:5:::opmode=async;",
         ),
-        (tl1_glimmerglass.delete([10001]), "DLT-CRS-FIBER::10001:5:::opmode=sync;"),
+        (glimmerglass_tl1.delete([10001]), "DLT-CRS-FIBER::10001:5:::opmode=sync;"),
         (tl1.login("admin", "root"), "ACT-USER::admin:5::root;"),
         (tl1.login("admin", 'a;b"c\\d'), 'ACT-USER::admin:5::"a;b\\"c\\\\d";'),
     ],
@@ -180,72 +180,72 @@ def test_a_command_that_would_break_the_grammar_is_refused(command):
 @pytest.mark.parametrize(
     ("parse", "text", "value"),
     [
-        (tl1_polatis.parse_patch, "1,17", (1, 17)),
-        (tl1_polatis.parse_shutter, "1:OPEN", (1, "OPEN")),
-        (tl1_polatis.parse_power, "1:-23.4", (1, -23.4)),
-        (tl1_polatis.parse_power, "1:+3.20", (1, 3.2)),
-        (tl1_polatis.parse_size, "SYSTEM:SIZE=114xCC", (114, None)),
-        (tl1_polatis.parse_size, "SYSTEM:SIZE=48x48", (48, 48)),
-        (tl1_polatis.parse_serial, "OCS:SN=002414", "002414"),
+        (polatis_tl1.parse_patch, "1,17", (1, 17)),
+        (polatis_tl1.parse_shutter, "1:OPEN", (1, "OPEN")),
+        (polatis_tl1.parse_power, "1:-23.4", (1, -23.4)),
+        (polatis_tl1.parse_power, "1:+3.20", (1, 3.2)),
+        (polatis_tl1.parse_size, "SYSTEM:SIZE=114xCC", (114, None)),
+        (polatis_tl1.parse_size, "SYSTEM:SIZE=48x48", (48, 48)),
+        (polatis_tl1.parse_serial, "OCS:SN=002414", "002414"),
         (
-            tl1_polatis.parse_type,
+            polatis_tl1.parse_type,
             "Polatis,N-VST,OCS,6.5.2.18",
-            tl1_polatis.NetworkElement("Polatis", "N-VST", "OCS", "6.5.2.18"),
+            polatis_tl1.NetworkElement("Polatis", "N-VST", "OCS", "6.5.2.18"),
         ),
         (
-            tl1_calient.parse_element,
+            calient_tl1.parse_element,
             "CALIENT01TS:SERIALNUMBER=C00002227,SWPACKAGE=6.0-3,STATUS=OK,CHASSISTYPE=S162,"
             "PLATFORM=VERSION2",
-            tl1_calient.NetworkElement("C00002227", "6.0-3", "S162"),
+            calient_tl1.NetworkElement("C00002227", "6.0-3", "S162"),
         ),
         (
-            tl1_calient.parse_port,
+            calient_tl1.parse_port,
             "1.1.1:WX,NONE,NONE:INAS=OOS-NP,INOS=OOS,INOC=OK,INRS=NPR,OUTAS=IS,OUTOS=OOS,"
             "OUTOC=FAIL,OUTRS=NPR",
-            tl1_calient.Port(
-                "1.1.1", tl1_calient.PortSide("OOS-NP", "OK"), tl1_calient.PortSide("IS", "FAIL")
+            calient_tl1.Port(
+                "1.1.1", calient_tl1.PortSide("OOS-NP", "OK"), calient_tl1.PortSide("IS", "FAIL")
             ),
         ),
         (
-            tl1_calient.parse_power,
+            calient_tl1.parse_power,
             "1.1.1:ALIAS=NONE,INPWR=-2.5,OUTPWR=NONE,CONNNAME1=NONE,CONNSTATE1=NONE",
-            tl1_calient.PortPower("1.1.1", -2.5, None),
+            calient_tl1.PortPower("1.1.1", -2.5, None),
         ),
         (
-            tl1_calient.parse_connection,
+            calient_tl1.parse_connection,
             "2.8.5>2.3.3:SRCPORT=2.8.5,DSTPORT=2.3.3,GRPNAME=G,CONNNAME=2.8.5>2.3.3,"
             "CONNTYPE=1WAY,AS=UMA,OS=RDY,OC=FAIL,PS=UPR,AL=CL",
-            tl1_calient.CrossConnectRow(
+            calient_tl1.CrossConnectRow(
                 "2.8.5>2.3.3", "2.8.5", "2.3.3", False, "UMA", "RDY", "FAIL", "CL"
             ),
         ),
         (
-            tl1_calient.parse_connection,
+            calient_tl1.parse_connection,
             "x:SRCPORT=1.1.1,DSTPORT=1.1.2,CONNNAME=NONE,CONNTYPE=2WAY,AS=IS,OS=IS,OC=OK",
-            tl1_calient.CrossConnectRow("", "1.1.1", "1.1.2", True, "IS", "IS", "OK", "CL"),
+            calient_tl1.CrossConnectRow("", "1.1.1", "1.1.2", True, "IS", "IS", "OK", "CL"),
         ),
         (
-            tl1_glimmerglass.parse_connection,
+            glimmerglass_tl1.parse_connection,
             "GGN:IPORTID=10042,IPORTNAME=from Bea, room 7,OPORTID=20058,OPORTNAME=to #4 gi5/9,"
             "CONNID=0,CONNSTATE=steady,CONNCAUSE=none,INPWR=-12.618,OUTPWR=-14.277,PWRLOSS=1.672,"
             "CONNLOCK=0,CONNLOCKUSER=admin",
-            tl1_glimmerglass.CrossConnectRow(10042, 20058, "steady", "none"),
+            glimmerglass_tl1.CrossConnectRow(10042, 20058, "steady", "none"),
         ),
         (
-            tl1_glimmerglass.parse_connection,
+            glimmerglass_tl1.parse_connection,
             "GGN:IPORTID=10001,IPORTNAME=,OPORTID=0,OPORTNAME=,CONNSTATE=single,CONNCAUSE=none",
-            tl1_glimmerglass.CrossConnectRow(10001, None, "single", "none"),
+            glimmerglass_tl1.CrossConnectRow(10001, None, "single", "none"),
         ),
         (
-            tl1_glimmerglass.parse_power,
+            glimmerglass_tl1.parse_power,
             "GGN:PORTID=10003,PORTPOWER=-0.951",
             (10003, -0.951),
         ),
         (
-            tl1_glimmerglass.parse_port,
+            glimmerglass_tl1.parse_port,
             "GGN:PORTID=10064,PORTNAME=from 5530-stack #4,PORTDIR=input,PORTHEALTH=good,"
             "PORTCAT=nor,PORTPRIV=0x1",
-            tl1_glimmerglass.Port(10064, True, "0x1"),
+            glimmerglass_tl1.Port(10064, True, "0x1"),
         ),
         (
             tl1_values.parse_alarm,
@@ -266,18 +266,18 @@ def test_records_as_in_captures(parse, text, value):
 @pytest.mark.parametrize(
     ("parse", "text"),
     [
-        (tl1_polatis.parse_patch, "1,17,3"),
-        (tl1_polatis.parse_patch, "0,17"),
-        (tl1_polatis.parse_power, "1:bright"),
-        (tl1_polatis.parse_size, "SIZE=48x48"),
-        (tl1_polatis.parse_type, "Polatis"),
-        (tl1_polatis.parse_serial, "OCS"),
-        (tl1_calient.parse_port, "1.1:A,B,C:INAS=IS,INOC=OK,OUTAS=IS,OUTOC=OK"),
-        (tl1_calient.parse_port, "1.1.1:A,B,C:INAS=IS"),
-        (tl1_calient.parse_connection, "x:SRCPORT=1.1.1,DSTPORT=1.1.2,CONNTYPE=3WAY"),
-        (tl1_calient.parse_connection, "x:SRCPORT=1.1.1,SRCPORT=1.1.2"),
-        (tl1_glimmerglass.parse_power, "GGN:PORTID=30003,PORTPOWER=-0.951"),
-        (tl1_glimmerglass.parse_connection, "IPORTID=10001"),
+        (polatis_tl1.parse_patch, "1,17,3"),
+        (polatis_tl1.parse_patch, "0,17"),
+        (polatis_tl1.parse_power, "1:bright"),
+        (polatis_tl1.parse_size, "SIZE=48x48"),
+        (polatis_tl1.parse_type, "Polatis"),
+        (polatis_tl1.parse_serial, "OCS"),
+        (calient_tl1.parse_port, "1.1:A,B,C:INAS=IS,INOC=OK,OUTAS=IS,OUTOC=OK"),
+        (calient_tl1.parse_port, "1.1.1:A,B,C:INAS=IS"),
+        (calient_tl1.parse_connection, "x:SRCPORT=1.1.1,DSTPORT=1.1.2,CONNTYPE=3WAY"),
+        (calient_tl1.parse_connection, "x:SRCPORT=1.1.1,SRCPORT=1.1.2"),
+        (glimmerglass_tl1.parse_power, "GGN:PORTID=30003,PORTPOWER=-0.951"),
+        (glimmerglass_tl1.parse_connection, "IPORTID=10001"),
         (tl1_values.parse_alarm, "17"),
         (tl1_values.parse_alarm, "17:CR"),
     ],
@@ -289,7 +289,7 @@ def test_bad_records_are_refused(parse, text):
 
 def test_calient_ports_are_counted_by_their_names():
     names = ["1.2.1", "1.1.10", "2.1.1", "1.1.2", "1.1.1"]
-    assert sorted(names, key=tl1_calient.port_order) == [
+    assert sorted(names, key=calient_tl1.port_order) == [
         "1.1.1",
         "1.1.2",
         "1.1.10",

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from drivers.codecs import tl1, tl1_polatis
+from drivers.codecs import polatis_tl1, tl1
 from drivers.registry import optical_switch
 from drivers.transports.tcp import TcpStream
 from drivers.transports.tl1_session import Tl1Session
@@ -30,7 +30,7 @@ def completed(ctag: int) -> bytes:
 
 def session(address: str, timeout_s: float = PATIENCE_S, log_in=lambda ask: None) -> Tl1Session:
     stream = TcpStream("p1", address)
-    return Tl1Session("p1", stream, tl1_polatis.DIALECT, log_in=log_in, timeout_s=timeout_s)
+    return Tl1Session("p1", stream, polatis_tl1.DIALECT, log_in=log_in, timeout_s=timeout_s)
 
 
 def test_a_device_that_never_stops_talking_holds_nobody():
