@@ -16,7 +16,6 @@ from hydra.reconfiguration.commands import (
     Steps,
     ask,
 )
-from hydra.reconfiguration.gate import announce
 from hydra.reconfiguration.plan import changed_pairs, retagging, without
 from hydra.reconfiguration.relaying import abandoned, only
 from hydra.reconfiguration.run import Run
@@ -47,7 +46,6 @@ def activate(run: Run) -> Steps:
         refused = yield from _applied(run, lost_changes)
     yield from _applied(run, {dp: changes for dp, changes in ends.items() if dp not in refused})
     yield from _tidy(run)
-    yield from announce(run, "relearn", run.result)
 
 
 def _applied(

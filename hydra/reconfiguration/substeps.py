@@ -8,7 +8,7 @@ from hydra.lifecycle import ReconfigurationState
 from hydra.reconfiguration.activating import activate
 from hydra.reconfiguration.commands import Steps
 from hydra.reconfiguration.diverting import divert, drain
-from hydra.reconfiguration.gate import gate
+from hydra.reconfiguration.gate import announce, gate
 from hydra.reconfiguration.make_before_break import make_before_break
 from hydra.reconfiguration.moving import move
 from hydra.reconfiguration.run import Run
@@ -38,6 +38,7 @@ class Cycle:
         yield from gate(run)
         run.enter(ReconfigurationState.ACTIVATING)
         yield from activate(run)
+        yield from announce(run, "relearn", run.result)
 
 
 OWN_CYCLE: Final = Cycle()

@@ -68,7 +68,7 @@ class EtcdStore:
         self._settings = etcd.settings(f"/test/{uuid.uuid4().hex}/")
         self.program = (
             "from apps.journal.etcd import EtcdJournal\n"
-            "from hydra.policy import EtcdSettings\n"
+            "from hydra.settings import EtcdSettings\n"
             f"journal = EtcdJournal({self._settings!r})"
         )
 

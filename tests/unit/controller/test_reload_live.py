@@ -71,7 +71,8 @@ def test_reload_by_rest_and_by_signal(controller, change):
     told = controller.http.patch("/v1/policy", json={"epoch_s": 9.5}).json()
     epoch = {"key": "policy.epoch_s", "value": "9.5", **at_once}
     assert value_of("policy.epoch_s", told) == epoch
-    assert "asked for: policy.epoch_s is 9.5, was 8.5" in controller.log.read_text()
+    asked = "asked for: policy.epoch_s is 9.5, was 8.5"
+    wait_until(lambda: asked in controller.log.read_text())
     back = reload(controller).json()["applied"]
     assert back == [{"key": "policy.epoch_s", "before": "9.5", "after": "8.5"}]
     history = controller.http.get("/v1/history?kind=policy").json()["happenings"]
