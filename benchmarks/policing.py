@@ -2,8 +2,8 @@
 
 ``python -m benchmarks.policing``. Racks of ``configs/reference.yaml`` are joined by circuits with a
 reservation each, from one server to another; then there is one reservation more. The baseline is
-the same for all of them anew, as at a start. Recorder is connected: what is measured is the
-controller's own time, and to how many vswitches it speaks.
+the same for all of them anew, as at a start. No switch is connected: the benchmark measures the
+controller's own time, and counts the vswitches that get changes.
 """
 
 from __future__ import annotations

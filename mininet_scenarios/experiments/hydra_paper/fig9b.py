@@ -123,7 +123,7 @@ def _peak_rows(found: Sequence[BothWays]) -> Iterator[Row]:
             fig9b_scenario.ONE_WAY * run.peak_mbps / both.scale.mbps(_PAPER_MBPS)
             for run, both in zip(runs, found, strict=True)
         ]
-        figure = f"{what}: peak rate of the ranks over the circuit one way, share of the circuit"
+        figure = f"{what}: a third of the peak rate of all ranks (one way), share of the circuit"
         yield judged(f"hydra/peak-{what}", fmean(peaks), figure, ranged(peaks, ".1%"), _PEAKS)
 
 

@@ -166,12 +166,13 @@ class Switch:
             met = len(self._addresses)
             raise ScenarioError(f"{met} of {self.tors} ToRs have started") from error
 
-    def report(self, sync: Sync, tor: int) -> None:
+    def send(self, sync: Sync, tor: int) -> None:
+        """Send a synchronization frame to a ToR."""
         self._link.sendto(SYNC.pack(*sync), self._addresses[tor])
 
-    def tell_all(self, sync: Sync) -> None:
+    def send_all(self, sync: Sync) -> None:
         for tor in range(self.tors):
-            self.report(sync, tor)
+            self.send(sync, tor)
 
     def until(self, end_s: float) -> None:
         """Take what ToRs send, until ``end_s``."""
@@ -209,10 +210,10 @@ class Switch:
                     to, day_s = (tor + shift) % self.tors, slot_s - night_s
                 else:
                     to, day_s = EVERYONE, slot_s if tor in always else 0.0
-                self.report(Sync(DAY, to, day_s, frame_s), tor)
+                self.send(Sync(DAY, to, day_s, frame_s), tor)
             self.until(edge_s + slot_s - night_s)
             slots.append(Slot(shift, begin_s, time.monotonic()))
-            self.tell_all(Sync(NIGHT))
+            self.send_all(Sync(NIGHT))
             edge_s += slot_s
         self.until(edge_s + _LATEST_S)
         bursts = self.take()
@@ -225,7 +226,7 @@ class Switch:
         """Have ToRs send all the time, on a switch that passes on every frame."""
         frame_s = _LARGE * 8e-6 / _MBPS
         begin_s = time.monotonic()
-        self.tell_all(Sync(DAY, EVERYONE, seconds, frame_s))
+        self.send_all(Sync(DAY, EVERYONE, seconds, frame_s))
         self.until(begin_s + seconds + _LATEST_S)
         bursts = self.take()
         sent = sum(burst.frames for burst in bursts)
@@ -259,7 +260,7 @@ def _measure(setting: Setting, narrator: Narrator) -> Days:
             captured = switch.week(_CAPTURED_US, NIGHT_US, form.each_s, always=[0])
         with _tors(form.tors) as (switch, running):
             switch.week(*_SYNC, form.each_s, always=[])
-            switch.tell_all(Sync(END))
+            switch.send_all(Sync(END))
             came = [json.loads(process.communicate()[0]) for process in running]
     deltas_us = [float(delta) * 1e6 / TIMES for times in came for delta in np.diff(times)]
     return Days(form.tors, packets, tuple(weeks), captured, tuple(deltas_us))
@@ -300,7 +301,7 @@ def _conclude(found: Sequence[Days]) -> Findings:
         else:
             rows.append(Row(figure, "", ours))
     on_time = [fmean(late <= _JITTER_US for late in _lateness_us(days)) for days in found]
-    figure = f"synchronization frames within {_JITTER_US:g} µs of their time"
+    figure = f"synchronization frames within {_JITTER_US:g} µs of the nearer of night and day"
     rows.append(judged("mordia/sync", fmean(on_time), figure, ranged(on_time, ".1%"), why))
     return Findings(tuple(rows), (_table(found),))
 

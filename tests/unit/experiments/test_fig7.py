@@ -37,9 +37,9 @@ def test_networks_are_usable_and_keep_the_paper_s_ratios(scenario, network, tmp_
         # However few stand for them: as much as the paper's 8 or 10 servers send
         assert servers * fabric.server_rate_mbps == pytest.approx(scenario.servers * 10)
     if network is fig7.tree:
-        # 32 / 4 / 4 links, and 32 / 25 / 3 = 0.43: the least that a switch has
-        links = {"scenario 1": 2, "scenario 2": 1}[scenario.name]
-        assert fabrics[0].electrical_rate_mbps == pytest.approx(links * 10.0)
+        assert fabrics[0].electrical_rate_mbps == pytest.approx(
+            {"scenario 1": 20.0, "scenario 2": 32 / 25 / 3 * 10}[scenario.name]
+        )
 
 
 def test_ranks_are_dealt_out_to_racks_or_placed_at_random(tmp_path):
