@@ -31,6 +31,8 @@ class HeldTables:
         self._holdings = Holdings()
         """The whole of :attr:`_parted`, for all threads."""
         self._tables: MeterTables = {}
+        self._left: frozenset[Path] = frozenset()
+        """Standing paths that protected traffic has left, since the paths were lost."""
         self._unmetered: set[DatapathId] = set()
         """Vswitches without metering."""
 
@@ -38,32 +40,43 @@ class HeldTables:
         """The surviving path for each lost path of protected traffic, if switches can move the
         traffic: a standby path for a working path, and a working path for a standby path.
         """
+        gone = self._left.union(lost)
         found: dict[Path, Path] = {}
-        for lanes in self._holdings.standbys.values():
+        for lanes in set(self._holdings.standbys.values()):
             (working, _), (standby, _) = lanes
-            if (working in lost or standby in lost) and state.vlans.items() >= set(lanes):
-                found[working] = standby
-                found.setdefault(standby, working)
+            if state.vlans.items() >= set(lanes):
+                found |= {
+                    path: other
+                    for path, other in ((working, standby), (standby, working))
+                    if path in lost and other not in gone
+                }
         return found
 
     def switch_over(self, lost: Collection[Path]) -> Mapping[DatapathId, Sequence[RuleChange]]:
         """Rule changes that send protected traffic of lost paths on its path on standby. The rates
         stay until the next hold of reservations.
         """
-        changes: dict[DatapathId, Sequence[RuleChange]] = {}
-        tables = dict(self._tables)
-        for datapath in self._steering(lost) & tables.keys():
-            table = tables[datapath]
-            after = switched_over(table.ways, self._holdings.standbys, lost)
-            if after:
-                before = {way: table.ways[way] for way in after}
-                rules = (way_rules(self._fabric, ways) for ways in (before, after))
-                changes[datapath] = differing(*rules)
-                tables[datapath] = replace(table, ways={**table.ways, **after})
-        self._parted.doubt(lost)
+        self._left = self._left.union(lost)
+        before, after = self._tables, self._on_standing(self._tables)
+        changes = {
+            datapath: differing(
+                way_rules(self._fabric, before[datapath].ways),
+                way_rules(self._fabric, table.ways),
+            )
+            for datapath, table in after.items()
+            if table is not before[datapath]
+        }
         with self._lock:
-            self._tables = tables
+            self._tables = after
         return changes
+
+    def _on_standing(self, tables: MeterTables) -> MeterTables:
+        """``tables`` with protected traffic off the paths that such traffic has left."""
+        found = dict(tables)
+        for datapath in self._steering(self._left) & tables.keys():
+            if moved := switched_over(table := tables[datapath], self._left):
+                found[datapath] = replace(table, ways={**table.ways, **moved})
+        return found
 
     def _steering(self, paths: Iterable[Path]) -> set[DatapathId]:
         """Switches that steer traffic into ``paths``."""

@@ -61,8 +61,10 @@ class MeterTable:
     electrical: frozenset[Aggregate] = frozenset()
     lanes: Mapping[Aggregate, int] = field(default_factory=dict)
     """As in :class:`hydra.sharing.policing.Holdings`."""
-    ways: Mapping[tuple[RackId, int], Lane] = field(default_factory=dict)
-    """The path in use by protected traffic, by destination rack and number."""
+    standbys: Mapping[tuple[RackId, int], tuple[Lane, Lane]] = field(default_factory=dict)
+    """Working path and path on standby of protected traffic, by destination rack and number."""
+    ways: Ways = field(default_factory=dict)
+    """The path of ``standbys`` that is in use."""
 
 
 _EMPTY: Final = MeterTable()
@@ -79,7 +81,7 @@ def tables_of(
     tallies: dict[DatapathId, list[Tally]] = {}
     electrical: dict[DatapathId, list[Aggregate]] = {}
     lanes: dict[DatapathId, dict[Aggregate, int]] = {}
-    ways: dict[DatapathId, dict[tuple[RackId, int], Lane]] = {}
+    standbys: dict[DatapathId, dict[tuple[RackId, int], tuple[Lane, Lane]]] = {}
     for aggregate in sorted(wanted.routes):
         aggregates.setdefault(switch_of[aggregate.sender], []).append(aggregate)
     for tally in sorted(wanted.tallies):
@@ -88,9 +90,9 @@ def tables_of(
         electrical.setdefault(switch_of[aggregate.sender], []).append(aggregate)
     for aggregate, lane in wanted.lanes.items():
         lanes.setdefault(switch_of[aggregate.sender], {})[aggregate] = lane
-        if lane in wanted.standbys:
-            working, _ = wanted.standbys[lane]
-            ways.setdefault(switch_of[aggregate.sender], {})[aggregate.to, lane] = working
+        if aggregate in wanted.standbys:
+            both = wanted.standbys[aggregate]
+            standbys.setdefault(switch_of[aggregate.sender], {})[aggregate.to, lane] = both
     for datapath in aggregates.keys() | tallies.keys() | electrical.keys():
         yield (
             datapath,
@@ -99,7 +101,8 @@ def tables_of(
                 tallies=dict.fromkeys(tallies.get(datapath, ()), 0),
                 electrical=frozenset(electrical.get(datapath, ())),
                 lanes=lanes.get(datapath, {}),
-                ways=ways.get(datapath, {}),
+                standbys=standbys.get(datapath, {}),
+                ways={way: both[0] for way, both in standbys.get(datapath, {}).items()},
             ),
         )
 
@@ -125,6 +128,7 @@ def tables_with(
             ),
             electrical=(present.electrical - out.electrical) | come.electrical,
             lanes=exchanged(present.lanes, out.lanes, come.lanes),
+            standbys=exchanged(present.standbys, out.standbys, come.standbys),
             ways=exchanged(present.ways, out.ways, come.ways),
         )
         if table.meters or table.tallies or table.electrical:
@@ -201,6 +205,7 @@ def numbered(table: MeterTable, before: MeterTable) -> MeterTable:
         and table.tallies.keys() == before.tallies.keys()
         and table.electrical == before.electrical
         and table.lanes == before.lanes
+        and table.standbys == before.standbys
         and table.ways == before.ways
     ):
         return before
@@ -209,19 +214,18 @@ def numbered(table: MeterTable, before: MeterTable) -> MeterTable:
         tallies=_numbers(table.tallies, before.tallies),
         electrical=table.electrical,
         lanes=table.lanes,
+        standbys=table.standbys,
         ways=table.ways,
     )
 
 
-def switched_over(
-    ways: Ways, standbys: Mapping[int, tuple[Lane, Lane]], lost: Collection[Path]
-) -> Ways:
-    """The ways among ``ways`` of protected traffic of ``lost`` paths, on the paths on standby."""
+def switched_over(table: MeterTable, lost: Collection[Path]) -> Ways:
+    """The new ways of protected traffic that can leave ``lost`` paths."""
     return {
-        (to, number): standby
-        for (to, number), lane in ways.items()
-        for working, standby in (standbys[number],)
-        if working[0] in lost and standby[0] not in lost and lane != standby
+        way: other
+        for way, both in table.standbys.items()
+        for other in both
+        if table.ways[way][0] in lost and other[0] not in lost
     }
 
 

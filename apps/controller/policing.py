@@ -42,7 +42,7 @@ from drivers.codecs.openflow.meters import (
 )
 from hydra.failures import Failure, FailureKind
 from hydra.forwarding.pipeline import DELIVERY_COUNTERS, DELIVERY_COUNTERS_MASK
-from hydra.model import DatapathId, Fabric, NetworkState, Path, RackId, VlanId
+from hydra.model import DatapathId, Fabric, NetworkState, Path, RackId
 from hydra.reservations.reservation import Reservation
 from hydra.service import Delivery
 from hydra.sharing.parted_holdings import exchanged
@@ -77,7 +77,7 @@ class Policing(HeldTables):
         self._fleet = fleet
         self._timeout_s, self._patience_s = timeout_s, min(timeout_s, _PATIENCE_S)
         self._clock, self._work_clock = clock, work_clock
-        self._held: tuple[Mapping[Path, VlanId], tuple[Reservation, ...]] = ({}, ())
+        self._held: tuple[object, ...] = ({}, (), frozenset())
         self._cleared: set[DatapathId] = set()
         """Vswitches freed of an earlier controller's meters since the last synchronisation."""
         self._offers: Mapping[Aggregate, Offer] = {}
@@ -122,18 +122,21 @@ class Policing(HeldTables):
         state: NetworkState,
         reservations: Sequence[Reservation],
         ready: Collection[DatapathId],
+        vacated: frozenset[Path] = frozenset(),
     ) -> frozenset[DatapathId]:
-        """Have the ``ready`` vswitches hold ``reservations`` in ``state``.
+        """Have the ``ready`` vswitches hold ``reservations`` in ``state``; protected traffic stays
+        off ``vacated`` paths, lost paths that still stand in ``state``.
 
         Returns the vswitches that did not confirm, and have to be synchronised. Other vswitches get
         meters and rules at their synchronisation.
         """
-        held = state.vlans, tuple(reservations)
+        held = state.vlans, tuple(reservations), vacated
         before = after = self._tables
         changed_rates: Sequence[Aggregate] = ()
         if held != self._held:
-            self._held = held
+            self._left = vacated
             before, after, changed_rates = self._adopt(*self._parted.renew(state, reservations))
+            self._held = held
         elif self._unsettled.isdisjoint(ready):
             return frozenset()
         either = sorted(before.keys() | after.keys())
@@ -178,7 +181,7 @@ class Policing(HeldTables):
         Rates are shared out anew where something differs, and stay everywhere else.
         """
         before = self._tables
-        after = tables_with(before, gone, new, self._switch_of)
+        after = self._on_standing(tables_with(before, gone, new, self._switch_of))
         moving = affected(gone, new)
         rates_mbps = shares(part_of(new, moving), {})
         with self._lock:

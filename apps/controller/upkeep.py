@@ -301,7 +301,9 @@ class Upkeep:
         """Set meters to the present bandwidth of reservations; mark switches that don't confirm."""
         ready = self._switches.ready()
         self._switches.doubt(
-            self._policing.hold(self._network.state, self._bookings.active(), ready)
+            self._policing.hold(
+                self._network.state, self._bookings.active(), ready, self._switches.vacated
+            )
         )
 
     def late_switches(self) -> frozenset[DatapathId]:

@@ -6,9 +6,8 @@ and no tally in common, so a change of one part leaves the holdings of all other
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import TypeVar
 
 from hydra.model import Circuit, Fabric, NetworkState, Pair, Path, VlanId
@@ -40,7 +39,6 @@ class PartedHoldings:
     def __init__(self, fabric: Fabric) -> None:
         self._fabric = fabric
         self._parts: dict[_Key, Holdings] = {}
-        self._doubted: set[_Key] = set()
         self.whole = Holdings()
         """The holdings of all parts together."""
 
@@ -54,22 +52,13 @@ class PartedHoldings:
         parts: dict[_Key, Holdings] = {}
         for part in _parts(state, reservations):
             key = part.key(vlans)
-            known = None if key in self._doubted else self._parts.get(key)
+            known = self._parts.get(key)
             parts[key] = known or holdings(self._fabric, part.paths, vlans, part.reservations)
         gone = _together(_without(self._parts, parts))
         new = _together(_without(parts, self._parts))
-        self._parts, self._doubted = parts, set()
+        self._parts = parts
         self.whole = self._exchanged(gone, new)
         return gone, new
-
-    def doubt(self, paths: Collection[Path]) -> None:
-        """Count the parts with protected traffic of ``paths`` as changed at the next
-        :meth:`renew`.
-        """
-        for key, part in self._parts.items():
-            lanes = chain.from_iterable(part.standbys.values())
-            if any(path in paths for path, _ in lanes):
-                self._doubted.add(key)
 
     def _exchanged(self, gone: Holdings, new: Holdings) -> Holdings:
         """The whole, with the parts ``new`` in place of the parts ``gone``."""
@@ -80,7 +69,7 @@ class PartedHoldings:
             exchanged(self.whole.remaining_mbps, gone.remaining_mbps, new.remaining_mbps),
             (self.whole.electrical - gone.electrical) | new.electrical,
             exchanged(self.whole.lanes, gone.lanes, new.lanes),
-            {number: lanes for part in parts for number, lanes in part.standbys.items()},
+            exchanged(self.whole.standbys, gone.standbys, new.standbys),
         )
 
 
@@ -107,7 +96,7 @@ def _together(parts: Sequence[Holdings]) -> Holdings:
         {link: mbps for part in parts for link, mbps in part.remaining_mbps.items()},
         frozenset().union(*(part.electrical for part in parts)),
         {key: lane for part in parts for key, lane in part.lanes.items()},
-        {number: lanes for part in parts for number, lanes in part.standbys.items()},
+        {key: lanes for part in parts for key, lanes in part.standbys.items()},
     )
 
 

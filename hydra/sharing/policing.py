@@ -83,8 +83,8 @@ class Holdings:
     """Best-effort aggregates kept off the circuits."""
     lanes: Mapping[Aggregate, int] = field(default_factory=dict)
     """Number of the path taken by each reserved aggregate, if the pair has several paths."""
-    standbys: Mapping[int, tuple[Lane, Lane]] = field(default_factory=dict)
-    """Working path and path on standby behind the numbers of protected aggregates."""
+    standbys: Mapping[Aggregate, tuple[Lane, Lane]] = field(default_factory=dict)
+    """Working path and path on standby of each protected aggregate."""
 
     @property
     def tallies(self) -> frozenset[Tally]:
@@ -149,16 +149,15 @@ def holdings(
         for flow in way.flows
         for aggregate in flow.aggregates
     }
-    standbys: dict[int, tuple[Lane, Lane]] = {}
+    standbys: dict[Aggregate, tuple[Lane, Lane]] = {}
     for way in ways:
         for flow in way.flows:
             if flow.reservation in protected:
                 working, standby = (
                     (lane_path, vlans[lane_path]) for lane_path in protected[flow.reservation]
                 )
-                number = standby_number(working, standby)
-                standbys[number] = working, standby
-                lanes |= dict.fromkeys(flow.aggregates, number)
+                standbys |= dict.fromkeys(flow.aggregates, (working, standby))
+                lanes |= dict.fromkeys(flow.aggregates, standby_number(working, standby))
     held = _meeting(fabric, ways, _remaining_mbps(fabric, ways))
     return replace(held, lanes=lanes, standbys=standbys)
 
@@ -167,7 +166,8 @@ def standby_number(working: Lane, standby: Lane) -> int:
     """Number, in the switches, of protected traffic that works on one path with another on standby.
 
     Above all numbers of single paths, which begin at 0. The traffic keeps its number, and with it
-    its way, while the pair's other paths come and go.
+    its way, while the pair's other paths come and go. Pairs whose paths share VLAN-IDs have equal
+    numbers: a number is unique at a switch, for a destination rack.
     """
     return working[1] << _VLAN_BITS | standby[1]
 
