@@ -54,7 +54,7 @@ def as_wanted(
     paths = {*pinned, *(path for path in wanted.paths if pair_of(path) not in pairs_with_path)}
     pairs_with_path |= {pair_of(path) for path in paths}
     paths |= {path for path in kept if pair_of(path) not in pairs_with_path}
-    return Topology(wanted.circuits | stays.keys(), tuple(sorted(paths)))
+    return Topology(wanted.circuits | frozenset(stays), tuple(sorted(paths)))
 
 
 def _fixed(fabric: Fabric, request: PlanRequest, circuit: Circuit) -> bool:

@@ -104,7 +104,7 @@ class ChangeResult:
         last = self.courses[-1]
         began = [step.started_s for step in last.steps if step.name in ("divert", "move")]
         ended = [step.finished_s for step in last.steps if step.name == "activate"]
-        return ended[0] - min(began) if began and ended else None
+        return max(ended) - min(began) if began and ended else None
 
 
 def _union(sets: Iterable[Collection[_ItemT]]) -> frozenset[_ItemT]:

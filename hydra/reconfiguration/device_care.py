@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 from hydra.forwarding.rules import Lane
-from hydra.model import Circuit, Fabric, NetworkState, PlaneId, PortId, RackId, Server
+from hydra.model import Circuit, Fabric, NetworkState, PlaneId, PortId, RackId, Server, VlanId
 from hydra.reconfiguration.commands import (
     Announce,
     AwaitPortsUp,
@@ -27,7 +27,7 @@ from hydra.reconfiguration.commands import (
 )
 from hydra.reconfiguration.draining import Draining
 from hydra.reconfiguration.executor import Execution
-from hydra.reconfiguration.plan import MirrorMove, PortsToTag
+from hydra.reconfiguration.plan import MirrorMove, PortsToTag, paths_through
 from hydra.reconfiguration.reconcile import (
     Actual,
     Held,
@@ -70,13 +70,25 @@ def read_devices(
 
 
 def _reachable_through(fabric: Fabric, state: NetworkState, ports: PortsToTag) -> Announced:
-    """Servers with their VLANs among the VLANs of retagged ``ports``, whose ToRs may have forgotten
-    the servers' addresses.
+    """Servers at the ends of paths through retagged ``ports``, with the paths' VLANs: ToRs may have
+    forgotten the servers' addresses.
     """
-    tagged = {vlan for named in ports.values() for port in named.values() for vlan in port.tagged}
-    reachable = reachable_on(fabric, state) if tagged else ()
-    found = [(server, tuple(filter(tagged.__contains__, vlans))) for server, vlans in reachable]
-    return tuple((server, vlans) for server, vlans in found if vlans)
+    named = fabric.port_by_name
+    ends = {
+        named[key].id
+        for rack, names in ports.items()
+        for name in names
+        if (key := (fabric.racks[rack].name, name)) in named  # others are servers' ports
+    }
+    vlans: dict[RackId, set[VlanId]] = {}
+    for path in paths_through(state, ends):
+        for end in (path.src, path.dst):
+            vlans.setdefault(end, set()).add(state.vlans[path])
+    return tuple(
+        (server, tuple(sorted(tags)))
+        for rack, tags in sorted(vlans.items())
+        for server in fabric.racks[rack].servers
+    )
 
 
 class DeviceCare:
@@ -325,10 +337,7 @@ class DeviceCare:
     def clear_away(self, state: NetworkState, actual: Actual) -> Steps:
         """Give ports the VLANs of ``state``, and take down cross-connects of no circuit."""
         closed, held = self.beside
-        wrong = wrong_vlans(self._fabric, state, actual, closed, held)
-        yield from self.retag(wrong)
-        if servers := _reachable_through(self._fabric, self._memory.state, wrong):
-            yield Batch("announce", (Announce(tuple(servers)),))
+        yield from self.retag(state, wrong_vlans(self._fabric, state, actual, closed, held))
         yield from self.take_down(stray_mirrors(self._fabric, state, actual.mirrors, held))
 
     def take_down(self, strays: Mapping[PlaneId, MirrorMove]) -> Steps:
@@ -358,13 +367,17 @@ class DeviceCare:
             if any((plane, n) in ends for c in move.disconnect for n in (c.ingress, c.egress))
         }
 
-    def retag(self, ports: PortsToTag) -> Steps:
-        """Retag ports; racks that do not confirm become uncertain."""
+    def retag(self, state: NetworkState, ports: PortsToTag) -> Steps:
+        """Give ports their VLANs of ``state``, and announce the servers behind the ports; racks
+        that do not confirm become uncertain.
+        """
         commands = tuple(SetVlans(rack, ports[rack]) for rack in sorted(ports))
         outcomes = yield from ask_all("retag", commands)
         for command, outcome in zip(commands, outcomes, strict=True):
             if not outcome.confirmed:
                 self.uncertain_racks.add(command.rack)
+        if servers := _reachable_through(self._fabric, state, ports):
+            yield Batch("announce", (Announce(tuple(servers)),))
 
     def move(self, moves: Mapping[PlaneId, MirrorMove]) -> Steps:
         """Move mirrors, except on planes of people; planes that do not confirm become uncertain."""

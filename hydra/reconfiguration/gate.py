@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Final
 
 from hydra.failures import Failure, FailureKind
@@ -18,7 +19,7 @@ from hydra.reconfiguration.commands import (
     Steps,
     ask_all,
 )
-from hydra.reconfiguration.plan import off_the_dark, pair_named, pair_of, without
+from hydra.reconfiguration.plan import off_the_dark, pair_named, pair_of, paths_through, without
 from hydra.reconfiguration.retagging import retag_alone
 from hydra.reconfiguration.run import Run
 from hydra.reconfiguration.steering import able
@@ -34,14 +35,15 @@ _TorPort = tuple[RackId, str]
 def gate(run: Run) -> Steps:
     """Give up new circuits without light, and new paths that pass no probes."""
     yield from _await_carrier(run)
+    dark = _failed(run)
     yield from tag_last(run)
     paths = run.new_paths()
-    if not paths:
-        return
     left = without(run.plan.target, run.failures, run.lost_paths)
     yield from announce(run, "announce", left, paths)
+    if not paths:
+        return
     yield from _probe(run, paths)
-    yield from retag_alone(run, "isolate", _ports_off_new_vlans(run))
+    yield from retag_alone(run, "isolate", _ports_off_new_vlans(run, _failed(run) - dark))
 
 
 def _await_carrier(run: Run) -> Steps:
@@ -76,7 +78,7 @@ def tag_last(run: Run) -> Steps:
         for circuit in run.lit()
         for end in circuit.ends
     }
-    ports = _ports_off_new_vlans(run)
+    ports = _ports_off_new_vlans(run, _failed(run))
     for rack, named in run.plan.tag_last.items():
         for name, vlans in named.items():
             if (rack, name) in lit:
@@ -84,8 +86,14 @@ def tag_last(run: Run) -> Steps:
     yield from retag_alone(run, "tag", ports)
 
 
-def _ports_off_new_vlans(run: Run) -> dict[RackId, dict[str, PortVlans]]:
-    """VLANs for ports of failed circuits that are tagged with the VLAN of a new path.
+def _failed(run: Run) -> AbstractSet[Circuit]:
+    return run.plan.target.topology.circuits - run.lit()
+
+
+def _ports_off_new_vlans(
+    run: Run, failed: Collection[Circuit]
+) -> dict[RackId, dict[str, PortVlans]]:
+    """VLANs for ports of ``failed`` circuits that are tagged with the VLAN of a new path.
 
     ToRs flood frames of the new path into such a port. An optical switch may lead the light back to
     the port, and the ToR then learns addresses of the rack's own servers there.
@@ -93,18 +101,14 @@ def _ports_off_new_vlans(run: Run) -> dict[RackId, dict[str, PortVlans]]:
     target = run.plan.target
     flooded = {target.vlans[path] for path in run.new_paths()}
     left = without(target, run.failures, run.lost_paths)
-    return off_the_dark(run.fabric, target, left, target.topology.circuits - run.lit(), flooded)
+    return off_the_dark(run.fabric, target, left, failed, flooded)
 
 
 def announce(run: Run, step: str, state: NetworkState, paths: Collection[Path] = ()) -> Steps:
     """Announce the servers at both ends of ``paths``, and of paths of ``state`` through ports that
     were retagged since the last announcement.
     """
-    retagged = [
-        path
-        for path in (state.topology.paths if run.relearning else ())
-        if any(end in run.relearning for circuit in path.circuits for end in circuit.ends)
-    ]
+    retagged = paths_through(state, run.relearning)
     run.relearning.clear()
     vlans: dict[RackId, set[VlanId]] = {}
     for path in (*paths, *retagged):

@@ -28,11 +28,12 @@ from hydra.model import (
     Pair,
     Path,
     PlaneId,
+    PortId,
     RackId,
     Topology,
     VlanId,
 )
-from hydra.path_arrays import Lanes, Pairs
+from hydra.path_arrays import Lanes, Pairs, lanes_of
 from hydra.rings import rings_of, whole_rings
 from hydra.roles import PortVlans
 
@@ -127,6 +128,17 @@ def directions(state: NetworkState) -> frozenset[tuple[RackId, RackId]]:
 def port_trunks(fabric: Fabric, state: NetworkState) -> Trunks:
     """VLAN membership of every optical port; empty for a substrate without VLANs."""
     return substrate_of(fabric).trunks(state)
+
+
+def paths_through(state: NetworkState, ends: Collection[PortId]) -> list[Path]:
+    """Paths of ``state`` with a circuit that ends at one of the ports."""
+    if not ends:
+        return []
+    paths = lanes_of(state).paths
+    wanted = np.fromiter(ends, dtype=np.int64, count=len(ends))
+    table = paths.table
+    met = np.isin(table.hop_a, wanted) | np.isin(table.hop_b, wanted)
+    return paths.chosen(np.flatnonzero(table.any_hop(met)))
 
 
 def changed_pairs(current: NetworkState, target: NetworkState) -> frozenset[Pair]:

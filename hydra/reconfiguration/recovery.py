@@ -178,7 +178,9 @@ class Recovery:
             ending = [lane for lane in found.standing if lane not in memory.held.lanes]
             yield from care.run_empty(ending, sure=found.sure and not silent)
             closed, held = care.beside
-            yield from care.retag(wrong_vlans(self._fabric, found.state, actual, closed, held))
+            yield from care.retag(
+                found.state, wrong_vlans(self._fabric, found.state, actual, closed, held)
+            )
             strays = stray_mirrors(self._fabric, found.state, actual.mirrors, held)
             self._report_foreign(strays, known)
             yield from care.move(strays)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from hydra.failures import FailureKind
-from hydra.model import NetworkState, Path, PortId
+from hydra.model import Fabric, NetworkState, Path, PortId, RackId, VlanId
 from hydra.reconfiguration.commands import Outcome, SetVlans, Steps, ask_all
 from hydra.reconfiguration.plan import PortsToTag, pair_of, port_trunks
 from hydra.reconfiguration.run import Run
@@ -44,16 +44,39 @@ def retagged(run: Run, step: str, command: SetVlans, outcome: Outcome[Any]) -> N
         if not ports.keys().isdisjoint(circuit.ends):
             run.fail(circuit, failure)
     if step == "isolate":
-        meant = port_trunks(run.fabric, run.plan.target)
-        kept = {vlan for end, vlans in ports.items() for vlan in meant[end].tagged - vlans.tagged}
-        for path in run.new_paths():
-            if run.plan.target.vlans[path] in kept:
-                run.lose(path, failure)
+        for path in _beside(run, ports):
+            run.lose(path, failure)
     # If the plan has shrunk, unaffected pairs whose VLANs were not restored lose their paths.
     untagged = {end: run.untagged[end] for end in ports if end in run.untagged}
     for path in through(run.plan.target, untagged):
         if pair_of(path) not in run.plan.affected:
             run.lose(path, failure)
+
+
+def _beside(run: Run, ports: Mapping[PortId, PortVlans]) -> list[Path]:
+    """New paths that share a VLAN with a port that may not have left the VLAN: the paths over the
+    port's ToR, and over ToRs joined to the ToR by such paths.
+    """
+    meant = port_trunks(run.fabric, run.plan.target)
+    kept = {
+        (run.fabric.ports[end].rack, vlan)
+        for end, vlans in ports.items()
+        for vlan in meant[end].tagged - vlans.tagged
+    }
+    vlans = run.plan.target.vlans
+    found: list[Path] = []
+    left = [path for path in run.new_paths() if any(vlan == vlans[path] for _, vlan in kept)]
+    while True:
+        met = [path for path in left if not kept.isdisjoint(_places(run.fabric, path, vlans[path]))]
+        if not met:
+            return found
+        found += met
+        kept |= {place for path in met for place in _places(run.fabric, path, vlans[path])}
+        left = [path for path in left if path not in met]
+
+
+def _places(fabric: Fabric, path: Path, vlan: VlanId) -> set[tuple[RackId, VlanId]]:
+    return {(rack, vlan) for circuit in path.circuits for rack in fabric.racks_of(circuit)}
 
 
 def through(state: NetworkState, ports: Mapping[PortId, PortVlans]) -> list[Path]:

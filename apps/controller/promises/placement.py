@@ -192,9 +192,10 @@ class Placement:
             and reservation.state is ReservationState.ACTIVATING
             and not await self._upkeep.refusal(reservation)
         ]
-        if up:
+        if up and not self.ends:
             self._upkeep.hold_reserved()
-            known = [reservation.id for reservation in self._bookings.known(up)]
+            standing = self._network.state.vlans
+            known = [found.id for found in self._bookings.known(up) if found.booked in standing]
             self._reservations.change_all(known, ReservationState.ACTIVE)
 
     async def place(self, ids: Sequence[str]) -> None:

@@ -196,25 +196,29 @@ class Reservations(ReservationNews):
     def change_all(
         self, ids: Iterable[str], state: ReservationState, reason: str = ""
     ) -> Sequence[Reservation]:
-        """:meth:`change` of several reservations, in one journal write."""
+        """:meth:`change` of several reservations, in one journal write, also of those changed
+        before an error.
+        """
         with self._lock:
             now_s = time.time()
             present: list[Reservation] = []
             changed: list[Reservation] = []
             staying: list[Reservation] = []
-            for reservation_id in ids:
-                before = self._book.get(reservation_id)
-                present.append(before)
-                if (
-                    before.state in _ENDED_BY_OTHERS
-                    and state not in RESERVATION_TRANSITIONS[before.state]
-                ):
-                    continue
-                present[-1] = self._book.transition(reservation_id, state, reason, now=now_s)
-                changed.append(present[-1])
-                staying += self._book.let_stay(reservation_id, now_s)
-            if changed:
-                self._write_changed(changed, staying)
+            try:
+                for reservation_id in ids:
+                    before = self._book.get(reservation_id)
+                    present.append(before)
+                    if (
+                        before.state in _ENDED_BY_OTHERS
+                        and state not in RESERVATION_TRANSITIONS[before.state]
+                    ):
+                        continue
+                    present[-1] = self._book.transition(reservation_id, state, reason, now=now_s)
+                    changed.append(present[-1])
+                    staying += self._book.let_stay(reservation_id, now_s)
+            finally:
+                if changed:
+                    self._write_changed(changed, staying)
             return present
 
     def released(self, ids: Iterable[str], gone: Container[Pair]) -> None:

@@ -182,7 +182,7 @@ def test_a_rack_that_does_not_confirm_its_tags_is_uncertain(network):
         fails = command.rack == RackId(1)
         return Outcome(failure=failure_of(command, FailureKind.UNKNOWN) if fails else None)
 
-    _steps(care.retag({RackId(0): {}, RackId(1): {}}), answer)
+    _steps(care.retag(STATE, {RackId(0): {}, RackId(1): {}}), answer)
     assert care.uncertain_racks == {RackId(1)}
 
 
