@@ -31,7 +31,7 @@ class HeldTables:
         self._holdings = Holdings()
         """The whole of :attr:`_parted`, for all threads."""
         self._tables: MeterTables = {}
-        self._left: frozenset[Path] = frozenset()
+        self._vacated: frozenset[Path] = frozenset()
         """Standing paths that protected traffic has left, since the paths were lost."""
         self._unmetered: set[DatapathId] = set()
         """Vswitches without metering."""
@@ -40,7 +40,7 @@ class HeldTables:
         """The surviving path for each lost path of protected traffic, if switches can move the
         traffic: a standby path for a working path, and a working path for a standby path.
         """
-        gone = self._left.union(lost)
+        gone = self._vacated.union(lost)
         found: dict[Path, Path] = {}
         for lanes in set(self._holdings.standbys.values()):
             (working, _), (standby, _) = lanes
@@ -56,7 +56,7 @@ class HeldTables:
         """Rule changes that send protected traffic of lost paths on its path on standby. The rates
         stay until the next hold of reservations.
         """
-        self._left = self._left.union(lost)
+        self._vacated = self._vacated.union(lost)
         before, after = self._tables, self._on_standing(self._tables)
         changes = {
             datapath: differing(
@@ -73,8 +73,8 @@ class HeldTables:
     def _on_standing(self, tables: MeterTables) -> MeterTables:
         """``tables`` with protected traffic off the paths that such traffic has left."""
         found = dict(tables)
-        for datapath in self._steering(self._left) & tables.keys():
-            if moved := switched_over(table := tables[datapath], self._left):
+        for datapath in self._steering(self._vacated) & tables.keys():
+            if moved := switched_over(table := tables[datapath], self._vacated):
                 found[datapath] = replace(table, ways={**table.ways, **moved})
         return found
 

@@ -134,7 +134,7 @@ class Policing(HeldTables):
         before = after = self._tables
         changed_rates: Sequence[Aggregate] = ()
         if held != self._held:
-            self._left = vacated
+            self._vacated = vacated
             before, after, changed_rates = self._adopt(*self._parted.renew(state, reservations))
             self._held = held
         elif self._unsettled.isdisjoint(ready):

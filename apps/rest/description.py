@@ -100,11 +100,15 @@ def _operations(description: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _objects(node: object) -> Iterator[dict[str, Any]]:
-    """Every object in ``node``, outermost first."""
+    """Every object in ``node``, outermost first, except maps of names to schemas and examples."""
     if isinstance(node, dict):
         yield node
-        for child in list(node.values()):
-            yield from _objects(child)
+        for key, child in list(node.items()):
+            if key in ("properties", "$defs") and isinstance(child, dict):
+                for schema in child.values():
+                    yield from _objects(schema)
+            elif key not in ("example", "examples"):
+                yield from _objects(child)
     elif isinstance(node, list):
         for child in node:
             yield from _objects(child)

@@ -304,7 +304,7 @@ class DeviceCare:
         withdrawn. A plane loses cross-connects on our ports that belong to no circuit, unless the
         ToR at an end is silent or uncertain: the ToR's VLANs may still lead there. Held paths go
         once no switch sends there. People are not asked to unplug harmless cross-connects. A ToR
-        without VLANs has only rules: :class:`Switches` brings these.
+        without VLANs has only rules, which synchronisation brings.
         """
         released = self._release()
         planes = {*planes, *(circuit.plane for circuit in released.circuits)}

@@ -210,7 +210,7 @@ def test_a_plane_that_lies_disturbs_no_path_that_stands(network, lie):
 
 
 @pytest.mark.parametrize("shipped", ["demo", "single-homed"], indirect=True, scope="module")
-def test_a_plane_that_lies_costs_new_paths_beside_it_nothing(network):
+def test_a_plane_that_lies_costs_no_frame_of_paths_that_come_up_beside_it(network):
     """Paths of one change share a VLAN-ID; the ToR has learned its servers at a looped port."""
     network.testbed.ocs("p2").admin.fault(FaultKind.LOOP)
     with (

@@ -205,6 +205,14 @@ def test_no_default_is_a_list_or_an_object(description):
     assert [one for one in defaults if isinstance(one, list | dict)] == []
 
 
+def test_what_is_required_is_described(description):
+    """Also a field that is called like a word of the schema's language, as ``default``."""
+    schemas = description["components"]["schemas"]
+    assert "default" in schemas["PolicyValue"]["properties"]
+    for name, schema in schemas.items():
+        assert set(schema.get("required", ())) <= schema.get("properties", {}).keys(), name
+
+
 def test_parameters_have_names_that_generators_do_not_use_themselves(description):
     taken = {"server", "client", "body", "params", "request", "response", "ctx", "url", "path"}
     for path, _method, operation in operations(description):

@@ -25,8 +25,8 @@ FOREIGN = sorted(
     }
     | {"auto"}
 )
-"""The longest word of each enumeration: keys of other types refuse the word; a text takes it, if
-the text may be that long.
+"""A word of each enumeration, for time: the longest. Keys of other types refuse the word; a text
+takes it, if the text may be that long.
 """
 NUMBERS = (-1, -0.001, 0, 0.001, 0.5, 1, 1.001, 3, 3.0)
 ODD = (-math.inf, math.inf, math.nan, None, True, "", "3", "no-such", [], {}, [1], {"no_such": 1})
