@@ -424,6 +424,7 @@ def _measure(setting: Setting, narrator: Narrator) -> Fig7:
 
 # --- conclusions ------------------------------------------------------------------------------
 
+_ANOTHER_SPEED: Final = "Ranks computed at another speed than assumed now: repeat the run."
 _MORE: Final = (
     "The paper does not say how fast its ranks computed. With these times of sending, the speed-up "
     "is {best:g} at {needed:.1f} billion operations a second on each server; here it is "
@@ -513,7 +514,7 @@ def _why(found: Sequence[Fig7], scenario: str, kernel: str) -> str:
         billions = 1e-9 * PROGRAMS[kernel].operations * sent * measured.scale.divisor / servers
         sending_s = tree.seconds - paused_s - _BEST * (circuits.seconds - paused_s)
         if not math.isclose(billions / paused_s, 1e-9 * _RANK_FLOPS, rel_tol=0.01):
-            return ""  # measured with another speed
+            return _ANOTHER_SPEED
         needed.append(billions * (_BEST - 1) / sending_s)
     return _MORE.format(best=_BEST, needed=fmean(needed), assumed=1e-9 * _RANK_FLOPS)
 
