@@ -89,6 +89,11 @@ class Plan:
     def retagged_ports(self) -> int:
         return sum(len(ports) for ports in self.memberships.values())
 
+    def make_moves(self) -> None:
+        """Make the moves of mirrors and the retags, which are made on the first access, now."""
+        for moves in (self.untag_first, self.retag, self.mirrors, self.tag_last):
+            len(moves)
+
 
 def pair_of(path: Path) -> Pair:
     src, dst = path.src, path.dst
@@ -241,8 +246,8 @@ class _OnAccess(Mapping[K, V]):
     __slots__ = ("_made", "_make")
 
     def __init__(self, make: Callable[[], dict[K, V]]) -> None:
-        self._make = make
-        self._made: dict[K, V] | None = None
+        self._make: Callable[[], dict[K, V]] | None = make
+        self._made: dict[K, V] = {}
 
     def __len__(self) -> int:
         return len(self._objects())
@@ -260,8 +265,8 @@ class _OnAccess(Mapping[K, V]):
         return dict, (self._objects(),)
 
     def _objects(self) -> dict[K, V]:
-        if self._made is None:
-            self._made = self._make()
+        if self._make is not None:
+            self._made, self._make = self._make(), None
         return self._made
 
 

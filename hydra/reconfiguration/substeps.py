@@ -28,6 +28,7 @@ class Cycle:
     def diverted(self, run: Run) -> Steps:
         """Carry out a plan in HydRA's three substeps, with drain and gate (section III.B)."""
         rules_to_push(run)  # before anything waits for the rules
+        run.plan.make_moves()  # while traffic still has its circuits
         run.enter(ReconfigurationState.DIVERTING)
         yield from divert(run)
         run.enter(ReconfigurationState.DRAINING)
