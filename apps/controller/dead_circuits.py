@@ -122,8 +122,14 @@ class DeadCircuits:
         return self._vacated
 
     async def divert(self, circuits: Collection[Circuit], paths: Collection[Path]) -> None:
-        """Divert the pairs on dead circuits and paths, while no change is under way."""
+        """Divert the pairs on dead circuits and paths, while no change is under way; restore the
+        rules of the switches at the ends of dead ``paths``.
+        """
         await carried_out(self._failover.divert(circuits, paths))
+        steering = self._switches.substrate.steering
+        ends = {rack for path in paths for rack in (path.src, path.dst)}
+        switches = {switch.datapath for rack in ends for switch in steering(rack)}
+        await carried_out(self._recovery.restore_rules(switches))
 
     def abandoned_circuits(self, before: NetworkState) -> tuple[frozenset[Circuit], str]:
         """Circuits of ``before`` given up by the recovery, and the places without light.

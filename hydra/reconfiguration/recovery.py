@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from hydra.journal_format import INTENDED, read_state
 from hydra.model import Circuit, DatapathId, Fabric, NetworkState, PlaneId, PortId
+from hydra.policy import OnDrift
 from hydra.reconfiguration.commands import (
     Announce,
     AwaitSwitches,
@@ -220,6 +221,14 @@ class Recovery:
         """
         yield from self._synchronisation.synchronise(datapaths, hurries=hurries)
         yield from self._welcome(datapaths)
+
+    def restore_rules(self, datapaths: Collection[DatapathId]) -> Steps:
+        """Read ready switches whose probes are lost, before the next audit, and restore rules that
+        third parties have removed, if the policy mends drift: a switch without rules passes nothing.
+        """
+        asked = self._switches.ready().intersection(datapaths)
+        if asked and self._switches.policy.now.on_drift is OnDrift.MEND:
+            yield from self.bring(asked)
 
     def bring_beside(self, datapaths: Collection[DatapathId]) -> Steps:
         """Like :meth:`bring`, for slow switches, while other courses and changes run."""

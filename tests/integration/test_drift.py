@@ -189,3 +189,16 @@ def test_by_policy_it_is_only_reported(demo_testbed, tmp_path):
         wait_until(lambda: "changed by somebody else: r1, hyt-r1-p1" in network.process.log_tail())
         assert [item["subject"] for item in drift(network)] == ["hyt-r1-p1"]
         assert reconcile(network)["left"]["items"] == []
+
+
+def test_a_vswitch_that_lost_all_its_rules_gets_them_as_soon_as_its_probes_are_missed(
+    demo_testbed, tmp_path
+):
+    """However far apart audits are: until then, its server is cut off."""
+    settings = {"audit_interval_s": 1000, "probe_interval_s": 0.2}
+    with live(demo_testbed, tmp_path, settings) as network:
+        network.reserve("r1", "r2")
+        flows(network.fabric.server_by_name["h11"].vswitch.bridge, "del-flows")
+        assert drift(network)
+        wait_until(lambda: not drift(network))
+        assert network.reaches("h11", "h21")
