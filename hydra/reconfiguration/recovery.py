@@ -224,7 +224,8 @@ class Recovery:
 
     def restore_rules(self, datapaths: Collection[DatapathId]) -> Steps:
         """Read ready switches whose probes are lost, before the next audit, and restore rules that
-        third parties have removed, if the policy mends drift: a switch without rules passes nothing.
+        third parties have removed, if the policy mends drift. A switch without rules passes
+        nothing.
         """
         asked = self._switches.ready().intersection(datapaths)
         if asked and self._switches.policy.now.on_drift is OnDrift.MEND:
