@@ -195,11 +195,11 @@ class ControllerProcess:
             ticks += int(fields[11]) + int(fields[12])
         return ticks / os.sysconf("SC_CLK_TCK")
 
-    def log_tail(self) -> str:
+    def log_tail(self, lines: int = _LOG_TAIL_LINES) -> str:
         if not self.log.exists():
             return "the controller wrote nothing"
-        lines = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
-        return "\n".join(lines[-_LOG_TAIL_LINES:])
+        log = self.log.read_text(encoding="utf-8", errors="replace").splitlines()
+        return "\n".join(log[-lines:])
 
     def _reap(self, process: Launched) -> int:
         """End all processes left in the process group, and forget the process."""
@@ -211,7 +211,7 @@ class ControllerProcess:
     def _wait_for(self, process: Launched, path: str) -> None:
         began = time.monotonic()
         deadline = began + self._ready_timeout_s
-        while (said := self._said(path))[0] != http.HTTPStatus.OK:
+        while (said := self.answer_to(path))[0] != http.HTTPStatus.OK:
             if process.poll() is not None:
                 raise ControllerProcessError(
                     f"the controller ended with {process.returncode}; {self.log} ends:\n"
@@ -226,8 +226,8 @@ class ControllerProcess:
             # An answer takes the controller's time, and a large fabric is ready late.
             time.sleep(_POLL_S + (time.monotonic() - began) / 100)
 
-    def _said(self, path: str) -> tuple[int, str]:
-        """Status and body of the answer; status 0 if there is none."""
+    def answer_to(self, path: str) -> tuple[int, str]:
+        """Status and body of the answer to GET ``path``; status 0 if there is no answer."""
         address = self.settings.rest_host, self.settings.rest_port
         # timed: asked again later
         with contextlib.closing(http.client.HTTPConnection(*address, timeout=2.0)) as connection:

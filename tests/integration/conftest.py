@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -19,10 +19,35 @@ from .warm import cool, spawn_emulator
 REPOSITORY = Path(__file__).parents[2]
 CONFIGS = REPOSITORY / "configs"
 DEMO_CONFIG = CONFIGS / "demo.yaml"
+_AFTER_A_FAILURE = ("/v1/conditions", "/v1/reservations", "/v1/quarantine", "/v1/topology")
+_LOG_LINES = 80
 
 
 def pytest_sessionfinish() -> None:
     cool()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Function,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """The report of a failed test ends with its controllers' last log lines, conditions and
+    reservations.
+    """
+    report = yield
+    if report.failed:
+        values = item.funcargs.values()
+        processes = [value.process if isinstance(value, Live) else value for value in values]
+        controllers = [one for one in processes if isinstance(one, ControllerProcess)]
+        for controller in dict.fromkeys(controllers):
+            report.sections.append(
+                (f"log of {controller.config.name}", controller.log_tail(_LOG_LINES))
+            )
+            if controller.running:
+                report.sections += [
+                    (path, controller.answer_to(path)[1]) for path in _AFTER_A_FAILURE
+                ]
+    return report
 
 
 @pytest.fixture(scope="session")
