@@ -26,6 +26,7 @@ from .plain_words import (
 ROOT = Path(__file__).parents[3]
 NAMED = [
     "apps",
+    "benchmarks",
     "drivers",
     "hydra",
     "hydra_hybrid_network_client",
@@ -36,7 +37,7 @@ NAMED = [
 The list may only get longer.
 """
 
-NAMES = [*NAMED, "benchmarks", "examples", "scripts"]
+NAMES = [*NAMED, "examples", "scripts"]
 """Folders without vague names. The list may only get longer."""
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 
