@@ -138,8 +138,8 @@ class Roll:
 class Customer:
     """Reserves and releases with pauses of a tenth of a second.
 
-    Every second reservation is released at once, the other reservations after :data:`_MANY` newer
-    ones.
+    Every second reservation is released at once, the others after :data:`_MANY` newer
+        reservations.
     """
 
     urls: Sequence[str]

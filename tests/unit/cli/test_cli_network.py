@@ -1,4 +1,4 @@
-"""Commands that look, against the real REST API over HTTP."""
+"""Read-only commands, with the real REST API over HTTP."""
 
 import json
 import socket
