@@ -342,7 +342,7 @@ class _Domains:
         """VLANs whose circuits contain a cycle, each with its circuits in order.
 
         A circuit with an end where no other circuit ends is in no cycle. Such circuits are removed
-        until none is left to remove: of a forest nothing is left.
+        until no edge can be removed: a forest becomes empty.
         """
         n_racks = int(racks.max(initial=0)) + 1
         first = np.repeat(n_racks * np.arange(len(self.vlans)), np.diff(self.start))

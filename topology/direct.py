@@ -59,8 +59,8 @@ class Joins:
 
     fabric: FabricArrays
     budget: Budget
-    """Its racks, planes, blocked ports and numbers of paths are heeded; only ``expired`` is left to
-    the algorithm, which should ask if its choice takes long.
+    """Its racks, planes, blocked ports and numbers of paths are respected; only ``expired`` is left
+    to the algorithm, which should ask if its choice takes long.
     """
     wanted_mbps: NDArray[np.float64]
     """Shape (N, N), symmetric: demand in Mbps between two racks, the larger of both directions,

@@ -40,7 +40,7 @@ _NOT_BEGUN: Final = frozenset({ReservationState.HELD, ReservationState.SCHEDULED
 _ENDED_BY_OTHERS: Final = frozenset(
     {ReservationState.RELEASING, ReservationState.CANCELLED, ReservationState.PREEMPTED}
 )
-"""States that a reservation can get into at any time, beside any work of the conductor on it."""
+"""States that a reservation can enter at any time, even while the conductor works on it."""
 
 
 class Reservations(ReservationNews):

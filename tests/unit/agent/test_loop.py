@@ -150,7 +150,7 @@ def test_it_outlives_the_controller(service, server, caplog):
         wait_until(lambda: waiting_mb(service) == [0.0])
         server.stop()
         sockets.send("10.0.2.1", 50 * MB)
-        wait_until(lambda: "no report gets through" in caplog.text)
+        wait_until(lambda: "reports to the controller fail" in caplog.text)
         server.start()
         wait_until(lambda: waiting_mb(service) == [50.0])
     complaints = [one for one in caplog.records if one.levelname == "WARNING"]
@@ -202,7 +202,7 @@ def test_it_follows_circuits_again_when_the_controller_is_back(service, server, 
         wait_until(lambda: len(schedule.told) == 2)
         server.stop()
         join(service, 0, 1)
-        wait_until(lambda: "no report gets through" in caplog.text)
+        wait_until(lambda: "reports to the controller fail" in caplog.text)
         server.start()
         wait_until(lambda: schedule.told[-1][1] == ("r2",))
 

@@ -31,13 +31,14 @@ NAMED = [
     "hydra",
     "hydra_hybrid_network_client",
     "mininet_scenarios",
+    "scripts",
     "topology",
 ]
 """Packages whose docstrings, comments, log messages and help texts are in plain words, each folder.
 The list may only get longer.
 """
 
-NAMES = [*NAMED, "examples", "scripts"]
+NAMES = [*NAMED, "examples"]
 """Folders without vague names. The list may only get longer."""
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
 

@@ -17,7 +17,7 @@ OURS = dict(ENTRIES)
 
 
 def points(monkeypatch, **values):
-    """Have other packages contribute these."""
+    """Have other packages contribute these algorithms."""
     found = [EntryPoint(name, value, CONTRIBUTED) for name, value in values.items()]
     monkeypatch.setattr(plugins, "points_of", lambda group: found if group else [])
     monkeypatch.setattr(algorithms, "ENTRIES", contributions(OURS))
