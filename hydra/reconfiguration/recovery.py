@@ -233,12 +233,17 @@ class Recovery:
         asked = self._switches.ready().intersection(datapaths)
         if not asked or self._switches.policy.now.on_drift is not OnDrift.MEND:
             return frozenset()
-        tables = dict(self._switches.whole_tables(sorted(asked)))
+        changed = asked - (yield from self._exact(asked))
+        if not changed:
+            return frozenset()
+        yield from self.bring(changed)
+        return (yield from self._exact(changed))
+
+    def _exact(self, datapaths: Collection[DatapathId]) -> Course[frozenset[DatapathId]]:
+        """The switches among ``datapaths`` that hold exactly the rules of the present state."""
+        tables = dict(self._switches.whole_tables(sorted(datapaths)))
         read = yield from ask("confirm", ConfirmRules(tables), alone=True)
-        changed = asked - read.value_or(HeldRules()).exact
-        if changed:
-            yield from self.bring(changed)
-        return changed & self._switches.ready()
+        return read.value_or(HeldRules()).exact
 
     def bring_beside(self, datapaths: Collection[DatapathId]) -> Steps:
         """Like :meth:`bring`, for slow switches, while other courses and changes run."""
