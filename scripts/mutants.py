@@ -293,7 +293,7 @@ def fork(work: Callable[[TextIO], None]) -> int:
 
 
 def ended() -> tuple[int, list[str], int]:
-    """Wait for a child; returns its process id, its notes, its exit status (below 0: the signal)."""
+    """Wait for a child; returns process id, notes, and exit status (below 0: the signal)."""
     pid, status = os.wait()
     path = Path(NOTES.format(pid))
     notes = path.read_text().splitlines()

@@ -298,7 +298,7 @@ def read_report(path: Path, result: Result) -> None:
 
 
 def test_id(case: etree._Element) -> str:
-    """pytest's id of a test, from JUnit's file, class and name."""
+    """Id of a test in pytest, from JUnit's file, class and name."""
     file, name = case.get("file", ""), case.get("name", "")
     module = file.removesuffix(".py").replace("/", ".")
     if name == module:  # a file that could not be collected
