@@ -205,7 +205,7 @@ class Reach:
         return self._switches.dead_uplinks | self._switches.closed
 
     def not_ready(self) -> Sequence[str]:
-        """Reasons why no requests are taken; empty when ready, whatever devices are away."""
+        """Reasons why no requests are taken; empty when ready, even if devices are missing."""
         reasons = [] if self._recovery.done else ["devices have not been read yet"]
         if self.starting and (missing := self.absences.missing()):
             reasons += [
